@@ -1,0 +1,63 @@
+# Bare make prints what there is. Tools and the control plane that the tests run
+# are built once per machine into CACHE, outside the checkout.
+
+SHELL := /bin/bash
+CACHE ?= $(or $(WATERSHED_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/watershed)
+export WATERSHED_CACHE := $(CACHE)
+
+GOLANGCI_VERSION := v2.14.0
+GOLANGCI := $(CACHE)/golangci-lint/$(GOLANGCI_VERSION)/golangci-lint
+
+MODULES := . conformance internal/kubetest/binaries/etcd
+FUZZTIME ?= 60s
+N ?= 1
+NAME ?= store
+
+.PHONY: help
+help: ## print this
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: $(GOLANGCI) ## gofmt, go vet, linters, layout rules, tidy modules
+	@test -z "$$(gofmt -l .)" || { echo "gofmt is needed on:"; gofmt -l .; exit 1; }
+	@set -e; for m in $(MODULES); do echo "check $$m"; ( cd $$m; go vet ./...; go mod tidy -diff; \
+		$(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./... ); done
+	go vet -tags invariants ./...
+	go test ./internal/layout
+
+.PHONY: test
+test: ## unit tests and a short differential run; no Kubernetes needed
+	go test -short ./...
+	cd conformance && go test -short ./...
+
+.PHONY: race
+race: ## unit tests with the race detector and index invariants, full differential run
+	go test -short -race -tags invariants ./...
+	cd conformance && go test -race ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME each (default 60s)
+	@set -e; for p in $$(go list ./...); do d=$$(go list -f '{{.Dir}}' $$p); \
+		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go 2>/dev/null | sed 's/func //'); do \
+			echo "$$p $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); done; done
+
+.PHONY: kube
+kube: ## build etcd, Kubernetes, kubectl and kwok for the tests (minutes, once per machine)
+	go run ./internal/kubetest/kubebuild
+
+.PHONY: cluster
+cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
+	@go build -o $(CACHE)/kubecluster ./internal/kubetest/kubecluster
+	@exec $(CACHE)/kubecluster -n $(N)
+
+.PHONY: e2e
+e2e: ## tests against a real control plane; needs make kube
+	WATERSHED_KUBE=required go test -timeout 20m ./internal/kubetest/...
+
+.PHONY: bench
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout
+	cd conformance && go run ./bench $(NAME)
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"
+	@GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package layout_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	root     = "../.."
+	module   = "github.com/watershed-project/watershed"
+	maxLines = 500
+	header   = "// SPDX-License-Identifier: Apache-2.0\n// Copyright The Watershed Authors\n"
+)
+
+// rule says what a package's own code (not its tests) may import besides the
+// standard library. Data flows down this table; imports go up it only.
+type rule struct {
+	// own are packages of this module.
+	own []string
+	// others are path prefixes of other modules.
+	others []string
+}
+
+var rules = map[string]rule{
+	"delta":  {},
+	"store":  {own: []string{"delta"}, others: []string{"github.com/tidwall/btree"}},
+	"fanout": {own: []string{"store", "delta"}},
+
+	"internal/layout":            {},
+	"internal/kubetest/binaries": {others: []string{"golang.org/x/mod/"}},
+	"internal/kubetest": {own: []string{"internal/kubetest/binaries"}, others: []string{
+		"go.etcd.io/etcd/", "google.golang.org/grpc", "k8s.io/", "sigs.k8s.io/yaml",
+	}},
+	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
+	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"}, others: []string{
+		"k8s.io/client-go/",
+	}},
+
+	"examples/deltafifo": {own: []string{"delta", "store"}},
+	"examples/indexer":   {own: []string{"delta", "store"}},
+	"examples/pipeline":  {own: []string{"delta", "store", "fanout"}},
+}
+
+// source is one parsed Go file, with its slash-separated path from the root.
+type source struct {
+	path string
+	text []byte
+	file *ast.File
+}
+
+func (s source) dir() string  { return path.Dir(s.path) }
+func (s source) test() bool   { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) nested() bool { return nestedModule(s.dir()) != "" }
+
+// nestedModule is the module directory below the root that dir belongs to.
+func nestedModule(dir string) string {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && file != root {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{path: filepath.ToSlash(rel), text: text, file: parsed})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("no Go files found: the test looks in the wrong place")
+	}
+	return all
+}
+
+func TestFiles_areShortAndLicensed(t *testing.T) {
+	for _, s := range sources(t) {
+		if lines := bytes.Count(s.text, []byte("\n")); lines > maxLines {
+			t.Errorf("%s has %d lines, more than %d: split it by noun", s.path, lines, maxLines)
+		}
+		if !bytes.HasPrefix(s.text, []byte(header)) && !bytes.HasPrefix(s.text, []byte("//go:build ")) {
+			t.Errorf("%s does not start with the licence header", s.path)
+		}
+		if !bytes.Contains(s.text, []byte(header)) {
+			t.Errorf("%s has no licence header", s.path)
+		}
+	}
+}
+
+func TestPackages_haveOneDocAndAGoodName(t *testing.T) {
+	docs := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		docs[s.dir()] += 0
+		if s.file.Doc != nil {
+			docs[s.dir()]++
+		}
+		switch path.Base(s.dir()) {
+		case "util", "utils", "common", "helpers", "types", "interfaces", "model", "manager":
+			t.Errorf("%s: a package is named for what it holds", s.dir())
+		}
+	}
+	for dir, n := range docs {
+		if n != 1 {
+			t.Errorf("package %s has %d package comments, want one", dir, n)
+		}
+	}
+}
+
+func TestImports_goOneWay(t *testing.T) {
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.nested() || s.test() {
+			continue
+		}
+		r, ok := rules[s.dir()]
+		if !ok {
+			t.Errorf("package %s has no rule in internal/layout: say what it may import", s.dir())
+			continue
+		}
+		used[s.dir()] = true
+		for _, spec := range s.file.Imports {
+			imported := strings.Trim(spec.Path.Value, `"`)
+			if !r.allows(imported) {
+				t.Errorf("%s imports %s, which package %s must not know", s.path, imported, s.dir())
+			}
+		}
+	}
+	for dir := range rules {
+		if !used[dir] {
+			t.Errorf("the rule for %s has no package: delete it", dir)
+		}
+	}
+}
+
+func (r rule) allows(imported string) bool {
+	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+		return slices.Contains(r.own, own)
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return slices.ContainsFunc(r.others, func(prefix string) bool { return strings.HasPrefix(imported, prefix) })
+}
+
+func TestImports_ruleRefusesTheOtherWay(t *testing.T) {
+	if rules["delta"].allows(module + "/store") {
+		t.Error("delta may import store")
+	}
+	if rules["store"].allows("k8s.io/client-go/kubernetes") {
+		t.Error("store may import client-go")
+	}
+}
+
+// TestOptions_areRead fails for a field of an Options struct that no code
+// outside tests reads: a knob that does nothing.
+func TestOptions_areRead(t *testing.T) {
+	type field struct{ dir, name string }
+	declared := map[field]bool{}
+	reads := map[field]bool{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		assigned := map[ast.Node]bool{}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				st, ok := n.Type.(*ast.StructType)
+				if !ok || !strings.HasSuffix(n.Name.Name, "Options") {
+					return true
+				}
+				for _, f := range st.Fields.List {
+					for _, name := range f.Names {
+						declared[field{s.dir(), name.Name}] = true
+					}
+				}
+			case *ast.AssignStmt:
+				for _, left := range n.Lhs {
+					assigned[left] = true
+				}
+			case *ast.IfStmt:
+				// Comparing a field with zero to fill in its default is no use of it.
+				if b, ok := n.Cond.(*ast.BinaryExpr); ok && fillsDefault(n.Body, b.X) {
+					assigned[b.X] = true
+				}
+			case *ast.SelectorExpr:
+				if !assigned[n] {
+					reads[field{s.dir(), n.Sel.Name}] = true
+				}
+			}
+			return true
+		})
+	}
+	if len(declared) == 0 {
+		t.Fatal("no Options struct found: the test looks in the wrong place")
+	}
+	for _, f := range slices.SortedFunc(maps.Keys(declared), func(a, b field) int { return strings.Compare(a.dir+a.name, b.dir+b.name) }) {
+		if !reads[f] {
+			t.Errorf("%s: no code reads the option %s", f.dir, f.name)
+		}
+	}
+}
+
+// fillsDefault reports whether body is one assignment to the selector.
+func fillsDefault(body *ast.BlockStmt, sel ast.Expr) bool {
+	want, ok := sel.(*ast.SelectorExpr)
+	if !ok || len(body.List) != 1 {
+		return false
+	}
+	assign, ok := body.List[0].(*ast.AssignStmt)
+	if !ok || len(assign.Lhs) != 1 {
+		return false
+	}
+	left, ok := assign.Lhs[0].(*ast.SelectorExpr)
+	return ok && left.Sel.Name == want.Sel.Name
+}
