@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package binaries says which commands the test world runs, in which versions,
+// and where on this machine they are kept once built.
+//
+// The versions are those that the modules below this folder require: their
+// go.mod files are the only place a version is written. The built commands live
+// outside the checkout, in $WATERSHED_CACHE or else the user's cache folder, in
+// a folder per component and version, so a new version never meets an old file
+// and every checkout on the machine shares one build.
+//
+// A file under its final name is complete: who builds writes elsewhere and
+// renames. Nothing here builds, blocks or starts goroutines.
+package binaries
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/modfile"
+)
+
+// CacheVariable names the environment variable that moves the cache folder.
+const CacheVariable = "WATERSHED_CACHE"
+
+const mainModule = "github.com/watershed-project/watershed"
+
+// Command is one binary of the test world.
+type Command struct {
+	Name    string // as it is started: kube-apiserver
+	Version string // as its module is required: v1.37.1
+	Package string // the main package that makes it
+	Module  string // the module whose version it has
+	Source  string // folder of the nested module to build it in
+	Path    string // where the binary is, once built
+}
+
+// Set is everything the test world runs.
+type Set struct {
+	Etcd              Command
+	APIServer         Command
+	ControllerManager Command
+	Scheduler         Command
+	Kubectl           Command
+	Kwok              Command
+
+	// Stages is the folder of the files that tell kwok how nodes and pods live.
+	Stages string
+}
+
+// All lists the commands in the order in which they are best built: what is
+// needed for the smallest cluster comes first.
+func (s *Set) All() []Command {
+	return []Command{s.Etcd, s.APIServer, s.Kubectl, s.ControllerManager, s.Scheduler, s.Kwok}
+}
+
+// Missing lists the paths that are not there yet.
+func (s *Set) Missing() []string {
+	var missing []string
+	for _, c := range s.All() {
+		if _, err := os.Stat(c.Path); err != nil {
+			missing = append(missing, c.Path)
+		}
+	}
+	if _, err := os.Stat(s.Stages); err != nil {
+		missing = append(missing, s.Stages)
+	}
+	return missing
+}
+
+// Load reads the versions from the checkout that the working directory is in.
+// It does not ask whether anything is built: see [Set.Missing].
+func Load() (*Set, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	root, err := checkout()
+	if err != nil {
+		return nil, err
+	}
+	l := loader{cache: cache, source: filepath.Join(root, "internal", "kubetest", "binaries")}
+	s := &Set{
+		Etcd:              l.command("etcd", "etcd", "go.etcd.io/etcd/server/v3", "."),
+		APIServer:         l.kubernetes("kube-apiserver"),
+		ControllerManager: l.kubernetes("kube-controller-manager"),
+		Scheduler:         l.kubernetes("kube-scheduler"),
+		Kubectl:           l.kubernetes("kubectl"),
+		Kwok:              l.command("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+	}
+	s.Stages = filepath.Join(filepath.Dir(s.Kwok.Path), "stages")
+	return s, l.err
+}
+
+// CacheDir is the folder that holds the built commands, below it one folder per
+// component and version.
+func CacheDir() (string, error) {
+	if dir := os.Getenv(CacheVariable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("cache folder: %w (set %s)", err, CacheVariable)
+	}
+	return filepath.Join(dir, "watershed"), nil
+}
+
+// checkout finds the project's folder above the working directory. Tests run in
+// their package's folder, so this holds for every test of the project, its
+// nested modules included.
+func checkout() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if modfile.ModulePath(data) == mainModule {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("checkout of %s: not found in or above %s", mainModule, start)
+		}
+	}
+}
+
+// loader keeps the first error so that Load reads as a list.
+type loader struct {
+	cache  string
+	source string
+	err    error
+}
+
+func (l *loader) kubernetes(name string) Command {
+	return l.command("kubernetes", name, "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/"+name)
+}
+
+func (l *loader) command(component, name, module, pkg string) Command {
+	source := filepath.Join(l.source, component)
+	version, err := required(filepath.Join(source, "go.mod"), module)
+	if err != nil && l.err == nil {
+		l.err = err
+	}
+	return Command{
+		Name:    name,
+		Version: version,
+		Package: pkg,
+		Module:  module,
+		Source:  source,
+		Path:    filepath.Join(l.cache, component, version, name),
+	}
+}
+
+// required is the version of module that the go.mod at path asks for.
+func required(path, module string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	f, err := modfile.ParseLax(path, data, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range f.Require {
+		if r.Mod.Path == module {
+			return r.Mod.Version, nil
+		}
+	}
+	return "", fmt.Errorf("version of %s: %s does not require it", module, path)
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package binaries_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/watershed-project/watershed/internal/kubetest/binaries"
+)
+
+// checkout makes a folder that looks like the project's, with these versions.
+func checkout(t *testing.T, kubernetes, etcd, kwok string) string {
+	t.Helper()
+	root := t.TempDir()
+	write := func(path, content string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module github.com/watershed-project/watershed\n")
+	write("conformance/go.mod", "module github.com/watershed-project/watershed/conformance\n")
+	for name, require := range map[string]string{
+		"kubernetes": "k8s.io/kubernetes " + kubernetes,
+		"etcd":       "go.etcd.io/etcd/server/v3 " + etcd,
+		"kwok":       "sigs.k8s.io/kwok " + kwok,
+	} {
+		write("internal/kubetest/binaries/"+name+"/go.mod", fmt.Sprintf("module x\n\nrequire %s // indirect\n", require))
+	}
+	return root
+}
+
+func TestLoad(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv(binaries.CacheVariable, cache)
+	root := checkout(t, "v1.36.3", "v3.6.1", "v0.7.0")
+	// From a nested module the project is found too.
+	t.Chdir(filepath.Join(root, "conformance"))
+	set, err := binaries.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct{ got, path string }{
+		{set.Etcd.Path, "etcd/v3.6.1/etcd"},
+		{set.APIServer.Path, "kubernetes/v1.36.3/kube-apiserver"},
+		{set.ControllerManager.Path, "kubernetes/v1.36.3/kube-controller-manager"},
+		{set.Scheduler.Path, "kubernetes/v1.36.3/kube-scheduler"},
+		{set.Kubectl.Path, "kubernetes/v1.36.3/kubectl"},
+		{set.Kwok.Path, "kwok/v0.7.0/kwok"},
+		{set.Stages, "kwok/v0.7.0/stages"},
+	} {
+		if want.got != filepath.Join(cache, want.path) {
+			t.Errorf("path %s, want %s", want.got, want.path)
+		}
+	}
+	if n := len(set.Missing()); n != 7 {
+		t.Errorf("%d of an empty cache are missing, want 7", n)
+	}
+	if err := os.MkdirAll(set.Etcd.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if missing := set.Missing(); len(missing) != 6 || missing[0] != set.APIServer.Path {
+		t.Errorf("missing %v, want all but etcd", missing)
+	}
+}
+
+func TestLoad_outsideACheckout(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := binaries.Load(); err == nil || !strings.Contains(err.Error(), "not found in or above") {
+		t.Errorf("error %v, want one about the checkout", err)
+	}
+}
+
+func TestLoad_versionIsNotRequired(t *testing.T) {
+	root := checkout(t, "v1.36.3", "v3.6.1", "v0.7.0")
+	path := filepath.Join(root, "internal/kubetest/binaries/kwok/go.mod")
+	if err := os.WriteFile(path, []byte("module x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	if _, err := binaries.Load(); err == nil || !strings.Contains(err.Error(), "version of sigs.k8s.io/kwok") {
+		t.Errorf("error %v, want one about kwok's version", err)
+	}
+}

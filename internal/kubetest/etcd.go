@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// withEtcd calls f with a client of its own: one that lives longer waits ever
+// longer before it tries again after etcd was killed.
+func (c *Cluster) withEtcd(ctx context.Context, f func(*clientv3.Client) error) error {
+	client, err := clientv3.New(clientv3.Config{
+		Context:     ctx,
+		Endpoints:   []string{c.EtcdURL()},
+		DialTimeout: 10 * time.Second,
+	})
+	if err != nil {
+		return fmt.Errorf("etcd %s: %w", c.EtcdURL(), err)
+	}
+	defer client.Close()
+	return f(client)
+}
+
+// Compact makes etcd forget history: every resourceVersion that was given out
+// before the call is too old for it. It returns the oldest that is not.
+//
+// The API server answers watches and lists of old versions from its own memory
+// where it can, so a reader sees 410 Expired only for resources without a watch
+// cache: those named as in --watch-cache-sizes=configmaps#0, or all with
+// --watch-cache=false, in [Options.APIServerArgs]. For others use
+// [Cluster.Expire].
+func (c *Cluster) Compact(ctx context.Context) (revision int64, err error) {
+	err = c.withEtcd(ctx, func(client *clientv3.Client) error {
+		// The revision that is compacted to stays readable, and so does a watch
+		// that begins after the one before it. Two writes move both past all
+		// that a reader can know.
+		for range 2 {
+			put, err := client.Put(ctx, "/kubetest/compaction", "")
+			if err != nil {
+				return err
+			}
+			revision = put.Header.Revision
+		}
+		_, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical())
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("compact etcd: %w", err)
+	}
+	return revision, nil
+}
+
+// Expire makes every resourceVersion that was given out before the call expire
+// for every reader: it compacts etcd and kills and starts the API server, which
+// breaks all connections and empties its memory of the past. It returns the
+// oldest resourceVersion that is left, when the API server is ready again.
+func (c *Cluster) Expire(ctx context.Context) (revision int64, err error) {
+	revision, err = c.Compact(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.APIServer.Kill()
+	return revision, c.APIServer.Start(ctx)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command kubebuild builds the Kubernetes, etcd and kwok commands that the
+// tests run, from source and for this machine, into the cache folder that
+// package binaries names. What is there already is left alone.
+//
+// A first build takes minutes, so it says how far it is. It may be interrupted
+// and started again at any time: a file appears under its final name only when
+// it is complete, and Go's own build cache keeps what was compiled.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/watershed-project/watershed/internal/kubetest/binaries"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kubebuild:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	set, err := binaries.Load()
+	if err != nil {
+		return err
+	}
+	if len(set.Missing()) > 0 {
+		cache, err := binaries.CacheDir()
+		if err != nil {
+			return err
+		}
+		unlock, err := lock(filepath.Join(cache, "build.lock"))
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := buildAll(ctx, set); err != nil {
+			return err
+		}
+	}
+	for _, c := range set.All() {
+		fmt.Printf("%-24s %-8s %s\n", c.Name, c.Version, c.Path)
+	}
+	fmt.Printf("%-24s %-8s %s\n", "kwok stages", set.Kwok.Version, set.Stages)
+	return nil
+}
+
+func buildAll(ctx context.Context, set *binaries.Set) error {
+	for _, c := range set.All() {
+		if err := build(ctx, c); err != nil {
+			return fmt.Errorf("build %s %s: %w", c.Name, c.Version, err)
+		}
+	}
+	if err := copyStages(ctx, set); err != nil {
+		return fmt.Errorf("kwok stages %s: %w", set.Kwok.Version, err)
+	}
+	return nil
+}
+
+// exists is asked only while holding the lock, so the answer stays true.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

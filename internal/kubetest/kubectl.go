@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// KubectlPath is the kubectl that belongs to the cluster.
+func (c *Cluster) KubectlPath() string { return c.bin.Kubectl.Path }
+
+// Kubectl runs kubectl as the administrator, or as another of the contexts of
+// [Cluster.Kubeconfig] if args say so, and returns its standard output. An error
+// has its standard error; the output up to then is returned too.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	// The child may not outlive the process; see Process.spawn.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	cmd := exec.CommandContext(ctx, c.bin.Kubectl.Path, args...)
+	cmd.Env = append(os.Environ(),
+		"KUBECONFIG="+c.Kubeconfig(),
+		"KUBECACHEDIR="+filepath.Join(c.dir, "kubectl-cache"),
+	)
+	cmd.SysProcAttr = childAttr()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), err
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// loadBatch is how many objects one transaction has; etcd allows 128.
+const loadBatch = 100
+
+// loaders is how many transactions are under way at once.
+const loaders = 4
+
+// LoadPods puts the first n pods of w, and the namespaces they are in, straight
+// into etcd, many times faster than the API server would take them. The API
+// server serves them like any other. It is an error in a cluster with nodes:
+// controllers would delete pods whose owners and nodes there are not.
+func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
+	if c.opts.Nodes > 0 {
+		return fmt.Errorf("load %d pods: the controllers of cluster %s would delete them", n, c.opts.Name)
+	}
+	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+		if err := putNamespaces(ctx, client, w, n); err != nil {
+			return err
+		}
+		errs := make([]error, loaders)
+		var all sync.WaitGroup
+		for l := range loaders {
+			all.Go(func() {
+				for from := l * loadBatch; from < n && errs[l] == nil; from += loaders * loadBatch {
+					pods := make([]*corev1.Pod, 0, loadBatch)
+					for i := from; i < min(n, from+loadBatch); i++ {
+						pods = append(pods, w.Pod(i))
+					}
+					errs[l] = putPods(ctx, client, pods)
+				}
+			})
+		}
+		all.Wait()
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return fmt.Errorf("load %d pods: %w", n, err)
+	}
+	return nil
+}
+
+// PutPods puts pods straight into etcd, new ones and changed ones, without a
+// check of any kind.
+func (c *Cluster) PutPods(ctx context.Context, pods ...*corev1.Pod) error {
+	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+		for len(pods) > 0 {
+			n := min(len(pods), loadBatch)
+			if err := putPods(ctx, client, pods[:n]); err != nil {
+				return err
+			}
+			pods = pods[n:]
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("put pods: %w", err)
+	}
+	return nil
+}
+
+func putPods(ctx context.Context, client *clientv3.Client, pods []*corev1.Pod) error {
+	ops := make([]clientv3.Op, len(pods))
+	for i, pod := range pods {
+		data, err := EncodePod(pod)
+		if err != nil {
+			return err
+		}
+		ops[i] = clientv3.OpPut("/registry/pods/"+pod.Namespace+"/"+pod.Name, string(data))
+	}
+	_, err := client.Txn(ctx).Then(ops...).Commit()
+	return err
+}
+
+// EncodePod is the pod as the API server stores it: protobuf in its envelope.
+func EncodePod(pod *corev1.Pod) ([]byte, error) {
+	p := *pod
+	p.APIVersion, p.Kind = "v1", "Pod"
+	p.ResourceVersion = "" // etcd has it
+	return encode(&p)
+}
+
+func encode(obj runtime.Object) ([]byte, error) {
+	var b bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &b); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// putNamespaces makes the namespaces of the first n pods, except those that
+// exist.
+func putNamespaces(ctx context.Context, client *clientv3.Client, w Workload, n int) error {
+	done := map[string]bool{}
+	for i := 0; i < n; i += podsPerApp {
+		ns := w.Namespace(i)
+		if done[ns.Name] {
+			continue
+		}
+		done[ns.Name] = true
+		ns.APIVersion, ns.Kind = "v1", "Namespace"
+		data, err := encode(ns)
+		if err != nil {
+			return err
+		}
+		key := "/registry/namespaces/" + ns.Name
+		_, err = client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, string(data))).
+			Commit()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CreateDeployments creates n deployments, named deployment-0 and so on, through
+// the API server. In a cluster with nodes their pods appear and run.
+func (c *Cluster) CreateDeployments(ctx context.Context, namespace string, n int, replicas int32) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		name := fmt.Sprintf("deployment-%d", i)
+		labels := map[string]string{"app": name}
+		_, err := client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: &replicas,
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{
+						Name:  "main",
+						Image: "registry.example/" + name + ":1.0",
+					}}},
+				},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create deployment %s/%s: %w", namespace, name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Options say what cluster to start. The zero value is etcd and kube-apiserver
+// with access control, and an administrator as the only user.
+type Options struct {
+	// Name is the cluster's name in its kubeconfig. Default: kubetest.
+	Name string
+
+	// Dir is an existing, empty folder for data, logs and keys, kept by Close.
+	// Default: a temporary folder that goes with the cluster.
+	Dir string
+
+	// Users can log in with a token of their own, see [Cluster.UserConfig].
+	// They may do nothing until [Cluster.Grant] or their groups allow it.
+	Users []User
+
+	// Nodes is how many simulated nodes there are. With at least one the cluster
+	// is complete: controllers and scheduler run, and pods become Running.
+	// Default: 0.
+	Nodes int
+
+	// Durable makes etcd sync to disk before it answers, which costs time and is
+	// needed only where the machine itself may go down. Default: off.
+	Durable bool
+
+	// APIServerArgs are given to kube-apiserver after all others.
+	APIServerArgs []string
+}
+
+// User is someone who may log in.
+type User struct {
+	Name   string
+	Groups []string
+}
+
+// admin is the user behind [Cluster.Config].
+const admin = "admin"
+
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	if d.Name == "" {
+		d.Name = "kubetest"
+	}
+	return d
+}
+
+func (o *Options) validate() error {
+	if o.Nodes < 0 {
+		return fmt.Errorf("options: %d nodes", o.Nodes)
+	}
+	seen := map[string]bool{admin: true}
+	for _, u := range o.Users {
+		if u.Name == "" {
+			return errors.New("options: a user without a name")
+		}
+		if seen[u.Name] {
+			return fmt.Errorf("options: user %s is there twice", u.Name)
+		}
+		seen[u.Name] = true
+	}
+	return nil
+}

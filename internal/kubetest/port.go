@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"net"
+	"strconv"
+)
+
+// port is a TCP port on loopback, kept for one user until it is released, also
+// while nothing listens on it: a killed API server finds its port free again.
+// How it is kept is the system's business; where it cannot be, starting a
+// process is tried again with other ports (see [New]).
+type port struct {
+	number  int
+	release func()
+}
+
+func (p *port) addr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number))
+}
+
+// reservePorts reserves n ports, or none.
+func reservePorts(n int) ([]*port, error) {
+	ports := make([]*port, 0, n)
+	for range n {
+		p, err := reservePort()
+		if err != nil {
+			releasePorts(ports)
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+func releasePorts(ports []*port) {
+	for _, p := range ports {
+		p.release()
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// reservePort binds a socket to a port that the kernel chooses and never
+// listens on it. While it is bound the kernel gives the port to nobody who asks
+// for just any port, as other tests, proxies and outgoing connections do. Who
+// asks for this very port with SO_REUSEADDR, as every Go server does, gets it,
+// because two such sockets conflict only once both listen.
+func reservePort() (*port, error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reserve port: %w", err)
+	}
+	fail := func(err error) (*port, error) {
+		_ = syscall.Close(fd)
+		return nil, fmt.Errorf("reserve port: %w", err)
+	}
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return fail(err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return fail(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		return fail(err)
+	}
+	in4, ok := name.(*syscall.SockaddrInet4)
+	if !ok {
+		return fail(fmt.Errorf("socket name is a %T", name))
+	}
+	return &port{
+		number:  in4.Port,
+		release: sync.OnceFunc(func() { _ = syscall.Close(fd) }),
+	}, nil
+}

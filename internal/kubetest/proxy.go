@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Proxy is a bad network between a client and a server: it passes TCP
+// connections on, encrypted ones as they are, until it is told to do worse.
+// Methods may be called from any goroutine.
+type Proxy struct {
+	target string
+	port   *port
+	owned  sync.WaitGroup // every goroutine of the proxy
+
+	mu       sync.Mutex // guards all below
+	listener net.Listener
+	closed   bool
+	links    map[*link]struct{}
+	flowing  chan struct{} // closed while bytes flow, open while stalled
+	delay    time.Duration
+	cuts     int   // how many connections to come are to be truncated
+	cutAfter int64 // after how many bytes
+	stats    ProxyStats
+}
+
+// ProxyStats counts what went through a proxy since it was made.
+type ProxyStats struct {
+	Accepted int64 // connections
+	Active   int64 // connections, now
+	Up       int64 // bytes to the server
+	Down     int64 // bytes from the server
+}
+
+// Proxy puts a proxy in front of the API server, for the time of a test.
+func (c *Cluster) Proxy(tb testing.TB) *Proxy {
+	tb.Helper()
+	p, err := NewProxy(c.ports[portAPIServer].addr())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// NewProxy listens on a loopback port of its own and passes connections on to
+// target, a host and port.
+func NewProxy(target string) (*Proxy, error) {
+	pt, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{target: target, port: pt, links: map[*link]struct{}{}, flowing: make(chan struct{})}
+	close(p.flowing)
+	if err := p.Up(); err != nil {
+		pt.release()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Addr is the host and port to connect to. It is the same all the proxy's life.
+func (p *Proxy) Addr() string { return p.port.addr() }
+
+// Config is cfg by way of the proxy. The API server's certificate holds for it.
+func (p *Proxy) Config(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Host = (&url.URL{Scheme: "https", Host: p.Addr()}).String()
+	return cfg
+}
+
+// Cut resets every live connection. New ones are accepted.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutLocked()
+}
+
+// Down resets every live connection and refuses new ones until Up.
+func (p *Proxy) Down() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+	p.cutLocked()
+}
+
+// Up accepts connections again. It is an error only if the port was lost.
+func (p *Proxy) Up() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("proxy %s: %w", p.Addr(), net.ErrClosed)
+	}
+	if p.listener != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp4", p.Addr())
+	if err != nil {
+		return fmt.Errorf("proxy %s: %w", p.Addr(), err)
+	}
+	p.listener = l
+	p.owned.Go(func() { p.accept(l) })
+	return nil
+}
+
+// Stall stops all bytes, both ways, until Resume. Connections stay up, also
+// when one side closes them, and new ones are accepted: nothing but silence
+// tells either side.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.flowing:
+		p.flowing = make(chan struct{})
+	default:
+	}
+}
+
+// Resume ends a stall. What was held back arrives.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.flowing:
+	default:
+		close(p.flowing)
+	}
+}
+
+// Delay holds everything that arrives from now on back for d, in each
+// direction. It does not change how much can be under way.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// TruncateAfter ends each of the next connections after exactly that many bytes
+// from the server, in the middle of whatever they are part of. The bytes count
+// from the start of the connection, with TLS's own. No connections: no more of
+// it.
+func (p *Proxy) TruncateAfter(bytes int64, connections int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutAfter, p.cuts = bytes, connections
+}
+
+// Stats returns the counts up to now.
+func (p *Proxy) Stats() ProxyStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Active = int64(len(p.links))
+	return s
+}
+
+// Close resets every connection, stops listening and waits for the proxy's
+// goroutines. It may be called more than once.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.Down()
+	p.owned.Wait()
+	p.port.release()
+}
+
+func (p *Proxy) cutLocked() {
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+func (p *Proxy) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Out of file descriptors, most likely: a moment later there may be
+			// one.
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		p.add(l, conn.(*net.TCPConn))
+	}
+}
+
+// add takes conn on, unless the listener it came from was closed meanwhile.
+func (p *Proxy) add(from net.Listener, conn *net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != from {
+		abort(conn)
+		return
+	}
+	k := &link{proxy: p, client: conn, limit: -1}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	if p.cuts > 0 {
+		p.cuts--
+		k.limit = p.cutAfter
+	}
+	p.stats.Accepted++
+	p.links[k] = struct{}{}
+	p.owned.Go(k.run)
+}
+
+func (p *Proxy) remove(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}
+
+// conditions are what a chunk that arrives now meets.
+func (p *Proxy) conditions() (flowing <-chan struct{}, delay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.flowing, p.delay
+}
+
+func (p *Proxy) count(up, down int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Up += int64(up)
+	p.stats.Down += int64(down)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Truth is all objects of a resource, as etcd has them at one revision.
+type Truth struct {
+	Revision int64
+	Objects  []Stored // by key
+}
+
+// Stored is one object in etcd.
+type Stored struct {
+	Key      string // /registry/pods/default/web
+	Revision int64  // of its last change: its resourceVersion
+	Raw      []byte // as stored
+
+	// Object is Raw decoded, with the resourceVersion filled in as the API server
+	// does: the typed object for built-in resources, an
+	// [unstructured.Unstructured] for custom ones, and only the metadata,
+	// [metav1.PartialObjectMetadata], where just the API server has the type.
+	Object runtime.Object
+	// Meta is the same object by its metadata.
+	Meta metav1.Object
+}
+
+// Truth reads every object of a resource from etcd, past the API server.
+func (c *Cluster) Truth(ctx context.Context, resource schema.GroupResource) (*Truth, error) {
+	t := &Truth{}
+	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+		return t.read(ctx, client, storagePrefix(resource))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("truth of %s: %w", resource, err)
+	}
+	return t, nil
+}
+
+// read pages through prefix, every page at the revision of the first.
+func (t *Truth) read(ctx context.Context, client *clientv3.Client, prefix string) error {
+	const page = 2000
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	for from := prefix; ; {
+		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(t.Revision))
+		if err != nil {
+			return err
+		}
+		if t.Revision == 0 {
+			t.Revision = resp.Header.Revision
+		}
+		for _, kv := range resp.Kvs {
+			s := Stored{Key: string(kv.Key), Revision: kv.ModRevision, Raw: kv.Value}
+			if err := s.decode(); err != nil {
+				return fmt.Errorf("%s: %w", kv.Key, err)
+			}
+			t.Objects = append(t.Objects, s)
+		}
+		if !resp.More {
+			return nil
+		}
+		from = t.Objects[len(t.Objects)-1].Key + "\x00"
+	}
+}
+
+// protobufMagic begins what the API server stores in protobuf.
+var protobufMagic = []byte("k8s\x00")
+
+func (s *Stored) decode() error {
+	obj, err := decodeStored(s.Raw)
+	if err != nil {
+		return err
+	}
+	meta, ok := obj.(metav1.Object)
+	if !ok {
+		return fmt.Errorf("%T has no metadata", obj)
+	}
+	meta.SetResourceVersion(strconv.FormatInt(s.Revision, 10))
+	s.Object, s.Meta = obj, meta
+	return nil
+}
+
+func decodeStored(raw []byte) (runtime.Object, error) {
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+	if err == nil || !runtime.IsNotRegisteredError(err) {
+		return obj, err
+	}
+	if !bytes.HasPrefix(raw, protobufMagic) {
+		u := &unstructured.Unstructured{}
+		return u, u.UnmarshalJSON(raw)
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(raw[len(protobufMagic):]); err != nil {
+		return nil, err
+	}
+	// Every kind has its metadata where this one has it.
+	p := &metav1.PartialObjectMetadata{}
+	if err := p.Unmarshal(envelope.Raw); err != nil {
+		return nil, err
+	}
+	p.APIVersion, p.Kind = envelope.APIVersion, envelope.Kind
+	return p, nil
+}
+
+// storagePrefix is where the API server keeps a resource. Built-in ones have no
+// group in their keys, and some have the names they had before version 1.
+func storagePrefix(r schema.GroupResource) string {
+	switch r {
+	case schema.GroupResource{Resource: "nodes"}:
+		return "/registry/minions/"
+	case schema.GroupResource{Resource: "services"}:
+		return "/registry/services/specs/"
+	case schema.GroupResource{Resource: "endpoints"}:
+		return "/registry/services/endpoints/"
+	case schema.GroupResource{Resource: "replicationcontrollers"}:
+		return "/registry/controllers/"
+	case schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}:
+		return "/registry/ingress/"
+	}
+	if scheme.Scheme.IsGroupRegistered(r.Group) {
+		return "/registry/" + r.Resource + "/"
+	}
+	return "/registry/" + r.Group + "/" + r.Resource + "/"
+}
