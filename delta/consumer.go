@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta
+
+import (
+	"context"
+	"fmt"
+)
+
+// Process handles deltas that were taken from the queue. initial says that they
+// belong to the first complete list. The slice is lent until Process returns.
+// It must not take from the same queue: it would wait for itself.
+type Process[T any] func(deltas Deltas[T], initial bool) error
+
+// Pop waits for something to be queued, takes out all deltas of the oldest key
+// and calls process with them. The deltas are gone afterwards, whatever process
+// returns; Pop returns the same.
+func (f *FIFO[T]) Pop(ctx context.Context, process Process[T]) error {
+	return f.consume(ctx, f.takeOldestLocked, func(deltas Deltas[T]) error {
+		return process(deltas, !f.HasSynced())
+	})
+}
+
+// Drain is Pop for everything that is queued, in the order in which it arrived.
+// Where the first complete list ends, process is called twice, so that initial
+// is true of all deltas of a call or of none. If the first call fails, the
+// second is not made.
+func (f *FIFO[T]) Drain(ctx context.Context, process Process[T]) error {
+	return f.consume(ctx, f.takeAllLocked, func(deltas Deltas[T]) error {
+		initial := f.takenInitial()
+		if initial > 0 {
+			if err := process(deltas[:initial:initial], true); err != nil || initial == len(deltas) {
+				return err
+			}
+			f.processed()
+		}
+		return process(deltas[initial:], false)
+	})
+}
+
+func (f *FIFO[T]) takeOldestLocked() {
+	f.queue.take(f.taken)
+}
+
+func (f *FIFO[T]) takeAllLocked() {
+	f.queue.compact()
+	f.queue, f.taken = f.taken, f.queue
+}
+
+// takenInitial is how many of the deltas in taken, from the first, belong to the
+// initial population: up to the end of the first list or, before there is one,
+// all of them.
+func (f *FIFO[T]) takenInitial() int {
+	if f.HasSynced() {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.taken.links)
+	for f.populated && n > 0 && !f.taken.links[n-1].initial {
+		n--
+	}
+	return n
+}
+
+// consume waits its turn and for something to take, takes it and lends it to
+// process. Only the holder of the turn changes taken, so reading it needs no
+// lock here.
+func (f *FIFO[T]) consume(ctx context.Context, takeLocked func(), process func(Deltas[T]) error) error {
+	if err := f.turn(ctx, f.consuming); err != nil {
+		return err
+	}
+	defer func() { <-f.consuming }()
+	if err := f.await(ctx, takeLocked); err != nil {
+		return err
+	}
+	signal(f.freed)
+	defer f.release()
+	return process(f.taken.deltas)
+}
+
+// await takes from the queue as soon as there is something.
+func (f *FIFO[T]) await(ctx context.Context, takeLocked func()) error {
+	for {
+		f.mu.Lock()
+		if f.queue.live > 0 {
+			takeLocked()
+			f.mu.Unlock()
+			return nil
+		}
+		select {
+		case <-f.closed:
+			f.mu.Unlock()
+			return ErrClosed
+		default:
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.filled:
+		case <-f.closed:
+		case <-ctx.Done():
+			return fmt.Errorf("delta queue: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// processed counts the initial deltas in taken as done.
+func (f *FIFO[T]) processed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processedLocked()
+}
+
+func (f *FIFO[T]) processedLocked() {
+	if f.HasSynced() {
+		return
+	}
+	for at := range f.taken.links {
+		if f.taken.links[at].initial {
+			f.taken.links[at].initial = false
+			f.initial--
+		}
+	}
+	f.checkSyncedLocked()
+}
+
+// release empties taken; what was in it is applied, or given up.
+func (f *FIFO[T]) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processedLocked()
+	f.taken.reset()
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta
+
+import "fmt"
+
+// Type says what happened to an object.
+type Type uint8
+
+const (
+	// Added means that the source reports a new object.
+	Added Type = iota + 1
+	// Updated means that the source reports a new state of an object.
+	Updated
+	// Deleted means that the object is gone, by the source's report or by its
+	// absence from a complete list.
+	Deleted
+	// Replaced means that the object was in a complete list. Whether it is new,
+	// changed or the same is for the consumer to find out.
+	Replaced
+	// Sync means that the object is known and unchanged, and is to be looked at
+	// again.
+	Sync
+)
+
+// String is the name the field knows: "Added", "Updated", "Deleted",
+// "Replaced" or "Sync".
+func (t Type) String() string {
+	switch t {
+	case Added:
+		return "Added"
+	case Updated:
+		return "Updated"
+	case Deleted:
+		return "Deleted"
+	case Replaced:
+		return "Replaced"
+	case Sync:
+		return "Sync"
+	default:
+		return fmt.Sprintf("Type(%d)", uint8(t))
+	}
+}
+
+// Delta is one change of one object.
+type Delta[T any] struct {
+	Type Type
+	// Missed marks a Deleted that nobody saw happen: it was inferred from a
+	// list, and Object is the last state known, perhaps not the final one.
+	Missed bool
+	// Key is the object's key, computed once, before any transform.
+	Key string
+	// Object is the state after the change; for a deletion, the last state.
+	Object T
+	// Version is the source's version of the change, 0 if it has none.
+	Version uint64
+}
+
+// Deltas are changes in the order in which they arrived.
+type Deltas[T any] []Delta[T]
+
+// Oldest is the first change. It must not be called on no deltas.
+func (d Deltas[T]) Oldest() Delta[T] { return d[0] }
+
+// Newest is the last change. It must not be called on no deltas.
+func (d Deltas[T]) Newest() Delta[T] { return d[len(d)-1] }

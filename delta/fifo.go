@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+)
+
+var (
+	// ErrClosed is returned once the queue is closed: to producers at once, to
+	// consumers when nothing is left.
+	ErrClosed = errors.New("delta queue is closed")
+	// ErrNoKey is returned for an object whose key is empty.
+	ErrNoKey = errors.New("object has no key")
+)
+
+// Known is what the consumer of a queue already has, usually the store it
+// fills. The queue calls it while it holds its own lock: implementations must
+// not wait and must not call the queue.
+type Known[T any] interface {
+	Get(key string) (T, bool)
+	// All yields one consistent state, keys with their objects.
+	All() iter.Seq2[string, T]
+}
+
+// Options tune a [FIFO]. The zero value, and nil, are the defaults.
+type Options[T any] struct {
+	// Known decides what a deletion, a complete list and a resync do. Without
+	// it only what is queued exists.
+	Known Known[T]
+	// Transform is called once for every object before it is queued, except
+	// for what comes from Known. If it fails, the object is not queued and the
+	// producer gets the error.
+	Transform func(T) (T, error)
+	// Version tells an object's version, for [Delta.Version]. Default: 0.
+	Version func(T) uint64
+	// Capacity is how many deltas may wait before producers have to. Default
+	// 4096.
+	Capacity int
+}
+
+func (o *Options[T]) withDefaults() Options[T] {
+	var opts Options[T]
+	if o != nil {
+		opts = *o
+	}
+	if opts.Capacity <= 0 {
+		opts.Capacity = 4096
+	}
+	return opts
+}
+
+// FIFO is a bounded queue of deltas. All methods are safe for concurrent use.
+type FIFO[T any] struct {
+	key  func(T) string
+	opts Options[T]
+
+	// producing and consuming are held by the one producer and the one
+	// consumer whose turn it is; channels, because waiting must be cancellable.
+	// They are taken before mu.
+	producing, consuming chan struct{}
+	// filled and freed wake the holder of consuming and of producing.
+	filled, freed chan struct{}
+	closed        chan struct{}
+	synced        chan struct{}
+
+	// mu guards what follows. It is never held while a function of the user's
+	// runs, but for Known.Get.
+	mu    sync.Mutex
+	queue *queue[T]
+	// taken is what the consumer is processing now. For decisions about what
+	// exists it counts as applied, since by the time they take effect it is.
+	taken *queue[T]
+	// populated: something was put in, or the first list is complete.
+	populated bool
+	// initial is how many deltas of the first list were not yet processed.
+	initial int
+}
+
+// New returns an empty queue of objects that key identifies. A nil opts means
+// the defaults. It panics if key is nil.
+func New[T any](key func(T) string, opts *Options[T]) *FIFO[T] {
+	if key == nil {
+		panic("delta.New: nil key function")
+	}
+	return &FIFO[T]{
+		key:       key,
+		opts:      opts.withDefaults(),
+		producing: make(chan struct{}, 1),
+		consuming: make(chan struct{}, 1),
+		filled:    make(chan struct{}, 1),
+		freed:     make(chan struct{}, 1),
+		closed:    make(chan struct{}),
+		synced:    make(chan struct{}),
+		queue:     newQueue[T](),
+		taken:     newQueue[T](),
+	}
+}
+
+// KeyOf is the key under which obj is queued.
+func (f *FIFO[T]) KeyOf(obj T) (string, error) {
+	key := f.key(obj)
+	if key == "" {
+		return "", ErrNoKey
+	}
+	return key, nil
+}
+
+// Synced is closed when HasSynced becomes true.
+func (f *FIFO[T]) Synced() <-chan struct{} { return f.synced }
+
+// HasSynced reports whether the first complete list has been processed, or
+// something else was put in first.
+func (f *FIFO[T]) HasSynced() bool {
+	select {
+	case <-f.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the queue. Producers get [ErrClosed] at once; consumers get what
+// is left first. It does not wait.
+func (f *FIFO[T]) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.closed:
+	default:
+		close(f.closed)
+	}
+}
+
+// Len is how many deltas wait.
+func (f *FIFO[T]) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.queue.live
+}
+
+// List is the newest state of every queued object, oldest key first; for
+// objects whose newest delta is a deletion, the last state.
+func (f *FIFO[T]) List() []T {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]T, 0, len(f.queue.chains))
+	for _, d := range f.queue.deltasByKey() {
+		list = append(list, d.Object)
+	}
+	return list
+}
+
+// ListKeys is the keys of the queued objects in the order Pop takes them.
+func (f *FIFO[T]) ListKeys() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	keys := make([]string, 0, len(f.queue.chains))
+	for key := range f.queue.deltasByKey() {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Get returns a copy of what is queued for obj's key.
+func (f *FIFO[T]) Get(obj T) (Deltas[T], bool) {
+	return f.GetByKey(f.key(obj))
+}
+
+// GetByKey returns a copy of what is queued for key.
+func (f *FIFO[T]) GetByKey(key string) (Deltas[T], bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ds := f.queue.of(key)
+	return ds, ds != nil
+}
+
+// turn waits until the holder of a turn gives it back.
+func (f *FIFO[T]) turn(ctx context.Context, turn chan struct{}) error {
+	select {
+	case turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("delta queue: %w", context.Cause(ctx))
+	}
+}
+
+// signal leaves a token for the one that waits, or will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// checkSyncedLocked closes synced when it is time.
+func (f *FIFO[T]) checkSyncedLocked() {
+	if !f.populated || f.initial > 0 || f.HasSynced() {
+		return
+	}
+	close(f.synced)
+}

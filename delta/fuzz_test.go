@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta_test
+
+import (
+	"testing"
+
+	"github.com/watershed-project/watershed/delta"
+)
+
+// FuzzFIFO plays bytes as operations into the queue and into the model, and
+// compares everything that can be seen after each.
+func FuzzFIFO(f *testing.F) {
+	f.Add(true, []byte{0, 1, 2, 0, 16, 1, 200, 7, 3, 3, 5, 5})
+	f.Add(false, []byte{0, 0, 0, 3, 4, 4, 32, 64, 5, 3, 6, 1, 2})
+	f.Fuzz(func(t *testing.T, withKnown bool, ops []byte) {
+		ctx := t.Context()
+		if len(ops) > 300 {
+			ops = ops[:300]
+		}
+		m := &model{}
+		opts := &delta.Options[pod]{Version: podVersion}
+		if withKnown {
+			m.known = known{}
+			opts.Known = m.known
+		}
+		fifo := delta.New(podKey, opts)
+		for step, op := range ops {
+			p := podOf(int(op>>4)%6, step+1)
+			switch op % 8 {
+			case 0:
+				must(t, fifo.Add(ctx, p))
+				m.change(delta.Added, p)
+			case 1:
+				must(t, fifo.Update(ctx, p))
+				m.change(delta.Updated, p)
+			case 2:
+				must(t, fifo.Delete(ctx, p))
+				m.change(delta.Deleted, p)
+			case 3:
+				var list []pod
+				for n := range 6 {
+					if op>>(n%5)&1 == 1 {
+						list = append(list, podOf(n, step+1))
+					}
+				}
+				must(t, fifo.Replace(ctx, list, uint64(step)))
+				m.replace(list, uint64(step))
+			case 4:
+				must(t, fifo.Resync(ctx))
+				m.resync()
+			case 5, 6:
+				if len(m.queued) == 0 {
+					continue
+				}
+				want, wantInitial := m.pop()
+				must(t, fifo.Pop(ctx, func(ds delta.Deltas[pod], initial bool) error {
+					wantEqual(t, ds, want)
+					wantEqual(t, initial, wantInitial)
+					if withKnown {
+						m.known.apply(ds)
+					}
+					return nil
+				}))
+			case 7:
+				if len(m.queued) == 0 {
+					continue
+				}
+				var got delta.Deltas[pod]
+				must(t, fifo.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+					got = append(got, ds...)
+					return nil
+				}))
+				wantEqual(t, got, m.queued)
+				if withKnown {
+					m.known.apply(got)
+				}
+				m.queued, m.initial = nil, 0
+			}
+			wantEqual(t, fifo.ListKeys(), append([]string{}, m.keys()...))
+			wantEqual(t, fifo.HasSynced(), m.synced())
+			wantEqual(t, fifo.Len(), len(m.queued))
+			for _, key := range m.keys() {
+				ds, _ := fifo.GetByKey(key)
+				wantEqual(t, ds, m.of(key))
+			}
+			if t.Failed() {
+				t.Fatalf("after step %d (operation %d of %v)", step, op%8, ops)
+			}
+		}
+	})
+}

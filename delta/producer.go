@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta
+
+import (
+	"context"
+	"fmt"
+)
+
+// Add queues obj as a new object.
+func (f *FIFO[T]) Add(ctx context.Context, obj T) error {
+	return f.change(ctx, Added, obj)
+}
+
+// Update queues obj as a new state.
+func (f *FIFO[T]) Update(ctx context.Context, obj T) error {
+	return f.change(ctx, Updated, obj)
+}
+
+// Delete queues obj as the final state of an object that is gone. If the object
+// is neither queued nor known there is nothing to report, and nothing is.
+func (f *FIFO[T]) Delete(ctx context.Context, obj T) error {
+	return f.change(ctx, Deleted, obj)
+}
+
+func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
+	key, err := f.KeyOf(obj)
+	if err != nil {
+		return err
+	}
+	if err := f.turn(ctx, f.producing); err != nil {
+		return err
+	}
+	defer func() { <-f.producing }()
+	if f.populate(); typ == Deleted && !f.exists(key) {
+		return nil // not worth a transform, nor a wait for room
+	}
+	return f.enqueue(ctx, typ, key, obj, false)
+}
+
+// enqueue transforms and puts one object of the source's. The caller holds the
+// producers' turn.
+func (f *FIFO[T]) enqueue(ctx context.Context, typ Type, key string, obj T, initial bool) error {
+	version := f.version(obj)
+	if f.opts.Transform != nil {
+		var err error
+		if obj, err = f.opts.Transform(obj); err != nil {
+			return fmt.Errorf("transform %s: %w", key, err)
+		}
+	}
+	return f.put(ctx, Delta[T]{Type: typ, Key: key, Object: obj, Version: version}, initial)
+}
+
+func (f *FIFO[T]) version(obj T) uint64 {
+	if f.opts.Version == nil {
+		return 0
+	}
+	return f.opts.Version(obj)
+}
+
+// populate notes that something other than the first list came first, so that
+// there is no initial population to wait for.
+func (f *FIFO[T]) populate() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.populated {
+		f.populated, f.initial = true, 0
+		f.checkSyncedLocked()
+	}
+}
+
+// put waits for room and queues d. The caller holds the producers' turn.
+func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
+	for {
+		f.mu.Lock()
+		select {
+		case <-f.closed:
+			f.mu.Unlock()
+			return ErrClosed
+		default:
+		}
+		if f.queue.live < f.opts.Capacity {
+			// Asked again, now that nothing can come between: the consumer may
+			// just have taken a deletion this one would have become one with.
+			if d.Type == Deleted && !d.Missed && !f.existsLocked(d.Key) {
+				f.mu.Unlock()
+				return nil
+			}
+			if f.queue.put(d, initial) && initial {
+				f.initial++
+			}
+			f.mu.Unlock()
+			signal(f.filled)
+			return nil
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.freed:
+		case <-f.closed:
+		case <-ctx.Done():
+			return fmt.Errorf("delta queue: %s %s: %w", d.Type, d.Key, context.Cause(ctx))
+		}
+	}
+}
+
+// exists reports whether key is queued, or will be known once the consumer has
+// processed what it is processing now.
+func (f *FIFO[T]) exists(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.existsLocked(key)
+}
+
+func (f *FIFO[T]) existsLocked(key string) bool {
+	if f.queue.has(key) {
+		return true
+	}
+	if f.opts.Known == nil {
+		return false
+	}
+	if d, ok := f.taken.newest(key); ok {
+		return d.Type != Deleted
+	}
+	_, ok := f.opts.Known.Get(key)
+	return ok
+}
+
+// pending is the newest delta of every key that is queued or being processed:
+// what Known does not show yet. Its size is bounded by twice the capacity.
+func (f *FIFO[T]) pending() map[string]Delta[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pending := make(map[string]Delta[T], len(f.queue.chains)+len(f.taken.chains))
+	if f.opts.Known != nil {
+		for key, d := range f.taken.deltasByKey() {
+			pending[key] = d
+		}
+	}
+	for key, d := range f.queue.deltasByKey() {
+		pending[key] = d
+	}
+	return pending
+}
+
+// Resync queues a Sync of every known object that is not queued already, in
+// the order Known gives them. Without Known it does nothing.
+func (f *FIFO[T]) Resync(ctx context.Context) error {
+	if f.opts.Known == nil {
+		return nil
+	}
+	if err := f.turn(ctx, f.producing); err != nil {
+		return err
+	}
+	defer func() { <-f.producing }()
+	// Known is read after pending: what the consumer applies in between is in
+	// pending, so no state older than what was already queued is queued.
+	pending := f.pending()
+	for key, obj := range f.opts.Known.All() {
+		if _, ok := pending[key]; ok {
+			continue
+		}
+		if err := f.put(ctx, Delta[T]{Type: Sync, Key: key, Object: obj, Version: f.version(obj)}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

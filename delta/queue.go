@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta
+
+import "iter"
+
+// queue keeps deltas in arrival order and, at the same time, chained by key, so
+// that it can be emptied either way. It is not safe for concurrent use.
+//
+// Per delta it costs the delta, 8 bytes of links and a share of a map entry per
+// key; nothing is allocated per delta once the slices have grown.
+type queue[T any] struct {
+	// deltas and links run in parallel. A zero Type is a hole, left by take.
+	deltas Deltas[T]
+	links  []link
+	chains map[string]chain
+	// head is the first position that may not be a hole.
+	head int
+	live int
+}
+
+type link struct {
+	// next is the position of the key's next delta, -1 at the end.
+	next int32
+	// initial marks a delta of the first complete list.
+	initial bool
+}
+
+type chain struct{ first, last int32 }
+
+func newQueue[T any]() *queue[T] {
+	return &queue[T]{chains: make(map[string]chain)}
+}
+
+func (q *queue[T]) has(key string) bool {
+	_, ok := q.chains[key]
+	return ok
+}
+
+func (q *queue[T]) newest(key string) (Delta[T], bool) {
+	c, ok := q.chains[key]
+	if !ok {
+		return Delta[T]{}, false
+	}
+	return q.deltas[c.last], true
+}
+
+// put appends d and reports whether the queue grew: a deletion right after a
+// deletion of the same key becomes one with it, and the one that was seen wins.
+func (q *queue[T]) put(d Delta[T], initial bool) bool {
+	c, chained := q.chains[d.Key]
+	if chained && d.Type == Deleted && q.deltas[c.last].Type == Deleted {
+		if last := &q.deltas[c.last]; last.Missed {
+			*last = d
+		}
+		return false
+	}
+	if len(q.deltas) == cap(q.deltas) && q.live <= len(q.deltas)/2 {
+		q.compact()
+		c = q.chains[d.Key]
+	}
+	at := int32(len(q.deltas))
+	q.deltas = append(q.deltas, d)
+	q.links = append(q.links, link{next: -1, initial: initial})
+	if chained {
+		q.links[c.last].next = at
+		c.last = at
+	} else {
+		c = chain{first: at, last: at}
+	}
+	q.chains[d.Key] = c
+	q.live++
+	return true
+}
+
+// take moves the deltas of the oldest key to the end of to.
+func (q *queue[T]) take(to *queue[T]) {
+	for q.deltas[q.head].Type == 0 {
+		q.head++
+	}
+	key := q.deltas[q.head].Key
+	for at := q.chains[key].first; at >= 0; at = q.links[at].next {
+		to.put(q.deltas[at], q.links[at].initial)
+		q.deltas[at] = Delta[T]{}
+		q.live--
+	}
+	delete(q.chains, key)
+	if q.live == 0 {
+		q.reset()
+	}
+}
+
+// compact closes the holes.
+func (q *queue[T]) compact() {
+	if q.live == len(q.deltas) {
+		return
+	}
+	clear(q.chains)
+	old, links := q.deltas, q.links
+	q.deltas, q.links, q.head, q.live = q.deltas[:0], q.links[:0], 0, 0
+	for at, d := range old {
+		if d.Type != 0 {
+			q.put(d, links[at].initial)
+		}
+	}
+	clear(old[len(q.deltas):])
+}
+
+// reset empties the queue and lets go of the objects; the room stays.
+func (q *queue[T]) reset() {
+	// Clearing a map costs its largest size ever; a few keys are cheaper to
+	// delete one by one.
+	if len(q.deltas) < 64 {
+		for at := range q.deltas {
+			delete(q.chains, q.deltas[at].Key)
+		}
+	} else {
+		clear(q.chains)
+	}
+	clear(q.deltas)
+	q.deltas, q.links, q.head, q.live = q.deltas[:0], q.links[:0], 0, 0
+}
+
+// deltasByKey yields each key with its newest delta, oldest key first.
+func (q *queue[T]) deltasByKey() iter.Seq2[string, Delta[T]] {
+	return func(yield func(string, Delta[T]) bool) {
+		for at := q.head; at < len(q.deltas); at++ {
+			d := &q.deltas[at]
+			if d.Type == 0 {
+				continue
+			}
+			if c := q.chains[d.Key]; c.first == int32(at) && !yield(d.Key, q.deltas[c.last]) {
+				return
+			}
+		}
+	}
+}
+
+// of copies the deltas of one key.
+func (q *queue[T]) of(key string) Deltas[T] {
+	c, ok := q.chains[key]
+	if !ok {
+		return nil
+	}
+	var ds Deltas[T]
+	for at := c.first; at >= 0; at = q.links[at].next {
+		ds = append(ds, q.deltas[at])
+	}
+	return ds
+}

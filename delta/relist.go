@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package delta
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// Replace queues list as all there is, at the given version: each object as
+// Replaced and, after them, a Missed deletion of every object that is queued or
+// known and not in list. If it fails, what was queued stays queued, and no
+// deletion is inferred.
+func (f *FIFO[T]) Replace(ctx context.Context, list []T, version uint64) error {
+	r, err := f.Relist(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, obj := range list {
+		if err := r.Add(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return r.Commit(ctx, version)
+}
+
+// Relist is a complete list that is put into the queue while it arrives: a list
+// of any size passes through the queue's capacity. Until it is closed all other
+// producers wait. It is used by one goroutine.
+//
+// It remembers the keys it has seen: a string header and a share of a map per
+// object, some 40 bytes, for as long as the list takes.
+type Relist[T any] struct {
+	fifo *FIFO[T]
+	// initial: this is the first list, and decides HasSynced.
+	initial bool
+	seen    map[string]struct{}
+	closed  bool
+}
+
+// Relist begins a complete list. The caller must Close it.
+func (f *FIFO[T]) Relist(ctx context.Context) (*Relist[T], error) {
+	if err := f.turn(ctx, f.producing); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &Relist[T]{fifo: f, initial: !f.populated, seen: make(map[string]struct{})}, nil
+}
+
+// Add queues obj as Replaced.
+func (r *Relist[T]) Add(ctx context.Context, obj T) error {
+	key, err := r.fifo.KeyOf(obj)
+	if err != nil {
+		return err
+	}
+	r.seen[key] = struct{}{}
+	return r.fifo.enqueue(ctx, Replaced, key, obj, r.initial)
+}
+
+// Delete queues obj as the final state of an object that went away while the
+// list was arriving, as happens when a list is streamed as a watch.
+func (r *Relist[T]) Delete(ctx context.Context, obj T) error {
+	key, err := r.fifo.KeyOf(obj)
+	if err != nil {
+		return err
+	}
+	delete(r.seen, key)
+	if !r.fifo.exists(key) {
+		return nil
+	}
+	return r.fifo.enqueue(ctx, Deleted, key, obj, r.initial)
+}
+
+// Commit says that the list is complete and that version is its version, and
+// queues the deletions it implies, in key order.
+func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
+	f := r.fifo
+	// Known is read after pending, for the reason given in Resync.
+	pending := f.pending()
+	var gone []Delta[T]
+	leave := func(key string, obj T) {
+		if _, ok := r.seen[key]; !ok {
+			gone = append(gone, Delta[T]{Type: Deleted, Missed: true, Key: key, Object: obj, Version: version})
+		}
+	}
+	for key, d := range pending {
+		if d.Type != Deleted {
+			leave(key, d.Object)
+		}
+	}
+	if f.opts.Known != nil {
+		for key, obj := range f.opts.Known.All() {
+			if _, ok := pending[key]; !ok {
+				leave(key, obj)
+			}
+		}
+	}
+	slices.SortFunc(gone, func(a, b Delta[T]) int { return strings.Compare(a.Key, b.Key) })
+	for _, d := range gone {
+		if err := f.put(ctx, d, r.initial); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.populated = true
+	f.checkSyncedLocked()
+	return nil
+}
+
+// Close lets other producers go on. Without a Commit before it, the list counts
+// as broken off: its objects stay queued and nothing is inferred. Closing twice
+// does nothing.
+func (r *Relist[T]) Close() {
+	if !r.closed {
+		r.closed = true
+		<-r.fifo.producing
+	}
+}

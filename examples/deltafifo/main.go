@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command deltafifo shows what the queue between a source and a store does, with
+// a pod that is a plain struct: no Kubernetes is needed for any of it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
+)
+
+// pod is all the queue needs: something with a key.
+type pod struct {
+	Name  string
+	Value float64
+}
+
+func podKey(p pod) string { return p.Name }
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		slog.Error("deltafifo", "err", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	for _, part := range []struct {
+		title string
+		show  func(context.Context, io.Writer) error
+	}{
+		{"everything that happened to pod1 comes out together", grouped},
+		{"a callback for each type", callbacks},
+		{"keys come out in the order in which they went in", ordered},
+		{"without known objects the delete is lost", withoutKnown},
+		{"with known objects it is not", withKnown},
+	} {
+		fmt.Fprintf(out, "# %s\n", part.title)
+		if err := part.show(ctx, out); err != nil {
+			return fmt.Errorf("%s: %w", part.title, err)
+		}
+	}
+	return nil
+}
+
+// threePods queues three new pods, then an update and the deletion of the first.
+func threePods(ctx context.Context, prefix string, update float64) (*delta.FIFO[pod], error) {
+	fifo := delta.New(podKey, nil)
+	pod1, pod2, pod3 := pod{prefix + "1", 1}, pod{prefix + "2", 2}, pod{prefix + "3", 3}
+	for _, p := range []pod{pod1, pod2, pod3} {
+		if err := fifo.Add(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	pod1.Value = update
+	if err := fifo.Update(ctx, pod1); err != nil {
+		return nil, err
+	}
+	return fifo, fifo.Delete(ctx, pod1)
+}
+
+func grouped(ctx context.Context, out io.Writer) error {
+	fifo, err := threePods(ctx, "pod", 10)
+	if err != nil {
+		return err
+	}
+	return fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+		for _, d := range deltas {
+			fmt.Fprintln(out, d.Type, ":", d.Object.Name, d.Object.Value)
+		}
+		return nil
+	})
+}
+
+func callbacks(ctx context.Context, out io.Writer) error {
+	fifo, err := threePods(ctx, "pod", 1.1)
+	if err != nil {
+		return err
+	}
+	return fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+		for _, d := range deltas {
+			fmt.Fprintln(out, d.Type, d.Object.Name, " value:", d.Object.Value)
+			switch d.Type {
+			case delta.Added:
+				fmt.Fprintln(out, "add callback")
+			case delta.Updated:
+				fmt.Fprintln(out, "update callback")
+			case delta.Deleted:
+				fmt.Fprintln(out, "delete callback")
+			}
+		}
+		return nil
+	})
+}
+
+func ordered(ctx context.Context, out io.Writer) error {
+	fifo, err := threePods(ctx, "pod-", 11)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, fifo.List())
+	for fifo.Len() > 0 {
+		err := fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+			for _, d := range deltas {
+				switch d.Type {
+				case delta.Added:
+					fmt.Fprintf(out, "Add Event: %v\n", d.Object)
+				case delta.Updated:
+					fmt.Fprintf(out, "Update Event: %v\n", d.Object)
+				case delta.Deleted:
+					fmt.Fprintf(out, "Delete Event: %v\n", d.Object)
+				case delta.Sync:
+					fmt.Fprintf(out, "Sync Event: %v\n", d.Object)
+				case delta.Replaced:
+					fmt.Fprintf(out, "Replaced Event: %v\n", d.Object)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// life is a pod's, as a watch reports it; the queue is emptied after each event,
+// so the deletion finds nothing queued to belong to.
+func life(ctx context.Context, out io.Writer, fifo *delta.FIFO[pod], apply func(delta.Deltas[pod])) error {
+	nettool := pod{"nettool", 0}
+	for _, event := range []func(context.Context, pod) error{fifo.Add, fifo.Update, fifo.Update, fifo.Delete} {
+		if err := event(ctx, nettool); err != nil {
+			return err
+		}
+		if fifo.Len() == 0 {
+			continue
+		}
+		err := fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+			for _, d := range deltas {
+				fmt.Fprintln(out, d.Type, ":", d.Object.Name)
+			}
+			apply(deltas)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withoutKnown(ctx context.Context, out io.Writer) error {
+	return life(ctx, out, delta.New(podKey, nil), func(delta.Deltas[pod]) {})
+}
+
+func withKnown(ctx context.Context, out io.Writer) error {
+	pods := store.New(podKey, nil)
+	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
+	return life(ctx, out, fifo, func(deltas delta.Deltas[pod]) { pods.Apply(deltas) })
+}

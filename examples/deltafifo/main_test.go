@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const want = `# everything that happened to pod1 comes out together
+Added : pod1 1
+Updated : pod1 10
+Deleted : pod1 10
+# a callback for each type
+Added pod1  value: 1
+add callback
+Updated pod1  value: 1.1
+update callback
+Deleted pod1  value: 1.1
+delete callback
+# keys come out in the order in which they went in
+[{pod-1 11} {pod-2 2} {pod-3 3}]
+Add Event: {pod-1 1}
+Update Event: {pod-1 11}
+Delete Event: {pod-1 11}
+Add Event: {pod-2 2}
+Add Event: {pod-3 3}
+# without known objects the delete is lost
+Added : nettool
+Updated : nettool
+Updated : nettool
+# with known objects it is not
+Added : nettool
+Updated : nettool
+Updated : nettool
+Deleted : nettool
+`
+
+func TestRun(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
