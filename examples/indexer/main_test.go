@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const want = `in ns1: ns1/pod1 pod1
+app=l1: [ns1/pod1]
+app=l2: ns2/pod2 map[app:l2]
+apps: [l1 l2]
+app=l1 then: [ns1/pod1]
+app=l1 now: [ns1/pod1 ns1/pod3]
+`
+
+func TestRun(t *testing.T) {
+	var out strings.Builder
+	if err := run(&out); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}

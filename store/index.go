@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+)
+
+// indexer is an [Index] of any value type, as the store's writer sees it. The
+// methods are called with the store's mu held.
+type indexer[T any] interface {
+	putLocked(key string, obj T)
+	removeLocked(key string)
+	// freezeLocked returns the entries as an immutable *btree.BTreeG.
+	freezeLocked() any
+	checkLocked(objects *objects[T])
+}
+
+// Index finds objects by a value computed from them. It is read with any
+// snapshot of its store; a snapshot older than the index, or one taken after
+// [Index.Remove], is searched object by object, with the same result.
+type Index[T any, K cmp.Ordered] struct {
+	name  string
+	store *Store[T]
+	// values computes the values of an object, in any order.
+	values func(T) ([]K, error)
+
+	// What follows is guarded by the store's mu, but for failing.
+	entries *btree.BTreeG[entry[K]]
+	// frozen is the copy of entries that the current snapshot has, nil if
+	// entries has changed since.
+	frozen *btree.BTreeG[entry[K]]
+	// one and many are the values each object is indexed under: one for most
+	// objects, many for the others, none for those without values.
+	one  map[string]K
+	many map[string][]K
+	// failed has the objects that the function failed on.
+	failed map[string]struct{}
+
+	failing atomic.Pointer[failing]
+}
+
+// failing is what [Index.Failing] reports.
+type failing struct {
+	objects int
+	last    error
+}
+
+// entry says that the object with the key has the value.
+type entry[K cmp.Ordered] struct {
+	value K
+	key   string
+}
+
+func before[K cmp.Ordered](a, b entry[K]) bool {
+	if c := cmp.Compare(a.value, b.value); c != 0 {
+		return c < 0
+	}
+	return a.key < b.key
+}
+
+// NewIndex adds an index to s, which may have objects already. The values
+// function returns the values to find an object by, none or many; it is called
+// once for each new state of an object, by the goroutine that writes it, and
+// must depend on the object alone. Name appears in errors.
+func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]K, error)) *Index[T, K] {
+	x := &Index[T, K]{
+		name:    name,
+		store:   s,
+		values:  values,
+		entries: btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree}),
+		one:     make(map[string]K),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects.Scan(func(key string, r record[T]) bool {
+		x.putLocked(key, r.object)
+		return true
+	})
+	s.indexes = append(s.indexes, x)
+	s.publishLocked()
+	return x
+}
+
+// Remove takes the index out of its store and frees it. Snapshots that have it
+// keep it.
+func (x *Index[T, K]) Remove() {
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	x.store.indexes = slices.DeleteFunc(slices.Clone(x.store.indexes), func(y indexer[T]) bool { return y == indexer[T](x) })
+	x.store.publishLocked()
+	x.entries, x.frozen, x.one, x.many, x.failed = nil, nil, nil, nil, nil
+}
+
+// Failing reports how many objects of the store are not in the index because
+// the function failed on them, and its last error, even if that object is gone.
+func (x *Index[T, K]) Failing() (objects int, last error) {
+	if f := x.failing.Load(); f != nil {
+		return f.objects, f.last
+	}
+	return 0, nil
+}
+
+// Get yields the objects of the snapshot that have the value, in key order.
+func (x *Index[T, K]) Get(s *Snapshot[T], value K) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for key := range x.Keys(s, value) {
+			if obj, ok := s.Get(key); ok && !yield(key, obj) {
+				return
+			}
+		}
+	}
+}
+
+// Keys is Get without the objects.
+func (x *Index[T, K]) Keys(s *Snapshot[T], value K) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		x.in(s).Ascend(entry[K]{value: value}, func(e entry[K]) bool {
+			return e.value == value && yield(e.key)
+		})
+	}
+}
+
+// Values yields the values that objects of the snapshot have, in order, each
+// once.
+func (x *Index[T, K]) Values(s *Snapshot[T]) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		first, last := true, *new(K)
+		x.in(s).Scan(func(e entry[K]) bool {
+			if !first && e.value == last {
+				return true
+			}
+			first, last = false, e.value
+			return yield(e.value)
+		})
+	}
+}
+
+// Like yields the objects that share at least one value with obj, which need not
+// be in the store, in key order.
+func (x *Index[T, K]) Like(s *Snapshot[T], obj T) (iter.Seq2[string, T], error) {
+	values, err := x.eval("", obj)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, value := range values {
+		keys = slices.AppendSeq(keys, x.Keys(s, value))
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	return func(yield func(string, T) bool) {
+		for _, key := range keys {
+			if obj, ok := s.Get(key); ok && !yield(key, obj) {
+				return
+			}
+		}
+	}, nil
+}
+
+// in is the index as the snapshot has it.
+func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
+	for _, f := range s.indexes {
+		if f.index == indexer[T](x) {
+			return f.entries.(*btree.BTreeG[entry[K]])
+		}
+	}
+	entries := btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree})
+	s.objects.Scan(func(key string, r record[T]) bool {
+		values, err := x.eval(key, r.object)
+		if err == nil {
+			for _, value := range values {
+				entries.Set(entry[K]{value, key})
+			}
+		}
+		return true
+	})
+	return entries
+}
+
+// eval calls the user's function and turns a panic into an error.
+func (x *Index[T, K]) eval(key string, obj T) (values []K, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			values, err = nil, fmt.Errorf("index %s of %s: panic: %v", x.name, key, p)
+		}
+	}()
+	values, err = x.values(obj)
+	if err != nil {
+		return nil, fmt.Errorf("index %s of %s: %w", x.name, key, err)
+	}
+	return values, nil
+}

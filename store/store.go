@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package store
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+
+	"github.com/watershed-project/watershed/delta"
+)
+
+// ErrNoKey is returned for an object whose key is empty.
+var ErrNoKey = errors.New("object has no key")
+
+// degree is the tree's: measured, see docs/design/0001-tree.md.
+const degree = 16
+
+// record is what the tree keeps beside a key. The revision of the last change
+// tells whether two snapshots have the same state, whatever T is.
+type record[T any] struct {
+	object   T
+	revision uint64
+}
+
+type objects[T any] = btree.Map[string, record[T]]
+
+// Options tune a [Store]. The zero value, and nil, are the defaults.
+type Options[T any] struct {
+	// Same reports that two states of an object are the same version of it.
+	// Such a state is not stored again and makes no change, so that a list
+	// that brings nothing new costs nothing downstream. Default: no two are.
+	Same func(old, now T) bool
+}
+
+// Store keeps objects by key. All methods are safe for concurrent use; writers
+// take turns.
+type Store[T any] struct {
+	key     func(T) string
+	same    func(old, now T) bool
+	current atomic.Pointer[Snapshot[T]]
+
+	// mu guards the writer's side of everything below.
+	mu      sync.Mutex
+	objects *objects[T]
+	indexes []indexer[T]
+	// revision counts changes; version is the newest version applied.
+	revision, version uint64
+}
+
+// Change is what a delta did to the store.
+type Change[T any] struct {
+	// Type is Added, Updated, Deleted or Sync: what happened, whatever the
+	// delta that caused it was called.
+	Type delta.Type
+	// Missed is the delta's: the deletion was inferred, not seen.
+	Missed bool
+	Key    string
+	// Old is the state the store had; the zero value if Type is Added.
+	Old T
+	// New is the state the store has now. For a deletion it is the final state
+	// the source reported, which may be newer than Old.
+	New T
+	// Revision counts the store's changes, from 1, without gaps.
+	Revision uint64
+	// Version is the delta's.
+	Version uint64
+}
+
+// New returns an empty store of objects that key identifies. A nil opts means
+// the defaults. It panics if key is nil.
+func New[T any](key func(T) string, opts *Options[T]) *Store[T] {
+	if key == nil {
+		panic("store.New: nil key function")
+	}
+	s := &Store[T]{key: key, objects: btree.NewMap[string, record[T]](degree)}
+	if opts != nil {
+		s.same = opts.Same
+	}
+	s.current.Store(&Snapshot[T]{objects: s.objects.Copy()})
+	return s
+}
+
+// Snapshot is the state after the last batch.
+func (s *Store[T]) Snapshot() *Snapshot[T] { return s.current.Load() }
+
+// Get is Snapshot().Get. With All it makes a store a [delta.Known].
+func (s *Store[T]) Get(key string) (T, bool) { return s.Snapshot().Get(key) }
+
+// All is Snapshot().All.
+func (s *Store[T]) All() iter.Seq2[string, T] { return s.Snapshot().All() }
+
+// Apply applies deltas in order and publishes the result as one snapshot. It
+// returns what changed: a delta that changes nothing, a deletion of an object
+// that is not there or a state that is the [Options.Same], has no change. The
+// delta's type does not decide between Added and Updated; what is there does.
+func (s *Store[T]) Apply(deltas []delta.Delta[T]) []Change[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changes := make([]Change[T], 0, len(deltas))
+	for i := range deltas {
+		if c, ok := s.applyLocked(&deltas[i]); ok {
+			changes = append(changes, c)
+		}
+	}
+	s.publishLocked()
+	return changes
+}
+
+// Put stores one object and publishes it. For more than one, Apply is cheaper.
+func (s *Store[T]) Put(obj T) error {
+	key := s.key(obj)
+	if key == "" {
+		return ErrNoKey
+	}
+	s.Apply([]delta.Delta[T]{{Type: delta.Updated, Key: key, Object: obj}})
+	return nil
+}
+
+// Delete removes one object and reports whether it was there.
+func (s *Store[T]) Delete(key string) bool {
+	last, _ := s.Get(key)
+	return len(s.Apply([]delta.Delta[T]{{Type: delta.Deleted, Key: key, Object: last}})) > 0
+}
+
+// Replace makes list, at the given version, all there is. Nothing is stored if
+// one of the objects has no key.
+func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
+	deltas := make([]delta.Delta[T], 0, len(list))
+	listed := make(map[string]struct{}, len(list))
+	for _, obj := range list {
+		key := s.key(obj)
+		if key == "" {
+			return nil, ErrNoKey
+		}
+		listed[key] = struct{}{}
+		deltas = append(deltas, delta.Delta[T]{Type: delta.Replaced, Key: key, Object: obj, Version: version})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects.Scan(func(key string, r record[T]) bool {
+		if _, ok := listed[key]; !ok {
+			deltas = append(deltas, delta.Delta[T]{Type: delta.Deleted, Missed: true, Key: key, Object: r.object, Version: version})
+		}
+		return true
+	})
+	changes := make([]Change[T], 0, len(deltas))
+	for i := range deltas {
+		if c, ok := s.applyLocked(&deltas[i]); ok {
+			changes = append(changes, c)
+		}
+	}
+	s.publishLocked()
+	return changes, nil
+}
+
+func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
+	s.version = max(s.version, d.Version)
+	c := Change[T]{Missed: d.Missed, Key: d.Key, New: d.Object, Revision: s.revision + 1, Version: d.Version}
+	switch d.Type {
+	case delta.Deleted:
+		old, ok := s.objects.Delete(d.Key)
+		if !ok {
+			return c, false
+		}
+		c.Type, c.Old = delta.Deleted, old.object
+		for _, x := range s.indexes {
+			x.removeLocked(d.Key)
+		}
+	case delta.Sync:
+		old, ok := s.objects.Get(d.Key)
+		if !ok {
+			return c, false
+		}
+		c.Type, c.Old, c.New = delta.Sync, old.object, old.object
+	default:
+		if s.same != nil {
+			if old, ok := s.objects.Get(d.Key); ok && s.same(old.object, d.Object) {
+				return c, false
+			}
+		}
+		old, ok := s.objects.Set(d.Key, record[T]{object: d.Object, revision: c.Revision})
+		c.Type = delta.Added
+		if ok {
+			c.Type, c.Old = delta.Updated, old.object
+		}
+		for _, x := range s.indexes {
+			x.putLocked(d.Key, d.Object)
+		}
+	}
+	s.revision = c.Revision
+	return c, true
+}
+
+// publishLocked makes the writer's state the current snapshot.
+func (s *Store[T]) publishLocked() {
+	last := s.current.Load()
+	if s.revision == last.revision && s.version == last.version && slices.EqualFunc(s.indexes, last.indexes,
+		func(x indexer[T], f frozen[T]) bool { return x == f.index }) {
+		return
+	}
+	next := &Snapshot[T]{objects: last.objects, revision: s.revision, version: s.version}
+	if s.revision != last.revision {
+		next.objects = s.objects.Copy()
+	}
+	if len(s.indexes) > 0 {
+		next.indexes = make([]frozen[T], len(s.indexes))
+		for i, x := range s.indexes {
+			next.indexes[i] = frozen[T]{index: x, entries: x.freezeLocked()}
+		}
+	}
+	s.current.Store(next)
+	if invariants {
+		s.checkLocked()
+	}
+}
