@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The second list brings shop/web again: an update, since plain structs have no
+// version to tell that it is the same.
+const want = `# handler of everything
+OnAdd: shop/web Running
+OnAdd: shop/db Running
+OnAdd: default/nettool Pending
+OnUpdate: default/nettool Pending to Running
+OnDelete: default/nettool seen: true
+OnUpdate: shop/web Running to Running
+OnDelete: shop/db seen: false
+# handler of shop
+OnAdd: shop/web Running
+OnAdd: shop/db Running
+OnUpdate: shop/web Running to Running
+OnDelete: shop/db seen: false
+# what is there now
+Running: shop/web
+`
+
+func TestRun(t *testing.T) {
+	for range 100 { // the stages run concurrently; the output is the same
+		var out strings.Builder
+		if err := run(t.Context(), &out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Fatalf("output (-want +got):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/watershed-project/watershed/store"
+)
+
+// Cursor is a reader's place in a log. It is used by one goroutine at a time
+// and needs no closing.
+type Cursor[T any] struct {
+	log      *Log[T]
+	interest Interest
+	// dimension, value and mark are the interest's; a nil dimension is
+	// everything.
+	dimension *dimension[T]
+	value     Value
+	mark      mark
+	// after is the revision up to which everything was delivered, or cannot
+	// concern the reader.
+	after uint64
+	// batch is reused by a cursor that filters.
+	batch []store.Change[T]
+}
+
+// Cursor returns a reader of the changes after the given revision, usually a
+// snapshot's. The only error is [ErrNoDimension].
+func (l *Log[T]) Cursor(after uint64, interest Interest) (*Cursor[T], error) {
+	d, err := l.waiting.dimension(interest)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cursor[T]{log: l, interest: interest, dimension: d, after: after}
+	if d != nil {
+		c.value, c.mark = ValueOf(interest.value), d.markOf(interest.value)
+	}
+	return c, nil
+}
+
+// Position is the revision up to which the reader has seen everything that can
+// concern it.
+func (c *Cursor[T]) Position() uint64 { return c.after }
+
+// Next returns the next changes, at least one and at most 64, and waits for them
+// if there are none. The slice is lent until the next call and must not be
+// changed. What is there is returned even if ctx is done.
+//
+// After [ErrExpired] the cursor stays where it is: its owner takes a snapshot
+// and opens another.
+func (c *Cursor[T]) Next(ctx context.Context) ([]store.Change[T], error) {
+	for {
+		batch, err := c.read()
+		if err != nil || len(batch) > 0 {
+			return batch, err
+		}
+		if err := c.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read takes what is in the window. It takes no lock.
+func (c *Cursor[T]) read() ([]store.Change[T], error) {
+	w := c.log.window.Load()
+	if c.after < w.after {
+		c.log.expired.Add(1)
+		return nil, fmt.Errorf("read %s after revision %d: %w", c.interest, c.after, ErrExpired)
+	}
+	clear(c.batch)
+	c.batch = c.batch[:0]
+	for _, chunk := range w.from(c.after) {
+		changes := chunk.seen()
+		i, _ := slices.BinarySearchFunc(changes, c.after+1, byRevision[T])
+		changes = changes[i:]
+		if len(changes) == 0 {
+			continue
+		}
+		if c.dimension == nil {
+			c.after = changes[len(changes)-1].Revision
+			return changes, nil
+		}
+		for i := range changes {
+			c.after = changes[i].Revision
+			if c.dimension.touches(&changes[i], c.value) {
+				if c.batch = append(c.batch, changes[i]); len(c.batch) == chunkSize {
+					return c.batch, nil
+				}
+			}
+		}
+	}
+	return c.batch, nil
+}
+
+func byRevision[T any](c store.Change[T], revision uint64) int {
+	switch {
+	case c.Revision < revision:
+		return -1
+	case c.Revision > revision:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// wait returns when there is something to read, or never will be.
+func (c *Cursor[T]) wait(ctx context.Context) error {
+	l := c.log
+	l.mu.Lock()
+	if l.last > c.after {
+		l.mu.Unlock()
+		return nil
+	}
+	select {
+	case <-l.closed:
+		l.mu.Unlock()
+		return ErrClosed
+	default:
+	}
+	t := l.waiting.joinLocked(c.dimension, c.value, c.mark)
+	l.mu.Unlock()
+
+	var err error
+	select {
+	case <-t.woken:
+	case <-l.closed:
+	case <-ctx.Done():
+		err = fmt.Errorf("wait for %s: %w", c.interest, context.Cause(ctx))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// Nothing before the change that fired could concern this reader; nor could
+	// anything at all, if none has.
+	if t.fired != 0 {
+		c.after = max(c.after, t.fired-1)
+		return nil
+	}
+	l.waiting.leaveLocked(c.dimension, c.value, t)
+	c.after = max(c.after, l.last)
+	return err
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fanout
+
+import (
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
+)
+
+// dimension is a [Dimension], or one of the two by key that every log has, with
+// the topics somebody waits on.
+type dimension[T any] struct {
+	name string
+	// part is the part of a key that counts, values an object's values; one of
+	// them is nil.
+	part   func(key string) (string, bool)
+	values func(T) []Value
+
+	topics map[Value]*topic
+	// filter has at least the marks of the values that have a topic.
+	filter filter
+}
+
+func newDimensions[T any](user []Dimension[T]) []*dimension[T] {
+	all := []*dimension[T]{
+		{name: byKey, part: func(key string) (string, bool) { return key, true }},
+		{name: byNamespace, part: namespaceOf},
+	}
+	for _, d := range user {
+		all = append(all, &dimension[T]{name: d.Name, values: d.Values})
+	}
+	for _, d := range all {
+		d.topics = make(map[Value]*topic)
+	}
+	return all
+}
+
+func namespaceOf(key string) (string, bool) {
+	if end := strings.IndexByte(key, '/'); end >= 0 {
+		return key[:end], true
+	}
+	return "", false
+}
+
+// markOf is what the filter knows a value by.
+func (d *dimension[T]) markOf(value string) mark {
+	if d.part != nil {
+		return markOf(value)
+	}
+	return mark(ValueOf(value))
+}
+
+// marks yields the marks of the topics.
+func (d *dimension[T]) marks(yield func(mark) bool) {
+	for _, t := range d.topics {
+		if !yield(t.mark) {
+			return
+		}
+	}
+}
+
+// states are the values of the object before and after a change; none for a
+// state that does not exist, or that has the very values of the other.
+func (d *dimension[T]) states(c *store.Change[T]) (was, is []Value) {
+	if c.Type != delta.Added {
+		was = d.values(c.Old)
+	}
+	if c.Type != delta.Deleted {
+		is = d.values(c.New)
+	}
+	if len(was) == len(is) && unsafe.SliceData(was) == unsafe.SliceData(is) {
+		return nil, is
+	}
+	return was, is
+}
+
+// touches reports whether a change can concern a reader of the value.
+func (d *dimension[T]) touches(c *store.Change[T], v Value) bool {
+	if d.part != nil {
+		part, ok := d.part(c.Key)
+		return ok && ValueOf(part) == v
+	}
+	was, is := d.states(c)
+	return slices.Contains(is, v) || slices.Contains(was, v)
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fanout
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/store"
+)
+
+var (
+	// ErrExpired means that the changes after the cursor's position are no longer in the
+	// window. The reader has to start again from a snapshot.
+	ErrExpired = errors.New("position is no longer in the log's window")
+	// ErrClosed means that the log is closed and everything in it was read.
+	ErrClosed = errors.New("log is closed")
+	// ErrNoDimension means that the log was not built with the dimension of an interest.
+	ErrNoDimension = errors.New("log has no such dimension")
+)
+
+// Options tune a [Log]. The zero value, and nil, are the defaults.
+type Options[T any] struct {
+	// Count is how many changes the window holds at most. Default 10,000.
+	Count int
+	// Bytes is how many bytes, as told by Size, the window holds at most; the
+	// newest changes, an eighth of it, are kept in any case. Default 64 MiB.
+	Bytes int64
+	// Size tells what a change costs to keep. Default: nothing, so that Bytes
+	// has no effect.
+	Size func(store.Change[T]) int
+	// Age is how long a change is kept at most. Default 5 minutes.
+	Age time.Duration
+	// Dimensions are what readers can be interested in besides keys.
+	Dimensions []Dimension[T]
+}
+
+func (o *Options[T]) withDefaults() Options[T] {
+	var opts Options[T]
+	if o != nil {
+		opts = *o
+	}
+	if opts.Count <= 0 {
+		opts.Count = 10_000
+	}
+	if opts.Bytes <= 0 {
+		opts.Bytes = 64 << 20
+	}
+	if opts.Age <= 0 {
+		opts.Age = 5 * time.Minute
+	}
+	return opts
+}
+
+// Log is a bounded window of changes with many readers. All methods are safe
+// for concurrent use.
+type Log[T any] struct {
+	opts Options[T]
+	// window is what readers see. It and the published part of its chunks are
+	// immutable.
+	window  atomic.Pointer[window[T]]
+	closed  chan struct{}
+	expired atomic.Uint64
+
+	// mu guards the writer's side and the waiters.
+	mu sync.Mutex
+	// count and bytes are the window's.
+	count int
+	bytes int64
+	// last is the revision of the newest change ever published.
+	last    uint64
+	waiting waiters[T]
+}
+
+// Stats is what a log holds and what happened to its readers.
+type Stats struct {
+	// After and Last bound the window: it has the changes with revisions above
+	// After, up to Last.
+	After, Last uint64
+	// Changes and Bytes are what the window holds.
+	Changes int
+	Bytes   int64
+	// Waiting is how many readers wait for a change.
+	Waiting int
+	// Expired is how often a reader was told ErrExpired.
+	Expired uint64
+}
+
+// New returns an empty log. A nil opts means the defaults.
+func New[T any](opts *Options[T]) *Log[T] {
+	l := &Log[T]{opts: opts.withDefaults(), closed: make(chan struct{})}
+	l.window.Store(&window[T]{})
+	l.waiting.dimensions = newDimensions(l.opts.Dimensions)
+	return l
+}
+
+// Publish appends changes, whose revisions must go up, and wakes the readers
+// they can concern. It never waits for them. After Close it does nothing. The
+// log keeps the changes, not the slice.
+func (l *Log[T]) Publish(changes []store.Change[T]) {
+	if len(changes) == 0 {
+		return
+	}
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return
+	default:
+	}
+	l.appendLocked(changes, now)
+	l.trimLocked(now)
+	l.waiting.wakeLocked(changes)
+}
+
+// Expire drops what is older than [Options.Age]. A log that is written to does
+// so by itself; the owner of one that may fall silent calls it now and then.
+func (l *Log[T]) Expire() {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trimLocked(now)
+}
+
+// Close ends the log. Readers get what is left and then [ErrClosed]. It does not
+// wait for them.
+func (l *Log[T]) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+}
+
+// Stats reports the state of the log.
+func (l *Log[T]) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{
+		After: l.window.Load().after, Last: l.last,
+		Changes: l.count, Bytes: l.bytes,
+		Waiting: l.waiting.count, Expired: l.expired.Load(),
+	}
+}

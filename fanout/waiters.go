@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fanout
+
+import (
+	"fmt"
+
+	"github.com/watershed-project/watershed/store"
+)
+
+// waiters are the readers that wait, by what would wake them. It is guarded by
+// the log's mu. Readers with the same interest share a topic: some 150 bytes
+// each, for as long as anybody waits on it.
+type waiters[T any] struct {
+	everything *topic
+	dimensions []*dimension[T]
+	count      int
+}
+
+// topic wakes the readers that wait for the same thing.
+type topic struct {
+	mark mark
+	// woken is closed by the first change that matches, after fired is set to
+	// that change's revision.
+	woken   chan struct{}
+	fired   uint64
+	waiting int
+}
+
+// dimension finds the dimension of an interest; nil is everything.
+func (w *waiters[T]) dimension(i Interest) (*dimension[T], error) {
+	if i == (Interest{}) {
+		return nil, nil
+	}
+	for _, d := range w.dimensions {
+		if d.name == i.dimension {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNoDimension, i.dimension)
+}
+
+// joinLocked registers a reader.
+func (w *waiters[T]) joinLocked(d *dimension[T], value Value, m mark) *topic {
+	t := w.everything
+	if d != nil {
+		t = d.topics[value]
+	}
+	if t == nil {
+		t = &topic{mark: m, woken: make(chan struct{})}
+		if d != nil {
+			d.filter.add(m, len(d.topics), d.marks)
+			d.topics[value] = t
+		} else {
+			w.everything = t
+		}
+	}
+	t.waiting++
+	w.count++
+	return t
+}
+
+// leaveLocked takes back a reader whose topic has not fired.
+func (w *waiters[T]) leaveLocked(d *dimension[T], value Value, t *topic) {
+	w.count--
+	if t.waiting--; t.waiting > 0 {
+		return
+	}
+	if d != nil {
+		delete(d.topics, value)
+	} else {
+		w.everything = nil
+	}
+}
+
+func (w *waiters[T]) fireLocked(t *topic, revision uint64) {
+	w.count -= t.waiting
+	t.fired = revision
+	close(t.woken)
+}
+
+// wakeLocked wakes whom the changes can concern.
+func (w *waiters[T]) wakeLocked(changes []store.Change[T]) {
+	if w.count == 0 {
+		return
+	}
+	if t := w.everything; t != nil {
+		w.everything = nil
+		w.fireLocked(t, changes[0].Revision)
+	}
+	for _, d := range w.dimensions {
+		for i := 0; i < len(changes) && len(d.topics) > 0; i++ {
+			c := &changes[i]
+			if d.part == nil {
+				was, is := d.states(c)
+				w.lookLocked(d, is, c.Revision)
+				w.lookLocked(d, was, c.Revision)
+			} else if part, ok := d.part(c.Key); ok && d.filter.has(markOf(part)) {
+				w.fireIfLocked(d, ValueOf(part), c.Revision)
+			}
+		}
+	}
+}
+
+// lookLocked wakes those who wait on one of the values, if there are any.
+func (w *waiters[T]) lookLocked(d *dimension[T], values []Value, revision uint64) {
+	for _, v := range values {
+		if d.filter.has(mark(v)) {
+			w.fireIfLocked(d, v, revision)
+		}
+	}
+}
+
+func (w *waiters[T]) fireIfLocked(d *dimension[T], v Value, revision uint64) {
+	if t := d.topics[v]; t != nil {
+		delete(d.topics, v)
+		w.fireLocked(t, revision)
+	}
+}

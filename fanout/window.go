@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fanout
+
+import (
+	"sort"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/store"
+)
+
+// chunkSize is the most changes in a chunk: what a window is trimmed by, and
+// what a reader gets at once. A log's first chunks are smaller, so that a log
+// with few changes stays small.
+const chunkSize = 64
+
+// window is the list of chunks at a moment, oldest first. It is replaced, not
+// changed, when a chunk is added or dropped: 8 bytes per chunk, copied once per
+// chunk, that is Count/512 bytes per change.
+type window[T any] struct {
+	chunks []*chunk[T]
+	// after is the revision of the newest change that is not here any more.
+	after uint64
+}
+
+// chunk is a run of changes. The writer fills it; readers see what is published.
+type chunk[T any] struct {
+	// first is the revision of the first change, known before it is published.
+	first     uint64
+	changes   []store.Change[T]
+	published atomic.Int32
+	// bytes and newest are the writer's.
+	bytes  int64
+	newest time.Time
+}
+
+// seen is the part of the chunk that readers may read.
+func (c *chunk[T]) seen() []store.Change[T] {
+	n := c.published.Load()
+	return c.changes[:n:n]
+}
+
+// from is the chunks from the one that has the first change after the given
+// revision.
+func (w *window[T]) from(after uint64) []*chunk[T] {
+	// The first chunk that begins later, and the one before it.
+	i := sort.Search(len(w.chunks), func(i int) bool { return w.chunks[i].first > after })
+	return w.chunks[max(i-1, 0):]
+}
+
+// appendLocked adds changes to the newest chunk and to new ones.
+func (l *Log[T]) appendLocked(changes []store.Change[T], now time.Time) {
+	for len(changes) > 0 {
+		c := l.newestLocked()
+		if c == nil {
+			c = l.growLocked(len(changes), changes[0].Revision)
+		}
+		at := int(c.published.Load())
+		n := min(len(c.changes)-at, len(changes))
+		if l.opts.Size != nil {
+			n = l.weighLocked(c, changes[:n])
+		}
+		copy(c.changes[at:], changes[:n])
+		c.newest = now
+		l.count += n
+		l.last = changes[n-1].Revision
+		c.published.Store(int32(at + n))
+		changes = changes[n:]
+	}
+}
+
+// newestLocked is the newest chunk if it has room.
+func (l *Log[T]) newestLocked() *chunk[T] {
+	chunks := l.window.Load().chunks
+	if len(chunks) == 0 {
+		return nil
+	}
+	c := chunks[len(chunks)-1]
+	if int(c.published.Load()) == len(c.changes) || c.bytes > l.opts.Bytes/8 {
+		return nil
+	}
+	return c
+}
+
+// growLocked adds a chunk for n changes, as far as they fit.
+func (l *Log[T]) growLocked(n int, first uint64) *chunk[T] {
+	w := l.window.Load()
+	size := 4
+	if len(w.chunks) > 0 {
+		size = 2 * len(w.chunks[len(w.chunks)-1].changes)
+	}
+	size = min(max(size, n), chunkSize, max(l.opts.Count/8, 1))
+	c := &chunk[T]{first: first, changes: make([]store.Change[T], size)}
+	next := &window[T]{chunks: make([]*chunk[T], len(w.chunks)+1), after: w.after}
+	if len(w.chunks) == 0 {
+		next.after = first - 1
+	}
+	copy(next.chunks, w.chunks)
+	next.chunks[len(w.chunks)] = c
+	l.window.Store(next)
+	return c
+}
+
+// weighLocked adds up what changes cost, and returns how many of them the chunk
+// takes before it is heavy enough.
+func (l *Log[T]) weighLocked(c *chunk[T], changes []store.Change[T]) int {
+	for i := range changes {
+		size := int64(l.opts.Size(changes[i]))
+		c.bytes += size
+		l.bytes += size
+		if c.bytes > l.opts.Bytes/8 {
+			return i + 1
+		}
+	}
+	return len(changes)
+}
+
+// trimLocked drops the oldest chunks until the window is within its bounds.
+func (l *Log[T]) trimLocked(now time.Time) {
+	w := l.window.Load()
+	drop := 0
+	for drop < len(w.chunks) {
+		c := w.chunks[drop]
+		heavy := l.bytes > l.opts.Bytes && drop < len(w.chunks)-1
+		if l.count <= l.opts.Count && !heavy && now.Sub(c.newest) <= l.opts.Age {
+			break
+		}
+		l.count -= int(c.published.Load())
+		l.bytes -= c.bytes
+		drop++
+	}
+	if drop == 0 {
+		return
+	}
+	dropped := w.chunks[drop-1].seen()
+	next := &window[T]{after: dropped[len(dropped)-1].Revision, chunks: make([]*chunk[T], len(w.chunks)-drop)}
+	copy(next.chunks, w.chunks[drop:])
+	l.window.Store(next)
+}
