@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/store"
+)
+
+// labelled is an object with the values of its labels at hand.
+type labelled struct{ labels []fanout.Value }
+
+// crowd is a log beside which a number of readers wait for other things.
+type crowd struct {
+	name     string
+	readers  int
+	interest func(i int) fanout.Interest
+	log      *fanout.Log[*labelled]
+	revision uint64
+	one      time.Duration // to publish a change
+	many     time.Duration // to publish one of a batch of 100
+}
+
+func ofNamespace(i int) fanout.Interest { return fanout.Namespace(fmt.Sprintf("namespace-%d", i)) }
+func ofLabel(i int) fanout.Interest     { return fanout.In("label", fmt.Sprintf("app=application-%d", i)) }
+func ofEither(i int) fanout.Interest {
+	if i%2 == 0 {
+		return ofNamespace(i)
+	}
+	return ofLabel(i)
+}
+
+// benchFanout measures what a change costs beside readers that it cannot
+// concern.
+func benchFanout(out io.Writer) error {
+	crowds := []*crowd{
+		{name: "nobody"},
+		{name: "100 of namespaces", readers: 100, interest: ofNamespace},
+		{name: "10,000 of namespaces", readers: 10_000, interest: ofNamespace},
+		{name: "10,000 of labels", readers: 10_000, interest: ofLabel},
+		{name: "10,000 of either", readers: 10_000, interest: ofEither},
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, c := range crowds {
+		c.log = fanout.New(&fanout.Options[*labelled]{Dimensions: []fanout.Dimension[*labelled]{{
+			Name:   "label",
+			Values: func(o *labelled) []fanout.Value { return o.labels },
+		}}})
+		for i := range c.readers {
+			cursor, err := c.log.Cursor(0, c.interest(i))
+			if err != nil {
+				return err
+			}
+			wg.Go(func() { _, _ = cursor.Next(ctx) }) // waits until the benchmark ends
+		}
+		for c.log.Stats().Waiting < c.readers {
+			runtime.Gosched()
+		}
+	}
+
+	keys := make([]string, 1024)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("other-%d/pod-%d", i%50, i)
+	}
+	obj := &labelled{}
+	for _, label := range []string{"app=checkout", "pod-template-hash=5d9c7b", "tier=backend"} {
+		obj.labels = append(obj.labels, fanout.ValueOf(label))
+	}
+	// The collector would look at all the waiting goroutines, which is not what
+	// publishing costs.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	// Runs of a millisecond: the best of many is one that nothing interrupted.
+	const rounds, changes = 300, 5_000
+	publish := func(c *crowd, buf []store.Change[*labelled]) time.Duration {
+		start := time.Now()
+		for done := 0; done < changes; done += len(buf) {
+			for i := range buf {
+				c.revision++
+				buf[i] = store.Change[*labelled]{Type: delta.Updated, Key: keys[c.revision%1024], Old: obj, New: obj, Revision: c.revision}
+			}
+			c.log.Publish(buf)
+		}
+		return time.Since(start) / changes
+	}
+	fmt.Fprintf(out, "time to publish a change beside readers that wait for other things, best of %d\n\n", rounds)
+	one, many := make([]store.Change[*labelled], 1), make([]store.Change[*labelled], 100)
+	for round := range rounds {
+		for _, c := range crowds {
+			a, b := publish(c, one), publish(c, many)
+			if round == 0 {
+				c.one, c.many = a, b
+			}
+			c.one, c.many = min(c.one, a), min(c.many, b)
+		}
+		if round%50 == 49 {
+			runtime.GC()
+		}
+	}
+	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "| readers\t| one by one\t| in batches of 100\t|")
+	fmt.Fprintln(tw, "|---\t|---\t|---\t|")
+	for _, c := range crowds {
+		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t|\n", c.name, c.one, c.many)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	times := func(at int) float64 { return float64(crowds[at].one) / float64(crowds[0].one) }
+	fmt.Fprintf(out, "\nfanout: publish beside-0=%v beside-10000 namespaces=%.2fx labels=%.2fx either=%.2fx\n",
+		crowds[0].one, times(2), times(3), times(4))
+	return nil
+}
