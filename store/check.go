@@ -12,29 +12,35 @@ import (
 // an index is not what its function says of the objects.
 func (s *Store[T]) checkLocked() {
 	now := s.Snapshot()
-	if now.Len() != s.objects.Len() || now.revision != s.revision {
-		panic(fmt.Sprintf("store: snapshot has %d objects at revision %d, the writer %d at %d",
-			now.Len(), now.revision, s.objects.Len(), s.revision))
+	if now.Len() != s.keys.Len() || now.Len() != len(s.slots) || now.revision != s.revision {
+		panic(fmt.Sprintf("store: snapshot has %d objects at revision %d, the writer %d and %d at %d",
+			now.Len(), now.revision, s.keys.Len(), len(s.slots), s.revision))
 	}
-	last := ""
-	s.objects.Scan(func(key string, r record[T]) bool {
-		if got, ok := now.objects.Get(key); !ok || got.revision != r.revision || key <= last {
-			panic(fmt.Sprintf("store: %s is not in the snapshot, or out of order", key))
+	if int(s.used) != len(s.slots)+len(s.free) {
+		panic(fmt.Sprintf("store: %d slots are used, %d by objects and %d free", s.used, len(s.slots), len(s.free)))
+	}
+	last, taken := "", make(map[uint32]bool)
+	s.keys.Scan(func(key string, slot uint32) bool {
+		if got, ok := now.keys.Get(key); !ok || got != slot || s.slots[key] != slot || taken[slot] || key <= last {
+			panic(fmt.Sprintf("store: %s has slot %d here and %d in the snapshot, or is out of order", key, slot, got))
 		}
-		last = key
+		if now.records.at(slot).revision != s.table.at(slot).revision {
+			panic(fmt.Sprintf("store: %s has another state in the snapshot", key))
+		}
+		last, taken[slot] = key, true
 		return true
 	})
 	for _, x := range s.indexes {
-		x.checkLocked(s.objects)
+		x.checkLocked(s)
 	}
 }
 
-func (x *Index[T, K]) checkLocked(objects *objects[T]) {
-	want, failed := 0, 0
-	objects.Scan(func(key string, r record[T]) bool {
-		values, err := x.eval(key, r.object)
+func (x *Index[T, K]) checkLocked(s *Store[T]) {
+	want, bad, known := 0, 0, 0
+	s.keys.Scan(func(key string, slot uint32) bool {
+		values, err := x.eval(key, s.table.at(slot).object)
 		if err != nil {
-			failed++
+			bad++
 		}
 		values = slices.Clone(values)
 		slices.Sort(values)
@@ -45,17 +51,16 @@ func (x *Index[T, K]) checkLocked(objects *objects[T]) {
 			}
 		}
 		want += len(values)
+		switch x.terms[slot].state {
+		case one:
+			known++
+		case several:
+			known += len(x.many[slot])
+		}
 		return true
 	})
-	if x.entries.Len() != want || len(x.failed) != failed {
-		panic(fmt.Sprintf("store: index %s has %d entries and %d failures, want %d and %d",
-			x.name, x.entries.Len(), len(x.failed), want, failed))
-	}
-	known := len(x.one)
-	for _, values := range x.many {
-		known += len(values)
-	}
-	if known != want {
-		panic(fmt.Sprintf("store: index %s remembers %d values, want %d", x.name, known, want))
+	if failing, _ := x.Failing(); x.entries.Len() != want || known != want || failing != bad {
+		panic(fmt.Sprintf("store: index %s has %d entries, remembers %d and counts %d failures, want %d and %d",
+			x.name, x.entries.Len(), known, failing, want, bad))
 	}
 }

@@ -16,11 +16,13 @@ import (
 // indexer is an [Index] of any value type, as the store's writer sees it. The
 // methods are called with the store's mu held.
 type indexer[T any] interface {
-	putLocked(key string, obj T)
-	removeLocked(key string)
+	putLocked(slot uint32, key string, obj T)
+	removeLocked(slot uint32, key string)
+	// emptyLocked: no object is left.
+	emptyLocked()
 	// freezeLocked returns the entries as an immutable *btree.BTreeG.
 	freezeLocked() any
-	checkLocked(objects *objects[T])
+	checkLocked(s *Store[T])
 }
 
 // Index finds objects by a value computed from them. It is read with any
@@ -37,15 +39,30 @@ type Index[T any, K cmp.Ordered] struct {
 	// frozen is the copy of entries that the current snapshot has, nil if
 	// entries has changed since.
 	frozen *btree.BTreeG[entry[K]]
-	// one and many are the values each object is indexed under: one for most
-	// objects, many for the others, none for those without values.
-	one  map[string]K
-	many map[string][]K
-	// failed has the objects that the function failed on.
-	failed map[string]struct{}
+	// terms are, by slot, what each object is indexed under, so that it can be
+	// found again when the object changes. many has those with several values.
+	terms []term[K]
+	many  map[uint32][]K
 
 	failing atomic.Pointer[failing]
 }
+
+// term is what an object is indexed under.
+type term[K cmp.Ordered] struct {
+	state state
+	// value is the only value, if there is one.
+	value K
+}
+
+// state says how many values an object has.
+type state uint8
+
+const (
+	none state = iota
+	one
+	several
+	failed // the function failed on the object
+)
 
 // failing is what [Index.Failing] reports.
 type failing struct {
@@ -76,12 +93,11 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		store:   s,
 		values:  values,
 		entries: btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree}),
-		one:     make(map[string]K),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.objects.Scan(func(key string, r record[T]) bool {
-		x.putLocked(key, r.object)
+	s.keys.Scan(func(key string, slot uint32) bool {
+		x.putLocked(slot, key, s.table.at(slot).object)
 		return true
 	})
 	s.indexes = append(s.indexes, x)
@@ -96,7 +112,7 @@ func (x *Index[T, K]) Remove() {
 	defer x.store.mu.Unlock()
 	x.store.indexes = slices.DeleteFunc(slices.Clone(x.store.indexes), func(y indexer[T]) bool { return y == indexer[T](x) })
 	x.store.publishLocked()
-	x.entries, x.frozen, x.one, x.many, x.failed = nil, nil, nil, nil, nil
+	x.entries, x.frozen, x.terms, x.many = nil, nil, nil, nil
 }
 
 // Failing reports how many objects of the store are not in the index because
@@ -173,15 +189,13 @@ func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 		}
 	}
 	entries := btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree})
-	s.objects.Scan(func(key string, r record[T]) bool {
-		values, err := x.eval(key, r.object)
-		if err == nil {
-			for _, value := range values {
-				entries.Set(entry[K]{value, key})
-			}
+	for key, obj := range s.All() {
+		// An object the function fails on is in no index.
+		values, _ := x.eval(key, obj)
+		for _, value := range values {
+			entries.Set(entry[K]{value, key})
 		}
-		return true
-	})
+	}
 	return entries
 }
 

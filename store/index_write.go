@@ -5,30 +5,32 @@ package store
 
 import "slices"
 
-// putLocked indexes a new state of an object.
-func (x *Index[T, K]) putLocked(key string, obj T) {
+// putLocked indexes a new state of the object in the slot.
+func (x *Index[T, K]) putLocked(slot uint32, key string, obj T) {
+	for int(slot) >= len(x.terms) {
+		x.terms = append(x.terms, term[K]{})
+	}
 	values, err := x.eval(key, obj)
 	if err != nil {
-		x.removeLocked(key)
-		x.failLocked(key, err)
+		x.removeLocked(slot, key)
+		x.terms[slot].state = failed
+		x.failingLocked(1, err)
 		return
 	}
-	if len(x.failed) > 0 {
-		x.mendLocked(key)
-	}
+	t := &x.terms[slot]
 	// By far the most common: one value, and the same as before.
-	if old, ok := x.one[key]; ok && len(values) == 1 && old == values[0] {
+	if t.state == one && len(values) == 1 && t.value == values[0] {
 		return
 	}
 	if len(values) > 1 {
 		values = slices.Clone(values)
 		slices.Sort(values)
 		values = slices.Compact(values)
-		if slices.Equal(values, x.many[key]) {
+		if t.state == several && slices.Equal(values, x.many[slot]) {
 			return
 		}
 	}
-	x.dropLocked(key)
+	x.removeLocked(slot, key)
 	if len(values) == 0 {
 		return
 	}
@@ -37,56 +39,50 @@ func (x *Index[T, K]) putLocked(key string, obj T) {
 		x.entries.Set(entry[K]{value, key})
 	}
 	if len(values) == 1 {
-		x.one[key] = values[0]
+		*t = term[K]{state: one, value: values[0]}
 		return
 	}
 	if x.many == nil {
-		x.many = make(map[string][]K)
+		x.many = make(map[uint32][]K)
 	}
-	x.many[key] = values
+	t.state, x.many[slot] = several, values
 }
 
-// removeLocked forgets an object.
-func (x *Index[T, K]) removeLocked(key string) {
-	if len(x.failed) > 0 {
-		x.mendLocked(key)
-	}
-	x.dropLocked(key)
-}
-
-// dropLocked removes the object's entries.
-func (x *Index[T, K]) dropLocked(key string) {
-	if value, ok := x.one[key]; ok {
+// removeLocked forgets the object in the slot.
+func (x *Index[T, K]) removeLocked(slot uint32, key string) {
+	t := &x.terms[slot]
+	switch t.state {
+	case one:
 		x.frozen = nil
-		x.entries.Delete(entry[K]{value, key})
-		delete(x.one, key)
-		return
-	}
-	if values, ok := x.many[key]; ok {
+		x.entries.Delete(entry[K]{t.value, key})
+	case several:
 		x.frozen = nil
-		for _, value := range values {
+		for _, value := range x.many[slot] {
 			x.entries.Delete(entry[K]{value, key})
 		}
-		delete(x.many, key)
+		delete(x.many, slot)
+	case failed:
+		x.failingLocked(-1, nil)
 	}
+	*t = term[K]{}
 }
 
-// failLocked notes that the function failed on an object.
-func (x *Index[T, K]) failLocked(key string, err error) {
-	if x.failed == nil {
-		x.failed = make(map[string]struct{})
-	}
-	x.failed[key] = struct{}{}
-	x.failing.Store(&failing{objects: len(x.failed), last: err})
+// emptyLocked gives back the room of the terms.
+func (x *Index[T, K]) emptyLocked() {
+	x.terms, x.many = nil, nil
 }
 
-// mendLocked notes that an object is gone or indexed again.
-func (x *Index[T, K]) mendLocked(key string) {
-	if _, ok := x.failed[key]; !ok {
-		return
+// failingLocked changes what [Index.Failing] reports.
+func (x *Index[T, K]) failingLocked(by int, err error) {
+	var now failing
+	if last := x.failing.Load(); last != nil {
+		now = *last
 	}
-	delete(x.failed, key)
-	x.failing.Store(&failing{objects: len(x.failed), last: x.failing.Load().last})
+	now.objects += by
+	if err != nil {
+		now.last = err
+	}
+	x.failing.Store(&now)
 }
 
 // freezeLocked copies the entries, if they changed since the last time.

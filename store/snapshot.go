@@ -13,7 +13,8 @@ import (
 // Snapshot is an immutable state of a [Store]. It can be read by any number of
 // goroutines and kept for any time.
 type Snapshot[T any] struct {
-	objects           *objects[T]
+	keys              *keys
+	records           records[T]
 	indexes           []frozen[T]
 	revision, version uint64
 }
@@ -33,12 +34,15 @@ func (s *Snapshot[T]) Revision() uint64 { return s.revision }
 func (s *Snapshot[T]) Version() uint64 { return s.version }
 
 // Len is the number of objects.
-func (s *Snapshot[T]) Len() int { return s.objects.Len() }
+func (s *Snapshot[T]) Len() int { return s.keys.Len() }
 
 // Get returns the object with the given key.
 func (s *Snapshot[T]) Get(key string) (T, bool) {
-	r, ok := s.objects.Get(key)
-	return r.object, ok
+	slot, ok := s.keys.Get(key)
+	if !ok {
+		return *new(T), false
+	}
+	return s.records.at(slot).object, true
 }
 
 // All yields every object in key order.
@@ -52,37 +56,71 @@ func (s *Snapshot[T]) Prefix(prefix string) iter.Seq2[string, T] { return s.Rang
 // walk that was interrupted goes on with the last key it saw.
 func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
-		s.objects.Ascend(max(prefix, after), func(key string, r record[T]) bool {
+		// Keys that are neighbours may have come at different times and have
+		// their records far apart. Fetching a few at once lets the processor wait
+		// for all of them together.
+		var ahead struct {
+			n       int
+			keys    [16]string
+			slots   [16]uint32
+			objects [16]T
+		}
+		flush := func() bool {
+			n := ahead.n
+			ahead.n = 0
+			for i := range n {
+				ahead.objects[i] = s.records.at(ahead.slots[i]).object
+			}
+			for i := range n {
+				if !yield(ahead.keys[i], ahead.objects[i]) {
+					return false
+				}
+			}
+			return true
+		}
+		stopped := false
+		s.keys.Ascend(max(prefix, after), func(key string, slot uint32) bool {
 			if !strings.HasPrefix(key, prefix) {
 				return false
 			}
-			return after != "" && key <= after || yield(key, r.object)
+			if after != "" && key <= after {
+				return true
+			}
+			ahead.keys[ahead.n], ahead.slots[ahead.n] = key, slot
+			ahead.n++
+			stopped = ahead.n == len(ahead.keys) && !flush()
+			return !stopped
 		})
+		if !stopped {
+			flush()
+		}
 	}
 }
 
 // Diff yields what must change to get from one snapshot of a store to another
 // of the same store, in key order: Added, Updated and, as Missed, Deleted. It
-// walks both snapshots, some 50 ns per object, and compares no objects.
+// walks the keys of both snapshots, some 50 ns per object, and compares no
+// objects.
 func Diff[T any](from, to *Snapshot[T]) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		if from.revision == to.revision {
 			return
 		}
-		a, b := from.objects.Iter(), to.objects.Iter()
+		a, b := from.keys.Iter(), to.keys.Iter()
 		inA, inB := a.First(), b.First()
 		for inA || inB {
 			var c Change[T]
 			switch {
 			case !inB || inA && a.Key() < b.Key():
-				last := a.Value().object
+				last := from.records.at(a.Value()).object
 				c = Change[T]{Type: delta.Deleted, Missed: true, Key: a.Key(), Old: last, New: last, Revision: to.revision}
 				inA = a.Next()
 			case !inA || b.Key() < a.Key():
-				c = Change[T]{Type: delta.Added, Key: b.Key(), New: b.Value().object, Revision: b.Value().revision}
+				now := to.records.at(b.Value())
+				c = Change[T]{Type: delta.Added, Key: b.Key(), New: now.object, Revision: now.revision}
 				inB = b.Next()
 			default:
-				old, now := a.Value(), b.Value()
+				old, now := from.records.at(a.Value()), to.records.at(b.Value())
 				if old.revision != now.revision {
 					c = Change[T]{Type: delta.Updated, Key: b.Key(), Old: old.object, New: now.object, Revision: now.revision}
 				}

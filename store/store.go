@@ -18,17 +18,12 @@ import (
 // ErrNoKey is returned for an object whose key is empty.
 var ErrNoKey = errors.New("object has no key")
 
-// degree is the tree's: measured, see docs/design/0001-tree.md.
+// degree is that of the trees: measured, see docs/design/0001-store.md.
 const degree = 16
 
-// record is what the tree keeps beside a key. The revision of the last change
-// tells whether two snapshots have the same state, whatever T is.
-type record[T any] struct {
-	object   T
-	revision uint64
-}
-
-type objects[T any] = btree.Map[string, record[T]]
+// keys is the order of the objects: key to slot. It changes when objects come and
+// go, not when they change.
+type keys = btree.Map[string, uint32]
 
 // Options tune a [Store]. The zero value, and nil, are the defaults.
 type Options[T any] struct {
@@ -46,8 +41,18 @@ type Store[T any] struct {
 	current atomic.Pointer[Snapshot[T]]
 
 	// mu guards the writer's side of everything below.
-	mu      sync.Mutex
-	objects *objects[T]
+	mu sync.Mutex
+	// keys and table are what snapshots have copies of; ordered says that keys
+	// has changed since the last.
+	keys    *keys
+	table   table[T]
+	ordered bool
+	// slots spares the writer the search through keys. free are the slots below
+	// used that no object has.
+	slots map[string]uint32
+	free  []uint32
+	used  uint32
+
 	indexes []indexer[T]
 	// revision counts changes; version is the newest version applied.
 	revision, version uint64
@@ -78,11 +83,11 @@ func New[T any](key func(T) string, opts *Options[T]) *Store[T] {
 	if key == nil {
 		panic("store.New: nil key function")
 	}
-	s := &Store[T]{key: key, objects: btree.NewMap[string, record[T]](degree)}
+	s := &Store[T]{key: key, keys: btree.NewMap[string, uint32](degree), slots: make(map[string]uint32)}
 	if opts != nil {
 		s.same = opts.Same
 	}
-	s.current.Store(&Snapshot[T]{objects: s.objects.Copy()})
+	s.current.Store(&Snapshot[T]{keys: s.keys.Copy()})
 	return s
 }
 
@@ -143,9 +148,9 @@ func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.objects.Scan(func(key string, r record[T]) bool {
+	s.keys.Scan(func(key string, slot uint32) bool {
 		if _, ok := listed[key]; !ok {
-			deltas = append(deltas, delta.Delta[T]{Type: delta.Deleted, Missed: true, Key: key, Object: r.object, Version: version})
+			deltas = append(deltas, delta.Delta[T]{Type: delta.Deleted, Missed: true, Key: key, Object: s.table.at(slot).object, Version: version})
 		}
 		return true
 	})
@@ -162,39 +167,78 @@ func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
 func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
 	s.version = max(s.version, d.Version)
 	c := Change[T]{Missed: d.Missed, Key: d.Key, New: d.Object, Revision: s.revision + 1, Version: d.Version}
-	switch d.Type {
-	case delta.Deleted:
-		old, ok := s.objects.Delete(d.Key)
-		if !ok {
+	slot, stored := s.slots[d.Key]
+	if stored {
+		c.Old = s.table.at(slot).object
+	}
+	switch {
+	case d.Type == delta.Deleted:
+		if !stored {
 			return c, false
 		}
-		c.Type, c.Old = delta.Deleted, old.object
-		for _, x := range s.indexes {
-			x.removeLocked(d.Key)
-		}
-	case delta.Sync:
-		old, ok := s.objects.Get(d.Key)
-		if !ok {
+		c.Type = delta.Deleted
+		s.removeLocked(d.Key, slot)
+	case d.Type == delta.Sync:
+		if !stored {
 			return c, false
 		}
-		c.Type, c.Old, c.New = delta.Sync, old.object, old.object
-	default:
-		if s.same != nil {
-			if old, ok := s.objects.Get(d.Key); ok && s.same(old.object, d.Object) {
-				return c, false
-			}
-		}
-		old, ok := s.objects.Set(d.Key, record[T]{object: d.Object, revision: c.Revision})
+		c.Type, c.New = delta.Sync, c.Old
+	case !stored:
 		c.Type = delta.Added
-		if ok {
-			c.Type, c.Old = delta.Updated, old.object
-		}
-		for _, x := range s.indexes {
-			x.putLocked(d.Key, d.Object)
-		}
+		slot = s.insertLocked(d.Key)
+		s.putLocked(d.Key, slot, d.Object, c.Revision)
+	case s.same != nil && s.same(c.Old, d.Object):
+		return c, false
+	default:
+		c.Type = delta.Updated
+		s.putLocked(d.Key, slot, d.Object, c.Revision)
 	}
 	s.revision = c.Revision
 	return c, true
+}
+
+func (s *Store[T]) putLocked(key string, slot uint32, obj T, revision uint64) {
+	s.table.set(slot, record[T]{object: obj, revision: revision})
+	for _, x := range s.indexes {
+		x.putLocked(slot, key, obj)
+	}
+}
+
+// insertLocked gives a new key a slot.
+func (s *Store[T]) insertLocked(key string) uint32 {
+	slot := s.used
+	if n := len(s.free); n > 0 {
+		slot, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		s.used++
+	}
+	s.slots[key] = slot
+	s.keys.Set(key, slot)
+	s.ordered = true
+	return slot
+}
+
+func (s *Store[T]) removeLocked(key string, slot uint32) {
+	for _, x := range s.indexes {
+		x.removeLocked(slot, key)
+	}
+	s.table.set(slot, record[T]{}) // lets go of the object
+	s.free = append(s.free, slot)
+	delete(s.slots, key)
+	s.keys.Delete(key)
+	s.ordered = true
+	if len(s.slots) == 0 {
+		s.emptyLocked()
+	}
+}
+
+// emptyLocked gives back the room that the most objects ever took.
+func (s *Store[T]) emptyLocked() {
+	s.table.records = records[T]{}
+	s.slots, s.free, s.used = make(map[string]uint32), nil, 0
+	for _, x := range s.indexes {
+		x.emptyLocked()
+	}
 }
 
 // publishLocked makes the writer's state the current snapshot.
@@ -204,9 +248,9 @@ func (s *Store[T]) publishLocked() {
 		func(x indexer[T], f frozen[T]) bool { return x == f.index }) {
 		return
 	}
-	next := &Snapshot[T]{objects: last.objects, revision: s.revision, version: s.version}
-	if s.revision != last.revision {
-		next.objects = s.objects.Copy()
+	next := &Snapshot[T]{keys: last.keys, records: s.table.freeze(), revision: s.revision, version: s.version}
+	if s.ordered {
+		next.keys, s.ordered = s.keys.Copy(), false
 	}
 	if len(s.indexes) > 0 {
 		next.indexes = make([]frozen[T], len(s.indexes))

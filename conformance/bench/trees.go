@@ -15,6 +15,9 @@ import (
 	gbtree "github.com/google/btree"
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 	tbtree "github.com/tidwall/btree"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
 )
 
 // object stands for what a store points at; its content plays no part here.
@@ -52,6 +55,38 @@ var treeKinds = []treeKind{
 	{"google BTreeG, degree 32", func() tree { return newGoogle(32) }},
 	{"google BTreeG, degree 32, pointers", func() tree { return newGooglePointers(32) }},
 	{"hashicorp immutable radix", func() tree { return newRadix() }},
+	{"as built: tree of keys, table of records", func() tree { return newBuilt() }},
+}
+
+// built is the store itself, without its own indexes.
+type built struct {
+	s     *store.Store[*keyed]
+	batch []delta.Delta[*keyed]
+}
+
+type keyed struct{ key string }
+
+func newBuilt() *built { return &built{s: store.New(func(k *keyed) string { return k.key }, nil)} }
+func (b *built) set(key string, _ record) {
+	b.batch = append(b.batch, delta.Delta[*keyed]{Type: delta.Updated, Key: key, Object: &keyed{}})
+}
+func (b *built) del(key string) {
+	b.batch = append(b.batch, delta.Delta[*keyed]{Type: delta.Deleted, Key: key})
+}
+func (b *built) publish() {
+	b.s.Apply(b.batch)
+	b.batch = b.batch[:0]
+}
+func (b *built) get(key string) (record, bool) {
+	_, ok := b.s.Get(key)
+	return record{}, ok
+}
+func (b *built) scan(prefix string) int {
+	n := 0
+	for range b.s.Snapshot().Prefix(prefix) {
+		n++
+	}
+	return n
 }
 
 type tidwall struct{ w, r *tbtree.Map[string, record] }

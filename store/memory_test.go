@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package store_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
+)
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// TestMemory_perObject holds the store to the figures of its package comment.
+func TestMemory_perObject(t *testing.T) {
+	const objects = 50_000
+	p := podAt("shared/object", 1, "red")
+	deltas := make([]delta.Delta[*pod], objects)
+	for i := range deltas {
+		deltas[i] = delta.Delta[*pod]{Type: delta.Added, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p}
+	}
+	for _, test := range []struct {
+		indexes int
+		limit   float64
+	}{{0, 120}, {1, 220}, {3, 420}} {
+		before := heap()
+		s := store.New(podKey, nil)
+		for i := range test.indexes {
+			store.NewIndex(s, fmt.Sprint("index", i), byLabel)
+		}
+		for from := 0; from < objects; from += 1000 {
+			s.Apply(deltas[from : from+1000])
+		}
+		per := (heap() - before) / objects
+		t.Logf("%d indexes: %.0f bytes per object", test.indexes, per)
+		if per > test.limit {
+			t.Errorf("%d indexes: %.0f bytes per object, want at most %.0f", test.indexes, per, test.limit)
+		}
+		for from := 0; from < objects; from += 1000 {
+			var gone []delta.Delta[*pod]
+			for _, d := range deltas[from : from+1000] {
+				gone = append(gone, delta.Delta[*pod]{Type: delta.Deleted, Key: d.Key, Object: p})
+			}
+			s.Apply(gone)
+		}
+		if left := (heap() - before) / objects; left > 4 {
+			t.Errorf("%d indexes: %.0f bytes per object are left when all are gone", test.indexes, left)
+		}
+		runtime.KeepAlive(s)
+	}
+	runtime.KeepAlive(deltas)
+}
+
+// TestMemory_perUpdate logs and bounds the garbage an update makes.
+func TestMemory_perUpdate(t *testing.T) {
+	const objects = 100_000
+	s := store.New(podKey, nil)
+	p := podAt("shared/object", 1, "red")
+	stored, deltas := make([]delta.Delta[*pod], objects), make([]delta.Delta[*pod], objects)
+	for i := range stored {
+		stored[i] = delta.Delta[*pod]{Type: delta.Updated, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p}
+		// A stride that visits every object once, far from the one before.
+		deltas[i*7919%objects] = stored[i]
+	}
+	s.Apply(stored)
+	for _, test := range []struct {
+		batch int
+		limit uint64
+	}{{1, 2200}, {100, 900}, {1000, 600}} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for from := 0; from < 20_000; from += test.batch {
+			s.Apply(deltas[from : from+test.batch])
+		}
+		runtime.ReadMemStats(&after)
+		per := (after.TotalAlloc - before.TotalAlloc) / 20_000
+		t.Logf("batches of %d: %d bytes per update", test.batch, per)
+		if per > test.limit {
+			t.Errorf("batches of %d: %d bytes per update, want at most %d", test.batch, per, test.limit)
+		}
+	}
+}

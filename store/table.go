@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package store
+
+import "slices"
+
+// record is what the store keeps for an object. The revision of the last change
+// tells whether two snapshots have the same state, whatever T is.
+type record[T any] struct {
+	object   T
+	revision uint64
+}
+
+// table keeps records by slot, a small number that an object has for as long as
+// it is stored. It is a trie of fixed depth whose nodes are copied when they are
+// written to after a freeze: an update costs a page and, unless another one of
+// the batch was near, a directory: for a pointer some 700 bytes in batches of 100,
+// where the nodes of a B-tree would be 2,000 and have to be searched.
+//
+// There are 16 records in a page, 64 pages in a directory and 64 directories in a
+// volume, so that the list of volumes, which is copied once per batch, has 16
+// entries for a million objects.
+type table[T any] struct {
+	records[T]
+	// epoch is the number of freezes. A node of this epoch belongs to the writer
+	// alone.
+	epoch, listEpoch uint64
+}
+
+// records is a table that is only read. Its nodes are immutable.
+type records[T any] struct {
+	volumes []*volume[T]
+}
+
+const (
+	pageBits   = 4
+	folderBits = 6
+)
+
+type page[T any] struct {
+	epoch   uint64
+	records [1 << pageBits]record[T]
+}
+
+type directory[T any] struct {
+	epoch uint64
+	pages [1 << folderBits]*page[T]
+}
+
+type volume[T any] struct {
+	epoch       uint64
+	directories [1 << folderBits]*directory[T]
+}
+
+// pageOf is the page that has the slot, which must have been set.
+func (r *records[T]) pageOf(slot uint32) *page[T] {
+	v := r.volumes[slot>>(pageBits+2*folderBits)]
+	d := v.directories[slot>>(pageBits+folderBits)&(1<<folderBits-1)]
+	return d.pages[slot>>pageBits&(1<<folderBits-1)]
+}
+
+// at is the record in the slot, which must have been set.
+func (r *records[T]) at(slot uint32) *record[T] {
+	return &r.pageOf(slot).records[slot&(1<<pageBits-1)]
+}
+
+// set puts a record into a slot. Slots are taken into use one after the other.
+func (t *table[T]) set(slot uint32, r record[T]) {
+	if t.listEpoch != t.epoch {
+		t.volumes, t.listEpoch = slices.Clone(t.volumes), t.epoch
+	}
+	at := int(slot >> (pageBits + 2*folderBits))
+	if at == len(t.volumes) {
+		t.volumes = append(t.volumes, nil)
+	}
+	v := t.volumes[at]
+	switch {
+	case v == nil:
+		v = &volume[T]{epoch: t.epoch}
+		t.volumes[at] = v
+	case v.epoch != t.epoch:
+		v = &volume[T]{epoch: t.epoch, directories: v.directories}
+		t.volumes[at] = v
+	}
+	dp := &v.directories[slot>>(pageBits+folderBits)&(1<<folderBits-1)]
+	switch d := *dp; {
+	case d == nil:
+		*dp = &directory[T]{epoch: t.epoch}
+	case d.epoch != t.epoch:
+		*dp = &directory[T]{epoch: t.epoch, pages: d.pages}
+	}
+	pp := &(*dp).pages[slot>>pageBits&(1<<folderBits-1)]
+	switch p := *pp; {
+	case p == nil:
+		*pp = &page[T]{epoch: t.epoch}
+	case p.epoch != t.epoch:
+		*pp = &page[T]{epoch: t.epoch, records: p.records}
+	}
+	(*pp).records[slot&(1<<pageBits-1)] = r
+}
+
+// freeze returns the table as it is now.
+func (t *table[T]) freeze() records[T] {
+	t.epoch++
+	return t.records
+}
