@@ -75,7 +75,9 @@ func (b *built) del(key string) {
 }
 func (b *built) publish() {
 	b.s.Apply(b.batch)
-	b.batch = b.batch[:0]
+	if b.batch = b.batch[:0]; cap(b.batch) > 10_000 {
+		b.batch = nil // the first filling's, which is not the store's memory
+	}
 }
 func (b *built) get(key string) (record, bool) {
 	_, ok := b.s.Get(key)
