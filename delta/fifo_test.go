@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -367,5 +368,26 @@ func TestSteadyState_allocatesNothing(t *testing.T) {
 		_ = f.Drain(ctx, process)
 	}); n > 1 {
 		t.Errorf("%v allocations per update and drain, want at most the one of Drain's closure", n)
+	}
+}
+
+func TestPop_holesAreClosed(t *testing.T) {
+	// A queue that is never empty, and always taken from the front, stays as
+	// small as what is in it.
+	ctx := t.Context()
+	f := delta.New(podKey, nil)
+	must(t, f.Add(ctx, pod{"pod0", 0}))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const rounds = 100_000
+	names := []string{"poda", "podb", "podc"}
+	for i := range rounds {
+		must(t, f.Update(ctx, pod{names[i%3], i}))
+		must(t, f.Pop(ctx, func(delta.Deltas[pod], bool) error { return nil }))
+	}
+	runtime.ReadMemStats(&after)
+	wantEqual(t, f.Len(), 1)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > rounds*40 {
+		t.Errorf("%d bytes allocated in %d rounds: the queue grows", grown, rounds)
 	}
 }

@@ -86,7 +86,7 @@ func (c *Cursor[T]) read() ([]store.Change[T], error) {
 		}
 		for i := range changes {
 			c.after = changes[i].Revision
-			if c.dimension.touches(&changes[i], c.value) {
+			if c.dimension.touches(&changes[i], c.interest.value, c.value) {
 				if c.batch = append(c.batch, changes[i]); len(c.batch) == chunkSize {
 					return c.batch, nil
 				}

@@ -79,11 +79,12 @@ func (d *dimension[T]) states(c *store.Change[T]) (was, is []Value) {
 	return was, is
 }
 
-// touches reports whether a change can concern a reader of the value.
-func (d *dimension[T]) touches(c *store.Change[T], v Value) bool {
+// touches reports whether a change can concern a reader of the value, which is
+// also given as a string.
+func (d *dimension[T]) touches(c *store.Change[T], value string, v Value) bool {
 	if d.part != nil {
 		part, ok := d.part(c.Key)
-		return ok && ValueOf(part) == v
+		return ok && part == value
 	}
 	was, is := d.states(c)
 	return slices.Contains(is, v) || slices.Contains(was, v)

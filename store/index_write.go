@@ -26,7 +26,7 @@ func (x *Index[T, K]) putLocked(slot uint32, key string, obj T) {
 		values = slices.Clone(values)
 		slices.Sort(values)
 		values = slices.Compact(values)
-		if t.state == several && slices.Equal(values, x.many[slot]) {
+		if slices.Equal(values, x.many[slot]) {
 			return
 		}
 	}

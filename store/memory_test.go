@@ -89,3 +89,31 @@ func TestMemory_perUpdate(t *testing.T) {
 		}
 	}
 }
+
+// TestMemory_afterChurn: objects that come and go beside one that stays leave
+// neither themselves nor their room behind.
+func TestMemory_afterChurn(t *testing.T) {
+	s := store.New(podKey, nil)
+	x := store.NewIndex(s, "label", byLabel)
+	if err := s.Put(podAt("a/stays", 1)); err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	for i := range 50 {
+		var come, gone []delta.Delta[*pod]
+		for j := range 1000 {
+			key := fmt.Sprintf("a/%d-%d", i, j)
+			p := podAt(key, i, append(make([]string, 0, 256), "red", key)...) // 4 KB
+			come = append(come, delta.Delta[*pod]{Type: delta.Added, Key: key, Object: p})
+			gone = append(gone, delta.Delta[*pod]{Type: delta.Deleted, Key: key, Object: p})
+		}
+		s.Apply(come)
+		s.Apply(gone)
+	}
+	// Room for a thousand objects, and none of the fifty thousand.
+	if left := heap() - before; left > 500_000 {
+		t.Errorf("%.0f bytes are left of objects that are gone", left)
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(x)
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package layout_test
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	namedTest       = regexp.MustCompile("`(Test[A-Za-z_]+)`")
+	namedDifference = regexp.MustCompile("(?m)^\\| [DS][0-9]+ \\| `([A-Za-z]+)` \\|")
+)
+
+// TestSemantics_namesTestsThatExist keeps docs/semantics.md to its word: every
+// test it names is there, every difference has its test, and every such test is
+// a difference it lists.
+func TestSemantics_namesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "semantics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.test() {
+				exists[f.Name.Name] = true
+			}
+		}
+	}
+	named := namedTest.FindAllStringSubmatch(string(text), -1)
+	differences := namedDifference.FindAllStringSubmatch(string(text), -1)
+	if len(named) == 0 || len(differences) == 0 {
+		t.Fatalf("%d tests and %d differences found: the page has another shape", len(named), len(differences))
+	}
+	for _, m := range named {
+		if !exists[m[1]] {
+			t.Errorf("docs/semantics.md names %s, which does not exist", m[1])
+		}
+	}
+	listed := map[string]bool{}
+	for _, m := range differences {
+		listed["TestDifference_"+m[1]] = true
+		if !exists["TestDifference_"+m[1]] {
+			t.Errorf("difference %s has no test", m[1])
+		}
+	}
+	for name := range exists {
+		if strings.HasPrefix(name, "TestDifference_") && !listed[name] {
+			t.Errorf("%s pins a difference that docs/semantics.md does not list", name)
+		}
+	}
+}
