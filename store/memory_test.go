@@ -1,3 +1,7 @@
+//go:build !invariants && !race
+
+// The figures are those of a plain build.
+
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
