@@ -46,7 +46,7 @@ func (x *Index[T, K]) checkLocked(s *Store[T]) {
 		slices.Sort(values)
 		values = slices.Compact(values)
 		for _, value := range values {
-			if _, ok := x.entries.Get(entry[K]{value, key}); !ok {
+			if e, ok := x.entries.Get(entry[K]{value: value, key: key}); !ok || e.slot != slot {
 				panic(fmt.Sprintf("store: index %s lacks %v of %s", x.name, value, key))
 			}
 		}

@@ -29,8 +29,8 @@
 // Objects are shared and must not be changed, neither by who puts them in nor by
 // who gets them out. Per object (of a pointer type) the store keeps some 110
 // bytes beside the key's own: key and slot in a tree, the record in a table, and
-// a map entry by which the writer finds the slot. Per index it keeps some 100
-// more, for a string: the value by slot, and value and key in a tree.
+// a map entry by which the writer finds the slot. Per index it keeps some 120
+// more, for a string: the value by slot, and value, key and slot in a tree.
 //
 // An update copies a page of the table and shares a directory with its batch:
 // 400 to 1,600 bytes of garbage, depending on the size of the batch. Only objects

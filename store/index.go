@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
@@ -70,10 +71,12 @@ type failing struct {
 	last    error
 }
 
-// entry says that the object with the key has the value.
+// entry says that the object with the key has the value. The slot, which an
+// object keeps for as long as it is stored, is not part of the order.
 type entry[K cmp.Ordered] struct {
 	value K
 	key   string
+	slot  uint32
 }
 
 func before[K cmp.Ordered](a, b entry[K]) bool {
@@ -127,19 +130,32 @@ func (x *Index[T, K]) Failing() (objects int, last error) {
 // Get yields the objects of the snapshot that have the value, in key order.
 func (x *Index[T, K]) Get(s *Snapshot[T], value K) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
-		for key := range x.Keys(s, value) {
-			if obj, ok := s.Get(key); ok && !yield(key, obj) {
+		f := fetch[T]{records: &s.records, yield: yield}
+		for e := range x.having(s, value) {
+			if !f.add(e.key, e.slot) {
 				return
 			}
 		}
+		f.flush()
 	}
 }
 
 // Keys is Get without the objects.
 func (x *Index[T, K]) Keys(s *Snapshot[T], value K) iter.Seq[string] {
 	return func(yield func(string) bool) {
+		for e := range x.having(s, value) {
+			if !yield(e.key) {
+				return
+			}
+		}
+	}
+}
+
+// having yields the entries of a value.
+func (x *Index[T, K]) having(s *Snapshot[T], value K) iter.Seq[entry[K]] {
+	return func(yield func(entry[K]) bool) {
 		x.in(s).Ascend(entry[K]{value: value}, func(e entry[K]) bool {
-			return e.value == value && yield(e.key)
+			return e.value == value && yield(e)
 		})
 	}
 }
@@ -166,18 +182,20 @@ func (x *Index[T, K]) Like(s *Snapshot[T], obj T) (iter.Seq2[string, T], error) 
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
+	var entries []entry[K]
 	for _, value := range values {
-		keys = slices.AppendSeq(keys, x.Keys(s, value))
+		entries = slices.AppendSeq(entries, x.having(s, value))
 	}
-	slices.Sort(keys)
-	keys = slices.Compact(keys)
+	slices.SortFunc(entries, func(a, b entry[K]) int { return strings.Compare(a.key, b.key) })
+	entries = slices.CompactFunc(entries, func(a, b entry[K]) bool { return a.key == b.key })
 	return func(yield func(string, T) bool) {
-		for _, key := range keys {
-			if obj, ok := s.Get(key); ok && !yield(key, obj) {
+		f := fetch[T]{records: &s.records, yield: yield}
+		for _, e := range entries {
+			if !f.add(e.key, e.slot) {
 				return
 			}
 		}
+		f.flush()
 	}, nil
 }
 
@@ -189,13 +207,14 @@ func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 		}
 	}
 	entries := btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree})
-	for key, obj := range s.All() {
+	s.keys.Scan(func(key string, slot uint32) bool {
 		// An object the function fails on is in no index.
-		values, _ := x.eval(key, obj)
+		values, _ := x.eval(key, s.records.at(slot).object)
 		for _, value := range values {
-			entries.Set(entry[K]{value, key})
+			entries.Set(entry[K]{value, key, slot})
 		}
-	}
+		return true
+	})
 	return entries
 }
 

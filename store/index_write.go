@@ -36,7 +36,7 @@ func (x *Index[T, K]) putLocked(slot uint32, key string, obj T) {
 	}
 	x.frozen = nil
 	for _, value := range values {
-		x.entries.Set(entry[K]{value, key})
+		x.entries.Set(entry[K]{value, key, slot})
 	}
 	if len(values) == 1 {
 		*t = term[K]{state: one, value: values[0]}
@@ -54,11 +54,11 @@ func (x *Index[T, K]) removeLocked(slot uint32, key string) {
 	switch t.state {
 	case one:
 		x.frozen = nil
-		x.entries.Delete(entry[K]{t.value, key})
+		x.entries.Delete(entry[K]{value: t.value, key: key})
 	case several:
 		x.frozen = nil
 		for _, value := range x.many[slot] {
-			x.entries.Delete(entry[K]{value, key})
+			x.entries.Delete(entry[K]{value: value, key: key})
 		}
 		delete(x.many, slot)
 	case failed:

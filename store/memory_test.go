@@ -35,7 +35,7 @@ func TestMemory_perObject(t *testing.T) {
 	for _, test := range []struct {
 		indexes int
 		limit   float64
-	}{{0, 120}, {1, 220}, {3, 420}} {
+	}{{0, 120}, {1, 240}, {3, 490}} {
 		before := heap()
 		s := store.New(podKey, nil)
 		for i := range test.indexes {

@@ -56,45 +56,48 @@ func (s *Snapshot[T]) Prefix(prefix string) iter.Seq2[string, T] { return s.Rang
 // walk that was interrupted goes on with the last key it saw.
 func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
-		// Keys that are neighbours may have come at different times and have
-		// their records far apart. Fetching a few at once lets the processor wait
-		// for all of them together.
-		var ahead struct {
-			n       int
-			keys    [16]string
-			slots   [16]uint32
-			objects [16]T
-		}
-		flush := func() bool {
-			n := ahead.n
-			ahead.n = 0
-			for i := range n {
-				ahead.objects[i] = s.records.at(ahead.slots[i]).object
-			}
-			for i := range n {
-				if !yield(ahead.keys[i], ahead.objects[i]) {
-					return false
-				}
-			}
-			return true
-		}
-		stopped := false
+		f := fetch[T]{records: &s.records, yield: yield}
 		s.keys.Ascend(max(prefix, after), func(key string, slot uint32) bool {
 			if !strings.HasPrefix(key, prefix) {
 				return false
 			}
-			if after != "" && key <= after {
-				return true
-			}
-			ahead.keys[ahead.n], ahead.slots[ahead.n] = key, slot
-			ahead.n++
-			stopped = ahead.n == len(ahead.keys) && !flush()
-			return !stopped
+			return after != "" && key <= after || f.add(key, slot)
 		})
-		if !stopped {
-			flush()
-		}
+		f.flush()
 	}
+}
+
+// fetch yields objects by slot. Keys that are neighbours may have come at
+// different times and have their records far apart: getting a few at once lets
+// the processor wait for all of them together.
+type fetch[T any] struct {
+	records *records[T]
+	yield   func(string, T) bool
+	stopped bool // yield wants no more
+	n       int
+	keys    [16]string
+	slots   [16]uint32
+	objects [16]T
+}
+
+// add takes one more, and reports whether another is wanted.
+func (f *fetch[T]) add(key string, slot uint32) bool {
+	f.keys[f.n], f.slots[f.n] = key, slot
+	if f.n++; f.n == len(f.keys) {
+		f.flush()
+	}
+	return !f.stopped
+}
+
+// flush yields what was added.
+func (f *fetch[T]) flush() {
+	for i := range f.n {
+		f.objects[i] = f.records.at(f.slots[i]).object
+	}
+	for i := 0; i < f.n && !f.stopped; i++ {
+		f.stopped = !f.yield(f.keys[i], f.objects[i])
+	}
+	f.n = 0
 }
 
 // Diff yields what must change to get from one snapshot of a store to another
