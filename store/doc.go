@@ -33,7 +33,7 @@
 // more, for a string: the value by slot, and value, key and slot in a tree.
 //
 // An update copies a page of the table and shares a directory with its batch:
-// 400 to 1,600 bytes of garbage, depending on the size of the batch. Only objects
+// 300 to 1,100 bytes of garbage, depending on the size of the batch. Only objects
 // that come, go, or change their indexed values touch a tree. A snapshot that is
 // kept holds the nodes and objects that were current then; it costs nothing
 // until they are replaced.

@@ -79,7 +79,7 @@ func TestMemory_perUpdate(t *testing.T) {
 	for _, test := range []struct {
 		batch int
 		limit uint64
-	}{{1, 2200}, {100, 900}, {1000, 600}} {
+	}{{1, 1400}, {100, 560}, {1000, 420}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for from := 0; from < 20_000; from += test.batch {

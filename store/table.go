@@ -15,12 +15,12 @@ type record[T any] struct {
 // table keeps records by slot, a small number that an object has for as long as
 // it is stored. It is a trie of fixed depth whose nodes are copied when they are
 // written to after a freeze: an update costs a page and, unless another one of
-// the batch was near, a directory: for a pointer some 700 bytes in batches of 100,
+// the batch was near, a directory: for a pointer some 400 bytes in batches of 100,
 // where the nodes of a B-tree would be 2,000 and have to be searched.
 //
-// There are 16 records in a page, 64 pages in a directory and 64 directories in a
-// volume, so that the list of volumes, which is copied once per batch, has 16
-// entries for a million objects.
+// There are 8 records in a page, 16 pages in a directory and 64 directories in a
+// volume. The list of volumes, which is copied once per batch, has 122 entries
+// for a million objects.
 type table[T any] struct {
 	records[T]
 	// epoch is the number of freezes. A node of this epoch belongs to the writer
@@ -34,8 +34,9 @@ type records[T any] struct {
 }
 
 const (
-	pageBits   = 4
-	folderBits = 6
+	pageBits      = 3
+	directoryBits = 4
+	volumeBits    = 6
 )
 
 type page[T any] struct {
@@ -45,19 +46,19 @@ type page[T any] struct {
 
 type directory[T any] struct {
 	epoch uint64
-	pages [1 << folderBits]*page[T]
+	pages [1 << directoryBits]*page[T]
 }
 
 type volume[T any] struct {
 	epoch       uint64
-	directories [1 << folderBits]*directory[T]
+	directories [1 << volumeBits]*directory[T]
 }
 
 // pageOf is the page that has the slot, which must have been set.
 func (r *records[T]) pageOf(slot uint32) *page[T] {
-	v := r.volumes[slot>>(pageBits+2*folderBits)]
-	d := v.directories[slot>>(pageBits+folderBits)&(1<<folderBits-1)]
-	return d.pages[slot>>pageBits&(1<<folderBits-1)]
+	v := r.volumes[slot>>(pageBits+directoryBits+volumeBits)]
+	d := v.directories[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)]
+	return d.pages[slot>>pageBits&(1<<directoryBits-1)]
 }
 
 // at is the record in the slot, which must have been set.
@@ -70,7 +71,7 @@ func (t *table[T]) set(slot uint32, r record[T]) {
 	if t.listEpoch != t.epoch {
 		t.volumes, t.listEpoch = slices.Clone(t.volumes), t.epoch
 	}
-	at := int(slot >> (pageBits + 2*folderBits))
+	at := int(slot >> (pageBits + directoryBits + volumeBits))
 	if at == len(t.volumes) {
 		t.volumes = append(t.volumes, nil)
 	}
@@ -83,14 +84,14 @@ func (t *table[T]) set(slot uint32, r record[T]) {
 		v = &volume[T]{epoch: t.epoch, directories: v.directories}
 		t.volumes[at] = v
 	}
-	dp := &v.directories[slot>>(pageBits+folderBits)&(1<<folderBits-1)]
+	dp := &v.directories[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)]
 	switch d := *dp; {
 	case d == nil:
 		*dp = &directory[T]{epoch: t.epoch}
 	case d.epoch != t.epoch:
 		*dp = &directory[T]{epoch: t.epoch, pages: d.pages}
 	}
-	pp := &(*dp).pages[slot>>pageBits&(1<<folderBits-1)]
+	pp := &(*dp).pages[slot>>pageBits&(1<<directoryBits-1)]
 	switch p := *pp; {
 	case p == nil:
 		*pp = &page[T]{epoch: t.epoch}
