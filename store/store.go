@@ -107,14 +107,7 @@ func (s *Store[T]) All() iter.Seq2[string, T] { return s.Snapshot().All() }
 func (s *Store[T]) Apply(deltas []delta.Delta[T]) []Change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changes := make([]Change[T], 0, len(deltas))
-	for i := range deltas {
-		if c, ok := s.applyLocked(&deltas[i]); ok {
-			changes = append(changes, c)
-		}
-	}
-	s.publishLocked()
-	return changes
+	return s.applyAllLocked(deltas)
 }
 
 // Put stores one object and publishes it. For more than one, Apply is cheaper.
@@ -154,6 +147,10 @@ func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
 		}
 		return true
 	})
+	return s.applyAllLocked(deltas), nil
+}
+
+func (s *Store[T]) applyAllLocked(deltas []delta.Delta[T]) []Change[T] {
 	changes := make([]Change[T], 0, len(deltas))
 	for i := range deltas {
 		if c, ok := s.applyLocked(&deltas[i]); ok {
@@ -161,7 +158,7 @@ func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
 		}
 	}
 	s.publishLocked()
-	return changes, nil
+	return changes
 }
 
 func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
