@@ -105,8 +105,9 @@ func (w *waiters[T]) wakeLocked(changes []store.Change[T]) {
 
 // lookLocked wakes those who wait on one of the values, if there are any.
 func (w *waiters[T]) lookLocked(d *dimension[T], values []Value, revision uint64) {
+	f := d.filter // a copy stays in registers
 	for _, v := range values {
-		if d.filter.has(mark(v)) {
+		if f.has(mark(v)) {
 			w.fireIfLocked(d, v, revision)
 		}
 	}
