@@ -20,7 +20,7 @@
 // # What blocks
 //
 // [Log.Publish] never waits for a reader. It costs the change itself plus, for
-// each dimension somebody is waiting in, one map look-up per value of the
+// each dimension somebody is waiting in, one look into a filter per value of the
 // change, whatever the number of readers that wait; and waking those that are
 // concerned. [Cursor.Next] waits for a change, its context or [Log.Close], and
 // takes no lock when there is something to read.

@@ -86,6 +86,11 @@ func before[K cmp.Ordered](a, b entry[K]) bool {
 	return a.key < b.key
 }
 
+// newEntries returns a tree of entries, by value and then by key.
+func newEntries[K cmp.Ordered]() *btree.BTreeG[entry[K]] {
+	return btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree})
+}
+
 // NewIndex adds an index to s, which may have objects already. The values
 // function returns the values to find an object by, none or many; it is called
 // once for each new state of an object, by the goroutine that writes it, and
@@ -95,7 +100,7 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		name:    name,
 		store:   s,
 		values:  values,
-		entries: btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree}),
+		entries: newEntries[K](),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,9 +134,14 @@ func (x *Index[T, K]) Failing() (objects int, last error) {
 
 // Get yields the objects of the snapshot that have the value, in key order.
 func (x *Index[T, K]) Get(s *Snapshot[T], value K) iter.Seq2[string, T] {
+	return objectsOf(s, x.having(s, value))
+}
+
+// objectsOf yields the objects of entries of the same snapshot.
+func objectsOf[T any, K cmp.Ordered](s *Snapshot[T], entries iter.Seq[entry[K]]) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		f := fetch[T]{records: &s.records, yield: yield}
-		for e := range x.having(s, value) {
+		for e := range entries {
 			if !f.add(e.key, e.slot) {
 				return
 			}
@@ -188,15 +198,7 @@ func (x *Index[T, K]) Like(s *Snapshot[T], obj T) (iter.Seq2[string, T], error) 
 	}
 	slices.SortFunc(entries, func(a, b entry[K]) int { return strings.Compare(a.key, b.key) })
 	entries = slices.CompactFunc(entries, func(a, b entry[K]) bool { return a.key == b.key })
-	return func(yield func(string, T) bool) {
-		f := fetch[T]{records: &s.records, yield: yield}
-		for _, e := range entries {
-			if !f.add(e.key, e.slot) {
-				return
-			}
-		}
-		f.flush()
-	}, nil
+	return objectsOf(s, slices.Values(entries)), nil
 }
 
 // in is the index as the snapshot has it.
@@ -206,7 +208,7 @@ func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 			return f.entries.(*btree.BTreeG[entry[K]])
 		}
 	}
-	entries := btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree})
+	entries := newEntries[K]()
 	s.keys.Scan(func(key string, slot uint32) bool {
 		// An object the function fails on is in no index.
 		values, _ := x.eval(key, s.records.at(slot).object)
