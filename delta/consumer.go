@@ -68,7 +68,8 @@ func (f *FIFO[T]) takenInitial() int {
 // process. Only the holder of the turn changes taken, so reading it needs no
 // lock here.
 func (f *FIFO[T]) consume(ctx context.Context, takeLocked func(), process func(Deltas[T]) error) error {
-	if err := f.turn(ctx, f.consuming); err != nil {
+	// Close does not end this wait: what is left is still to be taken.
+	if err := turn(ctx, f.consuming, nil); err != nil {
 		return err
 	}
 	defer func() { <-f.consuming }()

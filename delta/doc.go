@@ -23,7 +23,8 @@
 // # What blocks
 //
 // A full queue makes the producer wait, an empty one the consumer. Every wait
-// ends with its context or with [FIFO.Close]. Producers take turns, and so do
+// ends with its context or with [FIFO.Close], but for a consumer that waits for
+// another one to finish: that ends with its context alone. Producers take turns, and so do
 // consumers; neither waits for the other's work: objects can be queued while
 // earlier ones are being processed.
 //

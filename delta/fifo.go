@@ -180,8 +180,8 @@ func (f *FIFO[T]) GetByKey(key string) (Deltas[T], bool) {
 	return ds, ds != nil
 }
 
-// turn waits until the holder of a turn gives it back.
-func (f *FIFO[T]) turn(ctx context.Context, turn chan struct{}) error {
+// turn waits until the holder of a turn gives it back, or until end is closed.
+func turn(ctx context.Context, turn chan struct{}, end <-chan struct{}) error {
 	select {
 	case turn <- struct{}{}:
 		return nil
@@ -190,6 +190,8 @@ func (f *FIFO[T]) turn(ctx context.Context, turn chan struct{}) error {
 	select {
 	case turn <- struct{}{}:
 		return nil
+	case <-end:
+		return ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("delta queue: %w", context.Cause(ctx))
 	}

@@ -29,7 +29,7 @@ func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 	if err != nil {
 		return err
 	}
-	if err := f.turn(ctx, f.producing); err != nil {
+	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return err
 	}
 	defer func() { <-f.producing }()
@@ -149,7 +149,7 @@ func (f *FIFO[T]) Resync(ctx context.Context) error {
 	if f.opts.Known == nil {
 		return nil
 	}
-	if err := f.turn(ctx, f.producing); err != nil {
+	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return err
 	}
 	defer func() { <-f.producing }()

@@ -43,7 +43,7 @@ type Relist[T any] struct {
 
 // Relist begins a complete list. The caller must Close it.
 func (f *FIFO[T]) Relist(ctx context.Context) (*Relist[T], error) {
-	if err := f.turn(ctx, f.producing); err != nil {
+	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()

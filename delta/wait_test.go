@@ -145,6 +145,22 @@ func TestRelist_holdsOtherProducersBack(t *testing.T) {
 	})
 }
 
+func TestRelist_thatIsIdleDoesNotOutlastClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := delta.New(podKey, nil)
+		r, err := f.Relist(t.Context())
+		must(t, err)
+		defer r.Close()
+		waited := make(chan error)
+		go func() { waited <- f.Add(t.Context(), pod{"pod1", 1}) }()
+		synctest.Wait()
+		f.Close()
+		if err := <-waited; !errors.Is(err, delta.ErrClosed) {
+			t.Errorf("Add behind an idle list: %v, want ErrClosed", err)
+		}
+	})
+}
+
 // TestConcurrent_consumerEndsWithTheSourcesState runs a source that forgets
 // events and lists again beside a consumer that applies what it gets: whatever
 // the interleaving, the consumer ends with the source's state, and a deletion
