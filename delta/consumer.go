@@ -40,7 +40,19 @@ func (f *FIFO[T]) Drain(ctx context.Context, process Process[T]) error {
 }
 
 func (f *FIFO[T]) takeOldestLocked() {
-	f.queue.take(f.taken)
+	f.dropBookmarksLocked()
+	if f.queue.live > 0 {
+		f.queue.take(f.taken)
+		f.dropBookmarksLocked()
+	}
+}
+
+// dropBookmarksLocked is for consumers by key, who have no use for them.
+func (f *FIFO[T]) dropBookmarksLocked() {
+	if n := f.queue.dropBookmarks(); n > 0 && !f.HasSynced() {
+		f.initial -= n
+		f.checkSyncedLocked()
+	}
 }
 
 func (f *FIFO[T]) takeAllLocked() {
@@ -87,8 +99,11 @@ func (f *FIFO[T]) await(ctx context.Context, takeLocked func()) error {
 		f.mu.Lock()
 		if f.queue.live > 0 {
 			takeLocked()
-			f.mu.Unlock()
-			return nil
+			if f.taken.live > 0 {
+				f.mu.Unlock()
+				return nil
+			}
+			signal(f.freed)
 		}
 		select {
 		case <-f.closed:

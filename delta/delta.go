@@ -22,10 +22,13 @@ const (
 	// Sync means that the object is known and unchanged, and is to be looked at
 	// again.
 	Sync
+	// Bookmark is no object's: it says which version the source has reached.
+	// Only [FIFO.Drain] gives it.
+	Bookmark
 )
 
 // String is the name the field knows: "Added", "Updated", "Deleted",
-// "Replaced" or "Sync".
+// "Replaced", "Sync" or "Bookmark".
 func (t Type) String() string {
 	switch t {
 	case Added:
@@ -38,6 +41,8 @@ func (t Type) String() string {
 		return "Replaced"
 	case Sync:
 		return "Sync"
+	case Bookmark:
+		return "Bookmark"
 	default:
 		return fmt.Sprintf("Type(%d)", uint8(t))
 	}
@@ -47,7 +52,8 @@ func (t Type) String() string {
 type Delta[T any] struct {
 	Type Type
 	// Missed marks a Deleted that nobody saw happen: it was inferred from a
-	// list, and Object is the last state known, perhaps not the final one.
+	// list, and Object is the last state known, perhaps not the final one. On a
+	// Replaced or a Bookmark it says that the source has gone back to Version.
 	Missed bool
 	// Key is the object's key, computed once, before any transform.
 	Key string

@@ -137,11 +137,11 @@ func (f *FIFO[T]) Close() {
 	}
 }
 
-// Len is how many deltas wait.
+// Len is how many deltas of objects wait.
 func (f *FIFO[T]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.queue.live
+	return f.queue.live - f.queue.bookmarks
 }
 
 // List is the newest state of every queued object, oldest key first; for

@@ -31,7 +31,13 @@ func must(t *testing.T, err error) {
 func show(ds delta.Deltas[pod]) string {
 	var words []string
 	for _, d := range ds {
+		if d.Type == delta.Bookmark && d.Version == 0 {
+			continue // of a list that has no version
+		}
 		word := fmt.Sprintf("%s %s=%d", d.Type, d.Key, d.Object.Value)
+		if d.Type == delta.Bookmark {
+			word = fmt.Sprintf("%s %d", d.Type, d.Version)
+		}
 		if d.Missed {
 			word += " (missed)"
 		}
@@ -137,7 +143,7 @@ func TestDelete_adjacentOnesMerge(t *testing.T) {
 	must(t, f.Delete(ctx, pod{"pod1", 7}))
 	must(t, f.Delete(ctx, pod{"pod1", 8}))
 	// The inferred one gives way to the one that was seen, which then stays.
-	wantEqual(t, drained(t, f), []string{"initial: Deleted pod1=7"})
+	wantEqual(t, drained(t, f), []string{"initial: Deleted pod1=7, Bookmark 5"})
 }
 
 func TestDelete_whileTheObjectIsBeingProcessed(t *testing.T) {
@@ -171,13 +177,13 @@ func TestReplace_infersMissedDeletions(t *testing.T) {
 	must(t, f.Replace(ctx, []pod{{"pod1", 11}, {"pod4", 14}}, 20))
 	var versions []uint64
 	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
-		wantEqual(t, show(ds), "Added pod3=3, Replaced pod1=11, Replaced pod4=14, Deleted pod2=2 (missed), Deleted pod3=3 (missed)")
+		wantEqual(t, show(ds), "Added pod3=3, Replaced pod1=11, Replaced pod4=14, Deleted pod2=2 (missed), Deleted pod3=3 (missed), Bookmark 20")
 		for _, d := range ds {
 			versions = append(versions, d.Version)
 		}
 		return nil
 	}))
-	wantEqual(t, versions, []uint64{3, 11, 14, 20, 20})
+	wantEqual(t, versions, []uint64{3, 11, 14, 20, 20, 20})
 }
 
 func TestRelist_brokenOffInfersNothing(t *testing.T) {
@@ -208,7 +214,55 @@ func TestRelist_objectDeletedWhileListing(t *testing.T) {
 	must(t, r.Delete(ctx, pod{"pod1", 3}))
 	must(t, r.Delete(ctx, pod{"pod9", 3}))
 	must(t, r.Commit(ctx, 4))
-	wantEqual(t, drained(t, f), []string{"initial: Replaced pod1=2, Replaced pod2=2, Deleted pod1=3"})
+	wantEqual(t, drained(t, f), []string{"initial: Replaced pod1=2, Replaced pod2=2, Deleted pod1=3, Bookmark 4"})
+}
+
+func TestBookmark_drainGivesItInOrderAndPopLeavesItOut(t *testing.T) {
+	ctx := t.Context()
+	f := delta.New(podKey, nil)
+	must(t, f.Replace(ctx, []pod{{"pod1", 1}}, 3))
+	wantEqual(t, f.Len(), 1)
+	must(t, f.Bookmark(ctx, 5))
+	must(t, f.Bookmark(ctx, 6))
+	must(t, f.Add(ctx, pod{"pod2", 7}))
+	must(t, f.Bookmark(ctx, 8))
+	// The list's own belongs to it; of two in a row the later one stays.
+	wantEqual(t, drained(t, f), []string{"initial: Replaced pod1=1, Bookmark 6", "Added pod2=7, Bookmark 8"})
+
+	must(t, f.Bookmark(ctx, 9))
+	must(t, f.Add(ctx, pod{"pod1", 10}))
+	must(t, f.Bookmark(ctx, 11))
+	must(t, f.Update(ctx, pod{"pod1", 12}))
+	got, _ := popped(t, f)
+	wantEqual(t, got, "Added pod1=10, Updated pod1=12")
+	must(t, f.Add(ctx, pod{"pod2", 13}))
+	wantEqual(t, drained(t, f), []string{"Added pod2=13"})
+}
+
+func TestBookmark_popSyncsWithoutIt(t *testing.T) {
+	ctx := t.Context()
+	f := delta.New(podKey, nil)
+	must(t, f.Replace(ctx, []pod{{"pod1", 1}}, 3))
+	popped(t, f)
+	wantEqual(t, f.HasSynced(), true)
+}
+
+func TestRelistBack_tellsTheConsumer(t *testing.T) {
+	ctx := t.Context()
+	f := delta.New(podKey, &delta.Options[pod]{Version: podVersion})
+	r, err := f.RelistBack(ctx)
+	must(t, err)
+	must(t, r.Add(ctx, pod{"pod1", 2}))
+	must(t, r.Commit(ctx, 3))
+	r.Close()
+	must(t, f.Bookmark(ctx, 4))
+	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+		wantEqual(t, ds, delta.Deltas[pod]{
+			{Type: delta.Replaced, Missed: true, Key: "pod1", Object: pod{"pod1", 2}, Version: 2},
+			{Type: delta.Bookmark, Missed: true, Version: 4},
+		})
+		return nil
+	}))
 }
 
 func TestResync_skipsWhatIsQueued(t *testing.T) {

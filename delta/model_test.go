@@ -43,9 +43,11 @@ func (k known) All() iter.Seq2[string, pod] {
 // apply is what a consumer that keeps a store does.
 func (k known) apply(ds delta.Deltas[pod]) {
 	for _, d := range ds {
-		if d.Type == delta.Deleted {
+		switch d.Type {
+		case delta.Bookmark:
+		case delta.Deleted:
 			delete(k, d.Key)
-		} else {
+		default:
 			k[d.Key] = d.Object
 		}
 	}

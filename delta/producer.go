@@ -24,6 +24,16 @@ func (f *FIFO[T]) Delete(ctx context.Context, obj T) error {
 	return f.change(ctx, Deleted, obj)
 }
 
+// Bookmark queues that the source has reached a version, with nothing to report
+// since the last change. Of two bookmarks in a row the later one stays.
+func (f *FIFO[T]) Bookmark(ctx context.Context, version uint64) error {
+	if err := turn(ctx, f.producing, f.closed); err != nil {
+		return err
+	}
+	defer func() { <-f.producing }()
+	return f.put(ctx, Delta[T]{Type: Bookmark, Version: version}, false)
+}
+
 func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 	key, err := f.KeyOf(obj)
 	if err != nil {
@@ -36,20 +46,20 @@ func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 	if f.populate(); typ == Deleted && !f.exists(key) {
 		return nil // not worth a transform, nor a wait for room
 	}
-	return f.enqueue(ctx, typ, key, obj, false)
+	return f.enqueue(ctx, Delta[T]{Type: typ, Key: key, Object: obj}, false)
 }
 
 // enqueue transforms and puts one object of the source's. The caller holds the
 // producers' turn.
-func (f *FIFO[T]) enqueue(ctx context.Context, typ Type, key string, obj T, initial bool) error {
-	version := f.version(obj)
+func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
+	d.Version = f.version(d.Object)
 	if f.opts.Transform != nil {
 		var err error
-		if obj, err = f.opts.Transform(obj); err != nil {
-			return fmt.Errorf("transform %s: %w", key, err)
+		if d.Object, err = f.opts.Transform(d.Object); err != nil {
+			return fmt.Errorf("transform %s: %w", d.Key, err)
 		}
 	}
-	return f.put(ctx, Delta[T]{Type: typ, Key: key, Object: obj, Version: version}, initial)
+	return f.put(ctx, d, initial)
 }
 
 func (f *FIFO[T]) version(obj T) uint64 {
@@ -86,6 +96,11 @@ func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
 			if d.Type == Deleted && !d.Missed && !f.existsLocked(d.Key) {
 				f.mu.Unlock()
 				return nil
+			}
+			// The bookmark of the first list is part of it while there is more of
+			// it to process: when the queue has synced, the version is known.
+			if d.Type == Bookmark {
+				initial = initial && f.initial > 0
 			}
 			if f.queue.put(d, initial) && initial {
 				f.initial++

@@ -18,6 +18,8 @@ type queue[T any] struct {
 	// head is the first position that may not be a hole.
 	head int
 	live int
+	// bookmarks is how many of the live ones are no object's.
+	bookmarks int
 }
 
 type link struct {
@@ -49,6 +51,9 @@ func (q *queue[T]) newest(key string) (Delta[T], bool) {
 // put appends d and reports whether the queue grew: a deletion right after a
 // deletion of the same key becomes one with it, and the one that was seen wins.
 func (q *queue[T]) put(d Delta[T], initial bool) bool {
+	if d.Type == Bookmark {
+		return q.putBookmark(d, initial)
+	}
 	c, chained := q.chains[d.Key]
 	if chained && d.Type == Deleted && q.deltas[c.last].Type == Deleted {
 		if last := &q.deltas[c.last]; last.Missed {
@@ -74,7 +79,46 @@ func (q *queue[T]) put(d Delta[T], initial bool) bool {
 	return true
 }
 
-// take moves the deltas of the oldest key to the end of to.
+// putBookmark appends d and reports whether the queue grew: of two bookmarks in
+// a row the first says nothing any more.
+func (q *queue[T]) putBookmark(d Delta[T], initial bool) bool {
+	if n := len(q.deltas); n > 0 && q.deltas[n-1].Type == Bookmark && !initial {
+		d.Missed = d.Missed || q.deltas[n-1].Missed
+		q.deltas[n-1] = d
+		return false
+	}
+	q.deltas = append(q.deltas, d)
+	q.links = append(q.links, link{next: -1, initial: initial})
+	q.live++
+	q.bookmarks++
+	return true
+}
+
+// dropBookmarks removes the bookmarks before the oldest object and reports how
+// many of them were initial.
+func (q *queue[T]) dropBookmarks() int {
+	initial := 0
+	for q.live > 0 {
+		switch q.deltas[q.head].Type {
+		case 0:
+		case Bookmark:
+			if q.links[q.head].initial {
+				initial++
+			}
+			q.deltas[q.head] = Delta[T]{}
+			q.live--
+			q.bookmarks--
+		default:
+			return initial
+		}
+		q.head++
+	}
+	q.reset()
+	return initial
+}
+
+// take moves the deltas of the oldest key to the end of to. The oldest delta must
+// not be a bookmark.
 func (q *queue[T]) take(to *queue[T]) {
 	for q.deltas[q.head].Type == 0 {
 		q.head++
@@ -98,7 +142,7 @@ func (q *queue[T]) compact() {
 	}
 	clear(q.chains)
 	old, links := q.deltas, q.links
-	q.deltas, q.links, q.head, q.live = q.deltas[:0], q.links[:0], 0, 0
+	q.deltas, q.links, q.head, q.live, q.bookmarks = q.deltas[:0], q.links[:0], 0, 0, 0
 	for at, d := range old {
 		if d.Type != 0 {
 			q.put(d, links[at].initial)
@@ -119,7 +163,7 @@ func (q *queue[T]) reset() {
 		clear(q.chains)
 	}
 	clear(q.deltas)
-	q.deltas, q.links, q.head, q.live = q.deltas[:0], q.links[:0], 0, 0
+	q.deltas, q.links, q.head, q.live, q.bookmarks = q.deltas[:0], q.links[:0], 0, 0, 0
 }
 
 // deltasByKey yields each key with its newest delta, oldest key first.
@@ -127,7 +171,7 @@ func (q *queue[T]) deltasByKey() iter.Seq2[string, Delta[T]] {
 	return func(yield func(string, Delta[T]) bool) {
 		for at := q.head; at < len(q.deltas); at++ {
 			d := &q.deltas[at]
-			if d.Type == 0 {
+			if d.Type == 0 || d.Type == Bookmark {
 				continue
 			}
 			if c := q.chains[d.Key]; c.first == int32(at) && !yield(d.Key, q.deltas[c.last]) {

@@ -37,18 +37,31 @@ type Relist[T any] struct {
 	fifo *FIFO[T]
 	// initial: this is the first list, and decides HasSynced.
 	initial bool
-	seen    map[string]struct{}
-	closed  bool
+	// back: the source has gone back.
+	back   bool
+	seen   map[string]struct{}
+	closed bool
 }
 
 // Relist begins a complete list. The caller must Close it.
 func (f *FIFO[T]) Relist(ctx context.Context) (*Relist[T], error) {
+	return f.relist(ctx, false)
+}
+
+// RelistBack is Relist for a source that has gone back to an older version, as
+// etcd has when it is restored from a backup: what it queues is marked Missed, and
+// the consumer is to take older states and an older version for true.
+func (f *FIFO[T]) RelistBack(ctx context.Context) (*Relist[T], error) {
+	return f.relist(ctx, true)
+}
+
+func (f *FIFO[T]) relist(ctx context.Context, back bool) (*Relist[T], error) {
 	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &Relist[T]{fifo: f, initial: !f.populated, seen: make(map[string]struct{})}, nil
+	return &Relist[T]{fifo: f, initial: !f.populated, back: back, seen: make(map[string]struct{})}, nil
 }
 
 // Add queues obj as Replaced.
@@ -58,7 +71,7 @@ func (r *Relist[T]) Add(ctx context.Context, obj T) error {
 		return err
 	}
 	r.seen[key] = struct{}{}
-	return r.fifo.enqueue(ctx, Replaced, key, obj, r.initial)
+	return r.fifo.enqueue(ctx, Delta[T]{Type: Replaced, Missed: r.back, Key: key, Object: obj}, r.initial)
 }
 
 // Delete queues obj as the final state of an object that went away while the
@@ -72,11 +85,12 @@ func (r *Relist[T]) Delete(ctx context.Context, obj T) error {
 	if !r.fifo.exists(key) {
 		return nil
 	}
-	return r.fifo.enqueue(ctx, Deleted, key, obj, r.initial)
+	return r.fifo.enqueue(ctx, Delta[T]{Type: Deleted, Key: key, Object: obj}, r.initial)
 }
 
 // Commit says that the list is complete and that version is its version, and
-// queues the deletions it implies, in key order.
+// queues the deletions it implies, in key order, and then a bookmark. Once the
+// consumer has processed that, the queue has synced.
 func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	f := r.fifo
 	// Known is read after pending, for the reason given in Resync.
@@ -106,8 +120,13 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 		}
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.populated = true
+	f.mu.Unlock()
+	if err := f.put(ctx, Delta[T]{Type: Bookmark, Missed: r.back, Version: version}, r.initial); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.checkSyncedLocked()
 	return nil
 }

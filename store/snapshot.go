@@ -29,8 +29,9 @@ type frozen[T any] struct {
 // Revision is how many changes the store had seen.
 func (s *Snapshot[T]) Revision() uint64 { return s.revision }
 
-// Version is the newest source version among the deltas applied; 0 if none had
-// one.
+// Version is the source version that the store has reached: the newest among
+// the deltas applied, bookmarks included, since the source last went back. It is
+// 0 if none had one.
 func (s *Snapshot[T]) Version() uint64 { return s.version }
 
 // Len is the number of objects.

@@ -31,13 +31,18 @@ type Options[T any] struct {
 	// Such a state is not stored again and makes no change, so that a list
 	// that brings nothing new costs nothing downstream. Default: no two are.
 	Same func(old, now T) bool
+	// Older reports that now is a state from before old: a source that repeats
+	// itself or mixes up its order. It is not stored and makes no change, unless
+	// the source has gone back on purpose (delta's Replaced with Missed).
+	// Default: no state is.
+	Older func(old, now T) bool
 }
 
 // Store keeps objects by key. All methods are safe for concurrent use; writers
 // take turns.
 type Store[T any] struct {
 	key     func(T) string
-	same    func(old, now T) bool
+	opts    Options[T]
 	current atomic.Pointer[Snapshot[T]]
 
 	// mu guards the writer's side of everything below.
@@ -85,7 +90,7 @@ func New[T any](key func(T) string, opts *Options[T]) *Store[T] {
 	}
 	s := &Store[T]{key: key, keys: btree.NewMap[string, uint32](degree), slots: make(map[string]uint32)}
 	if opts != nil {
-		s.same = opts.Same
+		s.opts = *opts
 	}
 	s.current.Store(&Snapshot[T]{keys: s.keys.Copy()})
 	return s
@@ -162,15 +167,21 @@ func (s *Store[T]) applyAllLocked(deltas []delta.Delta[T]) []Change[T] {
 }
 
 func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
+	if d.Type == delta.Bookmark {
+		if s.version = max(s.version, d.Version); d.Missed {
+			s.version = d.Version
+		}
+		return Change[T]{}, false
+	}
 	s.version = max(s.version, d.Version)
-	c := Change[T]{Missed: d.Missed, Key: d.Key, New: d.Object, Revision: s.revision + 1, Version: d.Version}
+	c := Change[T]{Missed: d.Missed && d.Type == delta.Deleted, Key: d.Key, New: d.Object, Revision: s.revision + 1, Version: d.Version}
 	slot, stored := s.slots[d.Key]
 	if stored {
 		c.Old = s.table.at(slot).object
 	}
 	switch {
 	case d.Type == delta.Deleted:
-		if !stored {
+		if !stored || s.olderLocked(c.Old, d) {
 			return c, false
 		}
 		c.Type = delta.Deleted
@@ -184,7 +195,9 @@ func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
 		c.Type = delta.Added
 		slot = s.insertLocked(d.Key)
 		s.putLocked(d.Key, slot, d.Object, c.Revision)
-	case s.same != nil && s.same(c.Old, d.Object):
+	case s.opts.Same != nil && s.opts.Same(c.Old, d.Object):
+		return c, false
+	case s.olderLocked(c.Old, d):
 		return c, false
 	default:
 		c.Type = delta.Updated
@@ -192,6 +205,10 @@ func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
 	}
 	s.revision = c.Revision
 	return c, true
+}
+
+func (s *Store[T]) olderLocked(old T, d *delta.Delta[T]) bool {
+	return s.opts.Older != nil && !d.Missed && s.opts.Older(old, d.Object)
 }
 
 func (s *Store[T]) putLocked(key string, slot uint32, obj T, revision uint64) {

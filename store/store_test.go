@@ -118,6 +118,37 @@ func TestApply_sameVersionIsNoChange(t *testing.T) {
 	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 2)}))), []string{"Updated a/1 1→2 @2"})
 }
 
+func TestApply_olderStateIsNoChange(t *testing.T) {
+	s := store.New(podKey, &store.Options[*pod]{Older: func(old, now *pod) bool { return now.Version < old.Version }})
+	s.Apply([]delta.Delta[*pod]{put("a/1", 5), put("a/2", 6)})
+	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 4), del("a/1", 4)}))), nil)
+	// A deletion that was inferred from a list has an old state by its nature.
+	missed := del("a/2", 3)
+	missed.Missed = true
+	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{missed}))), []string{"Deleted a/2 6→3 @3 (missed)"})
+	// A source that went back says so.
+	back := put("a/1", 4)
+	back.Type, back.Missed = delta.Replaced, true
+	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{back}))), []string{"Updated a/1 5→4 @4"})
+}
+
+func TestSnapshot_versionFollowsBookmarks(t *testing.T) {
+	s := store.New(podKey, nil)
+	bookmark := func(version uint64, back bool) {
+		if changes := s.Apply([]delta.Delta[*pod]{{Type: delta.Bookmark, Version: version, Missed: back}}); len(changes) > 0 {
+			t.Errorf("a bookmark changed %v", changes)
+		}
+	}
+	s.Apply([]delta.Delta[*pod]{put("a/1", 5)})
+	bookmark(9, false)
+	wantEqual(t, s.Snapshot().Version(), 9)
+	bookmark(7, false)
+	wantEqual(t, s.Snapshot().Version(), 9)
+	bookmark(3, true)
+	wantEqual(t, s.Snapshot().Version(), 3)
+	wantEqual(t, s.Snapshot().Revision(), 1)
+}
+
 func TestSnapshot_rangesInKeyOrder(t *testing.T) {
 	s := store.New(podKey, nil)
 	for _, key := range []string{"b/1", "a/2", "ab/1", "a/1", "a/3", "c/1"} {

@@ -86,7 +86,9 @@ func writeDelta(b *strings.Builder, d delta.Delta[*pod]) {
 func show(ds delta.Deltas[*pod]) string {
 	var b strings.Builder
 	for _, d := range ds {
-		writeDelta(&b, d)
+		if d.Type != delta.Bookmark { // client-go's queue has none
+			writeDelta(&b, d)
+		}
 	}
 	return b.String()
 }

@@ -62,7 +62,10 @@ func (q *queues) drain() {
 	var ours []flagged
 	err := q.ours.Drain(q.ctx, func(ds delta.Deltas[*pod], initial bool) error {
 		for _, d := range ds {
-			ours = append(ours, flagged{d, initial})
+			// client-go's queue has no bookmarks.
+			if d.Type != delta.Bookmark {
+				ours = append(ours, flagged{d, initial})
+			}
 		}
 		q.ourStore.Apply(ds)
 		return nil
