@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
 // slowStart is when a start counts as broken. Five seconds are usual.
@@ -135,8 +136,12 @@ func testKubectl(t *testing.T, c *kubetest.Cluster) {
 	if err == nil || !strings.Contains(err.Error(), `User "reader" cannot list resource "pods"`) {
 		t.Errorf("get pods as reader: %v, want Forbidden", err)
 	}
-	if out, err := c.Kubectl(ctx, "version"); err != nil || strings.Count(out, "v1.") < 2 {
-		t.Errorf("version: %q, %v, want those of client and server", out, err)
+	set, err := binaries.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.Kubectl(ctx, "version"); err != nil || strings.Count(out, "Version: "+set.APIServer.Version+"\n") != 2 {
+		t.Errorf("version: %q, %v, want %s of client and server", out, err, set.APIServer.Version)
 	}
 }
 

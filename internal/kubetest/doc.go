@@ -10,6 +10,11 @@
 //	client, err := kubernetes.NewForConfig(c.Config())
 //	out, err := c.Kubectl(ctx, "get", "ns")
 //
+// Kubernetes is the version that the checkout requires unless the environment
+// variable [binaries.VersionVariable] names another that was built (make kube
+// VERSION=v1.33.13). Older servers lack features, sendInitialEvents of watches
+// among them: a test that needs one skips where the server says that it has not.
+//
 // # Promises
 //
 //   - A [Cluster] that New or Start returned serves: the API server is ready,

@@ -75,6 +75,13 @@ func TestLoadPods(t *testing.T) {
 	}
 	version := got.ResourceVersion
 	got.ResourceVersion = ""
+	if olderThan(t, "v1.33.0") {
+		// It stores what it is given but reads only the fields that it knows.
+		want.Status.ObservedGeneration = 0
+		for i := range want.Status.Conditions {
+			want.Status.Conditions[i].ObservedGeneration = 0
+		}
+	}
 	if g, w := asJSON(t, got), asJSON(t, want); g != w {
 		t.Errorf("pod 1234 is\n%s\nwant\n%s", g, w)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/mod/semver"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
@@ -56,4 +57,15 @@ func skipUnlessBuilt(t *testing.T) {
 		}
 		t.Skip(kubetest.ErrNotBuilt)
 	}
+}
+
+// olderThan tells whether the Kubernetes that the tests run with is from before
+// version. It is for what a server has not got; see binaries.VersionVariable.
+func olderThan(t *testing.T, version string) bool {
+	t.Helper()
+	set, err := binaries.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return semver.Compare(set.APIServer.Version, version) < 0
 }

@@ -5,7 +5,9 @@
 // and where on this machine they are kept once built.
 //
 // The versions are those that the modules below this folder require: their
-// go.mod files are the only place a version is written. The built commands live
+// go.mod files are the only place a version is written. One may be changed from
+// outside: $WATERSHED_KUBE_VERSION runs the tests with another Kubernetes, and
+// leaves etcd and kwok as they are. The built commands live
 // outside the checkout, in $WATERSHED_CACHE or else the user's cache folder, in
 // a folder per component and version, so a new version never meets an old file
 // and every checkout on the machine shares one build.
@@ -22,10 +24,15 @@ import (
 	"path/filepath"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
 )
 
 // CacheVariable names the environment variable that moves the cache folder.
 const CacheVariable = "WATERSHED_CACHE"
+
+// VersionVariable names the environment variable that asks for another
+// Kubernetes than the one that the checkout requires: v1.33.13.
+const VersionVariable = "WATERSHED_KUBE_VERSION"
 
 const mainModule = "github.com/watershed-project/watershed"
 
@@ -35,7 +42,7 @@ type Command struct {
 	Version string // as its module is required: v1.37.1
 	Package string // the main package that makes it
 	Module  string // the module whose version it has
-	Source  string // folder of the nested module to build it in
+	Source  string // folder of the nested module to build it in; empty if no module of the checkout has this version
 	Path    string // where the binary is, once built
 }
 
@@ -72,8 +79,8 @@ func (s *Set) Missing() []string {
 	return missing
 }
 
-// Load reads the versions from the checkout that the working directory is in.
-// It does not ask whether anything is built: see [Set.Missing].
+// Load reads the versions from the checkout that the working directory is in,
+// and Kubernetes' from [VersionVariable] if that is set. It does not ask whether anything is built: see [Set.Missing].
 func Load() (*Set, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -84,6 +91,9 @@ func Load() (*Set, error) {
 		return nil, err
 	}
 	l := loader{cache: cache, source: filepath.Join(root, "internal", "kubetest", "binaries")}
+	if l.override, err = override(); err != nil {
+		return nil, err
+	}
 	s := &Set{
 		Etcd:              l.command("etcd", "etcd", "go.etcd.io/etcd/server/v3", "."),
 		APIServer:         l.kubernetes("kube-apiserver"),
@@ -107,6 +117,17 @@ func CacheDir() (string, error) {
 		return "", fmt.Errorf("cache folder: %w (set %s)", err, CacheVariable)
 	}
 	return filepath.Join(dir, "watershed"), nil
+}
+
+// override is the version of Kubernetes that the environment asks for, or empty.
+// It becomes the name of a folder and part of a build's flags, so nothing that
+// is not plainly a version gets past here.
+func override() (string, error) {
+	v := os.Getenv(VersionVariable)
+	if v != "" && (semver.Canonical(v) != v || semver.Major(v) != "v1") {
+		return "", fmt.Errorf("version %q in %s: not of the form v1.33.13", v, VersionVariable)
+	}
+	return v, nil
 }
 
 // checkout finds the project's folder above the working directory. Tests run in
@@ -133,13 +154,19 @@ func checkout() (string, error) {
 
 // loader keeps the first error so that Load reads as a list.
 type loader struct {
-	cache  string
-	source string
-	err    error
+	cache    string
+	source   string
+	override string // another version of Kubernetes
+	err      error
 }
 
 func (l *loader) kubernetes(name string) Command {
-	return l.command("kubernetes", name, "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/"+name)
+	c := l.command("kubernetes", name, "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/"+name)
+	if l.override != "" && l.override != c.Version {
+		c.Version, c.Source = l.override, ""
+		c.Path = l.path("kubernetes", c.Version, name)
+	}
+	return c
 }
 
 func (l *loader) command(component, name, module, pkg string) Command {
@@ -154,8 +181,12 @@ func (l *loader) command(component, name, module, pkg string) Command {
 		Package: pkg,
 		Module:  module,
 		Source:  source,
-		Path:    filepath.Join(l.cache, component, version, name),
+		Path:    l.path(component, version, name),
 	}
+}
+
+func (l *loader) path(component, version, name string) string {
+	return filepath.Join(l.cache, component, version, name)
 }
 
 // required is the version of module that the go.mod at path asks for.

@@ -42,6 +42,7 @@ func checkout(t *testing.T, kubernetes, etcd, kwok string) string {
 func TestLoad(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv(binaries.CacheVariable, cache)
+	t.Setenv(binaries.VersionVariable, "")
 	root := checkout(t, "v1.36.3", "v3.6.1", "v0.7.0")
 	// From a nested module the project is found too.
 	t.Chdir(filepath.Join(root, "conformance"))
@@ -70,6 +71,55 @@ func TestLoad(t *testing.T) {
 	}
 	if missing := set.Missing(); len(missing) != 6 || missing[0] != set.APIServer.Path {
 		t.Errorf("missing %v, want all but etcd", missing)
+	}
+}
+
+func TestLoad_anotherKubernetes(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv(binaries.CacheVariable, cache)
+	t.Chdir(checkout(t, "v1.36.3", "v3.6.1", "v0.7.0"))
+
+	t.Setenv(binaries.VersionVariable, "v1.31.14")
+	set, err := binaries.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []binaries.Command{set.APIServer, set.ControllerManager, set.Scheduler, set.Kubectl} {
+		if want := filepath.Join(cache, "kubernetes/v1.31.14", c.Name); c.Path != want || c.Version != "v1.31.14" {
+			t.Errorf("%s %s is at %s, want v1.31.14 at %s", c.Name, c.Version, c.Path, want)
+		}
+		if c.Source != "" {
+			t.Errorf("%s %s would be built in %s, which has v1.36.3", c.Name, c.Version, c.Source)
+		}
+	}
+	for _, c := range []binaries.Command{set.Etcd, set.Kwok} {
+		if want := filepath.Join(cache, c.Name, c.Version, c.Name); c.Path != want || c.Source == "" {
+			t.Errorf("%s is at %s and built in %q, want the pinned one at %s", c.Name, c.Path, c.Source, want)
+		}
+	}
+	if set.Etcd.Version != "v3.6.1" || set.Kwok.Version != "v0.7.0" {
+		t.Errorf("etcd %s and kwok %s, want the pinned ones", set.Etcd.Version, set.Kwok.Version)
+	}
+
+	// The one that the checkout requires is built in the checkout's module, whose
+	// go.sum is reviewed.
+	t.Setenv(binaries.VersionVariable, "v1.36.3")
+	set, err = binaries.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.APIServer.Source == "" || set.APIServer.Version != "v1.36.3" {
+		t.Errorf("kube-apiserver %s is built in %q", set.APIServer.Version, set.APIServer.Source)
+	}
+}
+
+func TestLoad_notAVersion(t *testing.T) {
+	t.Chdir(checkout(t, "v1.36.3", "v3.6.1", "v0.7.0"))
+	for _, v := range []string{"1.31.14", "v1.31", "latest", "v2.0.0", "v1.31.14+vendor", "../v1.31.14", "v1.31.14/..", "v1.31.14 -X a=b"} {
+		t.Setenv(binaries.VersionVariable, v)
+		if _, err := binaries.Load(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("version %q in WATERSHED_KUBE_VERSION", v)) {
+			t.Errorf("%s: error %v, want one about the version", v, err)
+		}
 	}
 }
 

@@ -3,7 +3,8 @@
 
 // Command kubebuild builds the Kubernetes, etcd and kwok commands that the
 // tests run, from source and for this machine, into the cache folder that
-// package binaries names. What is there already is left alone.
+// package binaries names. What is there already is left alone. With
+// WATERSHED_KUBE_VERSION set it builds that Kubernetes, beside any other.
 //
 // A first build takes minutes, so it says how far it is. It may be interrupted
 // and started again at any time: a file appears under its final name only when
@@ -57,7 +58,13 @@ func run(ctx context.Context) error {
 }
 
 func buildAll(ctx context.Context, set *binaries.Set) error {
-	for _, c := range set.All() {
+	commands := set.All()
+	remove, err := giveSource(ctx, commands)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	for _, c := range commands {
 		if err := build(ctx, c); err != nil {
 			return fmt.Errorf("build %s %s: %w", c.Name, c.Version, err)
 		}
@@ -66,6 +73,30 @@ func buildAll(ctx context.Context, set *binaries.Set) error {
 		return fmt.Errorf("kwok stages %s: %w", set.Kwok.Version, err)
 	}
 	return nil
+}
+
+// giveSource makes a module for the commands that are not built and have none in
+// the checkout. They are all of one Kubernetes. remove ends the module.
+func giveSource(ctx context.Context, commands []binaries.Command) (remove func(), err error) {
+	var without []binaries.Command
+	for _, c := range commands {
+		if c.Source == "" && !exists(c.Path) {
+			without = append(without, c)
+		}
+	}
+	if len(without) == 0 {
+		return func() {}, nil
+	}
+	dir, remove, err := generateModule(ctx, without)
+	if err != nil {
+		return nil, err
+	}
+	for i := range commands {
+		if commands[i].Source == "" {
+			commands[i].Source = dir
+		}
+	}
+	return remove, nil
 }
 
 // exists is asked only while holding the lock, so the answer stays true.
