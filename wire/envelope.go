@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bytes"
+	"errors"
+)
+
+// magic opens every protobuf body and every object in a protobuf watch.
+const magic = "k8s\x00"
+
+var errMagic = errors.New("it does not begin with the magic number of protobuf")
+
+// envelope is runtime.Unknown: a message, and what it is.
+type envelope struct {
+	apiVersion, kind, raw []byte
+}
+
+func openEnvelope(b []byte) (envelope, error) {
+	var env envelope
+	b, ok := bytes.CutPrefix(b, []byte(magic))
+	if !ok {
+		return env, errMagic
+	}
+	p := protoScan{b: b}
+	for p.next() {
+		switch p.field {
+		case 1:
+			p.bad = !env.scanType(p.bytes()) || p.bad
+		case 2:
+			env.raw = p.bytes()
+		}
+	}
+	if p.bad {
+		return env, errProtobuf
+	}
+	return env, nil
+}
+
+// scanType reads runtime.TypeMeta.
+func (e *envelope) scanType(b []byte) bool {
+	p := protoScan{b: b}
+	for p.next() {
+		switch p.field {
+		case 1:
+			e.apiVersion = p.bytes()
+		case 2:
+			e.kind = p.bytes()
+		}
+	}
+	return !p.bad
+}
+
+// status reports whether the envelope holds the API server's word on what went
+// wrong, and not what was asked for.
+func (e *envelope) status() bool {
+	return string(e.kind) == "Status" && string(e.apiVersion) == "v1"
+}

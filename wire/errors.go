@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	errUntyped   = errors.New("it does not say of which apiVersion and kind it is")
+	errNoName    = errors.New("it has no name")
+	errNoVersion = errors.New("it has no resourceVersion")
+	errSlash     = errors.New("namespace or name contains a slash")
+	errProtobuf  = errors.New("malformed protobuf")
+	errJSON      = errors.New("malformed JSON")
+	errTooLarge  = fmt.Errorf("larger than %d MiB", maxObject>>20)
+)
+
+// ObjectError says that one object could not be filed. What came before and what
+// comes after it is not touched by that.
+type ObjectError struct {
+	// Kind and Key are those of the object, empty where they are not known.
+	Kind, Key string
+	Err       error
+}
+
+func (e *ObjectError) Error() string {
+	switch {
+	case e.Kind == "":
+		return fmt.Sprintf("wire: an object: %v", e.Err)
+	case e.Key == "":
+		return fmt.Sprintf("wire: a %s: %v", e.Kind, e.Err)
+	default:
+		return fmt.Sprintf("wire: %s %s: %v", e.Kind, e.Key, e.Err)
+	}
+}
+
+func (e *ObjectError) Unwrap() error { return e.Err }

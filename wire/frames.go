@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// jsonFrames is a watch in JSON: one object after the other.
+type jsonFrames struct {
+	in  *meter
+	dec *jsontext.Decoder
+	// large says that the decoder's buffer has grown beyond what an idle watch may
+	// hold on to.
+	large bool
+}
+
+func newJSONFrames(r io.Reader) *jsonFrames {
+	in := &meter{r: r}
+	return &jsonFrames{in: in, dec: jsontext.NewDecoder(in, jsonOptions...)}
+}
+
+func (j *jsonFrames) next() (frame, error) {
+	if j.large {
+		// The decoder never shrinks.
+		j.in.first = bytes.Clone(j.dec.UnreadBuffer())
+		j.dec = jsontext.NewDecoder(j.in, jsonOptions...)
+	}
+	j.in.left = maxObject
+	value, err := j.dec.ReadValue()
+	if err != nil {
+		return frame{}, err
+	}
+	j.large = len(value) > keep
+	f := frame{encoding: JSON}
+	s := jsonScan{b: value}
+	s.begin('{')
+	for name, ok := s.name(); ok; name, ok = s.name() {
+		switch string(name) {
+		case "type":
+			if text, ok := s.text(); ok {
+				f.what = text
+			}
+		case "object":
+			f.object = s.value()
+		default:
+			s.value()
+		}
+	}
+	if s.bad {
+		return frame{}, errors.New("an event is not what it should be")
+	}
+	return f, nil
+}
+
+// protoFrames is a watch in protobuf: length and message, one after the other.
+type protoFrames struct {
+	// r has a small buffer: there are many watches, and most are idle.
+	r    *bufio.Reader
+	head [4]byte
+	b    []byte
+}
+
+func newProtoFrames(r io.Reader) *protoFrames {
+	return &protoFrames{r: bufio.NewReaderSize(r, 4<<10)}
+}
+
+func (p *protoFrames) next() (frame, error) {
+	message, err := p.message()
+	if err != nil {
+		return frame{}, err
+	}
+	f := frame{encoding: Protobuf}
+	var raw []byte
+	s := protoScan{b: message}
+	for s.next() {
+		switch s.field {
+		case 1:
+			f.what = s.bytes()
+		case 2:
+			extension := protoScan{b: s.bytes()}
+			for extension.next() {
+				if extension.field == 1 {
+					raw = extension.bytes()
+				}
+			}
+			s.bad = s.bad || extension.bad
+		}
+	}
+	if s.bad {
+		return frame{}, errProtobuf
+	}
+	env, err := openEnvelope(raw)
+	f.apiVersion, f.kind, f.object, f.fault = env.apiVersion, env.kind, env.raw, err
+	return f, nil
+}
+
+func (p *protoFrames) message() ([]byte, error) {
+	if _, err := io.ReadFull(p.r, p.head[:]); err != nil {
+		return nil, err // bare io.EOF before the first byte only
+	}
+	n := binary.BigEndian.Uint32(p.head[:])
+	if n > keep {
+		p.b = nil
+		return readN(p.r, uint64(n))
+	}
+	if int(n) > cap(p.b) {
+		p.b = make([]byte, n, max(n, 4<<10))
+	}
+	p.b = p.b[:n]
+	_, err := io.ReadFull(p.r, p.b)
+	return p.b, unexpected(err)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import "fmt"
+
+// initialEnd is the annotation of the bookmark behind the initial events.
+const initialEnd = "k8s.io/initial-events-end"
+
+// identity is what filing an object takes from its bytes. The slices point into
+// them, or are what escapes became.
+type identity struct {
+	apiVersion, kind         []byte
+	namespace, name, version []byte
+	// found are the JSON members that are there, of those that say what the
+	// object is.
+	found uint16
+	// bookmark asks for annotations too.
+	bookmark   bool
+	initialEnd bool
+}
+
+// What JSON may say once only. Readers of JSON disagree on which one counts, and
+// nobody must be made to see another object than the one that was filed.
+const (
+	foundKind uint16 = 1 << iota
+	foundAPIVersion
+	foundMetadata
+	foundName
+	foundNamespace
+	foundUID
+	foundVersion
+	foundGeneration
+	foundCreated
+	foundDeleted
+	foundLabels
+	foundOwners
+
+	foundType = foundKind | foundAPIVersion
+)
+
+func member(name []byte) uint16 {
+	switch string(name) {
+	case "kind":
+		return foundKind
+	case "apiVersion":
+		return foundAPIVersion
+	case "metadata":
+		return foundMetadata
+	}
+	return 0
+}
+
+func metadataMember(name []byte) uint16 {
+	switch string(name) {
+	case "name":
+		return foundName
+	case "namespace":
+		return foundNamespace
+	case "uid":
+		return foundUID
+	case "resourceVersion":
+		return foundVersion
+	case "generation":
+		return foundGeneration
+	case "creationTimestamp":
+		return foundCreated
+	case "deletionTimestamp":
+		return foundDeleted
+	case "labels":
+		return foundLabels
+	case "ownerReferences":
+		return foundOwners
+	}
+	return 0
+}
+
+func (id *identity) once(bit uint16, name []byte) error {
+	if id.found&bit != 0 {
+		return fmt.Errorf("it says %q twice", name)
+	}
+	id.found |= bit
+	return nil
+}
+
+// scanJSON reads an object that is well-formed JSON.
+func (id *identity) scanJSON(object []byte) error {
+	s := jsonScan{b: object}
+	if !s.begin('{') {
+		return errJSON
+	}
+	for name, ok := s.name(); ok; name, ok = s.name() {
+		bit := member(name)
+		if err := id.once(bit, name); err != nil {
+			return err
+		}
+		switch bit {
+		case foundKind:
+			id.kind, _ = s.text()
+		case foundAPIVersion:
+			id.apiVersion, _ = s.text()
+		case foundMetadata:
+			if s.null() {
+				continue
+			}
+			if err := id.scanJSONMetadata(&s); err != nil {
+				return err
+			}
+		default:
+			s.value()
+		}
+	}
+	if s.bad {
+		return errJSON
+	}
+	return nil
+}
+
+func (id *identity) scanJSONMetadata(s *jsonScan) error {
+	s.begin('{')
+	for name, ok := s.name(); ok; name, ok = s.name() {
+		bit := metadataMember(name)
+		if err := id.once(bit, name); err != nil {
+			return err
+		}
+		switch bit {
+		case foundName:
+			id.name, _ = s.text()
+		case foundNamespace:
+			id.namespace, _ = s.text()
+		case foundVersion:
+			id.version, _ = s.text()
+		default:
+			if id.bookmark && string(name) == "annotations" {
+				value, _ := jsonEntry(s, initialEnd)
+				id.initialEnd = string(value) == "true"
+				continue
+			}
+			s.value()
+		}
+	}
+	return nil
+}
+
+// jsonEntry is one value of the map of strings that comes next.
+func jsonEntry(s *jsonScan, key string) (value []byte, found bool) {
+	if s.null() || !s.begin('{') {
+		return nil, false
+	}
+	for name, ok := s.name(); ok; name, ok = s.name() {
+		if string(name) != key {
+			s.value()
+			continue
+		}
+		value, _ = s.text()
+		found = true
+	}
+	return value, found
+}
+
+// scanProtobuf reads an object's message. All of its fields are looked at, none
+// is looked into but the metadata: a field that comes again counts, as it does
+// for the generated code.
+func (id *identity) scanProtobuf(object []byte) error {
+	p := protoScan{b: object}
+	for p.next() {
+		if p.field != 1 {
+			continue
+		}
+		m := protoScan{b: p.bytes()}
+		for m.next() {
+			switch m.field {
+			case 1:
+				id.name = m.bytes()
+			case 3:
+				id.namespace = m.bytes()
+			case 6:
+				id.version = m.bytes()
+			case 12:
+				if entry := m.bytes(); id.bookmark {
+					key, value, ok := protoEntry(entry)
+					if m.bad = m.bad || !ok; string(key) == initialEnd {
+						id.initialEnd = string(value) == "true"
+					}
+				}
+			}
+		}
+		p.bad = p.bad || m.bad
+	}
+	if p.bad {
+		return errProtobuf
+	}
+	return nil
+}
+
+// protoEntry takes an entry of a map of strings apart.
+func protoEntry(entry []byte) (key, value []byte, ok bool) {
+	p := protoScan{b: entry}
+	for p.next() {
+		switch p.field {
+		case 1:
+			key = p.bytes()
+		case 2:
+			value = p.bytes()
+		}
+	}
+	return key, value, !p.bad
+}
+
+// parseVersion is a resourceVersion as a number, 0 unless the number is written
+// as that very text.
+func parseVersion(text []byte) uint64 {
+	if len(text) == 0 || len(text) > 20 || text[0] == '0' {
+		return 0
+	}
+	var v uint64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		digit := uint64(c - '0')
+		if v > (1<<64-1-digit)/10 {
+			return 0
+		}
+		v = v*10 + digit
+	}
+	return v
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kind is what objects are. All objects of a list share one.
+type Kind struct {
+	schema.GroupVersionKind
+	// New makes an empty value of the Go type of this kind, so that an object
+	// in protobuf can be read as something else than its own type. It is nil for
+	// kinds without a Go type, which come as JSON.
+	New func() runtime.Object
+}
+
+// Encoding is how an object's bytes are written.
+type Encoding uint8
+
+const (
+	// JSON is one JSON object, with its apiVersion and kind.
+	JSON Encoding = iota + 1
+	// Protobuf is the bare message: no magic number and no envelope.
+	Protobuf
+)
+
+// String is "JSON" or "Protobuf".
+func (e Encoding) String() string {
+	switch e {
+	case JSON:
+		return "JSON"
+	case Protobuf:
+		return "Protobuf"
+	default:
+		return "unknown encoding"
+	}
+}
+
+// kinds gives objects their Kind: the one the caller knows, else one made of
+// what the bytes say. Objects in a row that say the same share it.
+type kinds struct {
+	fixed *Kind
+
+	last             *Kind
+	apiVersion, kind string
+}
+
+func (k *kinds) of(apiVersion, kind []byte) (*Kind, error) {
+	if k.fixed != nil {
+		return k.fixed, nil
+	}
+	if k.last != nil && string(apiVersion) == k.apiVersion && string(kind) == k.kind {
+		return k.last, nil
+	}
+	if len(apiVersion) == 0 || len(kind) == 0 {
+		return nil, errUntyped
+	}
+	gv, err := schema.ParseGroupVersion(string(apiVersion))
+	if err != nil {
+		return nil, err
+	}
+	if gv.Version == "" {
+		return nil, fmt.Errorf("apiVersion %q has no version", apiVersion)
+	}
+	k.apiVersion, k.kind = string(apiVersion), string(kind)
+	k.last = &Kind{GroupVersionKind: gv.WithKind(k.kind)}
+	return k.last, nil
+}
+
+// ofList is the kind of the items of a list that says so for all of them.
+func (k *kinds) ofList(apiVersion, kind string) (*Kind, error) {
+	if k.fixed != nil {
+		return k.fixed, nil
+	}
+	item, ok := strings.CutSuffix(kind, "List")
+	if !ok || item == "" {
+		return nil, fmt.Errorf("a list of kind %q does not say what its items are", kind)
+	}
+	return k.of([]byte(apiVersion), []byte(item))
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// jsonList is a list in JSON. Its members come in any order: built-in kinds have
+// kind, apiVersion, metadata, items; custom ones are sorted by name.
+type jsonList struct {
+	filing
+	in  *meter
+	dec *jsontext.Decoder
+
+	apiVersion, kind string
+	// itemKind is what the list says its items are, nil if it has not said yet.
+	itemKind *Kind
+	about    ListMeta
+	begun    bool
+	inItems  bool
+	hadItems bool
+	done     bool
+}
+
+func newJSONList(r io.Reader, kind *Kind) *jsonList {
+	in := &meter{r: r}
+	return &jsonList{
+		filing: filing{kinds: kinds{fixed: kind}},
+		in:     in,
+		dec:    jsontext.NewDecoder(in, jsonOptions...),
+	}
+}
+
+func (l *jsonList) meta() ListMeta { return l.about }
+
+func (l *jsonList) next() (*Object, error) {
+	for {
+		l.in.left = maxObject
+		if l.inItems && l.dec.PeekKind() != ']' {
+			item, err := l.dec.ReadValue()
+			if err != nil {
+				return nil, unexpected(err)
+			}
+			return l.item(item)
+		}
+		if err := l.token(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l *jsonList) item(item []byte) (*Object, error) {
+	if l.itemKind == nil && l.kind != "" && l.apiVersion != "" {
+		l.itemKind, _ = l.ofList(l.apiVersion, l.kind)
+	}
+	o, err := l.json(&identity{}, item, l.itemKind, false)
+	if errors.Is(err, errUntyped) && (l.kind == "" || l.apiVersion == "") {
+		// All the others would fail in the same way, and a list of which nothing can
+		// be read must not look like an empty one.
+		return nil, errors.New("neither the items nor the list before them say what they are")
+	}
+	return o, err
+}
+
+// token goes on by one member of the list, or into or out of its items.
+func (l *jsonList) token() error {
+	t, err := l.dec.ReadToken()
+	switch {
+	case err == io.EOF && l.done: //nolint:errorlint // jsontext returns it bare
+		return io.EOF
+	case err != nil:
+		return unexpected(err)
+	case l.done:
+		return fmt.Errorf("there is %v after the list", t.Kind())
+	case !l.begun:
+		l.begun = true
+		if t.Kind() != '{' {
+			return fmt.Errorf("it is no JSON object but %v", t.Kind())
+		}
+		return nil
+	}
+	switch t.Kind() {
+	case ']':
+		l.inItems = false
+		return nil
+	case '}':
+		if !l.hadItems {
+			// The API server always writes the items. Without them it is something else,
+			// and to take it for an empty list would be the end of all objects.
+			return fmt.Errorf("it is of kind %q and has no items", l.kind)
+		}
+		l.done = true
+		return nil
+	default:
+		return l.member(t.String())
+	}
+}
+
+func (l *jsonList) member(name string) error {
+	if name == "items" {
+		if l.hadItems {
+			return errors.New("it has items twice")
+		}
+		l.hadItems = true
+		if l.dec.PeekKind() == 'n' {
+			return unexpected(l.dec.SkipValue())
+		}
+		t, err := l.dec.ReadToken()
+		if err != nil {
+			return unexpected(err)
+		}
+		if t.Kind() != '[' {
+			return fmt.Errorf("its items are no array but %v", t.Kind())
+		}
+		l.inItems = true
+		return nil
+	}
+	value, err := l.dec.ReadValue()
+	if err != nil {
+		return unexpected(err)
+	}
+	s := jsonScan{b: value}
+	switch name {
+	case "kind":
+		l.setText(&l.kind, &s)
+	case "apiVersion":
+		l.setText(&l.apiVersion, &s)
+	case "metadata":
+		l.scanMeta(&s)
+	}
+	if s.bad {
+		return fmt.Errorf("its %s is not what it should be", name)
+	}
+	return nil
+}
+
+func (l *jsonList) scanMeta(s *jsonScan) {
+	if s.null() {
+		return
+	}
+	s.begin('{')
+	for name, ok := s.name(); ok; name, ok = s.name() {
+		switch string(name) {
+		case "resourceVersion":
+			l.setText(&l.about.ResourceVersion, s)
+		case "continue":
+			l.setText(&l.about.Continue, s)
+		case "remainingItemCount":
+			l.about.RemainingItemCount = s.integer()
+		default:
+			s.value()
+		}
+	}
+}
+
+func (l *jsonList) setText(to *string, s *jsonScan) {
+	if text, ok := s.text(); ok {
+		*to = string(text)
+	}
+}

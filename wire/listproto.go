@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// protoList is a list in protobuf: magic number, envelope, and in it the list
+// with its items, which is read as it arrives.
+type protoList struct {
+	filing
+	in protoStream
+
+	env      envelope
+	itemKind *Kind
+	about    ListMeta
+	begun    bool
+	inList   bool
+	hadList  bool
+}
+
+func newProtoList(r io.Reader, kind *Kind) *protoList {
+	return &protoList{
+		filing: filing{kinds: kinds{fixed: kind}},
+		in:     protoStream{r: bufio.NewReaderSize(r, 64<<10), left: endless},
+	}
+}
+
+func (l *protoList) meta() ListMeta { return l.about }
+
+func (l *protoList) next() (*Object, error) {
+	if !l.begun {
+		l.begun = true
+		var head [len(magic)]byte
+		if _, err := io.ReadFull(l.in.r, head[:]); err != nil {
+			return nil, unexpected(err)
+		}
+		if string(head[:]) != magic {
+			return nil, errMagic
+		}
+	}
+	for {
+		if l.inList {
+			o, err := l.listField()
+			if o != nil || err != nil {
+				return o, err
+			}
+			continue
+		}
+		if err := l.envelopeField(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// envelopeField reads the envelope until its end, or until the list begins.
+func (l *protoList) envelopeField() error {
+	switch err := l.in.next(); {
+	case err == io.EOF && !l.hadList: //nolint:errorlint // next returns it bare
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case l.in.field == 1:
+		b, err := l.in.bytes()
+		if err != nil {
+			return err
+		}
+		if !l.env.scanType(b) {
+			return errProtobuf
+		}
+		return nil
+	case l.in.field != 2:
+		return l.in.skip()
+	case l.hadList:
+		return errors.New("it has two bodies")
+	}
+	n, err := l.in.length()
+	if err != nil {
+		return err
+	}
+	// In protobuf anything can look like a list.
+	if l.env.status() {
+		return errors.New("it is of kind \"Status\"")
+	}
+	if l.itemKind, err = l.ofList(string(l.env.apiVersion), string(l.env.kind)); err != nil {
+		return err
+	}
+	l.inList, l.hadList = true, true
+	l.in.left = n
+	return nil
+}
+
+// listField reads one field of the list, which may be an object.
+func (l *protoList) listField() (*Object, error) {
+	switch err := l.in.next(); {
+	case err == io.EOF: //nolint:errorlint // next returns it bare
+		l.inList = false
+		l.in.left = endless
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case l.in.field == 1:
+		b, err := l.in.bytes()
+		if err != nil {
+			return nil, err
+		}
+		return nil, l.scanMeta(b)
+	case l.in.field == 2:
+		b, err := l.in.bytes()
+		if err != nil {
+			return nil, fmt.Errorf("an item: %w", err)
+		}
+		return l.protobuf(&identity{}, b, l.itemKind)
+	default:
+		return nil, l.in.skip()
+	}
+}
+
+func (l *protoList) scanMeta(b []byte) error {
+	p := protoScan{b: b}
+	for p.next() {
+		switch p.field {
+		case 2:
+			l.about.ResourceVersion = string(p.bytes())
+		case 3:
+			l.about.Continue = string(p.bytes())
+		case 4:
+			l.about.RemainingItemCount = int64(p.varint())
+		}
+	}
+	if p.bad {
+		return errProtobuf
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+var podKind = kindOf(corev1.SchemeGroupVersion.WithKind("Pod"))
+
+// newPod is a pod as a Deployment makes it, some 4.7 KB in protobuf.
+func newPod(n int) *corev1.Pod {
+	created := metav1.Unix(1.7e9+int64(n), 0)
+	env := func(prefix string, count int) (all []corev1.EnvVar) {
+		for i := range count {
+			all = append(all, corev1.EnvVar{Name: fmt.Sprintf("%s_SETTING_%d", prefix, i), Value: fmt.Sprintf("https://%s.shop.svc.cluster.local:8443/path/%d", prefix, i)})
+		}
+		return all
+	}
+	resources := corev1.ResourceRequirements{
+		Limits:   corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("512Mi")},
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")},
+	}
+	container := func(name string) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: "registry.example.com/shop/" + name + ":v1.4.2", Args: []string{"--listen=:8080", "--log-level=info"},
+			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}, {Name: "metrics", ContainerPort: 9090, Protocol: "TCP"}},
+			Env:   env(name, 8), Resources: resources,
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "config", MountPath: "/etc/config", ReadOnly: true},
+				{Name: "kube-api-access-x7x2p", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
+			},
+			LivenessProbe:          &corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1},
+			TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: "File", ImagePullPolicy: "IfNotPresent",
+		}
+	}
+	status := func(name string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{
+			Name: name, Ready: true, Started: new(true), RestartCount: 1, Image: "registry.example.com/shop/" + name + ":v1.4.2",
+			ImageID:     "registry.example.com/shop/" + name + "@sha256:7d9f8b9a3c5e4f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70819a",
+			ContainerID: "containerd://58cc0e2f6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7f",
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: created}},
+		}
+	}
+	condition := func(t corev1.PodConditionType) corev1.PodCondition {
+		return corev1.PodCondition{Type: t, Status: "True", LastTransitionTime: created}
+	}
+	fields := `{"f:metadata":{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"c9f0\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"checkout\"}":{".":{},"f:args":{},"f:env":{".":{}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:ports":{},"f:resources":{},"f:volumeMounts":{}}},"f:dnsPolicy":{},"f:restartPolicy":{},"f:schedulerName":{},"f:volumes":{}}}`
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("checkout-7d9f8b9a3c-%06d", n), GenerateName: "checkout-7d9f8b9a3c-", Namespace: "shop",
+			UID: types.UID(fmt.Sprintf("58cc0e2f-6a7b-8c9d-0e1f-%012d", n)), ResourceVersion: fmt.Sprint(1000000 + n), Generation: 1,
+			CreationTimestamp: created,
+			Labels:            map[string]string{"app": "checkout", "pod-template-hash": "7d9f8b9a3c", "app.kubernetes.io/part-of": "shop", "tier": "backend"},
+			Annotations:       map[string]string{"prometheus.io/scrape": "true", "checksum/config": "7d9f8b9a3c5e4f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70819a"},
+			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "checkout-7d9f8b9a3c", UID: "c9f0", Controller: new(true)}},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &created, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)},
+				{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &created, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Subresource: "status"},
+			},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "node-7", RestartPolicy: "Always", DNSPolicy: "ClusterFirst", ServiceAccountName: "checkout", SchedulerName: "default-scheduler",
+			Containers: []corev1.Container{container("checkout"), container("proxy")},
+			Volumes: []corev1.Volume{
+				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "checkout"}}}},
+			},
+			Tolerations: []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(300))}},
+		},
+		Status: corev1.PodStatus{
+			Phase: "Running", HostIP: "10.0.0.7", PodIP: "10.1.7.12", PodIPs: []corev1.PodIP{{IP: "10.1.7.12"}}, StartTime: &created, QOSClass: "Burstable",
+			Conditions:        []corev1.PodCondition{condition("Initialized"), condition("Ready"), condition("ContainersReady"), condition("PodScheduled")},
+			ContainerStatuses: []corev1.ContainerStatus{status("checkout"), status("proxy")},
+		},
+	}
+}
+
+// smallPod is for tests that look at every byte.
+func smallPod(n int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p\"%d", n), Namespace: "shop", ResourceVersion: fmt.Sprint(100 + n), Labels: map[string]string{"app": "a"}},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+	}
+}
+
+func podBytes(tb testing.TB, e wire.Encoding, n int) []byte {
+	tb.Helper()
+	return bare(tb, e, encode(tb, e, corev1.SchemeGroupVersion, newPod(n)))
+}
+
+func podObject(tb testing.TB, e wire.Encoding, n int) *wire.Object {
+	tb.Helper()
+	o, err := wire.NewObject(podBytes(tb, e, n), e, podKind)
+	must(tb, err)
+	return o
+}
+
+func podList(tb testing.TB, e wire.Encoding, n int) []byte {
+	tb.Helper()
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "4711", Continue: "next\"page", RemainingItemCount: new(int64(12))}}
+	for i := range n {
+		list.Items = append(list.Items, *newPod(i))
+	}
+	return encode(tb, e, corev1.SchemeGroupVersion, list)
+}
+
+// until waits for what a garbage collection makes true.
+func until(tb testing.TB, ok func() bool) {
+	tb.Helper()
+	for range 200 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	tb.Fatal("it did not come true")
+}

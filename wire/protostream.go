@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bufio"
+	"io"
+	"math"
+)
+
+// endless is the length of a message that ends with its stream.
+const endless = math.MaxUint64
+
+// protoStream walks the fields of a message while it arrives. It refuses what
+// protoScan refuses.
+type protoStream struct {
+	r *bufio.Reader
+	// left is how much of the message is to come.
+	left  uint64
+	field int32
+	wire  uint8
+}
+
+// next goes to the next field. It is io.EOF, bare, at the end of the message.
+func (p *protoStream) next() error {
+	if p.left == 0 {
+		return io.EOF
+	}
+	if p.left == endless {
+		if _, err := p.r.Peek(1); err != nil {
+			return err
+		}
+	}
+	tag, err := p.uvarint()
+	if err != nil {
+		return err
+	}
+	p.field, p.wire = int32(tag>>3), uint8(tag&7)
+	if p.field <= 0 || p.wire == wireGroupUp {
+		return errProtobuf
+	}
+	return nil
+}
+
+func (p *protoStream) uvarint() (uint64, error) {
+	var v uint64
+	for shift := uint(0); shift < 64; shift += 7 {
+		if err := p.take(1); err != nil {
+			return 0, err
+		}
+		c, err := p.r.ReadByte()
+		if err != nil {
+			return 0, unexpected(err)
+		}
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v, nil
+		}
+	}
+	return 0, errProtobuf
+}
+
+// take counts n bytes as read.
+func (p *protoStream) take(n uint64) error {
+	if p.left == endless {
+		return nil
+	}
+	if n > p.left {
+		return errProtobuf
+	}
+	p.left -= n
+	return nil
+}
+
+// length is that of the field's bytes, which come next.
+func (p *protoStream) length() (uint64, error) {
+	if p.wire != wireBytes {
+		return 0, errProtobuf
+	}
+	n, err := p.uvarint()
+	if err != nil {
+		return 0, err
+	}
+	if n > math.MaxInt64 {
+		return 0, errProtobuf
+	}
+	return n, p.take(n)
+}
+
+// bytes is the field's value, in a slice of its own.
+func (p *protoStream) bytes() ([]byte, error) {
+	n, err := p.length()
+	if err != nil {
+		return nil, err
+	}
+	return readN(p.r, n)
+}
+
+// skip goes behind the field's value.
+func (p *protoStream) skip() error {
+	for depth, tag := 0, uint64(p.wire); ; {
+		var n uint64
+		var err error
+		switch tag & 7 {
+		case wireVarint:
+			_, err = p.uvarint()
+		case wireFixed64:
+			n = 8
+		case wireBytes:
+			n, err = p.uvarint()
+		case wireGroup:
+			depth++
+		case wireGroupUp:
+			depth--
+		case wireFixed32:
+			n = 4
+		default:
+			err = errProtobuf
+		}
+		if err == nil {
+			err = p.leap(n)
+		}
+		if err != nil || depth == 0 {
+			return err
+		}
+		if tag, err = p.uvarint(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *protoStream) leap(n uint64) error {
+	if n > math.MaxInt64 {
+		return errProtobuf
+	}
+	if err := p.take(n); err != nil {
+		return err
+	}
+	for n > 0 {
+		some := int(min(n, math.MaxInt32))
+		if _, err := p.r.Discard(some); err != nil {
+			return unexpected(err)
+		}
+		n -= uint64(some)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// EventType is what an event of a watch says.
+type EventType uint8
+
+const (
+	// Added is an object that was not there before.
+	Added EventType = iota + 1
+	// Modified is an object's new state.
+	Modified
+	// Deleted is an object's last state.
+	Deleted
+	// Bookmark says how far the watch has come.
+	Bookmark
+	// Error is the API server's reason for ending the watch.
+	Error
+)
+
+var eventTypes = [...]string{Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Bookmark: "BOOKMARK", Error: "ERROR"}
+
+// String is the type as it is written in a watch.
+func (t EventType) String() string {
+	if t == 0 || int(t) >= len(eventTypes) {
+		return "unknown event type"
+	}
+	return eventTypes[t]
+}
+
+func eventType(text []byte) (EventType, error) {
+	for t := Added; t <= Error; t++ {
+		if string(text) == eventTypes[t] {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown event type %q", text)
+}
+
+// Event is one frame of a watch.
+type Event struct {
+	Type EventType
+	// Object is what was added, modified or deleted.
+	Object *Object
+	// Version is the resourceVersion of the object or of the bookmark.
+	Version string
+	// InitialEnd marks the bookmark behind the last initial event.
+	InitialEnd bool
+	// Status is what an Error says.
+	Status *metav1.Status
+}
+
+// WatchReader cuts a watch into events as they arrive. It holds one event at a
+// time. It is not safe for concurrent use.
+type WatchReader struct {
+	filing
+	frames frameReader
+	err    error
+}
+
+// frameReader is a watch in one of the encodings.
+type frameReader interface {
+	// next is the next frame, valid until the next call. It is io.EOF, bare, if the
+	// watch ended behind a frame.
+	next() (frame, error)
+}
+
+// frame is an event whose object is bytes yet, and not the reader's own.
+type frame struct {
+	what   []byte
+	object []byte
+	// apiVersion and kind are what a protobuf envelope says the object is.
+	apiVersion, kind []byte
+	encoding         Encoding
+	// fault is why there is no object.
+	fault error
+}
+
+// NewWatchReader reads the answer to a WATCH. All objects get the kind that is
+// given; without one, they are what they say.
+func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
+	w := &WatchReader{filing: filing{kinds: kinds{fixed: kind}}}
+	switch e {
+	case JSON:
+		w.frames = newJSONFrames(r)
+	case Protobuf:
+		w.frames = newProtoFrames(r)
+	default:
+		w.err = fmt.Errorf("wire: read a watch: %v", e)
+	}
+	return w
+}
+
+// Next is the next event. [io.EOF] means that the watch ended between two events.
+// An [*ObjectError] means that the event's object could not be filed; the event
+// comes with it, as far as it could be read, and the watch goes on. Any other
+// error is final: [io.ErrUnexpectedEOF] if the watch was cut off within an event.
+func (w *WatchReader) Next() (Event, error) {
+	if w.err != nil {
+		return Event{}, w.err
+	}
+	f, err := w.frames.next()
+	var ev Event
+	if err == nil {
+		ev, err = w.event(f)
+	}
+	if err == nil {
+		return ev, nil
+	}
+	if failed := (*ObjectError)(nil); errors.As(err, &failed) {
+		return ev, failed
+	}
+	if err != io.EOF { //nolint:errorlint // only the bare one means that all went well
+		err = fmt.Errorf("wire: read a watch: %w", err)
+	}
+	w.err = err
+	return Event{}, err
+}
+
+func (w *WatchReader) event(f frame) (Event, error) {
+	t, err := eventType(f.what)
+	if err != nil {
+		return Event{}, err
+	}
+	ev := Event{Type: t}
+	if t == Error {
+		ev.Status, err = f.status()
+		return ev, err
+	}
+	id := identity{bookmark: t == Bookmark}
+	switch {
+	case f.fault != nil:
+		return ev, w.failed(&id, f.fault)
+	case t != Bookmark:
+		ev.Object, err = w.file(f, &id)
+	case f.encoding == JSON:
+		err = id.scanJSON(f.object)
+	default:
+		err = id.scanProtobuf(f.object)
+	}
+	ev.Version, ev.InitialEnd = string(id.version), id.initialEnd
+	if t == Bookmark {
+		if err == nil && ev.Version == "" {
+			err = errNoVersion
+		}
+		if err != nil {
+			err = w.failed(&id, err)
+		}
+	}
+	return ev, err
+}
+
+// file makes an object of what a frame holds.
+func (w *WatchReader) file(f frame, id *identity) (*Object, error) {
+	if f.encoding == JSON {
+		return w.json(id, f.object, nil, false)
+	}
+	kind, err := w.of(f.apiVersion, f.kind)
+	if err != nil {
+		return nil, w.failed(id, err)
+	}
+	return w.protobuf(id, bytes.Clone(f.object), kind)
+}
+
+// status decodes what an Error says.
+func (f *frame) status() (*metav1.Status, error) {
+	status := &metav1.Status{}
+	err := f.fault
+	switch {
+	case err != nil:
+	case f.encoding == JSON:
+		err = utiljson.Unmarshal(f.object, status)
+	default:
+		if status.APIVersion, status.Kind = string(f.apiVersion), string(f.kind); status.Kind == "Status" {
+			err = status.Unmarshal(f.object)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("an event of type ERROR: %w", err)
+	}
+	if status.Kind != "Status" {
+		return nil, fmt.Errorf("an event of type ERROR says nothing, it holds a %q", status.Kind)
+	}
+	return status, nil
+}

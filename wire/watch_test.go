@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// readWatch reads a watch to its end. What could not be filed is in failed.
+func readWatch(w *wire.WatchReader) (events []wire.Event, failed []*wire.ObjectError, err error) {
+	for {
+		ev, err := w.Next()
+		one := (*wire.ObjectError)(nil)
+		switch {
+		case err == nil:
+			events = append(events, ev)
+		case errors.As(err, &one):
+			failed = append(failed, one)
+		default:
+			return events, failed, err
+		}
+	}
+}
+
+func TestWatchReader_cutOffWithinAnEventIsAnError(t *testing.T) {
+	for _, e := range encodings {
+		var body []byte
+		ends := []int{0}
+		for n := range 3 {
+			body = append(body, encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: smallPod(n)}})...)
+			ends = append(ends, len(body))
+		}
+		for cut := range len(body) + 1 {
+			events, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body[:cut]), e, podKind))
+			want, between := 0, false
+			for n, end := range ends {
+				// In JSON an event is complete before its line end.
+				if end <= cut || e == wire.JSON && n > 0 && end-1 <= cut {
+					want = n
+				}
+				between = between || end == cut || e == wire.JSON && n > 0 && end-1 == cut
+			}
+			if len(events) != want || len(failed) != 0 {
+				t.Fatalf("%v cut at %d: %d events, want %d, and %v", e, cut, len(events), want, failed)
+			}
+			if between && err != io.EOF || !between && !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:errorlint // must be bare
+				t.Fatalf("%v cut at %d: %v", e, cut, err)
+			}
+		}
+	}
+}
+
+func TestWatchReader_errorCarriesTheStatus(t *testing.T) {
+	want := &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   "Failure", Message: "too old resource version: 5 (90)", Reason: metav1.StatusReasonExpired, Code: 410,
+		Details: &metav1.StatusDetails{RetryAfterSeconds: 3, Causes: []metav1.StatusCause{{Type: "ResourceVersionTooLarge"}}},
+	}
+	for _, e := range encodings {
+		body := encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: want}})
+		events, _, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), e, podKind))
+		if err != io.EOF || len(events) != 1 { //nolint:errorlint // must be bare
+			t.Fatal(events, err)
+		}
+		if diff := cmp.Diff(wire.Event{Type: wire.Error, Status: want}, events[0]); diff != "" {
+			t.Errorf("%v: %s", e, diff)
+		}
+		body = encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: newPod(1)}})
+		if events, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), e, podKind)); len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
+			t.Errorf("an error with a pod in it is %v, %v, %v", events, failed, err)
+		}
+	}
+}
+
+func TestWatchReader_oneBadObjectIsNotTheEnd(t *testing.T) {
+	for _, e := range encodings {
+		body := encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
+			{Type: watch.Added, Object: newPod(1)},
+			{Type: watch.Modified, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", ResourceVersion: "8"}}},
+			{Type: watch.Bookmark, Object: &corev1.Pod{}},
+			{Type: watch.Deleted, Object: newPod(2)},
+		})
+		w := wire.NewWatchReader(bytes.NewReader(body), e, podKind)
+		if _, err := w.Next(); err != nil {
+			t.Fatal(err)
+		}
+		failed := (*wire.ObjectError)(nil)
+		if ev, err := w.Next(); !errors.As(err, &failed) || ev.Type != wire.Modified || ev.Version != "8" {
+			t.Errorf("%v: %v, %v", e, ev, err)
+		}
+		if ev, err := w.Next(); !errors.As(err, &failed) || ev.Type != wire.Bookmark {
+			t.Errorf("%v: %v, %v", e, ev, err)
+		}
+		if ev, err := w.Next(); err != nil || ev.Type != wire.Deleted {
+			t.Errorf("%v: %v, %v", e, ev, err)
+		}
+	}
+	// Protobuf whose envelope cannot be opened.
+	frame := (&metav1.WatchEvent{Type: "ADDED"})
+	frame.Object.Raw = []byte("what is this")
+	message, err := frame.Marshal()
+	must(t, err)
+	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
+	if _, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), wire.Protobuf, podKind)); len(failed) != 1 || err != io.EOF { //nolint:errorlint // must be bare
+		t.Errorf("%v, %v", failed, err)
+	}
+}
+
+func TestWatchReader_refusesWhatIsNoWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		e    wire.Encoding
+		body string
+	}{
+		"list":         {wire.JSON, string(podList(t, wire.JSON, 1))},
+		"pod":          {wire.JSON, string(podBytes(t, wire.JSON, 1))},
+		"unknown type": {wire.JSON, `{"type":"CHANGED","object":{"metadata":{"name":"x"}}}`},
+		"no type":      {wire.JSON, `{"object":{"metadata":{"name":"x"}}}`},
+		"bad type":     {wire.JSON, `{"type":7,"object":{}}`},
+		"array":        {wire.JSON, `[]`},
+		"no JSON":      {wire.JSON, `{"type":"ADDED",}`},
+		"bad status":   {wire.JSON, `{"type":"ERROR","object":[]}`},
+		"no status":    {wire.JSON, `{"type":"ERROR"}`},
+		"no frames":    {wire.Protobuf, string(podList(t, wire.Protobuf, 1))},
+		"empty frame":  {wire.Protobuf, "\x00\x00\x00\x00"},
+		"too large":    {wire.Protobuf, "\x7f\xff\xff\xff"},
+		"neither":      {7, "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events, failed, err := readWatch(wire.NewWatchReader(strings.NewReader(c.body), c.e, podKind))
+			if len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
+				t.Errorf("%v, %v, %v", events, failed, err)
+			}
+		})
+	}
+}
+
+// TestWatchReader_letsGoOfLargeBuffers reads large and small events in turn: the
+// buffers are replaced under way.
+func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
+	large := newPod(1)
+	large.Annotations["large"] = strings.Repeat("x", 1<<20)
+	var events []watch.Event
+	for n := range 20 {
+		events = append(events, watch.Event{Type: watch.Added, Object: newPod(n)})
+		if n%3 == 0 {
+			events = append(events, watch.Event{Type: watch.Modified, Object: large})
+		}
+	}
+	events = append(events, watch.Event{Type: watch.Bookmark, Object: newPod(5)}, watch.Event{Type: watch.Added, Object: newPod(6)})
+	for _, e := range encodings {
+		body := encodeWatch(t, e, corev1.SchemeGroupVersion, events)
+		before := heap()
+		w := wire.NewWatchReader(bytes.NewReader(body), e, podKind)
+		for _, want := range events {
+			ev, err := w.Next()
+			must(t, err)
+			wantEqual(t, "Type", ev.Type.String(), string(want.Type))
+			wantEqual(t, "Version", ev.Version, want.Object.(*corev1.Pod).ResourceVersion)
+			if ev.Object != nil && !bytes.Equal(ev.Object.Bytes(), bare(t, e, encode(t, e, corev1.SchemeGroupVersion, want.Object))) {
+				t.Errorf("%v: bytes of %v differ", e, ev.Object)
+			}
+		}
+		if after := heap(); after > before+200<<10 {
+			t.Errorf("%v: an idle watch holds %d bytes", e, after-before)
+		}
+		if _, err := w.Next(); err != io.EOF { //nolint:errorlint // must be bare
+			t.Error(err)
+		}
+	}
+}
+
+// TestWatchReader_sameBytesAsList is what lets a relist recognise what it has.
+func TestWatchReader_sameBytesAsList(t *testing.T) {
+	for _, e := range encodings {
+		listed, _, _ := readList(wire.NewListReader(bytes.NewReader(podList(t, e, 2)), e, podKind))
+		watched, _, _ := readWatch(wire.NewWatchReader(bytes.NewReader(encodeWatch(t, e, corev1.SchemeGroupVersion,
+			[]watch.Event{{Type: watch.Added, Object: newPod(0)}, {Type: watch.Added, Object: newPod(1)}})), e, nil))
+		if len(listed) != 2 || len(watched) != 2 {
+			t.Fatal(listed, watched)
+		}
+		for n := range listed {
+			if !wire.Same(listed[n], watched[n].Object) {
+				t.Errorf("%v: listed\n%q\nand watched\n%q", e, listed[n].Bytes(), watched[n].Object.Bytes())
+			}
+		}
+	}
+}
+
+// TestReaders_surviveCorruption changes bytes at random: whatever comes of it, it
+// ends, and without a panic.
+func TestReaders_surviveCorruption(t *testing.T) {
+	r := newSeed(t)
+	rounds := 2000
+	if raceEnabled {
+		rounds = 200
+	}
+	for _, e := range encodings {
+		list := podList(t, e, 3)
+		events := encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
+			{Type: watch.Added, Object: newPod(1)}, {Type: watch.Bookmark, Object: newPod(1)}, {Type: watch.Error, Object: &metav1.Status{}},
+		})
+		for range rounds {
+			for _, whole := range [][]byte{list, events} {
+				body := slices.Clone(whole)
+				for range 1 + r.Intn(3) {
+					switch at := r.Intn(len(body)); r.Intn(3) {
+					case 0:
+						body[at] = byte(r.Int())
+					case 1:
+						body = slices.Delete(body, at, min(len(body), at+1+r.Intn(20)))
+					default:
+						body = slices.Insert(body, at, body[r.Intn(at+1):at]...)
+					}
+				}
+				objects, _, err := readList(wire.NewListReader(bytes.NewReader(body), e, nil))
+				if err == nil {
+					t.Fatal("no end")
+				}
+				for _, o := range objects {
+					useObject(o)
+				}
+				got, _, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), e, podKind))
+				if err == nil {
+					t.Fatal("no end")
+				}
+				for _, ev := range got {
+					if ev.Object != nil {
+						useObject(ev.Object)
+					}
+				}
+			}
+		}
+	}
+}
+
+// useObject calls everything; errors are fine.
+func useObject(o *wire.Object) {
+	_, _ = o.Meta()
+	o.Label("app")
+	_ = o.ResourceVersion() + o.Namespace() + o.Name() + o.String()
+	_, _ = wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	_, _ = wire.DecodeFresh[*corev1.Pod](o)
+}
