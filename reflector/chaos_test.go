@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package reflector_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/reflector"
+)
+
+var (
+	histories = flag.Int("histories", 300, "how many random histories to live through")
+	firstSeed = flag.Uint64("seed", 0, "the first history's seed, 0 is a random one")
+)
+
+// TestChaos_copyEndsAsTheServerIs lives through random histories: a server that
+// is written to, forgets, vanishes and is restored, and every way in which requests
+// can fail. The seed decides what happens to the reflector; its own random waits
+// are not the seed's, so a failure may take a few runs to come again.
+func TestChaos_copyEndsAsTheServerIs(t *testing.T) {
+	seed := *firstSeed
+	if seed == 0 {
+		seed = rand.Uint64() >> 20
+	}
+	n := *histories
+	if testing.Short() {
+		n = min(n, 50)
+	}
+	for i := range uint64(n) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("go test ./reflector -run Chaos -seed %d -histories 1", seed+i)
+				}
+			})
+			newChaos(t, seed+i).live()
+		})
+	}
+}
+
+// chaos is a world and what is done to it.
+type chaos struct {
+	*world
+	rng *rand.Rand
+	// on lets requests fail.
+	on atomic.Bool
+	// trouble counts everything that may cost a list.
+	trouble atomic.Int64
+	// deaths is how often the server lost each object.
+	deaths map[string]int
+	// eras are the lengths of changes at which the server was restored.
+	eras []int
+	runs int
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	opts := &reflector.Options{
+		ListOnly: rng.IntN(3) == 0,
+		PageSize: 2 + rng.Int64N(4),
+		Silence:  time.Duration(70+rng.IntN(100)) * time.Second,
+	}
+	c := &chaos{rng: rng, deaths: map[string]int{}}
+	c.world = newWorld(t, opts, &delta.Options[pod]{Capacity: 1 + rng.IntN(9)})
+	c.grain = time.Second
+	c.server.skip(1) // no server is at version 0
+	c.server.mode = streaming(rng.IntN(3))
+	c.server.marks = []time.Duration{0, 20 * time.Second, time.Minute}[rng.IntN(3)]
+	// Requests are chosen for under the server's lock, by a generator of their own.
+	faults, often := rand.New(rand.NewPCG(seed, 2)), rng.IntN(40)
+	c.server.choose = func(k kind) fault {
+		if !c.on.Load() || faults.IntN(100) >= often {
+			return fault{}
+		}
+		c.trouble.Add(1)
+		return randomFault(faults, k)
+	}
+	return c
+}
+
+func randomFault(rng *rand.Rand, k kind) fault {
+	after := rng.IntN(6)
+	errs := []error{errReset, internal, refused, expired, tooLarge, notServed, busy(time.Duration(rng.IntN(30)) * time.Second)}
+	err := errs[rng.IntN(len(errs))]
+	switch rng.IntN(8) {
+	case 0:
+		return fault{hang: true}
+	case 1:
+		return fault{deaf: true, after: after}
+	case 2:
+		return fault{pace: time.Duration(rng.IntN(40)) * time.Second}
+	case 3, 4:
+		if k == watches && rng.IntN(2) == 0 {
+			err = io.EOF
+		}
+		return fault{cut: err, after: after}
+	case 5:
+		if k == watches {
+			return fault{first: []item{{err: garbled}}}
+		}
+	}
+	return fault{err: err}
+}
+
+// live is one history, and then the verdict.
+func (c *chaos) live() {
+	c.on.Store(true)
+	c.start()
+	c.runs = 1
+	for range 20 + c.rng.IntN(60) {
+		c.let(time.Duration(c.rng.ExpFloat64() * float64(15*time.Second)))
+		c.step()
+	}
+	c.on.Store(false)
+	c.server.appear()
+	c.slow(0)
+	c.untilCopied()
+	c.let(30 * time.Minute)
+	c.wantCopy()
+	c.judge()
+}
+
+// step is one thing that happens.
+func (c *chaos) step() {
+	name := string(rune('a' + c.rng.IntN(8)))
+	state := c.server.state()
+	_, exists := state[name]
+	switch roll := c.rng.IntN(100); {
+	case c.server.absent:
+		if c.rng.IntN(3) == 0 {
+			c.server.appear()
+		}
+	case roll < 40:
+		c.server.put(name, fmt.Sprint(c.rng.Int()))
+	case roll < 60:
+		if exists {
+			c.deaths[name]++
+			c.server.del(name)
+		}
+	case roll < 65:
+		c.server.skip(c.rng.IntN(5))
+	case roll < 70:
+		c.server.forget()
+	case roll < 80:
+		c.trouble.Add(1)
+		c.server.send([]item{end, {err: errReset}, {err: expired}, {err: busy(0)}, {err: garbled}}[c.rng.IntN(5)])
+	case roll < 84:
+		c.repeat(state)
+	case roll < 88:
+		c.trouble.Add(1)
+		c.server.deafen()
+	case roll < 91:
+		c.slow(time.Duration(c.rng.IntN(200)) * time.Second)
+	case roll < 94:
+		c.trouble.Add(1)
+		for name := range state {
+			c.deaths[name]++
+		}
+		c.server.vanish()
+	case roll < 97:
+		c.stopRun()
+		c.let(time.Duration(c.rng.IntN(100)) * time.Second)
+		c.run()
+		c.runs++
+	default:
+		c.restore()
+	}
+}
+
+// repeat sends an event of an object that there still is once more. A deletion is
+// not repeated: the queue would merge the real one, if it follows, into it, and the
+// store would take neither.
+func (c *chaos) repeat(state map[string]pod) {
+	if len(c.server.log) == 0 {
+		return
+	}
+	e := c.server.log[c.rng.IntN(len(c.server.log))]
+	if _, exists := state[e.Object.Name]; exists && e.Type != reflector.Deleted {
+		c.server.send(item{event: e})
+	}
+}
+
+func (c *chaos) slow(pause time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pause = pause
+}
+
+// restore puts the server back behind what the reflector has seen, and nothing is
+// written until that is found out: afterwards it could not be.
+func (c *chaos) restore() {
+	c.on.Store(false)
+	c.slow(0)
+	c.untilCopied()
+	c.let(10 * time.Minute) // until nothing is queued that was before
+	before, s := c.server.state(), c.Status()
+	seen, err := strconv.Atoi(s.Version)
+	if err != nil || seen < 2 {
+		c.on.Store(true)
+		return
+	}
+	c.mu.Lock()
+	c.eras = append(c.eras, len(c.changes))
+	c.mu.Unlock()
+	c.trouble.Add(1)
+	c.on.Store(true)
+	c.server.restore(1 + c.rng.IntN(seen-1))
+	after := c.server.state()
+	for name := range before {
+		if _, exists := after[name]; !exists {
+			c.deaths[name]++
+		}
+	}
+	c.until("restored", func() bool { return c.Status().Restores > s.Restores })
+}
+
+// judge looks at everything that the consumer was told, and at what it cost.
+func (c *chaos) judge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server.mode == ignores {
+		// A watch that was to be a state may be begun, and break off, any number
+		// of times before that is found out, and brings the same events each time.
+		return
+	}
+	last, told := map[string]int{}, map[string]int{}
+	for i, change := range c.changes {
+		if slices.Contains(c.eras, i) {
+			clear(last)
+		}
+		switch {
+		case change.Type == delta.Deleted:
+			told[change.Key]++
+		case change.New.Version < last[change.Key]:
+			c.t.Errorf("%s goes back from %d to %d", change.Key, last[change.Key], change.New.Version)
+		default:
+			last[change.Key] = change.New.Version
+		}
+	}
+	for name, n := range told {
+		if n > c.deaths[name] {
+			c.t.Errorf("%d deletions of %s, which was deleted %d times", n, name, c.deaths[name])
+		}
+	}
+	wantEqual(c.t, c.Status().Restores, uint64(len(c.eras)))
+	if version := c.store.Snapshot().Version(); version > uint64(c.server.at()) {
+		c.t.Errorf("the store is at %d, the server at %d", version, c.server.at())
+	}
+	// Nobody lists without a reason. One may cost a stream that is ignored, a
+	// list that expires half way, and a list.
+	whole := 0
+	for _, what := range c.server.got() {
+		if !strings.HasPrefix(what, "watch") && !strings.Contains(what, "from") && !strings.HasSuffix(what, "limit 1") && what != "served?" {
+			whole++
+		}
+	}
+	if most := 3 * (c.runs + int(c.trouble.Load())); whole > most {
+		c.t.Errorf("%d lists and streams for %d runs and %d troubles", whole, c.runs, c.trouble.Load())
+	}
+}

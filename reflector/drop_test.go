@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package reflector_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// wantDropped wants a number of drops, the last for a reason.
+func (w *world) wantDropped(n uint64, reason string) {
+	w.t.Helper()
+	s := w.Status()
+	wantEqual(w.t, s.Dropped, n)
+	if s.Err == nil || !strings.Contains(s.Err.Error(), reason) {
+		w.t.Errorf("Err is %v, want %q", s.Err, reason)
+	}
+	wantEqual(w.t, s.Failures, 0)
+}
+
+func TestDrop_undecodableEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, nil)
+		w.puts("a")
+		w.server.fail(watches, fault{first: []item{{err: garbled}, {err: garbled}}})
+		w.start().let(time.Second)
+		w.wantDropped(2, "no such wire type")
+		wantEqual(t, w.queue.HasSynced(), true)
+
+		w.server.send(item{err: garbled})
+		w.puts("b")
+		w.let(time.Second)
+		w.wantDropped(3, "no such wire type")
+		w.wantGot("Replaced a@1", "Bookmark 1", "Added b@2")
+		w.wantAsked("stream")
+	})
+}
+
+func TestDrop_undecodableObjectsOfAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, listOnly(2), nil)
+		w.puts("a", "b", "c")
+		w.server.fail(lists, fault{skipped: 2}, fault{})
+		w.start().let(time.Second)
+		w.wantDropped(2, "could not be read")
+		w.wantGot("Replaced c@3", "Bookmark 3")
+		wantEqual(t, w.queue.HasSynced(), true)
+	})
+}
+
+func TestDrop_objectsWithoutAKey(t *testing.T) {
+	for name, only := range map[string]bool{"streamed": false, "listed": true} {
+		bubble(name, t, func(t *testing.T) {
+			w := newWorld(t, &reflector.Options{ListOnly: only}, nil)
+			w.puts("", "a")
+			w.start().let(time.Second)
+			w.wantDropped(1, "no key")
+			wantEqual(t, w.queue.HasSynced(), true)
+			w.puts("", "b")
+			w.server.del("")
+			w.let(time.Second)
+			w.wantDropped(3, "no key")
+			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4")
+			// The version has passed them: they would only come again.
+			wantEqual(t, w.Status().Version, "5")
+		})
+	}
+}
+
+func TestDrop_objectsThatTheTransformRefuses(t *testing.T) {
+	for name, only := range map[string]bool{"streamed": false, "listed": true} {
+		bubble(name, t, func(t *testing.T) {
+			w := newWorld(t, &reflector.Options{ListOnly: only}, &delta.Options[pod]{Transform: func(p pod) (pod, error) {
+				if p.Text == "bad" {
+					return p, errors.New("cannot make that better")
+				}
+				return p, nil
+			}})
+			w.server.put("a", "bad")
+			w.puts("b", "c")
+			w.start().let(time.Second)
+			w.wantDropped(1, "cannot make that better")
+			wantEqual(t, w.queue.HasSynced(), true)
+
+			w.server.put("b", "bad")
+			w.puts("c")
+			w.let(time.Second)
+			w.wantDropped(2, "cannot make that better")
+			w.wantGot("Replaced b@2", "Replaced c@3", "Bookmark 3", "Updated c@5")
+
+			// It is old in the copy, which is not the same as deleted.
+			w.server.send(item{err: expired})
+			w.let(time.Second)
+			w.wantGot("Replaced c@5", "Bookmark 5")
+			if _, ok := w.store.Get("b"); !ok {
+				t.Error("b is gone")
+			}
+			wantEqual(t, w.Status().Dropped, 4)
+		})
+	}
+}
+
+func TestDrop_eventsOfAnUnknownType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, nil)
+		w.server.skip(1)
+		w.server.send(item{event: event(99, pod{Name: "a", Version: 4})})
+		w.puts("b")
+		w.let(time.Second)
+		w.wantDropped(1, "unknown type 99")
+		w.wantGot("Updated b@5")
+	})
+}
+
+func TestDelete_ofAnUnknownObjectIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, nil)
+		w.server.skip(1)
+		w.server.send(item{event: event(reflector.Deleted, pod{Name: "z", Version: 4})})
+		w.let(time.Second)
+		w.wantGot()
+		wantEqual(t, w.Status().Dropped, 0)
+		wantEqual(t, w.Status().Version, "4")
+	})
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package reflector
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Options tune a [Reflector]. The zero value, and nil, are the defaults.
+type Options struct {
+	// PageSize is how many objects to ask for at once when listing. Default
+	// 500.
+	PageSize int64
+	// ListOnly never asks for the state as a stream.
+	ListOnly bool
+	// Timeout is when the source is asked to end a watch: a random time between
+	// once and twice this. Default 5 minutes.
+	Timeout time.Duration
+	// Silence is how long a list may bring nothing, or a watch on which there
+	// have been bookmarks no event and no bookmark, before it counts as dead.
+	// Kubernetes sends a bookmark every minute. Default 150 seconds.
+	Silence time.Duration
+	// Backoff is the first wait after a failure; it doubles, up to MaxBackoff,
+	// and is stretched by a random factor of up to two. Two minutes without a
+	// failure start it again. Default 0.8 seconds.
+	Backoff time.Duration
+	// MaxBackoff bounds Backoff. Default 30 seconds.
+	MaxBackoff time.Duration
+	// Park is how often to ask whether a resource that vanished is back.
+	// Default 10 seconds.
+	Park time.Duration
+	// Logger gets state changes (Info) and failures that will be retried
+	// (Warn). Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.PageSize <= 0 {
+		opts.PageSize = 500
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&opts.Timeout, 5 * time.Minute},
+		{&opts.Silence, 150 * time.Second},
+		{&opts.Backoff, 800 * time.Millisecond},
+		{&opts.MaxBackoff, 30 * time.Second},
+		{&opts.Park, 10 * time.Second},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return opts
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package reflector_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/watershed-project/watershed/reflector"
+)
+
+func (w *world) wantStatus(want reflector.Status) {
+	w.t.Helper()
+	synctest.Wait()
+	if diff := gocmp.Diff(want, w.Status(), cmpopts.EquateErrors()); diff != "" {
+		w.t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatus_alongALife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, nil)
+		want := reflector.Status{}
+		w.wantStatus(want)
+
+		w.puts("a", "b")
+		w.server.fail(watches, fault{pace: time.Second})
+		w.start()
+		want.State, want.Since, want.Watches = reflector.Listing, time.Now(), 1
+		w.wantStatus(want)
+		w.let(time.Second)
+		want.Heard = time.Now() // the first object
+		w.wantStatus(want)
+		w.let(2 * time.Second)
+		want.State, want.Since, want.Heard = reflector.Watching, time.Now(), time.Now()
+		want.Version, want.Streams, want.Lists = "2", true, 1
+		w.wantStatus(want)
+
+		w.puts("c")
+		w.let(time.Second)
+		want.Heard, want.Version = time.Now(), "3"
+		w.wantStatus(want)
+
+		// A failure: what is there is stale from now on.
+		w.server.fail(watches, fault{err: busy(time.Minute)})
+		w.server.send(item{err: errReset})
+		w.let(time.Second)
+		failed := time.Now()
+		want.State, want.Since, want.StaleSince = reflector.Waiting, failed, failed
+		want.Err, want.ErrAt, want.Failures = errReset, failed, 1
+		w.wantStatus(want)
+		w.untilFailed(2)
+		want.Err, want.ErrAt, want.Failures = w.Status().Err, time.Now(), 2
+		wantEqual(t, reflector.ReasonOf(want.Err), reflector.Busy)
+		want.Heard = w.Status().Heard // the check was answered
+		within(t, time.Since(want.Heard), 0, 10*time.Millisecond)
+		within(t, time.Since(want.ErrAt), 0, 10*time.Millisecond)
+		want.ErrAt = w.Status().ErrAt
+		w.wantStatus(want)
+
+		// And its end. The error stays, to be read.
+		w.untilState(reflector.Watching)
+		want.State, want.Since, want.StaleSince = reflector.Watching, w.Status().Since, time.Time{}
+		want.Heard, want.Watches = want.Since, 2
+		w.wantStatus(want)
+		within(t, want.Since.Sub(want.ErrAt), time.Minute, 62*time.Second)
+
+		// A list, while which it is stale.
+		w.server.fail(watches, fault{pace: 10 * time.Second})
+		w.server.send(item{err: expired})
+		w.untilState(reflector.Listing)
+		s := w.Status()
+		wantEqual(t, s.StaleSince, s.ErrAt)
+		w.untilState(reflector.Watching)
+		want = w.Status()
+		wantEqual(t, want.StaleSince, time.Time{})
+		wantEqual(t, want.Lists, 2)
+
+		// The resource goes away.
+		w.server.vanish()
+		w.untilState(reflector.Parked)
+		s = w.Status()
+		wantEqual(t, s.State, reflector.Parked)
+		wantEqual(t, s.StaleSince, s.Since)
+		wantEqual(t, errors.Is(s.Err, notServed), true)
+
+		w.stopRun()
+		s = w.Status()
+		wantEqual(t, s.State, reflector.Idle)
+		wantEqual(t, s.Since, time.Now())
+	})
+}
+
+func TestStatus_isStaleAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, nil)
+		w.let(time.Second)
+		w.stopRun()
+		s := w.Status()
+		wantEqual(t, s.State, reflector.Idle)
+		wantEqual(t, s.StaleSince, time.Now())
+		wantEqual(t, s.Err, nil)
+		wantEqual(t, s.Failures, 0)
+	})
+}
+
+func TestStatus_isNotStaleBeforeItWasCurrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, nil)
+		w.server.fail(watches, fault{err: busy(time.Minute)})
+		w.start().let(time.Second)
+		s := w.Status()
+		wantEqual(t, s.State, reflector.Waiting)
+		wantEqual(t, s.StaleSince, time.Time{})
+	})
+}
+
+func TestStatus_countsChecksAsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, nil)
+		w.server.skip(1)
+		w.start().let(10 * time.Second)
+		w.server.send(end)
+		w.let(0)
+		w.wantAsked("stream", `list "1" or newer, limit 1`, "watch 1")
+		wantEqual(t, w.Status().Heard, time.Now())
+	})
+}
+
+func TestError_saysItsReason(t *testing.T) {
+	// A source need not have more to say than the reason.
+	err := error(&reflector.Error{Reason: reflector.Busy})
+	wantEqual(t, err.Error(), "busy")
+	wantEqual(t, errors.Unwrap(err), nil)
+	wantEqual(t, errors.Is(&reflector.Error{Err: errReset}, errReset), true)
+	wantEqual(t, (&reflector.Error{Reason: reflector.Busy, Err: errReset}).Error(), "connection reset")
+	wantEqual(t, reflector.ReasonOf(errors.Join(errReset, expired)), reflector.Expired)
+	wantEqual(t, reflector.ReasonOf(errReset), reflector.Unknown)
+	wantEqual(t, reflector.ReasonOf(nil), reflector.Unknown)
+}
+
+func TestNames_areWords(t *testing.T) {
+	var states, reasons []string
+	for s := reflector.Idle; s <= reflector.Parked; s++ {
+		states = append(states, s.String())
+	}
+	for r := reflector.Unknown; r <= reflector.Undecodable; r++ {
+		reasons = append(reasons, r.String())
+	}
+	wantEqual(t, states, []string{"idle", "listing", "watching", "waiting", "parked"})
+	wantEqual(t, reasons, []string{
+		"unknown", "expired", "too large version", "busy", "refused", "not served",
+		"not supported", "internal", "undecodable",
+	})
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// grace is how long after its time a watch may go on.
+	grace = 30 * time.Second
+	// first is how long the initial events may pause, unless Silence is less.
+	first = 30 * time.Second
+	// short is the life of a watch that counts as none.
+	short = time.Second
+)
+
+// stream is an open watch.
+type stream[T any] struct {
+	watch Watch[T]
+	quiet *silence
+	began time.Time
+	// due is when the source is to end it.
+	due time.Time
+	// news counts what moved the version.
+	news int
+}
+
+// next waits for the next event.
+func (s *stream[T]) next() (Event[T], error) {
+	s.quiet.wait()
+	e, err := s.watch.Next()
+	s.quiet.hold()
+	return e, err
+}
+
+func (s *stream[T]) close() {
+	s.quiet.stop()
+	_ = s.watch.Close() // it is over either way
+}
+
+// open begins a watch that gives up after a silence; 0 is never.
+func (r *Reflector[T]) open(ctx context.Context, opts WatchOptions, silent time.Duration) (*stream[T], error) {
+	opts.Timeout = r.opts.Timeout + rand.N(r.opts.Timeout)
+	now := time.Now()
+	due := now.Add(opts.Timeout)
+	quiet := listen(ctx, r.opts.Silence, due.Add(grace))
+	watch, err := r.source.Watch(quiet.ctx, opts)
+	if err != nil {
+		defer quiet.stop()
+		return nil, quiet.cause(err)
+	}
+	quiet.within(silent)
+	quiet.hold() // until somebody waits for an event
+	r.note(func(s *Status) { s.Watches++ })
+	return &stream[T]{watch: watch, quiet: quiet, began: now, due: due}, nil
+}
+
+// watch watches from the last version. Until it brings a bookmark nothing says
+// that it ever will, and silence means nothing.
+func (r *Reflector[T]) watch(ctx context.Context) (*stream[T], error) {
+	s, err := r.open(ctx, WatchOptions{Version: r.version}, 0)
+	if err != nil {
+		return nil, fmt.Errorf("watch from version %s: %w", r.version, err)
+	}
+	return s, nil
+}
+
+// stream reads the state as initial events and returns the watch that goes on
+// from there.
+func (r *Reflector[T]) stream(ctx context.Context, back bool) (*stream[T], error) {
+	s, err := r.open(ctx, WatchOptions{Version: r.from(), InitialEvents: true}, min(first, r.opts.Silence))
+	if err != nil {
+		return nil, fmt.Errorf("stream: %w", err)
+	}
+	if err := r.initial(ctx, s, back); err != nil {
+		err = s.quiet.cause(err)
+		s.close()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("stream: %w", err)
+	}
+	s.quiet.within(r.opts.Silence)
+	r.note(func(s *Status) { s.Streams = true })
+	return s, nil
+}
+
+// initial reads up to the end of the initial events.
+func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) error {
+	relist, err := r.relist(ctx, back)
+	if err != nil {
+		return err
+	}
+	defer relist.Close()
+	for {
+		e, err := s.next()
+		if ReasonOf(err) == Undecodable {
+			r.drop(err)
+			continue
+		} else if err != nil {
+			return err
+		}
+		r.heard("")
+		s.news++
+		switch {
+		case e.Type == Deleted:
+			err = r.keep(ctx, relist.Delete(ctx, e.Object))
+		case e.Type != Bookmark:
+			err = r.add(ctx, relist, e.Object)
+		case e.InitialEnd:
+			return r.commit(ctx, relist, e.Version, back)
+		default:
+			// A server that knows initial events sends no bookmark before they
+			// end; one that does not would never end them.
+			err = &Error{Reason: NotSupported, Err: errors.New("the server ignores the request for initial events")}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// follow queues events until the stream ends, and returns nil if it ended in good
+// order.
+func (r *Reflector[T]) follow(ctx context.Context, s *stream[T]) error {
+	for {
+		e, err := s.next()
+		switch {
+		case err == nil:
+		case ReasonOf(err) == Undecodable:
+			r.drop(err)
+			continue
+		case errors.Is(s.quiet.cause(nil), errSilent):
+			return fmt.Errorf("watch: %w", errSilent)
+		case !errors.Is(err, io.EOF):
+			return fmt.Errorf("watch: %w", err)
+		case s.news == 0 && time.Since(s.began) < short:
+			return errShort
+		default:
+			return nil
+		}
+		if err := r.apply(ctx, s, e); err != nil {
+			return err
+		}
+	}
+}
+
+// apply queues one event.
+func (r *Reflector[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error {
+	var err error
+	r.holds = true
+	switch e.Type {
+	case Added:
+		err = r.queue.Add(ctx, e.Object)
+	case Modified:
+		err = r.queue.Update(ctx, e.Object)
+	case Deleted:
+		err = r.queue.Delete(ctx, e.Object)
+	case Bookmark:
+		s.quiet.within(r.opts.Silence)
+		err = r.queue.Bookmark(ctx, number(e.Version))
+	default:
+		err = fmt.Errorf("event of unknown type %d", e.Type)
+	}
+	if err := r.keep(ctx, err); err != nil {
+		return err
+	}
+	if newer(e.Version, r.version) {
+		s.news++
+		r.version = e.Version
+	}
+	r.heard(r.version)
+	return nil
+}
