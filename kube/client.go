@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// pageSize is how many objects List asks for at a time.
+const pageSize = 500
+
+// List calls each for every object of the query, page after page, and returns the
+// version of the list. If each fails, List stops and returns its error. A list
+// that takes longer than the server keeps versions ends with reason
+// [reflector.Expired]. Objects that cannot be read are left out; if there are
+// any, List goes on to the end and then returns the version with an error of
+// reason [reflector.Undecodable].
+func (c *Cluster) List(ctx context.Context, q Query, each func(*wire.Object) error) (version string, err error) {
+	source, err := c.Source(q)
+	if err != nil {
+		return "", err
+	}
+	var skipped int
+	var first error
+	for opts := (reflector.ListOptions{Limit: pageSize}); ; {
+		page, why, err := source.list(ctx, opts, each)
+		if err != nil {
+			return "", err
+		}
+		if skipped += page.Skipped; first == nil {
+			first = why
+		}
+		if page.Continue == "" {
+			version = page.Version
+			break
+		}
+		opts.Continue = page.Continue
+	}
+	if skipped > 0 {
+		err = &reflector.Error{Reason: reflector.Undecodable, Err: fmt.Errorf("%w (objects left out: %d)", first, skipped)}
+	}
+	return version, err
+}
+
+// Watch yields the events of one watch that begins after version, which is usually
+// what List returned. It ends when the server ends the watch, which it does after
+// half an hour or more, without an error; with ctx; and with any other error,
+// which is the last thing it yields. Only after an error of reason
+// [reflector.Undecodable], which is about one object, it goes on.
+func (c *Cluster) Watch(ctx context.Context, q Query, version string) iter.Seq2[reflector.Event[*wire.Object], error] {
+	return func(yield func(reflector.Event[*wire.Object], error) bool) {
+		source, err := c.Source(q)
+		if err != nil {
+			yield(reflector.Event[*wire.Object]{}, err)
+			return
+		}
+		w, err := source.watch(ctx, reflector.WatchOptions{Version: version})
+		if err != nil {
+			yield(reflector.Event[*wire.Object]{}, err)
+			return
+		}
+		defer w.Close()
+		for {
+			event, err := w.Next()
+			if err == io.EOF { //nolint:errorlint // Next promises exactly that
+				return
+			}
+			if !yield(event, err) || err != nil && !isReason(err, reflector.Undecodable) {
+				return
+			}
+		}
+	}
+}
+
+// Get is one object. The query must have no selectors and, if the resource is
+// namespaced, a namespace. Where there is no such object, [apierrors.IsNotFound] is
+// true for the error.
+func (c *Cluster) Get(ctx context.Context, q Query, name string) (*wire.Object, error) {
+	source, err := c.Source(q)
+	if err != nil {
+		return nil, err
+	}
+	doing := fmt.Sprintf("get %s of %s", name, source.doing("")[1:])
+	if q.LabelSelector != "" || q.FieldSelector != "" {
+		return nil, fmt.Errorf("%s: %w", doing, errors.New("one object needs no selector"))
+	}
+	if err := validateSegment("name", name); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	kind, err := source.kindFor(ctx, doing)
+	if err != nil {
+		return nil, err
+	}
+	return c.object(ctx, &request{
+		method: http.MethodGet,
+		path:   append(resourcePath(q.Resource, q.Namespace), url.PathEscape(name)),
+		accept: source.accept(partialObject),
+		doing:  doing,
+		expect: expectation{resource: q.Resource.GroupResource(), name: name},
+	}, kind)
+}

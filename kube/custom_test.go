@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// definition is a custom resource whose plural is nothing that a rule would give.
+func definition(plural, kind string) string {
+	return fmt.Sprintf(`
+# A comment makes no document.
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: %[1]s, singular: %[3]s, kind: %[2]s, shortNames: [%[3]sx], categories: [all]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}, colour: {type: string}}}
+    selectableFields: [{jsonPath: .spec.colour}]
+---
+`, plural, kind, strings.ToLower(kind))
+}
+
+func custom(plural string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: plural}
+}
+
+// serve makes a custom resource and waits until it is served, everywhere.
+func serve(ctx context.Context, t *testing.T, c *kube.Cluster, plural, kind string) {
+	t.Helper()
+	create(ctx, t, c, definition(plural, kind))
+	s := sourceOf(t, c, kube.Query{Resource: custom(plural)})
+	eventually(ctx, t, plural, func() error {
+		if served, err := s.Served(ctx); err != nil || !served {
+			return fmt.Errorf("served: %t, %w", served, err)
+		}
+		_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
+		return err
+	})
+}
+
+func testCustomResource(t *testing.T, k *kubetest.Cluster) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := open(t, k.Config())
+	gvr := custom("oxen")
+	gvk := gvr.GroupVersion().WithKind("Ox")
+	s := sourceOf(t, c, kube.Query{Resource: gvr})
+	if _, err := c.Resolve(ctx, gvk); !meta.IsNoMatchError(err) {
+		t.Errorf("the kind before it exists: %v", err)
+	}
+	if served, err := s.Served(ctx); err != nil || served {
+		t.Errorf("served before it exists: %t, %v", served, err)
+	}
+	serve(ctx, t, c, "oxen", "Ox")
+
+	const first = `{"apiVersion": "example.com/v1", "kind": "Ox", "metadata": {"name": "json", "labels": {"app": "a"}}, "spec": {"size": 9007199254740993}}`
+	const more = `
+apiVersion: example.com/v1
+kind: Ox
+metadata: {name: red, labels: {app: b}}
+spec: {colour: red}
+---
+apiVersion: example.com/v1
+kind: Ox
+metadata: {name: blue, namespace: kube-system, labels: {app: b}}
+spec: {colour: blue}
+`
+	var made []*wire.Object
+	eventually(ctx, t, "create", func() (err error) {
+		made, err = c.Create(ctx, []byte(first))
+		return err
+	})
+	made = append(made, create(ctx, t, c, more)...)
+	if len(made) != 3 || made[0].Key() != "default/json" || made[2].Key() != "kube-system/blue" || made[1].GroupVersionKind() != gvk {
+		t.Fatalf("made %v", made)
+	}
+	if !strings.Contains(string(made[0].Bytes()), "9007199254740993") {
+		t.Errorf("a large number became another: %s", made[0].Bytes())
+	}
+	r, err := c.Resolve(ctx, gvk)
+	if err != nil || r.GroupVersionResource != gvr || !r.Namespaced || !r.Preferred || r.Singular != "ox" {
+		t.Errorf("resolved %+v, %v", r, err)
+	}
+	if r, err := c.ResolveResource(ctx, schema.GroupVersionResource{Group: "example.com", Resource: "oxen"}); err != nil || r.GroupVersionKind() != gvk {
+		t.Errorf("resolved without a version: %+v, %v", r, err)
+	}
+
+	for name, want := range map[string]struct {
+		query kube.Query
+		keys  []string
+	}{
+		"all":       {kube.Query{}, []string{"default/json", "default/red", "kube-system/blue"}},
+		"namespace": {kube.Query{Namespace: "default"}, []string{"default/json", "default/red"}},
+		"label":     {kube.Query{LabelSelector: "app in (b)"}, []string{"default/red", "kube-system/blue"}},
+		"field":     {kube.Query{FieldSelector: "spec.colour=red"}, []string{"default/red"}},
+		"tweak":     {kube.Query{Tweak: func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=blue" }}, []string{"kube-system/blue"}},
+		"metadata":  {kube.Query{MetadataOnly: true}, []string{"default/json", "default/red", "kube-system/blue"}},
+	} {
+		q := want.query
+		q.Resource = gvr
+		s := sourceOf(t, c, q)
+		listed, page, err := listAll(ctx, s, reflector.ListOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		w := beginWatch(ctx, t, s, reflector.WatchOptions{InitialEvents: true, Version: page.Version})
+		watched, _, err := watchInitial(w)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, objects := range []map[string]*wire.Object{listed, watched} {
+			for _, key := range want.keys {
+				if o := objects[key]; o == nil || o.GroupVersionKind() != gvk || o.Encoding() != wire.JSON {
+					t.Errorf("%s: %s is %v", name, key, o)
+				}
+			}
+			if len(objects) != len(want.keys) {
+				t.Errorf("%s: %v, want %v", name, objects, want.keys)
+			}
+		}
+		w.Close()
+	}
+
+	testCustomChanges(ctx, t, c, s, first)
+
+	if err := c.Delete(ctx, []byte(definition("oxen", "Ox"))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(ctx, t, "the resource is still there", func() error {
+		if served, err := s.Served(ctx); err != nil || served {
+			return fmt.Errorf("served: %t, %w", served, err)
+		}
+		_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
+		if reflector.ReasonOf(err) != reflector.NotServed {
+			return fmt.Errorf("list: %w", err)
+		}
+		return nil
+	})
+}
+
+// testCustomChanges watches after a list and after initial events while an object
+// goes and comes back.
+func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *kube.Source, manifest string) {
+	_, page, err := listAll(ctx, s, reflector.ListOptions{Version: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	afterList := beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version, Timeout: time.Minute})
+	defer afterList.Close()
+	afterInitial := beginWatch(ctx, t, s, reflector.WatchOptions{InitialEvents: true})
+	defer afterInitial.Close()
+	if _, _, err := watchInitial(afterInitial); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(ctx, []byte(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(ctx, []byte(manifest)); !apierrors.IsNotFound(err) {
+		t.Errorf("delete what is gone: %v", err)
+	}
+	create(ctx, t, c, manifest)
+	if _, err := c.Create(ctx, []byte(manifest)); !apierrors.IsAlreadyExists(err) || !strings.HasPrefix(err.Error(), "create Ox json in test: ") {
+		t.Errorf("create what is there: %v", err)
+	}
+	for _, w := range []reflector.Watch[*wire.Object]{afterList, afterInitial} {
+		gone := wantEvent(t, w, reflector.Deleted, "default/json")
+		back := wantEvent(t, w, reflector.Added, "default/json")
+		if back.Version() <= gone.Version() {
+			t.Errorf("%s comes after %s", back, gone)
+		}
+	}
+}
+
+// testCustomMetadata recreates a resource under another kind, and a kind under
+// another resource: what discovery said before does not count any more.
+func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := open(t, k.Config())
+	s := sourceOf(t, c, kube.Query{Resource: custom("mice"), MetadataOnly: true})
+	for _, kind := range []string{"Mouse", "Rat"} {
+		serve(ctx, t, c, "mice", kind)
+		eventually(ctx, t, "create", func() error {
+			_, err := c.Create(ctx, fmt.Appendf(nil, `{"apiVersion": "example.com/v1", "kind": %q, "metadata": {"name": "a"}, "spec": {"size": 1}}`, kind))
+			return err
+		})
+		eventually(ctx, t, "list", func() error {
+			listed, _, err := listAll(ctx, s, reflector.ListOptions{})
+			o := listed["default/a"]
+			if err != nil || o == nil {
+				return fmt.Errorf("listed %v, %w", listed, err)
+			}
+			if o.GroupVersionKind().Kind != kind || strings.Contains(string(o.Bytes()), `"spec"`) {
+				return fmt.Errorf("%s is of kind %s", o.Bytes(), o.GroupVersionKind())
+			}
+			return nil
+		})
+		if err := c.Delete(ctx, []byte(definition("mice", kind))); err != nil {
+			t.Fatal(err)
+		}
+		eventually(ctx, t, "not served", func() error {
+			_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
+			if reflector.ReasonOf(err) != reflector.NotServed {
+				return fmt.Errorf("list: %w", errors.Join(err, errors.New("want not served")))
+			}
+			return nil
+		})
+	}
+	if _, err := c.Resolve(ctx, custom("").GroupVersion().WithKind("Rat")); err != nil {
+		t.Fatalf("what was discovered is forgotten: %v", err)
+	}
+	serve(ctx, t, c, "rats", "Rat")
+	eventually(ctx, t, "create", func() error {
+		_, err := c.Create(ctx, []byte(`{"apiVersion": "example.com/v1", "kind": "Rat", "metadata": {"name": "a"}}`))
+		return err
+	})
+}

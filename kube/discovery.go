@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is something that a cluster serves.
+type Resource struct {
+	schema.GroupVersionResource
+	Kind       string
+	Singular   string
+	Namespaced bool
+	Verbs      []string
+	ShortNames []string
+	Categories []string
+	// Preferred marks the one version of the resource that the server would
+	// rather be asked for.
+	Preferred bool
+}
+
+// GroupVersionKind is what the resource's objects are.
+func (r Resource) GroupVersionKind() schema.GroupVersionKind {
+	return r.GroupVersion().WithKind(r.Kind)
+}
+
+// GroupError says that a version of a group could not be discovered, while others
+// could.
+type GroupError struct {
+	GroupVersion schema.GroupVersion
+	Err          error
+}
+
+// Error names the version.
+func (e *GroupError) Error() string { return e.GroupVersion.String() + ": " + e.Err.Error() }
+
+// Unwrap is Err.
+func (e *GroupError) Unwrap() error { return e.Err }
+
+// ErrStale means that the server behind a version of a group does not answer.
+var ErrStale = errors.New("discovery is stale: its API server does not answer")
+
+// Resources asks the cluster for everything it serves, in the server's order and
+// without subresources. If some of it cannot be discovered, the rest is returned
+// with an error that joins a [*GroupError] for each version that is missing.
+func (c *Cluster) Resources(ctx context.Context) ([]Resource, error) {
+	core, coreErr := c.discover(ctx, "api")
+	if ctx.Err() != nil {
+		return nil, coreErr
+	}
+	if apierrors.IsNotFound(coreErr) {
+		coreErr = nil // an API server of its own, without the core group
+	}
+	named, namedErr := c.discover(ctx, "apis")
+	resources := append(core, named...)
+	if len(resources) == 0 && ctx.Err() != nil {
+		return nil, namedErr
+	}
+	return resources, errors.Join(coreErr, namedErr)
+}
+
+// discoveryAccept asks for everything in one document, or else for the list of
+// groups.
+const discoveryAccept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+func (c *Cluster) discoveryRequest(accept string, path ...string) *request {
+	return &request{
+		method: http.MethodGet,
+		path:   path,
+		accept: accept,
+		doing:  fmt.Sprintf("discover /%s in %s", strings.Join(path, "/"), c.name),
+		expect: expectation{collection: true},
+	}
+}
+
+// discover asks at one of the two roots, api and apis.
+func (c *Cluster) discover(ctx context.Context, root string) ([]Resource, error) {
+	r := c.discoveryRequest(discoveryAccept, root)
+	body, header, err := c.document(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if isAggregated(header) {
+		var list apidiscoveryv2.APIGroupDiscoveryList
+		if err := json.Unmarshal(body, &list); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.doing, err)
+		}
+		return aggregated(&list)
+	}
+	var groups metav1.APIGroupList
+	if root == "api" {
+		groups, err = coreGroup(body)
+	} else {
+		err = json.Unmarshal(body, &groups)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.doing, err)
+	}
+	return c.discoverEach(ctx, groups.Groups)
+}
+
+func isAggregated(h http.Header) bool {
+	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && media == runtime.ContentTypeJSON &&
+		params["g"] == apidiscoveryv2.GroupName && params["v"] == "v2" && params["as"] == "APIGroupDiscoveryList"
+}
+
+func aggregated(list *apidiscoveryv2.APIGroupDiscoveryList) ([]Resource, error) {
+	var all []Resource
+	var errs []error
+	for _, g := range list.Items {
+		var group []Resource
+		for _, v := range g.Versions {
+			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
+			if v.Freshness == apidiscoveryv2.DiscoveryFreshnessStale {
+				errs = append(errs, &GroupError{GroupVersion: gv, Err: ErrStale})
+				continue
+			}
+			for _, r := range v.Resources {
+				if r.ResponseKind == nil || r.ResponseKind.Kind == "" {
+					continue // only its subresources are served
+				}
+				group = append(group, Resource{
+					GroupVersionResource: gv.WithResource(r.Resource),
+					Kind:                 r.ResponseKind.Kind,
+					Singular:             r.SingularResource,
+					Namespaced:           r.Scope == apidiscoveryv2.ScopeNamespace,
+					Verbs:                r.Verbs,
+					ShortNames:           r.ShortNames,
+					Categories:           r.Categories,
+				})
+			}
+		}
+		// The versions are in the order of preference.
+		prefer(group, "")
+		all = append(all, group...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// prefer marks one version of each of a group's resources: the group's preferred
+// version or, where that has not got the resource, the first that has.
+func prefer(group []Resource, version string) {
+	chosen := map[string]int{}
+	for i, r := range group {
+		if _, ok := chosen[r.Resource]; !ok || r.Version == version {
+			chosen[r.Resource] = i
+		}
+	}
+	for _, i := range chosen {
+		group[i].Preferred = true
+	}
+}
+
+// coreGroup is what /api says, which is of an older kind, as a group.
+func coreGroup(body []byte) (metav1.APIGroupList, error) {
+	var versions metav1.APIVersions
+	if err := json.Unmarshal(body, &versions); err != nil {
+		return metav1.APIGroupList{}, err
+	}
+	group := metav1.APIGroup{}
+	for _, v := range versions.Versions {
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v, Version: v})
+	}
+	return metav1.APIGroupList{Groups: []metav1.APIGroup{group}}, nil
+}
+
+// discoverEach asks for one version after the other, as servers before 1.26 want
+// it.
+func (c *Cluster) discoverEach(ctx context.Context, groups []metav1.APIGroup) ([]Resource, error) {
+	var all []Resource
+	var errs []error
+	for _, g := range groups {
+		var group []Resource
+		for _, v := range g.Versions {
+			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
+			list, err := c.discoverVersion(ctx, gv)
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			if err != nil {
+				errs = append(errs, &GroupError{GroupVersion: gv, Err: err})
+				continue
+			}
+			for _, r := range list.APIResources {
+				if strings.Contains(r.Name, "/") {
+					continue // a subresource
+				}
+				group = append(group, Resource{
+					GroupVersionResource: gv.WithResource(r.Name),
+					Kind:                 r.Kind,
+					Singular:             r.SingularName,
+					Namespaced:           r.Namespaced,
+					Verbs:                r.Verbs,
+					ShortNames:           r.ShortNames,
+					Categories:           r.Categories,
+				})
+			}
+		}
+		prefer(group, g.PreferredVersion.Version)
+		all = append(all, group...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// discoverVersion is what the server says about one version of a group.
+func (c *Cluster) discoverVersion(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	r := c.discoveryRequest(runtime.ContentTypeJSON, versionPath(gv)...)
+	body, _, err := c.document(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.APIResourceList{}
+	if err := json.Unmarshal(body, list); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.doing, err)
+	}
+	return list, nil
+}

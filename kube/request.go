@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package kube
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// maxDocument bounds answers that are read as a whole: discovery documents.
+const maxDocument = 64 << 20
+
+// errClosed is the cause of the end of a request that nobody reads any more.
+var errClosed = fmt.Errorf("closed: %w", context.Canceled)
+
+// request is one request to the API server.
+type request struct {
+	method string
+	path   []string // escaped segments
+	query  url.Values
+	accept string
+	body   []byte // JSON
+	// doing is what errors begin with: list pods in prod-eu.
+	doing string
+	// stream says that the body may take its time.
+	stream bool
+	expect expectation
+}
+
+// response is the answer to a request that went well.
+type response struct {
+	*http.Response
+	doing string
+	// asked is the context of who asked, own that of the request.
+	asked, own context.Context
+	cancel     context.CancelCauseFunc
+	timer      *time.Timer
+}
+
+// send makes the request and returns when the header of a good answer is there.
+// The caller must close the response.
+func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
+	u := c.root.JoinPath(r.path...)
+	u.RawQuery = r.query.Encode()
+	own, cancel := context.WithCancelCause(ctx)
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(own, r.method, u.String(), body)
+	if err != nil {
+		cancel(errClosed)
+		return nil, fmt.Errorf("%s: %w", r.doing, err)
+	}
+	req.Header.Set("Accept", r.accept)
+	if !c.config.DisableCompression {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", runtime.ContentTypeJSON)
+	}
+	resp := &response{doing: r.doing, asked: ctx, own: own, cancel: cancel}
+	if limit := c.config.Timeout; limit > 0 {
+		resp.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("no answer within %s", limit)) })
+	}
+	resp.Response, err = c.client.Do(req)
+	if err != nil {
+		err = resp.failed(err)
+		resp.close()
+		return nil, err
+	}
+	uncompress(resp.Response)
+	c.warn(ctx, resp.Header)
+	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
+		err := resp.refused(r)
+		resp.close()
+		return nil, err
+	}
+	if r.stream && resp.timer != nil {
+		resp.timer.Stop()
+	}
+	return resp, nil
+}
+
+// warn hands the server's warnings to the handler of the configuration.
+func (c *Cluster) warn(ctx context.Context, h http.Header) {
+	if c.config.WarningHandler == nil && c.config.WarningHandlerWithContext == nil {
+		return
+	}
+	// What cannot be parsed is not a warning for anybody.
+	warnings, _ := utilnet.ParseWarningHeaders(h["Warning"])
+	for _, w := range warnings {
+		if handler := c.config.WarningHandlerWithContext; handler != nil {
+			handler.HandleWarningHeaderWithContext(ctx, w.Code, w.Agent, w.Text)
+		} else {
+			c.config.WarningHandler.HandleWarningHeader(w.Code, w.Agent, w.Text)
+		}
+	}
+}
+
+// close ends the request. What was not read of the body is lost, and with
+// HTTP/1.1 so is the connection.
+func (r *response) close() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.cancel(errClosed)
+	if r.Response != nil {
+		_ = r.Body.Close()
+	}
+}
+
+// drain reads what may be left of a body whose content is complete, if only its
+// end, so that the connection can be used again.
+func (r *response) drain() {
+	_, _ = io.CopyN(io.Discard, r.Body, 4<<10)
+}
+
+// failed says why reading or asking failed: if a context ended, that is why.
+func (r *response) failed(err error) error {
+	if ended := r.asked.Err(); ended != nil {
+		if cause := context.Cause(r.asked); !errors.Is(cause, ended) {
+			return fmt.Errorf("%s: %w: %w", r.doing, ended, cause)
+		}
+		return fmt.Errorf("%s: %w", r.doing, ended)
+	}
+	reason := reflector.Unknown
+	switch {
+	case r.own.Err() != nil:
+		err = context.Cause(r.own)
+		if errors.Is(err, errClosed) {
+			return fmt.Errorf("%s: %w", r.doing, err)
+		}
+	case utilnet.IsConnectionRefused(err):
+		reason = reflector.Refused
+	}
+	// The address says nothing that doing does not, and is long.
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return &reflector.Error{Reason: reason, Err: fmt.Errorf("%s: %w", r.doing, err)}
+}
+
+// encoding is that of the body, by its Content-Type.
+func (r *response) encoding() (wire.Encoding, error) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err == nil && media == runtime.ContentTypeJSON:
+		return wire.JSON, nil
+	case err == nil && media == runtime.ContentTypeProtobuf:
+		return wire.Protobuf, nil
+	}
+	return 0, &reflector.Error{Err: fmt.Errorf("%s: the answer is %q, neither JSON nor protobuf", r.doing, r.Header.Get("Content-Type"))}
+}
+
+// document sends a request and reads the whole body.
+func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header, error) {
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	if err != nil {
+		return nil, nil, resp.failed(err)
+	}
+	if len(body) > maxDocument {
+		return nil, nil, fmt.Errorf("%s: the answer is longer than %d bytes", r.doing, maxDocument)
+	}
+	return body, resp.Header, nil
+}
+
+// object sends a request and reads the one object of the answer.
+func (c *Cluster) object(ctx context.Context, r *request, kind *wire.Kind) (*wire.Object, error) {
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.close()
+	encoding, err := resp.encoding()
+	if err != nil {
+		return nil, err
+	}
+	obj, err := wire.ReadObject(resp.Body, encoding, kind)
+	if err != nil {
+		return nil, resp.unreadable(err)
+	}
+	resp.drain()
+	return obj, nil
+}
+
+// unreadable is failed for errors that may be of one object alone.
+func (r *response) unreadable(err error) error {
+	var o *wire.ObjectError
+	if errors.As(err, &o) {
+		return &reflector.Error{Reason: reflector.Undecodable, Err: fmt.Errorf("%s: %w", r.doing, err)}
+	}
+	return r.failed(err)
+}
