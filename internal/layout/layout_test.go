@@ -38,6 +38,16 @@ var rules = map[string]rule{
 	"delta":  {},
 	"store":  {own: []string{"delta"}, others: []string{"github.com/tidwall/btree"}},
 	"fanout": {own: []string{"store", "delta"}},
+	"wire": {others: []string{
+		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
+	}},
+	"reflector": {own: []string{"delta"}},
+	"kube": {own: []string{"reflector", "wire"}, others: []string{
+		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
+	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube"}, others: []string{
+		"k8s.io/apimachinery/",
+	}},
 
 	"internal/layout":            {},
 	"internal/kubetest/binaries": {others: []string{"golang.org/x/mod/"}},
@@ -52,6 +62,27 @@ var rules = map[string]rule{
 	"examples/deltafifo": {own: []string{"delta", "store"}},
 	"examples/indexer":   {own: []string{"delta", "store"}},
 	"examples/pipeline":  {own: []string{"delta", "store", "fanout"}},
+	"examples/listener":  {own: []string{"delta", "store", "fanout"}},
+
+	"examples/internal/terminal": {own: []string{"kube"}},
+	"examples/listwatch":         {own: []string{"reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
+	"examples/reflector": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/",
+	}},
+	"examples/watchdog": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/",
+	}},
+	"examples/clients": {own: []string{"wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/",
+	}},
+	"examples/sharedinformer": {own: []string{".", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
+	"examples/labelindex":     {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
+	"examples/factory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/",
+	}},
+	"examples/traps": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/",
+	}},
 }
 
 // source is one parsed Go file, with its slash-separated path from the root.
@@ -175,13 +206,21 @@ func TestImports_goOneWay(t *testing.T) {
 }
 
 func (r rule) allows(imported string) bool {
-	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+	if own, ok := ownPackage(imported); ok {
 		return slices.Contains(r.own, own)
 	}
 	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
 	}
 	return slices.ContainsFunc(r.others, func(prefix string) bool { return strings.HasPrefix(imported, prefix) })
+}
+
+// ownPackage is the folder of a package of this module.
+func ownPackage(imported string) (string, bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
 }
 
 func TestImports_ruleRefusesTheOtherWay(t *testing.T) {
@@ -194,7 +233,8 @@ func TestImports_ruleRefusesTheOtherWay(t *testing.T) {
 }
 
 // TestOptions_areRead fails for a field of an Options struct that no code
-// outside tests reads: a knob that does nothing.
+// outside tests reads, neither in its package nor in one that imports it: a knob
+// that does nothing.
 func TestOptions_areRead(t *testing.T) {
 	type field struct{ dir, name string }
 	declared := map[field]bool{}
@@ -202,6 +242,12 @@ func TestOptions_areRead(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() {
 			continue
+		}
+		readers := []string{s.dir()}
+		for _, spec := range s.file.Imports {
+			if own, ok := ownPackage(strings.Trim(spec.Path.Value, `"`)); ok {
+				readers = append(readers, own)
+			}
 		}
 		assigned := map[ast.Node]bool{}
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -226,8 +272,10 @@ func TestOptions_areRead(t *testing.T) {
 					assigned[b.X] = true
 				}
 			case *ast.SelectorExpr:
-				if !assigned[n] {
-					reads[field{s.dir(), n.Sel.Name}] = true
+				for _, dir := range readers {
+					if !assigned[n] {
+						reads[field{dir, n.Sel.Name}] = true
+					}
 				}
 			}
 			return true

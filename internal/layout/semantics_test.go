@@ -14,7 +14,7 @@ import (
 
 var (
 	namedTest       = regexp.MustCompile("`(Test[A-Za-z_]+)`")
-	namedDifference = regexp.MustCompile("(?m)^\\| [DS][0-9]+ \\| `([A-Za-z]+)` \\|")
+	namedDifference = regexp.MustCompile("(?m)^\\| [DSI][0-9]+ \\| `([A-Za-z]+)` \\|")
 )
 
 // TestSemantics_namesTestsThatExist keeps docs/semantics.md to its word: every

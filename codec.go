@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// codec is what an informer knows of its type.
+type codec[T any] struct {
+	// decode gives the shared value of an object, fresh one of its own.
+	decode, fresh func(*wire.Object) (T, error)
+	// raw: T is *wire.Object and decoding is nothing.
+	raw bool
+}
+
+func newCodec[T wire.Pointer[P], P any]() codec[T] {
+	_, raw := any(T(nil)).(*wire.Object)
+	return codec[T]{decode: wire.Decode[T, P], fresh: wire.DecodeFresh[T, P], raw: raw}
+}
+
+// transform is a user's transform as one of objects.
+func (c codec[T]) transform(f func(T) (T, error)) func(*wire.Object) (*wire.Object, error) {
+	if f == nil {
+		return nil
+	}
+	return func(o *wire.Object) (*wire.Object, error) {
+		value, err := c.fresh(o)
+		if err != nil {
+			return nil, err
+		}
+		if value, err = f(value); err != nil {
+			return nil, err
+		}
+		if out, ok := any(value).(*wire.Object); ok {
+			return out, nil
+		}
+		return wire.Encode(value, o.Encoding(), o.Kind())
+	}
+}
+
+// wants says what to ask a server for so that T can be made of it.
+func wants[T any]() (metadataOnly, json bool) {
+	switch any(*new(T)).(type) {
+	case *metav1.PartialObjectMetadata:
+		return true, false
+	case *unstructured.Unstructured:
+		// Protobuf would have to pass through a Go type, and lose the fields
+		// that a newer server has and that type has not.
+		return false, true
+	default:
+		return false, false
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// detector finds objects that were changed after they were handed out: the bytes
+// they were decoded from say what they were. It keeps everything handed out until
+// its object has left the store.
+type detector[T any] struct {
+	fresh   func(*wire.Object) (T, error)
+	mutated func(key string, was, is T)
+
+	// mu guards what follows.
+	mu  sync.Mutex
+	out map[*wire.Object]T
+}
+
+func newDetector[T any](fresh func(*wire.Object) (T, error), mutated func(key string, was, is T)) *detector[T] {
+	return &detector[T]{fresh: fresh, mutated: mutated, out: map[*wire.Object]T{}}
+}
+
+// watch notes what decode hands out.
+func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Object) (T, error) {
+	return func(o *wire.Object) (T, error) {
+		value, err := decode(o)
+		if err == nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.out[o] = value
+		}
+		return value, err
+	}
+}
+
+// join looks every second for as long as a life lasts.
+func (d *detector[T]) join(l *life) {
+	l.spawn(func(ctx context.Context) {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				d.look(l, true)
+				return
+			case <-ticker.C:
+				d.look(l, false)
+			}
+		}
+	})
+}
+
+// look compares, and forgets what is no longer in the store, or everything.
+func (d *detector[T]) look(l *life, last bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for o, is := range d.out {
+		was, err := d.fresh(o)
+		if now, ok := l.store.Get(o.Key()); last || !ok || now != o {
+			delete(d.out, o)
+		}
+		if err == nil && !reflect.DeepEqual(was, is) {
+			delete(d.out, o) // told once
+			d.mutated(o.Key(), was, is)
+		}
+	}
+}

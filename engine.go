@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+var (
+	// ErrRunning is returned by a Run while another has not returned.
+	ErrRunning = errors.New("informer is running already")
+	// ErrStopped is returned to who waits for a run that has ended.
+	ErrStopped = errors.New("informer has stopped")
+)
+
+// engine mirrors one resource for informers of any type. It outlives its runs:
+// each has a [life] of its own.
+type engine struct {
+	source reflector.Source[*wire.Object]
+	opts   lifeOptions
+
+	// current is the life that runs, or the one that will.
+	current atomic.Pointer[life]
+
+	// undecodable counts looks at objects that could not be decoded.
+	undecodable atomic.Uint64
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	running bool
+	// parts are what every life is given: indexes and readers.
+	parts map[part]struct{}
+}
+
+// part is something that joins every life of an engine. Join must not block; it
+// is called with the engine's mu held, and may start goroutines with life.spawn.
+type part interface {
+	join(l *life)
+}
+
+func newEngine(source reflector.Source[*wire.Object], opts lifeOptions) *engine {
+	e := &engine{source: source, opts: opts, parts: map[part]struct{}{}}
+	e.current.Store(newLife(source, opts))
+	return e
+}
+
+// add gives a part to the current life and to those after it.
+func (e *engine) add(p part) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.parts[p] = struct{}{}
+	p.join(e.current.Load())
+}
+
+// remove keeps a part from joining another life.
+func (e *engine) remove(p part) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.parts, p)
+}
+
+// run lives one life.
+func (e *engine) run(ctx context.Context) error {
+	e.mu.Lock()
+	if e.running {
+		e.mu.Unlock()
+		return ErrRunning
+	}
+	e.running = true
+	l := e.current.Load()
+	e.mu.Unlock()
+
+	err := l.run(ctx, func() { e.renew() })
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = false
+	return err
+}
+
+// renew replaces the life that is ending by a new one, so that nothing holds on to
+// the old one's objects but who is reading them.
+func (e *engine) renew() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := newLife(e.source, e.opts)
+	for p := range e.parts {
+		p.join(next)
+	}
+	e.current.Store(next)
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+)
+
+// Handler is told of changes, by one call at a time. Functions that are nil are not
+// called, and nothing is decoded for them.
+type Handler[T any] struct {
+	// Name appears in the status and in logs.
+	Name string
+	// Add is told of a new object, or with initial true of one that was there
+	// when the handler joined.
+	Add func(obj T, initial bool)
+	// Update is told of a new state. Old is the state that the handler was last
+	// told of. At a resync both are the same.
+	Update func(old, now T)
+	// Delete is told of the last state of an object that is gone. Seen is false
+	// if nobody saw it go: then it may not be the final state.
+	Delete func(last T, seen bool)
+	// Resync is how often to be given every object again. 0 is the informer's
+	// [Options.Resync], less is never.
+	Resync time.Duration
+}
+
+// Registration is a handler's place in an informer.
+type Registration struct {
+	name   string
+	forget func()
+	// ended ends with Close.
+	ended context.Context
+	end   context.CancelFunc
+	done  chan struct{}
+	state atomic.Pointer[delivery]
+
+	delivered, panics, undecodable, expired atomic.Uint64
+
+	// mu guards active: a goroutine calls the handler.
+	mu     sync.Mutex
+	active bool
+}
+
+// delivery is a handler's part in one life.
+type delivery struct {
+	life   *life
+	synced chan struct{}
+	// position is the revision up to which the handler was called; busy is when
+	// the batch it is in began, in nanoseconds since 1970, 0 if it waits.
+	position atomic.Uint64
+	busy     atomic.Int64
+	// over says that the handler is not to be called again.
+	over atomic.Bool
+}
+
+// Synced is closed when the handler was told of all objects that were there when it
+// joined. It is that of the current run, or of the next.
+func (r *Registration) Synced() <-chan struct{} { return r.state.Load().synced }
+
+// Close ends the calls to the handler; one that is under way goes on. It may be
+// called from the handler. Closing twice does nothing.
+func (r *Registration) Close() {
+	r.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended.Err() != nil {
+		return
+	}
+	r.end()
+	r.state.Load().over.Store(true)
+	if !r.active {
+		close(r.done)
+	}
+}
+
+// Done is closed when the handler was closed and will not be called again.
+func (r *Registration) Done() <-chan struct{} { return r.done }
+
+// enter notes that a goroutine is going to call the handler, unless it is closed.
+func (r *Registration) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended.Err() != nil {
+		return false
+	}
+	r.active = true
+	return true
+}
+
+func (r *Registration) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active = false
+	if r.ended.Err() != nil {
+		close(r.done)
+	}
+}
+
+// registration is a Registration with its handler.
+type registration[T any] struct {
+	Registration
+	informer *Informer[T]
+	handler  Handler[T]
+}
+
+// Handle adds a handler, at any time. It is given the state there is once the
+// informer has synced, and what changes after that.
+func (i *Informer[T]) Handle(h Handler[T]) *Registration {
+	if h.Resync == 0 {
+		h.Resync = i.resync
+	}
+	r := &registration[T]{informer: i, handler: h}
+	r.name, r.done = h.Name, make(chan struct{})
+	r.ended, r.end = context.WithCancel(context.Background())
+	r.forget = func() { i.engine.remove(r) }
+	i.engine.add(r)
+	return &r.Registration
+}
+
+// join gives the handler its part in a new life.
+func (r *registration[T]) join(l *life) {
+	d := &delivery{life: l, synced: make(chan struct{})}
+	r.state.Store(d)
+	shared := r.informer.sharingIn(l)
+	l.spawn(func(ctx context.Context) {
+		if !r.enter() {
+			return
+		}
+		defer r.leave()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(r.ended, cancel)()
+		defer context.AfterFunc(ctx, func() { d.over.Store(true) })()
+		r.run(ctx, d, shared)
+	})
+}
+
+// run calls the handler until ctx ends.
+func (r *registration[T]) run(ctx context.Context, d *delivery, shared *sharing[T]) {
+	if d.life.wait(ctx) != nil {
+		return
+	}
+	f := newFollower(d.life)
+	d.busy.Store(time.Now().UnixNano())
+	for _, o := range f.base.All() {
+		if d.over.Load() {
+			return
+		}
+		if c := (&change{Type: delta.Added, New: o}); r.wants(c) {
+			r.call(c, r.informer.decodeChange(c), true)
+		}
+	}
+	close(d.synced)
+	again := newResync(r.handler.Resync)
+	var b *block[T]
+	for {
+		d.position.Store(f.position())
+		d.busy.Store(0)
+		changes, err := again.next(ctx, f)
+		if err != nil {
+			return
+		}
+		d.busy.Store(time.Now().UnixNano())
+		r.expired.Store(f.expired)
+		for c := range changes {
+			if d.over.Load() {
+				return
+			}
+			switch {
+			case !r.wants(c):
+			case f.batch == nil: // differences are this handler's own
+				r.call(c, r.informer.decodeChange(c), false)
+			default:
+				b = shared.block(c.Revision, b)
+				r.call(c, b.decode(r.informer, c), false)
+			}
+			d.position.Store(c.Revision)
+			if s := again.reached(f, c); s != nil && !r.walk(d, s) {
+				return
+			}
+		}
+		if s := again.caughtUp(f); s != nil && !r.walk(d, s) {
+			return
+		}
+	}
+}
+
+// walk gives the handler every object of a state that it has seen.
+func (r *registration[T]) walk(d *delivery, s *snapshot) bool {
+	for key, o := range s.All() {
+		if d.over.Load() {
+			return false
+		}
+		if c := (&change{Type: delta.Sync, Key: key, Old: o, New: o}); r.wants(c) {
+			r.call(c, r.informer.decodeChange(c), false)
+		}
+	}
+	return true
+}
+
+// wants reports whether the handler has a function for a change.
+func (r *registration[T]) wants(c *change) bool {
+	switch c.Type {
+	case delta.Added:
+		return r.handler.Add != nil
+	case delta.Deleted:
+		return r.handler.Delete != nil
+	default:
+		return r.handler.Update != nil
+	}
+}
+
+// call calls the handler with one change. A panic is the handler's own.
+func (r *registration[T]) call(c *change, v *decoded[T], initial bool) {
+	if !v.ok {
+		r.undecodable.Add(1)
+		return
+	}
+	defer r.recovered(c)
+	switch c.Type {
+	case delta.Added:
+		r.handler.Add(v.now, initial)
+	case delta.Deleted:
+		r.handler.Delete(v.now, !c.Missed)
+	default:
+		r.handler.Update(v.old, v.now)
+	}
+	r.delivered.Add(1)
+}
+
+// recovered counts and logs a panic. It is the deferred function itself.
+func (r *registration[T]) recovered(c *change) {
+	if p := recover(); p != nil {
+		r.panics.Add(1)
+		r.informer.logger.Error("handler panicked", "handler", r.name, "change", c.Type.String(), "object", c.New.String(),
+			"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+	}
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// hasty reflectors do not make tests wait.
+var hasty = reflector.Options{
+	Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, Park: 200 * time.Millisecond,
+}
+
+// eventually waits for a condition, which returns what is missing.
+func eventually(t *testing.T, within time.Duration, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v", within, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestReal_etcdRestoredFromABackup takes a backup, goes on, and goes back to it.
+func TestReal_etcdRestoredFromABackup(t *testing.T) {
+	c := kubetest.Start(t, nil)
+	ctx := t.Context()
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs := client.CoreV1().ConfigMaps("default")
+	put := func(name, value string) {
+		t.Helper()
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}
+		_, err := configs.Update(ctx, cm, metav1.UpdateOptions{})
+		if err != nil {
+			_, err = configs.Create(ctx, cm, metav1.CreateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("stays", "1")
+	put("changes", "old")
+	put("goes", "1")
+	must(c.Etcd.Stop(ctx))
+	data, backup := filepath.Join(c.Dir(), "etcd"), filepath.Join(t.TempDir(), "backup")
+	must(os.CopyFS(backup, os.DirFS(data)))
+	must(errors.Join(c.Etcd.Start(ctx), c.WaitReady(ctx)))
+
+	var logged trace
+	maps := informer(t, connect(t, c.Config()), &watershed.Options[*corev1.ConfigMap]{
+		Namespace: "default", Reflector: hasty, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	running(t, maps.Run)
+	synced(t, maps, time.Minute)
+	for i := range 50 {
+		put("changes", fmt.Sprint(i))
+	}
+	put("comes", "1")
+	must(configs.Delete(ctx, "goes", metav1.DeleteOptions{}))
+	eventually(t, 10*time.Second, func() error {
+		if _, ok := maps.Get("default/goes"); ok {
+			return errors.New("the informer lags")
+		}
+		return nil
+	})
+	before := maps.Status().Version
+
+	c.APIServer.Kill()
+	c.Etcd.Kill()
+	must(os.RemoveAll(data))
+	must(os.CopyFS(data, os.DirFS(backup)))
+	must(errors.Join(c.Etcd.Start(ctx), c.APIServer.Start(ctx)))
+	eventually(t, time.Minute, func() error {
+		all, _ := truth(t, c, "configmaps")
+		want := keep(all, "default/")
+		if diff := differences(maps, want, objects[*corev1.ConfigMap]); len(diff) > 0 {
+			return fmt.Errorf("%v: %+v", diff, maps.Status().Reflector)
+		}
+		return nil
+	})
+	cm, _ := maps.Get("default/changes")
+	wantEqual(t, cm.Data["v"], "old")
+	st := maps.Status()
+	wantEqual(t, st.Reflector.Restores, 1)
+	if st.Version >= before {
+		t.Errorf("version %d, before the restore it was %d", st.Version, before)
+	}
+	if lines := strings.Join(logged.take(), ""); !strings.Contains(lines, "level=ERROR") || !strings.Contains(lines, "gone back") {
+		t.Errorf("nobody is told of the restore:\n%s", lines)
+	}
+	put("changes", "new")
+	eventually(t, 10*time.Second, func() error {
+		if cm, _ := maps.Get("default/changes"); cm.Data["v"] != "new" {
+			return fmt.Errorf("the informer does not follow after the restore: %+v", maps.Status().Reflector)
+		}
+		return nil
+	})
+}
+
+func keep(all map[string]kubetest.Stored, prefix string) map[string]kubetest.Stored {
+	maps.DeleteFunc(all, func(key string, _ kubetest.Stored) bool { return !strings.HasPrefix(key, prefix) })
+	return all
+}
+
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+func widget(name string) []byte {
+	return []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name + ", namespace: default}, spec: {size: 3}}")
+}
+
+// TestReal_customResourceComesAndGoes removes a resource from under an informer.
+func TestReal_customResourceComesAndGoes(t *testing.T) {
+	c := kubetest.Start(t, nil)
+	ctx := t.Context()
+	cluster := connect(t, c.Config())
+	create := func(manifest []byte) {
+		t.Helper()
+		eventually(t, 20*time.Second, func() error {
+			_, err := cluster.Create(ctx, manifest)
+			return err
+		})
+	}
+	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	all := informer(t, cluster, &watershed.Options[*unstructured.Unstructured]{Resource: resource, Reflector: hasty})
+	var tr trace
+	all.Handle(watershed.Handler[*unstructured.Unstructured]{
+		Add:    func(u *unstructured.Unstructured, _ bool) { tr.add("add %s %s", u.GetKind(), u.GetName()) },
+		Delete: func(u *unstructured.Unstructured, _ bool) { tr.add("delete %s", u.GetName()) },
+	})
+	running(t, all.Run)
+	state := func(want reflector.State) {
+		t.Helper()
+		eventually(t, 20*time.Second, func() error {
+			if got := all.Status().Reflector; got.State != want {
+				return fmt.Errorf("state %v, want %v: %w", got.State, want, got.Err)
+			}
+			return nil
+		})
+	}
+	state(reflector.Parked) // it was never there
+	wantEqual(t, all.HasSynced(), false)
+	create([]byte(widgets))
+	state(reflector.Watching)
+	synced(t, all, time.Minute)
+	create(widget("one"))
+	create(widget("two"))
+	eventually(t, 10*time.Second, func() error {
+		if n := all.Len(); n != 2 {
+			return fmt.Errorf("%d widgets", n)
+		}
+		return nil
+	})
+	if err := cluster.Delete(ctx, []byte(widgets)); err != nil {
+		t.Fatal(err)
+	}
+	state(reflector.Parked)
+	wantEqual(t, all.Len(), 0)
+	create([]byte(widgets))
+	create(widget("three"))
+	eventually(t, 20*time.Second, func() error {
+		if n := all.Len(); n != 1 {
+			return fmt.Errorf("%d widgets: %+v", n, all.Status().Reflector)
+		}
+		return nil
+	})
+	eventually(t, 10*time.Second, func() error {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		got := slices.Clone(tr.lines)
+		slices.Sort(got[2:min(4, len(got))])
+		if want := []string{"add Widget one", "add Widget two", "delete one", "delete two", "add Widget three"}; !slices.Equal(got, want) {
+			return fmt.Errorf("the handler was told %q", got)
+		}
+		return nil
+	})
+}
+
+// TestReal_factory shares watches, and stops what nobody uses.
+func TestReal_factory(t *testing.T) {
+	c := kubetest.Start(t, nil)
+	ctx := t.Context()
+	cluster := connect(t, c.Config())
+	if _, err := cluster.Create(ctx, []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {app: shop}}}")); err != nil {
+		t.Fatal(err)
+	}
+	configs := corev1.SchemeGroupVersion.WithResource("configmaps")
+	f := watershed.NewFactory(cluster, &watershed.FactoryOptions{Namespace: "default", StopIdle: 50 * time.Millisecond})
+	typed, err := watershed.Shared[*corev1.ConfigMap](f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, f.Run)
+	free, err := watershed.Shared(f, &watershed.Options[*unstructured.Unstructured]{Resource: configs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := watershed.Shared(f, &watershed.Options[*corev1.ConfigMap]{LabelSelector: "app=none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := typed.Get("default/one")
+	b, _ := free.Get("default/one")
+	wantEqual(t, a.Kind+a.APIVersion, b.GetKind()+b.GetAPIVersion())
+	wantEqual(t, string(a.UID), string(b.GetUID()))
+	wantEqual(t, other.Len(), 0)
+	wantEqual(t, len(f.Status()[configs]), 2) // one watch for two types, one for another selection
+	if err := typed.Run(ctx); err == nil {
+		t.Error("a shared informer can be run by hand")
+	}
+
+	typed.Release()
+	typed.Release()
+	time.Sleep(200 * time.Millisecond)
+	wantEqual(t, free.Len() > 0, true) // the other lease keeps it
+	free.Release()
+	other.Release()
+	eventually(t, 10*time.Second, func() error {
+		if n := len(f.Status()); n > 0 {
+			return fmt.Errorf("%d resources are still there", n)
+		}
+		return nil
+	})
+	eventually(t, 10*time.Second, func() error {
+		if n := free.Len(); n > 0 {
+			return fmt.Errorf("%d objects are still there", n)
+		}
+		return nil
+	})
+	again, err := watershed.Shared[*corev1.ConfigMap](f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synced(t, again.Informer, 10*time.Second)
+	wantEqual(t, again.Len() > 0, true)
+}
+
+func TestShared_refusesWhatIsTheFactorys(t *testing.T) {
+	f := watershed.NewFactory(&kube.Cluster{}, nil)
+	_, err := watershed.Shared(f, &watershed.Options[*corev1.Pod]{Tweak: func(*metav1.ListOptions) {}})
+	if err == nil {
+		t.Error("a lease may tweak what it shares with others")
+	}
+	if _, err = watershed.Shared[*bytes.Buffer](f, nil); !errors.Is(err, watershed.ErrNoResource) {
+		t.Errorf("error %v, want ErrNoResource", err)
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"cmp"
+	"iter"
+	"sync/atomic"
+
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Index finds objects of an informer by a value computed from them.
+type Index[T any, K cmp.Ordered] struct {
+	informer *Informer[T]
+	values   func(*wire.Object) ([]K, error)
+	current  atomic.Pointer[indexed[K]]
+}
+
+// indexed is an index in the store of one life.
+type indexed[K cmp.Ordered] struct {
+	store *store.Store[*wire.Object]
+	index *store.Index[*wire.Object, K]
+}
+
+// IndexBy adds an index, at any time. The function returns the values to find an
+// object by, none or many. It is called once for each new state, which is decoded
+// for it: an index that reads labels or names alone costs less on an informer of
+// *[wire.Object]. If it panics, the object is left out of the index.
+func IndexBy[T any, K cmp.Ordered](i *Informer[T], values func(T) []K) *Index[T, K] {
+	x := &Index[T, K]{informer: i, values: func(o *wire.Object) ([]K, error) {
+		value, err := i.codec.decode(o)
+		if err != nil {
+			return nil, err
+		}
+		return values(value), nil
+	}}
+	i.engine.add(x)
+	return x
+}
+
+// join adds the index to a new life.
+func (x *Index[T, K]) join(l *life) {
+	x.current.Store(&indexed[K]{store: l.store, index: store.NewIndex(l.store, "index", x.values)})
+}
+
+// Remove frees the index, which must not be used any more.
+func (x *Index[T, K]) Remove() {
+	x.informer.engine.remove(x)
+	x.current.Load().index.Remove()
+}
+
+// Get yields the objects that have a value, in key order.
+func (x *Index[T, K]) Get(value K) iter.Seq[T] {
+	c := x.current.Load()
+	return x.get(c, c.store.Snapshot(), value)
+}
+
+// GetIn is Get of a given moment. If the snapshot is of an earlier run, it is
+// searched object by object, with the same result.
+func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq[T] {
+	return x.get(x.current.Load(), s.state, value)
+}
+
+func (x *Index[T, K]) get(c *indexed[K], s *snapshot, value K) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range c.index.Get(s, value) {
+			if value, ok := x.informer.decode(o); ok && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// Keys yields the keys of the objects that have a value, in order. Nothing is
+// decoded.
+func (x *Index[T, K]) Keys(value K) iter.Seq[string] {
+	c := x.current.Load()
+	return c.index.Keys(c.store.Snapshot(), value)
+}
+
+// KeysIn is Keys of a given moment.
+func (x *Index[T, K]) KeysIn(s Snapshot[T], value K) iter.Seq[string] {
+	return x.current.Load().index.Keys(s.state, value)
+}
+
+// Values yields the values that objects have, in order, each once.
+func (x *Index[T, K]) Values() iter.Seq[K] {
+	c := x.current.Load()
+	return c.index.Values(c.store.Snapshot())
+}
+
+// ValuesIn is Values of a given moment.
+func (x *Index[T, K]) ValuesIn(s Snapshot[T]) iter.Seq[K] {
+	return x.current.Load().index.Values(s.state)
+}
+
+// Failing is how many objects are left out because the function panicked or they
+// could not be decoded, and the last reason.
+func (x *Index[T, K]) Failing() (int, error) { return x.current.Load().index.Failing() }

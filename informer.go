@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// ErrNoResource is returned for a type whose resource is not known, if
+// [Options.Resource] does not say it.
+var ErrNoResource = errors.New("resource is not known: set Options.Resource")
+
+// Informer keeps a copy of one resource, and reads it as values of type T: a Go
+// type such as *corev1.Pod, *unstructured.Unstructured,
+// *metav1.PartialObjectMetadata, or *[wire.Object]. All methods are safe for
+// concurrent use.
+type Informer[T any] struct {
+	engine   *engine
+	codec    codec[T]
+	resync   time.Duration
+	logger   *slog.Logger
+	detector *detector[T]
+	// shared: a factory runs it.
+	shared bool
+	// sharing is between the handlers of the current life; the engine's mu
+	// guards it.
+	sharing *sharing[T]
+}
+
+// New returns an informer of a cluster's resource. It does not connect to
+// anything before [Informer.Run]. A nil opts means the defaults.
+func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*Informer[T], error) {
+	o := opts.withDefaults()
+	query, err := queryOf[T](&o)
+	if err != nil {
+		return nil, err
+	}
+	source, err := cluster.Source(query)
+	if err != nil {
+		return nil, err
+	}
+	o.Reflector.Logger = o.Reflector.Logger.With("cluster", cluster.Name(), "resource", query.String())
+	return FromSource[T](source, &o), nil
+}
+
+// FromSource returns an informer of anything that can be listed and watched. Of
+// the options, those that say what to read are not used.
+func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object], opts *Options[T]) *Informer[T] {
+	o := opts.withDefaults()
+	c := newCodec[T, P]()
+	return newInformer(newEngine(source, lifeOptions{
+		transform: c.transform(o.Transform),
+		window:    o.Window,
+		reflector: o.Reflector,
+	}), c, &o)
+}
+
+func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
+	i := &Informer[T]{engine: e, codec: c, resync: o.Resync, logger: o.Logger}
+	if o.Mutated != nil && !c.raw {
+		i.detector = newDetector(c.fresh, o.Mutated)
+		i.codec.decode = i.detector.watch(c.decode)
+		e.add(i.detector)
+	}
+	return i
+}
+
+// queryOf is what to ask a cluster for.
+func queryOf[T any](o *Options[T]) (kube.Query, error) {
+	resource := o.Resource
+	if resource == (schema.GroupVersionResource{}) {
+		var known bool
+		if resource, _, known = kube.ResourceOf(*new(T)); !known {
+			return kube.Query{}, fmt.Errorf("informer of %T: %w", *new(T), ErrNoResource)
+		}
+	}
+	metadataOnly, json := wants[T]()
+	return kube.Query{
+		Resource:      resource,
+		Namespace:     o.Namespace,
+		LabelSelector: o.LabelSelector,
+		FieldSelector: o.FieldSelector,
+		Tweak:         o.Tweak,
+		MetadataOnly:  metadataOnly,
+		JSON:          json,
+	}, nil
+}
+
+// Run keeps the copy until ctx ends, and returns when everything that it started
+// has returned, handlers included. Then the copy is empty. Run may be called
+// again: handlers and indexes are still there, and handlers are given the state
+// anew.
+func (i *Informer[T]) Run(ctx context.Context) error {
+	if i.shared {
+		return errors.New("informer is run by its factory")
+	}
+	return i.engine.run(ctx)
+}
+
+// Synced is closed when the copy is complete for the first time in this run, or
+// in the next one if Run was not called yet. It is never closed if the run ends
+// before: see WaitForSync.
+func (i *Informer[T]) Synced() <-chan struct{} { return i.engine.current.Load().synced }
+
+// WaitForSync waits for Synced. The error is that of ctx, or [ErrStopped] if the
+// run ended before.
+func (i *Informer[T]) WaitForSync(ctx context.Context) error {
+	return i.engine.current.Load().wait(ctx)
+}
+
+// HasSynced reports whether Synced is closed.
+func (i *Informer[T]) HasSynced() bool {
+	select {
+	case <-i.Synced():
+		return true
+	default:
+		return false
+	}
+}
+
+// Snapshot is the state now.
+func (i *Informer[T]) Snapshot() Snapshot[T] {
+	return Snapshot[T]{informer: i, state: i.engine.current.Load().store.Snapshot()}
+}
+
+// Get is Snapshot().Get.
+func (i *Informer[T]) Get(key string) (T, bool) { return i.Snapshot().Get(key) }
+
+// All is Snapshot().All.
+func (i *Informer[T]) All() iter.Seq2[string, T] { return i.Snapshot().All() }
+
+// Namespace is Snapshot().Namespace.
+func (i *Informer[T]) Namespace(namespace string) iter.Seq2[string, T] {
+	return i.Snapshot().Namespace(namespace)
+}
+
+// Len is the number of objects.
+func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
+
+// decode gives the shared value; an object that cannot be decoded is logged and
+// counts as not there.
+func (i *Informer[T]) decode(o *wire.Object) (T, bool) {
+	value, err := i.codec.decode(o)
+	if err != nil {
+		i.logger.Error("object cannot be decoded", "object", o.String(), "err", err)
+		i.engine.undecodable.Add(1)
+		return *new(T), false
+	}
+	return value, true
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+type (
+	snapshot = store.Snapshot[*wire.Object]
+	change   = store.Change[*wire.Object]
+)
+
+type lifeOptions struct {
+	transform func(*wire.Object) (*wire.Object, error)
+	window    int64
+	reflector reflector.Options
+}
+
+// life is one run of an engine: the stages of the flow, joined.
+type life struct {
+	queue     *delta.FIFO[*wire.Object]
+	store     *store.Store[*wire.Object]
+	log       *fanout.Log[*wire.Object]
+	reflector *reflector.Reflector[*wire.Object]
+	// synced is closed when the first list is stored, stopped when the run ends.
+	synced, stopped chan struct{}
+	// marks are snapshots of moments in the log's window, oldest first.
+	marks atomic.Pointer[[]*snapshot]
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	ctx     context.Context // set while it runs
+	over    bool
+	waiting []func(context.Context) // what to start when it runs
+	// children are the goroutines that run waits for.
+	children sync.WaitGroup
+}
+
+const (
+	// apart is the least number of changes between two marks: a reader keeps at
+	// most about as many states it has seen since the last mark.
+	apart = 1024
+	// The log keeps as many changes as fit its bytes if they are not smaller than
+	// this on average, and not fewer than that.
+	smallest, fewest = 1 << 10, 10_000
+	// overhead is what a change costs in the log besides the bytes of the object:
+	// itself, and the object's header and key.
+	overhead = 240
+)
+
+func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
+	l := &life{synced: make(chan struct{}), stopped: make(chan struct{})}
+	l.marks.Store(new([]*snapshot))
+	l.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older})
+	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
+		Known:     l.store,
+		Transform: opts.transform,
+		Version:   (*wire.Object).Version,
+	})
+	window := opts.window
+	if window <= 0 {
+		window = 64 << 20
+	}
+	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: window, Size: size, Count: max(fewest, int(window/smallest))})
+	l.reflector = reflector.New(source, l.queue, &opts.reflector)
+	return l
+}
+
+// older reports that now is from before old. Versions that are no numbers have no
+// order.
+func older(old, now *wire.Object) bool {
+	return now.Version() < old.Version() && now.Version() != 0
+}
+
+// size is what a change keeps from being freed: the state that it replaced.
+func size(c change) int {
+	n := 0
+	if c.Old != nil {
+		n += len(c.Old.Bytes())
+	}
+	if c.Type == delta.Deleted {
+		n += len(c.New.Bytes())
+	}
+	return overhead + n + n/8 // what the allocator rounds up
+}
+
+// spawn runs a function beside the life, now or when it begins, until its context
+// ends. What is spawned after the end is not run.
+func (l *life) spawn(run func(context.Context)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.over:
+	case l.ctx == nil:
+		l.waiting = append(l.waiting, run)
+	default:
+		ctx := l.ctx
+		l.children.Go(func() { run(ctx) })
+	}
+}
+
+// begin starts what waits.
+func (l *life) begin(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ctx = ctx
+	for _, run := range l.waiting {
+		l.children.Go(func() { run(ctx) })
+	}
+	l.waiting = nil
+}
+
+// run lives until ctx ends. When nothing is written any more it calls ended, and
+// then waits for all that it started.
+func (l *life) run(ctx context.Context, ended func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.begin(ctx)
+	l.children.Go(func() { l.tidy(ctx) })
+	var reflected sync.WaitGroup
+	var err error
+	reflected.Go(func() {
+		err = l.reflector.Run(ctx)
+		l.queue.Close()
+	})
+	l.consume(ctx)
+	cancel()
+	reflected.Wait()
+
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	close(l.stopped)
+	l.log.Close()
+	ended()
+	l.children.Wait()
+	return err
+}
+
+// wait returns nil when the life has synced, or why it never will.
+func (l *life) wait(ctx context.Context) error {
+	select {
+	case <-l.synced:
+		return nil
+	default:
+	}
+	select {
+	case <-l.synced:
+		return nil
+	case <-l.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// consume moves what is queued into the store and the log.
+func (l *life) consume(ctx context.Context) {
+	synced := false
+	for {
+		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
+			changes := l.store.Apply(deltas)
+			l.mark()
+			l.log.Publish(changes)
+			return nil
+		})
+		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
+			return
+		}
+		// A list ends with a bookmark: there is a turn of this loop after the
+		// first list is complete, and the store has its version by then.
+		if !synced && l.queue.HasSynced() {
+			synced = true
+			close(l.synced)
+		}
+	}
+}
+
+// mark keeps the current snapshot if it is far enough from the last.
+func (l *life) mark() {
+	now := l.store.Snapshot()
+	marks := *l.marks.Load()
+	if n := len(marks); n > 0 && now.Revision() < marks[n-1].Revision()+apart {
+		return
+	}
+	l.remark(func(marks []*snapshot) []*snapshot { return append(marks, now) })
+}
+
+// remark replaces the marks by what change makes of those that are still in the
+// log's window: a mark keeps no object that the log does not keep.
+func (l *life) remark(change func([]*snapshot) []*snapshot) {
+	after := l.log.Stats().After
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := make([]*snapshot, 0, len(*l.marks.Load())+1)
+	for _, mark := range *l.marks.Load() {
+		if mark.Revision() >= after {
+			next = append(next, mark)
+		}
+	}
+	next = change(next)
+	l.marks.Store(&next)
+}
+
+// markAt is the newest mark that is not after a revision, nil if there is none.
+func (l *life) markAt(revision uint64) *snapshot {
+	marks := *l.marks.Load()
+	for i := len(marks) - 1; i >= 0; i-- {
+		if marks[i].Revision() <= revision {
+			return marks[i]
+		}
+	}
+	return nil
+}
+
+// tidy drops what has left the log's window, also when nothing is written.
+func (l *life) tidy(ctx context.Context) {
+	ticker := time.NewTicker(time.Minute)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			l.log.Expire()
+			l.remark(func(marks []*snapshot) []*snapshot { return marks })
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"sync/atomic"
+	"weak"
+
+	"github.com/watershed-project/watershed/delta"
+)
+
+const (
+	// blockSize is how many changes are shared together, blocks how many such
+	// blocks can be found at once: handlers that are further apart than their
+	// product decode for themselves.
+	blockSize, blocks = 64, 256
+)
+
+// sharing lets the handlers of an informer use what one of them has decoded. Each
+// object's own weak pointer would do, but asking that costs more than calling a
+// handler: here it is asked once per block. A block lives while a handler is in it,
+// and then until the next garbage collection.
+//
+// It costs 2 KB and 40 bytes per block in use.
+type sharing[T any] struct {
+	life  *life
+	slots [blocks]atomic.Pointer[slot[T]]
+}
+
+// slot says where a block is.
+type slot[T any] struct {
+	number uint64
+	block  weak.Pointer[block[T]]
+}
+
+// block has decoded changes by their revision.
+type block[T any] struct {
+	number  uint64
+	changes [blockSize]atomic.Pointer[decoded[T]]
+}
+
+// decoded is a change, decoded.
+type decoded[T any] struct {
+	old, now T
+	ok       bool
+}
+
+// sharingIn is what handlers share in a life. The caller holds the engine's mu.
+func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
+	if i.sharing == nil || i.sharing.life != l {
+		i.sharing = &sharing[T]{life: l}
+	}
+	return i.sharing
+}
+
+// block returns the block of a revision, which is last if that is the one.
+func (s *sharing[T]) block(revision uint64, last *block[T]) *block[T] {
+	number := revision / blockSize
+	if last != nil && last.number == number {
+		return last
+	}
+	at := &s.slots[number%blocks]
+	for {
+		was := at.Load()
+		if was != nil && was.number == number {
+			if b := was.block.Value(); b != nil {
+				return b
+			}
+		}
+		b := &block[T]{number: number}
+		if was != nil && was.number > number {
+			return b // the handler is too far behind to share
+		}
+		if at.CompareAndSwap(was, &slot[T]{number: number, block: weak.Make(b)}) {
+			return b
+		}
+	}
+}
+
+// decode returns the change, decoded by whoever came first.
+func (b *block[T]) decode(i *Informer[T], c *change) *decoded[T] {
+	at := &b.changes[c.Revision%blockSize]
+	if d := at.Load(); d != nil {
+		return d
+	}
+	d := i.decodeChange(c)
+	if at.CompareAndSwap(nil, d) {
+		return d
+	}
+	return at.Load()
+}
+
+// decodeChange decodes the states that a handler is told of.
+func (i *Informer[T]) decodeChange(c *change) *decoded[T] {
+	d := new(decoded[T])
+	if d.now, d.ok = i.decode(c.New); d.ok && c.Type == delta.Updated {
+		d.old, d.ok = i.decode(c.Old)
+	} else {
+		d.old = d.now
+	}
+	return d
+}

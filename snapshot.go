@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Snapshot is the state of an informer at a moment. It never changes; keeping it
+// keeps its objects. Objects that cannot be decoded into T are left out, logged and
+// counted in [Status.Undecodable].
+type Snapshot[T any] struct {
+	informer *Informer[T]
+	state    *snapshot
+}
+
+// Version is the server's version that the state has.
+func (s Snapshot[T]) Version() uint64 { return s.state.Version() }
+
+// Len is the number of objects.
+func (s Snapshot[T]) Len() int { return s.state.Len() }
+
+// Get returns the object with a key, "namespace/name" or "name".
+func (s Snapshot[T]) Get(key string) (T, bool) {
+	o, ok := s.state.Get(key)
+	if !ok {
+		return *new(T), false
+	}
+	return s.informer.decode(o)
+}
+
+// All yields keys and objects in key order.
+func (s Snapshot[T]) All() iter.Seq2[string, T] { return s.decoded(s.state.All()) }
+
+// Namespace yields the objects of a namespace in key order.
+func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
+	return s.decoded(s.state.Prefix(namespace + "/"))
+}
+
+// After yields the objects after a key in key order, for reading on where a walk
+// of this or an earlier snapshot was left.
+func (s Snapshot[T]) After(key string) iter.Seq2[string, T] {
+	return s.decoded(s.state.Range("", key))
+}
+
+// Matching yields the objects that a selector matches, in key order. Labels are
+// read from the bytes: what does not match is not decoded.
+func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[string, T] {
+	return s.decoded(func(yield func(string, *wire.Object) bool) {
+		for key, o := range s.state.All() {
+			if selector.Matches(labelled{o}) && !yield(key, o) {
+				return
+			}
+		}
+	})
+}
+
+// Raw yields keys and objects as bytes.
+func (s Snapshot[T]) Raw() iter.Seq2[string, *wire.Object] { return s.state.All() }
+
+func (s Snapshot[T]) decoded(objects iter.Seq2[string, *wire.Object]) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for key, o := range objects {
+			if value, ok := s.informer.decode(o); ok && !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// labelled reads the labels of an object as a selector asks for them.
+type labelled struct{ object *wire.Object }
+
+func (l labelled) Has(label string) bool {
+	_, ok := l.object.Label(label)
+	return ok
+}
+
+func (l labelled) Get(label string) string {
+	value, _ := l.object.Label(label)
+	return value
+}
+
+func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(label) }

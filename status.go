@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// Status is what an informer is doing and has been through in its current run.
+type Status struct {
+	// Reflector is the connection to the server: its state, since when the copy
+	// is stale, the last error.
+	Reflector reflector.Status
+	// Synced says that the copy has been complete.
+	Synced bool
+	// Objects is how many there are, Version the server's version they have.
+	Objects int
+	Version uint64
+	// Queued is how many changes were read and are not applied yet.
+	Queued int
+	// Log is the window of changes kept for readers.
+	Log fanout.Stats
+	// Undecodable counts looks at objects that could not be decoded.
+	Undecodable uint64
+	// Handlers are in the order of their names.
+	Handlers []HandlerStatus
+}
+
+// HandlerStatus is how far a handler has come.
+type HandlerStatus struct {
+	Name string
+	// Synced says that it was told of all objects there were when it joined.
+	Synced bool
+	// Behind is how many changes it has not been told of yet.
+	Behind uint64
+	// BusySince is when it was given the changes that it is busy with; zero if
+	// it waits for some.
+	BusySince time.Time
+	// Delivered counts calls that returned, Panics those that did not.
+	Delivered, Panics uint64
+	// Expired counts how often it was so slow that it was given differences
+	// instead of every change.
+	Expired uint64
+	// Undecodable counts changes it was not told of because of that.
+	Undecodable uint64
+}
+
+// handler is a part whose status is reported.
+type handler interface{ status() HandlerStatus }
+
+// Status can be called at any time.
+func (i *Informer[T]) Status() Status { return i.engine.status() }
+
+func (e *engine) status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.current.Load()
+	snap := l.store.Snapshot()
+	s := Status{
+		Reflector:   l.reflector.Status(),
+		Objects:     snap.Len(),
+		Version:     snap.Version(),
+		Queued:      l.queue.Len(),
+		Log:         l.log.Stats(),
+		Undecodable: e.undecodable.Load(),
+	}
+	select {
+	case <-l.synced:
+		s.Synced = true
+	default:
+	}
+	for p := range e.parts {
+		if h, ok := p.(handler); ok {
+			s.Handlers = append(s.Handlers, h.status())
+		}
+	}
+	slices.SortFunc(s.Handlers, func(a, b HandlerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return s
+}
+
+// Status can be called at any time.
+func (r *Registration) Status() HandlerStatus { return r.status() }
+
+func (r *Registration) status() HandlerStatus {
+	d := r.state.Load()
+	s := HandlerStatus{
+		Name:        r.name,
+		Delivered:   r.delivered.Load(),
+		Panics:      r.panics.Load(),
+		Expired:     r.expired.Load(),
+		Undecodable: r.undecodable.Load(),
+	}
+	select {
+	case <-d.synced:
+		s.Synced = true
+	default:
+	}
+	if busy := d.busy.Load(); busy != 0 {
+		s.BusySince = time.Unix(0, busy)
+	}
+	if now := d.life.store.Snapshot().Revision(); now > d.position.Load() {
+		s.Behind = now - d.position.Load()
+	}
+	return s
+}
