@@ -9,7 +9,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"runtime"
@@ -20,9 +19,11 @@ import (
 )
 
 var benchmarks = map[string]func(io.Writer) error{
-	"fanout": benchFanout,
-	"store":  benchStore,
-	"tree":   benchTrees,
+	"fanout":   benchFanout,
+	"handlers": benchHandlers,
+	"store":    benchStore,
+	"sync":     benchSync,
+	"tree":     benchTrees,
 }
 
 func main() {
@@ -33,7 +34,7 @@ func main() {
 	fmt.Fprintf(os.Stdout, "%s, %s/%s, %d processors, %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.DateOnly))
 	if err := benchmarks[os.Args[1]](os.Stdout); err != nil {
-		slog.Error("benchmark", "name", os.Args[1], "err", err)
+		fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
 		os.Exit(1)
 	}
 }
@@ -47,6 +48,15 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// maxRSS is the most memory the process has had, in bytes.
+func maxRSS() uint64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return uint64(u.Maxrss) << 10 // Linux counts kilobytes
 }
 
 // cost is the CPU time of one of n operations that f does.
