@@ -41,8 +41,13 @@ fuzz: ## every fuzz target for FUZZTIME each (default 60s)
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go 2>/dev/null | sed 's/func //'); do \
 			echo "$$p $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); done; done
 
+# Another Kubernetes than the pinned one, for kube, e2e and cluster. Not taken from
+# a VERSION in the environment, which is likely to mean something else.
+VERSION := $(WATERSHED_KUBE_VERSION)
+export WATERSHED_KUBE_VERSION := $(VERSION)
+
 .PHONY: kube
-kube: ## build etcd, Kubernetes, kubectl and kwok for the tests (minutes, once per machine)
+kube: ## build etcd, Kubernetes, kubectl and kwok for the tests (minutes, once per machine); VERSION=v1.33.13 for another Kubernetes
 	go run ./internal/kubetest/kubebuild
 
 .PHONY: cluster
@@ -51,11 +56,17 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 	@exec $(CACHE)/kubecluster -n $(N)
 
 .PHONY: e2e
-e2e: ## tests against a real control plane; needs make kube
-	WATERSHED_KUBE=required go test -timeout 20m ./internal/kubetest/...
+e2e: ## tests against a real control plane; needs make kube, with the same VERSION
+	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./examples ./internal/kubetest/...
+
+ROUNDS ?= 20
+
+.PHONY: chaos
+chaos: ## random writes while servers are killed and connections break, ROUNDS times (default 20)
+	WATERSHED_KUBE=required go test -timeout 120m -v -run '^TestChaos$$' . -chaos.rounds $(ROUNDS) | grep -v '^ *[IWE][0-9]'
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers
 	cd conformance && go run ./bench $(NAME)
 
 $(GOLANGCI):

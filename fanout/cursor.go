@@ -47,8 +47,9 @@ func (l *Log[T]) Cursor(after uint64, interest Interest) (*Cursor[T], error) {
 func (c *Cursor[T]) Position() uint64 { return c.after }
 
 // Next returns the next changes, at least one and at most 64, and waits for them
-// if there are none. The slice is lent until the next call and must not be
-// changed. What is there is returned even if ctx is done.
+// if there are none. The slice must not be changed, and unless the reader is
+// interested in everything it is lent until the next call. What is there is
+// returned even if ctx is done.
 //
 // After [ErrExpired] the cursor stays where it is: its owner takes a snapshot
 // and opens another.

@@ -9,7 +9,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
+	"maps"
 	"os"
 
 	"github.com/watershed-project/watershed/delta"
@@ -41,6 +43,7 @@ func run(ctx context.Context, out io.Writer) error {
 		{"keys come out in the order in which they went in", ordered},
 		{"without known objects the delete is lost", withoutKnown},
 		{"with known objects it is not", withKnown},
+		{"anything with Get and All is known objects", withOwnKnown},
 	} {
 		fmt.Fprintf(out, "# %s\n", part.title)
 		if err := part.show(ctx, out); err != nil {
@@ -164,4 +167,27 @@ func withKnown(ctx context.Context, out io.Writer) error {
 	pods := store.New(podKey, nil)
 	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
 	return life(ctx, out, fifo, func(deltas delta.Deltas[pod]) { pods.Apply(deltas) })
+}
+
+// podMap is the least that can be known objects. The queue asks it while the
+// consumer fills it, unless both are the same goroutine, as here.
+type podMap map[string]pod
+
+func (m podMap) Get(key string) (pod, bool) {
+	p, ok := m[key]
+	return p, ok
+}
+
+func (m podMap) All() iter.Seq2[string, pod] { return maps.All(m) }
+
+func withOwnKnown(ctx context.Context, out io.Writer) error {
+	pods := podMap{}
+	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
+	return life(ctx, out, fifo, func(deltas delta.Deltas[pod]) {
+		if newest := deltas.Newest(); newest.Type == delta.Deleted {
+			delete(pods, newest.Key)
+		} else {
+			pods[newest.Key] = newest.Object
+		}
+	})
 }

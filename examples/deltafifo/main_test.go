@@ -37,6 +37,11 @@ Added : nettool
 Updated : nettool
 Updated : nettool
 Deleted : nettool
+# anything with Get and All is known objects
+Added : nettool
+Updated : nettool
+Updated : nettool
+Deleted : nettool
 `
 
 func TestRun(t *testing.T) {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package examples_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// held is a pod that no node takes and that a finalizer keeps: when that goes,
+// the watch has nothing to say of it but its deletion.
+const held = `{"metadata":{"finalizers":["example.com/held"]},"spec":{"nodeSelector":{"no":"where"}}}`
+
+// TestExamples runs every program beside the others on one cluster, lets pods
+// live and die, and compares what the programs say of them with what kubectl says.
+func TestExamples(t *testing.T) {
+	cluster := kubetest.Start(t, &kubetest.Options{Name: "examples", Nodes: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := cluster.Kubectl(ctx, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	begin := time.Now()
+	phase := func(what string) {
+		t.Logf("%s: %s", what, time.Since(begin).Round(100*time.Millisecond))
+		begin = time.Now()
+	}
+	// Something is there before the programs are.
+	kubectl("run", "web", "--image=web", "--labels=app=web")
+	dir, names := build(t)
+	phase("build")
+
+	var run []string
+	example := func(name string, args ...string) *program {
+		t.Helper()
+		run = append(run, name)
+		return start(t, cluster.Kubeconfig(), filepath.Join(dir, name), args...)
+	}
+	judge := start(t, cluster.Kubeconfig(), cluster.KubectlPath(), "get", "pods", "--watch", "--output-watch-events",
+		"-o", `jsonpath={.type} {.object.metadata.name} {.object.status.phase}{"\n"}`)
+	watchers := map[string]*program{
+		"listwatch":        example("listwatch"),
+		"listwatch all":    example("listwatch", "-list=false"),
+		"reflector":        example("reflector"),
+		"reflector known":  example("reflector", "-known"),
+		"watchdog":         example("watchdog"),
+		"sharedinformer":   example("sharedinformer", "-slow=200ms"),
+		"factory":          example("factory", "-kubeconfig="+cluster.Kubeconfig(), "-context=examples"),
+		"kubectl, a judge": judge,
+	}
+	labelindex := example("labelindex", "-listen=127.0.0.1:0")
+	for _, p := range watchers {
+		p.awaitText(t, "web") // from now on they see everything
+	}
+	watchers["factory"].awaitText(t, "# config maps were given back: 0 are kept")
+	watchers["listwatch"].awaitText(t, "# watch")
+	index := indexOf(t, labelindex)
+	wantAnswer(t, index+"/?app=nettool", `[]`)
+	phase("all programs in step")
+
+	kubectl("run", "nettool", "--image=nettool", "--labels=app=nettool")
+	kubectl("run", "held", "--image=nettool", "--overrides="+held)
+	t.Run("once", func(t *testing.T) { // while nettool is on its way
+		testOnce(t, example, kubectl)
+	})
+	kubectl("wait", "pod/nettool", "--for=condition=Ready", "--timeout=60s")
+	wantAnswer(t, index+"/?app=nettool", `["default/nettool"]`)
+	kubectl("delete", "pod", "held", "--wait=false")
+	// Events come in order: who has seen this pod has seen all before it.
+	mark := func(name string) {
+		t.Helper()
+		kubectl("run", name, "--image=mark")
+		for _, p := range watchers {
+			p.awaitText(t, name)
+		}
+	}
+	mark("mark-between")
+	kubectl("patch", "pod", "held", "--type=merge", `--patch={"metadata":{"finalizers":null}}`)
+	kubectl("delete", "pod", "nettool", "--timeout=80s")
+	phase("life of nettool")
+
+	mark("mark-last")
+	watchers["sharedinformer"].awaitText(t, "second OnAdd: mark-last")
+	wantAnswer(t, index+"/?app=nettool", `[]`)
+	phase("all programs at the end")
+
+	for _, pod := range []string{"nettool", "held"} {
+		t.Run(pod, func(t *testing.T) { testStories(t, watchers, pod) })
+	}
+	delete(watchers, "kubectl, a judge")
+	watchers["labelindex"] = labelindex
+	for _, p := range watchers {
+		p.interrupt(t)
+	}
+	phase("end")
+	slices.Sort(run)
+	if diff := cmp.Diff(names, slices.Compact(run)); diff != "" {
+		t.Errorf("programs (-built +run):\n%s", diff)
+	}
+}
+
+// testStories compares what each program said of a pod with what kubectl saw.
+func testStories(t *testing.T, watchers map[string]*program, pod string) {
+	tell := func(program, teller string) []string { return story(watchers[program].stdout.lines(), teller, pod) }
+	truth := tell("kubectl, a judge", "kubectl")
+	if pod == "nettool" {
+		// Whatever happened in between.
+		if n := len(truth); n < 4 || truth[0] != "Added Pending" || !slices.Contains(truth, "Updated Running") || truth[n-1] != "Deleted Running" {
+			t.Fatalf("kubectl saw\n%s", strings.Join(truth, "\n"))
+		}
+	}
+	for _, c := range []struct{ program, teller string }{
+		{"listwatch", "listwatch"},
+		{"listwatch all", "listwatch"},
+		{"reflector known", "reflector"},
+		{"factory", "factory"},
+		{"sharedinformer", "first"},
+		{"sharedinformer", "second"},
+	} {
+		if diff := cmp.Diff(truth, tell(c.program, c.teller)); diff != "" {
+			t.Errorf("%s, %s (-kubectl +its story):\n%s", c.program, c.teller, diff)
+		}
+	}
+	var withoutPhases []string
+	for _, event := range truth {
+		what, _, _ := strings.Cut(event, " ")
+		withoutPhases = append(withoutPhases, what)
+	}
+	if diff := cmp.Diff(withoutPhases, tell("watchdog", "watchdog")); diff != "" {
+		t.Errorf("watchdog (-kubectl +its story):\n%s", diff)
+	}
+
+	// Without known objects a deletion is lost, unless something else of the pod
+	// is still queued when it comes. An API server takes milliseconds from a
+	// pod's last state to its deletion, so of nettool either may happen.
+	unknown, lost := tell("reflector", "reflector"), truth[:len(truth)-1]
+	if pod == "nettool" && len(unknown) == len(truth) {
+		lost = truth
+	}
+	if diff := cmp.Diff(lost, unknown); diff != "" {
+		t.Errorf("reflector without known objects (-kubectl without the deletion +its story):\n%s", diff)
+	}
+}
+
+// testOnce runs the programs that end by themselves.
+func testOnce(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string) {
+	clients, everything := example("clients"), example("factory", "-all")
+	traps := example("traps", "-objects=20")
+	for _, p := range []*program{clients, everything, traps,
+		example("deltafifo"), example("indexer"), example("pipeline"), example("listener", "-every=40ms")} {
+		p.finish(t)
+		if p.stdout.String() == "" {
+			t.Errorf("%s printed nothing", p.name)
+		}
+	}
+
+	text := clients.stdout.String()
+	for _, want := range []string{
+		"kube-root-ca.crt: ca.crt, ",
+		"created Deployment default/watershed-example\n*v1.Deployment: Deployment, image nginx:1.18-alpine\n" +
+			"*unstructured.Unstructured: Deployment, replicas 1\ndeleted Deployment default/watershed-example\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("clients did not print %q", want)
+		}
+	}
+	if out := kubectl("get", "deployments", "-o", "name"); strings.Contains(out, "watershed-example") {
+		t.Error("clients left its deployment behind")
+	}
+	_, table, _ := strings.Cut(text, "NAME ")
+	if diff := cmp.Diff(rows(kubectl("api-resources"))[1:], rows(table)[1:]); diff != "" {
+		t.Errorf("resources (-kubectl +clients):\n%s", diff)
+	}
+
+	text = everything.stdout.String()
+	if out := kubectl("get", "clusterroles", "-o", "name"); !slices.ContainsFunc(rows(text), func(row string) bool {
+		return strings.HasPrefix(row, fmt.Sprintf("clusterroles.rbac.authorization.k8s.io %d ", strings.Count(out, "\n")))
+	}) {
+		t.Errorf("factory -all does not have the %d cluster roles that there are", strings.Count(out, "\n"))
+	}
+
+	testTraps(t, traps.stdout.String())
+	if out := kubectl("get", "namespace", "watershed-example", "--ignore-not-found", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.name}"); out == "watershed-example" {
+		t.Error("traps left its namespace behind")
+	}
+}
+
+var measured = regexp.MustCompile(`(?m)^(before|running|running again|stopped): +(\d+) objects, heap +(\d+) MiB$`)
+
+func testTraps(t *testing.T, text string) {
+	if n := strings.Count(text, "apiVersion v1, kind Namespace\n"); n != 4 {
+		t.Errorf("%d of four ways to read a namespace say what it is", n)
+	}
+	all := measured.FindAllStringSubmatch(text, -1)
+	if len(all) != 5 {
+		t.Fatalf("traps measured %d times", len(all))
+	}
+	before, _ := strconv.Atoi(all[0][3])
+	for _, m := range all {
+		heap, _ := strconv.Atoi(m[3])
+		// 20 objects of half a megabyte are 10 MB.
+		if running := strings.HasPrefix(m[1], "running"); running != (m[2] == "20") || running != (heap >= before+8) || !running && heap > before+2 {
+			t.Errorf("%s, and before there were %d MiB", m[0], before)
+		}
+	}
+}
+
+// rows are a table's lines with one space between the columns, sorted.
+func rows(table string) []string {
+	var all []string
+	for line := range strings.Lines(table) {
+		all = append(all, strings.Join(strings.Fields(line), " "))
+	}
+	slices.Sort(all[1:])
+	return all
+}
+
+// indexOf is where the label index answers.
+func indexOf(t *testing.T, p *program) string {
+	t.Helper()
+	p.awaitText(t, "answering at ")
+	_, rest, _ := strings.Cut(p.stdout.String(), "answering at ")
+	address, _, _ := strings.Cut(rest, "/?app")
+	return address
+}
+
+// wantAnswer asks until the answer is right: the copy follows the cluster, it is
+// not the cluster.
+func wantAnswer(t *testing.T, url, want string) {
+	t.Helper()
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	var got string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		resp, err := client.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !json.Valid(body) {
+			t.Fatalf("GET %s: %v: %q", url, err, body)
+		}
+		if got = strings.TrimSpace(string(body)); got == want {
+			return
+		}
+	}
+	t.Errorf("GET %s: %s, want %s", url, got, want)
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command factory shares informers of several resources of a cluster. It asks for
+// config maps by their Go type and for pods by group, version and resource, lists
+// both from the copy, gives the config maps back and follows the pods. With -all
+// it asks for everything that the cluster serves instead.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/examples/internal/terminal"
+	"github.com/watershed-project/watershed/kube"
+)
+
+type options struct {
+	namespace string
+	all       bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of pods and config maps")
+	flag.BoolVar(&o.all, "all", false, "count the objects of every resource, in all namespaces")
+	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return run(ctx, out, cluster, o)
+	})
+}
+
+func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
+	opts := &watershed.FactoryOptions{StopIdle: 100 * time.Millisecond}
+	show := everything
+	if !o.all {
+		opts.Namespace = o.namespace
+		show = twoResources
+	}
+	factory := watershed.NewFactory(cluster, opts)
+
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var runErr error
+	wg.Go(func() {
+		defer cancel()
+		runErr = factory.Run(ctx)
+	})
+	err := show(ctx, out, cluster, factory)
+	cancel()
+	wg.Wait()
+	return errors.Join(err, runErr)
+}
+
+func twoResources(ctx context.Context, out io.Writer, _ *kube.Cluster, factory *watershed.Factory) error {
+	configMaps, err := watershed.Shared[*corev1.ConfigMap](factory, nil)
+	if err != nil {
+		return err
+	}
+	pods, err := watershed.Shared[*unstructured.Unstructured](factory, &watershed.Options[*unstructured.Unstructured]{
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+	})
+	if err != nil {
+		return err
+	}
+	defer pods.Release()
+	if err := factory.WaitForSync(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "ConfigMap:")
+	for key := range configMaps.All() {
+		fmt.Fprintln(out, key)
+	}
+	fmt.Fprintln(out, "Pod:")
+	for key := range pods.All() {
+		fmt.Fprintln(out, key)
+	}
+
+	report(out, factory)
+	configMaps.Release()
+	// It stops when nobody has wanted it for a while, and stopping takes a moment.
+	if err := wait(ctx, func() bool { return len(factory.Status()) == 1 && configMaps.Len() == 0 }); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "# config maps were given back: %d are kept\n", configMaps.Len())
+	report(out, factory)
+
+	// The changes as a loop instead of a handler; the state there is comes first.
+	for change := range pods.Watch(ctx) {
+		pod, err := change.New()
+		if err != nil {
+			return err
+		}
+		if change.Initial {
+			continue // printed above
+		}
+		phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+		fmt.Fprintln(out, change.Type, ":", change.Key, ":", phase)
+	}
+	return nil
+}
+
+// report says what the factory runs.
+func report(out io.Writer, factory *watershed.Factory) {
+	for resource, all := range sorted(factory.Status()) {
+		for _, s := range all {
+			fmt.Fprintf(out, "# runs %s: %s, %d objects\n", resource, s.Reflector.State, s.Objects)
+		}
+	}
+}
+
+// wait returns when it is so.
+func wait(ctx context.Context, so func() bool) error {
+	for !so() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package terminal is what the programs that need a cluster have in common: the
+// flags that say which one, Ctrl-C, and the exit code.
+package terminal
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// Main parses the flags, those that the program has defined and its own, and calls
+// run with the cluster that they name. The context ends with Ctrl-C; a second
+// one ends the program at once. It does not return if run fails.
+func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error) {
+	kubeconfig := flag.String("kubeconfig", "", "the `file` that says how to reach the cluster (default: what KUBECONFIG names, else ~/.kube/config)")
+	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	if err := connect(ctx, *kubeconfig, *kubeContext, run); err != nil {
+		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the name of the program is all the message there is
+		os.Exit(1)
+	}
+}
+
+func connect(ctx context.Context, kubeconfig, kubeContext string, run func(context.Context, io.Writer, *kube.Cluster) error) error {
+	var cluster *kube.Cluster
+	var err error
+	if kubeconfig == "" {
+		cluster, err = kube.FromContext(kubeContext)
+	} else {
+		cluster, err = kube.FromKubeconfig(kubeconfig, kubeContext)
+	}
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer cluster.CloseIdleConnections()
+	// Being interrupted is how most of the programs are meant to end.
+	if err := run(ctx, os.Stdout, cluster); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package terminal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: here,
+contexts: [{name: here, context: {cluster: c}}, {name: there, context: {cluster: c}}],
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
+
+func TestConnect(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := func(want string) func(context.Context, io.Writer, *kube.Cluster) error {
+		return func(_ context.Context, _ io.Writer, c *kube.Cluster) error {
+			if c.Name() != want {
+				t.Errorf("connected to %s, want %s", c.Name(), want)
+			}
+			return nil
+		}
+	}
+	if err := connect(t.Context(), file, "", name("here")); err != nil {
+		t.Error(err)
+	}
+	if err := connect(t.Context(), file, "there", name("there")); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	if err := connect(t.Context(), "", "", name("here")); err != nil {
+		t.Error(err)
+	}
+	if err := connect(t.Context(), file, "nowhere", name("")); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("a context that is not there: %v", err)
+	}
+}
+
+func TestConnect_interruptedIsNoFailure(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed := errors.New("failed")
+	if err := connect(ctx, file, "", func(ctx context.Context, _ io.Writer, _ *kube.Cluster) error { return ctx.Err() }); err != nil {
+		t.Errorf("interrupted: %v", err)
+	}
+	if err := connect(ctx, file, "", func(context.Context, io.Writer, *kube.Cluster) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("failed while it was interrupted: %v", err)
+	}
+	if err := connect(t.Context(), file, "", func(context.Context, io.Writer, *kube.Cluster) error { return context.Canceled }); err == nil {
+		t.Error("a cancellation that nobody asked for is no failure")
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command listwatch shows the two requests that everything else is made of: a
+// list of the pods of a namespace, and a watch of what happens to them after it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/watershed-project/watershed/examples/internal/terminal"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+type options struct {
+	namespace string
+	// list says to list first. A watch without a version begins with everything
+	// there is.
+	list bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
+	flag.BoolVar(&o.list, "list", true, "list before watching; without it the watch begins with all there is")
+	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return run(ctx, out, cluster, o)
+	})
+}
+
+func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
+	query := kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace}
+	version := ""
+	if o.list {
+		var err error
+		fmt.Fprintln(out, "# list")
+		// A name can be read without decoding the pod.
+		version, err = cluster.List(ctx, query, func(pod *wire.Object) error {
+			fmt.Fprintln(out, pod.Name())
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+	}
+	fmt.Fprintln(out, "# watch")
+	for event, err := range cluster.Watch(ctx, query, version) {
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		if event.Type == reflector.Bookmark {
+			continue // a version to go on from, and no pod
+		}
+		pod, err := wire.Decode[*corev1.Pod](event.Object)
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		fmt.Fprintln(out, word(event.Type), ":", pod.Name, "-", pod.Status.Phase)
+	}
+	fmt.Fprintln(out, "# the server ended the watch, as it does now and then: a reflector would begin another")
+	return nil
+}
+
+// word is what the API server calls an event.
+func word(t reflector.EventType) string {
+	switch t {
+	case reflector.Added:
+		return "ADDED"
+	case reflector.Modified:
+		return "MODIFIED"
+	case reflector.Deleted:
+		return "DELETED"
+	default:
+		return fmt.Sprint(t)
+	}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package examples_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take on a machine that is busy with other
+// tests. It is no measure of how long it should.
+const patience = 90 * time.Second
+
+// build builds every program here, as a user would, and returns the folder and
+// the names.
+func build(t *testing.T) (dir string, names []string) {
+	t.Helper()
+	dir = t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir+string(filepath.Separator), "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return dir, names
+}
+
+// program is one that runs.
+type program struct {
+	name           string
+	process        *os.Process
+	stdout, stderr output
+	exited         chan struct{}
+	err            error // once it has exited
+}
+
+// start runs a program until the test ends. It holds a thread for it, because
+// that is what the program's life is tied to; see childAttr.
+func start(t *testing.T, kubeconfig, path string, args ...string) *program {
+	t.Helper()
+	p := &program{name: strings.Join(append([]string{filepath.Base(path)}, args...), " "), exited: make(chan struct{})}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
+	cmd.SysProcAttr = childAttr()
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		p.process = cmd.Process
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("start %s: %v", p.name, err)
+	}
+	t.Cleanup(func() {
+		_ = p.process.Kill() // nothing to do if it has exited
+		<-p.exited
+		if t.Failed() {
+			t.Logf("%s printed\n%s%s", p.name, p.stdout.String(), p.stderr.String())
+		}
+	})
+	return p
+}
+
+// await waits until what was printed is as it should be.
+func (p *program) await(t *testing.T, what string, right func(lines []string) bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !right(p.stdout.lines()) {
+		select {
+		case <-p.exited:
+			if !right(p.stdout.lines()) {
+				t.Fatalf("%s exited (%v) without %s", p.name, p.err, what)
+			}
+			return
+		case <-deadline:
+			t.Fatalf("%s printed no %s", p.name, what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// awaitText waits until a line has a text.
+func (p *program) awaitText(t *testing.T, text string) {
+	t.Helper()
+	p.await(t, text, func(lines []string) bool {
+		return slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, text) })
+	})
+}
+
+// finish waits for the program to end by itself.
+func (p *program) finish(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.exited:
+		if p.err != nil {
+			t.Errorf("%s: %v", p.name, p.err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("%s does not end", p.name)
+	}
+}
+
+// interrupt presses Ctrl-C. The program must end in good order, and soon.
+func (p *program) interrupt(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.exited:
+		t.Errorf("%s ended before it was told to: %v", p.name, p.err)
+		return
+	default:
+	}
+	begin := time.Now()
+	if err := p.process.Signal(os.Interrupt); err != nil {
+		t.Fatalf("interrupt %s: %v", p.name, err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s did not end within 10 s of Ctrl-C", p.name)
+	}
+	if p.err != nil {
+		t.Errorf("%s after Ctrl-C: %v", p.name, p.err)
+	}
+	if text := p.stderr.String(); strings.Contains(text, "ERROR") {
+		t.Errorf("%s complained:\n%s", p.name, text)
+	}
+	t.Logf("%s ended %s after Ctrl-C", p.name, time.Since(begin).Round(time.Millisecond))
+}
+
+// output collects what a program prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// lines are the complete ones.
+func (o *output) lines() []string {
+	text := o.String()
+	end := strings.LastIndexByte(text, '\n')
+	if end < 0 {
+		return nil
+	}
+	return strings.Split(text[:end], "\n")
+}
+
+// told reads lines about pods: what happened, to whom and, if the program says
+// that, the phase.
+var told = map[string]*regexp.Regexp{
+	"kubectl":   regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) (\S+) (\S+)$`),
+	"listwatch": regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) : (\S+) - (\S+)$`),
+	"reflector": regexp.MustCompile(`^(Added|Updated|Deleted) : (\S+) : (\S+)$`),
+	"factory":   regexp.MustCompile(`^(Added|Updated|Deleted) : default/(\S+) : (\S+)$`),
+	"watchdog":  regexp.MustCompile(`^On(Add|Update|Delete): (\S+)$`),
+	"first":     regexp.MustCompile(`^first +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
+	"second":    regexp.MustCompile(`^second +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
+}
+
+// story is what was told of a pod, in the words of the queue.
+func story(lines []string, teller, pod string) []string {
+	words := map[string]string{
+		"ADDED": "Added", "Add": "Added",
+		"MODIFIED": "Updated", "Update": "Updated",
+		"DELETED": "Deleted", "Delete": "Deleted",
+	}
+	var events []string
+	for _, line := range lines {
+		m := told[teller].FindStringSubmatch(line)
+		if m == nil || m[2] != pod {
+			continue
+		}
+		if word, ok := words[m[1]]; ok {
+			m[1] = word
+		}
+		events = append(events, strings.Join(append([]string{m[1]}, m[3:]...), " "))
+	}
+	return events
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package examples_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var link = regexp.MustCompile(`\]\(([^)]+)\)`)
+
+// TestReadme_showsEveryProgram keeps the tour complete, and its links alive.
+func TestReadme_showsEveryProgram(t *testing.T) {
+	b, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	mains, err := filepath.Glob("*/main.go")
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("%d programs, %v", len(mains), err)
+	}
+	for _, main := range mains {
+		if name := filepath.Dir(main); !strings.Contains(text, "go run ./examples/"+name) {
+			t.Errorf("README.md does not say how to run %s", name)
+		}
+	}
+	links := link.FindAllStringSubmatch(text, -1)
+	if len(links) == 0 {
+		t.Fatal("README.md has no links: the test looks for something else")
+	}
+	for _, m := range links {
+		if _, err := os.Stat(m[1]); err != nil {
+			t.Errorf("README.md has a dead link: %v", err)
+		}
+	}
+}

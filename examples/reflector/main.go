@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command reflector joins a reflector and a queue by hand and prints what comes
+// out of the queue, with and without known objects.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/examples/internal/terminal"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+type options struct {
+	namespace string
+	known     bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
+	flag.BoolVar(&o.known, "known", false, "keep what comes out of the queue in a store, and tell the queue")
+	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return run(ctx, out, cluster, o)
+	})
+}
+
+func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
+	source, err := cluster.Source(kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace})
+	if err != nil {
+		return err
+	}
+	pods := store.New((*wire.Object).Key, nil)
+	var opts delta.Options[*wire.Object]
+	if o.known {
+		opts.Known = pods
+	}
+	fifo := delta.New((*wire.Object).Key, &opts)
+
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		// What fails is tried again: Run has no error but that it runs already.
+		_ = reflector.New(source, fifo, nil).Run(ctx)
+	})
+	for {
+		err := fifo.Pop(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
+			for _, d := range deltas {
+				pod, err := wire.Decode[*corev1.Pod](d.Object)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(out, d.Type, ":", pod.Name, ":", pod.Status.Phase)
+			}
+			if o.known {
+				pods.Apply(deltas)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("pop: %w", err)
+		}
+	}
+}

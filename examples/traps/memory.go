@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/kube"
+)
+
+// namespace is where the config maps are made.
+const namespace = "watershed-example"
+
+// memory runs an informer twice, and measures the heap.
+func memory(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) (err error) {
+	cleanup, err := fill(ctx, cluster, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cleanup()) }()
+
+	configMaps, err := watershed.New[*corev1.ConfigMap](cluster, &watershed.Options[*corev1.ConfigMap]{
+		Namespace:     namespace,
+		LabelSelector: "example=traps",
+	})
+	if err != nil {
+		return err
+	}
+	report := func(when string) {
+		fmt.Fprintf(out, "%-14s %2d objects, heap %2d MiB\n", when+":", configMaps.Len(), heap())
+	}
+	report("before")
+	for _, when := range []string{"running", "running again"} {
+		if err := once(ctx, configMaps, func() { report(when) }); err != nil {
+			return err
+		}
+		report("stopped")
+	}
+	// Nothing was freed because nobody could see the informer any more.
+	runtime.KeepAlive(configMaps)
+	return nil
+}
+
+// once runs the informer until it is complete.
+func once(ctx context.Context, informer *watershed.Informer[*corev1.ConfigMap], complete func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- informer.Run(ctx) }()
+	select {
+	case <-informer.Synced():
+		complete()
+	case <-ctx.Done():
+	}
+	cancel()
+	return <-ended
+}
+
+// fill makes the config maps; cleanup deletes them.
+func fill(ctx context.Context, cluster *kube.Cluster, o options) (cleanup func() error, err error) {
+	home, err := json.Marshal(&corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cluster.Create(ctx, home); err != nil {
+		return nil, err
+	}
+	cleanup = func() error {
+		// Ctrl-C is no reason to leave them behind.
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return cluster.Delete(after, home)
+	}
+	data := map[string]string{"data": strings.Repeat("x", o.size)}
+	for i := range o.objects {
+		m, err := json.Marshal(&corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("config-%d", i), Labels: map[string]string{"example": "traps"}},
+			Data:       data,
+		})
+		if err != nil {
+			return nil, errors.Join(err, cleanup())
+		}
+		if _, err := cluster.Create(ctx, m); err != nil {
+			return nil, errors.Join(err, cleanup())
+		}
+	}
+	return cleanup, nil
+}
+
+// heap is what is in use, in MiB, after the garbage collector had a chance to find
+// what is not: pools take two rounds to empty.
+func heap() uint64 {
+	var m runtime.MemStats
+	for range 2 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return (m.HeapAlloc + 1<<19) >> 20
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/store"
+)
+
+// handler is told what happens.
+type handler[T any] struct {
+	OnAdd    func(obj T, initial bool)
+	OnUpdate func(old, now T)
+	OnDelete func(last T)
+}
+
+// watchdog is an informer with one handler, of anything that can be listed and
+// watched and has a key.
+type watchdog[T any] struct {
+	reflector *reflector.Reflector[T]
+	fifo      *delta.FIFO[T]
+	store     *store.Store[T]
+	handler   handler[T]
+}
+
+func newWatchdog[T any](source reflector.Source[T], key func(T) string, h handler[T]) *watchdog[T] {
+	known := store.New(key, nil)
+	fifo := delta.New(key, &delta.Options[T]{Known: known})
+	return &watchdog[T]{reflector: reflector.New(source, fifo, nil), fifo: fifo, store: known, handler: h}
+}
+
+// run blocks until ctx ends, and returns after what it started.
+func (w *watchdog[T]) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		// What fails is tried again: Run has no error but that it runs already.
+		_ = w.reflector.Run(ctx)
+	})
+	for {
+		if err := w.fifo.Pop(ctx, w.process); err != nil {
+			return fmt.Errorf("watchdog: %w", err)
+		}
+	}
+}
+
+// process is the controller loop's body. Whether an object is new is for the
+// store to say: a delta of a list does not know.
+func (w *watchdog[T]) process(deltas delta.Deltas[T], initial bool) error {
+	for _, c := range w.store.Apply(deltas) {
+		switch c.Type {
+		case delta.Added:
+			w.handler.OnAdd(c.New, initial)
+		case delta.Updated:
+			w.handler.OnUpdate(c.Old, c.New)
+		case delta.Deleted:
+			w.handler.OnDelete(c.New)
+		}
+	}
+	return nil
+}
