@@ -60,6 +60,17 @@ func (d *detector[T]) join(l *life) {
 
 // look compares, and forgets what is no longer in the store, or everything.
 func (d *detector[T]) look(l *life, last bool) {
+	type finding struct {
+		key     string
+		was, is T
+	}
+	var found []finding
+	defer func() {
+		// Without the lock: who is told may well look at the informer.
+		for _, f := range found {
+			d.mutated(f.key, f.was, f.is)
+		}
+	}()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for o, is := range d.out {
@@ -69,7 +80,7 @@ func (d *detector[T]) look(l *life, last bool) {
 		}
 		if err == nil && !reflect.DeepEqual(was, is) {
 			delete(d.out, o) // told once
-			d.mutated(o.Key(), was, is)
+			found = append(found, finding{o.Key(), was, is})
 		}
 	}
 }

@@ -302,11 +302,18 @@ func TestTransform_onceAndBeforeAnythingElse(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", func(p *corev1.Pod) { p.Spec.NodeName = "n1" })
 		s.put("shop/bad", nil)
+		s.put("shop/worse", nil)
+		s.put("shop/worst", nil)
 		calls := 0
 		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
 			calls++
-			if p.Name == "bad" {
+			switch p.Name {
+			case "bad":
 				return nil, errors.New("refused")
+			case "worse":
+				return nil, nil
+			case "worst":
+				panic("broken")
 			}
 			p.Labels = map[string]string{"was": p.Spec.NodeName}
 			p.Spec = corev1.PodSpec{}
@@ -314,12 +321,12 @@ func TestTransform_onceAndBeforeAnythingElse(t *testing.T) {
 		}})
 		running(t, pods.Run)
 		<-pods.Synced()
-		wantEqual(t, calls, 2)
+		wantEqual(t, calls, 4)
 		p, _ := pods.Get("shop/a")
 		wantEqual(t, p.Labels, map[string]string{"was": "n1"})
 		wantEqual(t, p.Spec.NodeName, "")
 		wantEqual(t, pods.Len(), 1)
-		wantEqual(t, pods.Status().Reflector.Dropped, 1)
+		wantEqual(t, pods.Status().Reflector.Dropped, 3)
 	})
 }
 
@@ -329,8 +336,10 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		s.put("shop/a", onNode("n1"))
 		s.put("shop/b", onNode("n1"))
 		var found trace
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
-			found.add("%s: %s, now %s", key, was.Spec.NodeName, is.Spec.NodeName)
+		var pods *watershed.Informer[*corev1.Pod]
+		pods = watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
+			p, _ := pods.Get("shop/b") // may be asked
+			found.add("%s: %s, now %s; %s", key, was.Spec.NodeName, is.Spec.NodeName, p.Name)
 		}})
 		running(t, pods.Run)
 		<-pods.Synced()
@@ -338,7 +347,7 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		pods.Get("shop/b")
 		p.Spec.NodeName = "mine"
 		time.Sleep(3 * time.Second)
-		wantEqual(t, found.take(), []string{"shop/a: n1, now mine"})
+		wantEqual(t, found.take(), []string{"shop/a: n1, now mine; b"})
 	})
 }
 

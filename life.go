@@ -6,6 +6,7 @@ package watershed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	l.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older})
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
-		Transform: opts.transform,
+		Transform: guarded(opts.transform),
 		Version:   (*wire.Object).Version,
 	})
 	window := opts.window
@@ -76,6 +77,24 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: window, Size: size, Count: max(fewest, int(window/smallest))})
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
+}
+
+// guarded makes errors of what a user's transform must not do.
+func guarded(transform func(*wire.Object) (*wire.Object, error)) func(*wire.Object) (*wire.Object, error) {
+	if transform == nil {
+		return nil
+	}
+	return func(o *wire.Object) (out *wire.Object, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("transform panicked: %v", p)
+			}
+		}()
+		if out, err = transform(o); err == nil && out == nil {
+			err = errors.New("transform returned nothing")
+		}
+		return out, err
+	}
 }
 
 // older reports that now is from before old. Versions that are no numbers have no

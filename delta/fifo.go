@@ -137,6 +137,9 @@ func (f *FIFO[T]) Close() {
 	}
 }
 
+// Closed is closed by Close.
+func (f *FIFO[T]) Closed() <-chan struct{} { return f.closed }
+
 // Len is how many deltas of objects wait.
 func (f *FIFO[T]) Len() int {
 	f.mu.Lock()

@@ -74,6 +74,10 @@ func (r *Relist[T]) Add(ctx context.Context, obj T) error {
 	return r.fifo.enqueue(ctx, Delta[T]{Type: Replaced, Missed: r.back, Key: key, Object: obj}, r.initial)
 }
 
+// Keep says that an object was in the list and could not be read: its last state
+// stays.
+func (r *Relist[T]) Keep(key string) { r.seen[key] = struct{}{} }
+
 // Delete queues obj as the final state of an object that went away while the
 // list was arriving, as happens when a list is streamed as a watch.
 func (r *Relist[T]) Delete(ctx context.Context, obj T) error {

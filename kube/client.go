@@ -30,24 +30,21 @@ func (c *Cluster) List(ctx context.Context, q Query, each func(*wire.Object) err
 	if err != nil {
 		return "", err
 	}
-	var skipped int
-	var first error
+	var skipped []error
 	for opts := (reflector.ListOptions{Limit: pageSize}); ; {
-		page, why, err := source.list(ctx, opts, each)
+		page, err := source.List(ctx, opts, each)
 		if err != nil {
 			return "", err
 		}
-		if skipped += page.Skipped; first == nil {
-			first = why
-		}
+		skipped = append(skipped, page.Skipped...)
 		if page.Continue == "" {
 			version = page.Version
 			break
 		}
 		opts.Continue = page.Continue
 	}
-	if skipped > 0 {
-		err = &reflector.Error{Reason: reflector.Undecodable, Err: fmt.Errorf("%w (objects left out: %d)", first, skipped)}
+	if len(skipped) > 0 {
+		err = &reflector.Error{Reason: reflector.Undecodable, Err: fmt.Errorf("%w (objects left out: %d)", skipped[0], len(skipped))}
 	}
 	return version, err
 }

@@ -81,8 +81,8 @@ func listAll(ctx context.Context, s *kube.Source, opts reflector.ListOptions) (m
 		objects[o.Key()] = o
 		return nil
 	})
-	if err == nil && page.Skipped > 0 {
-		err = fmt.Errorf("%d objects were skipped", page.Skipped)
+	if err == nil && len(page.Skipped) > 0 {
+		err = fmt.Errorf("objects were skipped: %v", page.Skipped)
 	}
 	return objects, page, err
 }

@@ -53,14 +53,11 @@ func (c *Cluster) Source(q Query) (*Source, error) {
 	return s, nil
 }
 
-// List reads one page. See [reflector.Source].
-func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
-	page, _, err := s.list(ctx, opts, each)
-	return page, err
-}
+// maxSkipped bounds what is told of objects that cannot be read.
+const maxSkipped = 10_000
 
-// list also returns why the first of the skipped objects was skipped.
-func (s *Source) list(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (page reflector.Page, skipped, err error) {
+// List reads one page. See [reflector.Source].
+func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (page reflector.Page, err error) {
 	listOptions := metav1.ListOptions{
 		Limit:           opts.Limit,
 		Continue:        opts.Continue,
@@ -71,16 +68,16 @@ func (s *Source) list(ctx context.Context, opts reflector.ListOptions, each func
 	}
 	r, kind, err := s.prepare(ctx, "list", partialObjectList, listOptions)
 	if err != nil {
-		return page, nil, err
+		return page, err
 	}
 	resp, err := s.send(ctx, r)
 	if err != nil {
-		return page, nil, err
+		return page, err
 	}
 	defer resp.close()
 	encoding, err := resp.encoding()
 	if err != nil {
-		return page, nil, err
+		return page, err
 	}
 	reader := wire.NewListReader(resp.Body, encoding, kind)
 	for {
@@ -88,22 +85,22 @@ func (s *Source) list(ctx context.Context, opts reflector.ListOptions, each func
 		var unfiled *wire.ObjectError
 		switch {
 		case ctx.Err() != nil:
-			return page, skipped, resp.failed(ctx.Err())
+			return page, resp.failed(ctx.Err())
 		case err == nil:
 			if err := each(obj); err != nil {
-				return page, skipped, err
+				return page, err
 			}
 		case err == io.EOF: //nolint:errorlint // a wrapped EOF is a body that broke off
 			resp.drain()
 			meta := reader.Meta()
 			page.Version, page.Continue = meta.ResourceVersion, meta.Continue
-			return page, skipped, nil
+			return page, nil
 		case errors.As(err, &unfiled):
-			if page.Skipped++; skipped == nil {
-				skipped = resp.unreadable(err)
+			if page.Skipped = append(page.Skipped, resp.unreadable(err)); len(page.Skipped) > maxSkipped {
+				return page, fmt.Errorf("too many objects: %w", resp.unreadable(err))
 			}
 		default:
-			return page, skipped, resp.failed(err)
+			return page, resp.failed(err)
 		}
 	}
 }

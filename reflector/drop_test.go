@@ -49,9 +49,26 @@ func TestDrop_undecodableObjectsOfAList(t *testing.T) {
 		w.puts("a", "b", "c")
 		w.server.fail(lists, fault{skipped: 2}, fault{})
 		w.start().let(time.Second)
-		w.wantDropped(2, "could not be read")
+		w.wantDropped(2, "garbled")
 		w.wantGot("Replaced c@3", "Bookmark 3")
 		wantEqual(t, w.queue.HasSynced(), true)
+	})
+}
+
+// TestDrop_whatCannotBeReadIsNotGone: the object is there, whatever its state.
+func TestDrop_whatCannotBeReadIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, listOnly(10), nil)
+		w.puts("a", "b", "c")
+		w.server.fail(lists, fault{}, fault{skipped: 1, skippedKey: "a"})
+		w.start().let(time.Second)
+		w.server.del("b")
+		w.server.send(item{err: expired})
+		w.let(time.Minute)
+		wantEqual(t, w.Status().Dropped, 1)
+		_, ok := w.store.Get("a")
+		wantEqual(t, ok, true)
+		wantEqual(t, w.store.Snapshot().Len(), 2)
 	})
 }
 

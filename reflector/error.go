@@ -62,7 +62,9 @@ type Error struct {
 	Reason Reason
 	// RetryAfter is how long the server asks to be left alone, 0 if it does not.
 	RetryAfter time.Duration
-	Err        error
+	// Key is that of the object an Undecodable is about, "" if it is not known.
+	Key string
+	Err error
 }
 
 // Error is that of Err, or the reason if there is none.

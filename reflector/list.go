@@ -108,8 +108,8 @@ func (r *Reflector[T]) pages(ctx context.Context, opts ListOptions, back bool) (
 		if err != nil {
 			return paged, err
 		}
-		for range page.Skipped {
-			r.drop(errors.New("an object of the list could not be read"))
+		for _, err := range page.Skipped {
+			r.skip(relist, err)
 		}
 		if version == "" {
 			version = page.Version
@@ -138,7 +138,7 @@ func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], vers
 	if err := relist.Commit(ctx, number(version)); err != nil {
 		return err
 	}
-	r.version, r.back = version, false
+	r.version, r.back, r.barren = version, false, 0
 	r.heard(version)
 	r.note(func(s *Status) {
 		s.Lists++
@@ -147,6 +147,16 @@ func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], vers
 		}
 	})
 	return nil
+}
+
+// skip notes an object of a list that could not be read. It exists: what is known
+// of it stays.
+func (r *Reflector[T]) skip(relist *delta.Relist[T], err error) {
+	r.drop(err)
+	var e *Error
+	if errors.As(err, &e) && e.Key != "" {
+		relist.Keep(e.Key)
+	}
 }
 
 // add queues one object of a list.

@@ -86,6 +86,17 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	}
 	defer r.running.Store(false)
 	defer r.enter(Idle)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() {
+		select {
+		case <-r.queue.Closed():
+			cancel()
+		case <-ctx.Done():
+		}
+	})
 	r.plan, r.barren = plan{list: true}, 0
 	r.backoff = backoff{first: r.opts.Backoff, most: r.opts.MaxBackoff}
 	r.streams = !r.opts.ListOnly

@@ -62,6 +62,8 @@ type fault struct {
 	stale int
 	// skipped is how many objects of a list cannot be read, from the first.
 	skipped int
+	// skippedKey is the key that is told of them.
+	skippedKey string
 	// first is what a watch brings before anything else.
 	first []item
 }

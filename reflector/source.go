@@ -53,8 +53,9 @@ type Page struct {
 	Version string
 	// Continue is the token for the next page, "" if this was the last.
 	Continue string
-	// Skipped is how many objects could not be read and are missing.
-	Skipped int
+	// Skipped says of each object that could not be read, and is missing, why: an
+	// [*Error] with its key, if that is known.
+	Skipped []error
 }
 
 // WatchOptions ask for a watch.

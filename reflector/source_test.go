@@ -48,7 +48,7 @@ func (s *server) List(ctx context.Context, opts reflector.ListOptions, each func
 			return reflector.Page{}, err
 		}
 		if i < f.skipped {
-			page.Skipped++
+			page.Skipped = append(page.Skipped, &reflector.Error{Reason: reflector.Undecodable, Key: f.skippedKey, Err: errors.New("garbled")})
 			continue
 		}
 		if err := each(p); err != nil {

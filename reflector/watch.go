@@ -102,7 +102,7 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 	for {
 		e, err := s.next()
 		if ReasonOf(err) == Undecodable {
-			r.drop(err)
+			r.skip(relist, err)
 			continue
 		} else if err != nil {
 			return err
