@@ -57,6 +57,9 @@ type Store[T any] struct {
 	slots map[string]uint32
 	free  []uint32
 	used  uint32
+	// greatest is the greatest key there ever was: lists come in key order, and
+	// the tree need not be searched for a place at its end.
+	greatest string
 
 	indexes []indexer[T]
 	// revision counts changes; version is the newest version applied.
@@ -227,7 +230,12 @@ func (s *Store[T]) insertLocked(key string) uint32 {
 		s.used++
 	}
 	s.slots[key] = slot
-	s.keys.Set(key, slot)
+	if key > s.greatest {
+		s.greatest = key
+		s.keys.Load(key, slot)
+	} else {
+		s.keys.Set(key, slot)
+	}
 	s.ordered = true
 	return slot
 }
@@ -249,7 +257,7 @@ func (s *Store[T]) removeLocked(key string, slot uint32) {
 // emptyLocked gives back the room that the most objects ever took.
 func (s *Store[T]) emptyLocked() {
 	s.table.records = records[T]{}
-	s.slots, s.free, s.used = make(map[string]uint32), nil, 0
+	s.slots, s.free, s.used, s.greatest = make(map[string]uint32), nil, 0, ""
 	for _, x := range s.indexes {
 		x.emptyLocked()
 	}
