@@ -39,7 +39,7 @@ race: ## unit tests with the race detector and index invariants, full differenti
 fuzz: ## every fuzz target for FUZZTIME each (default 60s)
 	@set -e; for p in $$(go list ./...); do d=$$(go list -f '{{.Dir}}' $$p); \
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go 2>/dev/null | sed 's/func //'); do \
-			echo "$$p $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); done; done
+			echo "$$p $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; done; done
 
 # Another Kubernetes than the pinned one, for kube, e2e and cluster. Not taken from
 # a VERSION in the environment, which is likely to mean something else.
@@ -63,7 +63,7 @@ ROUNDS ?= 20
 
 .PHONY: chaos
 chaos: ## random writes while servers are killed and connections break, ROUNDS times (default 20)
-	WATERSHED_KUBE=required go test -timeout 120m -v -run '^TestChaos$$' . -chaos.rounds $(ROUNDS) | grep -v '^ *[IWE][0-9]'
+	WATERSHED_KUBE=required go test -timeout 120m -v -run '^TestChaos$$' . -chaos.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
 
 .PHONY: bench
 bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers

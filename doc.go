@@ -46,7 +46,7 @@
 // Objects that are handed out are shared: they must not be changed
 // ([Options.Mutated] finds who does). Whoever needs to change one calls its DeepCopy.
 //
-// An object costs its bytes and some 200 more; an index 120 per object; the window
+// An object costs its bytes and some 300 more; an index 120 per object; the window
 // at most [Options.Window] bytes of states that are no longer current; a handler a
 // goroutine. A handler that has fallen out of the window holds the states it saw
 // last of the objects that have changed since: at most one older copy.

@@ -55,7 +55,10 @@ func (s *silence) step() time.Duration {
 	if limit := time.Duration(s.limit.Load()); limit > 0 {
 		return limit / 4
 	}
-	return time.Second
+	if s.end.IsZero() {
+		return time.Minute
+	}
+	return max(time.Until(s.end), 0) + time.Millisecond // there is nothing else to wait for
 }
 
 func (s *silence) look() {

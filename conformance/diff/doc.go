@@ -9,8 +9,10 @@
 //
 // [delta.FIFO] with cache.DeltaFIFO, [store.Store] with cache.NewIndexer, and
 // the two in a row, queue into store into events, with the same pieces of
-// client-go put together as its controller does. Where Watershed means to
-// differ, a TestDifference pins both sides; docs/semantics.md lists them.
+// client-go put together as its controller does. And the informer, as a whole, with
+// cache.SharedIndexInformer, on histories of a model API server (informer_*). Where
+// Watershed means to differ, a TestDifference pins both sides; docs/semantics.md
+// lists them.
 //
 // # Seeds
 //
