@@ -8,11 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -27,8 +29,8 @@ const loadBatch = 100
 const loaders = 4
 
 // LoadPods puts the first n pods of w, and the namespaces they are in, straight
-// into etcd, many times faster than the API server would take them. The API
-// server serves them like any other. It is an error in a cluster with nodes:
+// into etcd, many times faster than the API server would take them, and returns when
+// the API server has read them. It serves them like any other. It is an error in a cluster with nodes:
 // controllers would delete pods whose owners and nodes there are not.
 func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
 	if c.opts.Nodes > 0 {
@@ -56,14 +58,41 @@ func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
 			return err
 		}
 		// The API server takes a revision for read when it has read the first of
-		// its objects: the last revision must have only one, or a list that waits
-		// for it may miss the rest.
-		return putPods(ctx, client, []*corev1.Pod{w.Pod(n - 1)})
+		// its objects: the last revision must have only one, or who waits for it may
+		// miss the rest, for good.
+		last := w.Pod(n - 1)
+		if err := putPods(ctx, client, []*corev1.Pod{last}); err != nil {
+			return err
+		}
+		return c.caughtUp(ctx, client, last)
 	})
 	if err != nil {
 		return fmt.Errorf("load %d pods: %w", n, err)
 	}
 	return nil
+}
+
+// caughtUp waits until the API server's memory has a pod as etcd has it.
+func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, pod *corev1.Pod) error {
+	stored, err := client.Get(ctx, "/registry/pods/"+pod.Namespace+"/"+pod.Name)
+	if err != nil {
+		return err
+	}
+	api, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	opts := metav1.ListOptions{
+		FieldSelector:        "metadata.name=" + pod.Name,
+		ResourceVersion:      strconv.FormatInt(stored.Kvs[0].ModRevision, 10),
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}
+	for {
+		_, err := api.CoreV1().Pods(pod.Namespace).List(ctx, opts)
+		if err == nil || !apierrors.IsTimeout(err) && !apierrors.IsTooManyRequests(err) {
+			return err
+		}
+	}
 }
 
 // PutPods puts pods straight into etcd, new ones and changed ones, without a
