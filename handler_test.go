@@ -253,11 +253,11 @@ func TestReaders_slowOnesEndWithTheTruth(t *testing.T) {
 				}
 			}
 			time.Sleep(10 * time.Minute)
+			stop()
 			for i, r := range readers {
 				r.wantState(s.state())
 				expired += handlers[i].Status().Expired
 			}
-			stop()
 		})
 		if t.Failed() {
 			return

@@ -28,7 +28,8 @@ type indexed[K cmp.Ordered] struct {
 // IndexBy adds an index, at any time. The function returns the values to find an
 // object by, none or many. It is called once for each new state, which is decoded
 // for it: an index that reads labels or names alone costs less on an informer of
-// *[wire.Object]. If it panics, the object is left out of the index.
+// *[wire.Object]. It must depend on the object alone, and must not call the
+// informer. If it panics, the object is left out of the index.
 func IndexBy[T any, K cmp.Ordered](i *Informer[T], values func(T) []K) *Index[T, K] {
 	x := &Index[T, K]{informer: i, values: func(o *wire.Object) ([]K, error) {
 		value, err := i.codec.decode(o)

@@ -344,8 +344,8 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		running(t, pods.Run)
 		<-pods.Synced()
 		p, _ := pods.Get("shop/a")
-		pods.Get("shop/b")
 		p.Spec.NodeName = "mine"
+		pods.Get("shop/b")
 		time.Sleep(3 * time.Second)
 		wantEqual(t, found.take(), []string{"shop/a: n1, now mine; b"})
 	})

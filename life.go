@@ -147,7 +147,7 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.begin(ctx)
-	l.children.Go(func() { l.tidy(ctx) })
+	defer l.tidy().Stop()
 	var reflected sync.WaitGroup
 	var err error
 	reflected.Go(func() {
@@ -244,17 +244,23 @@ func (l *life) markAt(revision uint64) *snapshot {
 	return nil
 }
 
-// tidy drops what has left the log's window, also when nothing is written.
-func (l *life) tidy(ctx context.Context) {
-	ticker := time.NewTicker(time.Minute)
-	defer ticker.Stop()
-	for {
+// tidy drops, now and then, what has left the log's window, also when nothing is
+// written. It is a timer, not a goroutine: there may be many informers. The caller
+// stops it.
+func (l *life) tidy() *time.Timer {
+	var timer *time.Timer
+	ready := make(chan struct{})
+	timer = time.AfterFunc(time.Minute, func() {
+		<-ready
 		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			l.log.Expire()
-			l.remark(func(marks []*snapshot) []*snapshot { return marks })
+		case <-l.stopped:
+			return // and not set again
+		default:
 		}
-	}
+		l.log.Expire()
+		l.remark(func(marks []*snapshot) []*snapshot { return marks })
+		timer.Reset(time.Minute)
+	})
+	close(ready)
+	return timer
 }

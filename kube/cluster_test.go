@@ -27,6 +27,7 @@ import (
 // TestCluster runs all that needs a real API server on one, the gentle things
 // first.
 func TestCluster(t *testing.T) {
+	needStreams(t)
 	authority := newAuthority(t)
 	k := kubetest.Start(t, &kubetest.Options{
 		Name:          "real",

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -17,7 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"go.uber.org/goleak"
+	"golang.org/x/mod/semver"
 
+	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -177,5 +180,14 @@ func eventually(ctx context.Context, t *testing.T, what string, ask func() error
 			t.Fatalf("%s: %v", what, err)
 		case <-time.After(50 * time.Millisecond):
 		}
+	}
+}
+
+// needStreams skips a test that asks for the state as a stream on a server that
+// does not do that unless it is told to.
+func needStreams(t *testing.T) {
+	t.Helper()
+	if v := os.Getenv(binaries.VersionVariable); v != "" && semver.Compare(v, "v1.34.0") < 0 {
+		t.Skipf("Kubernetes %s does not stream its state", v)
 	}
 }
