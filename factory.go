@@ -55,6 +55,7 @@ type Factory struct {
 	// mu guards what follows.
 	mu      sync.Mutex
 	running context.Context // nil while it does not run
+	ending  bool            // nothing is started any more
 	shared  map[selection]*shared
 	// runs are the goroutines that Run waits for.
 	runs sync.WaitGroup
@@ -166,7 +167,7 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 
 // startLocked runs an engine, unless it runs or the factory does not.
 func (f *Factory) startLocked(s *shared) {
-	if f.running == nil || f.running.Err() != nil || s.stop != nil || s.leases == 0 && f.opts.StopIdle > 0 {
+	if f.running == nil || f.ending || s.stop != nil || s.leases == 0 && f.opts.StopIdle > 0 {
 		return
 	}
 	ctx, stop := context.WithCancel(f.running)
@@ -218,11 +219,14 @@ func (f *Factory) Run(ctx context.Context) error {
 	f.mu.Unlock()
 
 	<-ctx.Done()
+	f.mu.Lock()
+	f.ending = true
+	f.mu.Unlock()
 	f.runs.Wait()
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.running = nil
+	f.running, f.ending = nil, false
 	for _, s := range f.shared {
 		s.stop = nil
 	}

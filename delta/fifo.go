@@ -35,7 +35,8 @@ type Options[T any] struct {
 	Known Known[T]
 	// Transform is called once for every object before it is queued, except
 	// for what comes from Known. If it fails, the object is not queued and the
-	// producer gets the error.
+	// producer gets the error; of a deletion the last state known is queued, as
+	// Missed.
 	Transform func(T) (T, error)
 	// Version tells an object's version, for [Delta.Version]. Default: 0.
 	Version func(T) uint64

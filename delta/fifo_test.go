@@ -364,6 +364,29 @@ func TestTransform_onceForWhatTheSourceSends(t *testing.T) {
 	})
 }
 
+func TestTransform_refusesADeletion(t *testing.T) {
+	ctx := t.Context()
+	boom := errors.New("boom")
+	f := delta.New(podKey, &delta.Options[pod]{
+		Known:   known{"pod1": {"pod1", 1}, "pod3": {"pod3", 20}},
+		Version: podVersion,
+		Transform: func(p pod) (pod, error) {
+			if p.Value == 13 {
+				return p, boom
+			}
+			return p, nil
+		},
+	})
+	must(t, f.Add(ctx, pod{"pod2", 2}))
+	// pod3 has been made anew since it was deleted at 13.
+	for _, name := range []string{"pod1", "pod2", "pod3"} {
+		if err := f.Delete(ctx, pod{name, 13}); !errors.Is(err, boom) {
+			t.Errorf("Delete: %v, want the transform's error", err)
+		}
+	}
+	wantEqual(t, drained(t, f), []string{"Added pod2=2, Deleted pod1=1 (missed), Deleted pod2=2 (missed)"})
+}
+
 func TestNoKey(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)

@@ -5,6 +5,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -53,13 +54,39 @@ func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 // producers' turn.
 func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
 	d.Version = f.version(d.Object)
-	if f.opts.Transform != nil {
-		var err error
-		if d.Object, err = f.opts.Transform(d.Object); err != nil {
-			return fmt.Errorf("transform %s: %w", d.Key, err)
+	if f.opts.Transform == nil {
+		return f.put(ctx, d, initial)
+	}
+	obj, err := f.opts.Transform(d.Object)
+	if err == nil {
+		d.Object = obj
+		return f.put(ctx, d, initial)
+	}
+	err = fmt.Errorf("transform %s: %w", d.Key, err)
+	if d.Type == Deleted {
+		// It is gone, whatever its final state would have been; unless this is an
+		// old deletion, told again, of an object that has been made anew.
+		if last, ok := f.last(d.Key); ok && d.Version >= f.version(last) {
+			d.Missed, d.Object = true, last
+			return errors.Join(err, f.put(ctx, d, initial))
 		}
 	}
-	return f.put(ctx, d, initial)
+	return err
+}
+
+// last is the newest state of an object that is queued, being processed or known.
+func (f *FIFO[T]) last(key string) (T, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, q := range []*queue[T]{f.queue, f.taken} {
+		if d, ok := q.newest(key); ok {
+			return d.Object, d.Type != Deleted
+		}
+	}
+	if f.opts.Known == nil {
+		return *new(T), false
+	}
+	return f.opts.Known.Get(key)
 }
 
 func (f *FIFO[T]) version(obj T) uint64 {

@@ -359,6 +359,23 @@ func TestDifference_transformErrorIsWrapped(t *testing.T) {
 	isTrue(t, errors.Is(err, errTransform) && strings.Contains(err.Error(), "a/1"), "ours says which, and of what")
 }
 
+func TestDifference_refusedDeletion(t *testing.T) {
+	known := cache.NewStore(podKeyFunc)
+	must(t, known.Add(newPod("a/1", 1)))
+	theirs := cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{
+		KeyFunction: podKeyFunc, KnownObjects: known, Transformer: func(any) (any, error) { return nil, errTransform },
+	})
+	isTrue(t, theirs.Delete(newPod("a/1", 2)) != nil, "client-go reports the refusal")
+	isTrue(t, len(queuedKeys(theirs)) == 0, "client-go loses the deletion")
+
+	ours := store.New(podKey, nil)
+	must(t, ours.Put(newPod("a/1", 1)))
+	queue := delta.New(podKey, &delta.Options[*pod]{Known: ours, Transform: func(*pod) (*pod, error) { return nil, errTransform }})
+	isTrue(t, errors.Is(queue.Delete(t.Context(), newPod("a/1", 2)), errTransform), "ours reports the refusal")
+	ds, _ := queue.GetByKey("a/1")
+	isTrue(t, len(ds) == 1 && ds[0].Type == delta.Deleted && ds[0].Missed && ds[0].Object.Value == 1, "ours queues it with the last state known")
+}
+
 func TestDifference_queueCanBeRead(t *testing.T) {
 	type reader interface{ ListKeys() []string }
 	_, ok := any(theirFIFO(nil)).(reader)

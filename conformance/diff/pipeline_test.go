@@ -109,6 +109,9 @@ func (src *source) change() {
 	_, exists := src.pods[key]
 	switch {
 	case exists && src.chance(3):
+		for src.refuses(p) { // see TestDifference_refusedDeletion
+			p = src.pod(key)
+		}
 		delete(src.pods, key)
 		src.step("the source deletes %v (lost: %v)", p, lost)
 		if !lost {

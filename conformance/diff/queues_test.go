@@ -124,6 +124,9 @@ func (q *queues) produce() {
 		ours, theirs = q.ours.Update(q.ctx, p), q.theirs.Update(p)
 	case op < 16:
 		p := q.maybeKeyless()
+		for q.refuses(p) { // see TestDifference_refusedDeletion
+			p = q.pod(podKey(p))
+		}
 		q.step("Delete %v", p)
 		ours, theirs = q.ours.Delete(q.ctx, p), q.theirs.Delete(p)
 	case op < 19:
@@ -142,6 +145,9 @@ func (q *queues) produce() {
 	q.journal(before, list, version, first)
 	q.compare()
 }
+
+// refuses reports whether the transform refuses a pod.
+func (q *queues) refuses(p *pod) bool { return q.strict && p.Value%7 == 0 }
 
 // maybeKeyless is a pod, rarely without a key. Not as the first thing put in: see
 // TestDifference_refusedAddIsNoPopulation.
