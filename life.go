@@ -74,7 +74,8 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	if window <= 0 {
 		window = 64 << 20
 	}
-	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: window, Size: size, Count: max(fewest, int(window/smallest))})
+	// A quarter is left for what readers who fell out of the log hold on to.
+	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: window / 4 * 3, Size: size, Count: max(fewest, int(window/smallest))})
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
 }

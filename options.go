@@ -33,7 +33,9 @@ type Options[T any] struct {
 	// Resync is how often handlers that say nothing else are given every object
 	// again, as an Update from itself to itself. Default: never.
 	Resync time.Duration
-	// Window bounds, in bytes, the states kept for slow readers. Default 64 MiB.
+	// Window bounds, in bytes, the states kept for slow readers. Default 64 MiB. A
+	// reader that falls out of it holds the last states it saw of what has changed
+	// since: there is a quarter of the window for that, and more is more.
 	Window int64
 	// Reflector tunes how the server is asked.
 	Reflector reflector.Options

@@ -134,12 +134,15 @@ func TestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version})
+	created := make(chan error, 1)
 	time.AfterFunc(2*time.Second, func() {
-		if _, err := c.Create(ctx, []byte(configMap("late", "timeout"))); err != nil {
-			t.Error(err)
-		}
+		_, err := c.Create(ctx, []byte(configMap("late", "timeout")))
+		created <- err
 	})
 	wantEvent(t, w, reflector.Added, "default/late")
+	if err := <-created; err != nil {
+		t.Fatal(err)
+	}
 
 	proxy.Stall()
 	defer proxy.Resume()

@@ -82,8 +82,9 @@ func (x *informers) mend(key string) {
 	x.step("mend %s", state(p))
 }
 
-// remove deletes a pod, in a state that passes the transform: both sides lose the
-// deletion of one that they know and that does not.
+// remove deletes a pod, in a state that passes the transform: client-go loses the
+// deletion of one that it knows and that does not. See
+// TestDifference_refusedDeletion.
 func (x *informers) remove(key string) {
 	if p := x.world.pods[key]; bad(p) && x.known(p) {
 		x.mend(key)
