@@ -75,7 +75,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 		window = 64 << 20
 	}
 	// A quarter is left for what readers who fell out of the log hold on to.
-	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: window / 4 * 3, Size: size, Count: max(fewest, int(window/smallest))})
+	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(fewest, int(window/smallest))})
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
 }
