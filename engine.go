@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -51,6 +52,16 @@ func newEngine(source reflector.Source[*wire.Object], opts lifeOptions) *engine 
 	return e
 }
 
+// engineOf mirrors what a query asks a cluster for. The log says which.
+func engineOf(cluster *kube.Cluster, q kube.Query, opts lifeOptions) (*engine, error) {
+	source, err := cluster.Source(q)
+	if err != nil {
+		return nil, err
+	}
+	opts.reflector.Logger = opts.reflector.Logger.With("cluster", cluster.Name(), "resource", q.String())
+	return newEngine(source, opts), nil
+}
+
 // add gives a part to the current life and to those after it.
 func (e *engine) add(p part) {
 	e.mu.Lock()
@@ -77,7 +88,7 @@ func (e *engine) run(ctx context.Context) error {
 	l := e.current.Load()
 	e.mu.Unlock()
 
-	err := l.run(ctx, func() { e.renew() })
+	err := l.run(ctx, e.renew)
 
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -148,13 +148,11 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 	defer f.mu.Unlock()
 	s, ok := f.shared[at]
 	if !ok {
-		source, err := f.cluster.Source(q)
+		e, err := engineOf(f.cluster, q, lifeOptions{transform: f.opts.Transform, window: f.opts.Window, reflector: f.opts.Reflector})
 		if err != nil {
 			return nil, err
 		}
-		opts := f.opts.Reflector
-		opts.Logger = opts.Logger.With("cluster", f.cluster.Name(), "resource", q.String())
-		s = &shared{engine: newEngine(source, lifeOptions{transform: f.opts.Transform, window: f.opts.Window, reflector: opts})}
+		s = &shared{engine: e}
 		f.shared[at] = s
 	}
 	if s.leases++; s.idle != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/watershed-project/watershed/delta"
@@ -120,7 +121,7 @@ func missed(base *snapshot, seen [][]change, now *snapshot) iter.Seq[*change] {
 			}
 		}
 		// What came after base, was seen, and is gone again.
-		for _, key := range sortedKeys(last) {
+		for _, key := range slices.Sorted(maps.Keys(last)) {
 			if o := last[key]; o != nil {
 				c := change{Type: delta.Deleted, Missed: true, Key: key, Old: o, New: o, Revision: now.Revision()}
 				if !yield(&c) {
@@ -146,13 +147,4 @@ func correct(c *change, saw *wire.Object) bool {
 		c.Type, c.Old = delta.Updated, saw
 	}
 	return true
-}
-
-func sortedKeys(m map[string]*wire.Object) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -27,11 +27,10 @@ var ErrNoResource = errors.New("resource is not known: set Options.Resource")
 // *metav1.PartialObjectMetadata, or *[wire.Object]. All methods are safe for
 // concurrent use.
 type Informer[T any] struct {
-	engine   *engine
-	codec    codec[T]
-	resync   time.Duration
-	logger   *slog.Logger
-	detector *detector[T]
+	engine *engine
+	codec  codec[T]
+	resync time.Duration
+	logger *slog.Logger
 	// shared: a factory runs it.
 	shared bool
 	// sharing is between the handlers of the current life; the engine's mu
@@ -47,12 +46,12 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	if err != nil {
 		return nil, err
 	}
-	source, err := cluster.Source(query)
+	c := newCodec[T, P]()
+	e, err := engineOf(cluster, query, o.life(c))
 	if err != nil {
 		return nil, err
 	}
-	o.Reflector.Logger = o.Reflector.Logger.With("cluster", cluster.Name(), "resource", query.String())
-	return FromSource[T](source, &o), nil
+	return newInformer(e, c, &o), nil
 }
 
 // FromSource returns an informer of anything that can be listed and watched. Of
@@ -60,19 +59,15 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
 	c := newCodec[T, P]()
-	return newInformer(newEngine(source, lifeOptions{
-		transform: c.transform(o.Transform),
-		window:    o.Window,
-		reflector: o.Reflector,
-	}), c, &o)
+	return newInformer(newEngine(source, o.life(c)), c, &o)
 }
 
 func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
 	i := &Informer[T]{engine: e, codec: c, resync: o.Resync, logger: o.Logger}
 	if o.Mutated != nil && !c.raw {
-		i.detector = newDetector(c.fresh, o.Mutated)
-		i.codec.decode = i.detector.watch(c.decode)
-		e.add(i.detector)
+		d := newDetector(c.fresh, o.Mutated)
+		i.codec.decode = d.watch(c.decode)
+		e.add(d)
 	}
 	return i
 }

@@ -215,22 +215,22 @@ func (l *life) mark() {
 	if n := len(marks); n > 0 && now.Revision() < marks[n-1].Revision()+apart {
 		return
 	}
-	l.remark(func(marks []*snapshot) []*snapshot { return append(marks, now) })
+	l.remark(now)
 }
 
-// remark replaces the marks by what change makes of those that are still in the
-// log's window: a mark keeps no object that the log does not keep.
-func (l *life) remark(change func([]*snapshot) []*snapshot) {
+// remark drops the marks that have left the log's window, since a mark is to keep
+// no object that the log does not keep, and adds more.
+func (l *life) remark(more ...*snapshot) {
 	after := l.log.Stats().After
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := make([]*snapshot, 0, len(*l.marks.Load())+1)
+	next := make([]*snapshot, 0, len(*l.marks.Load())+len(more))
 	for _, mark := range *l.marks.Load() {
 		if mark.Revision() >= after {
 			next = append(next, mark)
 		}
 	}
-	next = change(next)
+	next = append(next, more...)
 	l.marks.Store(&next)
 }
 
@@ -259,7 +259,7 @@ func (l *life) tidy() *time.Timer {
 		default:
 		}
 		l.log.Expire()
-		l.remark(func(marks []*snapshot) []*snapshot { return marks })
+		l.remark()
 		timer.Reset(time.Minute)
 	})
 	close(ready)

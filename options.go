@@ -60,3 +60,8 @@ func (o *Options[T]) withDefaults() Options[T] {
 	}
 	return opts
 }
+
+// life is what of the options a life needs.
+func (o *Options[T]) life(c codec[T]) lifeOptions {
+	return lifeOptions{transform: c.transform(o.Transform), window: o.Window, reflector: o.Reflector}
+}

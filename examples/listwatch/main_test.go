@@ -4,30 +4,20 @@
 package main
 
 import (
-	"strings"
+	"context"
+	"io"
 	"testing"
 
 	"go.uber.org/goleak"
-	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/examples/internal/nobody"
 	"github.com/watershed-project/watershed/kube"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun_withoutCluster is all that can be tested without one; examples/e2e_test.go
-// does the rest.
 func TestRun_withoutCluster(t *testing.T) {
-	nobody, err := kube.FromConfig(&rest.Config{Host: "http://127.0.0.1:1"}, &kube.Options{Name: "nobody"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	err = run(t.Context(), &out, nobody, options{namespace: "default", list: true})
-	if err == nil || !strings.Contains(err.Error(), "nobody: ") {
-		t.Errorf("nobody answers, and the error is %v", err)
-	}
-	if want := "# list\n"; out.String() != want {
-		t.Errorf("printed %q, want %q", out.String(), want)
-	}
+	nobody.Fails(t, "# list\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return run(ctx, out, cluster, options{namespace: "default", list: true})
+	})
 }

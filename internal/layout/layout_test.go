@@ -64,6 +64,7 @@ var rules = map[string]rule{
 	"examples/pipeline":  {own: []string{"delta", "store", "fanout"}},
 	"examples/listener":  {own: []string{"delta", "store", "fanout"}},
 
+	"examples/internal/nobody":   {own: []string{"kube"}, others: []string{"k8s.io/client-go/rest"}},
 	"examples/internal/terminal": {own: []string{"kube"}},
 	"examples/listwatch":         {own: []string{"reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
 	"examples/reflector": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
