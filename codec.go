@@ -10,6 +10,16 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
+// Codec is how an informer makes values of objects, for types that are not known
+// when the program is compiled, or that are made otherwise than [wire.Decode] does.
+type Codec[T any] struct {
+	// Decode makes a new value of an object. The informer lets readers share it.
+	Decode func(*wire.Object) (T, error)
+	// Encode makes an object of a value that Transform returned for like. It is
+	// needed with [Options.Transform] only.
+	Encode func(value T, like *wire.Object) (*wire.Object, error)
+}
+
 // codec is what an informer knows of its type.
 type codec[T any] struct {
 	// decode gives the shared value of an object, fresh one of its own.

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -60,6 +61,13 @@ func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object],
 	o := opts.withDefaults()
 	c := newCodec[T, P]()
 	return newInformer(newEngine(source, o.life(c)), c, &o)
+}
+
+// FromSourceWith is FromSource for values of any type, made by a codec.
+func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], opts *Options[T]) *Informer[T] {
+	o := opts.withDefaults()
+	own := codec[T]{decode: c.Decode, fresh: c.Decode}
+	return newInformer(newEngine(source, o.life(own)), own, &o)
 }
 
 func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
@@ -143,6 +151,14 @@ func (i *Informer[T]) Namespace(namespace string) iter.Seq2[string, T] {
 
 // Len is the number of objects.
 func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
+
+// Write applies deltas to the copy, and returns when readers can see them. The
+// source does not know of them, and its next state of an object, or its next list,
+// counts again: it is for tests, and for programs that want to read what they have
+// just written to the server. They must have their keys.
+func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
+	i.engine.current.Load().apply(deltas)
+}
 
 // decode gives the shared value; an object that cannot be decoded is logged and
 // counts as not there.

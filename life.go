@@ -40,6 +40,9 @@ type life struct {
 	// marks are snapshots of moments in the log's window, oldest first.
 	marks atomic.Pointer[[]*snapshot]
 
+	// writing makes what the store and the log are told the same.
+	writing sync.Mutex
+
 	// mu guards what follows.
 	mu      sync.Mutex
 	ctx     context.Context // set while it runs
@@ -191,9 +194,7 @@ func (l *life) consume(ctx context.Context) {
 	synced := false
 	for {
 		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
-			changes := l.store.Apply(deltas)
-			l.mark()
-			l.log.Publish(changes)
+			l.apply(deltas)
 			return nil
 		})
 		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
@@ -206,6 +207,15 @@ func (l *life) consume(ctx context.Context) {
 			close(l.synced)
 		}
 	}
+}
+
+// apply makes deltas part of the state and tells the readers.
+func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	changes := l.store.Apply(deltas)
+	l.mark()
+	l.log.Publish(changes)
 }
 
 // mark keeps the current snapshot if it is far enough from the last.

@@ -11,6 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Memory is a choice between memory and processor time.
+type Memory int
+
+const (
+	// Fast keeps objects as the server sent them.
+	Fast Memory = iota
+	// Packed keeps objects compressed, with a dictionary of the resource's own.
+	Packed
 )
 
 // Options tune an [Informer]. The zero value, and nil, are the defaults.
@@ -25,11 +36,18 @@ type Options[T any] struct {
 	LabelSelector, FieldSelector string
 	// Tweak has the last word on the parameters of every list and watch.
 	Tweak func(*metav1.ListOptions)
-	// Transform is called once for every state before it is kept, and may return
-	// another object or the same one, changed: what it gets is its own. A T that
-	// is not *wire.Object is decoded for it and encoded again. If it fails, the
-	// object's last state stays, and the loss is counted in the status.
+	// Drop is what of each object's metadata is not kept. Default: nothing.
+	Drop wire.Fields
+	// TransformBytes is called once for every state before it is kept, and
+	// returns the state to keep. If it fails, the object's last state stays, and
+	// the loss is counted in the status.
+	TransformBytes func(*wire.Object) (*wire.Object, error)
+	// Transform is the same on the value, after TransformBytes. It may return
+	// another value or the same one, changed: what it gets is its own. It costs a
+	// decoding and an encoding, unless T is *wire.Object.
 	Transform func(T) (T, error)
+	// Memory is how objects are kept that nobody looks at. Default: Fast.
+	Memory Memory
 	// Resync is how often handlers that say nothing else are given every object
 	// again, as an Update from itself to itself. Default: never.
 	Resync time.Duration
