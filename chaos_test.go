@@ -229,16 +229,17 @@ type mirrored[T any] struct {
 
 func newMirrors(t *testing.T, c *kube.Cluster) *mirrors {
 	return &mirrors{
-		pods:    mirror[*corev1.Pod](t, c, "pods"),
-		raw:     mirror[*wire.Object](t, c, "pods"),
-		configs: mirror[*unstructured.Unstructured](t, c, "configmaps"),
-		secrets: mirror[*metav1.PartialObjectMetadata](t, c, "secrets"),
+		pods:    mirror[*corev1.Pod](t, c, "pods", watershed.Packed),
+		raw:     mirror[*wire.Object](t, c, "pods", watershed.Fast),
+		configs: mirror[*unstructured.Unstructured](t, c, "configmaps", watershed.Packed),
+		secrets: mirror[*metav1.PartialObjectMetadata](t, c, "secrets", watershed.Fast),
 	}
 }
 
-func mirror[T wire.Pointer[P], P any](t *testing.T, c *kube.Cluster, resource string) *mirrored[T] {
+func mirror[T wire.Pointer[P], P any](t *testing.T, c *kube.Cluster, resource string, memory watershed.Memory) *mirrored[T] {
 	i := informer(t, c, &watershed.Options[T]{
 		Resource: corev1.SchemeGroupVersion.WithResource(resource),
+		Memory:   memory,
 		Logger:   slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{
 			Backoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, Silence: 4 * time.Second, Timeout: 20 * time.Second,

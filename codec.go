@@ -4,6 +4,8 @@
 package watershed
 
 import (
+	"errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -24,13 +26,30 @@ type Codec[T any] struct {
 type codec[T any] struct {
 	// decode gives the shared value of an object, fresh one of its own.
 	decode, fresh func(*wire.Object) (T, error)
+	encode        func(value T, like *wire.Object) (*wire.Object, error)
 	// raw: T is *wire.Object and decoding is nothing.
 	raw bool
+	// recent keeps what decode returned last.
+	recent *wire.Recent
 }
 
-func newCodec[T wire.Pointer[P], P any]() codec[T] {
+func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 	_, raw := any(T(nil)).(*wire.Object)
-	return codec[T]{decode: wire.Decode[T, P], fresh: wire.DecodeFresh[T, P], raw: raw}
+	return codec[T]{
+		decode: func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, recent) },
+		fresh:  wire.DecodeFresh[T, P],
+		encode: func(value T, like *wire.Object) (*wire.Object, error) {
+			return wire.Encode(value, like.Encoding(), like.Kind())
+		},
+		raw:    raw,
+		recent: recent,
+	}
+}
+
+// codec is the user's, with sharing.
+func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
+	shared := &wire.Sharer[T]{Make: c.Decode, Recent: recent}
+	return codec[T]{decode: shared.Decode, fresh: c.Decode, encode: c.Encode, recent: recent}
 }
 
 // transform is a user's transform as one of objects.
@@ -49,7 +68,10 @@ func (c codec[T]) transform(f func(T) (T, error)) func(*wire.Object) (*wire.Obje
 		if out, ok := any(value).(*wire.Object); ok {
 			return out, nil
 		}
-		return wire.Encode(value, o.Encoding(), o.Kind())
+		if c.encode == nil {
+			return nil, errors.New("transform: the codec has no Encode")
+		}
+		return c.encode(value, o)
 	}
 }
 

@@ -26,6 +26,8 @@ var (
 type engine struct {
 	source reflector.Source[*wire.Object]
 	opts   lifeOptions
+	// cluster and resource are for people, and may be empty.
+	cluster, resource string
 
 	// current is the life that runs, or the one that will.
 	current atomic.Pointer[life]
@@ -59,7 +61,9 @@ func engineOf(cluster *kube.Cluster, q kube.Query, opts lifeOptions) (*engine, e
 		return nil, err
 	}
 	opts.reflector.Logger = opts.reflector.Logger.With("cluster", cluster.Name(), "resource", q.String())
-	return newEngine(source, opts), nil
+	e := newEngine(source, opts)
+	e.cluster, e.resource = cluster.Name(), q.String()
+	return e, nil
 }
 
 // add gives a part to the current life and to those after it.
@@ -88,6 +92,8 @@ func (e *engine) run(ctx context.Context) error {
 	l := e.current.Load()
 	e.mu.Unlock()
 
+	e.opts.report.add(e)
+	defer e.opts.report.remove(e)
 	err := l.run(ctx, e.renew)
 
 	e.mu.Lock()
@@ -101,6 +107,7 @@ func (e *engine) run(ctx context.Context) error {
 func (e *engine) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.opts.recent.Clear()
 	next := newLife(e.source, e.opts)
 	for p := range e.parts {
 		p.join(next)

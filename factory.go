@@ -28,6 +28,10 @@ type FactoryOptions struct {
 	Namespace, LabelSelector, FieldSelector string
 	// Tweak has the last word on the parameters of every list and watch.
 	Tweak func(*metav1.ListOptions)
+	// Drop is what of each object's metadata is not kept. Default: nothing.
+	Drop wire.Fields
+	// Memory is how objects are kept that nobody looks at. Default: Fast.
+	Memory Memory
 	// Transform is called once for every state of every object before it is
 	// kept.
 	Transform func(*wire.Object) (*wire.Object, error)
@@ -41,6 +45,8 @@ type FactoryOptions struct {
 	// Window is that of [Options], Reflector tunes how the server is asked.
 	Window    int64
 	Reflector reflector.Options
+	// Report, if there is one, knows the informers while they run.
+	Report *Report
 	// Logger is for all informers. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -105,14 +111,14 @@ type Lease[T any] struct {
 func (l *Lease[T]) Release() { l.release() }
 
 // Shared returns a share in the factory's informer of a resource, which runs while
-// the factory does. Opts say what to read; Tweak, Transform, Window, Reflector and
-// Logger are the factory's. The first lease of a resource decides how it comes: if
+// the factory does. Opts say what to read; Tweak, Drop, Transform, Memory, Report,
+// Window, Reflector and Logger are the factory's. The first lease of a resource decides how it comes: if
 // that was of a Go type, an *unstructured.Unstructured of a later one has the
 // fields that the Go type has.
 func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], error) {
 	o := opts.withDefaults()
-	if o.Tweak != nil || o.Transform != nil {
-		return nil, errors.New("shared informer: Tweak and Transform are the factory's")
+	if o.Tweak != nil || o.Transform != nil || o.TransformBytes != nil || o.Drop != 0 || o.Memory != Fast || o.Report != nil {
+		return nil, errors.New("shared informer: Tweak, Drop, Transform, Memory and Report are the factory's")
 	}
 	o.Tweak, o.Logger = f.opts.Tweak, f.opts.Logger
 	for _, field := range []struct{ own, all *string }{
@@ -136,7 +142,7 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 	if err != nil {
 		return nil, err
 	}
-	i := newInformer(s.engine, newCodec[T, P](), &o)
+	i := newInformer(s.engine, newCodec[T, P](s.engine.opts.recent), &o)
 	i.shared = true
 	return &Lease[T]{Informer: i, release: sync.OnceFunc(func() { f.release(s) })}, nil
 }
@@ -148,7 +154,14 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 	defer f.mu.Unlock()
 	s, ok := f.shared[at]
 	if !ok {
-		e, err := engineOf(f.cluster, q, lifeOptions{transform: f.opts.Transform, window: f.opts.Window, reflector: f.opts.Reflector})
+		e, err := engineOf(f.cluster, q, lifeOptions{
+			transform: chain(f.opts.Drop, f.opts.Transform),
+			memory:    f.opts.Memory,
+			recent:    f.opts.Memory.recent(),
+			report:    f.opts.Report,
+			window:    f.opts.Window,
+			reflector: f.opts.Reflector,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -47,7 +47,7 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	if err != nil {
 		return nil, err
 	}
-	c := newCodec[T, P]()
+	c := newCodec[T, P](o.Memory.recent())
 	e, err := engineOf(cluster, query, o.life(c))
 	if err != nil {
 		return nil, err
@@ -59,14 +59,14 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 // the options, those that say what to read are not used.
 func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
-	c := newCodec[T, P]()
+	c := newCodec[T, P](o.Memory.recent())
 	return newInformer(newEngine(source, o.life(c)), c, &o)
 }
 
 // FromSourceWith is FromSource for values of any type, made by a codec.
 func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
-	own := codec[T]{decode: c.Decode, fresh: c.Decode}
+	own := c.codec(o.Memory.recent())
 	return newInformer(newEngine(source, o.life(own)), own, &o)
 }
 

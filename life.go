@@ -24,7 +24,10 @@ type (
 )
 
 type lifeOptions struct {
-	transform func(*wire.Object) (*wire.Object, error)
+	transform transformation
+	memory    Memory
+	recent    *wire.Recent
+	report    *Report
 	window    int64
 	reflector reflector.Options
 }
@@ -35,13 +38,16 @@ type life struct {
 	store     *store.Store[*wire.Object]
 	log       *fanout.Log[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
+	packing   *packing // nil if objects are not packed
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
 	// marks are snapshots of moments in the log's window, oldest first.
 	marks atomic.Pointer[[]*snapshot]
 
-	// writing makes what the store and the log are told the same.
+	// writing makes what the store and the log are told the same. It guards live:
+	// the log begins when the first list is stored, since until then nobody reads.
 	writing sync.Mutex
+	live    bool
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -59,9 +65,8 @@ const (
 	// The log keeps as many changes as fit its bytes if they are not smaller than
 	// this on average, and not fewer than that.
 	smallest, fewest = 1 << 10, 10_000
-	// overhead is what a change costs in the log besides the bytes of the object:
-	// itself, and the object's header and key.
-	overhead = 240
+	// overhead is what a change itself costs in the log.
+	overhead = 120
 )
 
 func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
@@ -79,12 +84,15 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	}
 	// A quarter is left for what readers who fell out of the log hold on to.
 	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(fewest, int(window/smallest))})
+	if opts.memory == Packed {
+		l.packing = newPacking(l.store)
+	}
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
 }
 
 // guarded makes errors of what a user's transform must not do.
-func guarded(transform func(*wire.Object) (*wire.Object, error)) func(*wire.Object) (*wire.Object, error) {
+func guarded(transform transformation) transformation {
 	if transform == nil {
 		return nil
 	}
@@ -111,10 +119,10 @@ func older(old, now *wire.Object) bool {
 func size(c change) int {
 	n := 0
 	if c.Old != nil {
-		n += len(c.Old.Bytes())
+		n += c.Old.Size()
 	}
 	if c.Type == delta.Deleted {
-		n += len(c.New.Bytes())
+		n += c.New.Size()
 	}
 	return overhead + n + n/8 // what the allocator rounds up
 }
@@ -151,7 +159,10 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.begin(ctx)
-	defer l.tidy().Stop()
+	defer l.every(time.Minute, l.tidy).Stop()
+	if l.packing != nil {
+		defer l.every(settleAfter, func() { l.spawn(l.packing.settle) }).Stop()
+	}
 	var reflected sync.WaitGroup
 	var err error
 	reflected.Go(func() {
@@ -204,6 +215,9 @@ func (l *life) consume(ctx context.Context) {
 		// first list is complete, and the store has its version by then.
 		if !synced && l.queue.HasSynced() {
 			synced = true
+			l.writing.Lock()
+			l.live = true
+			l.writing.Unlock()
 			close(l.synced)
 		}
 	}
@@ -214,8 +228,11 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	changes := l.store.Apply(deltas)
-	l.mark()
-	l.log.Publish(changes)
+	if l.live {
+		l.mark()
+		l.log.Publish(changes)
+	}
+	l.packing.pack(changes)
 }
 
 // mark keeps the current snapshot if it is far enough from the last.
@@ -255,22 +272,26 @@ func (l *life) markAt(revision uint64) *snapshot {
 	return nil
 }
 
-// tidy drops, now and then, what has left the log's window, also when nothing is
-// written. It is a timer, not a goroutine: there may be many informers. The caller
-// stops it.
-func (l *life) tidy() *time.Timer {
+// tidy drops what has left the log's window, also when nothing is written.
+func (l *life) tidy() {
+	l.log.Expire()
+	l.remark()
+}
+
+// every calls a function now and then until the life stops. It is a timer, not a
+// goroutine: there may be many informers. The caller stops it.
+func (l *life) every(period time.Duration, call func()) *time.Timer {
 	var timer *time.Timer
 	ready := make(chan struct{})
-	timer = time.AfterFunc(time.Minute, func() {
+	timer = time.AfterFunc(period, func() {
 		<-ready
 		select {
 		case <-l.stopped:
 			return // and not set again
 		default:
 		}
-		l.log.Expire()
-		l.remark()
-		timer.Reset(time.Minute)
+		call()
+		timer.Reset(period)
 	})
 	close(ready)
 	return timer

@@ -5,6 +5,7 @@ package watershed
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,16 +13,6 @@ import (
 
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
-)
-
-// Memory is a choice between memory and processor time.
-type Memory int
-
-const (
-	// Fast keeps objects as the server sent them.
-	Fast Memory = iota
-	// Packed keeps objects compressed, with a dictionary of the resource's own.
-	Packed
 )
 
 // Options tune an [Informer]. The zero value, and nil, are the defaults.
@@ -57,6 +48,8 @@ type Options[T any] struct {
 	Window int64
 	// Reflector tunes how the server is asked.
 	Reflector reflector.Options
+	// Report, if there is one, knows the informer while it runs.
+	Report *Report
 	// Mutated, for tests, is told of objects that somebody changed after they
 	// were handed out: what it was, what it is now. Everything handed out is
 	// kept and compared, every second and at the end of Run.
@@ -81,5 +74,34 @@ func (o *Options[T]) withDefaults() Options[T] {
 
 // life is what of the options a life needs.
 func (o *Options[T]) life(c codec[T]) lifeOptions {
-	return lifeOptions{transform: c.transform(o.Transform), window: o.Window, reflector: o.Reflector}
+	return lifeOptions{
+		transform: chain(o.Drop, o.TransformBytes, c.transform(o.Transform)),
+		memory:    o.Memory,
+		recent:    c.recent,
+		report:    o.Report,
+		window:    o.Window,
+		reflector: o.Reflector,
+	}
+}
+
+// transformation makes the state to keep of the state that came.
+type transformation = func(*wire.Object) (*wire.Object, error)
+
+// chain drops fields and then does one transformation after the other, nil if there
+// is nothing to do.
+func chain(drop wire.Fields, steps ...transformation) transformation {
+	steps = slices.DeleteFunc(steps, func(t transformation) bool { return t == nil })
+	if drop == 0 && len(steps) == 0 {
+		return nil
+	}
+	return func(o *wire.Object) (*wire.Object, error) {
+		o = o.Without(drop)
+		for _, step := range steps {
+			var err error
+			if o, err = step(o); err != nil || o == nil {
+				return nil, err
+			}
+		}
+		return o, nil
+	}
 }

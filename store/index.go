@@ -23,6 +23,8 @@ type indexer[T any] interface {
 	emptyLocked()
 	// freezeLocked returns the entries as an immutable *btree.BTreeG.
 	freezeLocked() any
+	// count is the number of such entries. It may be called at any time.
+	count(entries any) int
 	checkLocked(s *Store[T])
 }
 
@@ -219,6 +221,8 @@ func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 	})
 	return entries
 }
+
+func (*Index[T, K]) count(entries any) int { return entries.(*btree.BTreeG[entry[K]]).Len() }
 
 // eval calls the user's function and turns a panic into an error.
 func (x *Index[T, K]) eval(key string, obj T) (values []K, err error) {

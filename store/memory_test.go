@@ -49,6 +49,10 @@ func TestMemory_perObject(t *testing.T) {
 		if per > test.limit {
 			t.Errorf("%d indexes: %.0f bytes per object, want at most %.0f", test.indexes, per, test.limit)
 		}
+		keys, indexes := s.Snapshot().Size()
+		if told := float64(keys+indexes) / objects; told < per*0.85 || told > per*1.15 {
+			t.Errorf("%d indexes: %.0f bytes per object, the store says %.0f", test.indexes, per, told)
+		}
 		for from := 0; from < objects; from += 1000 {
 			var gone []delta.Delta[*pod]
 			for _, d := range deltas[from : from+1000] {

@@ -37,6 +37,18 @@ func (s *Snapshot[T]) Version() uint64 { return s.version }
 // Len is the number of objects.
 func (s *Snapshot[T]) Len() int { return s.keys.Len() }
 
+// Size is about what the store takes besides the objects and their keys, in bytes:
+// to find them by key, and by its indexes.
+func (s *Snapshot[T]) Size() (keys, indexes int) {
+	for _, f := range s.indexes {
+		indexes += perEntry * f.index.count(f.entries)
+	}
+	return perObject * s.Len(), indexes
+}
+
+// What an object and an entry of an index cost: measured, see memory_test.go.
+const perObject, perEntry = 110, 120
+
 // Get returns the object with the given key.
 func (s *Snapshot[T]) Get(key string) (T, bool) {
 	slot, ok := s.keys.Get(key)

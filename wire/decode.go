@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,79 +29,84 @@ type unmarshaler interface{ Unmarshal([]byte) error }
 // All who decode the same object as the same T while somebody holds the value
 // get that one value. It must not be changed. Nothing is kept of it when nobody
 // holds it any more. What cannot be decoded is an [*ObjectError].
-func Decode[T Pointer[P], P any](o *Object) (T, error) {
+func Decode[T Pointer[P], P any](o *Object) (T, error) { return DecodeRecent[T](o, nil) }
+
+// DecodeRecent is [Decode], and keeps a value that it had to make.
+func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
 	if self, ok := any(o).(T); ok {
 		return self, nil
 	}
 	if p := shared[P](o.views.Load()); p != nil {
 		return p, nil
 	}
-	p, err := DecodeFresh[T](o)
+	fresh, err := DecodeFresh[T](o)
 	if err != nil {
 		return nil, err
 	}
-	return share(o, (*P)(p)), nil
+	p := share(o, (*P)(fresh))
+	_, maps := any(p).(*unstructured.Unstructured)
+	recent.add(p, decodedSize(o.length(), maps))
+	return p, nil
 }
 
 // DecodeFresh is [Decode], but the value is new and the caller's own. An
 // [*Object] is still the object itself.
 func DecodeFresh[T Pointer[P], P any](o *Object) (T, error) {
-	var into T
-	var err error
-	switch any(into).(type) {
-	case *Object:
-		return any(o).(T), nil
-	case *unstructured.Unstructured:
-		u := &unstructured.Unstructured{}
-		into = any(u).(T)
-		u.Object, err = o.unstructured()
-	case *metav1.PartialObjectMetadata:
-		m := &metav1.PartialObjectMetadata{}
-		into = any(m).(T)
-		err = o.objectMeta(&m.ObjectMeta)
-	default:
-		into, err = decodeTyped[T](o)
+	if self, ok := any(o).(T); ok {
+		return self, nil
 	}
-	if err != nil {
-		return nil, &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: fmt.Errorf("decode as %T: %w", into, err)}
-	}
-	if typed, ok := any(into).(runtime.Object); ok {
-		typed.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind)
+	into := T(new(P))
+	if err := o.DecodeInto(into); err != nil {
+		return nil, err
 	}
 	return into, nil
 }
 
-func decodeTyped[T Pointer[P], P any](o *Object) (T, error) {
-	if o.encoding == JSON {
-		into := T(new(P))
-		return into, o.unmarshal(func() error { return utiljson.Unmarshal(o.raw, into) })
+// DecodeInto is [DecodeFresh] for a type that is known at run time only: into is a
+// pointer to an empty value of it. After an error it holds anything.
+func (o *Object) DecodeInto(into any) error {
+	raw, scratch := o.open()
+	defer scratch.free()
+	var err error
+	switch into := into.(type) {
+	case *unstructured.Unstructured:
+		into.Object, err = o.unstructured(raw)
+	case *metav1.PartialObjectMetadata:
+		err = o.objectMeta(raw, &into.ObjectMeta)
+	default:
+		err = o.decodeTyped(raw, into)
 	}
-	var into T
-	if o.kind.New != nil {
-		own := o.kind.New()
-		var same bool
-		if into, same = own.(T); !same {
-			if _, ok := any(into).(runtime.Object); ok {
-				// A message of another type would be filled with what has the same number.
-				return into, fmt.Errorf("it is a %T", own)
-			}
+	if err != nil {
+		return &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: fmt.Errorf("decode as %T: %w", into, err)}
+	}
+	if typed, ok := into.(runtime.Object); ok {
+		typed.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind)
+	}
+	return nil
+}
+
+func (o *Object) decodeTyped(raw []byte, into any) error {
+	if o.encoding == JSON {
+		return o.unmarshal(func() error { return utiljson.Unmarshal(raw, into) })
+	}
+	if own := o.kind.goType(); own != nil && own != reflect.TypeOf(into) {
+		if _, ok := into.(runtime.Object); ok {
+			// A message of another type would be filled with what has the same number.
+			return fmt.Errorf("it is a %v", own)
 		}
 	}
-	if into == nil {
-		into = new(P)
+	if message, ok := into.(unmarshaler); ok {
+		return o.unmarshal(func() error { return message.Unmarshal(raw) })
 	}
-	if message, ok := any(into).(unmarshaler); ok {
-		return into, o.unmarshal(func() error { return message.Unmarshal(o.raw) })
-	}
-	own, err := o.own()
+	own, err := o.own(raw)
 	if err != nil {
-		return into, err
+		return err
 	}
 	text, err := json.Marshal(own)
 	if err != nil {
-		return into, err
+		return err
 	}
-	return into, o.unmarshal(func() error { return utiljson.Unmarshal(text, into) })
+	return o.unmarshal(func() error { return utiljson.Unmarshal(text, into) })
 }
 
 // unmarshal makes an error of a panic in the code of a type.
@@ -114,7 +120,7 @@ func (o *Object) unmarshal(do func() error) (err error) {
 }
 
 // own is the object as its own Go type, from protobuf.
-func (o *Object) own() (runtime.Object, error) {
+func (o *Object) own(raw []byte) (runtime.Object, error) {
 	if o.kind.New == nil {
 		return nil, errors.New("it is protobuf, and its Kind has no Go type (New)")
 	}
@@ -123,19 +129,19 @@ func (o *Object) own() (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("it is protobuf, which %T cannot read", own)
 	}
-	if err := o.unmarshal(func() error { return message.Unmarshal(o.raw) }); err != nil {
+	if err := o.unmarshal(func() error { return message.Unmarshal(raw) }); err != nil {
 		return nil, err
 	}
 	own.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind)
 	return own, nil
 }
 
-func (o *Object) unstructured() (map[string]any, error) {
+func (o *Object) unstructured(raw []byte) (map[string]any, error) {
 	if o.encoding == JSON {
 		var m map[string]any
-		return m, utiljson.Unmarshal(o.raw, &m)
+		return m, utiljson.Unmarshal(raw, &m)
 	}
-	own, err := o.own()
+	own, err := o.own(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -148,13 +154,13 @@ func (o *Object) unstructured() (map[string]any, error) {
 }
 
 // objectMeta decodes the metadata and nothing else.
-func (o *Object) objectMeta(into *metav1.ObjectMeta) error {
+func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 	if o.encoding == JSON {
-		s := jsonScan{b: o.raw}
+		s := jsonScan{b: raw}
 		enterMember(&s, "metadata")
 		return utiljson.Unmarshal(s.value(), into)
 	}
-	p := protoScan{b: o.raw}
+	p := protoScan{b: raw}
 	for p.next() {
 		if p.field != 1 {
 			continue

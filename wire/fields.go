@@ -3,6 +3,11 @@
 
 package wire
 
+import (
+	"bytes"
+	"encoding/binary"
+)
+
 // Fields are parts of an object's metadata that few programs read.
 type Fields uint8
 
@@ -14,3 +19,134 @@ const (
 	// object once more.
 	LastApplied
 )
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Without is the object without some fields, or the object itself if it does not
+// have them. Nothing is decoded.
+func (o *Object) Without(fields Fields) *Object {
+	if fields == 0 {
+		return o
+	}
+	raw, scratch := o.open()
+	defer scratch.free()
+	var rest []byte
+	if o.encoding == JSON {
+		rest = fields.fromJSON(raw)
+	} else {
+		rest = fields.fromProtobuf(raw)
+	}
+	if rest == nil || len(rest) == len(raw) {
+		return o
+	}
+	without := &Object{kind: o.kind, key: o.key, version: o.version, split: o.split, encoding: o.encoding}
+	without.body.Store(&body{data: bytes.Clone(rest)})
+	return without
+}
+
+// fromProtobuf returns the message without the fields, nil if it is not what it
+// should be.
+func (f Fields) fromProtobuf(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	p := protoScan{b: raw}
+	for from := 0; p.next(); from = p.at {
+		if p.field != 1 {
+			out = append(out, raw[from:p.at]...)
+			continue
+		}
+		meta := f.fromProtobufMeta(p.bytes())
+		if meta == nil {
+			return nil
+		}
+		out = append(out, 1<<3|wireBytes)
+		out = binary.AppendUvarint(out, uint64(len(meta)))
+		out = append(out, meta...)
+	}
+	if p.bad {
+		return nil
+	}
+	return out
+}
+
+func (f Fields) fromProtobufMeta(meta []byte) []byte {
+	out := make([]byte, 0, len(meta))
+	p := protoScan{b: meta}
+	for from := 0; p.next(); from = p.at {
+		drop := false
+		switch p.field {
+		case 17:
+			drop = f&ManagedFields != 0
+		case 12:
+			key, _, ok := protoEntry(p.bytes())
+			drop = ok && f&LastApplied != 0 && string(key) == lastApplied
+		}
+		if !drop {
+			out = append(out, meta[from:p.at]...)
+		}
+	}
+	if p.bad {
+		return nil
+	}
+	return out
+}
+
+// fromJSON is fromProtobuf for JSON.
+func (f Fields) fromJSON(raw []byte) []byte {
+	return editMember(raw, "metadata", func(meta []byte) []byte {
+		if f&ManagedFields != 0 {
+			meta = editMember(meta, "managedFields", func([]byte) []byte { return nil })
+		}
+		if f&LastApplied != 0 && meta != nil {
+			meta = editMember(meta, "annotations", func(all []byte) []byte {
+				all = editMember(all, lastApplied, func([]byte) []byte { return nil })
+				if string(all) == "{}" {
+					return nil
+				}
+				return all
+			})
+		}
+		return meta
+	})
+}
+
+// editMember returns a JSON object with another value for one of its members, or
+// without it if edit returns nil. What is no object stays as it is.
+func editMember(object []byte, name string, edit func(value []byte) []byte) []byte {
+	s := jsonScan{b: object}
+	if s.space(); s.at >= len(s.b) || !s.begin('{') {
+		return object
+	}
+	out := append(make([]byte, 0, len(object)), '{')
+	edited := false
+	for s.more('}') {
+		from := s.at
+		key, ok := s.text()
+		s.space()
+		if !ok || s.at >= len(s.b) || s.b[s.at] != ':' {
+			return object
+		}
+		s.at++
+		value := s.value()
+		if s.bad {
+			return object
+		}
+		if string(key) == name {
+			now := edit(value)
+			if edited = true; now == nil {
+				continue
+			}
+			// The value ends where the member does.
+			out = append(append(out, object[from:s.at-len(value)]...), now...)
+		} else {
+			out = append(out, object[from:s.at]...)
+		}
+		out = append(out, ',')
+	}
+	if s.bad || !edited {
+		return object
+	}
+	if out[len(out)-1] == ',' {
+		out = out[:len(out)-1]
+	}
+	return append(out, '}')
+}

@@ -109,7 +109,8 @@ func (f *filing) protobuf(id *identity, item []byte, kind *Kind) (*Object, error
 }
 
 func (f *filing) object(raw []byte, e Encoding, kind *Kind, id *identity) (*Object, error) {
-	o := &Object{kind: kind, raw: raw, encoding: e, version: parseVersion(id.version)}
+	o := &Object{kind: kind, encoding: e, version: parseVersion(id.version)}
+	o.body.Store(&body{data: raw})
 	switch {
 	case len(id.name) == 0:
 		return nil, f.failed(id, errNoName)

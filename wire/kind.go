@@ -5,7 +5,9 @@ package wire
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +20,19 @@ type Kind struct {
 	// in protobuf can be read as something else than its own type. It is nil for
 	// kinds without a Go type, which come as JSON.
 	New func() runtime.Object
+
+	once  sync.Once
+	found reflect.Type
+}
+
+// goType is the type of what New makes, nil without it.
+func (k *Kind) goType() reflect.Type {
+	k.once.Do(func() {
+		if k.New != nil {
+			k.found = reflect.TypeOf(k.New())
+		}
+	})
+	return k.found
 }
 
 // Encoding is how an object's bytes are written.

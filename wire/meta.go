@@ -31,11 +31,13 @@ type Owner struct {
 // Meta scans the object's metadata. It is the caller's own.
 func (o *Object) Meta() (Meta, error) {
 	m := Meta{Namespace: o.Namespace(), Name: o.Name(), ResourceVersion: o.ResourceVersion()}
+	raw, scratch := o.open()
+	defer scratch.free()
 	var err error
 	if o.encoding == JSON {
-		err = m.scanJSON(o.raw)
+		err = m.scanJSON(raw)
 	} else {
-		err = m.scanProtobuf(o.raw)
+		err = m.scanProtobuf(raw)
 	}
 	if err != nil {
 		return Meta{}, &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: err}
@@ -43,44 +45,18 @@ func (o *Object) Meta() (Meta, error) {
 	return m, nil
 }
 
-// Label is the value of one label. It allocates nothing but the value.
-func (o *Object) Label(key string) (string, bool) {
-	if o.encoding == JSON {
-		s := jsonScan{b: o.raw}
-		if !enterMember(&s, "metadata") || !enterMember(&s, "labels") {
-			return "", false
-		}
-		value, ok := jsonEntry(&s, key)
-		return string(value), ok && !s.bad
-	}
-	var value []byte
-	found := false
-	for p := (protoScan{b: o.raw}); p.next(); {
-		if p.field != 1 {
-			continue
-		}
-		for m := (protoScan{b: p.bytes()}); m.next(); {
-			if m.field != 11 {
-				continue
-			}
-			if k, v, ok := protoEntry(m.bytes()); ok && string(k) == key {
-				value, found = v, true
-			}
-		}
-	}
-	return string(value), found
-}
-
 // ResourceVersion is the object's version as the API server wrote it.
 func (o *Object) ResourceVersion() string {
 	if o.version != 0 {
 		return strconv.FormatUint(o.version, 10)
 	}
+	raw, scratch := o.open()
+	defer scratch.free()
 	var id identity
 	if o.encoding == JSON {
-		_ = id.scanJSON(o.raw) // it was filed, so it can be scanned
+		_ = id.scanJSON(raw) // it was filed, so it can be scanned
 	} else {
-		_ = id.scanProtobuf(o.raw)
+		_ = id.scanProtobuf(raw)
 	}
 	return string(id.version)
 }

@@ -97,7 +97,7 @@ func TestObject_keyDoesNotPinTheBytes(t *testing.T) {
 func TestObject_allocations(t *testing.T) {
 	for _, e := range encodings {
 		raw := podBytes(t, e, 1)
-		wantAllocs(t, e, "NewObject", 2, func() { // the bytes are the caller's
+		wantAllocs(t, e, "NewObject", 3, func() { // the bytes are the caller's
 			if _, err := wire.NewObject(raw, e, podKind); err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestObject_allocations(t *testing.T) {
 			_, err := list.Next()
 			must(t, err)
 		}
-		wantAllocs(t, e, "ListReader.Next", 3, func() { // bytes, Object, key
+		wantAllocs(t, e, "ListReader.Next", 4, func() { // bytes, Object, body, key
 			if _, err := list.Next(); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestObject_allocations(t *testing.T) {
 			_, err := w.Next()
 			must(t, err)
 		}
-		wantAllocs(t, e, "WatchReader.Next", 4, func() { // and the version
+		wantAllocs(t, e, "WatchReader.Next", 5, func() { // and the version
 			if _, err := w.Next(); err != nil {
 				t.Fatal(err)
 			}

@@ -51,3 +51,42 @@ func share[P any](o *Object, p *P) *P {
 		}
 	}
 }
+
+// Sharer lets readers share the values that a function makes of objects. Unlike
+// [Decode] it works for any type, also one that is not known when the program is
+// compiled; but a value is shared only while [Recent] keeps it, or until the next
+// garbage collection.
+type Sharer[T any] struct {
+	// Make makes a new value of an object.
+	Make func(*Object) (T, error)
+	// Recent keeps the values that were made last. It may be nil.
+	Recent *Recent
+}
+
+// boxed is a value that can be held weakly, whatever it is.
+type boxed[T any] struct {
+	by    *Sharer[T]
+	value T
+}
+
+// Decode returns the value of an object, which must not be changed.
+func (s *Sharer[T]) Decode(o *Object) (T, error) {
+	for v := o.views.Load(); v != nil; v = v.next {
+		if of, ok := v.ref.(viewOf[boxed[T]]); ok {
+			if box := of.Value(); box != nil && box.by == s {
+				return box.value, nil
+			}
+		}
+	}
+	value, err := s.Make(o)
+	if err != nil {
+		return value, err
+	}
+	box := &boxed[T]{by: s, value: value}
+	first := share(o, box)
+	if first.by == s {
+		box = first
+	}
+	s.Recent.add(box, decodedSize(o.length(), false))
+	return box.value, nil
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// maxHistory is how much of the samples a dictionary holds: more than one
+	// object of each of the shapes that a resource commonly has.
+	maxHistory = 32 << 10
+	// The first byte of packed data says how it was packed.
+	packedFast, packedDense byte = 's', 'z'
+	// dictionaryID is in each dense frame. It need not tell dictionaries apart:
+	// a body points to its own.
+	dictionaryID = 1
+)
+
+// dictionary is what objects of a kind have in common. It packs in two ways: S2,
+// which has the object back in 2 us and takes 7 to pack, and zstd, which needs
+// five times that and half the room.
+//
+// It costs its history twice, the 32 KB table of S2, and some 200 KB for each
+// processor that unpacks densely packed objects.
+type dictionary struct {
+	history []byte
+	fast    *s2.Dict
+	// tables are the history with the code tables that fit the samples, in zstd's
+	// form; nil if there were none to be made.
+	tables []byte
+
+	once    sync.Once
+	decoder *zstd.Decoder
+	// encoders are there while objects are being packed densely.
+	encoders sync.Pool
+}
+
+// newDictionary makes a dictionary of samples, nil if they are too small.
+func newDictionary(samples [][]byte) *dictionary {
+	history := choose(samples)
+	fast := s2.MakeDict(history, nil)
+	if fast == nil {
+		return nil
+	}
+	d := &dictionary{history: history, fast: fast}
+	// Without matches or without anything else in the samples there are no tables.
+	d.tables, _ = zstd.BuildDict(zstd.BuildDictOptions{
+		ID: dictionaryID, Contents: samples, History: history, Offsets: [3]int{1, 4, 8}, Level: zstd.SpeedFastest,
+	})
+	d.encoders.New = d.newEncoder
+	return d
+}
+
+// choose picks samples for the history, one after the other: of a few, the one that
+// makes some of the others smallest. What is last in the history is nearest, and
+// costs least to point at.
+func choose(samples [][]byte) []byte {
+	const candidates, judges = 6, 12
+	var history []byte
+	for len(history) < maxHistory && len(samples) > 0 {
+		var best []byte
+		least := -1
+		for range min(candidates, len(samples)) {
+			sample := samples[rand.IntN(len(samples))]
+			with := append(bytes.Clone(sample[:min(len(sample), maxHistory-len(history))]), history...)
+			d := s2.MakeDict(with, nil)
+			if d == nil {
+				return history
+			}
+			sum := 0
+			s := newScratch()
+			for i := range min(judges, len(samples)) {
+				s.b = d.Encode(s.b, samples[i*len(samples)/min(judges, len(samples))])
+				sum += len(s.b)
+			}
+			s.free()
+			if least < 0 || sum < least {
+				least, best = sum, with
+			}
+		}
+		history = best
+	}
+	return history
+}
+
+// pack returns raw packed fast, in a slice of that size; nil if that gains nothing.
+func (d *dictionary) pack(raw []byte) []byte {
+	s := newScratch()
+	defer s.free()
+	s.b = d.fast.Encode(s.b, raw)
+	return d.checked(packedFast, s.b, raw)
+}
+
+// press is pack, densely.
+func (d *dictionary) press(raw []byte) []byte {
+	e, ok := d.encoders.Get().(*zstd.Encoder)
+	if !ok {
+		return nil
+	}
+	defer d.encoders.Put(e)
+	s := newScratch()
+	defer s.free()
+	s.b = e.EncodeAll(raw, s.b[:0])
+	return d.checked(packedDense, s.b, raw)
+}
+
+// checked makes data of what a compressor wrote. It is unpacked once, because
+// nobody keeps the original.
+func (d *dictionary) checked(how byte, packed, raw []byte) []byte {
+	if len(packed)+1 > len(raw)-len(raw)/8 {
+		return nil
+	}
+	data := make([]byte, 1+len(packed))
+	data[0] = how
+	copy(data[1:], packed)
+	s := newScratch()
+	defer s.free()
+	var err error
+	if s.b, err = d.decode(s.b, data); err != nil || !bytes.Equal(s.b, raw) {
+		return nil
+	}
+	return data
+}
+
+// unpack writes what was packed into dst, or into a new slice if that is too small.
+func (d *dictionary) unpack(dst, data []byte) []byte {
+	raw, err := d.decode(dst, data)
+	if err != nil {
+		// It was unpacked when it was packed, and nothing has changed it since.
+		panic(fmt.Sprintf("wire: packed object is damaged: %v", err))
+	}
+	return raw
+}
+
+func (d *dictionary) decode(dst, data []byte) ([]byte, error) {
+	if data[0] == packedFast {
+		return d.fast.Decode(dst, data[1:])
+	}
+	d.once.Do(d.makeDecoder)
+	return d.decoder.DecodeAll(data[1:], dst[:0])
+}
+
+// length is that of what was packed, read from the front of the data.
+func (d *dictionary) length(data []byte) int {
+	if data[0] == packedFast {
+		n, _ := s2.DecodedLen(data[1:])
+		return n
+	}
+	var h zstd.Header
+	_ = h.Decode(data[1:])
+	return int(h.FrameContentSize)
+}
+
+// dense reports whether data was packed densely.
+func dense(data []byte) bool { return data[0] == packedDense }
+
+// newEncoder returns a *zstd.Encoder, or nil if zstd does not like the dictionary.
+func (d *dictionary) newEncoder() any {
+	dict := zstd.WithEncoderDictRaw(dictionaryID, d.history)
+	if d.tables != nil {
+		dict = zstd.WithEncoderDict(d.tables)
+	}
+	e, err := zstd.NewWriter(nil, dict, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil
+	}
+	return e
+}
+
+func (d *dictionary) makeDecoder() {
+	dict := zstd.WithDecoderDictRaw(dictionaryID, d.history)
+	if d.tables != nil {
+		dict = zstd.WithDecoderDicts(d.tables)
+	}
+	// The encoder took the same dictionary, or nothing would have been packed.
+	d.decoder, _ = zstd.NewReader(nil, dict, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxObject))
+}
+
+// size is what the dictionary takes, without what is there for a moment only.
+func (d *dictionary) size() int {
+	return len(d.history) + len(d.tables) + 32<<10
+}

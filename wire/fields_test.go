@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// TestObject_Without compares with what apimachinery makes of the same removals.
+func TestObject_Without(t *testing.T) {
+	r := newSeed(t)
+	f := newFiller(r)
+	dropped := 0
+	for _, gvk := range objectKinds(t) {
+		for _, e := range encodings {
+			filled := fill(r, f, gvk)
+			m := filled.(metav1.Object)
+			switch r.Intn(3) {
+			case 0:
+				m.SetAnnotations(map[string]string{lastApplied: `{"a":"b\\"}`})
+			case 1:
+				m.SetAnnotations(map[string]string{lastApplied: "x", "a": "b", "z": "{}"})
+			}
+			o, err := wire.ReadObject(strings.NewReader(string(encode(t, e, gvk.GroupVersion(), filled))), e, kindOf(gvk))
+			must(t, err)
+			fields := wire.Fields(r.Intn(4))
+			got := o.Without(fields)
+
+			want := filled.DeepCopyObject()
+			w := want.(metav1.Object)
+			if fields&wire.ManagedFields != 0 {
+				w.SetManagedFields(nil)
+			}
+			if all := w.GetAnnotations(); fields&wire.LastApplied != 0 {
+				delete(all, lastApplied)
+				if len(all) == 0 {
+					w.SetAnnotations(nil)
+				}
+			}
+			wanted, err := wire.ReadObject(strings.NewReader(string(encode(t, e, gvk.GroupVersion(), want))), e, kindOf(gvk))
+			must(t, err)
+			a, err := wire.DecodeFresh[*unstructured.Unstructured](got)
+			must(t, err)
+			b, err := wire.DecodeFresh[*unstructured.Unstructured](wanted)
+			must(t, err)
+			if !apiequality.Semantic.DeepEqual(a, b) {
+				t.Fatalf("%v %v without %d: %s", gvk, e, fields, cmp.Diff(b, a))
+			}
+			if got != o {
+				dropped++
+			} else if string(o.Bytes()) != string(wanted.Bytes()) && e == wire.JSON {
+				t.Errorf("%v: nothing was dropped", gvk)
+			}
+			wantEqual(t, "key", got.Key(), o.Key())
+			wantEqual(t, "version", got.ResourceVersion(), o.ResourceVersion())
+		}
+	}
+	if dropped < 20 {
+		t.Errorf("%d objects had something to drop: hardly a test", dropped)
+	}
+}

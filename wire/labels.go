@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"encoding/binary"
+	"unique"
+)
+
+// The labels of a packed object are kept beside it, so that selectors need not
+// unpack it: names and values, each behind its length, as one string that all
+// objects with the same labels share.
+
+// unlabelled marks an object whose labels are not kept.
+var unlabelled unique.Handle[string]
+
+// Label is the value of one label. It allocates nothing but the value, and unpacks
+// nothing.
+func (o *Object) Label(key string) (string, bool) {
+	b := o.body.Load()
+	if b.dict != nil && o.labels != unlabelled {
+		return findLabel(o.labels.Value(), key)
+	}
+	raw, scratch := o.open()
+	defer scratch.free()
+	var value string
+	found := false
+	ok := eachLabel(raw, o.encoding, func(k, v []byte) {
+		if string(k) == key {
+			value, found = string(v), true
+		}
+	})
+	return value, found && ok
+}
+
+// findLabel looks a label up in labels as they are kept.
+func findLabel(labels, key string) (string, bool) {
+	for len(labels) > 0 {
+		var name, value string
+		name, labels = cutLabel(labels)
+		value, labels = cutLabel(labels)
+		if name == key {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func cutLabel(labels string) (text, rest string) {
+	n, at := 0, 0
+	for shift := 0; ; shift += 7 {
+		c := labels[at]
+		at++
+		if n |= int(c&0x7f) << shift; c < 0x80 {
+			return labels[at : at+n], labels[at+n:]
+		}
+	}
+}
+
+// keepLabels are the labels in the form in which they are kept.
+func keepLabels(raw []byte, e Encoding) unique.Handle[string] {
+	s := newScratch()
+	defer s.free()
+	s.b = s.b[:0]
+	if !eachLabel(raw, e, func(k, v []byte) {
+		s.b = binary.AppendUvarint(s.b, uint64(len(k)))
+		s.b = append(s.b, k...)
+		s.b = binary.AppendUvarint(s.b, uint64(len(v)))
+		s.b = append(s.b, v...)
+	}) {
+		return unlabelled
+	}
+	return unique.Make(string(s.b))
+}
+
+// eachLabel reads the labels of an object and reports whether they are what they
+// should be. The slices are valid during the call.
+func eachLabel(raw []byte, e Encoding, each func(key, value []byte)) bool {
+	if e == JSON {
+		s := jsonScan{b: raw}
+		if !enterMember(&s, "metadata") || !enterMember(&s, "labels") || s.null() {
+			return !s.bad
+		}
+		s.begin('{')
+		for name, ok := s.name(); ok; name, ok = s.name() {
+			value, _ := s.text()
+			each(name, value)
+		}
+		return !s.bad
+	}
+	p := protoScan{b: raw}
+	for p.next() {
+		if p.field != 1 {
+			continue
+		}
+		m := protoScan{b: p.bytes()}
+		for m.next() {
+			if m.field != 11 {
+				continue
+			}
+			k, v, ok := protoEntry(m.bytes())
+			if m.bad = m.bad || !ok; !m.bad {
+				each(k, v)
+			}
+		}
+		p.bad = p.bad || m.bad
+	}
+	return !p.bad
+}

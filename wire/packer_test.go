@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// TestPacker_changesNothing packs random objects of every kind in both ways, and
+// compares all that can be read from them with what apimachinery reads.
+func TestPacker_changesNothing(t *testing.T) {
+	r := newSeed(t)
+	f := newFiller(r)
+	packed, dense := 0, 0
+	kinds, few := objectKinds(t), 200
+	if raceEnabled {
+		kinds, few = kinds[:5], 20
+	}
+	for _, gvk := range kinds {
+		for _, e := range encodings {
+			p := wire.NewPacker()
+			var objects []*wire.Object
+			var bodies [][]byte
+			for range 12 {
+				body := encode(t, e, gvk.GroupVersion(), fill(r, f, gvk))
+				o, err := wire.ReadObject(strings.NewReader(string(body)), e, kindOf(gvk))
+				must(t, err)
+				objects, bodies = append(objects, o), append(bodies, body)
+				p.Pack(o)
+			}
+			if !wire.Train(p, objects[0]) {
+				continue // kinds with next to nothing in them
+			}
+			for i, o := range objects {
+				p.Pack(o)
+				if o.Packed() {
+					packed++
+				}
+				if i%2 == 0 {
+					p.Settle(o)
+				}
+				if wire.Dense(o) {
+					dense++
+				}
+				checkObject(t, o, gvk, e, bodies[i])
+				fresh, err := wire.ReadObject(strings.NewReader(string(bodies[i])), e, kindOf(gvk))
+				must(t, err)
+				if !wire.Same(o, fresh) || !wire.Same(fresh, o) {
+					t.Errorf("%v %v: a packed object is not the same as it was", gvk, e)
+				}
+			}
+			if t.Failed() {
+				t.Fatalf("%v %v", gvk, e)
+			}
+		}
+	}
+	t.Logf("%d packed, %d of them densely", packed, dense)
+	if packed < few || dense < few/10 {
+		t.Errorf("%d were packed, %d of them densely: hardly a test", packed, dense)
+	}
+}
+
+// packedPods are distinct, as those of a cluster are.
+func packedPods(tb testing.TB, p *wire.Packer, e wire.Encoding, n int) []*wire.Object {
+	tb.Helper()
+	objects := make([]*wire.Object, n)
+	for i := range objects {
+		objects[i] = podObject(tb, e, i)
+		p.Pack(objects[i])
+	}
+	return objects
+}
+
+func size(objects []*wire.Object) (n int) {
+	for _, o := range objects {
+		n += o.Size()
+	}
+	return n
+}
+
+func TestPacker_sizes(t *testing.T) {
+	for _, e := range encodings {
+		plain := size(packedPods(t, wire.NewPacker(), e, 4)) / 4 // too few for a dictionary
+		p := wire.NewPacker()
+		objects := packedPods(t, p, e, 1000)
+		fast := size(objects[500:]) / 500
+		for _, o := range objects {
+			p.Settle(o)
+		}
+		dense := size(objects) / 1000
+		t.Logf("%v: %d bytes, %d packed, %d settled", e, plain, fast, dense)
+		if fast > plain/3 || dense > fast*9/10 {
+			t.Errorf("%v: %d bytes, %d packed, %d settled", e, plain, fast, dense)
+		}
+		for i, o := range objects {
+			if !o.Packed() {
+				t.Fatalf("%v: object %d was left out", e, i)
+			}
+		}
+	}
+}
+
+func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
+	p := wire.NewPacker()
+	small, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, wire.Protobuf, podKind)
+	must(t, err)
+	packedPods(t, p, wire.Protobuf, 100)
+	p.Pack(small)
+	p.Settle(small)
+	if small.Packed() {
+		t.Error("an object of a few bytes was packed")
+	}
+	noise := make([]byte, 4000)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	kind := &wire.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret")}
+	var random []*wire.Object
+	for i := range 60 {
+		noise = append(noise[1:], byte(rand.Uint32()))
+		o, err := wire.Encode(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)},
+			Data: map[string][]byte{"x": rotated(noise, i*61)}}, wire.Protobuf, kind)
+		must(t, err)
+		before := string(o.Bytes())
+		p.Pack(o)
+		p.Settle(o)
+		if string(o.Bytes()) != before {
+			t.Fatal("noise was not kept")
+		}
+		random = append(random, o)
+	}
+	if got := size(random) / len(random); got > 4300 {
+		t.Errorf("noise of 4,000 bytes takes %d", got)
+	}
+}
+
+// rotated mixes bytes up so that no two results have much in common.
+func rotated(b []byte, seed int) []byte {
+	r := rand.New(rand.NewPCG(1, uint64(seed)))
+	out := make([]byte, len(b))
+	for i, at := range r.Perm(len(b)) {
+		out[i] = b[at]
+	}
+	return out
+}
+
+// customObject is of a shape that changes with the generation.
+func customObject(tb testing.TB, generation, n int) *wire.Object {
+	tb.Helper()
+	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
+	var spec strings.Builder
+	r := rand.New(rand.NewPCG(7, uint64(generation)))
+	for field := range 40 {
+		fmt.Fprintf(&spec, ",\"field%d%x\":\"value-%x-%d\"", field, r.Uint64(), r.Uint64(), n%(field+1))
+	}
+	o, err := wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w-%d"}%s}`, n, spec.String()), wire.JSON, kind)
+	must(tb, err)
+	return o
+}
+
+// TestPacker_learnsAgain changes the shape of all objects: the dictionary must be
+// replaced, and the old one freed when nothing needs it any more.
+func TestPacker_learnsAgain(t *testing.T) {
+	p := wire.NewPacker()
+	var objects []*wire.Object
+	for n := range 2000 {
+		o := customObject(t, 1, n)
+		p.Pack(o)
+		objects = append(objects, o)
+	}
+	before := size(objects[1000:]) / 1000
+	for _, o := range objects {
+		p.Settle(o)
+	}
+	var freed atomic.Bool
+	wire.OnFreed(objects[0], func() { freed.Store(true) })
+	first := p.Newest(objects[0])
+
+	var after []*wire.Object
+	for n := range 10_000 {
+		o := customObject(t, 2, n)
+		p.Pack(o)
+		if n >= 9_000 {
+			after = append(after, o)
+		}
+	}
+	if p.Newest(objects[0]) == first {
+		t.Fatal("the dictionary was not replaced")
+	}
+	if got := size(after) / len(after); got > before*3/2 {
+		t.Errorf("objects of the new shape take %d bytes, those of the old took %d", got, before)
+	}
+	first = nil
+	for range 3 {
+		runtime.GC()
+	}
+	if freed.Load() {
+		t.Fatal("the dictionary was freed while objects need it")
+	}
+	for _, o := range objects {
+		want := string(o.Bytes())
+		p.Settle(o)
+		if string(o.Bytes()) != want {
+			t.Fatal("an object changed with its dictionary")
+		}
+	}
+	until(t, func() bool {
+		runtime.GC()
+		return freed.Load()
+	})
+}
+
+func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
+	p := wire.NewPacker()
+	packedPods(t, p, wire.JSON, 100)
+	objects := make([]*wire.Object, 60)
+	for i := range objects {
+		objects[i] = podObject(t, wire.JSON, i)
+	}
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				n := i % len(objects)
+				o := objects[n]
+				pod, err := wire.Decode[*corev1.Pod](o)
+				if err != nil || pod.Name != o.Name() {
+					t.Errorf("pod %d: %v", n, err)
+					return
+				}
+				if tier, ok := o.Label("tier"); !ok || tier != pod.Labels["tier"] {
+					t.Errorf("pod %d has label %q, %v", n, tier, ok)
+					return
+				}
+			}
+		})
+	}
+	for _, o := range objects {
+		p.Pack(o)
+		time.Sleep(50 * time.Microsecond)
+		p.Settle(o)
+	}
+	close(stop)
+	readers.Wait()
+}
+
+func TestPacker_labelsAreShared(t *testing.T) {
+	p := wire.NewPacker()
+	objects := packedPods(t, p, wire.Protobuf, 100)
+	o := objects[99]
+	want, _ := podObject(t, wire.Protobuf, 99).Label("tier")
+	wantAllocs(t, wire.Protobuf, "Label of a packed object", 0, func() {
+		if got, ok := o.Label("tier"); !ok || got != want {
+			t.Fatalf("label is %q, %v", got, ok)
+		}
+	})
+	if _, ok := o.Label("tie"); ok {
+		t.Error("found a label that is not there")
+	}
+}
+
+func TestRecent_keepsWithinItsBound(t *testing.T) {
+	recent := wire.NewRecent(1 << 20)
+	var objects []*wire.Object
+	for i := range 500 {
+		o := podObject(t, wire.Protobuf, i)
+		_, err := wire.DecodeRecent[*corev1.Pod](o, recent)
+		must(t, err)
+		objects = append(objects, o)
+	}
+	n, bytes := recent.Size()
+	if bytes > 1<<20 || n < 20 || n > 200 {
+		t.Errorf("%d values of %d bytes are kept", n, bytes)
+	}
+	runtime.GC()
+	runtime.GC()
+	last, first := objects[len(objects)-1], objects[0]
+	if wire.Live(last) != 1 {
+		t.Error("the value decoded last is gone")
+	}
+	if wire.Live(first) != 0 {
+		t.Error("the value decoded first is still there")
+	}
+	recent.Clear()
+	until(t, func() bool {
+		runtime.GC()
+		return wire.Live(last) == 0
+	})
+}
+
+func TestSharer_sharesWhatIsRecent(t *testing.T) {
+	made := 0
+	s := &wire.Sharer[string]{Recent: wire.NewRecent(1 << 20), Make: func(o *wire.Object) (string, error) {
+		made++
+		return o.Name() + "!", nil
+	}}
+	o := podObject(t, wire.Protobuf, 1)
+	for range 3 {
+		got, err := s.Decode(o)
+		must(t, err)
+		wantEqual(t, "value", got, o.Name()+"!")
+		runtime.GC()
+	}
+	wantEqual(t, "values made", made, 1)
+}
