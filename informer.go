@@ -59,15 +59,19 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 // the options, those that say what to read are not used.
 func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
-	c := newCodec[T, P](o.Memory.recent())
-	return newInformer(newEngine(source, o.life(c)), c, &o)
+	return fromSource(source, newCodec[T, P](o.Memory.recent()), &o)
 }
 
 // FromSourceWith is FromSource for values of any type, made by a codec.
 func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
-	own := c.codec(o.Memory.recent())
-	return newInformer(newEngine(source, o.life(own)), own, &o)
+	return fromSource(source, c.codec(o.Memory.recent()), &o)
+}
+
+func fromSource[T any](source reflector.Source[*wire.Object], c codec[T], o *Options[T]) *Informer[T] {
+	e := newEngine(source, o.life(c))
+	e.resource = o.Name
+	return newInformer(e, c, o)
 }
 
 func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {

@@ -24,7 +24,7 @@ const (
 // recent is what is kept of decoded values.
 func (m Memory) recent() *wire.Recent {
 	if m == Packed {
-		return wire.NewRecent(16 << 20)
+		return wire.NewRecent(4 << 20)
 	}
 	return wire.NewRecent(64 << 20)
 }

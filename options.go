@@ -50,6 +50,9 @@ type Options[T any] struct {
 	Reflector reflector.Options
 	// Report, if there is one, knows the informer while it runs.
 	Report *Report
+	// Name is what an informer made from a source is called in reports. Those of a
+	// cluster are called what they read.
+	Name string
 	// Mutated, for tests, is told of objects that somebody changed after they
 	// were handed out: what it was, what it is now. Everything handed out is
 	// kept and compared, every second and at the end of Run.

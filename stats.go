@@ -12,8 +12,8 @@ import (
 // Stats is what an informer keeps, in bytes. Objects and the log are counted,
 // the rest is an estimate that tests hold to what the heap says.
 type Stats struct {
-	// Cluster and Resource say whose; they are empty for an informer that was made
-	// from a source.
+	// Cluster and Resource say whose. An informer that was made from a source has
+	// no cluster, and its name for a resource.
 	Cluster, Resource string
 	// Objects is how many there are, Packed how many of them are packed.
 	Objects, Packed int

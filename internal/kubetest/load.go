@@ -36,6 +36,30 @@ func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
 	if c.opts.Nodes > 0 {
 		return fmt.Errorf("load %d pods: the controllers of cluster %s would delete them", n, c.opts.Name)
 	}
+	return c.load(ctx, w, "pods", n, func(i int) object {
+		pod := w.Pod(i)
+		pod.APIVersion, pod.Kind = "v1", "Pod"
+		return pod
+	})
+}
+
+// LoadSecrets is LoadPods for secrets.
+func (c *Cluster) LoadSecrets(ctx context.Context, w Workload, n int) error {
+	return c.load(ctx, w, "secrets", n, func(i int) object {
+		secret := w.Secret(i)
+		secret.APIVersion, secret.Kind = "v1", "Secret"
+		return secret
+	})
+}
+
+// object is what can be stored.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// load puts n objects of a resource of the core group into etcd.
+func (c *Cluster) load(ctx context.Context, w Workload, resource string, n int, at func(i int) object) error {
 	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
 		if err := putNamespaces(ctx, client, w, n); err != nil {
 			return err
@@ -45,11 +69,11 @@ func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
 		for l := range loaders {
 			all.Go(func() {
 				for from := l * loadBatch; from < n-1 && errs[l] == nil; from += loaders * loadBatch {
-					pods := make([]*corev1.Pod, 0, loadBatch)
+					objects := make([]object, 0, loadBatch)
 					for i := from; i < min(n-1, from+loadBatch); i++ {
-						pods = append(pods, w.Pod(i))
+						objects = append(objects, at(i))
 					}
-					errs[l] = putPods(ctx, client, pods)
+					errs[l] = put(ctx, client, resource, objects)
 				}
 			})
 		}
@@ -60,21 +84,26 @@ func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
 		// The API server takes a revision for read when it has read the first of
 		// its objects: the last revision must have only one, or who waits for it may
 		// miss the rest, for good.
-		last := w.Pod(n - 1)
-		if err := putPods(ctx, client, []*corev1.Pod{last}); err != nil {
+		last := at(n - 1)
+		if err := put(ctx, client, resource, []object{last}); err != nil {
 			return err
 		}
-		return c.caughtUp(ctx, client, last)
+		return c.caughtUp(ctx, client, resource, last)
 	})
 	if err != nil {
-		return fmt.Errorf("load %d pods: %w", n, err)
+		return fmt.Errorf("load %d %s: %w", n, resource, err)
 	}
 	return nil
 }
 
-// caughtUp waits until the API server's memory has a pod as etcd has it.
-func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, pod *corev1.Pod) error {
-	stored, err := client.Get(ctx, "/registry/pods/"+pod.Namespace+"/"+pod.Name)
+// storedAt is where the API server keeps an object of the core group.
+func storedAt(resource string, o object) string {
+	return "/registry/" + resource + "/" + o.GetNamespace() + "/" + o.GetName()
+}
+
+// caughtUp waits until the API server's memory has an object as etcd has it.
+func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, resource string, o object) error {
+	stored, err := client.Get(ctx, storedAt(resource, o))
 	if err != nil {
 		return err
 	}
@@ -83,12 +112,13 @@ func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, pod *co
 		return err
 	}
 	opts := metav1.ListOptions{
-		FieldSelector:        "metadata.name=" + pod.Name,
+		FieldSelector:        "metadata.name=" + o.GetName(),
 		ResourceVersion:      strconv.FormatInt(stored.Kvs[0].ModRevision, 10),
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}
 	for {
-		_, err := api.CoreV1().Pods(pod.Namespace).List(ctx, opts)
+		err := api.CoreV1().RESTClient().Get().Namespace(o.GetNamespace()).Resource(resource).
+			VersionedParams(&opts, scheme.ParameterCodec).Do(ctx).Error()
 		if err == nil || !apierrors.IsTimeout(err) && !apierrors.IsTooManyRequests(err) {
 			return err
 		}
@@ -115,13 +145,24 @@ func (c *Cluster) PutPods(ctx context.Context, pods ...*corev1.Pod) error {
 }
 
 func putPods(ctx context.Context, client *clientv3.Client, pods []*corev1.Pod) error {
-	ops := make([]clientv3.Op, len(pods))
+	objects := make([]object, len(pods))
 	for i, pod := range pods {
-		data, err := EncodePod(pod)
+		p := *pod
+		p.APIVersion, p.Kind = "v1", "Pod"
+		p.ResourceVersion = "" // etcd has it
+		objects[i] = &p
+	}
+	return put(ctx, client, "pods", objects)
+}
+
+func put(ctx context.Context, client *clientv3.Client, resource string, objects []object) error {
+	ops := make([]clientv3.Op, len(objects))
+	for i, o := range objects {
+		data, err := encode(o)
 		if err != nil {
 			return err
 		}
-		ops[i] = clientv3.OpPut("/registry/pods/"+pod.Namespace+"/"+pod.Name, string(data))
+		ops[i] = clientv3.OpPut(storedAt(resource, o), string(data))
 	}
 	_, err := client.Txn(ctx).Then(ops...).Commit()
 	return err

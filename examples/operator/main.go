@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command operator is an operator as kubebuilder's users write them: a custom
+// resource, a reconciler that owns Deployments, a field index, and Secrets and Pods
+// read cluster-wide from the manager's cache. With -packed that cache is
+// Watershed's; the difference is one line.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/metrics"
+)
+
+func main() {
+	packed := flag.Bool("packed", false, "keep the cache in Watershed")
+	direct := flag.Bool("direct", false, "with -packed: read bytes instead of decoded objects")
+	metricsAddress := flag.String("metrics", "0", "address for metrics")
+	pprofAddress := flag.String("pprof", "", "address for profiles")
+	flag.Parse() // controller-runtime adds -kubeconfig
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err := run(*packed, *direct, *metricsAddress, *pprofAddress); err != nil {
+		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(packed, direct bool, metricsAddress, pprofAddress string) error {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := addSites(scheme); err != nil {
+		return err
+	}
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	var caching cache.Options
+	if packed {
+		// This is the line. The report is for the metrics, and can be left out.
+		report := &watershed.Report{}
+		caching.NewInformer = compat.NewInformer(&compat.Options{Scheme: scheme, Report: report})
+		crmetrics.Registry.MustRegister(metrics.NewCollector(report))
+	}
+	if direct {
+		cfg.Wrap(compat.Tap)
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:           scheme,
+		Cache:            caching,
+		Metrics:          metricsserver.Options{BindAddress: metricsAddress},
+		PprofBindAddress: pprofAddress,
+	})
+	if err != nil {
+		return err
+	}
+	ctx := ctrl.SetupSignalHandler()
+	r := &siteReconciler{client: mgr.GetClient()}
+	if err := r.setUp(ctx, mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

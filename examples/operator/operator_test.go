@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+// fullVariable makes the test as large as the figures in docs/performance: 20,000
+// secrets and 30,000 pods instead of a tenth, and time to settle.
+const fullVariable = "WATERSHED_OPERATOR_FULL"
+
+const sites = 100
+
+// world is a cluster with much in it that the operator caches and little that it
+// acts on.
+type world struct {
+	*testing.T
+	cluster *kubetest.Cluster
+	client  client.Client
+	load    kubetest.Workload
+	// settle is how long an operator is left alone before it is measured.
+	settle time.Duration
+}
+
+// TestOperator runs the operator with client-go's cache and with Watershed's, on
+// the same cluster through the same events, and compares what it did and what it
+// took.
+func TestOperator(t *testing.T) {
+	w := newWorld(t)
+	program := filepath.Join(t.TempDir(), "operator")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var stock outcome
+	var table strings.Builder
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "cache\tlive heap MB\tRSS MB\tCPU s\treconciles\t")
+	for n, subject := range []struct {
+		name string
+		args []string
+	}{
+		{"client-go", nil},
+		{"watershed", []string{"-packed"}},
+		{"watershed, bytes", []string{"-packed", "-direct"}},
+	} {
+		w.reset()
+		got := w.run(program, subject.args...)
+		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.0f\t\n", subject.name, got.heap/1e6, got.rss/1e6, got.cpu, got.reconciles)
+		if n == 0 {
+			stock = got
+			continue
+		}
+		if got.state != stock.state {
+			t.Errorf("%s: the final state is not that of client-go:\n%s", subject.name, firstDifference(stock.state, got.state))
+		}
+		// How many events one reconcile answers is a matter of timing.
+		if got.reconciles < sites || got.reconciles > 2*stock.reconciles || stock.reconciles > 2*got.reconciles {
+			t.Errorf("%s: %.0f reconciles, client-go %.0f", subject.name, got.reconciles, stock.reconciles)
+		}
+		if got.heap > stock.heap*0.7 {
+			t.Errorf("%s: live heap of %.0f MB, client-go %.0f MB", subject.name, got.heap/1e6, stock.heap/1e6)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+func newWorld(t *testing.T) *world {
+	pods, secrets := 3_000, 2_000
+	w := &world{T: t, load: kubetest.Workload{Seed: 1}}
+	if os.Getenv(fullVariable) != "" {
+		pods, secrets, w.settle = 30_000, 20_000, 100*time.Second
+	}
+	w.cluster = kubetest.Start(t, &kubetest.Options{Name: "operator"})
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := addSites(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w.must(w.cluster.LoadPods(t.Context(), w.load, pods))
+	w.must(w.cluster.LoadSecrets(t.Context(), w.load, secrets))
+	_, err := w.cluster.Kubectl(t.Context(), "apply", "-f", "crd.yaml")
+	w.must(err)
+	_, err = w.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/sites.example.watershed.dev", "--timeout=60s")
+	w.must(err)
+	cfg := w.cluster.Config()
+	cfg.QPS = -1
+	w.client, err = client.New(cfg, client.Options{Scheme: scheme})
+	w.must(err)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// site is site n: it uses a secret of the workload, and has the name of ten of its
+// pods.
+func (w *world) site(n int) *Site {
+	secret := w.load.Secret(n * 10)
+	return &Site{
+		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("service-%05d", n)},
+		Spec:       SiteSpec{Image: "registry.example/site:1", Replicas: 2, Secret: secret.Name},
+	}
+}
+
+// reset makes the cluster what it was before an operator ran.
+func (w *world) reset() {
+	w.Helper()
+	ctx := w.Context()
+	for n := range sites {
+		site := w.site(n)
+		key := client.ObjectKeyFromObject(site)
+		w.must(client.IgnoreNotFound(w.client.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})))
+		w.must(client.IgnoreNotFound(w.client.Delete(ctx, site)))
+		w.must(w.client.Create(ctx, w.site(n)))
+		w.setSecret(n, w.load.Secret(n*10).Data)
+	}
+}
+
+// setSecret gives the secret of a site other content.
+func (w *world) setSecret(n int, data map[string][]byte) {
+	w.Helper()
+	want := w.load.Secret(n * 10)
+	var secret corev1.Secret
+	w.must(w.client.Get(w.Context(), client.ObjectKeyFromObject(want), &secret))
+	secret.Data = data
+	w.must(w.client.Update(w.Context(), &secret))
+}
+
+// outcome is what a run did and what it took.
+type outcome struct {
+	state                      string
+	heap, rss, cpu, reconciles float64
+}
+
+// run starts an operator, makes it work, measures it and stops it.
+func (w *world) run(program string, args ...string) outcome {
+	w.Helper()
+	p := start(w.T, program, w.cluster.Kubeconfig(), args...)
+	defer p.stop()
+	w.wait(p, "the first reconcile", w.reconciled)
+
+	// Every fifth secret changes, which its site must notice through the index.
+	for n := 0; n < sites; n += 5 {
+		w.setSecret(n, map[string][]byte{"release": []byte(fmt.Sprint("changed ", n))})
+	}
+	w.wait(p, "changed secrets", w.reconciled)
+
+	// Deployments that somebody deletes come back.
+	for n := 1; n < sites; n += 10 {
+		site := w.site(n)
+		w.must(w.client.Delete(w.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name}}))
+	}
+	w.wait(p, "deleted deployments", w.reconciled)
+
+	time.Sleep(w.settle)
+	got := outcome{state: w.state()}
+	p.profile()
+	m := p.metrics()
+	got.heap, got.rss = m["go_memstats_heap_alloc_bytes"], m["process_resident_memory_bytes"]
+	got.cpu = m["process_cpu_seconds_total"]
+	for name, value := range m {
+		if strings.HasPrefix(name, "controller_runtime_reconcile_total{") {
+			got.reconciles += value
+		}
+		if strings.HasPrefix(name, "watershed_memory_bytes{") || strings.HasPrefix(name, "watershed_objects_packed{") {
+			w.Logf("%s %.0f", name, value)
+		}
+	}
+	return got
+}
+
+func (w *world) wait(p *process, what string, done func() bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 4*time.Minute)
+	defer cancel()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			w.Fatalf("%s: %v\n%s", what, ctx.Err(), p.output())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// reconciled reports whether every site is as it should be.
+func (w *world) reconciled() bool {
+	w.Helper()
+	for n := range sites {
+		var site Site
+		var secret corev1.Secret
+		var deployment appsv1.Deployment
+		want := w.site(n)
+		key := client.ObjectKeyFromObject(want)
+		w.must(w.client.Get(w.Context(), key, &site))
+		w.must(w.client.Get(w.Context(), client.ObjectKey{Namespace: key.Namespace, Name: want.Spec.Secret}, &secret))
+		if err := w.client.Get(w.Context(), key, &deployment); err != nil {
+			w.must(client.IgnoreNotFound(err))
+			return false
+		}
+		sum := checksum(&secret)
+		if site.Status.Checksum != sum || site.Status.Pods != 10 || deployment.Spec.Template.Annotations[checksumAnnotation] != sum {
+			return false
+		}
+	}
+	return true
+}
+
+// state is what the operator made, without what differs between any two runs.
+func (w *world) state() string {
+	w.Helper()
+	var lines []string
+	var all SiteList
+	w.must(w.client.List(w.Context(), &all))
+	for _, s := range all.Items {
+		lines = append(lines, fmt.Sprintf("site %s/%s %+v %+v", s.Namespace, s.Name, s.Spec, s.Status))
+	}
+	var deployments appsv1.DeploymentList
+	w.must(w.client.List(w.Context(), &deployments))
+	for _, d := range deployments.Items {
+		text, err := json.Marshal(d.Spec)
+		w.must(err)
+		spec := sha256.Sum256(text)
+		owner := ""
+		if ref := metav1.GetControllerOf(&d); ref != nil {
+			owner = ref.Kind + " " + ref.Name
+		}
+		lines = append(lines, fmt.Sprintf("deployment %s/%s of %s %s", d.Namespace, d.Name, owner, hex.EncodeToString(spec[:])))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func firstDifference(a, b string) string {
+	left, right := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(left), len(right)) {
+		if left[i] != right[i] {
+			return left[i] + "\n" + right[i]
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(left), len(right))
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is an operator that runs.
+type process struct {
+	*testing.T
+	cmd            *exec.Cmd
+	metricsAddress string
+	pprofAddress   string
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+func start(t *testing.T, program, kubeconfig string, args ...string) *process {
+	t.Helper()
+	p := &process{T: t, metricsAddress: freeAddress(t), pprofAddress: freeAddress(t)}
+	p.cmd = exec.Command(program, append([]string{"-kubeconfig", kubeconfig, "-metrics", p.metricsAddress, "-pprof", p.pprofAddress}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Write takes what the process prints.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// stop asks the operator to end, and fails the test if it does not end well.
+func (p *process) stop() {
+	p.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.Error(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			p.Errorf("operator: %v\n%s", err, p.output())
+		}
+	case <-time.After(30 * time.Second):
+		_ = p.cmd.Process.Signal(os.Kill)
+		<-ended
+		p.Errorf("operator did not end\n%s", p.output())
+	}
+	if text := p.output(); strings.Contains(text, "level=ERROR") {
+		p.Logf("operator said\n%s", text)
+	}
+}
+
+func (p *process) get(url string) []byte {
+	p.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		p.Fatalf("%s: %d %v", url, resp.StatusCode, err)
+	}
+	return body
+}
+
+// profile makes the operator collect its garbage.
+func (p *process) profile() {
+	p.Helper()
+	for range 2 {
+		p.get("http://" + p.pprofAddress + "/debug/pprof/heap?gc=1")
+	}
+}
+
+// metrics are by name and labels.
+func (p *process) metrics() map[string]float64 {
+	p.Helper()
+	all := map[string]float64{}
+	for line := range strings.Lines(string(p.get("http://" + p.metricsAddress + "/metrics"))) {
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || line[0] == '#' {
+			continue
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at+1:]), 64); err == nil {
+			all[line[:at]] = value
+		}
+	}
+	if len(all) == 0 {
+		p.Fatal("there are no metrics")
+	}
+	return all
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr())
+}

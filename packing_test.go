@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// workload puts n realistic pods into a server.
+func workload(s *server, n int) {
+	w := kubetest.Workload{Seed: 1}
+	for i := range n {
+		pod := w.Pod(i)
+		s.put(pod.Namespace+"/"+pod.Name, func(p *corev1.Pod) {
+			*p = *pod
+		})
+	}
+}
+
+// check compares an informer with its server, by every way of reading.
+func check(t *testing.T, s *server, i *watershed.Informer[*corev1.Pod], byNode *watershed.Index[*corev1.Pod, string]) {
+	t.Helper()
+	n, snap := 0, i.Snapshot()
+	for key, pod := range snap.All() {
+		n++
+		want := s.pods[key].DeepCopy()
+		want.SetGroupVersionKind(podKind.GroupVersionKind)
+		if !equality.Semantic.DeepEqual(pod, want) {
+			t.Fatalf("%s is another", key)
+		}
+		if o, _ := snap.Get(key); o.ResourceVersion != want.ResourceVersion {
+			t.Fatalf("%s is at %s, want %s", key, o.ResourceVersion, want.ResourceVersion)
+		}
+	}
+	wantEqual(t, n, len(s.pods))
+	matching, on := 0, 0
+	selector, err := labels.Parse("team in (team-001,team-002),app.kubernetes.io/component!=api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range s.pods {
+		if selector.Matches(labels.Set(pod.Labels)) {
+			matching++
+		}
+		if pod.Spec.NodeName == "node-7" {
+			on++
+		}
+	}
+	for range snap.Matching(selector) {
+		matching--
+	}
+	for range byNode.Get("node-7") {
+		on--
+	}
+	wantEqual(t, matching, 0)
+	wantEqual(t, on, 0)
+}
+
+func TestPacked_readsAsFast(t *testing.T) {
+	s := newServer()
+	workload(s, 2000)
+	i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+	byNode := watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+	var told int
+	r := i.Handle(watershed.Handler[*corev1.Pod]{
+		Add: func(*corev1.Pod, bool) { told++ },
+		Update: func(old, now *corev1.Pod) {
+			if old.Labels["round"] == now.Labels["round"] || old.Name != now.Name {
+				t.Errorf("%s went from %q to %q", now.Name, old.Labels["round"], now.Labels["round"])
+			}
+			told++
+		},
+	})
+	stop := running(t, i.Run)
+	<-r.Synced()
+	check(t, s, i, byNode)
+	if stats := i.Stats(); stats.Packed < 1900 {
+		t.Errorf("%d of %d objects are packed", stats.Packed, stats.Objects)
+	}
+	watershed.Settle(i)
+	check(t, s, i, byNode)
+
+	// A second round changes what is packed densely.
+	for key := range s.state() {
+		if strings.HasPrefix(key, "team-00") {
+			s.put(key, func(p *corev1.Pod) { p.Labels["round"] = "2" })
+		}
+	}
+	version := s.version
+	for i.Snapshot().Version() < version {
+		runtime.Gosched()
+	}
+	check(t, s, i, byNode)
+	watershed.Settle(i)
+	check(t, s, i, byNode)
+	stop()
+	wantEqual(t, told > 2000, true)
+	if left := i.Stats().Bytes(); left > 10_000 {
+		t.Errorf("%d bytes are left after the end: %+v", left, i.Stats())
+	}
+}
+
+// TestStats_matchTheHeap holds the report to what the heap says.
+func TestStats_matchTheHeap(t *testing.T) {
+	const n = 3000
+	s := newServer()
+	workload(s, n)
+	for _, memory := range []watershed.Memory{watershed.Fast, watershed.Packed} {
+		before := liveHeap()
+		i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: memory})
+		watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+		stop := running(t, i.Run)
+		synced(t, i, 30*time.Second)
+		if memory == watershed.Packed {
+			watershed.Settle(i)
+		}
+		s.mu.Lock() // what the fake has sent is its own
+		for w := range s.streams {
+			w.mu.Lock()
+			w.events = nil
+			w.mu.Unlock()
+		}
+		s.mu.Unlock()
+		stats := i.Stats()
+		grown := liveHeap() - before
+		t.Logf("%d: heap %d, report %d bytes per object: %+v", memory, grown/n, stats.Bytes()/n, stats)
+		// Decoded values are an estimate of an estimate.
+		if stats.Bytes() < grown*75/100 || stats.Bytes() > grown*125/100 {
+			t.Errorf("the heap grew by %d, the report says %d: %+v", grown, stats.Bytes(), stats)
+		}
+		stop()
+	}
+}
+
+func TestDrop_removesFromTheBytes(t *testing.T) {
+	for _, encoding := range []wire.Encoding{wire.JSON, wire.Protobuf} {
+		s := newServer()
+		s.encoding = encoding
+		workload(s, 10)
+		s.put("a/applied", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "b": "c"}
+		})
+		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+			Drop: wire.ManagedFields | wire.LastApplied,
+			TransformBytes: func(o *wire.Object) (*wire.Object, error) {
+				if strings.Contains(string(o.Bytes()), "managedFields") {
+					return nil, fmt.Errorf("%s has managed fields", o)
+				}
+				return o, nil
+			},
+		})
+		stop := running(t, i.Run)
+		synced(t, i, 30*time.Second)
+		wantEqual(t, i.Len(), 11)
+		for key, o := range i.All() {
+			pod, err := wire.Decode[*corev1.Pod](o)
+			if err != nil || len(pod.ManagedFields) > 0 {
+				t.Errorf("%s: %v, %d managed fields", key, err, len(pod.ManagedFields))
+			}
+		}
+		o, _ := i.Get("a/applied")
+		pod, _ := wire.Decode[*corev1.Pod](o)
+		wantEqual(t, pod.Annotations, map[string]string{"b": "c"})
+		stop()
+	}
+}
