@@ -17,6 +17,10 @@ import (
 type Codec[T any] struct {
 	// Decode makes a new value of an object. The informer lets readers share it.
 	Decode func(*wire.Object) (T, error)
+	// DecodeLike, if it is not nil, does the same beside the value of another state
+	// of the object, with which the new one may share what is the same: see
+	// [wire.Object.DecodeIntoLike].
+	DecodeLike func(o, like *wire.Object, value T) (T, error)
 	// Encode makes an object of a value that Transform returned for like. It is
 	// needed with [Options.Transform] only.
 	Encode func(value T, like *wire.Object) (*wire.Object, error)
@@ -26,7 +30,11 @@ type Codec[T any] struct {
 type codec[T any] struct {
 	// decode gives the shared value of an object, fresh one of its own.
 	decode, fresh func(*wire.Object) (T, error)
-	encode        func(value T, like *wire.Object) (*wire.Object, error)
+	// held is what decode would return without decoding, like is decode beside
+	// another state that is decoded.
+	held   func(*wire.Object) (T, bool)
+	like   func(o, like *wire.Object, value T) (T, error)
+	encode func(value T, like *wire.Object) (*wire.Object, error)
 	// raw: T is *wire.Object and decoding is nothing.
 	raw bool
 	// recent keeps what decode returned last.
@@ -38,6 +46,10 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 	return codec[T]{
 		decode: func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, recent) },
 		fresh:  wire.DecodeFresh[T, P],
+		held:   wire.Held[T, P],
+		like: func(o, like *wire.Object, value T) (T, error) {
+			return wire.DecodeLike[T](o, recent, like, value)
+		},
 		encode: func(value T, like *wire.Object) (*wire.Object, error) {
 			return wire.Encode(value, like.Encoding(), like.Kind())
 		},
@@ -48,8 +60,8 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 
 // codec is the user's, with sharing.
 func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
-	shared := &wire.Sharer[T]{Make: c.Decode, Recent: recent}
-	return codec[T]{decode: shared.Decode, fresh: c.Decode, encode: c.Encode, recent: recent}
+	shared := &wire.Sharer[T]{Make: c.Decode, MakeLike: c.DecodeLike, Recent: recent}
+	return codec[T]{decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: shared.DecodeLike, encode: c.Encode, recent: recent}
 }
 
 // transform is a user's transform as one of objects.

@@ -79,6 +79,9 @@ func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
 	if o.Mutated != nil && !c.raw {
 		d := newDetector(c.fresh, o.Mutated)
 		i.codec.decode = d.watch(c.decode)
+		// Nothing is shared between states, so that each has its own fault.
+		i.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.codec.decode(o) }
+		i.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
 		e.add(d)
 	}
 	return i
@@ -166,12 +169,16 @@ func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
 
 // decode gives the shared value; an object that cannot be decoded is logged and
 // counts as not there.
-func (i *Informer[T]) decode(o *wire.Object) (T, bool) {
-	value, err := i.codec.decode(o)
-	if err != nil {
-		i.logger.Error("object cannot be decoded", "object", o.String(), "err", err)
-		i.engine.undecodable.Add(1)
-		return *new(T), false
+func (i *Informer[T]) decode(o *wire.Object) (T, bool) { return i.decoded(o)(i.codec.decode(o)) }
+
+// decoded deals with what became of an object.
+func (i *Informer[T]) decoded(o *wire.Object) func(T, error) (T, bool) {
+	return func(value T, err error) (T, bool) {
+		if err != nil {
+			i.logger.Error("object cannot be decoded", "object", o.String(), "err", err)
+			i.engine.undecodable.Add(1)
+			return *new(T), false
+		}
+		return value, true
 	}
-	return value, true
 }

@@ -91,13 +91,21 @@ func (b *block[T]) decode(i *Informer[T], c *change) *decoded[T] {
 	return at.Load()
 }
 
-// decodeChange decodes the states that a handler is told of.
+// decodeChange decodes the states that a handler is told of. They share what they
+// have in common: whichever is decoded already, or else the new one, helps to
+// decode the other.
 func (i *Informer[T]) decodeChange(c *change) *decoded[T] {
 	d := new(decoded[T])
-	if d.now, d.ok = i.decode(c.New); d.ok && c.Type == delta.Updated {
-		d.old, d.ok = i.decode(c.Old)
-	} else {
+	if c.Type != delta.Updated {
+		d.now, d.ok = i.decode(c.New)
 		d.old = d.now
+		return d
+	}
+	var held bool
+	if d.old, held = i.codec.held(c.Old); held {
+		d.now, d.ok = i.decoded(c.New)(i.codec.like(c.New, c.Old, d.old))
+	} else if d.now, d.ok = i.decode(c.New); d.ok {
+		d.old, d.ok = i.decoded(c.Old)(i.codec.like(c.Old, c.New, d.now))
 	}
 	return d
 }

@@ -49,6 +49,15 @@ func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
 	return p, nil
 }
 
+// Held is the value that [Decode] would return, if there is one already.
+func Held[T Pointer[P], P any](o *Object) (T, bool) {
+	if self, ok := any(o).(T); ok {
+		return self, true
+	}
+	p := shared[P](o.views.Load())
+	return p, p != nil
+}
+
 // DecodeFresh is [Decode], but the value is new and the caller's own. An
 // [*Object] is still the object itself.
 func DecodeFresh[T Pointer[P], P any](o *Object) (T, error) {
@@ -79,10 +88,15 @@ func (o *Object) DecodeInto(into any) error {
 	if err != nil {
 		return &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: fmt.Errorf("decode as %T: %w", into, err)}
 	}
-	if typed, ok := into.(runtime.Object); ok {
+	o.setKind(into)
+	return nil
+}
+
+// setKind makes a value say what it is, which its bytes may not.
+func (o *Object) setKind(value any) {
+	if typed, ok := value.(runtime.Object); ok {
 		typed.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind)
 	}
-	return nil
 }
 
 func (o *Object) decodeTyped(raw []byte, into any) error {

@@ -59,6 +59,9 @@ func share[P any](o *Object, p *P) *P {
 type Sharer[T any] struct {
 	// Make makes a new value of an object.
 	Make func(*Object) (T, error)
+	// MakeLike does it beside the value of another state, see [DecodeLike]. It may
+	// be nil.
+	MakeLike func(o, like *Object, value T) (T, error)
 	// Recent keeps the values that were made last. It may be nil.
 	Recent *Recent
 }
@@ -70,15 +73,33 @@ type boxed[T any] struct {
 }
 
 // Decode returns the value of an object, which must not be changed.
-func (s *Sharer[T]) Decode(o *Object) (T, error) {
+func (s *Sharer[T]) Decode(o *Object) (T, error) { return s.decode(o, s.Make) }
+
+// DecodeLike is Decode, beside the value of another state.
+func (s *Sharer[T]) DecodeLike(o, like *Object, value T) (T, error) {
+	if s.MakeLike == nil {
+		return s.Decode(o)
+	}
+	return s.decode(o, func(o *Object) (T, error) { return s.MakeLike(o, like, value) })
+}
+
+// Held is the value that Decode would return, if there is one already.
+func (s *Sharer[T]) Held(o *Object) (T, bool) {
 	for v := o.views.Load(); v != nil; v = v.next {
 		if of, ok := v.ref.(viewOf[boxed[T]]); ok {
 			if box := of.Value(); box != nil && box.by == s {
-				return box.value, nil
+				return box.value, true
 			}
 		}
 	}
-	value, err := s.Make(o)
+	return *new(T), false
+}
+
+func (s *Sharer[T]) decode(o *Object, make func(*Object) (T, error)) (T, error) {
+	if value, ok := s.Held(o); ok {
+		return value, nil
+	}
+	value, err := make(o)
 	if err != nil {
 		return value, err
 	}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bytes"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Two states of an object have most of their bytes in common. A state is decoded
+// beside one that is decoded already by taking over, field by field, what has the
+// same bytes there, and decoding the rest. Fields are those of protobuf messages:
+// what a field becomes depends on nothing but its own bytes.
+
+// DecodeLike is [DecodeRecent] for an object that is another state of like, which
+// was decoded as value. The two values then share what they have in common, which
+// costs less to make and less to keep. Where that is not possible, it decodes as
+// ever.
+func DecodeLike[T Pointer[P], P any](o *Object, recent *Recent, like *Object, value T) (T, error) {
+	if self, ok := any(o).(T); ok {
+		return self, nil
+	}
+	if p := shared[P](o.views.Load()); p != nil {
+		return p, nil
+	}
+	into := T(new(P))
+	if err := o.DecodeIntoLike(into, like, value); err != nil {
+		return nil, err
+	}
+	p := share(o, (*P)(into))
+	recent.add(p, decodedSize(o.length(), false))
+	return p, nil
+}
+
+// DecodeIntoLike is DecodeLike for a type that is known at run time only: into is a
+// pointer to an empty value of it, value one to the value of like.
+func (o *Object) DecodeIntoLike(into any, like *Object, value any) error {
+	t := reflect.TypeOf(into)
+	if reflect.TypeOf(value) != t || !o.resembles(like, t) || reflect.ValueOf(value).IsNil() {
+		return o.DecodeInto(into)
+	}
+	v := reflect.ValueOf(into).Elem()
+	if !o.decodeLike(like, v, reflect.ValueOf(value).Elem()) {
+		v.SetZero()
+		return o.DecodeInto(into)
+	}
+	return nil
+}
+
+// resembles reports whether both are messages of the same Go type.
+func (o *Object) resembles(like *Object, t reflect.Type) bool {
+	return o.encoding == Protobuf && like.encoding == Protobuf && o.kind.GroupVersionKind == like.kind.GroupVersionKind &&
+		o.kind.goType() == t && like.kind.goType() == t
+}
+
+// decodeLike fills into, and reports whether it could.
+func (o *Object) decodeLike(like *Object, into, value reflect.Value) (ok bool) {
+	raw, s := o.open()
+	defer s.free()
+	likeRaw, ls := like.open()
+	defer ls.free()
+	err := o.unmarshal(func() error {
+		// The type of the object is not in its bytes.
+		if m := layoutOf(into.Type()); m != nil {
+			ok = m.fill(into, value, raw, likeRaw)
+		}
+		return nil
+	})
+	if ok = ok && err == nil; ok {
+		o.setKind(into.Addr().Interface())
+	}
+	return ok
+}
+
+// layout says which field of a Go type has which number in its message.
+type layout struct{ fields [maxField]layoutField }
+
+// maxField is above all field numbers of what is worth sharing.
+const maxField = 64
+
+type layoutField struct {
+	// index is that of the Go field, plus one; 0 if there is none.
+	index int
+	// message is the layout of a field that is a message itself.
+	message *layout
+}
+
+var layouts sync.Map // of reflect.Type to *layout
+
+// layoutOf is nil for types that cannot be read field by field.
+func layoutOf(t reflect.Type) *layout {
+	if m, ok := layouts.Load(t); ok {
+		return m.(*layout)
+	}
+	m := newLayout(t)
+	layouts.Store(t, m)
+	return m
+}
+
+func newLayout(t reflect.Type) *layout {
+	if t.Kind() != reflect.Struct || !reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) {
+		return nil
+	}
+	m, known := new(layout), false
+	for i := range t.NumField() {
+		f := t.Field(i)
+		_, rest, _ := strings.Cut(f.Tag.Get("protobuf"), ",")
+		text, _, _ := strings.Cut(rest, ",")
+		number, err := strconv.Atoi(text)
+		if err != nil || number >= maxField || !f.IsExported() {
+			continue
+		}
+		known = true
+		m.fields[number].index = i + 1
+		if f.Type.Kind() == reflect.Struct {
+			// Pointers end it here, so types that contain themselves do too.
+			m.fields[number].message = newLayout(f.Type)
+		}
+	}
+	if !known {
+		return nil // time and quantity read themselves
+	}
+	return m
+}
+
+// span is where a field is in a message.
+type span struct{ from, to, count int }
+
+// spans finds the fields of a message. It is false if a field's parts are not next
+// to each other, or there is one with too large a number.
+func spans(raw []byte, of *[maxField]span) bool {
+	p := protoScan{b: raw}
+	for from := 0; p.next(); from = p.at {
+		if p.field >= maxField {
+			return false
+		}
+		s := &of[p.field]
+		if s.count == 0 {
+			s.from = from
+		} else if s.to != from {
+			return false
+		}
+		s.to = p.at
+		s.count++
+	}
+	return !p.bad
+}
+
+// fill decodes raw into an empty value, taking over what is the same in like.
+func (m *layout) fill(into, like reflect.Value, raw, likeRaw []byte) bool {
+	var own, other [maxField]span
+	if !spans(raw, &own) || !spans(likeRaw, &other) {
+		return false
+	}
+	scratch := newScratch()
+	defer scratch.free()
+	rest := scratch.b[:0]
+	for number := range own {
+		a, b, f := own[number], other[number], m.fields[number]
+		switch {
+		case a.count == 0:
+		case f.index == 0:
+			rest = append(rest, raw[a.from:a.to]...)
+		case b.count > 0 && bytes.Equal(raw[a.from:a.to], likeRaw[b.from:b.to]):
+			into.Field(f.index - 1).Set(like.Field(f.index - 1))
+		case f.message != nil && a.count == 1 && b.count == 1:
+			x, y := protoScan{b: raw[a.from:a.to]}, protoScan{b: likeRaw[b.from:b.to]}
+			if !x.next() || !y.next() || !f.message.fill(into.Field(f.index-1), like.Field(f.index-1), x.bytes(), y.bytes()) || x.bad || y.bad {
+				return false
+			}
+		default:
+			rest = append(rest, raw[a.from:a.to]...)
+		}
+	}
+	scratch.b = rest
+	return len(rest) == 0 || into.Addr().Interface().(unmarshaler).Unmarshal(rest) == nil
+}

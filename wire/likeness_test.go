@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire_test
+
+import (
+	"math/rand"
+	"reflect"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/randfill"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// likeness decodes two states beside each other and compares with decoding each
+// for itself.
+func likeness[T interface {
+	wire.Pointer[P]
+	runtime.Object
+	metav1.Object
+}, P any](t *testing.T, r *rand.Rand, f *randfill.Filler) {
+	t.Helper()
+	gvk := kindOfType[T](t)
+	kind := kindOf(gvk)
+	for n := range 60 {
+		a := fill(r, f, gvk).(T)
+		b := a.DeepCopyObject().(T)
+		mutate(r, f, reflect.ValueOf(b).Elem(), 3)
+		b.SetName(a.GetName())
+		b.SetNamespace(a.GetNamespace())
+		b.SetResourceVersion(strconv.Itoa(n + 1))
+		x, err := wire.Encode(a, wire.Protobuf, kind)
+		must(t, err)
+		y, err := wire.Encode(b, wire.Protobuf, kind)
+		must(t, err)
+		first, err := wire.Decode[T](x)
+		must(t, err)
+		got, err := wire.DecodeLike[T, P](y, nil, x, first)
+		must(t, err)
+		want, err := wire.DecodeFresh[T](y)
+		must(t, err)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v: %s", gvk, cmp.Diff(want, got))
+		}
+		again, err := wire.DecodeFresh[T](x)
+		must(t, err)
+		if !reflect.DeepEqual(first, again) {
+			t.Fatalf("%v: the state that was decoded before has changed: %s", gvk, cmp.Diff(again, first))
+		}
+	}
+}
+
+// kindOfType is the kind that the scheme knows a type by.
+func kindOfType[T runtime.Object](t *testing.T) schema.GroupVersionKind {
+	t.Helper()
+	o := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	must(t, err)
+	return kinds[0]
+}
+
+// mutate changes some fields of a struct at random, on several levels.
+func mutate(r *rand.Rand, f *randfill.Filler, v reflect.Value, depth int) {
+	for i := range v.NumField() {
+		field := v.Field(i)
+		switch {
+		case !field.CanSet() || v.Type().Field(i).Name == "TypeMeta" || r.Intn(3) != 0:
+		case field.Kind() == reflect.Struct && depth > 0 && v.Type().Field(i).Tag.Get("protobuf") != "":
+			mutate(r, f, field, depth-1)
+		case r.Intn(3) == 0:
+			field.SetZero()
+		default:
+			f.Fill(field.Addr().Interface())
+		}
+	}
+}
+
+func TestDecodeLike_isAsDecode(t *testing.T) {
+	r := newSeed(t)
+	f := newFiller(r)
+	likeness[*corev1.Pod](t, r, f)
+	likeness[*corev1.Node](t, r, f)
+	likeness[*corev1.Secret](t, r, f)
+	likeness[*corev1.ConfigMap](t, r, f)
+	likeness[*corev1.Service](t, r, f)
+	likeness[*corev1.Event](t, r, f)
+	likeness[*appsv1.Deployment](t, r, f)
+	likeness[*appsv1.StatefulSet](t, r, f)
+}
+
+func TestDecodeLike_sharesWhatIsTheSame(t *testing.T) {
+	a, b := newPod(1), newPod(1)
+	b.ResourceVersion = "77"
+	b.Status.Phase = corev1.PodFailed
+	x, err := wire.Encode(a, wire.Protobuf, podKind)
+	must(t, err)
+	y, err := wire.Encode(b, wire.Protobuf, podKind)
+	must(t, err)
+	first, err := wire.Decode[*corev1.Pod](x)
+	must(t, err)
+	second, err := wire.DecodeLike[*corev1.Pod](y, nil, x, first)
+	must(t, err)
+	wantEqual(t, "phase", second.Status.Phase, corev1.PodFailed)
+	wantEqual(t, "version", second.ResourceVersion, "77")
+	wantEqual(t, "kind", second.Kind, "Pod")
+	if &first.Spec.Containers[0] != &second.Spec.Containers[0] {
+		t.Error("the containers are there twice")
+	}
+	third, err := wire.Decode[*corev1.Pod](y)
+	must(t, err)
+	if third != second {
+		t.Error("the value is not shared")
+	}
+	fresh := testing.AllocsPerRun(20, func() { _, _ = wire.DecodeFresh[*corev1.Pod](y) })
+	like := testing.AllocsPerRun(20, func() {
+		z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
+		_, _ = wire.DecodeLike[*corev1.Pod](z, nil, x, first)
+	})
+	t.Logf("%v allocations, beside another state %v", fresh, like)
+	if like > fresh/3 {
+		t.Errorf("%v allocations beside another state, %v without", like, fresh)
+	}
+}
+
+// TestDecodeLike_decodesWhatIsNotLike: other types and encodings are decoded as
+// ever.
+func TestDecodeLike_decodesWhatIsNotLike(t *testing.T) {
+	for _, e := range encodings {
+		for _, other := range encodings {
+			x, y := podObject(t, e, 1), podObject(t, other, 2)
+			first, err := wire.Decode[*corev1.Pod](x)
+			must(t, err)
+			got, err := wire.DecodeLike[*corev1.Pod](y, nil, x, first)
+			must(t, err)
+			wantEqual(t, "name", got.Name, y.Name())
+			raw, err := wire.DecodeLike[*wire.Object](y, nil, x, x)
+			must(t, err)
+			wantEqual(t, "object", raw, y)
+		}
+	}
+}
+
+func BenchmarkDecodeLike(b *testing.B) {
+	x := podObject(b, wire.Protobuf, 1)
+	pod := newPod(1)
+	pod.ResourceVersion = "9999"
+	pod.Status.Conditions = pod.Status.Conditions[1:]
+	y, err := wire.Encode(pod, wire.Protobuf, podKind)
+	must(b, err)
+	first, err := wire.Decode[*corev1.Pod](x)
+	must(b, err)
+	b.Run("like", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
+			_, _ = wire.DecodeLike[*corev1.Pod](z, nil, x, first)
+		}
+	})
+	b.Run("fresh", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
+			_, _ = wire.Decode[*corev1.Pod](z)
+		}
+	})
+}
