@@ -8,7 +8,7 @@ export WATERSHED_CACHE := $(CACHE)
 GOLANGCI_VERSION := v2.14.0
 GOLANGCI := $(CACHE)/golangci-lint/$(GOLANGCI_VERSION)/golangci-lint
 
-MODULES := . conformance internal/kubetest/binaries/etcd
+MODULES := . conformance examples/operator internal/kubetest/binaries/etcd
 FUZZTIME ?= 60s
 N ?= 1
 NAME ?= store
@@ -58,6 +58,8 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 .PHONY: e2e
 e2e: ## tests against a real control plane; needs make kube, with the same VERSION
 	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./examples ./internal/kubetest/...
+	cd conformance && WATERSHED_KUBE=required go test -timeout 30m ./compat
+	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
 ROUNDS ?= 20
 
@@ -65,8 +67,12 @@ ROUNDS ?= 20
 chaos: ## random writes while servers are killed and connections break, ROUNDS times (default 20)
 	WATERSHED_KUBE=required go test -timeout 120m -v -run '^TestChaos$$' . -chaos.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
 
+.PHONY: operator
+operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
+	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
+
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn
 	cd conformance && go run ./bench $(NAME)
 
 $(GOLANGCI):

@@ -20,16 +20,22 @@ const (
 	// Settling works for a moment and rests for three: it has time, and readers
 	// and other informers may need the processor.
 	settleWork, settleRest = 2 * time.Millisecond, 6 * time.Millisecond
+	// fresh is how many bytes of new states are left as they came, for the handlers
+	// that are about to decode them.
+	fresh = 1 << 20
 )
 
-// packing keeps the objects of one life packed: each new state at once, in the
-// cheap way, and densely what has not changed for a while.
+// packing keeps the objects of one life packed: each new state after a moment, in
+// the cheap way, and densely what has not changed for a while.
 type packing struct {
 	packer *wire.Packer
 	store  *store.Store[*wire.Object]
 
 	// mu is held while objects are packed, and guards what follows.
 	mu sync.Mutex
+	// waiting are new states, oldest first, and bytes what they take.
+	waiting []*wire.Object
+	bytes   int
 	// running says that settle runs.
 	running bool
 	// Versions up to settled are packed densely, with the dictionary newest. Those
@@ -42,7 +48,8 @@ func newPacking(s *store.Store[*wire.Object]) *packing {
 	return &packing{packer: wire.NewPacker(), store: s}
 }
 
-// pack packs new states. The readers have been told of them already.
+// pack takes new states, and packs those that have waited. The readers have been
+// told of them already.
 func (p *packing) pack(changes []change) {
 	if p == nil {
 		return
@@ -51,13 +58,34 @@ func (p *packing) pack(changes []change) {
 	defer p.mu.Unlock()
 	for i := range changes {
 		if c := &changes[i]; c.Type != delta.Deleted {
-			p.packer.Pack(c.New)
+			p.waiting = append(p.waiting, c.New)
+			p.bytes += c.New.Size()
 		}
 	}
+	n := 0
+	for ; n < len(p.waiting) && p.bytes > fresh; n++ {
+		p.bytes -= p.waiting[n].Size()
+		p.packer.Pack(p.waiting[n])
+		p.waiting[n] = nil
+	}
+	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
+		p.waiting, p.bytes = nil, 0
+	}
+}
+
+// packWaiting packs what has waited, because nothing else has come.
+func (p *packing) packWaiting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.waiting {
+		p.packer.Pack(o)
+	}
+	p.waiting, p.bytes = nil, 0
 }
 
 // settle packs densely what has not changed since settle was called before.
 func (p *packing) settle(ctx context.Context) {
+	p.packWaiting()
 	snap := p.store.Snapshot()
 	p.mu.Lock()
 	from, to := p.settled, p.next

@@ -87,7 +87,7 @@ func TestPacked_readsAsFast(t *testing.T) {
 	stop := running(t, i.Run)
 	<-r.Synced()
 	check(t, s, i, byNode)
-	if stats := i.Stats(); stats.Packed < 1900 {
+	if stats := i.Stats(); stats.Packed < 1700 {
 		t.Errorf("%d of %d objects are packed", stats.Packed, stats.Objects)
 	}
 	watershed.Settle(i)

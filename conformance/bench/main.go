@@ -19,8 +19,11 @@ import (
 )
 
 var benchmarks = map[string]func(io.Writer) error{
+	"churn":    benchChurn,
 	"fanout":   benchFanout,
 	"handlers": benchHandlers,
+	"heap":     benchHeap,
+	"relist":   benchRelist,
 	"store":    benchStore,
 	"sync":     benchSync,
 	"tree":     benchTrees,

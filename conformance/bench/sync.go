@@ -4,19 +4,12 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"os"
-	"os/exec"
 	"runtime"
-	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -27,37 +20,28 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
 
-// subjectVariable makes the command measure one reader and nothing else: each is
-// measured in a process of its own, so that none pays for another's garbage.
-const subjectVariable = "WATERSHED_BENCH_SUBJECT"
-
-// podsVariable makes a smaller run.
-const podsVariable = "WATERSHED_PODS"
-
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
 
-// subject is a way to get all pods. It returns when it has them, with something
+// reader is a way to get all n pods. It returns when it has them, with something
 // that keeps them.
-type subject struct {
-	name string
-	runs int
-	read func(ctx context.Context, cfg *rest.Config, n int) (any, error)
-}
+type reader func(ctx context.Context, cfg *rest.Config, n int) (any, error)
 
-var subjects = []subject{
-	{"bare", 9, readBare},
-	{"ours raw", 9, readRaw},
-	{"ours typed", 9, readTyped},
-	{"client-go", 5, readClientGo},
-	{"dynamic", 1, readDynamic},
+var syncTrial = trial[reading]{
+	name: "sync",
+	subjects: []subject[reading]{
+		{name: "bare", runs: 9, measure: reader(readBare).measure},
+		{name: "ours raw", runs: 9, measure: reader(readRaw).measure},
+		{name: "ours typed", runs: 9, measure: reader(readTyped).measure},
+		{name: "client-go", runs: 5, measure: reader(readClientGo).measure},
+		{name: "dynamic", runs: 1, measure: reader(readDynamic).measure},
+	},
+	order: func(r reading) float64 { return r.CPU.Seconds() },
 }
 
 // reading is what a process measured of itself.
@@ -69,52 +53,30 @@ type reading struct {
 
 // benchSync measures how long it takes to get 30,000 pods from a real API server.
 func benchSync(out io.Writer) error {
-	if name := os.Getenv(subjectVariable); name != "" {
-		return readAs(name, out)
+	if done, err := syncTrial.isSubject(out); done {
+		return err
 	}
-	n := 30_000
-	if text := os.Getenv(podsVariable); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			return fmt.Errorf("%s: %w", podsVariable, err)
-		}
+	n, err := variable(podsVariable, 30_000)
+	if err != nil {
+		return err
 	}
 	ctx := context.Background()
-	c, err := kubetest.New(ctx, nil)
+	c, env, err := loaded(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.LoadPods(ctx, kubetest.Workload{Seed: 1}, n); err != nil {
+	if _, err := syncTrial.once(ctx, syncTrial.subjects[0], env...); err != nil { // the server warms up
 		return err
 	}
-	readings := map[string][]reading{}
-	if _, err := measure(ctx, c, "bare", n); err != nil { // the server warms up
+	median, err := syncTrial.run(ctx, env...)
+	if err != nil {
 		return err
-	}
-	for run := range 9 {
-		for _, s := range subjects {
-			if run >= s.runs {
-				continue
-			}
-			r, err := measure(ctx, c, s.name, n)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			readings[s.name] = append(readings[s.name], r)
-		}
-	}
-	// A machine that others use has better and worse moments: all readers have
-	// their share of both, and the median is compared.
-	median := map[string]reading{}
-	for name, all := range readings {
-		slices.SortFunc(all, func(a, b reading) int { return cmp.Compare(a.CPU, b.CPU) })
-		median[name] = all[len(all)/2]
 	}
 	fmt.Fprintf(out, "%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several\n\n", n)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "reader\tCPU s\tus/pod\twall s\tlive heap MB\tmax RSS MB")
-	for _, s := range subjects {
+	for _, s := range syncTrial.subjects {
 		r := median[s.name]
 		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\n", s.name, r.CPU.Seconds(), float64(r.CPU.Microseconds())/float64(n),
 			r.Wall.Seconds(), float64(r.Heap)/1e6, float64(r.RSS)/1e6)
@@ -129,55 +91,24 @@ func benchSync(out io.Writer) error {
 	return nil
 }
 
-// measure runs one reader in a process of its own.
-func measure(ctx context.Context, c *kubetest.Cluster, name string, n int) (reading, error) {
-	var r reading
-	self, err := os.Executable()
+// measure reads once, in a process of its own.
+func (read reader) measure(ctx context.Context) (reading, error) {
+	cfg, n, err := given()
 	if err != nil {
-		return r, err
+		return reading{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "sync")
-	cmd.Env = append(os.Environ(), subjectVariable+"="+name, "KUBECONFIG="+c.Kubeconfig(), podsVariable+"="+strconv.Itoa(n))
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
+	began, used := time.Now(), cpuTime()
+	kept, err := read(ctx, cfg, n)
 	if err != nil {
-		return r, err
+		return reading{}, err
 	}
-	_, last, _ := bytes.Cut(text, []byte("\n")) // after the heading
-	return r, json.Unmarshal(last, &r)
-}
-
-// readAs is the process that measures one reader.
-func readAs(name string, out io.Writer) error {
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(os.Getenv(podsVariable))
-	if err != nil {
-		return err
-	}
-	for _, s := range subjects {
-		if s.name != name {
-			continue
-		}
-		began, used := time.Now(), cpuTime()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		defer cancel()
-		kept, err := s.read(ctx, cfg, n)
-		if err != nil {
-			return err
-		}
-		r := reading{CPU: cpuTime() - used, Wall: time.Since(began)}
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		r.Heap, r.RSS = m.HeapAlloc, maxRSS()
-		runtime.KeepAlive(kept)
-		return json.NewEncoder(out).Encode(r)
-	}
-	return fmt.Errorf("no reader is called %s", name)
+	r := reading{CPU: cpuTime() - used, Wall: time.Since(began)}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.Heap, r.RSS = m.HeapAlloc, maxRSS()
+	runtime.KeepAlive(kept)
+	return r, nil
 }
 
 // readBare reads the list's bytes and throws them away.
