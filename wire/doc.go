@@ -22,7 +22,12 @@
 // bytes are an error, never a panic.
 //
 // [Decode] gives everybody the same value of a type while somebody holds it, also
-// when they ask at the same time.
+// when they ask at the same time. [DecodeLike] lets two states of an object share
+// what has the same bytes in both.
+//
+// [Packer] changes how an object's bytes are kept, never what they are: what is
+// packed is unpacked once and compared. Key, kind, version and labels are read
+// without unpacking.
 //
 // # What blocks
 //
@@ -39,7 +44,10 @@
 //
 // An object has its bytes for itself, in one piece of that size. They, and values
 // from [Decode], are shared and must not be changed; values from [DecodeFresh] are
-// the caller's. An object does not keep the values it was decoded into alive: it
-// costs its bytes, its key and 80 bytes, and some 50 for each type it was ever
-// decoded into.
+// the caller's. An object does not keep the values it was decoded into alive, a
+// [Recent] does, within its bound. An object costs its bytes, its key and 96 bytes,
+// and some 50 for each type it was ever decoded into.
+//
+// An object is packed by one goroutine at a time; others read it meanwhile. A
+// packer holds a dictionary and some samples for each kind, about 300 KB.
 package wire

@@ -39,7 +39,7 @@ var rules = map[string]rule{
 	"store":  {own: []string{"delta"}, others: []string{"github.com/tidwall/btree"}},
 	"fanout": {own: []string{"store", "delta"}},
 	"wire": {others: []string{
-		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
+		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
 	"reflector": {own: []string{"delta"}},
 	"kube": {own: []string{"reflector", "wire"}, others: []string{
@@ -48,6 +48,11 @@ var rules = map[string]rule{
 	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
+	"compat": {own: []string{"delta", "reflector", "wire", "kube", "."}, others: []string{
+		"k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
+
+	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
 	"internal/layout":            {},
 	"internal/kubetest/binaries": {others: []string{"golang.org/x/mod/"}},

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed"
+)
+
+// minimumResync is the least that client-go makes of a resync period.
+const minimumResync = time.Second
+
+// registration is a handler's place in an informer.
+type registration struct {
+	informer *informer
+	name     string
+	handle   *watershed.Registration
+	// synced is that of the only run there will be.
+	synced <-chan struct{}
+}
+
+// HasSynced reports whether the handler was told of all that was there when it
+// joined.
+func (r *registration) HasSynced() bool { return isClosed(r.synced) }
+
+// HasSyncedChecker is done when HasSynced is true.
+func (r *registration) HasSyncedChecker() cache.DoneChecker {
+	return done{name: fmt.Sprintf("%s + event handler %s", r.informer.HasSyncedChecker().Name(), r.name), when: r.synced}
+}
+
+// ShutdownChan is closed when the handler was removed and will not be called
+// again. [cache.ShutDownEventHandler] waits for it.
+func (r *registration) ShutdownChan() <-chan struct{} { return r.handle.Done() }
+
+// AddEventHandler adds a handler with the informer's resync period.
+func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(handler, cache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod adds a handler with a resync period of its own.
+func (i *informer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
+}
+
+// AddEventHandlerWithOptions adds a handler.
+func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return nil, fmt.Errorf("handler %v was not added to shared informer because it has stopped already", handler)
+	}
+	name := fmt.Sprintf("%T", handler)
+	h := adapt(handler)
+	h.Name = name
+	if h.Resync = i.resyncLocked(options); h.Resync == 0 {
+		h.Resync = -1
+	}
+	r := &registration{informer: i, name: name, handle: i.engine.Handle(h)}
+	r.synced = r.handle.Synced()
+	return r, nil
+}
+
+// resyncLocked is how often a handler is to be given everything, 0 for never. An
+// informer made without a period never does it, and one that runs does it no more
+// often than the handlers that were there before wanted.
+func (i *informer) resyncLocked(options cache.HandlerOptions) time.Duration {
+	warn := i.logger.Warn
+	if options.Logger != nil {
+		warn = options.Logger.Info
+	}
+	period := i.resync
+	if options.ResyncPeriod != nil {
+		period = *options.ResyncPeriod
+	}
+	switch {
+	case period <= 0:
+		return 0
+	case i.shortest == 0:
+		warn("this informer does not resync", "wanted", period)
+		return 0
+	case period < minimumResync:
+		warn("resync period is too short", "wanted", period, "given", minimumResync)
+		period = minimumResync
+	}
+	if period < i.shortest && i.started {
+		warn("resync period is shorter than that of the running informer", "wanted", period, "given", i.shortest)
+		return i.shortest
+	}
+	i.shortest = min(i.shortest, period)
+	return period
+}
+
+// RemoveEventHandler removes a handler. One that was removed, or that is another
+// informer's, is no error.
+func (i *informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	r, ok := handle.(*registration)
+	if !ok {
+		return fmt.Errorf("invalid key type %T", handle)
+	}
+	if r.informer == i {
+		r.handle.Close()
+	}
+	return nil
+}
+
+// adapt makes a handler of ours of one of client-go's. For functions that are not
+// there nothing is decoded.
+func adapt(handler cache.ResourceEventHandler) watershed.Handler[runtime.Object] {
+	h := watershed.Handler[runtime.Object]{
+		Add:    func(obj runtime.Object, initial bool) { handler.OnAdd(obj, initial) },
+		Update: func(old, now runtime.Object) { handler.OnUpdate(old, now) },
+		Delete: func(last runtime.Object, seen bool) {
+			if seen {
+				handler.OnDelete(last)
+			} else {
+				handler.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: last})
+			}
+		},
+	}
+	var add, update, del bool
+	switch f := handler.(type) {
+	case cache.ResourceEventHandlerFuncs:
+		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+	case *cache.ResourceEventHandlerFuncs:
+		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+	case cache.ResourceEventHandlerDetailedFuncs:
+		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+	case *cache.ResourceEventHandlerDetailedFuncs:
+		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+	default:
+		return h
+	}
+	if !add {
+		h.Add = nil
+	}
+	if !update {
+		h.Update = nil
+	}
+	if !del {
+		h.Delete = nil
+	}
+	return h
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestHandler_isToldOfWhatHappens(t *testing.T) {
+	source := podSource(t, pod("a", "1"), labelled(pod("a", "2"), "x"))
+	i := podInformer(source, 0, nil)
+	early := &journal{}
+	r := join(t, i, early)
+	if r.HasSynced() {
+		t.Error("the handler has synced before the informer runs")
+	}
+	synced(t, i)
+	early.expect(t, "add a/1 true", "add a/2=x true")
+	within(t, "the handler's sync", r.HasSynced)
+
+	source.Add(pod("b", "1"))
+	source.Modify(labelled(pod("a", "2"), "y"))
+	source.Delete(pod("a", "1"))
+	early.expect(t, "add b/1 false", "update a/2=x a/2=y", "delete a/1")
+
+	late := &journal{}
+	within(t, "the late handler's sync", join(t, i, late).HasSynced)
+	late.expect(t, "add a/2=y true", "add b/1 true")
+	source.Add(pod("c", "1"))
+	early.expect(t, "add c/1 false")
+	late.expect(t, "add c/1 false")
+}
+
+func TestHandler_deletionThatNobodySaw(t *testing.T) {
+	source := podSource(t, pod("a", "1"), pod("a", "2"))
+	i := podInformer(source, 0, nil)
+	j := &journal{}
+	synced(t, i, join(t, i, j))
+	j.expect(t, "add a/1 true", "add a/2 true")
+	source.DeleteDropWatch(pod("a", "2"))
+	source.ResetWatch()
+	j.expect(t, "missed a/2 a/2")
+}
+
+func TestHandler_functionsThatAreNotThere(t *testing.T) {
+	source := podSource(t, pod("a", "1"))
+	for name, h := range map[string]cache.ResourceEventHandler{
+		"funcs":             cache.ResourceEventHandlerFuncs{},
+		"pointer to funcs":  &cache.ResourceEventHandlerFuncs{},
+		"detailed":          cache.ResourceEventHandlerDetailedFuncs{},
+		"pointer, detailed": &cache.ResourceEventHandlerDetailedFuncs{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := podInformer(source, 0, nil)
+			r := join(t, i, h)
+			synced(t, i)
+			within(t, "the handler's sync", r.HasSynced)
+		})
+	}
+}
+
+func TestHandler_functionsOneByOne(t *testing.T) {
+	source := podSource(t, pod("a", "1"))
+	i := podInformer(source, 0, nil)
+	j := &journal{}
+	join(t, i, cache.ResourceEventHandlerDetailedFuncs{AddFunc: j.OnAdd})
+	join(t, i, cache.ResourceEventHandlerFuncs{UpdateFunc: j.OnUpdate, DeleteFunc: j.OnDelete})
+	synced(t, i)
+	j.expect(t, "add a/1 true")
+	source.Modify(labelled(pod("a", "1"), "x"))
+	j.expect(t, "update a/1 a/1=x")
+	source.Delete(labelled(pod("a", "1"), "x"))
+	j.expect(t, "delete a/1=x")
+}
+
+func TestHandler_filtered(t *testing.T) {
+	source := podSource(t, pod("a", "1"), labelled(pod("a", "2"), "x"))
+	i := podInformer(source, 0, nil)
+	j := &journal{}
+	join(t, i, cache.FilteringResourceEventHandler{
+		FilterFunc: func(obj any) bool { return obj.(*corev1.Pod).Labels["label"] == "x" },
+		Handler:    j,
+	})
+	synced(t, i)
+	j.expect(t, "add a/2=x true")
+	source.Modify(labelled(pod("a", "1"), "x"))
+	source.Modify(pod("a", "2"))
+	j.expect(t, "add a/1=x false", "delete a/2=x")
+}
+
+func TestHandler_removed(t *testing.T) {
+	source := podSource(t)
+	i := podInformer(source, 0, nil)
+	stays, goes := &journal{}, &journal{}
+	other, r := join(t, i, stays), join(t, i, goes)
+	stop := synced(t, i, other, r)
+	source.Add(pod("a", "1"))
+	stays.expect(t, "add a/1 false")
+	goes.expect(t, "add a/1 false")
+	for range 2 {
+		if err := i.RemoveEventHandler(r); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := cache.ShutDownEventHandler(i, r); err != nil {
+		t.Error(err)
+	}
+	source.Add(pod("a", "2"))
+	stays.expect(t, "add a/2 false")
+	if told := goes.take(); len(told) > 0 {
+		t.Errorf("after its removal it was told %q", told)
+	}
+	stop()
+	if err := cache.ShutDownEventHandler(i, r); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHandler_thatWasNeverOurs(t *testing.T) {
+	source := podSource(t)
+	i, other := podInformer(source, 0, nil), podInformer(source, 0, nil)
+	theirs, err := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil).AddEventHandler(&journal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.RemoveEventHandler(theirs); err == nil || !strings.Contains(err.Error(), "invalid key type") {
+		t.Errorf("a handle of client-go's: %v", err)
+	}
+	if err := i.RemoveEventHandler(nil); err == nil {
+		t.Error("no handle is no error")
+	}
+	j := &journal{}
+	r := join(t, other, j)
+	if err := i.RemoveEventHandler(r); err != nil {
+		t.Errorf("another informer's handle: %v", err)
+	}
+	synced(t, other, r)
+	source.Add(pod("a", "1"))
+	j.expect(t, "add a/1 false")
+}
+
+func TestHandler_removesItself(t *testing.T) {
+	source := podSource(t, pod("a", "1"), pod("a", "2"))
+	i := podInformer(source, 0, nil)
+	var r cache.ResourceEventHandlerRegistration
+	calls := atomic.Int32{}
+	r = join(t, i, cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		calls.Add(1)
+		if err := i.RemoveEventHandler(r); err != nil {
+			t.Error(err)
+		}
+	}})
+	synced(t, i)
+	if err := cache.ShutDownEventHandler(i, r); err != nil {
+		t.Error(err)
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("called %d times after it had removed itself", n)
+	}
+}
+
+func TestHandler_panicIsItsOwn(t *testing.T) {
+	source := podSource(t, pod("a", "1"))
+	i := podInformer(source, 0, nil)
+	j := &journal{}
+	join(t, i, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic(errors.New("no")) }})
+	synced(t, i, join(t, i, j))
+	j.expect(t, "add a/1 true")
+}
+
+func TestHandler_names(t *testing.T) {
+	i := podInformer(podSource(t), 0, nil)
+	r := join(t, i, &journal{})
+	if got, want := i.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod"; got != want {
+		t.Errorf("the informer is called %q, want %q", got, want)
+	}
+	if got, want := r.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod + event handler *compat_test.journal"; got != want {
+		t.Errorf("the handler is called %q, want %q", got, want)
+	}
+	synced(t, i)
+	if !cache.WaitFor(t.Context(), "", i.HasSyncedChecker(), r.HasSyncedChecker()) {
+		t.Error("they did not sync")
+	}
+}
+
+// TestResync_periods: what informer and handler say, and how often the handler is
+// given its object again in a minute.
+func TestResync_periods(t *testing.T) {
+	const never = 0
+	for _, c := range []struct {
+		name                    string
+		informer, handler, late time.Duration
+		want, wantLate          int
+	}{
+		{"never", 0, 0, 0, never, never},
+		{"an informer without a period has none", 0, 2 * time.Second, 2 * time.Second, never, never},
+		{"a handler that wants none", 2 * time.Second, 0, 0, never, never},
+		{"its own", 30 * time.Second, 5 * time.Second, 20 * time.Second, 12, 3},
+		{"longer than the informer's", 5 * time.Second, 20 * time.Second, 20 * time.Second, 3, 3},
+		{"at least a second", 30 * time.Second, time.Millisecond, never, 60, never},
+		{"late ones not more often than the others", 30 * time.Second, 10 * time.Second, time.Second, 6, 6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := podSource(t, pod("a", "1"))
+				i := podInformer(source, c.informer, nil)
+				var early, late atomic.Int32
+				count := func(n *atomic.Int32) cache.ResourceEventHandler {
+					return cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, now any) {
+						if old != now {
+							t.Error("a resync is of the same object")
+						}
+						n.Add(1)
+					}}
+				}
+				if _, err := i.AddEventHandlerWithResyncPeriod(count(&early), c.handler); err != nil {
+					t.Fatal(err)
+				}
+				stop := run(t, i)
+				synctest.Wait()
+				if _, err := i.AddEventHandlerWithOptions(count(&late), cache.HandlerOptions{ResyncPeriod: &c.late}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute + 100*time.Millisecond)
+				stop()
+				if got := fmt.Sprint(early.Load(), late.Load()); got != fmt.Sprint(c.want, c.wantLate) {
+					t.Errorf("resyncs in a minute: %s, want %d %d", got, c.want, c.wantLate)
+				}
+			})
+		})
+	}
+}
+
+func TestResync_ofTheInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := podInformer(podSource(t, pod("a", "1")), 10*time.Second, nil)
+		j := &journal{}
+		join(t, i, j)
+		stop := run(t, i)
+		time.Sleep(25 * time.Second)
+		stop()
+		j.expect(t, "add a/1 true", "update a/1 a/1", "update a/1 a/1")
+	})
+}

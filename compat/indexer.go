@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/wire"
+)
+
+type (
+	snapshot = watershed.Snapshot[runtime.Object]
+	change   = delta.Delta[*wire.Object]
+)
+
+// indexer is what an informer has, as client-go reads it. Every call sees one
+// moment; results are in key order.
+type indexer struct {
+	engine    *watershed.Informer[runtime.Object]
+	prototype *prototype
+	// final is the last state of an informer that was stopped.
+	final atomic.Pointer[snapshot]
+
+	// mu guards indexes.
+	mu      sync.RWMutex
+	indexes map[string]index
+}
+
+// index is one index. That of namespaces is the order of the keys, and has no tree.
+type index struct {
+	values cache.IndexFunc
+	tree   *watershed.Index[runtime.Object, string]
+}
+
+var _ cache.Indexer = (*indexer)(nil)
+
+func newIndexer(engine *watershed.Informer[runtime.Object], p *prototype) *indexer {
+	return &indexer{engine: engine, prototype: p, indexes: map[string]index{}}
+}
+
+// freeze keeps the state there is, for those who read on after the end.
+func (x *indexer) freeze() {
+	now := x.engine.Snapshot()
+	x.final.Store(&now)
+}
+
+func (x *indexer) now() snapshot {
+	if final := x.final.Load(); final != nil {
+		return *final
+	}
+	return x.engine.Snapshot()
+}
+
+// List returns all objects.
+func (x *indexer) List() []any {
+	now := x.now()
+	out := make([]any, 0, now.Len())
+	for _, obj := range now.All() {
+		out = append(out, obj)
+	}
+	return out
+}
+
+// ListKeys returns all keys.
+func (x *indexer) ListKeys() []string {
+	now := x.now()
+	out := make([]string, 0, now.Len())
+	for key := range now.Raw() {
+		out = append(out, key)
+	}
+	return out
+}
+
+// Get returns what has the key of obj.
+func (x *indexer) Get(obj any) (any, bool, error) {
+	key, err := storeKey(obj)
+	if err != nil {
+		return nil, false, err
+	}
+	return x.GetByKey(key)
+}
+
+// GetByKey returns what has a key.
+func (x *indexer) GetByKey(key string) (any, bool, error) {
+	if obj, ok := x.now().Get(key); ok {
+		return obj, true, nil
+	}
+	return nil, false, nil
+}
+
+// named is an index by its name.
+func (x *indexer) named(name string) (index, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	i, ok := x.indexes[name]
+	if !ok {
+		// These are client-go's words.
+		return i, fmt.Errorf("Index with name %s does not exist", name)
+	}
+	return i, nil
+}
+
+// Index returns what shares a value of the index with obj.
+func (x *indexer) Index(name string, obj any) ([]any, error) {
+	i, err := x.named(name)
+	if err != nil {
+		return nil, err
+	}
+	values, err := i.values(obj)
+	if err != nil {
+		return nil, err
+	}
+	now := x.now()
+	if len(values) == 1 {
+		return i.objects(now, values[0]), nil
+	}
+	keys := sets.New[string]()
+	for _, value := range values {
+		keys.Insert(i.keys(now, value)...)
+	}
+	out := make([]any, 0, keys.Len())
+	for _, key := range sets.List(keys) {
+		if obj, ok := now.Get(key); ok {
+			out = append(out, obj)
+		}
+	}
+	return out, nil
+}
+
+// ByIndex returns what has a value in an index.
+func (x *indexer) ByIndex(name, value string) ([]any, error) {
+	i, err := x.named(name)
+	if err != nil {
+		return nil, err
+	}
+	return i.objects(x.now(), value), nil
+}
+
+// IndexKeys returns the keys of what has a value in an index.
+func (x *indexer) IndexKeys(name, value string) ([]string, error) {
+	i, err := x.named(name)
+	if err != nil {
+		return nil, err
+	}
+	return i.keys(x.now(), value), nil
+}
+
+// ListIndexFuncValues returns all values that an index has, none if there is no
+// such index.
+func (x *indexer) ListIndexFuncValues(name string) []string {
+	i, err := x.named(name)
+	if err != nil {
+		return []string{}
+	}
+	now := x.now()
+	if i.tree != nil {
+		return slices.AppendSeq([]string{}, i.tree.ValuesIn(now))
+	}
+	values := sets.New[string]()
+	for key := range now.Raw() {
+		values.Insert(namespaceOf(key))
+	}
+	return sets.List(values)
+}
+
+// GetIndexers returns the functions of all indexes, in a map of the caller's own.
+func (x *indexer) GetIndexers() cache.Indexers {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := make(cache.Indexers, len(x.indexes))
+	for name, i := range x.indexes {
+		out[name] = i.values
+	}
+	return out
+}
+
+// AddIndexers adds indexes, all or none.
+func (x *indexer) AddIndexers(indexers cache.Indexers) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if both := sets.KeySet(x.indexes).Intersection(sets.KeySet(indexers)); both.Len() > 0 {
+		return fmt.Errorf("indexer conflict: %v", both)
+	}
+	x.addLocked(indexers)
+	return nil
+}
+
+// add adds the first indexes.
+func (x *indexer) add(indexers cache.Indexers) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.addLocked(indexers)
+}
+
+func (x *indexer) addLocked(indexers cache.Indexers) {
+	for name, values := range maps.All(indexers) {
+		i := index{values: values}
+		if !isNamespace(values) {
+			i.tree = watershed.IndexBy(x.engine, func(obj runtime.Object) []string {
+				out, err := values(obj)
+				if err != nil {
+					// The engine makes of it an object that is not in the index.
+					panic(fmt.Errorf("index %s: %w", name, err))
+				}
+				return out
+			})
+		}
+		x.indexes[name] = i
+	}
+}
+
+// isNamespace reports that a function is client-go's for namespaces.
+func isNamespace(values cache.IndexFunc) bool {
+	return reflect.ValueOf(values).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
+}
+
+// namespaceOf is the namespace in a key.
+func namespaceOf(key string) string {
+	namespace, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return ""
+	}
+	return namespace
+}
+
+// objects are those that have a value.
+func (i index) objects(now snapshot, value string) []any {
+	out := []any{}
+	switch {
+	case i.tree != nil:
+		for obj := range i.tree.GetIn(now, value) {
+			out = append(out, obj)
+		}
+	case value != "":
+		for _, obj := range now.Namespace(value) {
+			out = append(out, obj)
+		}
+	default:
+		for _, key := range i.keys(now, value) {
+			if obj, ok := now.Get(key); ok {
+				out = append(out, obj)
+			}
+		}
+	}
+	return out
+}
+
+// keys are those of the objects that have a value.
+func (i index) keys(now snapshot, value string) []string {
+	if i.tree != nil {
+		return slices.AppendSeq([]string{}, i.tree.KeysIn(now, value))
+	}
+	out := []string{}
+	for key := range now.Raw() {
+		if namespaceOf(key) == value {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+var (
+	// errStopped is what a store says that nobody will read.
+	errStopped = errors.New("informer has stopped")
+	errNothing = errors.New("there is no object")
+)
+
+// Add stores an object.
+func (x *indexer) Add(obj any) error { return x.Update(obj) }
+
+// Update stores an object. Handlers are told, unlike client-go's.
+func (x *indexer) Update(obj any) error {
+	c, err := x.stored(obj)
+	if err != nil {
+		return err
+	}
+	return x.write(c)
+}
+
+// stored is the change that stores an object, whichever version there is.
+func (x *indexer) stored(obj any) (change, error) {
+	key, err := storeKey(obj)
+	if err != nil {
+		return change{}, err
+	}
+	o, err := x.prototype.encode(obj)
+	if err != nil {
+		return change{}, fmt.Errorf("store %s: %w", key, err)
+	}
+	return change{Type: delta.Replaced, Missed: true, Key: key, Object: o, Version: o.Version()}, nil
+}
+
+// Delete removes what has the key of obj.
+func (x *indexer) Delete(obj any) error {
+	key, err := storeKey(obj)
+	if err != nil {
+		return err
+	}
+	last, ok := x.now().Get(key)
+	if !ok {
+		return nil
+	}
+	o, err := x.prototype.encode(last)
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return x.write(change{Type: delta.Deleted, Key: key, Object: o})
+}
+
+// Replace makes a list all there is.
+func (x *indexer) Replace(list []any, version string) error {
+	changes := make([]change, 0, len(list)+1)
+	listed := sets.New[string]()
+	for _, obj := range list {
+		c, err := x.stored(obj)
+		if err != nil {
+			return err
+		}
+		listed.Insert(c.Key)
+		changes = append(changes, c)
+	}
+	for key, o := range x.now().Raw() {
+		if !listed.Has(key) {
+			changes = append(changes, change{Type: delta.Deleted, Missed: true, Key: key, Object: o})
+		}
+	}
+	changes = append(changes, change{Type: delta.Bookmark, Missed: true, Version: number(version)})
+	return x.write(changes...)
+}
+
+func (x *indexer) write(changes ...change) error {
+	if x.final.Load() != nil {
+		return errStopped
+	}
+	x.engine.Write(changes...)
+	return nil
+}
+
+// Resync does nothing, as client-go's.
+func (x *indexer) Resync() error { return nil }
+
+// Bookmark notes that the state is that of a version.
+func (x *indexer) Bookmark(version string) {
+	if n := number(version); n > 0 && x.final.Load() == nil {
+		x.engine.Write(change{Type: delta.Bookmark, Version: n})
+	}
+}
+
+// LastStoreSyncResourceVersion is the newest version that the state has, "" if
+// there is none.
+func (x *indexer) LastStoreSyncResourceVersion() string {
+	if version := x.now().Version(); version > 0 {
+		return strconv.FormatUint(version, 10)
+	}
+	return ""
+}
+
+// storeKey is the key of an object, or of one that is gone.
+func storeKey(obj any) (string, error) {
+	if isNil(obj) {
+		return "", cache.KeyError{Obj: obj, Err: errNothing} // client-go would panic
+	}
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return "", cache.KeyError{Obj: obj, Err: err}
+	}
+	return key, nil
+}
+
+// number is a version as a number, 0 if it is none.
+func number(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

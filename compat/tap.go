@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Tap lets informers have the bytes that a server sends, before the client
+// decodes them. Put it into the transport of the clients that informers list and
+// watch with, by Wrap of their rest.Config. It concerns no request but those of
+// informers made by this package, and of those only answers that they can read:
+// anything else, errors and retries included, stays the client's.
+//
+// To the client an answer that was taken is one without a body, so that its
+// metrics, warnings and traces are what they were.
+func Tap(next http.RoundTripper) http.RoundTripper { return &tap{next: next} }
+
+type tap struct{ next http.RoundTripper }
+
+// callKey is the key of a call in a context.
+type callKey struct{}
+
+// RoundTrip sends a request. Its answer goes to the informer that asked, or else
+// to the client.
+func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
+	c, _ := req.Context().Value(callKey{}).(*call)
+	if c == nil || !c.wants(req) {
+		return t.next.RoundTrip(req)
+	}
+	// The client ends its own context when it has the answer.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
+	detach := context.AfterFunc(req.Context(), func() { cancel(context.Cause(req.Context())) })
+	resp, err := t.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		detach()
+		cancel(err)
+		return nil, err
+	}
+	if c.take(resp, cancel) {
+		detach()
+		return empty(resp), nil
+	}
+	resp.Body = &attached{ReadCloser: resp.Body, end: func() {
+		detach()
+		cancel(errClosed)
+	}}
+	return resp, nil
+}
+
+// WrappedRoundTripper is the transport behind the tap, for who looks for it.
+func (t *tap) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// empty is an answer without its body.
+func empty(resp *http.Response) *http.Response {
+	out := *resp
+	out.Header = resp.Header.Clone()
+	out.Header.Del("Content-Length")
+	out.Body, out.ContentLength, out.TransferEncoding = http.NoBody, 0, nil
+	return &out
+}
+
+// attached is the body of an answer that stays the client's.
+type attached struct {
+	io.ReadCloser
+	end func()
+}
+
+func (a *attached) Close() error {
+	defer a.end()
+	return a.ReadCloser.Close()
+}
+
+// call is one call of a ListerWatcher, in the context that it is called with. A nil
+// call is one whose answer stays the client's.
+type call struct {
+	asked context.Context
+	watch bool
+	reads func(wire.Encoding) bool
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	over  bool
+	taken *answer
+}
+
+// context is ctx with the call in it.
+func (c *call) context(ctx context.Context) context.Context {
+	if c == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// wants reports whether a request is the one that the call is about: whoever
+// implements the ListerWatcher may have other things to ask, too.
+func (c *call) wants(req *http.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	watch := req.URL.Query().Get("watch")
+	return !c.over && req.Method == http.MethodGet && c.watch == (watch == "true" || watch == "1")
+}
+
+// take keeps an answer and reports whether it did.
+func (c *call) take(resp *http.Response, cancel context.CancelCauseFunc) bool {
+	encoding := encodingOf(resp)
+	if encoding == 0 || !c.reads(encoding) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return false
+	}
+	a := &answer{encoding: encoding, body: resp.Body, cancel: cancel}
+	a.detach = context.AfterFunc(c.asked, func() { cancel(context.Cause(c.asked)) })
+	c.over, c.taken = true, a
+	return true
+}
+
+// answer ends the call. It is nil if the answer stayed the client's; else the
+// caller must close it.
+func (c *call) answer() *answer {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	return c.taken
+}
+
+// encodingOf is how the objects of a good answer are written, 0 if it is none or
+// not known.
+func encodingOf(resp *http.Response) wire.Encoding {
+	media, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch as := params["as"]; {
+	case resp.StatusCode != http.StatusOK, err != nil, resp.Header.Get("Content-Encoding") != "":
+		return 0
+	case as != "" && !strings.HasPrefix(as, "PartialObjectMetadata"):
+		return 0
+	case media == runtime.ContentTypeJSON:
+		return wire.JSON
+	case media == runtime.ContentTypeProtobuf:
+		return wire.Protobuf
+	}
+	return 0
+}
+
+// answer is the body of a list or a watch.
+type answer struct {
+	encoding wire.Encoding
+	body     io.ReadCloser
+	cancel   context.CancelCauseFunc
+	detach   func() bool
+	// failed is why reading failed; it is the reader's.
+	failed error
+}
+
+// Read reads from the body.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.body.Read(p)
+	if err != nil && err != io.EOF {
+		a.failed = err
+	}
+	return n, err
+}
+
+// drain reads what may be left of a body whose content is complete, if only its
+// end, so that the connection can be used again.
+func (a *answer) drain() { _, _ = io.CopyN(io.Discard, a.body, 4<<10) }
+
+// close ends the request. Nobody must be reading: cancel ends that.
+func (a *answer) close() {
+	a.detach()
+	a.cancel(errClosed)
+	_ = a.body.Close() // it is over either way
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/compat"
+)
+
+// TestTap_clientReadsNothing: lists and watches reach the informer, and what of
+// them the client reads and decodes is nothing.
+func TestTap_clientReadsNothing(t *testing.T) {
+	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		for _, streams := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, streamed %v", media, streams), func(t *testing.T) {
+				s := serve(t, media, versioned(pod("a", "1"), 1), versioned(labelled(pod("a", "2"), "x"), 2))
+				later := []watch.Event{
+					{Type: watch.Modified, Object: versioned(labelled(pod("a", "2"), "y"), 11)},
+					{Type: watch.Deleted, Object: versioned(pod("a", "1"), 12)},
+				}
+				s.watch = func(w http.ResponseWriter, r *http.Request) {
+					switch asked := r.URL.Query().Get("sendInitialEvents") != ""; {
+					case asked && streams:
+						initial := []watch.Event{
+							{Type: watch.Added, Object: versioned(pod("a", "1"), 1)},
+							{Type: watch.Added, Object: versioned(labelled(pod("a", "2"), "x"), 2)},
+							bookmark(10),
+						}
+						s.stream(w, r, append(initial, later...)...)
+					case asked:
+						s.refuseStream(w, r)
+					default:
+						s.stream(w, r, later...)
+					}
+				}
+				cfg, read := s.config()
+				i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
+				stop := synced(t, i)
+				within(t, "the deletion", func() bool { return len(i.GetStore().ListKeys()) == 1 })
+				obj, _, err := i.GetStore().GetByKey("a/2")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p := obj.(*corev1.Pod); p.Labels["label"] != "y" || p.Kind != "Pod" || p.APIVersion != "v1" || p.ResourceVersion != "11" {
+					t.Errorf("it is %v", p)
+				}
+				within(t, "version 12", func() bool { return i.LastSyncResourceVersion() == "12" })
+				n := read.Load()
+				if streams && n != 0 {
+					t.Errorf("the client read %d bytes", n)
+				}
+				if !streams && (n == 0 || n > 1000) {
+					t.Errorf("the client read %d bytes, want a refusal", n)
+				}
+				stop()
+				within(t, "the end of the watch at the server", func() bool { return s.open.Load() == 0 })
+			})
+		}
+	}
+}
+
+// counted is a type that counts how often it is decoded.
+type counted struct {
+	metav1.PartialObjectMetadata
+}
+
+var decodings atomic.Int32
+
+func (c *counted) DeepCopyObject() runtime.Object { panic("not needed") }
+
+func (c *counted) UnmarshalJSON(text []byte) error {
+	decodings.Add(1)
+	return json.Unmarshal(text, &c.PartialObjectMetadata)
+}
+
+// TestTap_nothingIsDecodedBeforeSomebodyLooks, also not for the index of namespaces.
+func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
+	decodings.Store(0)
+	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1), versioned(pod("a", "2"), 2), versioned(pod("b", "1"), 3))
+	cfg, _ := s.config()
+	i := compat.NewInformer(quiet)(podsOf(clientset(t, cfg)), &counted{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	r := join(t, i, cache.ResourceEventHandlerFuncs{})
+	synced(t, i)
+	within(t, "the handler's sync", r.HasSynced)
+	if keys, err := i.GetIndexer().IndexKeys(cache.NamespaceIndex, "a"); err != nil || len(keys) != 2 {
+		t.Errorf("keys in a: %v %v", keys, err)
+	}
+	if n := decodings.Load(); n != 0 {
+		t.Errorf("%d objects were decoded, and nobody had looked", n)
+	}
+	objs, err := i.GetIndexer().ByIndex(cache.NamespaceIndex, "b")
+	if err != nil || len(objs) != 1 || objs[0].(*counted).Name != "1" {
+		t.Errorf("in b: %v %v", objs, err)
+	}
+	if n := decodings.Load(); n != 1 {
+		t.Errorf("%d objects were decoded, and one was looked at", n)
+	}
+}
+
+// TestTap_errorsStayTheClients: it decodes them, and retries if it is told to.
+func TestTap_errorsStayTheClients(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for _, c := range []struct {
+		name   string
+		status *apierrors.StatusError
+		is     func(error) bool
+	}{
+		{"403", apierrors.NewForbidden(pods, "", errors.New("no")), apierrors.IsForbidden},
+		{"410", apierrors.NewResourceExpired("no"), apierrors.IsResourceExpired},
+		{"500", apierrors.NewInternalError(errors.New("no")), apierrors.IsInternalError},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, runtime.ContentTypeProtobuf)
+			s.list = func(w http.ResponseWriter, r *http.Request) {
+				if v := r.URL.Query().Get("resourceVersion"); c.name == "410" && v == "" {
+					// A version that is too old is a complaint only if it is the newest.
+					s.send(w, http.StatusForbidden, &apierrors.NewForbidden(pods, "", errors.New("no")).ErrStatus)
+					return
+				}
+				s.send(w, int(c.status.ErrStatus.Code), &c.status.ErrStatus)
+			}
+			cfg, _ := s.config()
+			i := podInformer(listOnly{podsOf(clientset(t, cfg))}, 0, nil)
+			told := make(chan error, 100)
+			if err := i.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { told <- err }); err != nil {
+				t.Fatal(err)
+			}
+			run(t, i)
+			err := <-told
+			if c.name == "410" {
+				if !apierrors.IsForbidden(err) {
+					t.Errorf("it was told %v, and not of the list of the newest version", err)
+				}
+				return
+			}
+			if !c.is(err) {
+				t.Errorf("it was told %v", err)
+			}
+		})
+	}
+}
+
+func TestTap_clientRetries(t *testing.T) {
+	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1))
+	list := s.list
+	s.list = func(w http.ResponseWriter, r *http.Request) {
+		if s.lists.Load() < 3 {
+			w.Header().Set("Retry-After", "0")
+			s.send(w, http.StatusTooManyRequests, &apierrors.NewTooManyRequests("no", 0).ErrStatus)
+			return
+		}
+		list(w, r)
+	}
+	cfg, _ := s.config()
+	i := podInformer(listOnly{podsOf(clientset(t, cfg))}, 0, nil)
+	began := time.Now()
+	synced(t, i)
+	if n := s.lists.Load(); n != 3 {
+		t.Errorf("it took %d lists, want two that are refused and one", n)
+	}
+	if d := time.Since(began); d > patience/2 {
+		t.Errorf("it took %v", d)
+	}
+}
+
+// TestTap_leavesOthersAlone: requests that are nobody's of ours.
+func TestTap_leavesOthersAlone(t *testing.T) {
+	s := serve(t, runtime.ContentTypeProtobuf, versioned(pod("a", "1"), 1))
+	cfg, read := s.config()
+	list, err := clientset(t, cfg).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || read.Load() == 0 {
+		t.Errorf("a list: %v %v, of %d bytes", list, err, read.Load())
+	}
+}
+
+// TestTap_clientsTimeoutIsForTheAnswersBeginning: the client's time is over when
+// it has its answer, and the informer goes on reading.
+func TestTap_clientsTimeoutIsForTheAnswersBeginning(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	s := serve(t, runtime.ContentTypeJSON)
+	s.list = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", s.media)
+		body := s.encode(s.podList(versioned(pod("a", "1"), 1)))
+		for _, part := range [][]byte{body[:len(body)/2], body[len(body)/2:]} {
+			if _, err := w.Write(part); err != nil {
+				t.Errorf("the list was not read to its end: %v", err)
+			}
+			w.(http.Flusher).Flush()
+			time.Sleep(2 * timeout)
+		}
+	}
+	changed := make(chan struct{})
+	s.watch = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("sendInitialEvents") != "" {
+			s.refuseStream(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", s.media)
+		w.(http.Flusher).Flush()
+		<-changed
+		s.stream(w, r, watch.Event{Type: watch.Added, Object: versioned(pod("a", "2"), 11)})
+	}
+	cfg, _ := s.config()
+	cfg.Timeout = timeout
+	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
+	synced(t, i)
+	within(t, "the watch", func() bool { return s.watches.Load() > 1 })
+	time.Sleep(2 * timeout)
+	close(changed)
+	within(t, "the change", func() bool { return len(i.GetStore().ListKeys()) == 2 })
+	if n := s.watches.Load(); n != 2 {
+		t.Errorf("there were %d watches, want one that is refused and one", n)
+	}
+}
+
+// TestTap_endsWithTheInformer, wherever the answer is.
+func TestTap_endsWithTheInformer(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		begin bool
+	}{{"before the header", false}, {"in the body", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, runtime.ContentTypeJSON)
+			ended := make(chan struct{})
+			s.list = func(w http.ResponseWriter, r *http.Request) {
+				if c.begin {
+					w.Header().Set("Content-Type", s.media)
+					_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","items":[`)
+					w.(http.Flusher).Flush()
+				}
+				<-r.Context().Done()
+				close(ended)
+			}
+			cfg, _ := s.config()
+			i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
+			stop := run(t, i)
+			within(t, "the list", func() bool { return s.lists.Load() == 1 })
+			time.Sleep(10 * time.Millisecond)
+			stop()
+			<-ended
+		})
+	}
+}
+
+// TestTap_whatIsNotOursToReadIsTheClients: an encoding that we do not know.
+func TestTap_whatIsNotOursToReadIsTheClients(t *testing.T) {
+	s := serve(t, runtime.ContentTypeJSON)
+	s.list = func(w http.ResponseWriter, _ *http.Request) {
+		yaml := &apiServer{t: t, media: runtime.ContentTypeYAML}
+		yaml.send(w, http.StatusOK, s.podList(versioned(pod("a", "1"), 1)))
+	}
+	cfg, read := s.config()
+	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
+	synced(t, i)
+	expectNames(t, "List", i.GetStore().List(), "a/1")
+	if read.Load() == 0 {
+		t.Error("nobody read the answer")
+	}
+}
+
+// TestTap_fallsBackWhereItCannotRead: items that say nothing of what they are,
+// before the list says it.
+func TestTap_fallsBackWhereItCannotRead(t *testing.T) {
+	s := serve(t, runtime.ContentTypeJSON)
+	s.list = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", s.media)
+		_, _ = io.WriteString(w, `{"items":[{"metadata":{"namespace":"a","name":"1","resourceVersion":"1"}}],
+			"metadata":{"resourceVersion":"10"},"kind":"PodList","apiVersion":"v1"}`)
+	}
+	cfg, _ := s.config()
+	hc, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hc.CloseIdleConnections()
+	client, err := dynamic.NewForConfigAndClient(cfg, hc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	i := compat.NewInformer(quiet)(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, opts)
+		},
+	}, &unstructured.Unstructured{}, 0, nil)
+	synced(t, i)
+	if got := i.GetStore().List()[0].(*unstructured.Unstructured); got.GetKind() != "Pod" || got.GetName() != "1" {
+		t.Errorf("it is %v", got)
+	}
+}
+
+// TestTap_clientHearsWarnings, though it sees nothing of the list.
+func TestTap_clientHearsWarnings(t *testing.T) {
+	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1))
+	list := s.list
+	s.list = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Warning", `299 - "pods are old"`)
+		list(w, r)
+	}
+	cfg, _ := s.config()
+	heard := make(chan string, 10)
+	cfg.WarningHandler = warnings(heard)
+	synced(t, podInformer(podsOf(clientset(t, cfg)), 0, nil))
+	if text := <-heard; !strings.Contains(text, "pods are old") {
+		t.Errorf("it heard %q", text)
+	}
+}
+
+type warnings chan string
+
+func (w warnings) HandleWarningHeader(_ int, _, text string) { w <- text }
+
+// TestTap_isFoundThrough by what looks for the transport inside.
+func TestTap_isFoundThrough(t *testing.T) {
+	inner := &http.Transport{}
+	wrapped, ok := compat.Tap(inner).(interface{ WrappedRoundTripper() http.RoundTripper })
+	if !ok || wrapped.WrappedRoundTripper() != inner {
+		t.Error("the transport inside cannot be found")
+	}
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+// differ runs one body with client-go's informer and with ours, and holds each to
+// what it is known to do.
+func differ(t *testing.T, body func(t *testing.T, subject constructor) string, clientGo, watershed string) {
+	t.Helper()
+	for _, s := range []struct {
+		name    string
+		subject constructor
+		want    string
+	}{{"client-go", theirs, clientGo}, {"ours", ours, watershed}} {
+		t.Run(s.name, func(t *testing.T) {
+			if got := body(t, s.subject); got != s.want {
+				t.Errorf("%s: %q, want %q", s.name, got, s.want)
+			}
+		})
+	}
+}
+
+// crash says how a process ends in which body runs: "" if in good order. It runs
+// the test once more in a process of its own.
+func crash(t *testing.T, body func()) string {
+	t.Helper()
+	const variable = "WATERSHED_COMPAT_CRASH"
+	if os.Getenv(variable) == t.Name() {
+		body()
+		os.Exit(0)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	cmd.Env = append(os.Environ(), variable+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		if panicked, ok := strings.CutPrefix(line, "panic: "); ok {
+			panicked, _, _ = strings.Cut(panicked, " [recovered")
+			return strings.TrimSpace(panicked)
+		}
+	}
+	t.Fatalf("it ended with %v:\n%s", err, out)
+	return ""
+}
+
+func TestDifference_C1_relistOfTheUnchanged(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		source := newSource(t, pod("1", "x"), pod("2", "x"))
+		i := subject.pods(source)
+		w := &witness{}
+		synced(t, i, join(t, i, w))
+		w.expect(t, "add 1 x*", "add 2 x*")
+		source.ModifyDropWatch(pod("2", "y"))
+		source.ResetWatch()
+		within(t, "the relist", func() bool { return w.believes() == "1=x 2=y" })
+		time.Sleep(20 * time.Millisecond)
+		return strings.Join(sortedCopy(w.take()), ", ")
+	}, "update 1 x>x, update 2 x>y", "update 2 x>y")
+}
+
+func TestDifference_C2_deletionOfTheUnknown(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		source := newSource(t)
+		i := subject.pods(source)
+		w := &witness{}
+		synced(t, i, join(t, i, w))
+		source.Delete(pod("1", ""))
+		source.Add(pod("2", ""))
+		within(t, "the addition", func() bool { return w.believes() == "2" })
+		return strings.Join(w.take(), ", ")
+	}, "delete 1, add 2", "add 2")
+}
+
+func TestDifference_C3_kindIsKept(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t, pod("1", "")))
+		synced(t, i)
+		return i.GetStore().List()[0].(*corev1.Pod).GroupVersionKind().String()
+	}, schema.GroupVersionKind{}.String(), corev1.SchemeGroupVersion.WithKind("Pod").String())
+}
+
+func TestDifference_C4_handlerPanic(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		return crash(t, func() {
+			source := newSource(t, pod("1", ""))
+			i := subject.pods(source)
+			w := &witness{}
+			r := join(t, i, w)
+			join(t, i, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("in the handler") }})
+			synced(t, i, r)
+			source.Add(pod("2", ""))
+			w.expect(t, "add 1 *", "add 2")
+			time.Sleep(100 * time.Millisecond)
+		})
+	}, "in the handler", "")
+}
+
+func TestDifference_C5_indexThatFails(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		return crash(t, func() {
+			i := subject(newSource(t, pod("1", ""), pod("2", "x")), &corev1.Pod{}, 0, cache.Indexers{"fails": func(obj any) ([]string, error) {
+				if name, _ := text(obj); name == "1" {
+					return nil, errors.New("in the index")
+				}
+				return []string{"x"}, nil
+			}})
+			synced(t, i)
+			time.Sleep(500 * time.Millisecond) // client-go has synced while it panics
+			if objs, err := i.GetIndexer().ByIndex("fails", "x"); err != nil || len(objs) != 1 || has(i) != "1 2=x" {
+				t.Errorf("in the index: %v %v, in the store: %s", objs, err, has(i))
+				os.Exit(1)
+			}
+		})
+	}, `unable to calculate an index entry for key "a/1" on index "fails": in the index`, "")
+}
+
+func TestDifference_C6_writesToTheStoreAreTold(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		source := newSource(t)
+		i := subject.pods(source)
+		w := &witness{}
+		synced(t, i, join(t, i, w))
+		for _, err := range []error{i.GetStore().Add(pod("1", "")), i.GetStore().Update(pod("1", "x")), i.GetStore().Delete(pod("1", ""))} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		source.Add(pod("2", ""))
+		within(t, "the addition", func() bool { return w.believes() == "2" })
+		return strings.Join(w.take(), ", ")
+	}, "add 2", "add 1, update 1 >x, delete 1 x, add 2")
+}
+
+func TestDifference_C7_storeHasCopies(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t))
+		p := pod("1", "x")
+		if err := i.GetStore().Add(p); err != nil {
+			t.Fatal(err)
+		}
+		p.Labels["label"] = "changed behind its back"
+		return has(i)
+	}, "1=changed behind its back", "1=x")
+}
+
+func TestDifference_C8_valuesAreAsAServerSendsThem(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		p := pod("1", "")
+		p.Labels = map[string]string{}
+		p.CreationTimestamp = metav1.NewTime(time.Unix(1, 500))
+		i := subject.pods(newSource(t, p))
+		synced(t, i)
+		got := i.GetStore().List()[0].(*corev1.Pod)
+		out := []string{}
+		if got.Labels == nil {
+			out = append(out, "no labels")
+		}
+		if got.CreationTimestamp.Nanosecond() == 0 {
+			out = append(out, "whole seconds")
+		}
+		return strings.Join(out, ", ")
+	}, "", "no labels, whole seconds")
+}
+
+func TestDifference_C9_transformThatRenames(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t, pod("1", "")))
+		if err := i.SetTransform(func(obj any) (any, error) {
+			p := obj.(*corev1.Pod).DeepCopy()
+			p.Name = "renamed"
+			return p, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		synced(t, i)
+		return strings.Join(i.GetStore().ListKeys(), " ") + " is " + has(i)
+	}, "a/renamed is renamed", "a/1 is renamed")
+}
+
+func TestDifference_C10_transformToAnotherType(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t, pod("1", "")))
+		if err := i.SetTransform(func(obj any) (any, error) {
+			return &metav1.PartialObjectMetadata{ObjectMeta: obj.(*corev1.Pod).ObjectMeta}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		synced(t, i)
+		return strings.Join(i.GetStore().ListKeys(), " ")
+	}, "a/1", "")
+}
+
+func TestDifference_C11_transformThatFails(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t, pod("1", ""), pod("2", "")))
+		tried := make(chan struct{}, 100)
+		if err := i.SetTransform(func(obj any) (any, error) {
+			if name, _ := text(obj); name == "1" {
+				tried <- struct{}{}
+				return nil, errors.New("no")
+			}
+			return obj, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		start(t, i)
+		<-tried
+		time.Sleep(100 * time.Millisecond)
+		if !i.HasSynced() {
+			return "never synced"
+		}
+		return has(i)
+	}, "never synced", "2")
+}
+
+func TestDifference_C12_otherTypesInTheStore(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		if err := subject.pods(newSource(t)).GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}); err != nil {
+			return err.Error()
+		}
+		return "taken"
+	}, "taken", "store node: a *v1.Node in an informer of *v1.Pod")
+}
+
+func TestDifference_C13_objectsWithoutAName(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t, pod("", ""), pod("1", "")))
+		synced(t, i)
+		return strings.Join(sortedCopy(i.GetStore().ListKeys()), " ")
+	}, "a/ a/1", "a/1")
+}
+
+func TestDifference_C14_keyOrder(t *testing.T) {
+	// client-go's order is random: only ours has one to be held to.
+	var pods []*corev1.Pod
+	var want []string
+	for c := 'a'; c <= 'z'; c++ {
+		pods = append([]*corev1.Pod{pod(string(c), "x")}, pods...)
+		want = append(want, "a/"+string(c))
+	}
+	i := ours(newSource(t, pods...), &corev1.Pod{}, 0, cache.Indexers{"label": byLabel})
+	synced(t, i)
+	byIndex, err := i.GetIndexer().IndexKeys("label", "x")
+	if got := i.GetStore().ListKeys(); err != nil || !slices.Equal(got, want) || !slices.Equal(byIndex, want) {
+		t.Errorf("the keys are %q, by index %q, %v", got, byIndex, err)
+	}
+}
+
+func TestDifference_C15_writesAfterTheEnd(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) string {
+		i := subject.pods(newSource(t, pod("1", "")))
+		synced(t, i)()
+		if err := i.GetStore().Add(pod("2", "")); err != nil {
+			return err.Error()
+		}
+		return has(i)
+	}, "1 2", "informer has stopped")
+}
+
+func TestDifference_C16_firstIndexLater(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) (got string) {
+		i := subject(newSource(t), &corev1.Pod{}, 0, nil)
+		defer func() {
+			if p := recover(); p != nil {
+				got = "panic"
+			}
+		}()
+		if err := i.AddIndexers(cache.Indexers{"label": byLabel}); err != nil {
+			t.Fatal(err)
+		}
+		return "added"
+	}, "panic", "added")
+}
