@@ -30,11 +30,12 @@ type Codec[T any] struct {
 type codec[T any] struct {
 	// decode gives the shared value of an object, fresh one of its own.
 	decode, fresh func(*wire.Object) (T, error)
-	// held is what decode would return without decoding, like is decode beside
-	// another state that is decoded.
-	held   func(*wire.Object) (T, bool)
-	like   func(o, like *wire.Object, value T) (T, error)
-	encode func(value T, like *wire.Object) (*wire.Object, error)
+	// held is what decode would return without decoding. Like is decode beside
+	// another state that is decoded, and freshLike the same without sharing it.
+	held      func(*wire.Object) (T, bool)
+	freshLike func(o, like *wire.Object, value T) (T, error)
+	like      func(o, like *wire.Object, value T) (T, error)
+	encode    func(value T, like *wire.Object) (*wire.Object, error)
 	// raw: T is *wire.Object and decoding is nothing.
 	raw bool
 	// recent keeps what decode returned last.
@@ -47,6 +48,13 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 		decode: func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, recent) },
 		fresh:  wire.DecodeFresh[T, P],
 		held:   wire.Held[T, P],
+		freshLike: func(o, like *wire.Object, value T) (T, error) {
+			if raw {
+				return any(o).(T), nil
+			}
+			into := T(new(P))
+			return into, o.DecodeIntoLike(into, like, value)
+		},
 		like: func(o, like *wire.Object, value T) (T, error) {
 			return wire.DecodeLike[T](o, recent, like, value)
 		},
@@ -60,8 +68,14 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 
 // codec is the user's, with sharing.
 func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
+	if c.DecodeLike == nil {
+		c.DecodeLike = func(o, _ *wire.Object, _ T) (T, error) { return c.Decode(o) }
+	}
 	shared := &wire.Sharer[T]{Make: c.Decode, MakeLike: c.DecodeLike, Recent: recent}
-	return codec[T]{decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: shared.DecodeLike, encode: c.Encode, recent: recent}
+	return codec[T]{
+		decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: shared.DecodeLike, freshLike: c.DecodeLike,
+		encode: c.Encode, recent: recent,
+	}
 }
 
 // transform is a user's transform as one of objects.

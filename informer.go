@@ -81,6 +81,7 @@ func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
 		i.codec.decode = d.watch(c.decode)
 		// Nothing is shared between states, so that each has its own fault.
 		i.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.codec.decode(o) }
+		i.codec.freshLike = i.codec.like
 		i.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
 		e.add(d)
 	}

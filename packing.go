@@ -34,7 +34,7 @@ type packing struct {
 	// mu is held while objects are packed, and guards what follows.
 	mu sync.Mutex
 	// waiting are new states, oldest first, and bytes what they take.
-	waiting []*wire.Object
+	waiting []waitingState
 	bytes   int
 	// running says that settle runs.
 	running bool
@@ -43,6 +43,9 @@ type packing struct {
 	settled, next uint64
 	newest        any
 }
+
+// waitingState is a new state, and the one before it.
+type waitingState struct{ now, old *wire.Object }
 
 func newPacking(s *store.Store[*wire.Object]) *packing {
 	return &packing{packer: wire.NewPacker(), store: s}
@@ -58,15 +61,16 @@ func (p *packing) pack(changes []change) {
 	defer p.mu.Unlock()
 	for i := range changes {
 		if c := &changes[i]; c.Type != delta.Deleted {
-			p.waiting = append(p.waiting, c.New)
+			p.waiting = append(p.waiting, waitingState{c.New, c.Old})
 			p.bytes += c.New.Size()
 		}
 	}
 	n := 0
 	for ; n < len(p.waiting) && p.bytes > fresh; n++ {
-		p.bytes -= p.waiting[n].Size()
-		p.packer.Pack(p.waiting[n])
-		p.waiting[n] = nil
+		w := p.waiting[n]
+		p.bytes -= w.now.Size()
+		p.packer.Pack(w.now, w.old)
+		p.waiting[n] = waitingState{}
 	}
 	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
 		p.waiting, p.bytes = nil, 0
@@ -77,8 +81,8 @@ func (p *packing) pack(changes []change) {
 func (p *packing) packWaiting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, o := range p.waiting {
-		p.packer.Pack(o)
+	for _, w := range p.waiting {
+		p.packer.Pack(w.now, w.old)
 	}
 	p.waiting, p.bytes = nil, 0
 }

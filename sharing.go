@@ -93,7 +93,7 @@ func (b *block[T]) decode(i *Informer[T], c *change) *decoded[T] {
 
 // decodeChange decodes the states that a handler is told of. They share what they
 // have in common: whichever is decoded already, or else the new one, helps to
-// decode the other.
+// decode the other. Nobody but handlers asks for the old one any more.
 func (i *Informer[T]) decodeChange(c *change) *decoded[T] {
 	d := new(decoded[T])
 	if c.Type != delta.Updated {
@@ -105,7 +105,7 @@ func (i *Informer[T]) decodeChange(c *change) *decoded[T] {
 	if d.old, held = i.codec.held(c.Old); held {
 		d.now, d.ok = i.decoded(c.New)(i.codec.like(c.New, c.Old, d.old))
 	} else if d.now, d.ok = i.decode(c.New); d.ok {
-		d.old, d.ok = i.decoded(c.Old)(i.codec.like(c.Old, c.New, d.now))
+		d.old, d.ok = i.decoded(c.Old)(i.codec.freshLike(c.Old, c.New, d.now))
 	}
 	return d
 }

@@ -58,8 +58,9 @@ func cutLabel(labels string) (text, rest string) {
 	}
 }
 
-// keepLabels are the labels in the form in which they are kept.
-func keepLabels(raw []byte, e Encoding) unique.Handle[string] {
+// keepLabels are the labels in the form in which they are kept. Those of last are
+// probably the same, which is quicker to see than to find them among all.
+func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handle[string] {
 	s := newScratch()
 	defer s.free()
 	s.b = s.b[:0]
@@ -70,6 +71,9 @@ func keepLabels(raw []byte, e Encoding) unique.Handle[string] {
 		s.b = append(s.b, v...)
 	}) {
 		return unlabelled
+	}
+	if last != unlabelled && last.Value() == string(s.b) {
+		return last
 	}
 	return unique.Make(string(s.b))
 }

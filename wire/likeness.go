@@ -87,6 +87,8 @@ type layoutField struct {
 	index int
 	// message is the layout of a field that is a message itself.
 	message *layout
+	// list says that it is a list of messages.
+	list bool
 }
 
 var layouts sync.Map // of reflect.Type to *layout
@@ -116,9 +118,13 @@ func newLayout(t reflect.Type) *layout {
 		}
 		known = true
 		m.fields[number].index = i + 1
-		if f.Type.Kind() == reflect.Struct {
-			// Pointers end it here, so types that contain themselves do too.
+		// Pointers end it here, and lists within lists, so types that contain
+		// themselves do too.
+		switch {
+		case f.Type.Kind() == reflect.Struct:
 			m.fields[number].message = newLayout(f.Type)
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct && reflect.PointerTo(f.Type.Elem()).Implements(reflect.TypeFor[unmarshaler]()):
+			m.fields[number].list = true
 		}
 	}
 	if !known {
@@ -172,10 +178,37 @@ func (m *layout) fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 			if !x.next() || !y.next() || !f.message.fill(into.Field(f.index-1), like.Field(f.index-1), x.bytes(), y.bytes()) || x.bad || y.bad {
 				return false
 			}
+		case f.list && a.count == b.count:
+			if !fillList(into.Field(f.index-1), like.Field(f.index-1), raw[a.from:a.to], likeRaw[b.from:b.to], a.count) {
+				return false
+			}
 		default:
 			rest = append(rest, raw[a.from:a.to]...)
 		}
 	}
 	scratch.b = rest
 	return len(rest) == 0 || into.Addr().Interface().(unmarshaler).Unmarshal(rest) == nil
+}
+
+// fillList decodes a list of messages beside one of the same length. An element
+// that has the same bytes is taken over.
+func fillList(into, like reflect.Value, raw, likeRaw []byte, n int) bool {
+	if like.Len() != n {
+		return false
+	}
+	list := reflect.MakeSlice(into.Type(), n, n)
+	x, y := protoScan{b: raw}, protoScan{b: likeRaw}
+	for i := range n {
+		if !x.next() || !y.next() {
+			return false
+		}
+		own, other := x.bytes(), y.bytes()
+		if bytes.Equal(own, other) {
+			list.Index(i).Set(like.Index(i))
+		} else if list.Index(i).Addr().Interface().(unmarshaler).Unmarshal(own) != nil {
+			return false
+		}
+	}
+	into.Set(list)
+	return !x.bad && !y.bad
 }

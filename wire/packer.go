@@ -86,8 +86,9 @@ func (p *Packer) shelf(o *Object) *shelf {
 }
 
 // Pack packs an object that was not packed before, some 10 us for 5 KB. It stays
-// as it is if there is no dictionary for it yet or if it would not get smaller.
-func (p *Packer) Pack(o *Object) {
+// as it is if there is no dictionary for it yet or if it would not get smaller. Last
+// is the state before, and may be nil.
+func (p *Packer) Pack(o, last *Object) {
 	b := o.body.Load()
 	if b.dict != nil || len(b.data) < worthPacking {
 		return
@@ -101,7 +102,7 @@ func (p *Packer) Pack(o *Object) {
 	data := d.pack(b.data)
 	s.judge(len(b.data), len(data))
 	if data != nil {
-		o.repack(b.data, data, d)
+		o.repack(b.data, data, d, last)
 	}
 }
 
@@ -124,7 +125,7 @@ func (p *Packer) Settle(o *Object) {
 	}
 	switch {
 	case data != nil:
-		o.repack(raw, data, d)
+		o.repack(raw, data, d, nil)
 	case b.dict != nil:
 		// The old dictionary is to go, and the new one is of no use here.
 		o.body.Store(&body{data: append([]byte(nil), raw...)})
@@ -132,9 +133,13 @@ func (p *Packer) Settle(o *Object) {
 }
 
 // repack replaces the body.
-func (o *Object) repack(raw, data []byte, d *dictionary) {
+func (o *Object) repack(raw, data []byte, d *dictionary, last *Object) {
 	if o.body.Load().dict == nil && o.labels == unlabelled {
-		o.labels = keepLabels(raw, o.encoding)
+		known := unlabelled
+		if last != nil && last.Packed() {
+			known = last.labels
+		}
+		o.labels = keepLabels(raw, o.encoding, known)
 	}
 	o.body.Store(&body{data: data, dict: d})
 }

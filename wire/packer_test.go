@@ -41,13 +41,13 @@ func TestPacker_changesNothing(t *testing.T) {
 				o, err := wire.ReadObject(strings.NewReader(string(body)), e, kindOf(gvk))
 				must(t, err)
 				objects, bodies = append(objects, o), append(bodies, body)
-				p.Pack(o)
+				p.Pack(o, nil)
 			}
 			if !wire.Train(p, objects[0]) {
 				continue // kinds with next to nothing in them
 			}
 			for i, o := range objects {
-				p.Pack(o)
+				p.Pack(o, nil)
 				if o.Packed() {
 					packed++
 				}
@@ -81,7 +81,7 @@ func packedPods(tb testing.TB, p *wire.Packer, e wire.Encoding, n int) []*wire.O
 	objects := make([]*wire.Object, n)
 	for i := range objects {
 		objects[i] = podObject(tb, e, i)
-		p.Pack(objects[i])
+		p.Pack(objects[i], nil)
 	}
 	return objects
 }
@@ -120,7 +120,7 @@ func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 	small, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, wire.Protobuf, podKind)
 	must(t, err)
 	packedPods(t, p, wire.Protobuf, 100)
-	p.Pack(small)
+	p.Pack(small, nil)
 	p.Settle(small)
 	if small.Packed() {
 		t.Error("an object of a few bytes was packed")
@@ -137,7 +137,7 @@ func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 			Data: map[string][]byte{"x": rotated(noise, i*61)}}, wire.Protobuf, kind)
 		must(t, err)
 		before := string(o.Bytes())
-		p.Pack(o)
+		p.Pack(o, nil)
 		p.Settle(o)
 		if string(o.Bytes()) != before {
 			t.Fatal("noise was not kept")
@@ -180,7 +180,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 	var objects []*wire.Object
 	for n := range 2000 {
 		o := customObject(t, 1, n)
-		p.Pack(o)
+		p.Pack(o, nil)
 		objects = append(objects, o)
 	}
 	before := size(objects[1000:]) / 1000
@@ -194,7 +194,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 	var after []*wire.Object
 	for n := range 10_000 {
 		o := customObject(t, 2, n)
-		p.Pack(o)
+		p.Pack(o, nil)
 		if n >= 9_000 {
 			after = append(after, o)
 		}
@@ -256,7 +256,7 @@ func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
 		})
 	}
 	for _, o := range objects {
-		p.Pack(o)
+		p.Pack(o, nil)
 		time.Sleep(50 * time.Microsecond)
 		p.Settle(o)
 	}

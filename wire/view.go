@@ -59,8 +59,7 @@ func share[P any](o *Object, p *P) *P {
 type Sharer[T any] struct {
 	// Make makes a new value of an object.
 	Make func(*Object) (T, error)
-	// MakeLike does it beside the value of another state, see [DecodeLike]. It may
-	// be nil.
+	// MakeLike does it beside the value of another state, see [DecodeLike].
 	MakeLike func(o, like *Object, value T) (T, error)
 	// Recent keeps the values that were made last. It may be nil.
 	Recent *Recent
@@ -77,9 +76,6 @@ func (s *Sharer[T]) Decode(o *Object) (T, error) { return s.decode(o, s.Make) }
 
 // DecodeLike is Decode, beside the value of another state.
 func (s *Sharer[T]) DecodeLike(o, like *Object, value T) (T, error) {
-	if s.MakeLike == nil {
-		return s.Decode(o)
-	}
 	return s.decode(o, func(o *Object) (T, error) { return s.MakeLike(o, like, value) })
 }
 
