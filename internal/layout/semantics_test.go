@@ -14,7 +14,7 @@ import (
 
 var (
 	namedTest       = regexp.MustCompile("`(Test[A-Za-z_]+)`")
-	namedDifference = regexp.MustCompile("(?m)^\\| [DSI][0-9]+ \\| `([A-Za-z]+)` \\|")
+	namedDifference = regexp.MustCompile("(?m)^\\| [DSIC][0-9]+ \\| `([A-Za-z0-9_]+)` \\|")
 )
 
 // TestSemantics_namesTestsThatExist keeps docs/semantics.md to its word: every
