@@ -73,10 +73,15 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	l := &life{synced: make(chan struct{}), stopped: make(chan struct{})}
 	l.marks.Store(new([]*snapshot))
 	l.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older})
+	waiting := 0 // the queue's default
+	if opts.memory == Packed {
+		waiting = packedQueue
+	}
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
 		Transform: guarded(opts.transform),
 		Version:   (*wire.Object).Version,
+		Capacity:  waiting,
 	})
 	window := opts.window
 	if window <= 0 {

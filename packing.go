@@ -23,6 +23,9 @@ const (
 	// fresh is how many bytes of new states are left as they came, for the handlers
 	// that are about to decode them.
 	fresh = 1 << 20
+	// packedQueue is how many states may wait to be stored, and as many again are
+	// being stored: what waits is not packed, and a list would fill a long queue.
+	packedQueue = 256
 )
 
 // packing keeps the objects of one life packed: each new state after a moment, in
