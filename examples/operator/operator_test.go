@@ -18,11 +18,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
@@ -96,6 +98,7 @@ func newWorld(t *testing.T) *world {
 	if os.Getenv(fullVariable) != "" {
 		pods, secrets, w.settle = 30_000, 20_000, 100*time.Second
 	}
+	ctrl.SetLogger(logr.Discard()) // the operators have their own
 	w.cluster = kubetest.Start(t, &kubetest.Options{Name: "operator"})
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
