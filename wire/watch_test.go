@@ -253,5 +253,8 @@ func useObject(o *wire.Object) {
 	o.Label("app")
 	_ = o.ResourceVersion() + o.Namespace() + o.Name() + o.String()
 	_, _ = wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
-	_, _ = wire.DecodeFresh[*corev1.Pod](o)
+	pod, _ := wire.DecodeFresh[*corev1.Pod](o)
+	less := o.Without(wire.ManagedFields | wire.LastApplied)
+	_, _ = less.Meta()
+	_, _ = wire.DecodeLike(less, nil, o, pod)
 }
