@@ -106,7 +106,7 @@ func (p *Packer) Pack(o, last *Object) {
 	}
 }
 
-// Settle packs an object densely and with the newest dictionary, some 60 us for
+// Settle packs an object densely and with the newest dictionary, some 75 us for
 // 5 KB.
 func (p *Packer) Settle(o *Object) {
 	b := o.body.Load()
