@@ -9,13 +9,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -61,12 +60,12 @@ func (r request) reason(err *apierrors.StatusError, retryAfter bool) reflector.R
 	switch code := err.ErrStatus.Code; {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || code == http.StatusGone:
 		return reflector.Expired
-	case isTooLarge(err):
+	case kube.IsTooLarge(err):
 		return reflector.TooLarge
 	case code == http.StatusTooManyRequests || apierrors.IsTooManyRequests(err),
 		code == http.StatusServiceUnavailable && retryAfter:
 		return reflector.Busy
-	case isNotServed(err):
+	case kube.IsNotServed(err):
 		return reflector.NotServed
 	case r.initialEvents && (code == http.StatusUnprocessableEntity || code == http.StatusBadRequest):
 		return reflector.NotSupported
@@ -75,23 +74,4 @@ func (r request) reason(err *apierrors.StatusError, retryAfter bool) reflector.R
 	default:
 		return reflector.Unknown
 	}
-}
-
-// isTooLarge goes by the message too, as servers before 1.20 gave no cause.
-func isTooLarge(err *apierrors.StatusError) bool {
-	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) ||
-		apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
-}
-
-// isNotServed is true if the server says that there is no such resource or, in
-// plain text, no such path.
-func isNotServed(err *apierrors.StatusError) bool {
-	status := err.ErrStatus
-	if status.Code != http.StatusNotFound || !apierrors.IsNotFound(err) {
-		return false
-	}
-	if cause, text := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse); text {
-		return strings.Contains(cause.Message, "404 page not found")
-	}
-	return status.Details == nil || status.Details.Name == ""
 }

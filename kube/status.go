@@ -103,12 +103,12 @@ func (e expectation) reason(err *apierrors.StatusError, retryAfter bool) reflect
 	switch code := err.ErrStatus.Code; {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || code == http.StatusGone:
 		return reflector.Expired
-	case isTooLarge(err):
+	case IsTooLarge(err):
 		return reflector.TooLarge
 	case code == http.StatusTooManyRequests,
 		code == http.StatusServiceUnavailable && retryAfter:
 		return reflector.Busy
-	case e.collection && isNotServed(err):
+	case e.collection && IsNotServed(err):
 		return reflector.NotServed
 	case e.initialEvents && (code == http.StatusUnprocessableEntity || code == http.StatusBadRequest):
 		return reflector.NotSupported
@@ -119,17 +119,18 @@ func (e expectation) reason(err *apierrors.StatusError, retryAfter bool) reflect
 	}
 }
 
-// isTooLarge goes by the message too, as servers before 1.20 gave no cause.
-func isTooLarge(err error) bool {
+// IsTooLarge reports that a server has not reached the version that it was asked
+// for. It goes by the message too, as servers before 1.20 gave no cause.
+func IsTooLarge(err error) bool {
 	const message = "Too large resource version"
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) ||
 		apierrors.IsTimeout(err) && strings.Contains(err.Error(), message)
 }
 
-// isNotServed is true if the server says that there is no such resource or, in
+// IsNotServed reports that a server says that there is no such resource or, in
 // plain text, no such path. An object that was not found, such as the cluster of a
 // proxy for many clusters, or a page of a web server's is something else.
-func isNotServed(err *apierrors.StatusError) bool {
+func IsNotServed(err *apierrors.StatusError) bool {
 	status := err.ErrStatus
 	if status.Code != http.StatusNotFound || !apierrors.IsNotFound(err) {
 		return false

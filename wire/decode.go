@@ -33,17 +33,19 @@ func Decode[T Pointer[P], P any](o *Object) (T, error) { return DecodeRecent[T](
 
 // DecodeRecent is [Decode], and keeps a value that it had to make.
 func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
-	if self, ok := any(o).(T); ok {
-		return self, nil
+	return decodeShared(o, recent, DecodeFresh[T, P])
+}
+
+// decodeShared makes a value unless there is one, and lets everybody have it.
+func decodeShared[T Pointer[P], P any](o *Object, recent *Recent, fresh func(*Object) (T, error)) (T, error) {
+	if held, ok := Held[T](o); ok {
+		return held, nil
 	}
-	if p := shared[P](o.views.Load()); p != nil {
-		return p, nil
-	}
-	fresh, err := DecodeFresh[T](o)
+	value, err := fresh(o)
 	if err != nil {
 		return nil, err
 	}
-	p := share(o, (*P)(fresh))
+	p := share(o, (*P)(value))
 	_, maps := any(p).(*unstructured.Unstructured)
 	recent.add(p, decodedSize(o.length(), maps))
 	return p, nil

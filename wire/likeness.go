@@ -21,19 +21,10 @@ import (
 // costs less to make and less to keep. Where that is not possible, it decodes as
 // ever.
 func DecodeLike[T Pointer[P], P any](o *Object, recent *Recent, like *Object, value T) (T, error) {
-	if self, ok := any(o).(T); ok {
-		return self, nil
-	}
-	if p := shared[P](o.views.Load()); p != nil {
-		return p, nil
-	}
-	into := T(new(P))
-	if err := o.DecodeIntoLike(into, like, value); err != nil {
-		return nil, err
-	}
-	p := share(o, (*P)(into))
-	recent.add(p, decodedSize(o.length(), false))
-	return p, nil
+	return decodeShared(o, recent, func(o *Object) (T, error) {
+		into := T(new(P))
+		return into, o.DecodeIntoLike(into, like, value)
+	})
 }
 
 // DecodeIntoLike is DecodeLike for a type that is known at run time only: into is a
