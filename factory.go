@@ -32,6 +32,9 @@ type FactoryOptions struct {
 	Drop wire.Fields
 	// Memory is how objects are kept that nobody looks at. Default: Fast.
 	Memory Memory
+	// Packing is shared by all packed informers that it is given to. Default: those
+	// of the factory share one.
+	Packing *Packing
 	// Transform is called once for every state of every object before it is
 	// kept.
 	Transform func(*wire.Object) (*wire.Object, error)
@@ -90,6 +93,9 @@ func NewFactory(cluster *kube.Cluster, opts *FactoryOptions) *Factory {
 	if opts != nil {
 		f.opts = *opts
 	}
+	if f.opts.Packing == nil {
+		f.opts.Packing = NewPacking(nil)
+	}
 	if f.opts.Logger == nil {
 		f.opts.Logger = slog.Default()
 	}
@@ -117,8 +123,8 @@ func (l *Lease[T]) Release() { l.release() }
 // fields that the Go type has.
 func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], error) {
 	o := opts.withDefaults()
-	if o.Tweak != nil || o.Transform != nil || o.TransformBytes != nil || o.Drop != 0 || o.Memory != Fast || o.Report != nil {
-		return nil, errors.New("shared informer: Tweak, Drop, Transform, Memory and Report are the factory's")
+	if o.Tweak != nil || o.Transform != nil || o.TransformBytes != nil || o.Drop != 0 || o.Memory != Fast || o.Packing != nil || o.Tap != nil || o.Report != nil {
+		return nil, errors.New("shared informer: Tweak, Drop, Transform, Memory, Packing, Tap and Report are the factory's")
 	}
 	o.Tweak, o.Logger = f.opts.Tweak, f.opts.Logger
 	for _, field := range []struct{ own, all *string }{
@@ -142,8 +148,8 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 	if err != nil {
 		return nil, err
 	}
-	i := newInformer(s.engine, newCodec[T, P](s.engine.opts.recent), &o)
-	i.shared = true
+	i := &Informer[T]{shared: true}
+	i.init(s.engine, newCodec[T, P](s.engine.opts.recent), &o)
 	return &Lease[T]{Informer: i, release: sync.OnceFunc(func() { f.release(s) })}, nil
 }
 
@@ -157,6 +163,7 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 		e, err := engineOf(f.cluster, q, lifeOptions{
 			transform: chain(f.opts.Drop, f.opts.Transform),
 			memory:    f.opts.Memory,
+			packing:   f.opts.Packing,
 			recent:    f.opts.Memory.recent(),
 			report:    f.opts.Report,
 			window:    f.opts.Window,

@@ -48,11 +48,13 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 		return nil, err
 	}
 	c := newCodec[T, P](o.Memory.recent())
-	e, err := engineOf(cluster, query, o.life(c))
+	i := &Informer[T]{}
+	e, err := engineOf(cluster, query, o.life(c, i))
 	if err != nil {
 		return nil, err
 	}
-	return newInformer(e, c, &o), nil
+	i.init(e, c, &o)
+	return i, nil
 }
 
 // FromSource returns an informer of anything that can be listed and watched. Of
@@ -69,13 +71,19 @@ func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], op
 }
 
 func fromSource[T any](source reflector.Source[*wire.Object], c codec[T], o *Options[T]) *Informer[T] {
-	e := newEngine(source, o.life(c))
-	e.resource = o.Name
-	return newInformer(e, c, o)
+	i := &Informer[T]{}
+	opts := o.life(c, i)
+	if o.Cluster != "" || o.Name != "" {
+		opts.reflector.Logger = opts.reflector.Logger.With("cluster", o.Cluster, "resource", o.Name)
+	}
+	e := newEngine(source, opts)
+	e.cluster, e.resource = o.Cluster, o.Name
+	i.init(e, c, o)
+	return i
 }
 
-func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
-	i := &Informer[T]{engine: e, codec: c, resync: o.Resync, logger: o.Logger}
+func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
+	i.engine, i.codec, i.resync, i.logger = e, c, o.Resync, o.Logger
 	if o.Mutated != nil && !c.raw {
 		d := newDetector(c.fresh, o.Mutated)
 		i.codec.decode = d.watch(c.decode)
@@ -85,7 +93,6 @@ func newInformer[T any](e *engine, c codec[T], o *Options[T]) *Informer[T] {
 		i.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
 		e.add(d)
 	}
-	return i
 }
 
 // queryOf is what to ask a cluster for.

@@ -26,6 +26,8 @@ type (
 type lifeOptions struct {
 	transform transformation
 	memory    Memory
+	packing   *Packing // nil: its own
+	tap       func(*snapshot, []change)
 	recent    *wire.Recent
 	report    *Report
 	window    int64
@@ -39,10 +41,13 @@ type life struct {
 	log       *fanout.Log[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
 	packing   *packing // nil if objects are not packed
+	tap       func(*snapshot, []change)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
-	// marks are snapshots of moments in the log's window, oldest first.
-	marks atomic.Pointer[[]*snapshot]
+	// marks are snapshots of moments in the log's window, oldest first. There are
+	// none if the window is too small for two.
+	marks   atomic.Pointer[[]*snapshot]
+	marking bool
 
 	// writing makes what the store and the log are told the same. It guards live:
 	// the log begins when the first list is stored, since until then nobody reads.
@@ -77,6 +82,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	if opts.memory == Packed {
 		waiting = packedQueue
 	}
+	l.tap = opts.tap
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
 		Transform: guarded(opts.transform),
@@ -87,10 +93,11 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	if window <= 0 {
 		window = 64 << 20
 	}
+	l.marking = window >= apart*smallest
 	// A quarter is left for what readers who fell out of the log hold on to.
 	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(fewest, int(window/smallest))})
 	if opts.memory == Packed {
-		l.packing = newPacking(l.store)
+		l.packing = newPacking(l.store, opts.packing)
 	}
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
@@ -133,18 +140,34 @@ func size(c change) int {
 }
 
 // spawn runs a function beside the life, now or when it begins, until its context
-// ends. What is spawned after the end is not run.
-func (l *life) spawn(run func(context.Context)) {
+// ends. What is spawned after the end is not run: then spawn reports false.
+func (l *life) spawn(run func(context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.over:
+		return false
 	case l.ctx == nil:
 		l.waiting = append(l.waiting, run)
 	default:
 		ctx := l.ctx
 		l.children.Go(func() { run(ctx) })
 	}
+	return true
+}
+
+// settle packs densely what is old, when it is this life's turn.
+func (l *life) settle() {
+	if !l.packing.due() {
+		return
+	}
+	shared := l.packing.shared
+	shared.ask(func() bool {
+		return l.spawn(func(ctx context.Context) {
+			defer shared.done()
+			l.packing.settle(ctx)
+		})
+	})
 }
 
 // begin starts what waits.
@@ -166,7 +189,9 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	l.begin(ctx)
 	defer l.every(time.Minute, l.tidy).Stop()
 	if l.packing != nil {
-		defer l.every(settleAfter, func() { l.spawn(l.packing.settle) }).Stop()
+		l.packing.shared.users.Add(1)
+		defer l.packing.shared.users.Add(-1)
+		defer l.every(settleAfter, l.settle).Stop()
 	}
 	var reflected sync.WaitGroup
 	var err error
@@ -220,11 +245,19 @@ func (l *life) consume(ctx context.Context) {
 		// first list is complete, and the store has its version by then.
 		if !synced && l.queue.HasSynced() {
 			synced = true
-			l.writing.Lock()
-			l.live = true
-			l.writing.Unlock()
+			l.goLive()
 			close(l.synced)
 		}
+	}
+}
+
+// goLive begins the log.
+func (l *life) goLive() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.live = true
+	if l.tap != nil {
+		l.tap(l.store.Snapshot(), nil)
 	}
 }
 
@@ -236,12 +269,18 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 	if l.live {
 		l.mark()
 		l.log.Publish(changes)
+		if l.tap != nil {
+			l.tap(l.store.Snapshot(), changes)
+		}
 	}
 	l.packing.pack(changes)
 }
 
 // mark keeps the current snapshot if it is far enough from the last.
 func (l *life) mark() {
+	if !l.marking {
+		return
+	}
 	now := l.store.Snapshot()
 	marks := *l.marks.Load()
 	if n := len(marks); n > 0 && now.Revision() < marks[n-1].Revision()+apart {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -39,6 +40,16 @@ type Options[T any] struct {
 	Transform func(T) (T, error)
 	// Memory is how objects are kept that nobody looks at. Default: Fast.
 	Memory Memory
+	// Packing is shared by all packed informers that it is given to. Default: each
+	// has its own.
+	Packing *Packing
+	// Tap, if it is not nil, is called with every batch of changes when readers can
+	// see it, in order, and with the state after it: first when the informer has
+	// synced, without changes, and then never with a state that it was not told the
+	// changes to. The informer waits for it: it is for who keeps several informers
+	// in step, and must be quick and not call the informer. Handlers and Watch are
+	// for all others. A batch whose changes are none has a new version only.
+	Tap func(Snapshot[T], []store.Change[*wire.Object])
 	// Resync is how often handlers that say nothing else are given every object
 	// again, as an Update from itself to itself. Default: never.
 	Resync time.Duration
@@ -50,9 +61,9 @@ type Options[T any] struct {
 	Reflector reflector.Options
 	// Report, if there is one, knows the informer while it runs.
 	Report *Report
-	// Name is what an informer made from a source is called in reports. Those of a
-	// cluster are called what they read.
-	Name string
+	// Cluster and Name are what an informer made from a source is called in reports
+	// and logs. Those of a cluster are called what they read.
+	Cluster, Name string
 	// Mutated, for tests, is told of objects that somebody changed after they
 	// were handed out: what it was, what it is now. Everything handed out is
 	// kept and compared, every second and at the end of Run.
@@ -75,11 +86,17 @@ func (o *Options[T]) withDefaults() Options[T] {
 	return opts
 }
 
-// life is what of the options a life needs.
-func (o *Options[T]) life(c codec[T]) lifeOptions {
+// life is what of the options a life of the informer's engine needs.
+func (o *Options[T]) life(c codec[T], i *Informer[T]) lifeOptions {
+	var tap func(*snapshot, []change)
+	if o.Tap != nil {
+		tap = func(s *snapshot, changes []change) { o.Tap(Snapshot[T]{informer: i, state: s}, changes) }
+	}
 	return lifeOptions{
+		tap:       tap,
 		transform: chain(o.Drop, o.TransformBytes, c.transform(o.Transform)),
 		memory:    o.Memory,
+		packing:   o.Packing,
 		recent:    c.recent,
 		report:    o.Report,
 		window:    o.Window,

@@ -6,6 +6,7 @@ package watershed
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
@@ -17,9 +18,8 @@ const (
 	// settleAfter is how long an object has to be unchanged, at least, before it is
 	// packed densely, and how often it is looked for such.
 	settleAfter = 30 * time.Second
-	// Settling works for a moment and rests for three: it has time, and readers
-	// and other informers may need the processor.
-	settleWork, settleRest = 2 * time.Millisecond, 6 * time.Millisecond
+	// settleWork is how long settling works before it rests.
+	settleWork = 2 * time.Millisecond
 	// fresh is how many bytes of new states are left as they came, for the handlers
 	// that are about to decode them.
 	fresh = 1 << 20
@@ -28,9 +28,76 @@ const (
 	packedQueue = 256
 )
 
+// PackingOptions tune a [Packing]. The zero value, and nil, are the defaults.
+type PackingOptions struct {
+	// Settling is how much of one processor may be used to pack densely what has
+	// not changed for a while: 0.25 works for a moment and rests for three, as there
+	// is no hurry, and readers may need the processor. 1 is all of it. Default 0.25.
+	Settling float64
+}
+
+// Packing is what packed informers can share: the dictionaries, of which there is
+// then one for each kind, and turns at packing densely, which one of them has at a
+// time. It costs about 300 KB for each kind.
+type Packing struct {
+	packer *wire.Packer
+	rest   time.Duration
+	// users are the lives that run with it.
+	users atomic.Int64
+
+	// mu guards what follows: whether somebody has the turn, and who is next. Those
+	// are functions that start and report whether they did; not goroutines that wait,
+	// because there may be many.
+	mu   sync.Mutex
+	busy bool
+	next []func() bool
+}
+
+// ask starts a function now, or when those that asked before are done. Once it has
+// started it must call done.
+func (p *Packing) ask(start func() bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = append(p.next, start)
+	if !p.busy {
+		p.startLocked()
+	}
+}
+
+// done gives the turn to the next.
+func (p *Packing) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.startLocked()
+}
+
+func (p *Packing) startLocked() {
+	p.busy = false
+	for len(p.next) > 0 && !p.busy {
+		start := p.next[0]
+		p.next[0] = nil
+		p.next = p.next[1:]
+		p.busy = start()
+	}
+}
+
+// NewPacking returns a packing without dictionaries. A nil opts means the defaults.
+func NewPacking(opts *PackingOptions) *Packing {
+	var o PackingOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Settling <= 0 {
+		o.Settling = 0.25
+	}
+	rest := time.Duration(float64(settleWork) * (1/o.Settling - 1))
+	return &Packing{packer: wire.NewPacker(), rest: max(rest, 0)}
+}
+
 // packing keeps the objects of one life packed: each new state after a moment, in
 // the cheap way, and densely what has not changed for a while.
 type packing struct {
+	shared *Packing
 	packer *wire.Packer
 	store  *store.Store[*wire.Object]
 
@@ -39,19 +106,22 @@ type packing struct {
 	// waiting are new states, oldest first, and bytes what they take.
 	waiting []waitingState
 	bytes   int
-	// running says that settle runs.
-	running bool
+	// waits says that settle runs, or waits for its turn.
+	waits bool
 	// Versions up to settled are packed densely, with the dictionary newest. Those
-	// up to next are so old that they can be the next time.
-	settled, next uint64
-	newest        any
+	// up to to are to be now, and those up to next are old enough the next time.
+	settled, to, next uint64
+	newest            any
 }
 
 // waitingState is a new state, and the one before it.
 type waitingState struct{ now, old *wire.Object }
 
-func newPacking(s *store.Store[*wire.Object]) *packing {
-	return &packing{packer: wire.NewPacker(), store: s}
+func newPacking(s *store.Store[*wire.Object], shared *Packing) *packing {
+	if shared == nil {
+		shared = NewPacking(nil)
+	}
+	return &packing{shared: shared, packer: shared.packer, store: s}
 }
 
 // pack takes new states, and packs those that have waited. The readers have been
@@ -90,35 +160,48 @@ func (p *packing) packWaiting() {
 	p.waiting, p.bytes = nil, 0
 }
 
-// settle packs densely what has not changed since settle was called before.
-func (p *packing) settle(ctx context.Context) {
+// due prepares to settle, and reports whether there is anything old enough that
+// does not wait for its turn already.
+func (p *packing) due() bool {
 	p.packWaiting()
-	snap := p.store.Snapshot()
 	p.mu.Lock()
-	from, to := p.settled, p.next
-	p.next = snap.Version()
-	if p.running || to == 0 {
-		p.mu.Unlock()
-		return
+	defer p.mu.Unlock()
+	if p.waits {
+		return false
 	}
-	p.running = true
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.running = false
-	}()
+	p.to, p.next = p.next, p.store.Snapshot().Version()
+	p.waits = p.to != 0
+	return p.waits
+}
 
-	first, known := true, p.newest
+// settle packs densely what has not changed since the last but one call of due. It
+// is called after each due that said so, or never again.
+func (p *packing) settle(ctx context.Context) {
+	p.mu.Lock()
+	from, to, known := p.settled, p.to, p.newest
+	p.mu.Unlock()
+	newest, ok := p.walk(ctx, from, to, known)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waits = false; ok {
+		p.settled, p.newest = to, newest
+	}
+}
+
+// walk settles the objects with versions above from and up to to, or all up to to if
+// the newest dictionary is not the one that is known. It returns that dictionary,
+// and whether it came to the end.
+func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest any, ok bool) {
+	first := true
 	began := time.Now()
-	for _, o := range snap.All() {
+	for _, o := range p.store.Snapshot().All() {
 		if first {
 			// Objects packed with another dictionary are packed again, all of them,
 			// so that nothing needs that one any more.
-			if first, p.newest = false, p.packer.Newest(o); p.newest != known {
+			if first, newest = false, p.packer.Newest(o); newest != known {
 				from = 0
 			} else if from == to {
-				return
+				return newest, true
 			}
 		}
 		if v := o.Version(); v > to || v <= from && v != 0 {
@@ -132,10 +215,10 @@ func (p *packing) settle(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(settleRest):
+			return newest, false
+		case <-time.After(p.shared.rest):
 			began = time.Now()
 		}
 	}
-	p.settled = to
+	return newest, true
 }

@@ -24,7 +24,8 @@ type Stats struct {
 	// LogBytes is the window of changes kept for readers: what it keeps from being
 	// freed.
 	LogBytes int64
-	// DictionaryBytes is what objects are packed with.
+	// DictionaryBytes is what objects are packed with, or this informer's part of it
+	// where some share a [Packing].
 	DictionaryBytes int64
 	// DecodedBytes is about what the values take that were decoded lately. What
 	// readers hold on to is theirs.
@@ -53,7 +54,7 @@ func (e *engine) stats() Stats {
 	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
 	if l.packing != nil {
 		_, dictionaries := l.packing.packer.Dictionaries()
-		s.DictionaryBytes = int64(dictionaries)
+		s.DictionaryBytes = int64(dictionaries) / max(l.packing.shared.users.Load(), 1)
 	}
 	_, decoded := e.opts.recent.Size()
 	s.DecodedBytes = int64(decoded)

@@ -67,8 +67,11 @@ type FIFO[T any] struct {
 	producing, consuming chan struct{}
 	// filled and freed wake the holder of consuming and of producing.
 	filled, freed chan struct{}
-	closed        chan struct{}
 	synced        chan struct{}
+	// open ends when the queue is closed, by end; closed is its channel.
+	open   context.Context
+	end    context.CancelFunc
+	closed <-chan struct{}
 
 	// mu guards what follows. It is never held while a function of the user's
 	// runs, but for Known.Get.
@@ -89,14 +92,17 @@ func New[T any](key func(T) string, opts *Options[T]) *FIFO[T] {
 	if key == nil {
 		panic("delta.New: nil key function")
 	}
+	open, end := context.WithCancel(context.Background())
 	return &FIFO[T]{
 		key:       key,
 		opts:      opts.withDefaults(),
+		open:      open,
+		end:       end,
 		producing: make(chan struct{}, 1),
 		consuming: make(chan struct{}, 1),
 		filled:    make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
-		closed:    make(chan struct{}),
+		closed:    open.Done(),
 		synced:    make(chan struct{}),
 		queue:     newQueue[T](),
 		taken:     newQueue[T](),
@@ -131,15 +137,12 @@ func (f *FIFO[T]) HasSynced() bool {
 func (f *FIFO[T]) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	select {
-	case <-f.closed:
-	default:
-		close(f.closed)
-	}
+	f.end()
 }
 
-// Closed is closed by Close.
-func (f *FIFO[T]) Closed() <-chan struct{} { return f.closed }
+// Context ends when the queue is closed, for [context.AfterFunc]: a goroutine that
+// waits for it would be one for each queue of a large program.
+func (f *FIFO[T]) Context() context.Context { return f.open }
 
 // Len is how many deltas of objects wait.
 func (f *FIFO[T]) Len() int {

@@ -126,6 +126,18 @@ func (l *Log[T]) Expire() {
 	l.trimLocked(now)
 }
 
+// Cut drops everything and goes on with the changes after a revision, which must not
+// be below that of the last: readers that were not that far are told
+// [ErrExpired], those who wait included. It is for a writer who cannot say what
+// changed.
+func (l *Log[T]) Cut(revision uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count, l.bytes, l.last = 0, 0, revision
+	l.window.Store(&window[T]{after: revision})
+	l.waiting.wakeAllLocked(revision)
+}
+
 // Close ends the log. Readers get what is left and then [ErrClosed]. It does not
 // wait for them.
 func (l *Log[T]) Close() {

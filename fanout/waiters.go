@@ -103,6 +103,20 @@ func (w *waiters[T]) wakeLocked(changes []store.Change[T]) {
 	}
 }
 
+// wakeAllLocked wakes everybody.
+func (w *waiters[T]) wakeAllLocked(revision uint64) {
+	if t := w.everything; t != nil {
+		w.everything = nil
+		w.fireLocked(t, revision)
+	}
+	for _, d := range w.dimensions {
+		for _, t := range d.topics {
+			w.fireLocked(t, revision)
+		}
+		clear(d.topics)
+	}
+}
+
 // lookLocked wakes those who wait on one of the values, if there are any.
 func (w *waiters[T]) lookLocked(d *dimension[T], values []Value, revision uint64) {
 	f := d.filter // a copy stays in registers

@@ -45,7 +45,7 @@ func (b *backoff) next(err error) time.Duration {
 	var e *Error
 	if errors.As(err, &e) && e.RetryAfter > 0 {
 		// What the server asks for, and a little more, for the same reason.
-		wait = max(wait, e.RetryAfter+rand.N(first))
+		wait = max(wait, e.RetryAfter+rand.N(min(first, e.RetryAfter/4+1)))
 	}
 	b.calmed = now.Add(wait + calm)
 	return wait

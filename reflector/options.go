@@ -4,6 +4,7 @@
 package reflector
 
 import (
+	"context"
 	"log/slog"
 	"time"
 )
@@ -15,6 +16,15 @@ type Options struct {
 	PageSize int64
 	// ListOnly never asks for the state as a stream.
 	ListOnly bool
+	// Turn, if it is not nil, is called before the whole state is read, and may wait
+	// until it is time for that. What it returns is called when the state has been
+	// read or could not be. Default: it is always time.
+	Turn func(context.Context) (done func(), err error)
+	// Reopen begins another watch after a state that came as a stream, instead of
+	// following the stream: a server that compresses the state goes on compressing
+	// what follows, and undoing that takes 40 KB for as long as the watch lasts. It
+	// is for who has thousands of watches.
+	Reopen bool
 	// Timeout is when the source is asked to end a watch: a random time between
 	// once and twice this. Default 5 minutes.
 	Timeout time.Duration

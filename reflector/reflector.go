@@ -86,17 +86,9 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	}
 	defer r.running.Store(false)
 	defer r.enter(Idle)
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wg.Go(func() {
-		select {
-		case <-r.queue.Closed():
-			cancel()
-		case <-ctx.Done():
-		}
-	})
+	defer context.AfterFunc(r.queue.Context(), cancel)()
 	r.plan, r.barren = plan{list: true}, 0
 	r.backoff = backoff{first: r.opts.Backoff, most: r.opts.MaxBackoff}
 	r.streams = !r.opts.ListOnly
@@ -134,16 +126,9 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 	switch {
 	case r.plan.list:
-		r.enter(Listing)
-		back, err := r.wentBack(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if r.streams && !r.plan.pages {
-			return r.stream(ctx, back)
-		}
-		if err := r.list(ctx, back); err != nil {
-			return nil, err
+		s, err := r.state(ctx)
+		if err != nil || s != nil {
+			return s, err
 		}
 		r.plan = plan{}
 	case r.plan.check:
@@ -152,6 +137,32 @@ func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 		}
 	}
 	return r.watch(ctx)
+}
+
+// state reads the whole state, when it is time. It returns the stream that goes on
+// from there, nil if a watch is to.
+func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
+	if r.opts.Turn != nil {
+		done, err := r.opts.Turn(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("wait for a turn to list: %w", err)
+		}
+		defer done()
+	}
+	r.enter(Listing)
+	back, err := r.wentBack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !r.streams || r.plan.pages {
+		return nil, r.list(ctx, back)
+	}
+	s, err := r.stream(ctx, back)
+	if err == nil && r.opts.Reopen {
+		s.close()
+		s = nil
+	}
+	return s, err
 }
 
 // recover decides what to do about a failure, and waits if it is to.

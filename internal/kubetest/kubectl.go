@@ -21,6 +21,11 @@ func (c *Cluster) KubectlPath() string { return c.bin.Kubectl.Path }
 // [Cluster.Kubeconfig] if args say so, and returns its standard output. An error
 // has its standard error; the output up to then is returned too.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	return c.KubectlInput(ctx, "", args...)
+}
+
+// KubectlInput is Kubectl with something to read at its standard input.
+func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string) (string, error) {
 	// The child may not outlive the process; see Process.spawn.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -31,6 +36,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 		"KUBECACHEDIR="+filepath.Join(c.dir, "kubectl-cache"),
 	)
 	cmd.SysProcAttr = childAttr()
+	cmd.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -52,6 +52,10 @@ var rules = map[string]rule{
 		"k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 
+	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "."}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
+
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
 	"internal/layout":            {},

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// crd is the manifest of a custom resource with some served versions, of which the
+// first is stored.
+func crd(plural, scope string, versions ...string) string {
+	var b strings.Builder
+	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
+	fmt.Fprintf(&b, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %s.example.com}
+spec:
+  group: example.com
+  scope: %s
+  names: {plural: %s, singular: %s, kind: %s, listKind: %sList}
+  versions:
+`, plural, scope, plural, strings.TrimSuffix(plural, "s"), kind, kind)
+	for i, v := range versions {
+		fmt.Fprintf(&b, `  - name: %s
+    served: true
+    storage: %t
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, v, i == 0)
+	}
+	return b.String()
+}
+
+func custom(plural string) schema.GroupResource {
+	return schema.GroupResource{Group: "example.com", Resource: plural}
+}
+
+// apply is kubectl apply.
+func apply(t *testing.T, c *kubetest.Cluster, manifest string) {
+	t.Helper()
+	if _, err := c.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMember_mirrorsWhatIsServed(t *testing.T) {
+	c := kubetest.Start(t, nil)
+	r := newRoster()
+	r.set("one", c.Config())
+	f := start(t, r, nil)
+	if err := f.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := f.Member("one")
+	if s := m.Status(); s.State != fleet.Live || s.Err != nil || s.Synced != s.Resources || len(s.Failing) > 0 {
+		t.Fatalf("status %+v", s)
+	}
+	served, err := m.Cluster().Resources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, s := range served {
+		name := s.GroupResource().String()
+		left := slices.Contains([]string{"secrets", "events", "events.events.k8s.io", "leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"}, name)
+		if slices.Contains(s.Verbs, "watch") && slices.Contains(s.Verbs, "list") && !left && !slices.Contains(want, name) {
+			want = append(want, name)
+		}
+	}
+	slices.Sort(want)
+	var got []string
+	for _, r := range f.Resources() {
+		got = append(got, r.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("mirrored:\n%v\nto be mirrored:\n%v", got, want)
+	}
+	for _, gr := range f.Resources() {
+		if gr == (schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}) {
+			continue // only the API server can read it
+		}
+		eventually(t, 10*time.Second, func() string { return unlike(t.Context(), f, "one", c, gr) })
+	}
+}
+
+func TestMember_followsCustomResources(t *testing.T) {
+	c := kubetest.Start(t, nil)
+	r := newRoster()
+	r.set("one", c.Config())
+	f := start(t, r, nil)
+	if err := f.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gadgets := fleet.OfResource[*unstructured.Unstructured](f, custom("gadgets"))
+	w := watchView(t, "gadgets", fleet.OfResource[*wire.Object](f, custom("gadgets")))
+
+	apply(t, c, crd("gadgets", "Namespaced", "v1alpha1"))
+	if _, err := c.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=30s"); err != nil {
+		t.Fatal(err)
+	}
+	established := time.Now()
+	// The server takes objects a moment after it says so.
+	eventually(t, 10*time.Second, func() string {
+		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1alpha1, kind: Gadget, metadata: {name: a, namespace: default}, spec: {size: 1}}", "apply", "-f", "-"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	made := time.Now()
+	eventually(t, 10*time.Second, func() string {
+		if g, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "default/a"}); !ok {
+			return "the object is not there"
+		} else if g.GetAPIVersion() != "example.com/v1alpha1" {
+			return "it is " + g.GetAPIVersion()
+		}
+		return ""
+	})
+	t.Logf("there %v after the type was established, %v after the object was made", time.Since(established), time.Since(made))
+	if d := time.Since(established); d > 2*time.Second+made.Sub(established) {
+		t.Errorf("a new type's objects are there after %v", d)
+	}
+
+	// Another version: the object is there in that one, and readers never miss it.
+	apply(t, c, crd("gadgets", "Namespaced", "v1", "v1alpha1"))
+	eventually(t, 15*time.Second, func() string {
+		if g, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "default/a"}); !ok {
+			t.Fatal("the object is gone")
+			return ""
+		} else if g.GetAPIVersion() != "example.com/v1" {
+			return "it is " + g.GetAPIVersion()
+		}
+		return ""
+	})
+	if n := w.count(); n != 2 {
+		t.Errorf("%d changes for an object that was made and got another version", n)
+	}
+	eventually(t, 5*time.Second, func() string {
+		m, _ := f.Member("one")
+		for _, r := range m.Resources() {
+			if r.Resource.Resource == "gadgets" && r.Resource.Version != "v1" {
+				return "still mirrored in " + r.Resource.Version
+			}
+		}
+		return ""
+	})
+
+	// Removed: the memory is freed and nobody asks for it any more.
+	if _, err := c.Kubectl(t.Context(), "delete", "crd", "gadgets.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, func() string {
+		m, _ := f.Member("one")
+		for _, r := range m.Resources() {
+			if r.Resource.Resource == "gadgets" {
+				return "still mirrored"
+			}
+		}
+		if n := gadgets.Len(); n > 0 {
+			return fmt.Sprintf("%d objects", n)
+		}
+		return w.behind(fleet.OfResource[*wire.Object](f, custom("gadgets")))
+	})
+
+	// Back with another scope.
+	apply(t, c, crd("gadgets", "Cluster", "v1"))
+	eventually(t, 20*time.Second, func() string {
+		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: b}}", "apply", "-f", "-"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	eventually(t, 10*time.Second, func() string { return unlike(t.Context(), f, "one", c, custom("gadgets")) })
+	if _, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "b"}); !ok {
+		t.Error("the object of the other scope is not there")
+	}
+	m, _ := f.Member("one")
+	if s := m.Status(); s.State != fleet.Live {
+		t.Errorf("in the end: %+v", s)
+	}
+}
+
+func TestFleet_rotatesCredentials(t *testing.T) {
+	c := kubetest.Start(t, &kubetest.Options{Users: []kubetest.User{{Name: "second", Groups: []string{"system:masters"}}}})
+	r := newRoster()
+	r.set("one", c.Config())
+	f := start(t, r, &fleet.Options{Resources: []string{"configmaps", "pods"}})
+	if err := f.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := f.Member("one")
+	lists := func() (n uint64) {
+		for _, r := range m.Resources() {
+			n += r.Reflector.Lists
+		}
+		return n
+	}
+	before := lists()
+	first := m.Cluster()
+	r.set("one", c.UserConfig("second"))
+	eventually(t, 10*time.Second, func() string {
+		if m.Cluster() == first {
+			return "still the first credentials"
+		}
+		for _, r := range m.Resources() {
+			if r.Reflector.Watches < 2 {
+				return r.Resource.Resource + " is watched as before"
+			}
+		}
+		return ""
+	})
+	if now, _ := f.Member("one"); now != m {
+		t.Error("it is another member")
+	}
+	if after := lists(); after != before {
+		t.Errorf("%d lists for another token", after-before)
+	}
+	create(t, c, "after")
+	eventually(t, 10*time.Second, func() string {
+		return unlike(t.Context(), f, "one", c, schema.GroupResource{Resource: "configmaps"})
+	})
+}
+
+func create(t *testing.T, c *kubetest.Cluster, name string) {
+	t.Helper()
+	cluster, err := kube.FromConfig(c.Config(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.CloseIdleConnections()
+	if _, err := cluster.Create(t.Context(), fmt.Appendf(nil, "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}", name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOf_typed(t *testing.T) {
+	f, err := fleet.New(newRoster(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := fleet.Of[*corev1.Pod](f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := pods.Len(); n != 0 {
+		t.Errorf("%d pods before anything runs", n)
+	}
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+type (
+	// state is what a cluster has of a resource.
+	state = watershed.Snapshot[*wire.Object]
+	// change is one of a cluster's.
+	change = store.Change[located]
+)
+
+// located is an object and where it is.
+type located struct {
+	cluster string
+	object  *wire.Object
+}
+
+// collection is one resource of all clusters: the state of each that has it, and one
+// log of what changes in them, in an order in which each cluster's changes are in
+// its own. What joins or leaves as a whole is not in the log: the log is cut, and
+// readers go on with the differences.
+//
+// It costs 100 bytes for each cluster, and the window of the log.
+type collection struct {
+	resource schema.GroupResource
+	// apart is how many changes a reader keeps before it renews its base.
+	apart int
+	log   *fanout.Log[located]
+	// parts are sorted by cluster. The list is replaced, not changed.
+	parts atomic.Pointer[[]*part]
+
+	// mu is held by who writes, and guards what follows.
+	mu sync.Mutex
+	// revision counts changes.
+	revision uint64
+	// last is the newest vector that was made.
+	last *vector
+	// indexes are given to every mirror; mirrors are those there are, whether they
+	// have a part or not yet.
+	indexes map[indexer]struct{}
+	mirrors map[*mirror]struct{}
+}
+
+// part is a cluster's in a collection. The collection's mu guards mirror.
+type part struct {
+	cluster string
+	mirror  *mirror
+	state   atomic.Pointer[state]
+}
+
+// indexer is an index of any type.
+type indexer interface {
+	// join and leave are called with the collection's mu held.
+	join(*mirror)
+	leave(*mirror)
+}
+
+// vector is the state of all clusters at a revision of the collection.
+type vector struct {
+	revision uint64
+	clusters []clusterState // by name
+}
+
+type clusterState struct {
+	cluster string
+	mirror  *mirror
+	state   state
+}
+
+func newCollection(r schema.GroupResource, window int64) *collection {
+	c := &collection{resource: r, apart: 1024, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
+	c.parts.Store(&[]*part{})
+	c.log = fanout.New(&fanout.Options[located]{
+		Bytes: window, Size: size, Count: max(10_000, int(window>>10)),
+		Dimensions: []fanout.Dimension[located]{{Name: byCluster, Values: func(l located) []fanout.Value {
+			return []fanout.Value{fanout.ValueOf(l.cluster)}
+		}}},
+	})
+	return c
+}
+
+// byCluster is the dimension of readers of one cluster.
+const byCluster = "cluster"
+
+// size is what a change keeps from being freed: the state that it replaced.
+func size(c change) int {
+	n := 150
+	if c.Old.object != nil {
+		n += c.Old.object.Size()
+	}
+	if c.Type == delta.Deleted {
+		n += c.New.object.Size()
+	}
+	return n + n/8
+}
+
+// find is the part of a cluster, nil if it has none, and where it is or would be.
+func find(parts []*part, cluster string) (*part, int) {
+	i, ok := slices.BinarySearchFunc(parts, cluster, func(p *part, name string) int { return cmp.Compare(p.cluster, name) })
+	if !ok {
+		return nil, i
+	}
+	return parts[i], i
+}
+
+// introduce makes a mirror known, before it runs.
+func (c *collection) introduce(m *mirror) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mirrors[m] = struct{}{}
+	for x := range c.indexes {
+		x.join(m)
+	}
+}
+
+// applied takes a batch of a mirror's changes: the first one, which has none, makes
+// its state the cluster's. It returns the mirror whose state that was before.
+func (c *collection) applied(m *mirror, s state, changes []store.Change[*wire.Object]) (replaced *mirror) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.mirrors[m]; !known {
+		return nil // it was told to end
+	}
+	parts := *c.parts.Load()
+	p, at := find(parts, m.cluster)
+	if p != nil && p.mirror == m {
+		p.state.Store(&s)
+		c.publishLocked(m.cluster, changes)
+		return nil
+	}
+	if p != nil {
+		replaced, p.mirror = p.mirror, m
+		p.state.Store(&s)
+	} else {
+		p = &part{cluster: m.cluster, mirror: m}
+		p.state.Store(&s)
+		parts = slices.Insert(slices.Clone(parts), at, p)
+		c.parts.Store(&parts)
+	}
+	c.cutLocked()
+	return replaced
+}
+
+func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.Object]) {
+	if len(changes) == 0 {
+		return
+	}
+	all := make([]change, len(changes))
+	for i := range changes {
+		from := &changes[i]
+		c.revision++
+		all[i] = change{
+			Type: from.Type, Missed: from.Missed, Key: from.Key, Revision: c.revision, Version: from.Version,
+			Old: located{cluster, from.Old}, New: located{cluster, from.New},
+		}
+	}
+	c.log.Publish(all)
+}
+
+// cutLocked makes readers look for differences.
+func (c *collection) cutLocked() {
+	c.revision++
+	c.last = nil
+	c.log.Cut(c.revision)
+}
+
+// forget makes a mirror unknown that is about to end. Its state stays readable if it
+// is to be replaced, and goes if not.
+func (c *collection) forget(m *mirror, replaced bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mirrors, m)
+	for x := range c.indexes {
+		x.leave(m)
+	}
+	parts := *c.parts.Load()
+	if p, at := find(parts, m.cluster); !replaced && p != nil && p.mirror == m {
+		parts = slices.Delete(slices.Clone(parts), at, at+1)
+		c.parts.Store(&parts)
+		c.cutLocked()
+	}
+}
+
+// now is the state of all clusters. What is before revision since will not do, and
+// what is after is as good.
+func (c *collection) now(since uint64) *vector {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != nil && c.last.revision >= since {
+		return c.last
+	}
+	c.last = c.vectorLocked()
+	return c.last
+}
+
+// newest is the state of all clusters now.
+func (c *collection) newest() *vector {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.vectorLocked()
+}
+
+func (c *collection) vectorLocked() *vector {
+	parts := *c.parts.Load()
+	v := &vector{revision: c.revision, clusters: make([]clusterState, len(parts))}
+	for i, p := range parts {
+		v.clusters[i] = clusterState{p.cluster, p.mirror, *p.state.Load()}
+	}
+	return v
+}

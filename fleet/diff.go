@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"iter"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// diff yields what must change to get from one vector to another, cluster by
+// cluster and in the order of keys: Added, Updated and, as Missed, Deleted. Of
+// clusters whose state is the same it looks at nothing, of the others at every key,
+// some 100 ns each. Only clusters that are wanted count.
+func diff(from, to *vector, wanted func(cluster string) bool) iter.Seq[*change] {
+	return func(yield func(*change) bool) {
+		a, b := from.clusters, to.clusters
+		for len(a) > 0 || len(b) > 0 {
+			var cluster string
+			var was, is state
+			switch {
+			case len(b) == 0 || len(a) > 0 && a[0].cluster < b[0].cluster:
+				cluster, was, a = a[0].cluster, a[0].state, a[1:]
+			case len(a) == 0 || b[0].cluster < a[0].cluster:
+				cluster, is, b = b[0].cluster, b[0].state, b[1:]
+			default:
+				cluster, was, is = a[0].cluster, a[0].state, b[0].state
+				a, b = a[1:], b[1:]
+			}
+			if was != is && wanted(cluster) && !diffCluster(cluster, was, is, to.revision, yield) {
+				return
+			}
+		}
+	}
+}
+
+// diffCluster yields the differences of one cluster's states, either of which may be
+// of another store, or the zero value, which is empty.
+func diffCluster(cluster string, was, is state, revision uint64, yield func(*change) bool) bool {
+	next, stop := iter.Pull2(objects(was))
+	defer stop()
+	oldKey, old, more := next()
+	emit := func(t delta.Type, key string, old, now *wire.Object) bool {
+		c := change{Type: t, Missed: t == delta.Deleted, Key: key, Revision: revision, New: located{cluster, now}}
+		if old != nil {
+			c.Old = located{cluster, old}
+		}
+		return yield(&c)
+	}
+	for key, now := range objects(is) {
+		for more && oldKey < key {
+			if !emit(delta.Deleted, oldKey, old, old) {
+				return false
+			}
+			oldKey, old, more = next()
+		}
+		switch {
+		case !more || oldKey > key:
+			if !emit(delta.Added, key, nil, now) {
+				return false
+			}
+			continue
+		case old != now && !wire.Same(old, now) && !emit(delta.Updated, key, old, now):
+			return false
+		}
+		oldKey, old, more = next()
+	}
+	for ; more; oldKey, old, more = next() {
+		if !emit(delta.Deleted, oldKey, old, old) {
+			return false
+		}
+	}
+	return true
+}
+
+// objects are a state's in key order.
+func objects(s state) iter.Seq2[string, *wire.Object] {
+	if s == (state{}) {
+		return func(func(string, *wire.Object) bool) {}
+	}
+	return s.Raw()
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// ErrRunning is returned by a second Run.
+var ErrRunning = errors.New("fleet is running already, or has run")
+
+// Options tune a [Fleet]. The zero value, and nil, are the defaults.
+type Options struct {
+	// Resources are patterns of what to mirror: "pods", "deployments.apps",
+	// "*.apps", "deployments.*" or "*". Only what can be listed and watched is, each
+	// resource in one version. Secrets, events and leases are left out unless a
+	// pattern without a star names them. Default: "*".
+	Resources []string
+	// Except are patterns of what not to mirror, whatever Resources says.
+	Except []string
+	// Fast keeps objects as they were sent. Default: they are packed, which takes a
+	// tenth of the memory.
+	Fast bool
+	// Packing is shared by all packed informers that it is given to. Default: one
+	// for the fleet.
+	Packing *watershed.Packing
+	// Drop is what of each object's metadata is not kept. Default: nothing.
+	Drop wire.Fields
+	// Transform is called once for every state of every object before it is kept.
+	Transform func(*wire.Object) (*wire.Object, error)
+	// Budget bounds what reading a cluster's state costs its API server.
+	Budget Budget
+	// Lists is how many resources are read at once in the whole fleet. Default: 6
+	// for each processor.
+	Lists int
+	// Window bounds, in bytes, the states of one resource that are kept for slow
+	// readers. Default 64 MiB.
+	Window int64
+	// Decoded is about how many bytes of values are kept that somebody has looked
+	// at lately. Default 64 MiB.
+	Decoded int
+	// Reflector tunes how servers are asked.
+	Reflector reflector.Options
+	// Report, if there is one, knows what is mirrored.
+	Report *watershed.Report
+	// Logger is for all of it. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Budget.Lists <= 0 {
+		opts.Budget.Lists = 4
+	}
+	if opts.Lists <= 0 {
+		opts.Lists = fleetLists * runtime.GOMAXPROCS(0)
+	}
+	if opts.Window <= 0 {
+		opts.Window = 64 << 20
+	}
+	if opts.Decoded <= 0 {
+		opts.Decoded = 64 << 20
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return opts
+}
+
+// Fleet is a copy of many clusters. All methods are safe for concurrent use.
+type Fleet struct {
+	directory Directory
+	opts      Options
+	selection selection
+	gate      *gate
+	packing   *watershed.Packing
+	recent    *wire.Recent
+
+	// undecodable counts looks at objects that could not be decoded.
+	undecodable atomic.Uint64
+
+	// mu guards what follows.
+	mu          sync.Mutex
+	running     context.Context // nil before Run
+	told        bool            // the directory has said which clusters there are
+	members     map[string]*Member
+	collections map[schema.GroupResource]*collection
+	runs        sync.WaitGroup
+}
+
+// New returns a fleet of the clusters of a directory. It does not connect to
+// anything before [Fleet.Run]. A nil opts means the defaults.
+func New(d Directory, opts *Options) (*Fleet, error) {
+	if d == nil {
+		return nil, errors.New("fleet: no directory")
+	}
+	f := &Fleet{directory: d, opts: opts.withDefaults(), members: map[string]*Member{}, collections: map[schema.GroupResource]*collection{}}
+	var err error
+	if f.selection, err = newSelection(f.opts.Resources, f.opts.Except); err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	f.gate = newGate(f.opts.Lists, fleetPatience)
+	f.recent = wire.NewRecent(f.opts.Decoded)
+	if f.packing = f.opts.Packing; f.packing == nil && !f.opts.Fast {
+		f.packing = watershed.NewPacking(nil)
+	}
+	return f, nil
+}
+
+func (f *Fleet) memory() watershed.Memory {
+	if f.opts.Fast {
+		return watershed.Fast
+	}
+	return watershed.Packed
+}
+
+// Run mirrors the clusters until ctx ends, and returns when everything that it
+// started has returned. An error is the directory's. Run can be called once.
+func (f *Fleet) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.mu.Lock()
+	if f.running != nil {
+		f.mu.Unlock()
+		return ErrRunning
+	}
+	f.running = ctx
+	f.mu.Unlock()
+
+	tidy := time.NewTicker(time.Minute)
+	defer tidy.Stop()
+	f.runs.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tidy.C:
+				for _, c := range f.all() {
+					c.log.Expire()
+				}
+			}
+		}
+	})
+	err := f.directory.Follow(ctx, f.tell)
+	if err != nil {
+		err = fmt.Errorf("fleet: directory: %w", err)
+	} else {
+		<-ctx.Done() // a directory that has nothing more to say
+	}
+	cancel()
+	f.runs.Wait()
+	for _, c := range f.all() {
+		c.log.Close()
+	}
+	f.recent.Clear()
+	return err
+}
+
+// all are the collections.
+func (f *Fleet) all() []*collection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.collections))
+}
+
+// collection finds or makes the collection of a resource.
+func (f *Fleet) collection(r schema.GroupResource) *collection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.collections[r]
+	if c == nil {
+		c = newCollection(r, f.opts.Window)
+		f.collections[r] = c
+	}
+	return c
+}
+
+// tell takes the clusters there are.
+func (f *Fleet) tell(entries []Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running.Err() != nil {
+		return
+	}
+	f.told = true
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[e.Name] = true
+		f.admitLocked(e)
+	}
+	for name, m := range f.members {
+		if !there[name] {
+			delete(f.members, name)
+			m.leave()
+		}
+	}
+}
+
+// admitLocked begins a member, or gives one that there is another way to its
+// cluster. Another server may be another cluster: then a new member takes the place
+// of the old one when it has synced.
+func (f *Fleet) admitLocked(e Entry) {
+	m := f.members[e.Name]
+	if m != nil {
+		access, host := m.way()
+		switch {
+		case e.Err != nil, access == "", e.Access == access:
+			if e.Err != nil || access == "" {
+				m.use(e)
+			}
+			return
+		case e.Config != nil && e.Config.Host == host:
+			m.use(e)
+			return
+		}
+		m.logger.Info("another server has the name", "host", e.Config.Host, "was", host)
+		m.retire()
+	}
+	next := newMember(f, e.Name)
+	next.before = m
+	next.use(e)
+	f.members[e.Name] = next
+	ctx, end := context.WithCancel(f.running)
+	next.end = end
+	f.runs.Go(func() {
+		defer end()
+		next.run(ctx)
+	})
+}
+
+// Members are the clusters there are, in the order of their names.
+func (f *Fleet) Members() []*Member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.SortedFunc(maps.Values(f.members), func(a, b *Member) int { return cmp.Compare(a.name, b.name) })
+}
+
+// Member is the cluster of a name.
+func (f *Fleet) Member(name string) (*Member, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.members[name]
+	return m, ok
+}
+
+// Resources are what is mirrored anywhere, by name.
+func (f *Fleet) Resources() []schema.GroupResource {
+	var all []schema.GroupResource
+	for _, c := range f.all() {
+		if len(*c.parts.Load()) > 0 {
+			all = append(all, c.resource)
+		}
+	}
+	slices.SortFunc(all, func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) })
+	return all
+}
+
+// Undecodable counts looks at objects that could not be decoded.
+func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
+
+// WaitForSync waits until the directory has said which clusters there are, and each
+// of those there are has synced, or has been found to be unreachable: see
+// [Member.WaitForSync]. The error is that of ctx.
+func (f *Fleet) WaitForSync(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		told := f.told
+		f.mu.Unlock()
+		if told {
+			break
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("wait for the directory: %w", err)
+		}
+	}
+	for _, m := range f.Members() {
+		if err := m.WaitForSync(ctx); err != nil && ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause waits a moment.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

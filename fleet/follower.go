@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// follower reads a collection for one reader, from the state at a moment on. When the
+// reader is too slow for the log, or a cluster joins or leaves, it goes on with the
+// differences between what the reader has seen and what there is.
+//
+// What the reader has seen is base and, on top of it, the changes in seen. The base
+// is renewed now and then, with a vector that readers share.
+type follower struct {
+	collection *collection
+	clusters   clusterSet
+	interest   fanout.Interest
+	cursor     *fanout.Cursor[located]
+	base       *vector
+	seen       [][]change
+	count      int
+	// later is a vector that the reader has not reached yet.
+	later *vector
+}
+
+func newFollower(c *collection, clusters clusterSet) *follower {
+	f := &follower{collection: c, clusters: clusters}
+	if len(clusters) == 1 {
+		f.interest = fanout.In(byCluster, clusters[0])
+	}
+	f.restart()
+	return f
+}
+
+// restart makes the state now what the reader has seen.
+func (f *follower) restart() {
+	f.base, f.seen, f.count, f.later = f.collection.newest(), nil, 0, nil
+	f.cursor, _ = f.collection.log.Cursor(f.base.revision, f.interest) // the log has the dimension
+}
+
+// next waits for changes.
+func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
+	batch, err := f.cursor.Next(ctx)
+	if errors.Is(err, fanout.ErrExpired) {
+		base, seen := f.base, f.seen
+		f.restart()
+		return missed(base, seen, f.base, f.clusters), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.interest != fanout.Everything() {
+		batch = slices.Clone(batch) // it was lent
+	}
+	f.settle(batch)
+	return func(yield func(*change) bool) {
+		for i := range batch {
+			if f.clusters.has(batch[i].New.cluster) && !yield(&batch[i]) {
+				return
+			}
+		}
+	}, nil
+}
+
+// settle counts a batch as seen: what the reader does not take of it, it does not
+// come back for.
+func (f *follower) settle(batch []change) {
+	f.seen = append(f.seen, batch)
+	f.count += len(batch)
+	position := f.cursor.Position()
+	if f.later == nil && f.count >= f.collection.apart {
+		f.later = f.collection.now(position)
+	}
+	if f.later == nil || f.later.revision > position {
+		return
+	}
+	f.base, f.later, f.count = f.later, nil, 0
+	f.seen = slices.DeleteFunc(f.seen, func(batch []change) bool { return batch[len(batch)-1].Revision <= f.base.revision })
+	for _, batch := range f.seen {
+		f.count += len(batch)
+	}
+}
+
+// missed yields what must be told to a reader who knows base and the changes seen
+// since, of some clusters, so that it knows now.
+func missed(base *vector, seen [][]change, now *vector, clusters clusterSet) iter.Seq[*change] {
+	return func(yield func(*change) bool) {
+		last := map[Key]*wire.Object{} // nil: saw it go
+		for _, batch := range seen {
+			for i := range batch {
+				c := &batch[i]
+				if c.Revision <= base.revision || !clusters.has(c.New.cluster) {
+					continue
+				}
+				if last[keyOf(c)] = c.New.object; c.Type == delta.Deleted {
+					last[keyOf(c)] = nil
+				}
+			}
+		}
+		for c := range diff(base, now, clusters.has) {
+			if saw, ok := last[keyOf(c)]; ok {
+				delete(last, keyOf(c))
+				if !correct(c, saw) {
+					continue
+				}
+			}
+			if !yield(c) {
+				return
+			}
+		}
+		// What is in now as it was in base, and changed in between, or is in neither.
+		for _, key := range slices.SortedFunc(maps.Keys(last), Key.Compare) {
+			saw := last[key]
+			is, _ := now.get(key)
+			c := change{Type: delta.Updated, Key: key.Object, Revision: now.revision, Old: located{key.Cluster, saw}, New: located{key.Cluster, is}}
+			switch {
+			case saw == is, saw != nil && is != nil && wire.Same(saw, is):
+				continue
+			case is == nil:
+				c.Type, c.Missed, c.New = delta.Deleted, true, c.Old
+			case saw == nil:
+				c.Type, c.Old = delta.Added, located{}
+			}
+			if !yield(&c) {
+				return
+			}
+		}
+	}
+}
+
+// correct makes of a change since base one since what the reader saw, and reports
+// whether there is anything left to tell.
+func correct(c *change, saw *wire.Object) bool {
+	gone := c.Type == delta.Deleted
+	switch {
+	case saw == nil && gone, !gone && saw == c.New.object:
+		return false
+	case saw == nil:
+		c.Type, c.Old = delta.Added, located{}
+	case gone:
+		c.Old.object, c.New.object = saw, saw
+	default:
+		c.Type, c.Old = delta.Updated, located{c.New.cluster, saw}
+	}
+	return true
+}
+
+// get is an object of a vector.
+func (v *vector) get(key Key) (*wire.Object, bool) {
+	i, ok := slices.BinarySearchFunc(v.clusters, key.Cluster, func(c clusterState, name string) int { return strings.Compare(c.cluster, name) })
+	if !ok {
+		return nil, false
+	}
+	return v.clusters[i].state.Get(key.Object)
+}
+
+func keyOf(c *change) Key { return Key{c.New.cluster, c.Key} }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// roster is a directory that a test writes.
+type roster struct {
+	mu      sync.Mutex
+	entries map[string]fleet.Entry
+	changed chan struct{}
+}
+
+func newRoster() *roster {
+	return &roster{entries: map[string]fleet.Entry{}, changed: make(chan struct{}, 1)}
+}
+
+// set makes a cluster reachable by a configuration, or by none.
+func (r *roster) set(name string, cfg *rest.Config) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cfg == nil {
+		delete(r.entries, name)
+	} else {
+		r.entries[name] = fleet.Entry{Name: name, Config: cfg, Access: cfg.Host + cfg.BearerToken}
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (r *roster) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
+	for {
+		r.mu.Lock()
+		entries := slices.SortedFunc(maps.Values(r.entries), func(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) })
+		r.mu.Unlock()
+		tell(entries)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.changed:
+		}
+	}
+}
+
+// quiet is for tests in which things go wrong on purpose.
+var quiet = slog.New(slog.DiscardHandler)
+
+// start runs a fleet for the time of the test.
+func start(t *testing.T, d fleet.Directory, opts *fleet.Options) *fleet.Fleet {
+	t.Helper()
+	f, err := fleet.New(d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the fleet does not end")
+		}
+	})
+	return f
+}
+
+// eventually waits until there is nothing to say any more.
+func eventually(t *testing.T, within time.Duration, what func() string) {
+	t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		said := what()
+		if said == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %s", within, said)
+		}
+	}
+}
+
+// unlike says how a cluster's part of a view differs from its etcd, "" if it does not.
+func unlike(ctx context.Context, f *fleet.Fleet, name string, c *kubetest.Cluster, r schema.GroupResource) string {
+	truth, err := c.Truth(ctx, r)
+	if err != nil {
+		return err.Error()
+	}
+	want := map[string]uint64{}
+	for _, o := range truth.Objects {
+		key := o.Meta.GetName()
+		if o.Meta.GetNamespace() != "" {
+			key = o.Meta.GetNamespace() + "/" + key
+		}
+		want[key] = uint64(o.Revision)
+	}
+	var found []string
+	n := 0
+	for key, o := range fleet.OfResource[*wire.Object](f, r).In(name).All() {
+		n++
+		if v, ok := want[key.Object]; !ok || v != o.Version() {
+			found = append(found, fmt.Sprintf("%s is at %d, in etcd %d", key, o.Version(), v))
+		}
+	}
+	if n != len(want) {
+		found = append(found, fmt.Sprintf("%s of %s: %d objects, in etcd %d", r, name, n, len(want)))
+	}
+	if len(found) > 5 {
+		found = append(found[:5], "…")
+	}
+	return strings.Join(found, "\n")
+}
+
+// witness follows a view and checks that what it is told fits what it was told.
+type witness struct {
+	t     *testing.T
+	name  string
+	mu    sync.Mutex
+	known map[fleet.Key]uint64
+	seen  int
+}
+
+func watchView(t *testing.T, name string, v *fleet.View[*wire.Object]) *witness {
+	w := &witness{t: t, name: name, known: map[fleet.Key]uint64{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		last := uint64(0)
+		for c := range v.Watch(ctx) {
+			if c.Revision < last {
+				t.Errorf("%s: %s of %s goes back from revision %d to %d", name, c.Type, c.Key, last, c.Revision)
+			}
+			last = c.Revision
+			w.see(c)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return w
+}
+
+func (w *witness) see(c fleet.Change[*wire.Object]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen++
+	old, now := c.Raw()
+	had, known := w.known[c.Key]
+	switch {
+	case known != (c.Type != delta.Added):
+		w.t.Errorf("%s: %s of %s, known at %d", w.name, c.Type, c.Key, had)
+	case known && (old == nil || old.Version() != had):
+		w.t.Errorf("%s: %s of %s from %v, known at %d", w.name, c.Type, c.Key, old, had)
+	}
+	if w.known[c.Key] = now.Version(); c.Type == delta.Deleted {
+		delete(w.known, c.Key)
+	}
+}
+
+// behind says how what the witness knows differs from what the view has now.
+func (w *witness) behind(v *fleet.View[*wire.Object]) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for key, o := range v.All() {
+		if n++; w.known[key] != o.Version() {
+			return fmt.Sprintf("the reader of %s knows %s at %d, it is at %d", w.name, key, w.known[key], o.Version())
+		}
+	}
+	if n != len(w.known) {
+		return fmt.Sprintf("the reader of %s knows %d objects of %d", w.name, len(w.known), n)
+	}
+	return ""
+}
+
+func (w *witness) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// What a cluster serves changes with these.
+var (
+	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+)
+
+const (
+	// discoverEvery is how often a cluster is asked what it serves without a reason,
+	// at least.
+	discoverEvery = 10 * time.Minute
+	// discoverRetry is the first wait after it could not say; it doubles up to
+	// discoverRetryMost.
+	discoverRetry, discoverRetryMost = time.Second, 30 * time.Second
+)
+
+// discoverAfter is when a cluster is asked after something about its types has
+// changed: discovery shows it a little later, nobody can say when.
+var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
+
+// Member is one cluster of a fleet. All methods are safe for concurrent use.
+type Member struct {
+	name   string
+	fleet  *Fleet
+	logger *slog.Logger
+	gate   *gate
+	meter  *meter
+	// poked has a token when it is time to look what there is.
+	poked chan struct{}
+	// end ends the run; done is closed when that has happened.
+	end  context.CancelFunc
+	done chan struct{}
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	cluster *kube.Cluster // nil while its entry has an error
+	access  string
+	host    string
+	err     error // of the directory or of discovery, the last one
+	errAt   time.Time
+	since   time.Time // when it began
+	gone    time.Time
+	// before is the member of the same name whose place this one takes when it has
+	// synced; nil if there was none, or it has.
+	before *Member
+	// discovered is when the cluster first said what it serves.
+	discovered time.Time
+	// mirrors are those that run, or are about to. next are those that are to take
+	// the place of one of them.
+	mirrors, next map[schema.GroupResource]*mirror
+	// missing are parts of discovery that could not be had.
+	missing error
+	runs    sync.WaitGroup
+}
+
+func newMember(f *Fleet, name string) *Member {
+	return &Member{
+		name: name, fleet: f, logger: f.opts.Logger.With("cluster", name),
+		gate: newGate(f.opts.Budget.Lists, clusterPatience), meter: newMeter(f.opts.Budget.BytesPerSecond),
+		poked: make(chan struct{}, 1), done: make(chan struct{}), since: time.Now(),
+		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{},
+	}
+}
+
+// Name is the cluster's name in the fleet.
+func (m *Member) Name() string { return m.name }
+
+// Cluster is the connection to the cluster, nil if its directory could not say how
+// to reach it yet. It is another one when credentials have changed.
+func (m *Member) Cluster() *kube.Cluster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cluster
+}
+
+// poke makes the member look what the cluster serves.
+func (m *Member) poke() {
+	select {
+	case m.poked <- struct{}{}:
+	default:
+	}
+}
+
+// use takes what a directory says: the way to the cluster, or a new one.
+func (m *Member) use(e Entry) {
+	cluster, err := (*kube.Cluster)(nil), e.Err
+	if err == nil {
+		cluster, err = kube.FromConfig(e.Config, &kube.Options{Name: m.name})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.failedLocked(fmt.Errorf("directory: %w", err))
+		return
+	}
+	old := m.cluster
+	m.cluster, m.access, m.host = cluster, e.Access, e.Config.Host
+	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
+		if err := x.source.use(cluster); err != nil {
+			m.failedLocked(err)
+		}
+	}
+	if old != nil {
+		m.logger.Info("credentials changed")
+		time.AfterFunc(time.Second, old.CloseIdleConnections) // when the watches have moved
+	}
+	m.poke()
+}
+
+// failedLocked notes why the cluster cannot be reached.
+func (m *Member) failedLocked(err error) { m.err, m.errAt = err, time.Now() }
+
+// run looks what the cluster serves, now and whenever that may have changed, and
+// mirrors it until ctx ends.
+func (m *Member) run(ctx context.Context) {
+	defer close(m.done)
+	defer func() {
+		if c := m.Cluster(); c != nil {
+			c.CloseIdleConnections()
+		}
+	}()
+	defer m.runs.Wait()
+	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
+	for {
+		next := discoverEvery + rand.N(discoverEvery/4)
+		switch err := m.resolve(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			next = wait + rand.N(wait/2)
+			wait = min(2*wait, discoverRetryMost)
+		default:
+			wait = discoverRetry
+			m.succeedBefore()
+		}
+		if m.replaces() {
+			next = min(next, time.Second)
+		}
+		if len(after) > 0 {
+			next, after = min(next, after[0]), after[1:]
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-m.poked:
+			// Several things may be about to happen: this is the first of them.
+			timer.Reset(discoverAfter[0])
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			after = discoverAfter[1:]
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// resolve asks what the cluster serves, and begins and ends mirrors accordingly.
+func (m *Member) resolve(ctx context.Context) error {
+	cluster := m.Cluster()
+	if cluster == nil {
+		return errors.New("the directory does not say how to reach it")
+	}
+	asked, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	served, err := cluster.Resources(asked)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(served) == 0 {
+		if err == nil {
+			err = errors.New("the cluster serves nothing")
+		}
+		m.failedLocked(err)
+		if ctx.Err() == nil {
+			m.logger.Warn("cannot discover what there is", "err", err)
+		}
+		return err
+	}
+	m.missing, m.err = err, nil
+	if m.discovered.IsZero() {
+		m.discovered = time.Now()
+	}
+	m.mirrorLocked(ctx, cluster, served, err)
+	return nil
+}
+
+// mirrorLocked makes the mirrors fit what is served. What is missing from discovery
+// stays as it is.
+func (m *Member) mirrorLocked(ctx context.Context, cluster *kube.Cluster, served []kube.Resource, missing error) {
+	wanted := m.fleet.selection.resolve(served)
+	hidden := map[schema.GroupResource]bool{}
+	for _, r := range served {
+		at := r.GroupResource()
+		if _, ok := wanted[at]; !ok && watchable(r) && (at == definitions || at == apiServices) {
+			wanted[at], hidden[at] = r, true
+		}
+	}
+	for at, x := range m.mirrors {
+		if _, ok := wanted[at]; !ok && !unknown(at, missing) {
+			m.logger.Info("resource is gone", "resource", at.String())
+			m.endLocked(at, x)
+		}
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), first) {
+		r := wanted[at]
+		if x := m.next[at]; x != nil && !x.same(r) {
+			delete(m.next, at)
+			m.stop(x, false)
+		}
+		now := m.mirrors[at]
+		if now != nil && now.same(r) || m.next[at] != nil {
+			continue
+		}
+		x, err := newMirror(m, cluster, r, !hidden[at])
+		if err != nil {
+			m.failedLocked(err)
+			continue
+		}
+		if now == nil {
+			m.mirrors[at] = x
+		} else {
+			m.logger.Info("resource is served otherwise", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
+			m.next[at] = x
+		}
+		m.startLocked(ctx, x)
+	}
+}
+
+// first orders resources: those that say what else there is come before the others.
+func first(a, b schema.GroupResource) int {
+	rank := func(r schema.GroupResource) string {
+		if r == definitions || r == apiServices {
+			return ""
+		}
+		return r.String()
+	}
+	return slices.Compare([]string{rank(a), a.String()}, []string{rank(b), b.String()})
+}
+
+// unknown reports whether discovery could not say whether there is a resource.
+func unknown(r schema.GroupResource, missing error) bool {
+	if missing == nil {
+		return false
+	}
+	all, ok := missing.(interface{ Unwrap() []error })
+	if !ok {
+		var g *kube.GroupError
+		return !errors.As(missing, &g) || g.GroupVersion.Group == r.Group
+	}
+	return slices.ContainsFunc(all.Unwrap(), func(err error) bool { return unknown(r, err) })
+}
+
+func (m *Member) startLocked(ctx context.Context, x *mirror) {
+	ctx, x.end = context.WithCancel(ctx)
+	m.runs.Go(func() { x.run(ctx, m.logger) })
+}
+
+// endLocked ends a mirror that has no successor, and what it was waiting for.
+func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
+	delete(m.mirrors, at)
+	m.stop(x, false)
+	if next := m.next[at]; next != nil {
+		delete(m.next, at)
+		m.stop(next, false)
+	}
+}
+
+// stop ends a mirror. It does not wait for it.
+func (m *Member) stop(x *mirror, replaced bool) {
+	if x.collection != nil {
+		x.collection.forget(x, replaced)
+	}
+	x.end()
+}
+
+// applied takes what a mirror has read. The mirror's informer waits for it.
+func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object]) {
+	at := x.resource.GroupResource()
+	if at == definitions || at == apiServices {
+		if len(changes) > 0 {
+			m.poke()
+		}
+	}
+	if x.collection == nil {
+		return
+	}
+	if old := x.collection.applied(x, s, changes); old != nil && old.source.member == m {
+		m.succeed(at, old, x)
+	}
+}
+
+// succeed ends a mirror whose place another has taken.
+func (m *Member) succeed(at schema.GroupResource, old, now *mirror) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.next[at] == now {
+		delete(m.next, at)
+		m.mirrors[at] = now
+	}
+	m.stop(old, true)
+}
+
+// way is how the cluster is reached; "" if nobody has said.
+func (m *Member) way() (access, host string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.access, m.host
+}
+
+// leave ends the member and takes its objects out of the collections.
+func (m *Member) leave() {
+	if before := m.takeBefore(); before != nil {
+		before.leave()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone = time.Now()
+	for at, x := range m.mirrors {
+		m.endLocked(at, x)
+	}
+	m.end()
+}
+
+// retire ends the member, whose objects stay readable until another has its place.
+func (m *Member) retire() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone = time.Now()
+	for _, x := range m.next {
+		m.stop(x, false)
+	}
+	clear(m.next)
+	for _, x := range m.mirrors {
+		m.stop(x, true)
+	}
+	m.end()
+}
+
+// takeBefore is the member whose place this one has, if nobody took it before.
+func (m *Member) takeBefore() *Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.before
+	m.before = nil
+	return before
+}
+
+// replaces reports whether there is something left of the member before.
+func (m *Member) replaces() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.before != nil
+}
+
+// succeedBefore takes out what is left of the member of that name before, once
+// everything of this one is there.
+func (m *Member) succeedBefore() {
+	if !m.replaces() {
+		return
+	}
+	if s := m.Status(); s.State == Live || s.State == Stale {
+		if before := m.takeBefore(); before != nil {
+			before.leave()
+		}
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// mirror is one resource of one member: an informer, which runs from the mirror's
+// beginning to its end, and what feeds it. It costs three goroutines, one of which is
+// net/http's, and about 25 KB besides the objects.
+type mirror struct {
+	cluster    string
+	resource   kube.Resource
+	source     *source
+	informer   *watershed.Informer[*wire.Object]
+	collection *collection // nil if nobody can read it
+	// end ends the run, done is closed when that has happened.
+	end  context.CancelFunc
+	done chan struct{}
+}
+
+// newMirror makes the mirror of a resource. Only what a selection has can be read.
+func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool) (*mirror, error) {
+	src, err := newSource(m, cluster, kube.Query{Resource: r.GroupVersionResource, MetadataOnly: !selected})
+	if err != nil {
+		return nil, err
+	}
+	f := m.fleet
+	x := &mirror{cluster: m.name, resource: r, source: src, done: make(chan struct{})}
+	opts := &watershed.Options[*wire.Object]{
+		Cluster:        m.name,
+		Name:           r.GroupResource().String(),
+		Memory:         f.memory(),
+		Packing:        f.packing,
+		Drop:           f.opts.Drop,
+		TransformBytes: f.opts.Transform,
+		Window:         1, // the collection has one
+		Report:         f.opts.Report,
+		Reflector:      f.opts.Reflector,
+		Logger:         f.opts.Logger,
+		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object]) {
+			m.applied(x, s, changes)
+		},
+	}
+	opts.Reflector.Logger = f.opts.Logger
+	opts.Reflector.Turn = src.wait
+	opts.Reflector.Reopen = true
+	opts.Reflector.ListOnly = opts.Reflector.ListOnly || f.opts.Budget.BytesPerSecond > 0
+	x.informer = watershed.FromSource(src, opts)
+	if selected {
+		x.collection = f.collection(r.GroupResource())
+		x.collection.introduce(x)
+	}
+	return x, nil
+}
+
+// run lives until the mirror is ended.
+func (x *mirror) run(ctx context.Context, logger interface{ Error(string, ...any) }) {
+	defer close(x.done)
+	if err := x.informer.Run(ctx); err != nil {
+		logger.Error("mirror ended", "cluster", x.cluster, "resource", x.resource.GroupResource().String(), "err", err)
+	}
+}
+
+// same reports whether the mirror is of a resource as it is served now.
+func (x *mirror) same(r kube.Resource) bool {
+	return x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
+}

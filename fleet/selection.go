@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// unasked are resources that are not mirrored unless a pattern names them: secret,
+// or many and short-lived and of little use to who reads a copy. The group
+// extensions is an old name of resources that have another one too.
+var unasked = []schema.GroupResource{
+	{Resource: "secrets"},
+	{Resource: "events"},
+	{Group: "events.k8s.io", Resource: "events"},
+	{Group: "coordination.k8s.io", Resource: "leases"},
+	{Group: "coordination.k8s.io", Resource: "leasecandidates"},
+	{Group: "extensions", Resource: "ingresses"},
+}
+
+// selection is which resources to mirror.
+type selection struct {
+	take, leave []pattern
+}
+
+// pattern is a resource and a group, each of which may be anything.
+type pattern struct {
+	resource, group       string
+	anyResource, anyGroup bool
+}
+
+// newSelection parses the patterns of [Options].
+func newSelection(take, leave []string) (selection, error) {
+	if len(take) == 0 {
+		take = []string{"*"}
+	}
+	var s selection
+	for _, part := range []struct {
+		from []string
+		to   *[]pattern
+	}{{take, &s.take}, {leave, &s.leave}} {
+		for _, text := range part.from {
+			p, err := parsePattern(text)
+			if err != nil {
+				return s, err
+			}
+			*part.to = append(*part.to, p)
+		}
+	}
+	return s, nil
+}
+
+// parsePattern reads "pods", "deployments.apps", "*.apps", "deployments.*" or "*".
+func parsePattern(text string) (pattern, error) {
+	resource, group, grouped := strings.Cut(text, ".")
+	p := pattern{
+		resource: resource, group: group,
+		anyResource: resource == "*", anyGroup: group == "*" || text == "*",
+	}
+	legal := func(s string) bool { return s == "*" || s != "" && !strings.ContainsAny(s, "*/ ") }
+	if !legal(resource) || grouped && !legal(group) {
+		return p, fmt.Errorf("pattern %q of resources is none of: pods, deployments.apps, *.apps, deployments.*, *", text)
+	}
+	return p, nil
+}
+
+func (p pattern) matches(r schema.GroupResource) bool {
+	return (p.anyResource || p.resource == r.Resource) && (p.anyGroup || p.group == r.Group)
+}
+
+// has reports whether a resource is to be mirrored.
+func (s selection) has(r schema.GroupResource) bool {
+	if slices.ContainsFunc(s.leave, func(p pattern) bool { return p.matches(r) }) {
+		return false
+	}
+	asked := !slices.Contains(unasked, r)
+	return slices.ContainsFunc(s.take, func(p pattern) bool {
+		return p.matches(r) && (asked || !p.anyResource && !p.anyGroup)
+	})
+}
+
+// resolve picks of what a cluster serves what to mirror: each resource once, in the
+// version that the server prefers, or in another that can be listed and watched. A
+// built-in resource is taken in a version that this program has a type for, if the
+// server has one.
+func (s selection) resolve(served []kube.Resource) map[schema.GroupResource]kube.Resource {
+	picked := map[schema.GroupResource]kube.Resource{}
+	for _, r := range served {
+		at := r.GroupResource()
+		if !watchable(r) || !s.has(at) {
+			continue
+		}
+		if best, ok := picked[at]; !ok || rank(r) > rank(best) {
+			picked[at] = r
+		}
+	}
+	return picked
+}
+
+// watchable reports whether a resource can be mirrored at all.
+func watchable(r kube.Resource) bool {
+	return slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
+}
+
+// rank orders the versions of a resource; of equal ones the server's order decides.
+func rank(r kube.Resource) int {
+	n := 0
+	if r.Preferred {
+		n++
+	}
+	if _, known := kube.KindOf(r.GroupVersionResource); known {
+		n += 2
+	}
+	return n
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// source is a resource of a member: what a cluster sends, at the pace of the
+// member's budget, and from another connection when the credentials change.
+type source struct {
+	member *Member
+	query  kube.Query
+
+	// turn is held while the state is read. The reflector's goroutine alone uses it.
+	turn *turn
+
+	// mu guards what follows: the connection in use and the watch that is open on
+	// it, if one is.
+	mu      sync.Mutex
+	current *kube.Source
+	open    *watch
+}
+
+// turn is the right to read a state: a place in the member's gate and one in the
+// fleet's.
+type turn struct{ cluster, fleet *pass }
+
+func newSource(m *Member, cluster *kube.Cluster, q kube.Query) (*source, error) {
+	current, err := cluster.Source(q)
+	if err != nil {
+		return nil, err
+	}
+	return &source{member: m, query: q, current: current}, nil
+}
+
+// wait takes a turn. See [reflector.Options.Turn].
+func (s *source) wait(ctx context.Context) (func(), error) {
+	cluster, err := s.member.gate.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := s.member.fleet.gate.enter(ctx)
+	if err != nil {
+		cluster.leave()
+		return nil, err
+	}
+	s.turn = &turn{cluster, fleet}
+	return func() {
+		s.turn = nil
+		fleet.leave()
+		cluster.leave()
+	}, nil
+}
+
+// use makes another connection the one in use. The open watch ends, in good order,
+// so that it goes on from its version on the new one.
+func (s *source) use(cluster *kube.Cluster) error {
+	next, err := cluster.Source(s.query)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = next
+	if s.open != nil {
+		s.open.replace()
+	}
+	return nil
+}
+
+func (s *source) source() *kube.Source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// List is that of [reflector.Source].
+func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+	page, err := s.source().List(ctx, opts, func(o *wire.Object) error {
+		if err := s.came(ctx, o); err != nil {
+			return err
+		}
+		defer s.awaits()
+		return each(o)
+	})
+	s.heed(err)
+	return page, err
+}
+
+// Watch is that of [reflector.Source].
+func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{source: s, ctx: ctx, cancel: cancel}
+	s.mu.Lock()
+	current := s.current
+	s.open = w
+	s.mu.Unlock()
+	inner, err := current.Watch(ctx, opts)
+	if err != nil {
+		s.heed(err)
+		w.end()
+		return nil, w.cause(err)
+	}
+	w.inner = inner
+	return w, nil
+}
+
+// Served is that of [reflector.Source]. It is asked for a resource that the server
+// says it does not have: the member has to look again what there is. One that is
+// served in another version is about to be mirrored in that one.
+func (s *source) Served(ctx context.Context) (bool, error) {
+	s.member.poke()
+	served, err := s.source().Served(ctx)
+	if err != nil || served {
+		return served, err
+	}
+	resources, err := s.member.Cluster().Resources(ctx)
+	gone := s.query.Resource
+	for _, r := range resources {
+		if r.GroupResource() == gone.GroupResource() && watchable(r) {
+			return false, fmt.Errorf("%s is not served in version %s any more, but in %s", gone.GroupResource(), gone.Version, r.Version)
+		}
+	}
+	var group *kube.GroupError
+	if err != nil && (!errors.As(err, &group) || len(resources) == 0) {
+		return false, err
+	}
+	return false, nil
+}
+
+// came notes an object of a state that is being read, and waits if the budget says
+// so.
+func (s *source) came(ctx context.Context, o *wire.Object) error {
+	if s.turn == nil {
+		return nil
+	}
+	s.turn.fleet.came()
+	s.turn.cluster.came()
+	return s.member.meter.read(ctx, o.Size())
+}
+
+func (s *source) awaits() {
+	if s.turn != nil {
+		s.turn.fleet.awaits()
+		s.turn.cluster.awaits()
+	}
+}
+
+// heed keeps all lists of the cluster back when it asks one to come back later.
+func (s *source) heed(err error) {
+	var e *reflector.Error
+	if errors.As(err, &e) && e.Reason == reflector.Busy {
+		s.member.gate.shut(min(max(e.RetryAfter, time.Second), time.Minute))
+	}
+}
+
+// watch is a watch under way.
+type watch struct {
+	source *source
+	ctx    context.Context
+	cancel context.CancelFunc
+	inner  reflector.Watch[*wire.Object]
+
+	// mu guards replaced: the connection is not in use any more.
+	mu       sync.Mutex
+	replaced bool
+}
+
+// Next is that of [reflector.Watch].
+func (w *watch) Next() (reflector.Event[*wire.Object], error) {
+	w.source.awaits()
+	e, err := w.inner.Next()
+	if err == nil && e.Object != nil {
+		err = w.source.came(w.ctx, e.Object)
+	}
+	if err != nil {
+		err = w.cause(err)
+	}
+	return e, err
+}
+
+// Close is that of [reflector.Watch].
+func (w *watch) Close() error {
+	w.end()
+	return w.inner.Close()
+}
+
+// end makes the watch one that is not open.
+func (w *watch) end() {
+	w.cancel()
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	if w.source.open == w {
+		w.source.open = nil
+	}
+}
+
+// replace ends the watch in good order.
+func (w *watch) replace() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.replaced = true
+	w.cancel()
+}
+
+// cause is err, or the end of a stream if that is how it is meant.
+func (w *watch) cause(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.replaced {
+		return io.EOF
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"iter"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Change is what happened to an object. Nothing is decoded before it is asked for.
+type Change[T any] struct {
+	// Type is Added, Updated or Deleted.
+	Type delta.Type
+	// Initial marks an Added of the state that was there when the watch began.
+	Initial bool
+	// Missed marks a Deleted that nobody saw happen: the object's cluster has left,
+	// say, and it may exist yet.
+	Missed bool
+	// Key is where the object is.
+	Key Key
+	// Revision is that of the collection after the change, see
+	// [Snapshot.Revision]. It never goes back.
+	Revision uint64
+
+	view     *View[T]
+	old, now *wire.Object
+}
+
+// Old is the state before the change, the zero value if there was none.
+func (c Change[T]) Old() (T, error) {
+	if c.old == nil {
+		return *new(T), nil
+	}
+	return c.view.decode(c.old)
+}
+
+// New is the state after the change or, if the object was deleted, its last one.
+func (c Change[T]) New() (T, error) { return c.view.decode(c.now) }
+
+// Raw are the states as bytes; old may be nil.
+func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
+
+// Watch yields the state there is and then what changes, until ctx ends or the
+// fleet's run does. Objects of a cluster that joins are Added, once they have
+// synced, and those of one that leaves Deleted. Each cluster's changes are in its
+// own order. The loop over it delays nobody: if it is too slow, it is given the
+// differences.
+//
+// It costs nothing for each cluster but a pointer, which readers share.
+func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
+	return func(yield func(Change[T]) bool) {
+		f := newFollower(v.collection, v.clusters)
+		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), vector: f.base}).All() {
+			c := Change[T]{Type: delta.Added, Initial: true, Key: key, Revision: f.base.revision, view: v, now: o}
+			if ctx.Err() != nil || !yield(c) {
+				return
+			}
+		}
+		for {
+			changes, err := f.next(ctx)
+			if err != nil {
+				return // ctx or the fleet's run has ended
+			}
+			for c := range changes {
+				next := Change[T]{Type: c.Type, Missed: c.Missed, Key: keyOf(c), Revision: c.Revision, view: v, old: c.Old.object, now: c.New.object}
+				if ctx.Err() != nil || !yield(next) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// raw is the view as bytes.
+func (v *View[T]) raw() *View[*wire.Object] {
+	return &View[*wire.Object]{fleet: v.fleet, collection: v.collection, clusters: v.clusters,
+		decode: func(o *wire.Object) (*wire.Object, error) { return o, nil }}
+}
