@@ -8,6 +8,16 @@ import "context"
 // Settle packs densely what there is now, without waiting for it to be old.
 func Settle[T any](i *Informer[T]) {
 	l := i.engine.current.Load()
-	l.packing.settle(context.Background()) // notes how far it may go
-	l.packing.settle(context.Background())
+	l.packing.due() // notes how far it may go
+	if l.packing.due() {
+		done := make(chan struct{})
+		l.packing.shared.ask(func() bool {
+			return l.spawn(func(ctx context.Context) {
+				defer close(done)
+				defer l.packing.shared.done()
+				l.packing.settle(ctx)
+			})
+		})
+		<-done
+	}
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -111,6 +115,90 @@ func TestPacked_readsAsFast(t *testing.T) {
 	if left := i.Stats().Bytes(); left > 10_000 {
 		t.Errorf("%d bytes are left after the end: %+v", left, i.Stats())
 	}
+}
+
+// TestPacking_isShared has informers of the same kind use one dictionary, and take
+// turns at packing densely.
+func TestPacking_isShared(t *testing.T) {
+	shared := watershed.NewPacking(&watershed.PackingOptions{Settling: 1})
+	s := newServer()
+	workload(s, 500)
+	var all []*watershed.Informer[*corev1.Pod]
+	for range 4 {
+		i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
+		running(t, i.Run)
+		<-i.Synced()
+		all = append(all, i)
+	}
+	var fast, dense int64
+	for _, i := range all {
+		fast += i.Stats().ObjectBytes
+	}
+	var wg sync.WaitGroup
+	for _, i := range all {
+		wg.Go(func() { watershed.Settle(i) })
+	}
+	wg.Wait()
+	var dictionaries int64
+	for _, i := range all {
+		stats := i.Stats()
+		dense += stats.ObjectBytes
+		dictionaries += stats.DictionaryBytes
+		wantEqual(t, stats.Packed, 500)
+	}
+	if dense > fast*3/4 {
+		t.Errorf("settled objects take %d bytes, %d before", dense, fast)
+	}
+	alone := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+	running(t, alone.Run)
+	<-alone.Synced()
+	if one := alone.Stats().DictionaryBytes; dictionaries > 2*one {
+		t.Errorf("four informers that share report dictionaries of %d bytes, one alone %d", dictionaries, one)
+	}
+}
+
+// TestTap_isToldEverythingInOrder rebuilds the state from what the tap is told.
+func TestTap_isToldEverythingInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.put("a/1", nil)
+		s.put("a/2", nil)
+		var calls, revision int
+		state := map[string]uint64{}
+		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{
+			Tap: func(now watershed.Snapshot[*corev1.Pod], changes []store.Change[*wire.Object]) {
+				if calls++; calls == 1 {
+					wantEqual(t, len(changes), 0)
+					wantEqual(t, now.Len(), 2)
+					for key, o := range now.Raw() {
+						state[key] = o.Version()
+					}
+				}
+				for _, c := range changes {
+					if int(c.Revision) <= revision {
+						t.Errorf("revision %d after %d", c.Revision, revision)
+					}
+					revision = int(c.Revision)
+					if state[c.Key] = c.New.Version(); c.Type == delta.Deleted {
+						delete(state, c.Key)
+					}
+				}
+				for key, o := range now.Raw() {
+					wantEqual(t, state[key], o.Version())
+				}
+				wantEqual(t, len(state), now.Len())
+			},
+		})
+		stop := running(t, pods.Run)
+		<-pods.Synced()
+		s.put("a/3", nil)
+		s.put("a/1", nil)
+		s.delete("a/2")
+		synctest.Wait()
+		wantEqual(t, len(state), 2)
+		wantEqual(t, calls > 1, true)
+		stop()
+	})
 }
 
 // TestStats_matchTheHeap holds the report to what the heap says.

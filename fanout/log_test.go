@@ -301,6 +301,38 @@ func TestWindow_boundedByAge(t *testing.T) {
 	})
 }
 
+func TestCut_expiresEverybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fanout.New(&fanout.Options[*pod]{Dimensions: []fanout.Dimension[*pod]{labels}})
+		publish(l, added(1, "a/1"), added(2, "a/2"))
+		errs := make(chan error, 10)
+		interests := []fanout.Interest{fanout.Everything(), fanout.Namespace("z"), fanout.In("label", "red")}
+		for _, i := range interests {
+			c := cursor(t, l, 2, i)
+			go func() {
+				_, err := c.Next(t.Context())
+				errs <- err
+			}()
+		}
+		late := cursor(t, l, 1, fanout.Everything())
+		synctest.Wait()
+		l.Cut(5)
+		for range interests {
+			if err := <-errs; !errors.Is(err, fanout.ErrExpired) {
+				t.Errorf("a reader that waits is told %v", err)
+			}
+		}
+		if _, err := late.Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
+			t.Errorf("a reader that is behind is told %v", err)
+		}
+		s := l.Stats()
+		wantEqual(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting}, []any{uint64(5), uint64(5), 0, int64(0), 0})
+		c := cursor(t, l, 5, fanout.Everything())
+		publish(l, added(6, "a/3"))
+		wantEqual(t, next(t, c), []uint64{6})
+	})
+}
+
 func TestClose_afterWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := fanout.New[*pod](nil)

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package reflector_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// turns gives them when a test says so.
+type turns struct {
+	allow chan struct{}
+	asked int
+	held  int
+}
+
+func (tr *turns) wait(ctx context.Context) (func(), error) {
+	tr.asked++
+	select {
+	case <-tr.allow:
+		tr.held++
+		return func() { tr.held-- }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &turns{allow: make(chan struct{})}
+		w := newWorld(t, &reflector.Options{Turn: tr.wait}, nil)
+		w.puts("a", "b")
+		// Longer than a server may be silent: nobody has asked it anything.
+		w.start().let(10 * time.Minute)
+		wantEqual(t, tr.asked, 1)
+		w.wantAsked()
+		wantEqual(t, w.Status().Failures, 0)
+
+		w.server.fail(watches, fault{pace: time.Second})
+		tr.allow <- struct{}{}
+		w.let(1500 * time.Millisecond)
+		wantEqual(t, tr.held, 1)
+		w.let(5 * time.Second)
+		wantEqual(t, tr.held, 0)
+		w.wantCopy()
+
+		// A watch needs none; a list that fails gives it back and asks again.
+		w.server.forget()
+		w.puts("c")
+		w.server.fail(watches, fault{err: errReset})
+		w.server.send(item{err: expired})
+		w.until("asked again", func() bool { return tr.asked == 2 })
+		tr.allow <- struct{}{}
+		w.until("asked once more", func() bool { return tr.asked == 3 })
+		wantEqual(t, tr.held, 0)
+		tr.allow <- struct{}{}
+		w.untilCopied()
+		wantEqual(t, tr.held, 0)
+	})
+}
+
+func TestTurn_waitingEndsWithTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &turns{allow: make(chan struct{})}
+		w := newWorld(t, &reflector.Options{Turn: tr.wait}, nil)
+		w.start().let(time.Second)
+		w.stopRun() // fails the test if that takes time
+		wantEqual(t, tr.held, 0)
+	})
+}
+
+func TestReopen_watchesAnewAfterAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &reflector.Options{Reopen: true}, nil)
+		w.puts("a", "b")
+		w.start().let(time.Second)
+		w.wantGot("Replaced a@1", "Replaced b@2", "Bookmark 2")
+		w.puts("c")
+		w.let(time.Second)
+		w.wantGot("Added c@3")
+		w.wantAsked("stream", "watch 2")
+		wantEqual(t, w.Status().Streams, true)
+		wantEqual(t, w.Status().Lists, 1)
+
+		// The watch that cannot be opened is tried again, without another list.
+		w2 := newWorld(t, &reflector.Options{Reopen: true}, nil)
+		w2.puts("a")
+		w2.server.fail(watches, fault{}, fault{err: errReset})
+		w2.start().until("watching", func() bool { return w2.Status().State == reflector.Watching })
+		wantEqual(t, w2.Status().Lists, 1)
+		w2.puts("b")
+		w2.untilCopied()
+	})
+}
