@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -45,6 +46,10 @@ type dictionary struct {
 
 // newDictionary makes a dictionary of samples, nil if they are too small.
 func newDictionary(samples [][]byte) *dictionary {
+	samples = slices.Clone(samples)
+	for i, raw := range samples {
+		samples[i] = appendSqueezed(nil, raw)
+	}
 	history := choose(samples)
 	fast := s2.MakeDict(history, nil)
 	if fast == nil {
@@ -93,9 +98,11 @@ func choose(samples [][]byte) []byte {
 
 // pack returns raw packed fast, in a slice of that size; nil if that gains nothing.
 func (d *dictionary) pack(raw []byte) []byte {
-	s := newScratch()
+	s, squeezed := newScratch(), newScratch()
 	defer s.free()
-	s.b = d.fast.Encode(s.b, raw)
+	defer squeezed.free()
+	squeezed.b = appendSqueezed(squeezed.b[:0], raw)
+	s.b = d.fast.Encode(s.b, squeezed.b)
 	return d.checked(packedFast, s.b, raw)
 }
 
@@ -106,9 +113,11 @@ func (d *dictionary) press(raw []byte) []byte {
 		return nil
 	}
 	defer d.encoders.Put(e)
-	s := newScratch()
+	s, squeezed := newScratch(), newScratch()
 	defer s.free()
-	s.b = e.EncodeAll(raw, s.b[:0])
+	defer squeezed.free()
+	squeezed.b = appendSqueezed(squeezed.b[:0], raw)
+	s.b = e.EncodeAll(squeezed.b, s.b[:0])
 	return d.checked(packedDense, s.b, raw)
 }
 
@@ -141,11 +150,19 @@ func (d *dictionary) unpack(dst, data []byte) []byte {
 }
 
 func (d *dictionary) decode(dst, data []byte) ([]byte, error) {
+	s := newScratch()
+	defer s.free()
+	var err error
 	if data[0] == packedFast {
-		return d.fast.Decode(dst, data[1:])
+		s.b, err = d.fast.Decode(s.b, data[1:])
+	} else {
+		d.once.Do(d.makeDecoder)
+		s.b, err = d.decoder.DecodeAll(data[1:], s.b[:0])
 	}
-	d.once.Do(d.makeDecoder)
-	return d.decoder.DecodeAll(data[1:], dst[:0])
+	if err != nil {
+		return nil, err
+	}
+	return appendExpanded(dst[:0], s.b)
 }
 
 // length is that of what was packed, read from the front of the data.

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"slices"
+)
+
+// Objects are full of hexadecimal digits: uids, digests, ids of containers. Nothing
+// in them repeats, so no dictionary helps, but two of them fit into a byte. That is
+// done before an object is packed, and undone after it was unpacked: 1 us for a pod.
+//
+// A mark stands before what is written otherwise: a number n and n bytes, which are
+// 2n digits; 255 and the 16 bytes of a UUID; or 0, for a mark that was in the object.
+const (
+	digitsMark, digitsUUID = 0xff, 0xff
+	// A run must have as many digits to be worth it, and may have as many.
+	fewestDigits, mostDigits = 16, 2 * 254
+	uuidLength               = 36
+)
+
+var errDigits = errors.New("digits are cut off")
+
+// isDigit is for lower case only: that is how they are written.
+var isDigit = func() (is [256]bool) {
+	for _, c := range []byte("0123456789abcdef") {
+		is[c] = true
+	}
+	return is
+}()
+
+// appendSqueezed appends raw, with digits in half the room.
+func appendSqueezed(dst, raw []byte) []byte {
+	from := 0 // what is before is in dst
+	run, end := nextRun(raw, 0)
+	uuid := nextUUID(raw, 0)
+	for run < len(raw) || uuid < len(raw) {
+		if uuid < run {
+			dst = appendMarked(dst, raw[from:uuid])
+			dst = append(dst, digitsMark, digitsUUID)
+			at := uuid
+			for _, digits := range [...]int{8, 4, 4, 4, 12} {
+				dst, _ = hex.AppendDecode(dst, raw[at:at+digits])
+				at += digits + 1
+			}
+			from = uuid + uuidLength
+		} else {
+			dst = appendMarked(dst, raw[from:run])
+			dst = append(dst, digitsMark, byte((end-run)/2))
+			dst, _ = hex.AppendDecode(dst, raw[run:end])
+			from = end
+		}
+		if run < from {
+			run, end = nextRun(raw, from)
+		}
+		if uuid < from {
+			uuid = nextUUID(raw, from)
+		}
+	}
+	return appendMarked(dst, raw[from:])
+}
+
+// appendMarked appends what is no digits.
+func appendMarked(dst, raw []byte) []byte {
+	for {
+		i := bytes.IndexByte(raw, digitsMark)
+		if i < 0 {
+			return append(dst, raw...)
+		}
+		dst = append(append(dst, raw[:i+1]...), 0)
+		raw = raw[i+1:]
+	}
+}
+
+// nextRun finds an even number of digits; they begin at the end if there are none.
+func nextRun(raw []byte, from int) (begin, end int) {
+	// A run that is long enough has one of its digits here.
+	for at := from + fewestDigits - 1; at < len(raw); at += fewestDigits {
+		if !isDigit[raw[at]] {
+			continue
+		}
+		for begin = at; begin > from && isDigit[raw[begin-1]]; begin-- {
+			continue
+		}
+		for end = at + 1; end < len(raw) && end-begin < mostDigits && isDigit[raw[end]]; end++ {
+			continue
+		}
+		if end-begin >= fewestDigits {
+			return begin, end - (end-begin)%2
+		}
+		at = end
+	}
+	return len(raw), len(raw)
+}
+
+// nextUUID finds where a UUID begins, the end if there is none.
+func nextUUID(raw []byte, from int) int {
+	for at := from; ; {
+		i := bytes.IndexByte(raw[at:], '-')
+		if i < 0 {
+			return len(raw)
+		}
+		at += i + 1
+		if begin := at - 9; begin >= from && isUUID(raw[begin:]) {
+			return begin
+		}
+	}
+}
+
+// isUUID reports that raw begins with one.
+func isUUID(raw []byte) bool {
+	if len(raw) < uuidLength || raw[8] != '-' || raw[13] != '-' || raw[18] != '-' || raw[23] != '-' {
+		return false
+	}
+	for i, c := range raw[:uuidLength] {
+		if i != 8 && i != 13 && i != 18 && i != 23 && !isDigit[c] {
+			return false
+		}
+	}
+	return true
+}
+
+// appendExpanded appends what appendSqueezed was given.
+func appendExpanded(dst, squeezed []byte) ([]byte, error) {
+	dst = slices.Grow(dst, len(squeezed)+len(squeezed)/8)
+	for {
+		i := bytes.IndexByte(squeezed, digitsMark)
+		if i < 0 {
+			return append(dst, squeezed...), nil
+		}
+		dst = append(dst, squeezed[:i]...)
+		if len(squeezed) < i+2 {
+			return nil, errDigits
+		}
+		n := int(squeezed[i+1])
+		squeezed = squeezed[i+2:]
+		switch {
+		case n == 0:
+			dst = append(dst, digitsMark)
+		case n == digitsUUID && len(squeezed) >= 16:
+			for i, part := range [...]int{4, 2, 2, 2, 6} {
+				if i > 0 {
+					dst = append(dst, '-')
+				}
+				dst = hex.AppendEncode(dst, squeezed[:part])
+				squeezed = squeezed[part:]
+			}
+		case n != digitsUUID && len(squeezed) >= n:
+			dst = hex.AppendEncode(dst, squeezed[:n])
+			squeezed = squeezed[n:]
+		default:
+			return nil, errDigits
+		}
+	}
+}
