@@ -187,11 +187,11 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.begin(ctx)
-	defer l.every(time.Minute, l.tidy).Stop()
+	defer l.every(time.Minute, l.tidy)()
 	if l.packing != nil {
 		l.packing.shared.users.Add(1)
 		defer l.packing.shared.users.Add(-1)
-		defer l.every(settleAfter, l.settle).Stop()
+		defer l.every(settleAfter, l.settle)()
 	}
 	var reflected sync.WaitGroup
 	var err error
@@ -322,21 +322,24 @@ func (l *life) tidy() {
 	l.remark()
 }
 
-// every calls a function now and then until the life stops. It is a timer, not a
-// goroutine: there may be many informers. The caller stops it.
-func (l *life) every(period time.Duration, call func()) *time.Timer {
+// every calls a function now and then until the caller stops it. It is a timer, not a
+// goroutine: there may be many informers. A timer that was stopped may stay in the
+// runtime's heap until it would have fired: it lets go of the life at once.
+func (l *life) every(period time.Duration, call func()) (stop func()) {
+	var current atomic.Pointer[func()]
+	current.Store(&call)
 	var timer *time.Timer
 	ready := make(chan struct{})
 	timer = time.AfterFunc(period, func() {
 		<-ready
-		select {
-		case <-l.stopped:
-			return // and not set again
-		default:
+		if call := current.Load(); call != nil {
+			(*call)()
+			timer.Reset(period)
 		}
-		call()
-		timer.Reset(period)
 	})
 	close(ready)
-	return timer
+	return func() {
+		current.Store(nil)
+		timer.Stop()
+	}
 }

@@ -22,6 +22,10 @@ type Snapshot[T any] struct {
 // Version is the server's version that the state has.
 func (s Snapshot[T]) Version() uint64 { return s.state.Version() }
 
+// Revision counts the changes of the informer's run: of two snapshots of a run with
+// the same one, either will do.
+func (s Snapshot[T]) Revision() uint64 { return s.state.Revision() }
+
 // Len is the number of objects.
 func (s Snapshot[T]) Len() int { return s.state.Len() }
 

@@ -197,6 +197,20 @@ func (c *collection) forget(m *mirror, replaced bool) {
 	}
 }
 
+// refreshLocked takes a mirror's state anew, which may have an index now that it had
+// not. If the mirror is ahead of the collection, there is a batch on its way that
+// has it.
+func (c *collection) refreshLocked(m *mirror) {
+	p, _ := find(*c.parts.Load(), m.cluster)
+	if p == nil || p.mirror != m {
+		return
+	}
+	if s := m.informer.Snapshot(); s.Revision() == p.state.Load().Revision() {
+		p.state.Store(&s)
+		c.last = nil
+	}
+}
+
 // now is the state of all clusters. What is before revision since will not do, and
 // what is after is as good.
 func (c *collection) now(since uint64) *vector {

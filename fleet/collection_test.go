@@ -329,7 +329,7 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 		return []string{o.Name()}
 	})
 	w.join("us", "b", "c", "e")
-	find := func(x *Index[*wire.Object, string], value string) (keys []string) {
+	search := func(x *Index[*wire.Object, string], value string) (keys []string) {
 		for key := range x.Get(value) {
 			keys = append(keys, key.String())
 		}
@@ -337,9 +337,13 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 	}
 	want := func(value string, keys ...string) {
 		t.Helper()
-		if got := find(x, value); !slices.Equal(got, keys) {
+		if got := search(x, value); !slices.Equal(got, keys) {
 			t.Errorf("%s is at %v, not at %v", value, got, keys)
 		}
+	}
+	// The state that was there before the index has it now.
+	if p, _ := find(*w.c.parts.Load(), "eu"); *p.state.Load() != w.mirrors["eu"].informer.Snapshot() {
+		t.Error("the state of eu is one without the index")
 	}
 	want("b", "eu/n/b", "us/n/b")
 	want("c", "us/n/c")

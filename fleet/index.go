@@ -60,6 +60,7 @@ func (x *Index[T, K]) keep(m *mirror, index *watershed.Index[*wire.Object, K]) {
 	defer c.mu.Unlock()
 	if _, there := c.mirrors[m]; there {
 		x.replace(func(of map[*mirror]*watershed.Index[*wire.Object, K]) { of[m] = index })
+		c.refreshLocked(m)
 	}
 }
 

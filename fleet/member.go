@@ -192,14 +192,15 @@ func (m *Member) resolve(ctx context.Context) error {
 	served, err := cluster.Resources(asked)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err() // it has left: nothing must begin any more
+	}
 	if len(served) == 0 {
 		if err == nil {
 			err = errors.New("the cluster serves nothing")
 		}
 		m.failedLocked(err)
-		if ctx.Err() == nil {
-			m.logger.Warn("cannot discover what there is", "err", err)
-		}
+		m.logger.Warn("cannot discover what there is", "err", err)
 		return err
 	}
 	m.missing, m.err = err, nil

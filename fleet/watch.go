@@ -60,19 +60,29 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 				return
 			}
 		}
-		for {
-			changes, err := f.next(ctx)
-			if err != nil {
-				return // ctx or the fleet's run has ended
-			}
-			for c := range changes {
-				next := Change[T]{Type: c.Type, Missed: c.Missed, Key: keyOf(c), Revision: c.Revision, view: v, old: c.Old.object, now: c.New.object}
-				if ctx.Err() != nil || !yield(next) {
-					return
-				}
-			}
+		for v.follow(ctx, f, yield) {
+			continue
 		}
 	}
+}
+
+// follow waits for changes, yields them, and reports whether to go on. It is a
+// function of its own so that nothing of the last changes, which may be a cluster
+// that has left, is on the stack of a reader that waits.
+//
+//go:noinline
+func (v *View[T]) follow(ctx context.Context, f *follower, yield func(Change[T]) bool) bool {
+	changes, err := f.next(ctx)
+	if err != nil {
+		return false // ctx or the fleet's run has ended
+	}
+	for c := range changes {
+		next := Change[T]{Type: c.Type, Missed: c.Missed, Key: keyOf(c), Revision: c.Revision, view: v, old: c.Old.object, now: c.New.object}
+		if ctx.Err() != nil || !yield(next) {
+			return false
+		}
+	}
+	return true
 }
 
 // raw is the view as bytes.

@@ -21,6 +21,7 @@ import (
 var benchmarks = map[string]func(io.Writer) error{
 	"churn":    benchChurn,
 	"fanout":   benchFanout,
+	"fleet":    benchFleet,
 	"handlers": benchHandlers,
 	"heap":     benchHeap,
 	"relist":   benchRelist,
