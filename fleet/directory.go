@@ -30,7 +30,9 @@ type Entry struct {
 	// Config leads to the cluster. Nil if Err is not.
 	Config *rest.Config
 	// Access is another string when Config leads elsewhere or has other
-	// credentials. It must not reveal them.
+	// credentials, unless they are such as client-go renews by itself: a token in
+	// a file, or what a plugin gets. It must not reveal them. Empty if Err is not
+	// nil.
 	Access string
 	// Err is why the cluster is known and cannot be reached: its credentials cannot
 	// be read, say. A cluster that was reached before goes on with the credentials

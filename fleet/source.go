@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed/kube"
@@ -24,6 +25,9 @@ type source struct {
 
 	// turn is held while the state is read. The reflector's goroutine alone uses it.
 	turn *turn
+	// expected is how many objects there were when the state was about to be read for
+	// the first time, -1 if that is not known.
+	expected atomic.Int64
 
 	// mu guards what follows: the connection in use and the watch that is open on
 	// it, if one is.
@@ -41,7 +45,9 @@ func newSource(m *Member, cluster *kube.Cluster, q kube.Query) (*source, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &source{member: m, query: q, current: current}, nil
+	s := &source{member: m, query: q, current: current}
+	s.expected.Store(-1)
+	return s, nil
 }
 
 // wait takes a turn. See [reflector.Options.Turn].
@@ -56,11 +62,27 @@ func (s *source) wait(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	s.turn = &turn{cluster, fleet}
+	s.count(ctx)
 	return func() {
 		s.turn = nil
 		fleet.leave()
 		cluster.leave()
 	}, nil
+}
+
+// count asks once how much there is to read, so that who waits can be told. A server
+// that will not say is asked for the objects all the same.
+func (s *source) count(ctx context.Context) {
+	if s.expected.Load() >= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
+	defer cancel()
+	n, err := s.source().Count(ctx)
+	s.heed(err)
+	if err == nil {
+		s.expected.Store(int64(n))
+	}
 }
 
 // use makes another connection the one in use. The open watch ends, in good order,

@@ -64,9 +64,10 @@ type Status struct {
 	Err error
 	// Synced of Resources have been read completely.
 	Synced, Resources int
-	// Objects have been read. Expected is how many there will be, as far as the
-	// server has said; it does not for what it streams.
-	Objects int
+	// Objects have been read, of the Expected ones: what the server said there were
+	// of each resource before it was read, and what there is of those that have
+	// synced.
+	Objects, Expected int
 	// Failing are the resources that are not current or could not be read, by name.
 	Failing []ResourceStatus
 }
@@ -74,6 +75,9 @@ type Status struct {
 // ResourceStatus is one resource of a member.
 type ResourceStatus struct {
 	Resource schema.GroupVersionResource
+	// Expected is how many objects there will be once it has synced, as far as that
+	// is known, and how many there are when it has.
+	Expected int
 	watershed.Status
 }
 
@@ -86,6 +90,7 @@ func (m *Member) Status() Status {
 	for _, r := range m.resourcesLocked() {
 		s.Resources++
 		s.Objects += r.Objects
+		s.Expected += r.Expected
 		if r.Synced {
 			s.Synced++
 		}
@@ -138,7 +143,11 @@ func (m *Member) Resources() []ResourceStatus {
 func (m *Member) resourcesLocked() []ResourceStatus {
 	all := make([]ResourceStatus, 0, len(m.mirrors))
 	for _, x := range m.mirrors {
-		all = append(all, ResourceStatus{x.resource.GroupVersionResource, x.informer.Status()})
+		s := ResourceStatus{Resource: x.resource.GroupVersionResource, Status: x.informer.Status()}
+		if s.Expected = s.Objects; !s.Synced {
+			s.Expected = max(s.Objects, int(x.source.expected.Load()))
+		}
+		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b ResourceStatus) int {
 		return cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String())

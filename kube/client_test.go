@@ -46,6 +46,14 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 		t.Errorf("listed %d of %d pods, version %q, %v", i, len(truth.Objects), version, err)
 	}
 
+	source, err := c.Source(kube.Query{Resource: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := source.Count(ctx); err != nil || n != len(truth.Objects) {
+		t.Errorf("counted %d of %d pods, %v", n, len(truth.Objects), err)
+	}
+
 	enough := errors.New("enough")
 	i = 0
 	_, err = c.List(ctx, kube.Query{Resource: pods}, func(*wire.Object) error {

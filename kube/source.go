@@ -105,6 +105,41 @@ func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func
 	}
 }
 
+// Count asks how many objects there are. It costs the server one object, of which
+// only the metadata comes. A server that does not say, as with a selector, has 0
+// beyond that one.
+func (s *Source) Count(ctx context.Context) (int, error) {
+	one := &Source{cluster: s.cluster, query: s.query, builtin: s.builtin}
+	one.query.MetadataOnly = true
+	// Nobody looks at what it is: that need not be asked for.
+	one.kind.Store(&wire.Kind{GroupVersionKind: s.query.Resource.GroupVersion().WithKind(partialObject)})
+	r, kind, err := one.prepare(ctx, "count", partialObjectList, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	resp, err := s.send(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.close()
+	encoding, err := resp.encoding()
+	if err != nil {
+		return 0, err
+	}
+	reader := wire.NewListReader(resp.Body, encoding, kind)
+	for n := 0; ; n++ {
+		_, err := reader.Next()
+		var unfiled *wire.ObjectError
+		switch {
+		case err == io.EOF: //nolint:errorlint // a wrapped EOF is a body that broke off
+			resp.drain()
+			return n + int(reader.Meta().RemainingItemCount), nil
+		case err != nil && !errors.As(err, &unfiled):
+			return 0, resp.failed(err)
+		}
+	}
+}
+
 // Watch begins a watch and returns when the server has begun to answer. See
 // [reflector.Source].
 func (s *Source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// dirPlugin is a plugin that looks the token up in a folder, in the file that the
+// profile says, and wants an argument and a variable.
+func dirPlugin(t *testing.T) (plugin clientcmdapi.ExecConfig, tokens string) {
+	t.Helper()
+	tokens = t.TempDir()
+	script := dirWrite(t, []byte(`#!/bin/sh
+[ "$1" = "--from" ] && [ "$MODE" = "test" ] || { echo "arguments $*, mode $MODE" >&2; exit 1; }
+file=$(printf '%s' "$KUBERNETES_EXEC_INFO" | sed -n 's/.*"config":{"file":"\([a-z]*\)"}.*/\1/p')
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "$(cat "$2/$file")"
+`), t.TempDir(), "plugin")
+	dirMust(t, os.Chmod(script, 0o700))
+	return clientcmdapi.ExecConfig{
+		Command: script, Args: []string{"--from"}, APIVersion: "client.authentication.k8s.io/v1", ProvideClusterInfo: true,
+	}, tokens
+}
+
+// dirExtension is an extension of a profile's cluster.
+func dirExtension(name string, extension any) any {
+	return map[string]any{"name": name, "extension": extension}
+}
+
+// provider is how a profile says that the member can be reached.
+func (h *dirHub) provider(name string, extensions ...any) any {
+	cfg := h.member.Config()
+	return map[string]any{"name": name, "cluster": map[string]any{
+		"server":                     cfg.Host,
+		"certificate-authority-data": base64.StdEncoding.EncodeToString(cfg.CAData),
+		"extensions":                 extensions,
+	}}
+}
+
+func (h *dirHub) testClusterProfiles(t *testing.T) {
+	plugin, tokens := dirPlugin(t)
+	dirWrite(t, []byte(h.member.Config().BearerToken), tokens, "right")
+	dirWrite(t, []byte("wrong"), tokens, "wrong")
+	opts := &fleet.ClusterProfilesOptions{Plugins: map[string]fleet.AccessPlugin{"files": {Exec: plugin, ProfileArgs: true, ProfileEnv: true}}}
+	told := dirFollow(t, fleet.NewClusterProfiles(h.cluster, opts))
+	told.names() // the hub knows no profiles
+	definition, err := os.ReadFile(filepath.Join("testdata", "directory", "clusterprofiles.yaml"))
+	dirMust(t, err)
+	h.create(t, definition)
+	told.calm("there are none")
+
+	args := dirExtension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", []any{tokens})
+	env := dirExtension("clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", map[string]any{"MODE": "test"})
+	input := func(file string) any {
+		return dirExtension("client.authentication.k8s.io/exec", map[string]any{"file": file})
+	}
+	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("other"), h.provider("files", args, env, input("right"))}})
+	h.profile(t, "one", "old.name", map[string]any{"credentialProviders": []any{h.provider("files", args, env, input("right"))}})
+	h.profile(t, "two", "a", map[string]any{"accessProviders": []any{h.provider("google"), h.provider("azure")}})
+	h.profile(t, "two", "b", nil)
+	got := told.until("all", func(m map[string]fleet.Entry) bool {
+		return len(m) == 4 && m["one.a"].Err == nil && m["one.old.name"].Err == nil && strings.Contains(m["two.a"].Err.Error(), "google")
+	})
+	h.reach(t, got["one.a"])
+	h.reach(t, got["one.old.name"])
+	for name, want := range map[string]string{
+		"two.a": "two/a in 127.0.0.1", // and what follows
+		"two.b": "access providers (none), there are plugins for files, and secrets are not read",
+	} {
+		if err := got[name].Err; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := got["two.a"].Err; !strings.Contains(err.Error(), "access providers azure, google, there are plugins for files") {
+		t.Errorf("two.a: %v", err)
+	}
+
+	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("wrong"))}})
+	now := told.until("another input", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
+	h.refused(t, now["one.a"].Config)
+	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", dirExtension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "no list"))}})
+	told.until("it is broken", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
+	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("right"))}})
+	told.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == got["one.a"].Access })
+
+	profiles := h.dynamic.Resource(dirProfiles)
+	dirMust(t, profiles.Namespace("two").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	told.names("one.a", "one.old.name", "two.b")
+	dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Namespace: "two"})).names("two.b")
+	dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{LabelSelector: "a=b"})).names()
+	dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Version: "v9"})).names()
+	for _, key := range []string{"one/a", "one/old.name", "two/b"} {
+		namespace, name, _ := strings.Cut(key, "/")
+		dirMust(t, profiles.Namespace(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	told.names()
+}
+
+func (h *dirHub) testProfileSecrets(t *testing.T) {
+	for _, key := range []string{"one/a", "one/b", "one/c", "two/d"} {
+		namespace, name, _ := strings.Cut(key, "/")
+		h.profile(t, namespace, name, nil)
+	}
+	told := dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Consumer: "ours"}))
+	inOne := dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Consumer: "ours", Namespace: "one"}))
+	before := told.names("one.a", "one.b", "one.c", "two.d")
+	for name, e := range before {
+		if e.Err == nil || !strings.Contains(e.Err.Error(), `consumer "ours"`) {
+			t.Errorf("%s: %v", name, e.Err)
+		}
+	}
+	secret := func(namespace, name, user string, labels ...string) {
+		t.Helper()
+		all := map[string]string{}
+		for _, l := range labels {
+			key, value, _ := strings.Cut(l, "=")
+			all["x-k8s.io/"+key] = value
+		}
+		h.secret(t, namespace, name, "Opaque", all, map[string][]byte{"Config": h.kubeconfig(user)})
+	}
+	// Next to the profile, with a label of its own.
+	secret("one", "a", "", "cluster-profile=a", "cluster-inventory-consumer=ours")
+	// In the consumer's namespace.
+	secret("ours", "b", "", "cluster-profile=b", "cluster-profile-namespace=one")
+	secret("ours", "d", "", "cluster-profile=d", "cluster-profile-namespace=two")
+	// None of these is for us: they are for somebody else, or whoever wrote them has
+	// no business in the profile's namespace.
+	secret("one", "c1", "", "cluster-profile=c", "cluster-inventory-consumer=theirs")
+	secret("theirs", "c2", "", "cluster-profile=c", "cluster-profile-namespace=one")
+	secret("theirs", "c3", "", "cluster-profile=c", "cluster-profile-namespace=one", "cluster-inventory-consumer=ours")
+	secret("ours", "c4", "", "cluster-profile=c", "cluster-profile-namespace=one", "cluster-inventory-consumer=theirs")
+	got := told.until("credentials", func(m map[string]fleet.Entry) bool {
+		return m["one.a"].Err == nil && m["one.b"].Err == nil && m["two.d"].Err == nil
+	})
+	told.calm("secrets of others")
+	h.reach(t, got["one.a"])
+	h.reach(t, got["one.b"])
+	h.reach(t, got["two.d"])
+	if err := told.last()["one.c"].Err; err == nil || !strings.Contains(err.Error(), "no secret") {
+		t.Errorf("one.c has credentials from others: %v", err)
+	}
+	inOne.until("in this namespace", func(m map[string]fleet.Entry) bool { return m["one.a"].Err == nil && m["one.b"].Err != nil })
+
+	secret("one", "a", "second", "cluster-profile=a", "cluster-inventory-consumer=ours")
+	now := told.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
+	h.reach(t, now["one.a"])
+	secret("ours", "a2", "", "cluster-profile=a", "cluster-profile-namespace=one")
+	told.until("two secrets", func(m map[string]fleet.Entry) bool {
+		return m["one.a"].Err != nil && strings.Contains(m["one.a"].Err.Error(), "2 secrets")
+	})
+	h.deleteSecret(t, "ours", "a2")
+	told.until("one secret", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == now["one.a"].Access })
+	h.secret(t, "one", "a", "Opaque", map[string]string{"x-k8s.io/cluster-profile": "a", "x-k8s.io/cluster-inventory-consumer": "ours"}, nil)
+	got = told.until("it is empty", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
+	if err := got["one.a"].Err; !strings.Contains(err.Error(), "secret one/a") {
+		t.Errorf("it is empty: %v", err)
+	}
+	h.deleteSecret(t, "ours", "b")
+	told.until("no credentials", func(m map[string]fleet.Entry) bool { return m["one.b"].Err != nil && len(m) == 4 })
+	dirMust(t, h.dynamic.Resource(dirProfiles).Namespace("two").Delete(t.Context(), "d", metav1.DeleteOptions{}))
+	told.names("one.a", "one.b", "one.c")
+}
+
+func TestAccessPlugin(t *testing.T) {
+	raw := func(name, text string) clientcmdv1.NamedExtension {
+		return clientcmdv1.NamedExtension{Name: name, Extension: runtime.RawExtension{Raw: []byte(text)}}
+	}
+	ca, _ := dirCertificate(t)
+	cluster := &clientcmdv1.Cluster{
+		Server: "https://a/path", TLSServerName: "name", CertificateAuthorityData: ca, ProxyURL: "http://proxy", DisableCompression: true,
+		Extensions: []clientcmdv1.NamedExtension{
+			raw("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", `["c","d"]`),
+			raw("clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", `{"X":"profile","Y":"profile","A":"profile"}`),
+			raw("client.authentication.k8s.io/exec", `{"k":"v"}`),
+			raw("something/else", `7`),
+		},
+	}
+	exec := clientcmdapi.ExecConfig{
+		Command: "plugin", APIVersion: "client.authentication.k8s.io/v1", Args: slices.Grow([]string{"a", "b"}, 8),
+		Env: []clientcmdapi.ExecEnvVar{{Name: "X", Value: "own"}}, ProvideClusterInfo: true,
+	}
+	for _, test := range []struct {
+		args, env          bool
+		wantArgs, wantVars string
+	}{
+		{false, false, "[a b]", "[{X own}]"},
+		{true, false, "[a b c d]", "[{X own}]"},
+		{false, true, "[a b]", "[{X own} {A profile} {Y profile}]"},
+		{true, true, "[a b c d]", "[{X own} {A profile} {Y profile}]"},
+	} {
+		p := &fleet.AccessPlugin{Exec: exec, ProfileArgs: test.args, ProfileEnv: test.env}
+		_, err := fleet.AccessPluginConfig(p, cluster)
+		dirMust(t, err)
+		cfg, err := fleet.AccessPluginConfig(p, cluster) // does not add up
+		dirMust(t, err)
+		e := cfg.ExecProvider
+		if fmt.Sprint(e.Args) != test.wantArgs || fmt.Sprint(e.Env) != test.wantVars {
+			t.Errorf("arguments %v, variables %v", e.Args, e.Env)
+		}
+		if e.Command != "plugin" || e.InteractiveMode != clientcmdapi.NeverExecInteractiveMode || !e.ProvideClusterInfo || string(e.Config.(*runtime.Unknown).Raw) != `{"k":"v"}` {
+			t.Errorf("plugin %v", e)
+		}
+		proxy, err := cfg.Proxy(nil)
+		if cfg.Host != "https://a/path" || cfg.ServerName != "name" || string(cfg.CAData) != string(ca) || err != nil || proxy.Host != "proxy" || !cfg.DisableCompression {
+			t.Errorf("configuration %v", cfg)
+		}
+	}
+	if len(exec.Args) != 2 || len(exec.Env) != 1 {
+		t.Error("the program's own plugin was changed")
+	}
+	own := &fleet.AccessPlugin{Exec: *exec.DeepCopy()}
+	own.Exec.Config = &runtime.Unknown{Raw: []byte(`{"own":1}`)}
+	cfg, err := fleet.AccessPluginConfig(own, &clientcmdv1.Cluster{Server: "https://a"})
+	if err != nil || string(cfg.ExecProvider.Config.(*runtime.Unknown).Raw) != `{"own":1}` {
+		t.Errorf("the program's own input: %v, %v", cfg, err)
+	}
+	for name, c := range map[string]*clientcmdv1.Cluster{
+		"no server": {},
+		"file":      {Server: "https://a", CertificateAuthority: "/etc/hostname"},
+		"proxy":     {Server: "https://a", ProxyURL: "ftp://p"},
+	} {
+		if _, err := fleet.AccessPluginConfig(own, c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := fleet.AccessPluginConfig(&fleet.AccessPlugin{}, cluster); err == nil {
+		t.Error("a plugin without a command")
+	}
+}

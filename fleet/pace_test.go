@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func enter(t *testing.T, g *gate) *pass {
+	t.Helper()
+	p, err := g.enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func took(t *testing.T, want time.Duration, do func()) {
+	t.Helper()
+	began := time.Now()
+	do()
+	if d := time.Since(began); d != want {
+		t.Errorf("took %v, not %v", d, want)
+	}
+}
+
+func TestGate_letsAFewThroughInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(2, time.Hour)
+		a, b := enter(t, g), enter(t, g)
+		order := make(chan int, 2)
+		for n := range 2 {
+			go func() {
+				p := enter(t, g)
+				order <- n
+				p.leave()
+			}()
+			synctest.Wait()
+		}
+		if len(order) > 0 {
+			t.Fatal("a third one is through")
+		}
+		a.leave()
+		a.leave() // twice is once
+		synctest.Wait()
+		if first, second := <-order, <-order; first != 0 || second != 1 {
+			t.Errorf("%d came before %d", first, second)
+		}
+		b.leave()
+		if len(g.slots) != 0 {
+			t.Errorf("%d places are taken in the end", len(g.slots))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		enter(t, g)
+		enter(t, g)
+		if _, err := g.enter(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("who does not wait any more is told %v", err)
+		}
+	})
+}
+
+func TestGate_whoIsLetWaitLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, time.Second)
+		idle := enter(t, g)
+		// Nothing comes: the next one need not wait for it.
+		took(t, time.Second, func() { enter(t, g).leave() })
+		idle.leave()
+		if len(g.slots) != 0 {
+			t.Error("a place that was lost was given back once more")
+		}
+
+		// Something comes now and then: it keeps its place.
+		busy := enter(t, g)
+		go func() {
+			for range 10 {
+				time.Sleep(900 * time.Millisecond)
+				busy.came()
+				busy.awaits()
+			}
+			busy.leave()
+		}()
+		took(t, 9*time.Second, func() { enter(t, g).leave() })
+
+		// What has come is being dealt with, for long: that is not the server's fault.
+		working := enter(t, g)
+		working.came()
+		go func() {
+			time.Sleep(time.Minute)
+			working.leave()
+		}()
+		took(t, time.Minute, func() { enter(t, g).leave() })
+	})
+}
+
+func TestGate_shutForATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, time.Hour)
+		g.shut(5 * time.Second)
+		g.shut(time.Second) // does not make it shorter
+		took(t, 5*time.Second, func() { enter(t, g).leave() })
+		// Who waits already waits too.
+		p := enter(t, g)
+		go func() {
+			time.Sleep(time.Second)
+			g.shut(10 * time.Second)
+			p.leave()
+		}()
+		took(t, 11*time.Second, func() { enter(t, g).leave() })
+	})
+}
+
+func TestMeter_slowsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeter(1000)
+		took(t, 10*time.Second, func() {
+			for range 100 {
+				if err := m.read(t.Context(), 100); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		time.Sleep(time.Minute) // is not saved up
+		took(t, time.Second, func() { _ = m.read(t.Context(), 1000) })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.read(ctx, 1000); !errors.Is(err, context.Canceled) {
+			t.Errorf("who does not wait any more is told %v", err)
+		}
+		var none *meter
+		took(t, 0, func() { _ = none.read(t.Context(), 1<<30) })
+		if newMeter(0) != none {
+			t.Error("no bound is one")
+		}
+	})
+}
