@@ -57,7 +57,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 
 .PHONY: e2e
 e2e: ## tests against a real control plane; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./examples ./internal/kubetest/...
+	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./fleet ./examples ./internal/kubetest/...
 	cd conformance && WATERSHED_KUBE=required go test -timeout 30m ./compat
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
@@ -67,12 +67,16 @@ ROUNDS ?= 20
 chaos: ## random writes while servers are killed and connections break, ROUNDS times (default 20)
 	WATERSHED_KUBE=required go test -timeout 120m -v -run '^TestChaos$$' . -chaos.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
 
+.PHONY: fleet
+fleet: ## three clusters whose types, credentials and servers come and go, ROUNDS times (default 20)
+	WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestChaos$$' ./fleet -fleet.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
+
 .PHONY: operator
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
 	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet
 	cd conformance && go run ./bench $(NAME)
 
 $(GOLANGCI):

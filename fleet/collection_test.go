@@ -71,7 +71,7 @@ func newWorld(t *testing.T, window int64) *world {
 
 type noDirectory struct{}
 
-func (noDirectory) Follow(ctx context.Context, tell func([]Entry)) error { return nil }
+func (noDirectory) Follow(context.Context, func([]Entry)) error { return nil }
 
 // join begins a mirror, beside one that there may be, with some objects.
 func (w *world) join(cluster string, names ...string) {
