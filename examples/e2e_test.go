@@ -168,8 +168,8 @@ func testStories(t *testing.T, watchers map[string]*program, pod string) {
 // testOnce runs the programs that end by themselves.
 func testOnce(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string) {
 	clients, everything := example("clients"), example("factory", "-all")
-	traps := example("traps", "-objects=20")
-	for _, p := range []*program{clients, everything, traps,
+	traps, clusters := example("traps", "-objects=20"), example("fleet", "-l", "app=web")
+	for _, p := range []*program{clients, everything, traps, clusters,
 		example("deltafifo"), example("indexer"), example("pipeline"), example("listener", "-every=40ms")} {
 		p.finish(t)
 		if p.stdout.String() == "" {
@@ -200,6 +200,14 @@ func testOnce(t *testing.T, example func(string, ...string) *program, kubectl fu
 		return strings.HasPrefix(row, fmt.Sprintf("clusterroles.rbac.authorization.k8s.io %d ", strings.Count(out, "\n")))
 	}) {
 		t.Errorf("factory -all does not have the %d cluster roles that there are", strings.Count(out, "\n"))
+	}
+
+	text = clusters.stdout.String()
+	version := kubectl("get", "pod", "web", "-o", "jsonpath={.metadata.resourceVersion}")
+	for _, want := range []string{"examples live ", "examples default/web " + version} {
+		if !slices.ContainsFunc(rows(text), func(row string) bool { return strings.HasPrefix(row, want) }) {
+			t.Errorf("fleet does not say %q:\n%s", want, text)
+		}
 	}
 
 	testTraps(t, traps.stdout.String())

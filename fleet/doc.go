@@ -4,7 +4,7 @@
 // Package fleet mirrors many clusters, everything in them that can be listed and
 // watched or a part of it, and reads across them as if they were one.
 //
-//	f, err := fleet.New(&fleet.Contexts{}, &fleet.Options{Resources: []string{"pods", "*.apps"}})
+//	f, err := fleet.New(fleet.NewContexts(nil), &fleet.Options{Resources: []string{"pods", "*.apps"}})
 //	go f.Run(ctx)
 //	err = f.WaitForSync(ctx)
 //
