@@ -18,8 +18,9 @@ const (
 	// settleAfter is how long an object has to be unchanged, at least, before it is
 	// packed densely, and how often it is looked for such.
 	settleAfter = 30 * time.Second
-	// settleWork is how long settling works before it rests.
-	settleWork = 2 * time.Millisecond
+	// settleWork is how long settling works before it rests, busyRest how long it
+	// rests when there is something more urgent.
+	settleWork, busyRest = 2 * time.Millisecond, 100 * time.Millisecond
 	// fresh is how many bytes of new states are left as they came, for the handlers
 	// that are about to decode them.
 	fresh = 1 << 20
@@ -34,6 +35,9 @@ type PackingOptions struct {
 	// not changed for a while: 0.25 works for a moment and rests for three, as there
 	// is no hurry, and readers may need the processor. 1 is all of it. Default 0.25.
 	Settling float64
+	// Busy, if it is not nil, reports that there is something more urgent to do: then
+	// settling waits. It is asked often.
+	Busy func() bool
 }
 
 // Packing is what packed informers can share: the dictionaries, of which there is
@@ -42,15 +46,16 @@ type PackingOptions struct {
 type Packing struct {
 	packer *wire.Packer
 	rest   time.Duration
+	busy   func() bool // may be nil
 	// users are the lives that run with it.
 	users atomic.Int64
 
 	// mu guards what follows: whether somebody has the turn, and who is next. Those
 	// are functions that start and report whether they did; not goroutines that wait,
 	// because there may be many.
-	mu   sync.Mutex
-	busy bool
-	next []func() bool
+	mu    sync.Mutex
+	taken bool
+	next  []func() bool
 }
 
 // ask starts a function now, or when those that asked before are done. Once it has
@@ -59,7 +64,7 @@ func (p *Packing) ask(start func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = append(p.next, start)
-	if !p.busy {
+	if !p.taken {
 		p.startLocked()
 	}
 }
@@ -72,12 +77,12 @@ func (p *Packing) done() {
 }
 
 func (p *Packing) startLocked() {
-	p.busy = false
-	for len(p.next) > 0 && !p.busy {
+	p.taken = false
+	for len(p.next) > 0 && !p.taken {
 		start := p.next[0]
 		p.next[0] = nil
 		p.next = p.next[1:]
-		p.busy = start()
+		p.taken = start()
 	}
 }
 
@@ -91,7 +96,7 @@ func NewPacking(opts *PackingOptions) *Packing {
 		o.Settling = 0.25
 	}
 	rest := time.Duration(float64(settleWork) * (1/o.Settling - 1))
-	return &Packing{packer: wire.NewPacker(), rest: max(rest, 0)}
+	return &Packing{packer: wire.NewPacker(), rest: max(rest, 0), busy: o.Busy}
 }
 
 // packing keeps the objects of one life packed: each new state after a moment, in
@@ -213,12 +218,27 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 		if time.Since(began) < settleWork {
 			continue
 		}
-		select {
-		case <-ctx.Done():
+		if !p.shared.pause(ctx) {
 			return newest, false
-		case <-time.After(p.shared.rest):
-			began = time.Now()
 		}
+		began = time.Now()
 	}
 	return newest, true
+}
+
+// pause rests, for as long as there is something more urgent, and reports false if
+// ctx has ended.
+func (p *Packing) pause(ctx context.Context) bool {
+	rest := p.rest
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(rest):
+		}
+		if p.busy == nil || !p.busy() {
+			return true
+		}
+		rest = busyRest
+	}
 }

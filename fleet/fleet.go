@@ -38,9 +38,10 @@ type Options struct {
 	// Fast keeps objects as they were sent. Default: they are packed, which takes a
 	// tenth of the memory.
 	Fast bool
-	// Packing is shared by all packed informers that it is given to. Default: one
-	// for the fleet.
-	Packing *watershed.Packing
+	// Settling is how much of one processor may be used to pack densely what has not
+	// changed for a while, see [watershed.PackingOptions]. It waits while states are
+	// being read. Default 0.25.
+	Settling float64
 	// Drop is what of each object's metadata is not kept. Default: nothing.
 	Drop wire.Fields
 	// Transform is called once for every state of every object before it is kept.
@@ -121,8 +122,8 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	}
 	f.gate = newGate(f.opts.Lists, fleetPatience)
 	f.recent = wire.NewRecent(f.opts.Decoded)
-	if f.packing = f.opts.Packing; f.packing == nil && !f.opts.Fast {
-		f.packing = watershed.NewPacking(nil)
+	if !f.opts.Fast {
+		f.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: f.opts.Settling, Busy: f.gate.taken})
 	}
 	return f, nil
 }

@@ -44,6 +44,9 @@ func newGate(n int, patience time.Duration) *gate {
 	return &gate{slots: make(chan struct{}, n), patience: patience}
 }
 
+// taken reports whether anybody is through and has not left.
+func (g *gate) taken() bool { return len(g.slots) > 0 }
+
 // shut closes the gate for a time to those who come.
 func (g *gate) shut(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()

@@ -43,6 +43,8 @@ type report struct {
 	figure  figure
 	// server is the version of the API server, "" if there was none.
 	server string
+	// part says that this is less than the page has.
+	part bool
 }
 
 // row adds a row; its first cell is the name of a subject.
@@ -92,6 +94,9 @@ func (r *report) table() string {
 func (r *report) folder() (string, error) {
 	if folder := os.Getenv(reportVariable); folder != "" {
 		return folder, nil
+	}
+	if r.part {
+		return "", nil
 	}
 	for _, name := range []string{podsVariable, secondsVariable, runsVariable, rateVariable} {
 		if os.Getenv(name) != "" {
