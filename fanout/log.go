@@ -129,10 +129,15 @@ func (l *Log[T]) Expire() {
 // Cut drops everything and goes on with the changes after a revision, which must not
 // be below that of the last: readers that were not that far are told
 // [ErrExpired], those who wait included. It is for a writer who cannot say what
-// changed.
+// changed. After Close it does nothing.
 func (l *Log[T]) Cut(revision uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return
+	default:
+	}
 	l.count, l.bytes, l.last = 0, 0, revision
 	l.window.Store(&window[T]{after: revision})
 	l.waiting.wakeAllLocked(revision)

@@ -329,7 +329,12 @@ func TestCut_expiresEverybody(t *testing.T) {
 		wantEqual(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting}, []any{uint64(5), uint64(5), 0, int64(0), 0})
 		c := cursor(t, l, 5, fanout.Everything())
 		publish(l, added(6, "a/3"))
+		l.Close()
+		l.Cut(7)
 		wantEqual(t, next(t, c), []uint64{6})
+		if _, err := c.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
+			t.Errorf("a reader of a closed log is told %v", err)
+		}
 	})
 }
 

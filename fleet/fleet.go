@@ -100,13 +100,16 @@ type Fleet struct {
 	// undecodable counts looks at objects that could not be decoded.
 	undecodable atomic.Uint64
 
-	// mu guards what follows.
-	mu          sync.Mutex
-	running     context.Context // nil before Run
-	told        bool            // the directory has said which clusters there are
-	members     map[string]*Member
+	// mu guards what follows. It is taken before a member's.
+	mu      sync.Mutex
+	running context.Context // nil before Run
+	told    bool            // the directory has said which clusters there are
+	members map[string]*Member
+	runs    sync.WaitGroup
+
+	// resources guards collections. It is taken after a member's.
+	resources   sync.Mutex
 	collections map[schema.GroupResource]*collection
-	runs        sync.WaitGroup
 }
 
 // New returns a fleet of the clusters of a directory. It does not connect to
@@ -136,7 +139,8 @@ func (f *Fleet) memory() watershed.Memory {
 }
 
 // Run mirrors the clusters until ctx ends, and returns when everything that it
-// started has returned. An error is the directory's. Run can be called once.
+// started has returned. Then there is nothing to read any more, and loops over
+// [View.Watch] have ended. An error is the directory's. Run can be called once.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -170,24 +174,36 @@ func (f *Fleet) Run(ctx context.Context) error {
 	}
 	cancel()
 	f.runs.Wait()
+	f.empty()
+	return err
+}
+
+// empty lets go of everything. Readers are not told that all is deleted, but that it
+// is over.
+func (f *Fleet) empty() {
 	for _, c := range f.all() {
 		c.log.Close()
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		m.leave()
+	}
+	clear(f.members)
 	f.recent.Clear()
-	return err
 }
 
 // all are the collections.
 func (f *Fleet) all() []*collection {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.resources.Lock()
+	defer f.resources.Unlock()
 	return slices.Collect(maps.Values(f.collections))
 }
 
 // collection finds or makes the collection of a resource.
 func (f *Fleet) collection(r schema.GroupResource) *collection {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.resources.Lock()
+	defer f.resources.Unlock()
 	c := f.collections[r]
 	if c == nil {
 		c = newCollection(r, f.opts.Window)
@@ -206,6 +222,10 @@ func (f *Fleet) tell(entries []Entry) {
 	f.told = true
 	there := map[string]bool{}
 	for _, e := range entries {
+		if err := checkName(e.Name); err != nil || there[e.Name] {
+			f.opts.Logger.Error("directory names a cluster that cannot be", "cluster", e.Name, "err", err)
+			continue
+		}
 		there[e.Name] = true
 		f.admitLocked(e)
 	}

@@ -58,7 +58,10 @@ type Member struct {
 	cluster *kube.Cluster // nil while its entry has an error
 	access  string
 	host    string
-	err     error // of the directory or of discovery, the last one
+	// former is the connection before; its watches move to the new one, and then it
+	// can be closed.
+	former *kube.Cluster
+	err    error // of the directory or of discovery, the last one
 	errAt   time.Time
 	since   time.Time // when it began
 	gone    time.Time
@@ -124,7 +127,7 @@ func (m *Member) use(e Entry) {
 	}
 	if old != nil {
 		m.logger.Info("credentials changed")
-		time.AfterFunc(time.Second, old.CloseIdleConnections) // when the watches have moved
+		m.former = old
 	}
 	m.poke()
 }
@@ -136,11 +139,7 @@ func (m *Member) failedLocked(err error) { m.err, m.errAt = err, time.Now() }
 // mirrors it until ctx ends.
 func (m *Member) run(ctx context.Context) {
 	defer close(m.done)
-	defer func() {
-		if c := m.Cluster(); c != nil {
-			c.CloseIdleConnections()
-		}
-	}()
+	defer m.closeIdle()
 	defer m.runs.Wait()
 	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
 	for {
@@ -181,6 +180,18 @@ func (m *Member) run(ctx context.Context) {
 	}
 }
 
+// closeIdle closes connections that are not needed: in the end all of them.
+func (m *Member) closeIdle() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.former != nil {
+		m.former.CloseIdleConnections()
+	}
+	if m.cluster != nil {
+		m.cluster.CloseIdleConnections()
+	}
+}
+
 // resolve asks what the cluster serves, and begins and ends mirrors accordingly.
 func (m *Member) resolve(ctx context.Context) error {
 	cluster := m.Cluster()
@@ -204,6 +215,9 @@ func (m *Member) resolve(ctx context.Context) error {
 		return err
 	}
 	m.missing, m.err = err, nil
+	if m.former != nil {
+		m.former.CloseIdleConnections()
+	}
 	if m.discovered.IsZero() {
 		m.discovered = time.Now()
 	}
