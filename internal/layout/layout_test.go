@@ -63,6 +63,9 @@ var rules = map[string]rule{
 	"internal/kubetest": {own: []string{"internal/kubetest/binaries"}, others: []string{
 		"go.etcd.io/etcd/", "google.golang.org/grpc", "k8s.io/", "sigs.k8s.io/yaml",
 	}},
+	"internal/kubetest/simulated": {own: []string{"internal/kubetest"}, others: []string{
+		"github.com/klauspost/compress/gzip", "k8s.io/",
+	}},
 	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
 	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"}, others: []string{
 		"k8s.io/client-go/",
@@ -90,6 +93,7 @@ var rules = map[string]rule{
 	"examples/factory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
+	"examples/fleet": {own: []string{"wire", "fleet"}, others: []string{"k8s.io/apimachinery/"}},
 	"examples/traps": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},

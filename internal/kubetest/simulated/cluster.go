@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package simulated
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// firstVersion is what versions count from: all have ten digits.
+const firstVersion = 1_000_000_000
+
+// state is what an object is at a version.
+type state struct {
+	version uint32 // of its last change; 0: there is no such object
+	born    uint32 // the version that created it; 0: it was there from the start
+}
+
+// Cluster is one simulated cluster. All methods are safe for concurrent use.
+type Cluster struct {
+	server *Server
+	number int
+	seed   uint64
+	token  string
+
+	listener net.Listener
+	http     *http.Server
+	stats    counters
+
+	mu      sync.Mutex // guards all below
+	pods    []uint32   // the version of each pod, 0 if there is none
+	born    map[uint32]uint32
+	newest  uint32
+	oldest  uint32 // what lists and watches may still ask for
+	past    history
+	changed chan struct{} // closed with the next change; nil if nobody waits
+	conns   map[net.Conn]struct{}
+}
+
+func newCluster(s *Server, number int) *Cluster {
+	c := &Cluster{
+		server: s,
+		number: number,
+		pods:   make([]uint32, len(s.population.pods)),
+		conns:  map[net.Conn]struct{}{},
+	}
+	r := sequence(s.opts.Seed, uint64(number))
+	c.seed = r.next()
+	token := make([]byte, 32)
+	r.hex(token)
+	c.token = string(token)
+	// Every object has a version of its own: first the namespaces, then the pods.
+	c.newest = uint32(len(s.population.namespaces))
+	for i := range s.population.pods {
+		c.pods[i] = c.newest + 1 + uint32(s.population.pods[i].origin)
+	}
+	c.newest += uint32(len(c.pods))
+	c.oldest = c.newest
+	c.past = history{limit: s.opts.History, first: c.newest + 1, dropped: c.newest}
+	return c
+}
+
+// Name is the cluster's name, no other of the server has it.
+func (c *Cluster) Name() string { return fmt.Sprintf("simulated-%05d", c.number) }
+
+// Addr is the host and port of the cluster.
+func (c *Cluster) Addr() string { return c.listener.Addr().String() }
+
+// Config is access to the cluster, without a limit of requests per second.
+func (c *Cluster) Config() *rest.Config {
+	return &rest.Config{
+		Host:        (&url.URL{Scheme: "https", Host: c.Addr()}).String(),
+		BearerToken: c.token,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:     append([]byte(nil), c.server.authority...),
+			ServerName: serverName,
+		},
+		QPS: -1,
+	}
+}
+
+func (c *Cluster) authorized(r *http.Request) bool {
+	return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+c.token)) == 1
+}
+
+// Pod is what pod i is now, in the order of lists, or nil if it was deleted. It
+// is read from what the cluster would send.
+func (c *Cluster) Pod(i int) *corev1.Pod {
+	s, _ := c.snapshot(i, i+1, 0)
+	if s.versions[0] == 0 {
+		return nil
+	}
+	p := renderer{cluster: c, resource: &c.server.resources[podResource], encoding: protobufEncoding}
+	raw, err := p.raw(i, s.state(0))
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}
+	if err == nil {
+		err = pod.Unmarshal(raw)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("simulated: pod %d of %s: %v", i, c.Name(), err)) // New made sure that it can be
+	}
+	return pod
+}
+
+// Pods is how many pods the cluster began with: their numbers are below it.
+func (c *Cluster) Pods() int { return len(c.pods) }
+
+// Version is the latest resourceVersion.
+func (c *Cluster) Version() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return firstVersion + uint64(c.newest)
+}
+
+// Touch gives pod i a new state: it was not ready for a moment. It returns the
+// resourceVersion of the change, 0 without any if there is no such pod now.
+func (c *Cluster) Touch(i int) (version uint64) { return c.change(modified, i) }
+
+// Delete deletes pod i. It returns the resourceVersion of the change, 0 without
+// any if there is no such pod now.
+func (c *Cluster) Delete(i int) (version uint64) { return c.change(deleted, i) }
+
+// Create creates pod i anew after it was deleted, with another uid. It returns
+// the resourceVersion of the change, 0 without any if the pod is there.
+func (c *Cluster) Create(i int) (version uint64) { return c.change(added, i) }
+
+func (c *Cluster) change(kind changeKind, i int) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.pods[i]
+	if (kind == added) != (before == 0) {
+		return 0
+	}
+	c.newest++
+	c.pods[i] = c.newest
+	switch kind {
+	case added:
+		if c.born == nil {
+			c.born = map[uint32]uint32{}
+		}
+		c.born[uint32(i)] = c.newest
+	case deleted:
+		c.pods[i] = 0
+	}
+	c.past.add(change{kind: kind, pod: uint32(i), before: before, born: c.born[uint32(i)]})
+	c.oldest = max(c.oldest, c.past.dropped)
+	c.wake()
+	return firstVersion + uint64(c.newest)
+}
+
+func (c *Cluster) wake() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// Compact forgets history: every resourceVersion and every continue token that
+// was given out before the call is too old for lists and for watches that begin.
+// Watches that are under way go on if they are not behind. It returns the oldest
+// resourceVersion that is left.
+func (c *Cluster) Compact() (version uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest++
+	c.oldest = c.newest
+	c.past.forget(c.newest + 1)
+	c.wake()
+	return firstVersion + uint64(c.oldest)
+}
+
+// Cut breaks every connection to the cluster off. New ones are accepted.
+func (c *Cluster) Cut() {
+	c.mu.Lock()
+	var conns []net.Conn
+	for conn := range c.conns {
+		conns = append(conns, conn)
+	}
+	c.mu.Unlock()
+	for _, conn := range conns {
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = t.NetConn() // without a farewell, which could take its time
+		}
+		_ = conn.Close()
+	}
+}
+
+// snapshot is what the pods from lo up to hi were at one version.
+type snapshot struct {
+	version  uint32
+	versions []uint32
+	first    int               // the number of the first pod
+	born     map[uint32]uint32 // nil or a copy
+}
+
+func (s *snapshot) state(i int) state {
+	return state{version: s.versions[i], born: s.born[uint32(s.first+i)]}
+}
+
+// snapshot reads pods at a version, 0 for the latest. It is false if the version
+// is too old; it must not be newer than the newest.
+func (c *Cluster) snapshot(lo, hi int, at uint32) (snapshot, bool) {
+	versions := make([]uint32, hi-lo)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at == 0 {
+		at = c.newest
+	}
+	s := snapshot{version: at, versions: versions, first: lo}
+	if at < c.oldest {
+		return s, false
+	}
+	copy(versions, c.pods[lo:hi])
+	if len(c.born) > 0 {
+		s.born = make(map[uint32]uint32, len(c.born))
+		for pod, born := range c.born {
+			s.born[pod] = born
+		}
+	}
+	// What happened since is undone, the latest first.
+	for v := c.newest; v > at && v >= c.past.first; v-- {
+		ch := c.past.at(v)
+		if i := int(ch.pod); i >= lo && i < hi {
+			versions[i-lo] = ch.before
+			if s.born != nil {
+				s.born[ch.pod] = ch.born
+			}
+		}
+	}
+	return s, true
+}
+
+// since copies changes after a version, as many as there is room for; the first
+// has the version from, and those of the others follow. Without any it returns a
+// channel that is closed with the next one. It is false if some that came after
+// the version are forgotten.
+func (c *Cluster) since(version uint32, into []change) (n int, from uint32, wait <-chan struct{}, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version < c.past.dropped {
+		return 0, 0, nil, false
+	}
+	from = max(version+1, c.past.first)
+	for v := from; v <= c.newest && n < len(into); v++ {
+		into[n] = c.past.at(v)
+		n++
+	}
+	if n > 0 {
+		return n, from, nil, true
+	}
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return 0, from, c.changed, true
+}
+
+// freshTimeout is how long a request waits for a version that is not there yet.
+const freshTimeout = 3 * time.Second
+
+// reach waits until the cluster has a version, for some time. It returns the
+// newest and whether that is enough.
+func (c *Cluster) reach(ctx context.Context, version uint64) (newest uint32, ok bool) {
+	timeout := time.NewTimer(freshTimeout)
+	defer timeout.Stop()
+	for {
+		c.mu.Lock()
+		newest = c.newest
+		ok = version <= firstVersion+uint64(newest)
+		if !ok && c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		wait := c.changed
+		c.mu.Unlock()
+		if ok {
+			return newest, true
+		}
+		select {
+		case <-wait:
+		case <-timeout.C:
+			return newest, false
+		case <-ctx.Done():
+			return newest, false
+		}
+	}
+}

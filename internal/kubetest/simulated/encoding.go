@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package simulated
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// encoding is how objects are sent.
+type encoding int
+
+const (
+	jsonEncoding encoding = iota
+	protobufEncoding
+	encodings
+)
+
+func (e encoding) contentType() string {
+	if e == protobufEncoding {
+		return runtime.ContentTypeProtobuf
+	}
+	return runtime.ContentTypeJSON
+}
+
+// What an object is called in the types of events.
+const (
+	eventAdded    = "ADDED"
+	eventModified = "MODIFIED"
+	eventDeleted  = "DELETED"
+	eventBookmark = "BOOKMARK"
+	eventError    = "ERROR"
+)
+
+// rawOf is an object without its type: the message in protobuf; in JSON the text
+// after the opening brace, so that the type can go before it.
+func rawOf(enc encoding, obj any) ([]byte, error) {
+	if enc == jsonEncoding {
+		text, err := json.Marshal(obj)
+		if err != nil {
+			return nil, err
+		}
+		return text[1:], nil
+	}
+	m, ok := obj.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return nil, fmt.Errorf("%T has no protobuf", obj)
+	}
+	return m.Marshal()
+}
+
+// around is what goes before and after an object's raw bytes.
+type around struct{ before, after []byte }
+
+func (a around) size(raw int) int { return len(a.before) + raw + len(a.after) }
+
+// wrap is an object of so many raw bytes as a whole, as the answer to a GET.
+func (e encoding) wrap(t metav1.TypeMeta, size int) around {
+	if e == jsonEncoding {
+		return around{before: typeText(t), after: []byte("\n")}
+	}
+	return around{before: unknown(t, size), after: unknownEnd}
+}
+
+// event is an object of so many raw bytes as an event of a watch.
+func (e encoding) event(kind string, t metav1.TypeMeta, size int) around {
+	if e == jsonEncoding {
+		return around{
+			before: append([]byte(`{"type":"`+kind+`","object":`), typeText(t)...),
+			after:  []byte("}\n"),
+		}
+	}
+	whole := e.wrap(t, size)
+	raw := message(1, whole.size(size)) // RawExtension.raw
+	body := append(message(1, len(kind)), kind...)
+	body = append(body, message(2, len(raw)+whole.size(size))...)
+	body = append(body, raw...)
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(body)+whole.size(size)))
+	return around{before: append(append(frame, body...), whole.before...), after: whole.after}
+}
+
+// item is an object of so many raw bytes in a list. Between two of them JSON
+// wants a comma.
+func (e encoding) item(t metav1.TypeMeta, size int) around {
+	switch {
+	case e == protobufEncoding:
+		return around{before: message(2, size)}
+	case t.Kind == "":
+		return around{before: []byte("{")}
+	default:
+		return around{before: typeText(t)}
+	}
+}
+
+// list is what goes around the items of a list, which have so many bytes and, in
+// JSON, commas among them.
+func (e encoding) list(t metav1.TypeMeta, m metav1.ListMeta, size int, null bool) (around, error) {
+	if e == jsonEncoding {
+		text, err := json.Marshal(m)
+		if err != nil {
+			return around{}, err
+		}
+		before := append(append(typeText(t), `"metadata":`...), text...)
+		if null {
+			return around{before: append(before, `,"items":null`...), after: []byte("}\n")}, nil
+		}
+		return around{before: append(before, `,"items":[`...), after: []byte("]}\n")}, nil
+	}
+	text, err := m.Marshal()
+	if err != nil {
+		return around{}, err
+	}
+	meta := append(message(1, len(text)), text...)
+	return around{before: append(unknown(t, len(meta)+size), meta...), after: unknownEnd}, nil
+}
+
+// typeText is the beginning of an object in JSON.
+func typeText(t metav1.TypeMeta) []byte {
+	return []byte(`{"kind":"` + t.Kind + `","apiVersion":"` + t.APIVersion + `",`)
+}
+
+// unknown is the beginning of a [runtime.Unknown] in its envelope.
+func unknown(t metav1.TypeMeta, size int) []byte {
+	version := append(message(1, len(t.APIVersion)), t.APIVersion...)
+	kind := append(message(2, len(t.Kind)), t.Kind...)
+	b := append([]byte("k8s\x00"), message(1, len(version)+len(kind))...)
+	b = append(append(b, version...), kind...)
+	return append(b, message(2, size)...)
+}
+
+// unknownEnd is the end of it: no encoding and no content type.
+var unknownEnd = []byte{3<<3 | 2, 0, 4<<3 | 2, 0}
+
+// message is the tag and the length of a protobuf field that has a length.
+func message(field byte, size int) []byte {
+	return binary.AppendUvarint([]byte{field<<3 | 2}, uint64(size))
+}

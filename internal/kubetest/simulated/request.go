@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package simulated
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// query is what a request asks of a resource.
+type query struct {
+	resource  *resource
+	namespace string
+	name      string // of one object; empty for all
+	media     media
+	options   internalversion.ListOptions
+}
+
+// ServeHTTP answers as the API server of the cluster.
+func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !c.server.enter() {
+		panic(http.ErrAbortHandler)
+	}
+	defer c.server.owned.Done()
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if !c.authorized(r) {
+		c.refuse(w, r, unauthorized())
+		return
+	}
+	if err := c.route(w, r); err != nil {
+		c.refuse(w, r, err)
+	}
+}
+
+func (c *Cluster) route(w http.ResponseWriter, r *http.Request) error {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch path[0] {
+	case "api":
+		return c.api(w, r, path[1:])
+	case "apis":
+		return c.apis(w, r, path[1:])
+	}
+	if len(path) == 1 {
+		switch path[0] {
+		case "readyz", "healthz", "livez":
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			c.answer(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok"))
+			return nil
+		case "version":
+			c.document(w, "application/json", serverVersion)
+			return nil
+		}
+	}
+	http.NotFound(w, r)
+	return nil
+}
+
+// api serves the core group, path being what comes after /api.
+func (c *Cluster) api(w http.ResponseWriter, r *http.Request, path []string) error {
+	if len(path) == 0 {
+		return c.discoverCore(w, r)
+	}
+	gv := schema.GroupVersion{Version: path[0]}
+	if gv.Version != "v1" {
+		return noResource()
+	}
+	if len(path) == 1 {
+		return c.discoverVersion(w, r, gv)
+	}
+	return c.serve(w, r, gv, path[1:])
+}
+
+// apis serves the other groups, path being what comes after /apis.
+func (c *Cluster) apis(w http.ResponseWriter, r *http.Request, path []string) error {
+	if len(path) == 0 {
+		return c.discoverGroups(w, r)
+	}
+	group := c.server.group(path[0])
+	if group == nil {
+		http.NotFound(w, r)
+		return nil
+	}
+	if len(path) > 1 && path[1] != group.PreferredVersion.Version {
+		return c.nothing(w, r, group.Name)
+	}
+	gv := schema.GroupVersion{Group: group.Name, Version: group.PreferredVersion.Version}
+	switch len(path) {
+	case 1:
+		return c.discoverGroup(w, r, group)
+	case 2:
+		return c.discoverVersion(w, r, gv)
+	default:
+		return c.serve(w, r, gv, path[2:])
+	}
+}
+
+// serve answers for a resource.
+func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, path []string) error {
+	q := c.find(gv, path)
+	if q == nil {
+		return c.nothing(w, r, gv.Group)
+	}
+	if r.Method != http.MethodGet {
+		return noMethod()
+	}
+	var ok bool
+	if q.media, ok = negotiate(r.Header.Get("Accept"), q.allows); !ok {
+		return notAcceptable("406: Not Acceptable\n\nAvailable representations: application/json, application/vnd.kubernetes.protobuf")
+	}
+	if q.name != "" {
+		return c.get(w, r, q)
+	}
+	values := r.URL.Query()
+	if err := q.parse(values); err != nil {
+		return err
+	}
+	if q.options.Watch {
+		if q.media.as == partialObjectList {
+			return notAcceptable("you requested " + partialObjectList + ", but the events of a watch are no lists")
+		}
+		return c.watch(w, r, q)
+	}
+	return c.list(w, r, q)
+}
+
+// nothing answers for what a group has not got. The real server leaves custom
+// groups to a part of it that knows no paths but those of its types.
+func (c *Cluster) nothing(w http.ResponseWriter, r *http.Request, group string) error {
+	if group != EmptyGroup {
+		return noResource()
+	}
+	http.NotFound(w, r)
+	return nil
+}
+
+// allows reports that the resource can be served so.
+func (q *query) allows(m media) bool {
+	if m.as != "" {
+		return m.isPartial()
+	}
+	return m.encoding == jsonEncoding || !q.resource.custom
+}
+
+// find is the resource that a path of a group leads to.
+func (c *Cluster) find(gv schema.GroupVersion, path []string) *query {
+	q := &query{}
+	if len(path) >= 3 && path[0] == "namespaces" {
+		q.namespace, path = path[1], path[2:]
+	}
+	if len(path) > 2 {
+		return nil
+	}
+	if q.resource = c.server.resource(gv.WithResource(path[0])); q.resource == nil {
+		return nil
+	}
+	if len(path) == 2 {
+		q.name = path[1]
+	}
+	if !q.resource.namespaced && q.namespace != "" || q.resource.namespaced && q.namespace == "" && q.name != "" {
+		return nil
+	}
+	return q
+}
+
+// parse reads the options of a list or a watch as the real server does. What is
+// not simulated is an error.
+func (q *query) parse(values url.Values) error {
+	o := &q.options
+	if err := internalscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, o); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	internalversion.SetListOptionsDefaults(o, true)
+	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	if o.LabelSelector != nil && !o.LabelSelector.Empty() || o.FieldSelector != nil && !o.FieldSelector.Empty() {
+		return apierrors.NewBadRequest("selectors are not simulated")
+	}
+	return nil
+}
+
+// get answers a GET of one object.
+func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
+	c.stats.gets.Add(1)
+	version, err := parseVersion(r.URL.Query().Get("resourceVersion"))
+	if err != nil {
+		return err
+	}
+	if newest, ok := c.reach(r.Context(), uint64(version)); !ok {
+		return tooLarge(uint64(version), newest)
+	}
+	p := c.server.population
+	lo, hi := q.resource.objects(p, q.namespace)
+	i := q.resource.from(p, q.namespace, q.name)
+	if i < lo || i >= hi || q.resource.key(p, q.namespace, i) != q.name {
+		return apierrors.NewNotFound(q.resource.GroupResource(), q.name)
+	}
+	s, _ := q.resource.read(c, i, i+1, 0)
+	if s.versions[0] == 0 {
+		return apierrors.NewNotFound(q.resource.GroupResource(), q.name)
+	}
+	if q.media.as == partialObjectList {
+		return notAcceptable("you requested " + partialObjectList + ", but the requested object is not a list (*core." + q.resource.kind + ")")
+	}
+	render := &renderer{cluster: c, resource: q.resource, encoding: q.media.encoding, partial: q.media.partial()}
+	body, err := render.appendWhole(nil, i, s.state(0))
+	if err != nil {
+		return err
+	}
+	c.answer(w, http.StatusOK, q.media.encoding.contentType(), body)
+	return nil
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package simulated
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Server is a number of simulated clusters.
+type Server struct {
+	opts       Options
+	authority  []byte // PEM
+	population *population
+	resources  []resource
+	catalogue  catalogue
+	clusters   []*Cluster
+
+	owned sync.WaitGroup // what accepts, what serves connections and what answers
+
+	mu     sync.Mutex // guards closed, and owned against its end
+	closed bool
+}
+
+// New starts the clusters and returns when they serve. The caller must close the
+// server. On an error nothing is left.
+func New(opts *Options) (*Server, error) {
+	o := opts.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{opts: o, population: newPopulation(o), resources: newResources(o)}
+	s.catalogue = newCatalogue(s.resources)
+	if err := s.population.check(); err != nil {
+		return nil, err
+	}
+	var serving tls.Certificate
+	var err error
+	if s.authority, serving, err = newAuthority(); err != nil {
+		return nil, err
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{serving},
+		MinVersion:   tls.VersionTLS13,
+		// Loopback has no small packets that a first list would gain from.
+		DynamicRecordSizingDisabled: true,
+	}
+	for i := range o.Clusters {
+		c := newCluster(s, i)
+		if err := c.start(config); err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.clusters = append(s.clusters, c)
+	}
+	return s, nil
+}
+
+// Cluster is cluster i.
+func (s *Server) Cluster(i int) *Cluster { return s.clusters[i] }
+
+// Clusters is how many clusters there are.
+func (s *Server) Clusters() int { return len(s.clusters) }
+
+// Close ends every cluster, with all requests and connections, and waits for
+// that. It may be called more than once.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	for _, c := range s.clusters {
+		_ = c.http.Close()
+	}
+	s.owned.Wait()
+}
+
+// enter counts something that Close is to wait for. It is false after Close has
+// begun.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.owned.Add(1)
+	}
+	return !s.closed
+}
+
+// maxStreams is how many requests a connection may have at once, as with the
+// real server.
+const maxStreams = 1000
+
+// start listens on an address of the cluster's own and serves.
+func (c *Cluster) start(config *tls.Config) error {
+	var err error
+	if c.listener, err = listen(c.number); err != nil {
+		return fmt.Errorf("cluster %s: %w", c.Name(), err)
+	}
+	c.http = &http.Server{
+		Handler:           c,
+		TLSConfig:         config.Clone(), // which the server changes
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnState:         c.track,
+		ReadHeaderTimeout: time.Minute,
+		// Clients that go away in the middle of something are no news.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	c.server.owned.Go(func() { _ = c.http.ServeTLS(c.listener, "", "") })
+	return nil
+}
+
+// listen listens on the loopback address with a number, on a port that is free.
+// Systems that have only one such address give it to all.
+func listen(number int) (net.Listener, error) {
+	own := net.IPv4(127, 77, byte(number/250), byte(1+number%250))
+	l, err := net.Listen("tcp4", net.JoinHostPort(own.String(), "0"))
+	if err != nil {
+		l, err = net.Listen("tcp4", "127.0.0.1:0")
+	}
+	return l, err
+}
+
+// track knows the connections, for Cut, and makes Close wait for them.
+func (c *Cluster) track(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if !c.server.enter() {
+			_ = conn.Close()
+			return
+		}
+		c.mu.Lock()
+		c.conns[conn] = struct{}{}
+		c.mu.Unlock()
+	case http.StateClosed, http.StateHijacked:
+		c.mu.Lock()
+		_, known := c.conns[conn]
+		delete(c.conns, conn)
+		c.mu.Unlock()
+		if known {
+			c.server.owned.Done()
+		}
+	}
+}

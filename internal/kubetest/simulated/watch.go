@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package simulated
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// A watch without a timeout of its own ends after this time or up to twice
+	// that.
+	watchTimeout = 30 * time.Minute
+	// lastBookmark is how long before its end a watch gets a last bookmark.
+	lastBookmark = 2 * time.Second
+	// batch is how many changes a watch takes from the history at once.
+	batch = 64
+)
+
+// watch is a watch under way.
+type watch struct {
+	cluster   *Cluster
+	query     *query
+	lo, hi    int // whose changes it sends
+	initial   bool
+	bookmarks bool
+	ends      time.Time
+	body      *body
+	// version is up to where everything was sent.
+	version uint32
+}
+
+// watch answers a WATCH. It returns an error only before it has answered
+// anything.
+func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, q *query) error {
+	c.stats.watches.Add(1)
+	o := &q.options
+	version, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	timeout := watchTimeout + rand.N(watchTimeout)
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	t := &watch{cluster: c, query: q, bookmarks: o.AllowWatchBookmarks, ends: time.Now().Add(timeout)}
+	t.initial = o.SendInitialEvents != nil && *o.SendInitialEvents
+	t.lo, t.hi = q.resource.objects(c.server.population, q.namespace)
+	refused := t.position(ctx, version)
+	contentType := q.media.encoding.contentType()
+	if q.media.encoding == protobufEncoding {
+		contentType += ";stream=watch"
+	}
+	t.body = c.begin(w, contentType, t.initial && t.bookmarks && acceptsGzip(r))
+	w.(http.Flusher).Flush()
+	c.stats.open.Add(1)
+	defer c.stats.open.Add(-1)
+	if refused != nil {
+		t.body.close(t.fail(refused))
+		return nil
+	}
+	err = t.run(ctx)
+	if ctx.Err() != nil && r.Context().Err() == nil {
+		err = nil // its time is over, which is a good end
+	}
+	t.body.close(err)
+	return nil
+}
+
+// position finds out where the watch begins.
+func (t *watch) position(ctx context.Context, version int64) error {
+	c := t.cluster
+	if t.initial {
+		if newest, ok := c.reach(ctx, uint64(version)); !ok {
+			return tooLarge(uint64(version), newest)
+		}
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case version == 0:
+		t.version = c.newest
+	case version < firstVersion+int64(c.oldest):
+		return tooOld(uint64(version), c.oldest)
+	default:
+		t.version = uint32(min(version-firstVersion, 1<<32-2))
+	}
+	return nil
+}
+
+// run sends events until ctx ends or the watch falls behind further than the
+// history goes back, which is a good end to a client.
+func (t *watch) run(ctx context.Context) error {
+	if t.initial {
+		if err := t.sendInitial(); err != nil {
+			return err
+		}
+	}
+	bookmark := time.NewTimer(t.untilBookmark())
+	defer bookmark.Stop()
+	for {
+		wait, ok, err := t.sendChanges()
+		if err != nil || !ok {
+			return err
+		}
+		select {
+		case <-wait:
+		case <-bookmark.C:
+			if t.bookmarks {
+				if err := t.sendBookmark(false); err != nil {
+					return err
+				}
+			}
+			bookmark.Reset(t.untilBookmark())
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// untilBookmark is the time until the next bookmark is due.
+func (t *watch) untilBookmark() time.Duration {
+	every := t.cluster.server.opts.Bookmarks
+	if last := time.Until(t.ends) - lastBookmark; last > 0 {
+		return min(every, last)
+	}
+	return every
+}
+
+func (t *watch) renderer() *renderer {
+	q := t.query
+	return &renderer{cluster: t.cluster, resource: q.resource, encoding: q.media.encoding, partial: q.media.partial()}
+}
+
+// sendInitial sends everything that is there and, if the client wants bookmarks,
+// one that says so.
+func (t *watch) sendInitial() error {
+	s, _ := t.query.resource.read(t.cluster, t.lo, t.hi, 0)
+	render := t.renderer()
+	for i, version := range s.versions {
+		if version == 0 {
+			continue
+		}
+		err := t.body.add(func(dst []byte) ([]byte, error) { return render.appendInitial(dst, t.lo+i, s.state(i)) })
+		if err != nil {
+			return err
+		}
+	}
+	t.version = s.version
+	if t.bookmarks {
+		return t.sendBookmark(true)
+	}
+	return t.body.flush()
+}
+
+// sendChanges sends the changes that there are and returns what to wait for. It
+// is false if the watch has fallen behind.
+func (t *watch) sendChanges() (wait <-chan struct{}, ok bool, err error) {
+	if !t.query.resource.pods {
+		return nil, true, nil // nothing ever changes
+	}
+	var render *renderer
+	for {
+		var changes [batch]change
+		n, from, wait, ok := t.cluster.since(t.version, changes[:])
+		if n == 0 {
+			if render != nil {
+				err = t.body.flush()
+			}
+			return wait, ok, err
+		}
+		for i, change := range changes[:n] {
+			t.version = from + uint32(i)
+			if pod := int(change.pod); pod < t.lo || pod >= t.hi {
+				continue
+			}
+			if render == nil {
+				render = t.renderer()
+			}
+			if err := t.body.add(func(dst []byte) ([]byte, error) { return render.appendChange(dst, change, t.version) }); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+}
+
+// initialEnd is the annotation of the bookmark after the initial events.
+const initialEnd = "k8s.io/initial-events-end"
+
+// sendBookmark tells how far the watch has come. One that waits for a version of
+// the future has not come anywhere yet.
+func (t *watch) sendBookmark(end bool) error {
+	q := t.query
+	newest := uint32(t.cluster.Version() - firstVersion)
+	if t.version > newest {
+		return nil
+	}
+	version := t.version
+	if !q.resource.pods {
+		version = newest
+	}
+	meta := metav1.ObjectMeta{ResourceVersion: formatVersion(version)}
+	if end {
+		meta.Annotations = map[string]string{initialEnd: "true"}
+	}
+	kind := q.resource.objectType()
+	if q.media.partial() {
+		kind = partialType
+	}
+	var raw []byte
+	var err error
+	if q.media.encoding == protobufEncoding {
+		// Every kind has its metadata where this one has it.
+		raw, err = rawOf(protobufEncoding, &metav1.PartialObjectMetadata{ObjectMeta: meta})
+	} else {
+		raw, err = json.Marshal(meta)
+		raw = append([]byte(`"metadata":`), raw...)
+		if !q.media.partial() {
+			raw = append(raw, q.resource.blank...)
+		}
+		raw = append(raw, '}')
+	}
+	if err != nil {
+		return err
+	}
+	return t.send(eventBookmark, kind, raw)
+}
+
+// fail ends the watch with an event.
+func (t *watch) fail(reason error) error {
+	status := statusOf(reason)
+	raw, err := rawOf(t.query.media.encoding, &status)
+	if err != nil {
+		return err
+	}
+	return t.send(eventError, statusType, raw)
+}
+
+// send sends an event at once.
+func (t *watch) send(event string, kind metav1.TypeMeta, raw []byte) error {
+	a := t.query.media.encoding.event(event, kind, len(raw))
+	for _, p := range [][]byte{a.before, raw, a.after} {
+		if err := t.body.write(p); err != nil {
+			return err
+		}
+	}
+	return t.body.flush()
+}
