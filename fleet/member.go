@@ -62,9 +62,9 @@ type Member struct {
 	// can be closed.
 	former *kube.Cluster
 	err    error // of the directory or of discovery, the last one
-	errAt   time.Time
-	since   time.Time // when it began
-	gone    time.Time
+	errAt  time.Time
+	since  time.Time // when it began
+	gone   time.Time
 	// before is the member of the same name whose place this one takes when it has
 	// synced; nil if there was none, or it has.
 	before *Member

@@ -45,7 +45,7 @@ func main() {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, os.Stdout, o); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
-		slog.Error("fleet", "err", err) //nolint:sloglint // the name of the program is all the message there is
+		slog.Error("fleet", "err", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // what is deferred has been done
 	}
