@@ -21,3 +21,6 @@ func Settle[T any](i *Informer[T]) {
 		<-done
 	}
 }
+
+// Pause is what settling does between two moments of work.
+func (p *Packing) Pause(ctx context.Context) bool { return p.pause(ctx) }

@@ -4,6 +4,7 @@
 package watershed_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -155,6 +156,27 @@ func TestPacking_isShared(t *testing.T) {
 	if one := alone.Stats().DictionaryBytes; dictionaries > 2*one {
 		t.Errorf("four informers that share report dictionaries of %d bytes, one alone %d", dictionaries, one)
 	}
+}
+
+// TestPacking_waitsForWhatIsMoreUrgent has settling pause until it may go on.
+func TestPacking_waitsForWhatIsMoreUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		busy := func() bool { return time.Since(began) < 5*time.Second }
+		p := watershed.NewPacking(&watershed.PackingOptions{Settling: 0.25, Busy: busy})
+		wantEqual(t, p.Pause(t.Context()), true)
+		if waited := time.Since(began); waited < 5*time.Second || waited > 5200*time.Millisecond {
+			t.Errorf("went on after %v", waited)
+		}
+		began = began.Add(-time.Hour)
+		from := time.Now()
+		wantEqual(t, p.Pause(t.Context()), true)
+		wantEqual(t, time.Since(from), 6*time.Millisecond) // a quarter of the time is work
+		began = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantEqual(t, p.Pause(ctx), false)
+	})
 }
 
 // TestTap_isToldEverythingInOrder rebuilds the state from what the tap is told.

@@ -12,7 +12,8 @@ import (
 
 // Objects are full of hexadecimal digits: uids, digests, ids of containers. Nothing
 // in them repeats, so no dictionary helps, but two of them fit into a byte. That is
-// done before an object is packed, and undone after it was unpacked: 1 us for a pod.
+// done before an object is packed, and undone after it was unpacked: 4 us and 1 us for
+// a pod of 5 KB.
 //
 // A mark stands before what is written otherwise: a number n and n bytes, which are
 // 2n digits; 255 and the 16 bytes of a UUID; or 0, for a mark that was in the object.
