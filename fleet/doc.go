@@ -47,7 +47,7 @@
 // # Costs
 //
 // A resource of a cluster costs three goroutines, one of them net/http's, and some
-// 46 KB, whether there is anything in it or not; a cluster a goroutine, a connection
+// 44 KB, whether there is anything in it or not; a cluster a goroutine, a connection
 // with one more, and the watches of its custom types and aggregated APIs, of whose
 // objects only the metadata is read unless they are mirrored too. An object costs
 // what a packed informer's does. docs/scale.md has the figures.

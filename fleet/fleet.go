@@ -152,20 +152,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	f.running = ctx
 	f.mu.Unlock()
 
-	tidy := time.NewTicker(time.Minute)
-	defer tidy.Stop()
-	f.runs.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tidy.C:
-				for _, c := range f.all() {
-					c.log.Expire()
-				}
-			}
-		}
-	})
+	defer f.tidy(ctx)()
 	err := f.directory.Follow(ctx, f.tell)
 	if err != nil {
 		err = fmt.Errorf("fleet: directory: %w", err)
@@ -176,6 +163,24 @@ func (f *Fleet) Run(ctx context.Context) error {
 	f.runs.Wait()
 	f.empty()
 	return err
+}
+
+// tidy drops what has left the windows of the logs, now and then until it is stopped.
+// It is a timer, not a goroutine: a fleet may be a small one.
+func (f *Fleet) tidy(ctx context.Context) (stop func()) {
+	var timer *time.Timer
+	ready := make(chan struct{})
+	timer = time.AfterFunc(time.Minute, func() {
+		<-ready
+		for _, c := range f.all() {
+			c.log.Expire()
+		}
+		if ctx.Err() == nil {
+			timer.Reset(time.Minute)
+		}
+	})
+	close(ready)
+	return func() { timer.Stop() }
 }
 
 // empty lets go of everything. Readers are not told that all is deleted, but that it

@@ -14,7 +14,7 @@ import (
 
 // mirror is one resource of one member: an informer, which runs from the mirror's
 // beginning to its end, and what feeds it. It costs three goroutines, one of which is
-// net/http's, and about 46 KB besides the objects.
+// net/http's, and about 44 KB besides the objects.
 type mirror struct {
 	cluster    string
 	resource   kube.Resource

@@ -344,7 +344,11 @@ func fleetReport(pods int, readings []fleetReading, idle fleetReading) *report {
 		r.row(name, thousands(strconv.Itoa(x.Objects)), thousands(fmt.Sprintf("%.0f", bytes)), settled, fmt.Sprintf("%.2f", float64(resident)/1e9),
 			fmt.Sprintf("%.1f", x.Wall.Seconds()), fmt.Sprintf("%.1f", x.perObject(x.CPU)), fmt.Sprintf("%.2f", float64(x.Goroutines)/float64(x.Resources)),
 			fmt.Sprintf("%.2f", x.ChurnCPU), fmt.Sprintf("%.1f", x.Scan.Seconds()*1e3), fmt.Sprintf("%.2f", x.Look.Seconds()*1e3))
-		r.figure.subjects = append(r.figure.subjects, bar{name + " clusters", oursColour})
+		label := name + " clusters"
+		if x.Clusters == 1 {
+			label = "1 cluster"
+		}
+		r.figure.subjects = append(r.figure.subjects, bar{label, oursColour})
 		scan := x.Scan.Seconds() * 1e9 / n
 		panels[0].add(bytes, thousands(fmt.Sprintf("%.0f", bytes)))
 		panels[1].add(x.perObject(x.CPU), fmt.Sprintf("%.1f", x.perObject(x.CPU)))
