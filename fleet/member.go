@@ -34,6 +34,8 @@ const (
 	// discoverRetry is the first wait after it could not say; it doubles up to
 	// discoverRetryMost.
 	discoverRetry, discoverRetryMost = time.Second, 30 * time.Second
+	// discoverApart is the least time between two times, however much changes.
+	discoverApart = 300 * time.Millisecond
 )
 
 // discoverAfter is when a cluster is asked after something about its types has
@@ -49,9 +51,8 @@ type Member struct {
 	meter  *meter
 	// poked has a token when it is time to look what there is.
 	poked chan struct{}
-	// end ends the run; done is closed when that has happened.
-	end  context.CancelFunc
-	done chan struct{}
+	// end ends the run.
+	end context.CancelFunc
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -61,8 +62,7 @@ type Member struct {
 	// former is the connection before; its watches move to the new one, and then it
 	// can be closed.
 	former *kube.Cluster
-	err    error // of the directory or of discovery, the last one
-	errAt  time.Time
+	err    error     // of the directory or of discovery, the last one
 	since  time.Time // when it began
 	gone   time.Time
 	// before is the member of the same name whose place this one takes when it has
@@ -82,7 +82,7 @@ func newMember(f *Fleet, name string) *Member {
 	return &Member{
 		name: name, fleet: f, logger: f.opts.Logger.With("cluster", name),
 		gate: newGate(f.opts.Budget.Lists, clusterPatience), meter: newMeter(f.opts.Budget.BytesPerSecond),
-		poked: make(chan struct{}, 1), done: make(chan struct{}), since: time.Now(),
+		poked: make(chan struct{}, 1), since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{},
 	}
 }
@@ -115,14 +115,14 @@ func (m *Member) use(e Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.failedLocked(fmt.Errorf("directory: %w", err))
+		m.err = fmt.Errorf("directory: %w", err)
 		return
 	}
 	old := m.cluster
 	m.cluster, m.access, m.host = cluster, e.Access, e.Config.Host
 	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
 		if err := x.source.use(cluster); err != nil {
-			m.failedLocked(err)
+			m.err = err
 		}
 	}
 	if old != nil {
@@ -132,25 +132,27 @@ func (m *Member) use(e Entry) {
 	m.poke()
 }
 
-// failedLocked notes why the cluster cannot be reached.
-func (m *Member) failedLocked(err error) { m.err, m.errAt = err, time.Now() }
-
 // run looks what the cluster serves, now and whenever that may have changed, and
 // mirrors it until ctx ends.
 func (m *Member) run(ctx context.Context) {
-	defer close(m.done)
 	defer m.closeIdle()
 	defer m.runs.Wait()
 	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
+	var trouble complaint
 	for {
 		next := discoverEvery + rand.N(discoverEvery/4)
-		switch err := m.resolve(ctx); {
-		case ctx.Err() != nil:
+		last := time.Now()
+		err := m.resolve(ctx)
+		if ctx.Err() != nil {
 			return
-		case err != nil:
+		}
+		if trouble.isNew(err) {
+			m.logger.Warn("cannot discover what there is", "err", err)
+		}
+		if err != nil {
 			next = wait + rand.N(wait/2)
 			wait = min(2*wait, discoverRetryMost)
-		default:
+		} else {
 			wait = discoverRetry
 			m.succeedBefore()
 		}
@@ -166,7 +168,7 @@ func (m *Member) run(ctx context.Context) {
 		case <-timer.C:
 		case <-m.poked:
 			// Several things may be about to happen: this is the first of them.
-			timer.Reset(discoverAfter[0])
+			timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
 			select {
 			case <-ctx.Done():
 			case <-timer.C:
@@ -210,8 +212,7 @@ func (m *Member) resolve(ctx context.Context) error {
 		if err == nil {
 			err = errors.New("the cluster serves nothing")
 		}
-		m.failedLocked(err)
-		m.logger.Warn("cannot discover what there is", "err", err)
+		m.err = err
 		return err
 	}
 	m.missing, m.err = err, nil
@@ -221,13 +222,13 @@ func (m *Member) resolve(ctx context.Context) error {
 	if m.discovered.IsZero() {
 		m.discovered = time.Now()
 	}
-	m.mirrorLocked(ctx, cluster, served, err)
+	m.mirrorLocked(ctx, served, err)
 	return nil
 }
 
 // mirrorLocked makes the mirrors fit what is served. What is missing from discovery
 // stays as it is.
-func (m *Member) mirrorLocked(ctx context.Context, cluster *kube.Cluster, served []kube.Resource, missing error) {
+func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
 	wanted := m.fleet.selection.resolve(served)
 	hidden := map[schema.GroupResource]bool{}
 	for _, r := range served {
@@ -252,9 +253,9 @@ func (m *Member) mirrorLocked(ctx context.Context, cluster *kube.Cluster, served
 		if now != nil && now.same(r) || m.next[at] != nil {
 			continue
 		}
-		x, err := newMirror(m, cluster, r, !hidden[at])
+		x, err := newMirror(m, m.cluster, r, !hidden[at]) // not the one that was asked: it may be another by now
 		if err != nil {
-			m.failedLocked(err)
+			m.err = err
 			continue
 		}
 		if now == nil {

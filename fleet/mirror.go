@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
@@ -21,9 +22,8 @@ type mirror struct {
 	source     *source
 	informer   *watershed.Informer[*wire.Object]
 	collection *collection // nil if nobody can read it
-	// end ends the run, done is closed when that has happened.
-	end  context.CancelFunc
-	done chan struct{}
+	// end ends the run.
+	end context.CancelFunc
 }
 
 // newMirror makes the mirror of a resource. Only what a selection has can be read.
@@ -33,7 +33,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 		return nil, err
 	}
 	f := m.fleet
-	x := &mirror{cluster: m.name, resource: r, source: src, done: make(chan struct{})}
+	x := &mirror{cluster: m.name, resource: r, source: src}
 	opts := &watershed.Options[*wire.Object]{
 		Cluster:        m.name,
 		Name:           r.GroupResource().String(),
@@ -62,10 +62,9 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 }
 
 // run lives until the mirror is ended.
-func (x *mirror) run(ctx context.Context, logger interface{ Error(string, ...any) }) {
-	defer close(x.done)
+func (x *mirror) run(ctx context.Context, logger *slog.Logger) {
 	if err := x.informer.Run(ctx); err != nil {
-		logger.Error("mirror ended", "cluster", x.cluster, "resource", x.resource.GroupResource().String(), "err", err)
+		logger.Error("mirror ended", "resource", x.resource.GroupResource().String(), "err", err)
 	}
 }
 

@@ -23,8 +23,10 @@ type source struct {
 	member *Member
 	query  kube.Query
 
-	// turn is held while the state is read. The reflector's goroutine alone uses it.
-	turn *turn
+	// turn is held while the state is read, and missed is when the resource was last
+	// not found. The reflector's goroutine alone uses them.
+	turn   *turn
+	missed time.Time
 	// expected is how many objects there were when the state was about to be read for
 	// the first time, -1 if that is not known.
 	expected atomic.Int64
@@ -142,7 +144,10 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 // says it does not have: the member has to look again what there is. One that is
 // served in another version is about to be mirrored in that one.
 func (s *source) Served(ctx context.Context) (bool, error) {
-	s.member.poke()
+	if time.Since(s.missed) > time.Minute { // the reflector asks more often
+		s.missed = time.Now()
+		s.member.poke()
+	}
 	served, err := s.source().Served(ctx)
 	if err != nil || served {
 		return served, err
