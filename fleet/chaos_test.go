@@ -193,7 +193,7 @@ func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 		_, _ = l.cluster.Kubectl(t.Context(), "delete", "crd", plural+".example.com", "--wait=false")
 	default:
 		what = "define type"
-		versions := [][]string{{"v1"}, {"v1", "v1alpha1"}, {"v1alpha1", "v1"}}[rng.IntN(3)]
+		versions := [][]string{{"v1"}, {"v1", "v1alpha1"}, {"v1alpha1", "v1"}, {"v1alpha1"}}[rng.IntN(4)]
 		scope := "Namespaced"
 		if plural == "gizmos" && rng.IntN(2) == 0 {
 			scope = "Cluster"

@@ -4,6 +4,7 @@
 package fleet_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -20,9 +23,10 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// crd is the manifest of a custom resource with some served versions, of which the
-// first is stored.
-func crd(plural, scope string, versions ...string) string {
+// crd is the manifest of a custom resource that has two versions, of which some are
+// served and the first of those is stored. It always knows both: a server cannot read
+// what it has stored in a version that it does not know any more.
+func crd(plural, scope string, served ...string) string {
 	var b strings.Builder
 	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
 	fmt.Fprintf(&b, `
@@ -35,12 +39,12 @@ spec:
   names: {plural: %s, singular: %s, kind: %s, listKind: %sList}
   versions:
 `, plural, scope, plural, strings.TrimSuffix(plural, "s"), kind, kind)
-	for i, v := range versions {
+	for _, v := range []string{"v1", "v1alpha1"} {
 		fmt.Fprintf(&b, `  - name: %s
-    served: true
+    served: %t
     storage: %t
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, v, i == 0)
+`, v, slices.Contains(served, v), v == served[0])
 	}
 	return b.String()
 }
@@ -259,6 +263,46 @@ func TestFleet_rotatesCredentials(t *testing.T) {
 	create(t, c, "after")
 	eventually(t, 10*time.Second, func() string {
 		return unlike(t.Context(), f, "one", c, schema.GroupResource{Resource: "configmaps"})
+	})
+}
+
+// TestMember_readsWhatItMay has credentials that may read two resources.
+func TestMember_readsWhatItMay(t *testing.T) {
+	c := kubetest.Start(t, &kubetest.Options{Users: []kubetest.User{{Name: "limited"}}})
+	if err := c.Grant(t.Context(), "limited", "", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"pods", "configmaps"}, Verbs: []string{"get", "list", "watch"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := newRoster()
+	r.set("one", c.UserConfig("limited"))
+	f := start(t, r, &fleet.Options{Logger: quiet})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := f.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	create(t, c, "readable")
+	eventually(t, 5*time.Second, func() string {
+		return unlike(t.Context(), f, "one", c, schema.GroupResource{Resource: "configmaps"})
+	})
+	m, _ := f.Member("one")
+	s := m.Status()
+	if s.State != fleet.Stale || s.Synced != 2 || len(s.Failing) != s.Resources-2 || !apierrors.IsForbidden(s.Err) {
+		t.Errorf("status %s: %d of %d, %d failing, %v", s.State, s.Synced, s.Resources, len(s.Failing), s.Err)
+	}
+
+	// Once it may read everything, it does.
+	if err := c.Grant(t.Context(), "limited", "", rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() string {
+		if s := m.Status(); s.State != fleet.Live {
+			return fmt.Sprintf("%s: %d of %d, %v", s.State, s.Synced, s.Resources, s.Err)
+		}
+		return ""
 	})
 }
 

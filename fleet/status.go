@@ -86,7 +86,7 @@ func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := Status{Since: m.since, Err: m.err}
-	refused := 0
+	given := 0 // up
 	for _, r := range m.resourcesLocked() {
 		s.Resources++
 		s.Objects += r.Objects
@@ -101,8 +101,8 @@ func (m *Member) Status() Status {
 			continue // on its way
 		}
 		s.Failing = append(s.Failing, r)
-		if !r.Synced && isRefused(r.Reflector.Err) {
-			refused++
+		if !r.Synced && (isRefused(r.Reflector.Err) || r.Reflector.Failures >= hopeless) {
+			given++
 		}
 	}
 	switch {
@@ -110,7 +110,7 @@ func (m *Member) Status() Status {
 		s.State, s.Since = Gone, m.gone
 	case m.discovered.IsZero():
 		s.State = Connecting
-	case s.Synced+refused < s.Resources:
+	case s.Synced+given < s.Resources:
 		s.State = Syncing
 	case len(s.Failing) > 0:
 		s.State, s.Since = Stale, time.Now()
@@ -132,6 +132,10 @@ func (m *Member) Status() Status {
 }
 
 var errUnknown = errors.New("not current")
+
+// hopeless is how often reading a resource must have failed for nobody to wait for it
+// any more. It is tried again all the same.
+const hopeless = 3
 
 // Resources are the resources that are mirrored, by name.
 func (m *Member) Resources() []ResourceStatus {
@@ -161,7 +165,8 @@ func isRefused(err error) bool {
 }
 
 // WaitForSync waits until every resource that the cluster serves has been read once,
-// or reading it was refused. The error is that of ctx, or [ErrUnreachable] if the
+// or reading it was refused or has failed three times: one bad type keeps nobody from
+// the others, and is among [Status.Failing]. The error is that of ctx, or [ErrUnreachable] if the
 // cluster could not be reached at the first attempt, while it is tried again.
 func (m *Member) WaitForSync(ctx context.Context) error {
 	for {
