@@ -280,9 +280,26 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) string {
 		case r.Group == "example.com", r.Resource == "pods" && r.Group == "", r.Resource == "configmaps", r.Resource == "deployments",
 			r.Resource == "replicasets", r.Resource == "nodes" && r.Group == "", r.Resource == "customresourcedefinitions", r.Resource == "serviceaccounts":
 			if said := unlike(ctx, f, l.name, l.cluster, r); said != "" {
-				return said
+				return said + l.explain(ctx, m, r)
 			}
 		}
 	}
 	return ""
+}
+
+// explain is what the member and the server say of a resource.
+func (l *territory) explain(ctx context.Context, m *fleet.Member, r schema.GroupResource) string {
+	text := "\nnot mirrored"
+	for _, s := range m.Resources() {
+		if s.Resource.GroupResource() == r {
+			text = fmt.Sprintf("\nmirrored as %s: %+v", s.Resource.Version, s.Status)
+		}
+	}
+	out, err := l.cluster.Kubectl(ctx, "get", r.String(), "-A", "--no-headers")
+	text += fmt.Sprintf("\nthe server has %d, %v", strings.Count(out, "\n"), err)
+	if r.Group == "example.com" {
+		out, err := l.cluster.Kubectl(ctx, "get", "crd", r.String(), "-o", "jsonpath={.metadata.deletionTimestamp} {.metadata.uid} {.spec.scope} {.status}")
+		text += fmt.Sprintf("\nits definition: %s %v", out, err)
+	}
+	return text
 }

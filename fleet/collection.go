@@ -130,7 +130,7 @@ func (c *collection) introduce(m *mirror) {
 }
 
 // applied takes a batch of a mirror's changes: the first one, which has none, makes
-// its state the cluster's. It returns the mirror whose state that was before.
+// its state the cluster's. It returns the mirror whose state that was before, if any.
 func (c *collection) applied(m *mirror, s state, changes []store.Change[*wire.Object]) (replaced *mirror) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

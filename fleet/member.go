@@ -323,23 +323,31 @@ func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object
 			m.poke()
 		}
 	}
-	if x.collection == nil {
-		return
-	}
-	if old := x.collection.applied(x, s, changes); old != nil && old.source.member == m {
-		m.succeed(at, old, x)
+	switch {
+	case x.collection == nil:
+	case x.joined:
+		x.collection.applied(x, s, changes)
+	default:
+		x.joined = true
+		m.join(x, s)
 	}
 }
 
-// succeed ends a mirror whose place another has taken.
-func (m *Member) succeed(at schema.GroupResource, old, now *mirror) {
+// join makes the state of a mirror that has synced the cluster's, if it is still
+// wanted, and ends the mirror whose place it takes.
+func (m *Member) join(x *mirror, s state) {
+	at := x.resource.GroupResource()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.next[at] == now {
-		delete(m.next, at)
-		m.mirrors[at] = now
+	if m.mirrors[at] != x && m.next[at] != x {
+		return // it was told to end
 	}
-	m.stop(old, true)
+	x.collection.applied(x, s, nil)
+	if m.next[at] == x {
+		m.stop(m.mirrors[at], true)
+		delete(m.next, at)
+		m.mirrors[at] = x
+	}
 }
 
 // way is how the cluster is reached; "" if nobody has said.
