@@ -34,6 +34,9 @@ const (
 	// discoverRetry is the first wait after it could not say; it doubles up to
 	// discoverRetryMost.
 	discoverRetry, discoverRetryMost = time.Second, 30 * time.Second
+	// discoverLagMost is how often it is asked, at least, while a type is defined that
+	// it does not serve.
+	discoverLagMost = time.Minute
 	// discoverApart is the least time between two times, however much changes.
 	discoverApart = 300 * time.Millisecond
 )
@@ -73,7 +76,8 @@ type Member struct {
 	// mirrors are those that run, or are about to. next are those that are to take
 	// the place of one of them.
 	mirrors, next map[schema.GroupResource]*mirror
-	// missing are parts of discovery that could not be had.
+	// served is what discovery said last, missing what it could not say.
+	served  map[schema.GroupResource]struct{}
 	missing error
 	runs    sync.WaitGroup
 }
@@ -139,6 +143,7 @@ func (m *Member) run(ctx context.Context) {
 	defer m.runs.Wait()
 	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
 	var trouble complaint
+	failed, lagging := false, discoverRetry
 	for {
 		next := discoverEvery + rand.N(discoverEvery/4)
 		last := time.Now()
@@ -149,12 +154,22 @@ func (m *Member) run(ctx context.Context) {
 		if trouble.isNew(err) {
 			m.logger.Warn("cannot discover what there is", "err", err)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			next = wait + rand.N(wait/2)
 			wait = min(2*wait, discoverRetryMost)
-		} else {
+		case failed:
+			after = discoverAfter[1:] // a server that has just started may not know all yet
+			fallthrough
+		default:
 			wait = discoverRetry
 			m.succeedBefore()
+		}
+		failed = err != nil
+		if lagging = min(2*lagging, discoverLagMost); !m.incomplete() {
+			lagging = discoverRetry
+		} else {
+			next = min(next, lagging)
 		}
 		if m.replaces() {
 			next = min(next, time.Second)
@@ -216,6 +231,10 @@ func (m *Member) resolve(ctx context.Context) error {
 		return err
 	}
 	m.missing, m.err = err, nil
+	m.served = make(map[schema.GroupResource]struct{}, len(served))
+	for _, r := range served {
+		m.served[r.GroupResource()] = struct{}{}
+	}
 	if m.former != nil {
 		m.former.CloseIdleConnections()
 	}
@@ -238,7 +257,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		}
 	}
 	for at, x := range m.mirrors {
-		if _, ok := wanted[at]; !ok && !unknown(at, missing) {
+		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
 			m.logger.Info("resource is gone", "resource", at.String())
 			m.endLocked(at, x)
 		}
@@ -266,6 +285,42 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		}
 		m.startLocked(ctx, x)
 	}
+}
+
+// definedLocked reports whether a resource has a definition: then it is served, or will
+// be again. A server that has just started may leave it out of its discovery.
+func (m *Member) definedLocked(at schema.GroupResource) bool {
+	x := m.mirrors[definitions]
+	if x == nil {
+		return false
+	}
+	_, ok := x.informer.Get(at.String())
+	return ok
+}
+
+// lags reports whether discovery does not show all the types that are defined: it is
+// behind, or one of them cannot be served.
+func (m *Member) lags(defined state) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lagsLocked(defined)
+}
+
+func (m *Member) lagsLocked(defined state) bool {
+	for key, o := range defined.Raw() {
+		if _, ok := m.served[schema.ParseGroupResource(key)]; !ok && o.GroupVersionKind().Group == definitions.Group {
+			return true
+		}
+	}
+	return false
+}
+
+// incomplete reports whether to ask again soon because discovery lags.
+func (m *Member) incomplete() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.mirrors[definitions]
+	return x != nil && m.lagsLocked(x.informer.Snapshot())
 }
 
 // first orders resources: those that say what else there is come before the others.
@@ -318,11 +373,10 @@ func (m *Member) stop(x *mirror, replaced bool) {
 // applied takes what a mirror has read. The mirror's informer waits for it.
 func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object]) {
 	at := x.resource.GroupResource()
-	if at == definitions || at == apiServices {
-		if len(changes) > 0 {
-			m.poke()
-		}
+	if (at == definitions || at == apiServices) && (len(changes) > 0 || !x.seen && m.lags(s)) {
+		m.poke()
 	}
+	x.seen = true
 	switch {
 	case x.collection == nil:
 	case x.joined:

@@ -22,9 +22,9 @@ type mirror struct {
 	source     *source
 	informer   *watershed.Informer[*wire.Object]
 	collection *collection // nil if nobody can read it
-	// joined says that the collection has been given the first state. The informer's
-	// goroutine alone uses it.
-	joined bool
+	// seen says that there was a first state, joined that the collection has been
+	// given it. The informer's goroutine alone uses them.
+	seen, joined bool
 	// end ends the run.
 	end context.CancelFunc
 }
