@@ -235,7 +235,7 @@ func TestStats_matchTheHeap(t *testing.T) {
 			watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 			stop := running(t, i.Run)
 			defer stop()
-			synced(t, i, 30*time.Second)
+			synced(t, i, 2*time.Minute) // the race detector takes its time
 			if memory == watershed.Packed {
 				watershed.Settle(i)
 			}

@@ -5,6 +5,7 @@ package reflector_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +15,16 @@ import (
 
 // turns gives them when a test says so.
 type turns struct {
-	allow chan struct{}
-	asked int
-	held  int
+	allow       chan struct{}
+	asked, held atomic.Int64
 }
 
 func (tr *turns) wait(ctx context.Context) (func(), error) {
-	tr.asked++
+	tr.asked.Add(1)
 	select {
 	case <-tr.allow:
-		tr.held++
-		return func() { tr.held-- }, nil
+		tr.held.Add(1)
+		return func() { tr.held.Add(-1) }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -37,16 +37,16 @@ func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
 		w.puts("a", "b")
 		// Longer than a server may be silent: nobody has asked it anything.
 		w.start().let(10 * time.Minute)
-		wantEqual(t, tr.asked, 1)
+		wantEqual(t, tr.asked.Load(), 1)
 		w.wantAsked()
 		wantEqual(t, w.Status().Failures, 0)
 
 		w.server.fail(watches, fault{pace: time.Second})
 		tr.allow <- struct{}{}
 		w.let(1500 * time.Millisecond)
-		wantEqual(t, tr.held, 1)
+		wantEqual(t, tr.held.Load(), 1)
 		w.let(5 * time.Second)
-		wantEqual(t, tr.held, 0)
+		wantEqual(t, tr.held.Load(), 0)
 		w.wantCopy()
 
 		// A watch needs none; a list that fails gives it back and asks again.
@@ -54,13 +54,13 @@ func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
 		w.puts("c")
 		w.server.fail(watches, fault{err: errReset})
 		w.server.send(item{err: expired})
-		w.until("asked again", func() bool { return tr.asked == 2 })
+		w.until("asked again", func() bool { return tr.asked.Load() == 2 })
 		tr.allow <- struct{}{}
-		w.until("asked once more", func() bool { return tr.asked == 3 })
-		wantEqual(t, tr.held, 0)
+		w.until("asked once more", func() bool { return tr.asked.Load() == 3 })
+		wantEqual(t, tr.held.Load(), 0)
 		tr.allow <- struct{}{}
 		w.untilCopied()
-		wantEqual(t, tr.held, 0)
+		wantEqual(t, tr.held.Load(), 0)
 	})
 }
 
@@ -70,7 +70,7 @@ func TestTurn_waitingEndsWithTheRun(t *testing.T) {
 		w := newWorld(t, &reflector.Options{Turn: tr.wait}, nil)
 		w.start().let(time.Second)
 		w.stopRun() // fails the test if that takes time
-		wantEqual(t, tr.held, 0)
+		wantEqual(t, tr.held.Load(), 0)
 	})
 }
 
