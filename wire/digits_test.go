@@ -73,6 +73,9 @@ func TestDigits_cutOffAreAnError(t *testing.T) {
 func FuzzDigits(f *testing.F) {
 	f.Add([]byte("uid 58cc0e2f-6a7b-4c9d-ae1f-2a3b4c5d6e7f \xff 0123456789abcdef0"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) > 4<<10 {
+			t.Skip("longer ones are slow, and no different")
+		}
 		got, err := appendExpanded(nil, appendSqueezed(nil, raw))
 		if err != nil || !bytes.Equal(got, raw) {
 			t.Fatalf("%q comes back as %q, %v", raw, got, err)
