@@ -187,11 +187,11 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.begin(ctx)
-	defer l.every(time.Minute, l.tidy)()
+	defer every(time.Minute, l.tidy)()
 	if l.packing != nil {
 		l.packing.shared.users.Add(1)
 		defer l.packing.shared.users.Add(-1)
-		defer l.every(settleAfter, l.settle)()
+		defer every(settleAfter, l.settle)()
 	}
 	var reflected sync.WaitGroup
 	var err error
@@ -325,7 +325,7 @@ func (l *life) tidy() {
 // every calls a function now and then until the caller stops it. It is a timer, not a
 // goroutine: there may be many informers. A timer that was stopped may stay in the
 // runtime's heap until it would have fired: it lets go of the life at once.
-func (l *life) every(period time.Duration, call func()) (stop func()) {
+func every(period time.Duration, call func()) (stop func()) {
 	var current atomic.Pointer[func()]
 	current.Store(&call)
 	var timer *time.Timer

@@ -57,7 +57,7 @@ func (s Snapshot[T]) After(key string) iter.Seq2[string, T] {
 func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[string, T] {
 	return s.decoded(func(yield func(string, *wire.Object) bool) {
 		for key, o := range s.state.All() {
-			if selector.Matches(labelled{o}) && !yield(key, o) {
+			if selector.Matches(o.Labels()) && !yield(key, o) {
 				return
 			}
 		}
@@ -76,18 +76,3 @@ func (s Snapshot[T]) decoded(objects iter.Seq2[string, *wire.Object]) iter.Seq2[
 		}
 	}
 }
-
-// labelled reads the labels of an object as a selector asks for them.
-type labelled struct{ object *wire.Object }
-
-func (l labelled) Has(label string) bool {
-	_, ok := l.object.Label(label)
-	return ok
-}
-
-func (l labelled) Get(label string) string {
-	value, _ := l.object.Label(label)
-	return value
-}
-
-func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(label) }

@@ -23,6 +23,9 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
+// syncPoll is how often who waits for a sync looks: in memory, and while it waits only.
+const syncPoll = 20 * time.Millisecond
+
 // ErrRunning is returned by a second Run.
 var ErrRunning = errors.New("fleet is running already, or has run")
 
@@ -315,7 +318,7 @@ func (f *Fleet) WaitForSync(ctx context.Context) error {
 		if told {
 			break
 		}
-		if err := pause(ctx); err != nil {
+		if err := sleep(ctx, syncPoll); err != nil {
 			return fmt.Errorf("wait for the directory: %w", err)
 		}
 	}
@@ -325,16 +328,4 @@ func (f *Fleet) WaitForSync(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pause waits a moment.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(20 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -73,14 +73,8 @@ type pass struct {
 // enter waits for a place.
 func (g *gate) enter(ctx context.Context) (*pass, error) {
 	for {
-		if wait := time.Until(time.Unix(0, g.until.Load())); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return nil, context.Cause(ctx)
-			}
+		if err := sleep(ctx, time.Until(time.Unix(0, g.until.Load()))); err != nil {
+			return nil, err
 		}
 		select {
 		case g.slots <- struct{}{}:
@@ -167,14 +161,7 @@ func (m *meter) read(ctx context.Context, n int) error {
 	if wait < 10*time.Millisecond {
 		return nil // so little is made up for by the next
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return sleep(ctx, wait)
 }
 
 // pay is how long to wait for n bytes.
@@ -187,4 +174,19 @@ func (m *meter) pay(n int) time.Duration {
 	}
 	m.free = m.free.Add(time.Duration(float64(n) / float64(m.perSecond) * float64(time.Second)))
 	return m.free.Sub(now)
+}
+
+// sleep waits, not at all if the wait is over, or ends with the context.
+func sleep(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

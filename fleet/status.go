@@ -176,7 +176,7 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 		case s.State == Gone, s.State == Connecting && s.Err != nil:
 			return fmt.Errorf("wait for %s: %w: %w", m.name, ErrUnreachable, cmp.Or(s.Err, errors.New("it has left")))
 		}
-		if err := pause(ctx); err != nil {
+		if err := sleep(ctx, syncPoll); err != nil {
 			return fmt.Errorf("wait for %s: %w", m.name, err)
 		}
 	}

@@ -6,6 +6,8 @@ package wire
 import (
 	"encoding/binary"
 	"unique"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // The labels of a packed object are kept beside it, so that selectors need not
@@ -33,6 +35,23 @@ func (o *Object) Label(key string) (string, bool) {
 	})
 	return value, found && ok
 }
+
+// Labels are the object's as a selector asks for them, one by one: nothing is decoded.
+func (o *Object) Labels() labels.Labels { return labelled{o} }
+
+type labelled struct{ object *Object }
+
+func (l labelled) Has(label string) bool {
+	_, ok := l.object.Label(label)
+	return ok
+}
+
+func (l labelled) Get(label string) string {
+	value, _ := l.object.Label(label)
+	return value
+}
+
+func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(label) }
 
 // findLabel looks a label up in labels as they are kept.
 func findLabel(labels, key string) (string, bool) {

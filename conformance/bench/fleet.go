@@ -224,7 +224,11 @@ func measureFleet(addr string) (fleetReading, error) {
 	if r.Scan, r.Found, err = find(pods); err != nil {
 		return r, err
 	}
-	if err := r.churn(lead); err != nil {
+	seconds := 5
+	if settled {
+		seconds = 20 // a collection more or less counts for less
+	}
+	if err := r.churn(lead, seconds); err != nil {
 		return r, err
 	}
 	r.index(pods)
@@ -284,8 +288,8 @@ func find(pods *fleet.View[*wire.Object]) (best time.Duration, found int, err er
 const oneApp = "service-00042"
 
 // churn measures the processor while pods change everywhere.
-func (r *fleetReading) churn(lead *reins) error {
-	seconds, err := variable(secondsVariable, 5)
+func (r *fleetReading) churn(lead *reins, seconds int) error {
+	seconds, err := variable(secondsVariable, seconds)
 	if err != nil {
 		return err
 	}

@@ -107,25 +107,10 @@ func show(ctx context.Context, out io.Writer, f *fleet.Fleet, objects *fleet.Vie
 		// Of what is deleted this is the last state; of what has lost its labels the
 		// one before counts too.
 		old, now := c.Raw()
-		if c.Initial || !selector.Matches(labelsOf{now}) && (old == nil || !selector.Matches(labelsOf{old})) {
+		if c.Initial || !selector.Matches(now.Labels()) && (old == nil || !selector.Matches(old.Labels())) {
 			continue
 		}
 		fmt.Fprintf(out, "%-8s%s %d\n", c.Type, c.Key, now.Version())
 	}
 	return nil
 }
-
-// labelsOf reads labels from the bytes.
-type labelsOf struct{ object *wire.Object }
-
-func (l labelsOf) Has(label string) bool {
-	_, ok := l.object.Label(label)
-	return ok
-}
-
-func (l labelsOf) Get(label string) string {
-	value, _ := l.object.Label(label)
-	return value
-}
-
-func (l labelsOf) Lookup(label string) (string, bool) { return l.object.Label(label) }
