@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type lifeOptions struct {
 	transform transformation
 	memory    Memory
 	packing   *Packing // nil: its own
-	tap       func(*snapshot, []change)
+	tap       func(*snapshot, []change, bool)
 	recent    *wire.Recent
 	report    *Report
 	window    int64
@@ -41,7 +42,7 @@ type life struct {
 	log       *fanout.Log[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
 	packing   *packing // nil if objects are not packed
-	tap       func(*snapshot, []change)
+	tap       func(*snapshot, []change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
 	// marks are snapshots of moments in the log's window, oldest first. There are
@@ -53,6 +54,9 @@ type life struct {
 	// the log begins when the first list is stored, since until then nobody reads.
 	writing sync.Mutex
 	live    bool
+	// relisting says that a list is being applied: what the store has is between two
+	// states that the server had.
+	relisting bool
 
 	// mu guards what follows.
 	mu      sync.Mutex
@@ -232,9 +236,10 @@ func (l *life) wait(ctx context.Context) error {
 
 // consume moves what is queued into the store and the log.
 func (l *life) consume(ctx context.Context) {
-	synced := false
+	synced, ended := false, false
 	for {
 		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
+			ended = ended || slices.ContainsFunc(deltas, func(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark })
 			l.apply(deltas)
 			return nil
 		})
@@ -242,8 +247,9 @@ func (l *life) consume(ctx context.Context) {
 			return
 		}
 		// A list ends with a bookmark: there is a turn of this loop after the
-		// first list is complete, and the store has its version by then.
-		if !synced && l.queue.HasSynced() {
+		// first list is complete, and the store has its version by then. The queue
+		// may say that it has synced just before.
+		if !synced && ended && l.queue.HasSynced() {
 			synced = true
 			l.goLive()
 			close(l.synced)
@@ -257,7 +263,7 @@ func (l *life) goLive() {
 	defer l.writing.Unlock()
 	l.live = true
 	if l.tap != nil {
-		l.tap(l.store.Snapshot(), nil)
+		l.tap(l.store.Snapshot(), nil, true)
 	}
 }
 
@@ -265,12 +271,47 @@ func (l *life) goLive() {
 func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	if !l.live || l.tap == nil {
+		l.applyLocked(deltas)
+		return
+	}
+	for len(deltas) > 0 {
+		n := l.stretchLocked(deltas)
+		l.applyLocked(deltas[:n])
+		deltas = deltas[n:]
+	}
+}
+
+// stretchLocked is how many of the deltas are of one list, or its end, or of none, and
+// notes whether the list goes on after them. While a list is queued nothing else is, and
+// it ends with a bookmark, which is a stretch of its own: who is told of the others
+// knows that they are of a list.
+func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
+	for i := range deltas {
+		d := &deltas[i]
+		listed := d.Type == delta.Replaced || d.Type == delta.Deleted && d.Missed
+		switch {
+		case l.relisting && d.Type == delta.Bookmark && i > 0:
+			return i
+		case l.relisting && d.Type == delta.Bookmark:
+			l.relisting = false
+			return 1
+		case !l.relisting && listed && i > 0:
+			return i
+		case !l.relisting && listed:
+			l.relisting = true
+		}
+	}
+	return len(deltas)
+}
+
+func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 	changes := l.store.Apply(deltas)
 	if l.live {
 		l.mark()
 		l.log.Publish(changes)
 		if l.tap != nil {
-			l.tap(l.store.Snapshot(), changes)
+			l.tap(l.store.Snapshot(), changes, !l.relisting)
 		}
 	}
 	l.packing.pack(changes)

@@ -48,8 +48,10 @@ type Options[T any] struct {
 	// synced, without changes, and then never with a state that it was not told the
 	// changes to. The informer waits for it: it is for who keeps several informers
 	// in step, and must be quick and not call the informer. Handlers and Watch are
-	// for all others. A batch whose changes are none has a new version only.
-	Tap func(Snapshot[T], []store.Change[*wire.Object])
+	// for all others. A batch whose changes are none has a new version only. Whole is
+	// false while a list is being applied: the state is then between two that the
+	// server had, and its version says nothing.
+	Tap func(s Snapshot[T], changes []store.Change[*wire.Object], whole bool)
 	// Resync is how often handlers that say nothing else are given every object
 	// again, as an Update from itself to itself. Default: never.
 	Resync time.Duration
@@ -88,9 +90,11 @@ func (o *Options[T]) withDefaults() Options[T] {
 
 // life is what of the options a life of the informer's engine needs.
 func (o *Options[T]) life(c codec[T], i *Informer[T]) lifeOptions {
-	var tap func(*snapshot, []change)
+	var tap func(*snapshot, []change, bool)
 	if o.Tap != nil {
-		tap = func(s *snapshot, changes []change) { o.Tap(Snapshot[T]{informer: i, state: s}, changes) }
+		tap = func(s *snapshot, changes []change, whole bool) {
+			o.Tap(Snapshot[T]{informer: i, state: s}, changes, whole)
+		}
 	}
 	return lifeOptions{
 		tap:       tap,

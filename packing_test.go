@@ -188,7 +188,7 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 		var calls, revision int
 		state := map[string]uint64{}
 		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{
-			Tap: func(now watershed.Snapshot[*corev1.Pod], changes []store.Change[*wire.Object]) {
+			Tap: func(now watershed.Snapshot[*corev1.Pod], changes []store.Change[*wire.Object], _ bool) {
 				if calls++; calls == 1 {
 					wantEqual(t, len(changes), 0)
 					wantEqual(t, now.Len(), 2)

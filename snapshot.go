@@ -52,6 +52,12 @@ func (s Snapshot[T]) After(key string) iter.Seq2[string, T] {
 	return s.decoded(s.state.Range("", key))
 }
 
+// Range yields the objects whose keys begin with prefix, in key order, from the first
+// key after a given one.
+func (s Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
+	return s.decoded(s.state.Range(prefix, after))
+}
+
 // Matching yields the objects that a selector matches, in key order. Labels are
 // read from the bytes: what does not match is not decoded.
 func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[string, T] {

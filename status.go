@@ -57,6 +57,11 @@ type handler interface{ status() HandlerStatus }
 // Status can be called at any time.
 func (i *Informer[T]) Status() Status { return i.engine.status() }
 
+// Connection is Status().Reflector, for who asks often.
+func (i *Informer[T]) Connection() reflector.Status {
+	return i.engine.current.Load().reflector.Status()
+}
+
 func (e *engine) status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -65,6 +65,9 @@ func (c *Cursor[T]) Next(ctx context.Context) ([]store.Change[T], error) {
 	}
 }
 
+// TryNext is Next without waiting: it returns nothing if there is nothing.
+func (c *Cursor[T]) TryNext() ([]store.Change[T], error) { return c.read() }
+
 // read takes what is in the window. It takes no lock.
 func (c *Cursor[T]) read() ([]store.Change[T], error) {
 	w := c.log.window.Load()

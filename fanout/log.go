@@ -5,6 +5,8 @@ package fanout
 
 import (
 	"errors"
+	"fmt"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,17 +115,65 @@ func (l *Log[T]) Publish(changes []store.Change[T]) {
 	default:
 	}
 	l.appendLocked(changes, now)
-	l.trimLocked(now)
+	l.trimLocked(now, l.opts.Age)
 	l.waiting.wakeLocked(changes)
 }
 
 // Expire drops what is older than [Options.Age]. A log that is written to does
 // so by itself; the owner of one that may fall silent calls it now and then.
-func (l *Log[T]) Expire() {
+func (l *Log[T]) Expire() { l.Trim(l.opts.Age) }
+
+// Trim drops what is older than an age, which may be less than [Options.Age]: it is
+// for an owner of many logs whose bound is on all of them.
+func (l *Log[T]) Trim(age time.Duration) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trimLocked(now)
+	l.trimLocked(now, min(age, l.opts.Age))
+}
+
+// Since is the revision after which a reader goes on who has seen everything up to
+// a version of the source: a cursor there has the changes with later versions. It is
+// for logs in which versions never go back, but for a [Log.Cut]: from which version on
+// everything is there after one is for who cut to know. Several changes may have one
+// version: whoever says it may not have seen them all, and is given them again. The
+// error is [ErrExpired].
+func (l *Log[T]) Since(version uint64) (uint64, error) {
+	w := l.window.Load()
+	if version < w.oldest {
+		l.expired.Add(1)
+		return 0, fmt.Errorf("read after version %d: %w", version, ErrExpired)
+	}
+	after, again, same := w.after, w.after, 0
+	i := sort.Search(len(w.chunks), func(i int) bool {
+		seen := w.chunks[i].seen()
+		return len(seen) == 0 || seen[0].Version >= version
+	})
+	for _, c := range w.chunks[max(i-1, 0):] {
+		for _, change := range c.seen() {
+			switch {
+			case change.Version > version:
+				return pick(after, again, same), nil
+			case change.Version == version:
+				same++
+			default:
+				again = change.Revision
+			}
+			after = change.Revision
+		}
+	}
+	return pick(after, again, same), nil
+}
+
+// Oldest is the first version for which Since is no error.
+func (l *Log[T]) Oldest() uint64 { return l.window.Load().oldest }
+
+// pick is where to go on after same changes of a version.
+func pick(after, again uint64, same int) uint64 {
+	if same > 1 {
+		return again
+	}
+	return after
 }
 
 // Cut drops everything and goes on with the changes after a revision, which must not

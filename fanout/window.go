@@ -21,8 +21,11 @@ const chunkSize = 64
 // chunk, that is Count/512 bytes per change.
 type window[T any] struct {
 	chunks []*chunk[T]
-	// after is the revision of the newest change that is not here any more.
-	after uint64
+	// after and version are those of the newest change that is not here any more.
+	after, version uint64
+	// oldest is the first version that says how far a reader is: version, unless other
+	// changes have it too.
+	oldest uint64
 }
 
 // chunk is a run of changes. The writer fills it; readers see what is published.
@@ -55,7 +58,7 @@ func (l *Log[T]) appendLocked(changes []store.Change[T], now time.Time) {
 	for len(changes) > 0 {
 		c := l.newestLocked()
 		if c == nil {
-			c = l.growLocked(len(changes), changes[0].Revision)
+			c = l.growLocked(len(changes), &changes[0])
 		}
 		at := int(c.published.Load())
 		n := min(len(c.changes)-at, len(changes))
@@ -85,17 +88,18 @@ func (l *Log[T]) newestLocked() *chunk[T] {
 }
 
 // growLocked adds a chunk for n changes, as far as they fit.
-func (l *Log[T]) growLocked(n int, first uint64) *chunk[T] {
+func (l *Log[T]) growLocked(n int, first *store.Change[T]) *chunk[T] {
 	w := l.window.Load()
 	size := 4
 	if len(w.chunks) > 0 {
 		size = 2 * len(w.chunks[len(w.chunks)-1].changes)
 	}
 	size = min(max(size, n), chunkSize, max(l.opts.Count/8, 1))
-	c := &chunk[T]{first: first, changes: make([]store.Change[T], size)}
-	next := &window[T]{chunks: make([]*chunk[T], len(w.chunks)+1), after: w.after}
+	c := &chunk[T]{first: first.Revision, changes: make([]store.Change[T], size)}
+	next := &window[T]{chunks: make([]*chunk[T], len(w.chunks)+1), after: w.after, version: w.version, oldest: w.oldest}
 	if len(w.chunks) == 0 {
-		next.after = first - 1
+		next.after = first.Revision - 1
+		next.splitBy(first)
 	}
 	copy(next.chunks, w.chunks)
 	next.chunks[len(w.chunks)] = c
@@ -118,13 +122,13 @@ func (l *Log[T]) weighLocked(c *chunk[T], changes []store.Change[T]) int {
 }
 
 // trimLocked drops the oldest chunks until the window is within its bounds.
-func (l *Log[T]) trimLocked(now time.Time) {
+func (l *Log[T]) trimLocked(now time.Time, age time.Duration) {
 	w := l.window.Load()
 	drop := 0
 	for drop < len(w.chunks) {
 		c := w.chunks[drop]
 		heavy := l.bytes > l.opts.Bytes && drop < len(w.chunks)-1
-		if l.count <= l.opts.Count && !heavy && now.Sub(c.newest) <= l.opts.Age {
+		if l.count <= l.opts.Count && !heavy && now.Sub(c.newest) <= age {
 			break
 		}
 		l.count -= int(c.published.Load())
@@ -135,7 +139,28 @@ func (l *Log[T]) trimLocked(now time.Time) {
 		return
 	}
 	dropped := w.chunks[drop-1].seen()
-	next := &window[T]{after: dropped[len(dropped)-1].Revision, chunks: make([]*chunk[T], len(w.chunks)-drop)}
+	last, before := &dropped[len(dropped)-1], w.version
+	if n := len(dropped); n > 1 {
+		before = dropped[n-2].Version
+	} else if drop > 1 {
+		seen := w.chunks[drop-2].seen()
+		before = seen[len(seen)-1].Version
+	}
+	next := &window[T]{after: last.Revision, version: last.Version, oldest: last.Version, chunks: make([]*chunk[T], len(w.chunks)-drop)}
+	if before == last.Version {
+		next.oldest++
+	}
 	copy(next.chunks, w.chunks[drop:])
+	if len(next.chunks) > 0 {
+		next.splitBy(&next.chunks[0].seen()[0])
+	}
 	l.window.Store(next)
+}
+
+// splitBy notes that the first change that is here has the version of one that is not:
+// who says that version may not have seen either.
+func (w *window[T]) splitBy(first *store.Change[T]) {
+	if first.Version == w.version {
+		w.oldest = w.version + 1
+	}
 }

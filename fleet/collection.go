@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -47,7 +48,7 @@ type collection struct {
 
 	// mu is held by who writes, and guards what follows.
 	mu sync.Mutex
-	// revision counts changes.
+	// revision counts changes, from a number that is the time.
 	revision uint64
 	// last is the newest vector that was made.
 	last *vector
@@ -84,7 +85,11 @@ type clusterState struct {
 }
 
 func newCollection(r schema.GroupResource, window int64) *collection {
-	c := &collection{resource: r, apart: 1024, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
+	// Revisions are numbers that a reader of an earlier run of the program may bring
+	// along: those of a later one are greater, if there was not more than a change in
+	// every microsecond.
+	began := uint64(time.Now().UnixMicro())
+	c := &collection{resource: r, apart: 1024, revision: began, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
 	c.parts.Store(&[]*part{})
 	c.log = fanout.New(&fanout.Options[located]{
 		Bytes: window, Size: size, Count: max(10_000, int(window>>10)),
@@ -92,6 +97,7 @@ func newCollection(r schema.GroupResource, window int64) *collection {
 			return []fanout.Value{fanout.ValueOf(l.cluster)}
 		}}},
 	})
+	c.log.Cut(began)
 	return c
 }
 

@@ -82,7 +82,7 @@ func (w *world) join(cluster string, names ...string) {
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},
-		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object]) {
+		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], _ bool) {
 			if len(changes) == 0 && s.Len() < len(names) {
 				return // not what is to be seen first
 			}

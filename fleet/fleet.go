@@ -57,6 +57,11 @@ type Options struct {
 	// Window bounds, in bytes, the states of one resource that are kept for slow
 	// readers. Default 64 MiB.
 	Window int64
+	// History is how many bytes of changes are kept for readers of single clusters
+	// who go by the servers' versions, see [Feed], in the whole fleet. When there is
+	// more, older changes are dropped everywhere. Default: none, and there are no
+	// feeds.
+	History int64
 	// Decoded is about how many bytes of values are kept that somebody has looked
 	// at lately. Default 64 MiB.
 	Decoded int
@@ -156,6 +161,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	f.mu.Unlock()
 
 	defer f.tidy(ctx)()
+	if f.opts.History > 0 {
+		f.runs.Go(func() { f.forget(ctx) })
+	}
 	err := f.directory.Follow(ctx, f.tell)
 	if err != nil {
 		err = fmt.Errorf("fleet: directory: %w", err)

@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -43,6 +44,22 @@ func newFollower(c *collection, clusters clusterSet) *follower {
 	return f
 }
 
+// newFollowerAfter reads what has changed since a revision, of which the state is not
+// known: what was in between must be in the log. The error is [ErrExpired].
+func newFollowerAfter(c *collection, clusters clusterSet, revision uint64) (*follower, error) {
+	f := newFollower(c, clusters)
+	if f.base.revision == revision {
+		return f, nil
+	}
+	// One that there has not been is of another program.
+	if after := c.log.Stats().After; revision < after || revision > f.base.revision {
+		return nil, fmt.Errorf("%s after revision %d: %w", c.resource, revision, ErrExpired)
+	}
+	f.later, f.base = f.base, nil
+	f.cursor, _ = c.log.Cursor(revision, f.interest) // the log has the dimension
+	return f, nil
+}
+
 // restart makes the state now what the reader has seen.
 func (f *follower) restart() {
 	f.base, f.seen, f.count, f.later = f.collection.newest(), nil, 0, nil
@@ -51,11 +68,26 @@ func (f *follower) restart() {
 
 // next waits for changes.
 func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
-	batch, err := f.cursor.Next(ctx)
+	return f.take(f.cursor.Next(ctx))
+}
+
+// tryNext is next without waiting: nil if there is nothing.
+func (f *follower) tryNext() (iter.Seq[*change], error) {
+	batch, err := f.cursor.TryNext()
+	if err == nil && len(batch) == 0 {
+		return nil, nil
+	}
+	return f.take(batch, err)
+}
+
+func (f *follower) take(batch []change, err error) (iter.Seq[*change], error) {
 	if errors.Is(err, fanout.ErrExpired) {
-		base, seen := f.base, f.seen
-		f.restart()
-		return missed(base, seen, f.base, f.clusters), nil
+		// There may have been nothing for the reader on the way to later.
+		if f.reached(); f.base != nil {
+			base, seen := f.base, f.seen
+			f.restart()
+			return missed(base, seen, f.base, f.clusters), nil
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -78,11 +110,15 @@ func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
 func (f *follower) settle(batch []change) {
 	f.seen = append(f.seen, batch)
 	f.count += len(batch)
-	position := f.cursor.Position()
 	if f.later == nil && f.count >= f.collection.apart {
-		f.later = f.collection.now(position)
+		f.later = f.collection.now(f.cursor.Position())
 	}
-	if f.later == nil || f.later.revision > position {
+	f.reached()
+}
+
+// reached makes later the base, if the reader is that far.
+func (f *follower) reached() {
+	if f.later == nil || f.later.revision > f.cursor.Position() {
 		return
 	}
 	f.base, f.later, f.count = f.later, nil, 0

@@ -76,7 +76,9 @@ type Member struct {
 	// mirrors are those that run, or are about to. next are those that are to take
 	// the place of one of them.
 	mirrors, next map[schema.GroupResource]*mirror
-	// served is what discovery said last, missing what it could not say.
+	// listed is what discovery said last, served the same by name, missing what it
+	// could not say.
+	listed  []kube.Resource
 	served  map[schema.GroupResource]struct{}
 	missing error
 	runs    sync.WaitGroup
@@ -231,6 +233,7 @@ func (m *Member) resolve(ctx context.Context) error {
 		return err
 	}
 	m.missing, m.err = err, nil
+	m.listed = served
 	m.served = make(map[schema.GroupResource]struct{}, len(served))
 	for _, r := range served {
 		m.served[r.GroupResource()] = struct{}{}
@@ -367,6 +370,7 @@ func (m *Member) stop(x *mirror, replaced bool) {
 	if x.collection != nil {
 		x.collection.forget(x, replaced)
 	}
+	x.feed.close()
 	x.end()
 }
 

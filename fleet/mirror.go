@@ -22,6 +22,7 @@ type mirror struct {
 	source     *source
 	informer   *watershed.Informer[*wire.Object]
 	collection *collection // nil if nobody can read it
+	feed       *Feed       // nil if nobody can read it, or there is no history
 	// seen says that there was a first state, joined that the collection has been
 	// given it. The informer's goroutine alone uses them.
 	seen, joined bool
@@ -48,8 +49,9 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 		Report:         f.opts.Report,
 		Reflector:      f.opts.Reflector,
 		Logger:         f.opts.Logger,
-		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object]) {
+		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
 			m.applied(x, s, changes)
+			x.feed.applied(s, changes, whole)
 		},
 	}
 	opts.Reflector.Logger = f.opts.Logger
@@ -58,6 +60,9 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 	opts.Reflector.ListOnly = opts.Reflector.ListOnly || f.opts.Budget.BytesPerSecond > 0
 	x.informer = watershed.FromSource(src, opts)
 	if selected {
+		if f.opts.History > 0 {
+			x.feed = newFeed(x)
+		}
 		x.collection = f.collection(r.GroupResource())
 		x.collection.introduce(x)
 	}

@@ -128,8 +128,9 @@ type Snapshot[T any] struct {
 	vector *vector
 }
 
-// Revision counts the changes of the resource in the fleet since it began, joining
-// and leaving clusters included. Two snapshots with the same are equal.
+// Revision grows with every change of the resource in the fleet, joining and leaving
+// clusters included, also from one run of the program to the next. Two snapshots of a
+// run with the same are equal.
 func (s Snapshot[T]) Revision() uint64 { return s.vector.revision }
 
 // Clusters yields the clusters that have the resource, and the version each has, in
@@ -138,6 +139,17 @@ func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for c := range s.each() {
 			if !yield(c.cluster, c.state.Version()) {
+				return
+			}
+		}
+	}
+}
+
+// States yields what each cluster has, in the order of their names.
+func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]] {
+	return func(yield func(string, watershed.Snapshot[*wire.Object]) bool) {
+		for c := range s.each() {
+			if !yield(c.cluster, c.state) {
 				return
 			}
 		}

@@ -77,12 +77,71 @@ func (v *View[T]) follow(ctx context.Context, f *follower, yield func(Change[T])
 		return false // ctx or the fleet's run has ended
 	}
 	for c := range changes {
-		next := Change[T]{Type: c.Type, Missed: c.Missed, Key: keyOf(c), Revision: c.Revision, view: v, old: c.Old.object, now: c.New.object}
-		if ctx.Err() != nil || !yield(next) {
+		if ctx.Err() != nil || !yield(v.change(c)) {
 			return false
 		}
 	}
 	return true
+}
+
+// Follower reads the changes of a view, as Watch does, for a reader that has something
+// to do when there are none: it is used by one goroutine at a time.
+type Follower[T any] struct {
+	view  *View[T]
+	inner *follower
+}
+
+// Follow is the state now, and what changes from there on.
+func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
+	f := newFollower(v.collection, v.clusters)
+	return Snapshot[T]{view: v, vector: f.base}, &Follower[T]{v, f}
+}
+
+// FollowAfter is what has changed after a revision of the collection, see
+// [Snapshot.Revision]. The error is [ErrExpired]; one that is found later is also
+// told by Next, until the reader has come to where the collection was when it began.
+func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
+	f, err := newFollowerAfter(v.collection, v.clusters, revision)
+	if err != nil {
+		return nil, err
+	}
+	return &Follower[T]{v, f}, nil
+}
+
+// Next waits for changes. What it yields is to be read before the next call. The error
+// is that of ctx, or that the fleet's run has ended.
+func (f *Follower[T]) Next(ctx context.Context) (iter.Seq[Change[T]], error) {
+	changes, err := f.inner.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.changes(changes), nil
+}
+
+// TryNext is Next without waiting: nil if there is nothing.
+func (f *Follower[T]) TryNext() (iter.Seq[Change[T]], error) {
+	changes, err := f.inner.tryNext()
+	if err != nil || changes == nil {
+		return nil, err
+	}
+	return f.changes(changes), nil
+}
+
+// Position is the revision up to which everything was told.
+func (f *Follower[T]) Position() uint64 { return f.inner.cursor.Position() }
+
+func (f *Follower[T]) changes(changes iter.Seq[*change]) iter.Seq[Change[T]] {
+	return func(yield func(Change[T]) bool) {
+		for c := range changes {
+			if !yield(f.view.change(c)) {
+				return
+			}
+		}
+	}
+}
+
+func (v *View[T]) change(c *change) Change[T] {
+	return Change[T]{Type: c.Type, Missed: c.Missed, Key: keyOf(c), Revision: c.Revision, view: v, old: c.Old.object, now: c.New.object}
 }
 
 // raw is the view as bytes.

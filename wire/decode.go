@@ -47,7 +47,7 @@ func decodeShared[T Pointer[P], P any](o *Object, recent *Recent, fresh func(*Ob
 	}
 	p := share(o, (*P)(value))
 	_, maps := any(p).(*unstructured.Unstructured)
-	recent.add(p, decodedSize(o.length(), maps))
+	recent.add(p, decodedSize(o.Length(), maps))
 	return p, nil
 }
 

@@ -53,6 +53,23 @@ func (l labelled) Get(label string) string {
 
 func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(label) }
 
+// EachLabel calls a function for every label. Nothing is unpacked.
+func (o *Object) EachLabel(call func(key, value string)) {
+	b := o.body.Load()
+	if b.dict != nil && o.labels != unlabelled {
+		for kept := o.labels.Value(); len(kept) > 0; {
+			var key, value string
+			key, kept = cutLabel(kept)
+			value, kept = cutLabel(kept)
+			call(key, value)
+		}
+		return
+	}
+	raw, scratch := o.open()
+	defer scratch.free()
+	eachLabel(raw, o.encoding, func(k, v []byte) { call(string(k), string(v)) })
+}
+
 // findLabel looks a label up in labels as they are kept.
 func findLabel(labels, key string) (string, bool) {
 	for len(labels) > 0 {

@@ -89,8 +89,8 @@ func (o *Object) Size() int {
 	return objectSize + bodySize + len(o.key) + cap(o.body.Load().data)
 }
 
-// length is that of the object's bytes, about.
-func (o *Object) length() int {
+// Length is that of the bytes, about.
+func (o *Object) Length() int {
 	b := o.body.Load()
 	if b.dict == nil {
 		return len(b.data)

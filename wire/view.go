@@ -104,6 +104,6 @@ func (s *Sharer[T]) decode(o *Object, make func(*Object) (T, error)) (T, error) 
 	if first.by == s {
 		box = first
 	}
-	s.Recent.add(box, decodedSize(o.length(), false))
+	s.Recent.add(box, decodedSize(o.Length(), false))
 	return box.value, nil
 }

@@ -56,6 +56,19 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 
+	"internal/table":     {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
+	"internal/fields":    {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
+	"internal/discovery": {own: []string{"kube"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	"internal/openapi":   {own: []string{"kube"}, others: []string{"k8s.io/apimachinery/"}},
+	"internal/replica": {
+		own: []string{
+			"delta", "store", "fanout", "reflector", "wire", "kube", ".", "fleet",
+			"internal/table", "internal/fields", "internal/discovery", "internal/openapi",
+		},
+		others: []string{"github.com/klauspost/compress/", "github.com/munnerz/goautoneg", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+	},
+	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "internal/replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/"}},
+
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
 	"internal/layout":            {},

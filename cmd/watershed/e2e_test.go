@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+// TestProgram serves a real cluster, and has a real kubectl read it as it reads the
+// cluster itself.
+func TestProgram(t *testing.T) {
+	k := kubetest.Start(t, &kubetest.Options{Name: "real"})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "watershed")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	s := state{dir: filepath.Join(dir, "state")}
+	server := exec.CommandContext(ctx, program, "serve", "--state-dir", s.dir, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0")
+	var log bytes.Buffer
+	server.Stderr = &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	defer func() {
+		_ = server.Process.Kill()
+		if t.Failed() {
+			t.Logf("log of the server:\n%s", &log)
+		}
+	}()
+	// until asks until the answer is right.
+	until := func(what string, ask func() error) {
+		t.Helper()
+		for {
+			err := ask()
+			if err == nil {
+				return
+			}
+			select {
+			case end := <-ended:
+				ended <- end
+				t.Fatalf("%s: %v; the server has ended: %v", what, err, end)
+			case <-ctx.Done():
+				t.Fatalf("%s: %v", what, err)
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	run := func(name string, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		var trouble bytes.Buffer
+		cmd.Stderr = &trouble
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, &trouble)
+		}
+		return string(out), err
+	}
+
+	config := filepath.Join(dir, "kubeconfig")
+	until("watershed kubeconfig", func() error {
+		text, err := run(program, "kubeconfig", "--state-dir", s.dir)
+		if err == nil && !strings.Contains(text, "current-context: "+k.Name()) {
+			err = fmt.Errorf("the cluster is not in\n%s", text)
+		}
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(config, []byte(text), 0o600)
+	})
+	for _, args := range [][]string{
+		{"get", "namespaces", "-o", "name"},
+		{"get", "priorityclasses", "-o", "name"},
+		{"get", "--raw", "/version"},
+		{"explain", "pods.spec.containers.image"},
+	} {
+		want, err := k.Kubectl(ctx, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until("kubectl "+strings.Join(args, " "), func() error {
+			got, err := run(k.KubectlPath(), append([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}, args...)...)
+			if err == nil && got != want {
+				err = fmt.Errorf("%q, want %q", got, want)
+			}
+			return err
+		})
+	}
+
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the server ends with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the server does not end")
+	}
+	if _, err := s.readAddress(); err == nil {
+		t.Error("the server has left its address behind")
+	}
+}

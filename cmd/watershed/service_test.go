@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// TestService_endsInOrder: watches at once, other requests when they are done, and
+// what they read from after them.
+func TestService_endsInOrder(t *testing.T) {
+	ca, _ := openState(t, &state{dir: t.TempDir()}, time.Now)
+	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish, entered, partEnded := make(chan struct{}), make(chan struct{}, 2), make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		entered <- struct{}{}
+		if r.URL.Path == "/watch" {
+			<-r.Context().Done()
+			return
+		}
+		<-finish
+		select {
+		case <-partEnded:
+			t.Error("what a request reads from has ended before it")
+		default:
+		}
+		_, _ = io.WriteString(w, "all of it")
+	})
+	s := &service{
+		endpoints: []endpoint{newEndpoint(l, handler, ca, quiet)},
+		parts: []func(context.Context) error{func(ctx context.Context) error {
+			<-ctx.Done()
+			close(partEnded)
+			return nil
+		}},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.run(ctx) }()
+
+	client, err := rest.HTTPClientFor(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	bodies := map[string]io.ReadCloser{}
+	for _, path := range []string{"/watch", "/list"} {
+		resp, err := client.Get("https://" + l.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		bodies[path] = resp.Body
+		<-entered
+	}
+	cancel()
+	if text, err := io.ReadAll(bodies["/watch"]); err != nil || len(text) > 0 {
+		t.Errorf("the watch ends with %q, %v", text, err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the service ends before its requests: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(finish)
+	if text, err := io.ReadAll(bodies["/list"]); err != nil || string(text) != "all of it" {
+		t.Errorf("the list ends with %q, %v", text, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.DialTimeout("tcp", l.Addr().String(), time.Second); err == nil {
+		t.Error("somebody still listens")
+	}
+}
+
+// TestService_endsWithAPart: a part that fails takes the others with it.
+func TestService_endsWithAPart(t *testing.T) {
+	ca, _ := openState(t, &state{dir: t.TempDir()}, time.Now)
+	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	s := &service{
+		endpoints: []endpoint{newEndpoint(l, http.NotFoundHandler(), ca, quiet)},
+		parts: []func(context.Context) error{
+			func(context.Context) error { return broken },
+			func(ctx context.Context) error { <-ctx.Done(); return nil },
+		},
+	}
+	if err := s.run(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("the service ends with %v", err)
+	}
+}
+
+// list is a directory that says one thing.
+type list []fleet.Entry
+
+func (l list) Follow(_ context.Context, tell func([]fleet.Entry)) error {
+	tell(l)
+	return nil
+}
+
+func TestOthers_leavesTheServerItselfOut(t *testing.T) {
+	entry := func(name, host string) fleet.Entry { return fleet.Entry{Name: name, Config: &rest.Config{Host: host}} }
+	from := list{
+		entry("real", "https://127.0.0.1:6443"), entry("own", "https://127.0.0.1:7443/clusters/real"), entry("fleet", "https://127.0.0.1:7443/fleet"),
+		entry("root", "https://127.0.0.1:7443"), entry("like", "https://127.0.0.1:74430"), {Name: "unreachable", Err: errors.New("no")},
+	}
+	var told []string
+	err := others{from, "127.0.0.1:7443"}.Follow(t.Context(), func(entries []fleet.Entry) {
+		for _, e := range entries {
+			told = append(told, e.Name)
+		}
+	})
+	if want := []string{"real", "like", "unreachable"}; err != nil || len(told) != 3 || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] {
+		t.Errorf("told of %v, %v, want %v", told, err, want)
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Past is a state that a server had before.
+type Past struct {
+	Version uint64
+	now     state
+	// was has what has changed since, as it was: nil if it was not there. keys are
+	// its keys in order.
+	was  map[string]*wire.Object
+	keys []string
+}
+
+// takeBack undoes the changes of a cursor up to a revision.
+func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], to uint64) error {
+	p.was = map[string]*wire.Object{}
+	for cursor.Position() < to {
+		batch, err := cursor.Next(context.Background()) // what is there is not waited for
+		if err != nil {
+			return err
+		}
+		for i := range batch {
+			c := &batch[i]
+			if _, known := p.was[c.Key]; known || c.Revision > to || c.Version <= p.Version {
+				continue
+			}
+			p.was[c.Key] = c.Old // nil if it was added
+			p.keys = append(p.keys, c.Key)
+		}
+	}
+	slices.Sort(p.keys)
+	return nil
+}
+
+// Len is the number of objects.
+func (p *Past) Len() int {
+	n := p.now.Len()
+	for key, was := range p.was {
+		_, is := p.now.Get(key)
+		switch {
+		case is && was == nil:
+			n--
+		case !is && was != nil:
+			n++
+		}
+	}
+	return n
+}
+
+// Range yields the objects whose keys begin with prefix, in key order and from the
+// first key after a given one.
+func (p *Past) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
+	if len(p.keys) == 0 {
+		return p.now.Range(prefix, after)
+	}
+	return func(yield func(string, *wire.Object) bool) {
+		from, found := slices.BinarySearch(p.keys, max(prefix, after))
+		if found && after != "" && p.keys[from] == after {
+			from++
+		}
+		keys := p.keys[from:]
+		// emit yields what was there of the keys before one.
+		emit := func(before string, all bool) bool {
+			for len(keys) > 0 && (all || keys[0] < before) {
+				key := keys[0]
+				keys = keys[1:]
+				if o := p.was[key]; o != nil && strings.HasPrefix(key, prefix) && !yield(key, o) {
+					return false
+				}
+			}
+			return true
+		}
+		for key, o := range p.now.Range(prefix, after) {
+			if !emit(key, false) {
+				return
+			}
+			if len(keys) > 0 && keys[0] == key {
+				keys = keys[1:]
+				if o = p.was[key]; o == nil {
+					continue
+				}
+			}
+			if !yield(key, o) {
+				return
+			}
+		}
+		emit("", true)
+	}
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package discovery tells clients which resources there are, in the documents of a
+// Kubernetes API server: the aggregated ones, which have everything in two answers,
+// and the older ones, which have a group or a version each.
+//
+// Only reading is told of: the verbs get, list and watch of whole resources. What
+// cannot be known from outside the server that stores the objects, which is the hash
+// of a storage version, is left out, and so are addresses by client: a client stays
+// with the one it has. The kind of a resource always has its group and version, as
+// custom ones have it in a real server.
+//
+// [Documents] never change: when the resources do, make others. They are encoded when
+// first asked for, as JSON and protobuf each once; as YAML, and for people, every
+// time.
+package discovery
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// told are the verbs that documents have.
+var told = []string{"get", "list", "watch"}
+
+// Documents are the discovery documents of one API server. All methods are safe for
+// concurrent use.
+type Documents struct {
+	// aggregated are by path too: /api and /apis.
+	aggregated map[string]*document
+	legacy     map[string]*document
+	// stale are the paths of versions that nothing is known of.
+	stale map[string]bool
+}
+
+// group is what is told of one API group.
+type group struct {
+	name     string
+	versions []*version
+}
+
+type version struct {
+	schema.GroupVersion
+	stale     bool
+	resources []kube.Resource
+}
+
+// New makes the documents of what is served. Resources are in the server's order of
+// groups and versions. Stale are the versions that there are and that cannot be
+// discovered. Both are read only.
+func New(resources []kube.Resource, stale []schema.GroupVersion) *Documents {
+	var groups []*group
+	for _, r := range resources {
+		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(told, verb) })
+		if len(r.Verbs) == 0 {
+			continue
+		}
+		v := find(&groups, r.GroupVersion())
+		v.resources = append(v.resources, r)
+	}
+	for _, gv := range stale {
+		if v := find(&groups, gv); len(v.resources) == 0 {
+			v.stale = true
+		}
+	}
+	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, stale: map[string]bool{}}
+	d.add(groups)
+	return d
+}
+
+// find is the version in its group, both added if they are new.
+func find(groups *[]*group, gv schema.GroupVersion) *version {
+	i := slices.IndexFunc(*groups, func(g *group) bool { return g.name == gv.Group })
+	if i < 0 {
+		i = len(*groups)
+		*groups = append(*groups, &group{name: gv.Group})
+	}
+	g := (*groups)[i]
+	for _, v := range g.versions {
+		if v.Version == gv.Version {
+			return v
+		}
+	}
+	v := &version{GroupVersion: gv}
+	g.versions = append(g.versions, v)
+	return v
+}
+
+func (d *Documents) add(groups []*group) {
+	named := &metav1.APIGroupList{TypeMeta: typeMeta("APIGroupList", "v1"), Groups: []metav1.APIGroup{}}
+	core, others := aggregatedList(), aggregatedList()
+	versions := []string{}
+	for _, g := range groups {
+		root, list := "/apis/"+g.name, others
+		if g.name == "" {
+			root, list = "/api", core
+			for _, v := range g.versions {
+				versions = append(versions, v.Version)
+			}
+		} else {
+			legacy := g.legacy()
+			named.Groups = append(named.Groups, legacy)
+			legacy.TypeMeta = typeMeta("APIGroup", "v1")
+			d.legacy[root] = &document{object: &legacy}
+		}
+		list.Items = append(list.Items, g.aggregated())
+		for _, v := range g.versions {
+			path := root + "/" + v.Version
+			if v.stale {
+				d.stale[path] = true
+				continue
+			}
+			d.legacy[path] = &document{object: v.legacy()}
+		}
+	}
+	d.aggregated["/api"], d.aggregated["/apis"] = &document{object: core}, &document{object: others}
+	// The first of all documents has no version to this day.
+	d.legacy["/api"] = &document{object: &metav1.APIVersions{
+		TypeMeta:                   typeMeta("APIVersions", ""),
+		Versions:                   versions,
+		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
+	}}
+	d.legacy["/apis"] = &document{object: named}
+}
+
+func typeMeta(kind, version string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: version}
+}
+
+func aggregatedList() *apidiscoveryv2.APIGroupDiscoveryList {
+	return &apidiscoveryv2.APIGroupDiscoveryList{
+		TypeMeta: typeMeta(aggregatedKind, apidiscoveryv2.SchemeGroupVersion.String()),
+		Items:    []apidiscoveryv2.APIGroupDiscovery{},
+	}
+}
+
+func (g *group) aggregated() apidiscoveryv2.APIGroupDiscovery {
+	all := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
+	for _, v := range g.versions {
+		one := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+		if v.stale {
+			one.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
+		}
+		for _, r := range v.resources {
+			scope := apidiscoveryv2.ScopeCluster
+			if r.Namespaced {
+				scope = apidiscoveryv2.ScopeNamespace
+			}
+			one.Resources = append(one.Resources, apidiscoveryv2.APIResourceDiscovery{
+				Resource:         r.Resource,
+				ResponseKind:     &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},
+				Scope:            scope,
+				SingularResource: r.Singular,
+				Verbs:            r.Verbs,
+				ShortNames:       r.ShortNames,
+				Categories:       r.Categories,
+			})
+		}
+		all.Versions = append(all.Versions, one)
+	}
+	return all
+}
+
+func (g *group) legacy() metav1.APIGroup {
+	all := metav1.APIGroup{Name: g.name}
+	for _, v := range g.versions {
+		all.Versions = append(all.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v.String(), Version: v.Version})
+	}
+	all.PreferredVersion = all.Versions[0]
+	return all
+}
+
+func (v *version) legacy() *metav1.APIResourceList {
+	list := &metav1.APIResourceList{TypeMeta: typeMeta("APIResourceList", "v1"), GroupVersion: v.String(), APIResources: []metav1.APIResource{}}
+	if v.Group == "" {
+		list.APIVersion = ""
+	}
+	for _, r := range v.resources {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name:         r.Resource,
+			SingularName: r.Singular,
+			Namespaced:   r.Namespaced,
+			Kind:         r.Kind,
+			Verbs:        r.Verbs,
+			ShortNames:   r.ShortNames,
+			Categories:   r.Categories,
+		})
+	}
+	return list
+}
+
+// Serve answers a request for /api, /apis, or a group or version below them; path is
+// the one below the root of the API server. For any other path it does nothing and
+// returns false.
+func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) bool {
+	path = strings.TrimSuffix(path, "/")
+	legacy, known := d.legacy[path]
+	if !known && !d.stale[path] {
+		return false
+	}
+	if r.Method != http.MethodGet {
+		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+		return true
+	}
+	if !known {
+		// As the server says it that would have to ask another one.
+		w.Header().Set("Cache-Control", "no-cache, private")
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		return true
+	}
+	accept := r.Header.Get("Accept")
+	if aggregated := d.aggregated[path]; aggregated != nil {
+		if as, ok := negotiate(accept, true); ok {
+			aggregated.serve(w, r, as)
+			return true
+		}
+	}
+	as, ok := negotiate(accept, false)
+	if !ok {
+		refuse(w, http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: "+strings.Join(formats[:], ", "))
+		return true
+	}
+	legacy.serve(w, r, as)
+	return true
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package discovery_test
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/internal/discovery"
+	"github.com/watershed-project/watershed/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func resource(group, version, name string, verbs ...string) kube.Resource {
+	return kube.Resource{
+		GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name},
+		Kind:                 "Kind", Singular: "kind", Namespaced: true, Verbs: verbs,
+	}
+}
+
+// get is the answer to one request.
+func get(d *discovery.Documents, method, path, accept string) (*httptest.ResponseRecorder, bool) {
+	r := httptest.NewRequest(method, "https://example.com/clusters/x"+path, nil)
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Accept-Encoding", "gzip")
+	w := httptest.NewRecorder()
+	served := d.Serve(w, r, path)
+	return w, served
+}
+
+// TestServe_leavesOtherPathsAlone: whoever serves objects below the same root answers
+// for them.
+func TestServe_leavesOtherPathsAlone(t *testing.T) {
+	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil)
+	for _, path := range []string{"", "/", "/apis/", "/api", "/api/v1", "/apis/apps/v1/"} {
+		_, served := get(d, http.MethodGet, path, "*/*")
+		if want := len(path) > 1; served != want {
+			t.Errorf("%q: served is %t", path, served)
+		}
+	}
+	for _, path := range []string{"/api/v1/pods", "/apis/apps/v1/deployments", "/apis/apps/v2", "/apis/batch", "/api/apps", "/version", "/apis//v1", "/apis//"} {
+		if w, served := get(d, http.MethodGet, path, "*/*"); served || w.Body.Len() > 0 {
+			t.Errorf("%q is served: %s", path, w.Body)
+		}
+	}
+	if w, served := get(d, http.MethodDelete, "/apis/apps", "*/*"); !served || w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("DELETE: %d", w.Code)
+	}
+}
+
+// TestNew_isEmptyOfWhatCannotBeRead: neither the resource, nor a group that has
+// nothing else; but a version whose resources are not known is there.
+func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
+	created := resource("authentication.k8s.io", "v1", "tokenreviews", "create")
+	d := discovery.New([]kube.Resource{created, resource("apps", "v1", "deployments", "create", "watch", "get")},
+		[]schema.GroupVersion{{Group: "apps", Version: "v2"}, {Group: "apps", Version: "v1"}, {Group: "gone", Version: "v1"}})
+	w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	want := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[` +
+		`{"metadata":{"name":"apps"},"versions":[` +
+		`{"version":"v1","resources":[{"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Kind"},"scope":"Namespaced","singularResource":"kind","verbs":["watch","get"]}],"freshness":"Current"},` +
+		`{"version":"v2","freshness":"Stale"}]},` +
+		`{"metadata":{"name":"gone"},"versions":[{"version":"v1","freshness":"Stale"}]}]}`
+	if got := strings.TrimSpace(w.Body.String()); got != want {
+		t.Errorf("/apis is\n%s, want\n%s", got, want)
+	}
+	if len(created.Verbs) != 1 || created.Verbs[0] != "create" {
+		t.Errorf("the caller's verbs are now %v", created.Verbs)
+	}
+	if w, _ := get(d, http.MethodGet, "/apis/gone/v1", "*/*"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("stale version: %d", w.Code)
+	}
+	empty := discovery.New(nil, nil)
+	for path, want := range map[string]string{"/api": `"versions":[]`, "/apis": `"groups":[]`} {
+		if w, served := get(empty, http.MethodGet, path, ""); !served || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s of nothing: %s", path, w.Body)
+		}
+	}
+}
+
+// TestServe_compressesWhatIsLong, once, for any number of clients at the same time.
+func TestServe_compressesWhatIsLong(t *testing.T) {
+	var many []kube.Resource
+	for i := range 2000 {
+		many = append(many, resource(fmt.Sprintf("group-%d.example.com", i/20), "v1", fmt.Sprintf("resource-%d", i), "get", "list", "watch"))
+	}
+	d := discovery.New(many, nil)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			if w.Header().Get("Content-Encoding") != "gzip" || len(w.Header().Values("Vary")) != 2 {
+				t.Errorf("header is %v", w.Header())
+				return
+			}
+			z, err := gzip.NewReader(w.Body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if text, err := io.ReadAll(z); err != nil || strings.Count(string(text), "resource-") != len(many) {
+				t.Errorf("%d bytes, %v", len(text), err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fields
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The labels that all kinds have, or nearly all.
+const (
+	name      = "metadata.name"
+	namespace = "metadata.namespace"
+)
+
+// Set says which field labels a kind has and what they are of an object.
+type Set struct {
+	// labels are those that a client may use, and what each stands for.
+	labels map[string]string
+	// value is what a label stands for in an object, except for the labels of
+	// metadata. Set only with more labels than those.
+	value func(obj runtime.Object, label string) string
+	// refuse is what is said of other labels.
+	refuse func(label string) string
+}
+
+// For has the labels of a kind: those of metadata only, unless kube-apiserver has
+// more. Objects are of the Go type that client-go's scheme has for the kind, or any
+// with metadata if there are no other labels.
+func For(kind schema.GroupVersionKind) *Set {
+	if s, ok := builtin()[kind]; ok {
+		return s
+	}
+	return metadataOnly
+}
+
+var metadataOnly = &Set{
+	labels: map[string]string{name: name, namespace: namespace},
+	refuse: func(label string) string {
+		return fmt.Sprintf("%q is not a known field selector: only %q, %q", label, name, namespace)
+	},
+}
+
+// Supports says whether a client may use a label.
+func (s *Set) Supports(label string) bool {
+	_, ok := s.labels[label]
+	return ok
+}
+
+// Parse parses what a client gave as a selector, and replaces labels by what they
+// stand for. An error is a status for the client.
+func (s *Set) Parse(selector string) (fields.Selector, error) {
+	parsed, err := fields.ParseSelector(selector)
+	if err == nil {
+		parsed, err = parsed.Transform(func(label, value string) (string, string, error) {
+			meant, ok := s.labels[label]
+			if !ok {
+				return "", "", errors.New(s.refuse(label))
+			}
+			return meant, value, nil
+		})
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return parsed, nil
+}
+
+// Of is what an object has for the labels of a selector that was parsed. A field is
+// looked up when it is asked for. An object without metadata, and one of another
+// Go type, has nothing.
+func (s *Set) Of(obj runtime.Object) fields.Fields { return object{set: s, obj: obj} }
+
+// OnlyMetadata says that a selector asks for nothing but name and namespace, so
+// that objects need not be decoded: see [Metadata].
+func OnlyMetadata(selector fields.Selector) bool {
+	return !slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool {
+		return r.Field != name && r.Field != namespace
+	})
+}
+
+// Metadata is what a selector for which [OnlyMetadata] holds asks of an object.
+type Metadata struct{ Name, Namespace string }
+
+// Has is part of [fields.Fields].
+func (m Metadata) Has(label string) bool { return label == name || label == namespace }
+
+// Get is part of [fields.Fields].
+func (m Metadata) Get(label string) string {
+	switch label {
+	case name:
+		return m.Name
+	case namespace:
+		return m.Namespace
+	}
+	return ""
+}
+
+// object is an object seen by its fields.
+type object struct {
+	set *Set
+	obj runtime.Object
+}
+
+func (o object) Has(label string) bool {
+	return slices.Contains(slices.Collect(maps.Values(o.set.labels)), label)
+}
+
+func (o object) Get(label string) string {
+	if label == name || label == namespace {
+		m, ok := o.obj.(metav1.Object)
+		if !ok {
+			return ""
+		}
+		if label == name {
+			return m.GetName()
+		}
+		return m.GetNamespace()
+	}
+	if o.set.value == nil {
+		return ""
+	}
+	return o.set.value(o.obj, label)
+}

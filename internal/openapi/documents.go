@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package openapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+const (
+	// patience is how long the origin may take, brief how long if there is a copy.
+	patience = 10 * time.Second
+	brief    = 2 * time.Second
+	// pause is how long a failure counts for those who come later and have no copy.
+	pause = time.Second
+)
+
+// Options tune [Documents]. The zero value, and nil, are the defaults.
+type Options struct {
+	// Interval is how long a copy is served without asking the API server whether it
+	// still holds. Default 10 seconds.
+	Interval time.Duration
+	// Bytes bounds the copies, as they are kept: compressed. Default 16 MiB, many
+	// times what a cluster without custom types has.
+	Bytes int
+}
+
+// Documents are copies of one cluster's documents. All methods are safe for concurrent
+// use.
+type Documents struct {
+	origin func() *kube.Cluster
+	opts   Options
+
+	mu      sync.Mutex
+	changed time.Time
+	kept    map[key]*document
+	bytes   int
+	uses    uint64
+}
+
+// key is a document in one encoding.
+type key struct{ path, accept string }
+
+// document is what is known of a document.
+type document struct {
+	// turn is held by the one that asks the origin; a channel, because waiting must be
+	// cancellable.
+	turn chan struct{}
+
+	// The rest is guarded by Documents.mu.
+	copy    *edition
+	checked time.Time // when the copy was known to hold
+	err     error     // of the last attempt
+	failed  time.Time
+	used    uint64
+}
+
+// edition is a document as it was once. It is never changed.
+type edition struct {
+	gzipped      []byte
+	size         int64  // uncompressed
+	etag         string // quoted
+	contentType  string
+	lastModified string
+	// hashes are the queries of the documents that an index has, by their paths; nil
+	// for other documents.
+	hashes map[string]string
+}
+
+// New are the documents of the cluster that origin returns, which may be nil while
+// there is none. There is no request yet. A nil opts means the defaults.
+func New(origin func() *kube.Cluster, opts *Options) *Documents {
+	d := &Documents{origin: origin, kept: map[key]*document{}}
+	if opts != nil {
+		d.opts = *opts
+	}
+	if d.opts.Interval <= 0 {
+		d.opts.Interval = 10 * time.Second
+	}
+	if d.opts.Bytes <= 0 {
+		d.opts.Bytes = 16 << 20
+	}
+	return d
+}
+
+// Changed says that the cluster's types have changed: every document is asked for
+// again when it is next needed.
+func (d *Documents) Changed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = time.Now()
+}
+
+// peek is the copy of a document, if there is one, and when it was known to hold.
+func (d *Documents) peek(k key) (*edition, time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	doc := d.kept[k]
+	if doc == nil || doc.copy == nil {
+		return nil, time.Time{}
+	}
+	d.use(doc)
+	return doc.copy, doc.checked
+}
+
+// use notes that somebody wants the document. d.mu is held.
+func (d *Documents) use(doc *document) {
+	d.uses++
+	doc.used = d.uses
+}
+
+// current is a document as it was at the given time or later, not older than the
+// interval, and not older than the last change. If the origin fails, it is the copy
+// there is.
+func (d *Documents) current(ctx context.Context, k key, since time.Time) (*edition, error) {
+	d.mu.Lock()
+	doc := d.kept[k]
+	if doc == nil {
+		doc = &document{turn: make(chan struct{}, 1)}
+		d.kept[k] = doc
+	}
+	d.use(doc)
+	d.mu.Unlock()
+	if e, done, err := d.settled(doc, since); done {
+		return e, err
+	}
+	select {
+	case doc.turn <- struct{}{}:
+		defer func() { <-doc.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for %s: %w", k.path, ctx.Err())
+	}
+	// Whoever had the turn before may have asked meanwhile.
+	if e, done, err := d.settled(doc, since); done {
+		return e, err
+	}
+	return d.renew(ctx, k, doc)
+}
+
+// settled reports whether there is nothing to ask the origin: the copy holds, or the
+// origin has failed lately.
+func (d *Documents) settled(doc *document, since time.Time) (*edition, bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	fresh := doc.checked.After(now.Add(-d.opts.Interval)) && doc.checked.After(d.changed) && !doc.checked.Before(since)
+	if doc.copy != nil && fresh {
+		return doc.copy, true, nil
+	}
+	if doc.err == nil || doc.failed.Before(d.changed) {
+		return nil, false, nil
+	}
+	if doc.copy != nil {
+		return doc.copy, doc.failed.After(now.Add(-d.opts.Interval)), nil
+	}
+	return nil, doc.failed.After(now.Add(-pause)), doc.err
+}
+
+// renew asks the origin. The turn is the caller's.
+func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, error) {
+	d.mu.Lock()
+	old := doc.copy
+	d.mu.Unlock()
+	limit := patience
+	if old != nil {
+		limit = brief
+	}
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	next, err := d.ask(bounded, k, old)
+	if ctx.Err() != nil && err != nil {
+		// The client's end says nothing about the origin.
+		return nil, fmt.Errorf("get %s: %w", k.path, ctx.Err())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	doc.err, doc.failed = err, time.Now()
+	var r *refusal
+	switch {
+	case err == nil:
+		doc.checked = began
+		d.keep(k, doc, next)
+		return next, nil
+	case errors.As(err, &r) && r.final():
+		d.keep(k, doc, nil)
+		return nil, err
+	case old != nil:
+		return old, nil
+	}
+	return nil, err
+}
+
+// keep makes e the copy of a document, and lets go of others if there is too much.
+// d.mu is held.
+func (d *Documents) keep(k key, doc *document, e *edition) {
+	if d.kept[k] != doc || doc.copy == e {
+		return // forgotten meanwhile, or nothing new
+	}
+	d.drop(doc)
+	if e == nil || len(e.gzipped) > d.opts.Bytes {
+		return
+	}
+	doc.copy = e
+	d.bytes += len(e.gzipped)
+	if k.path == indexPath {
+		d.forget(e.hashes)
+	}
+	for d.bytes > d.opts.Bytes {
+		var oldest *document
+		for _, other := range d.kept {
+			if other != doc && other.copy != nil && (oldest == nil || other.used < oldest.used) {
+				oldest = other
+			}
+		}
+		d.drop(oldest)
+	}
+}
+
+// drop lets go of a copy. d.mu is held.
+func (d *Documents) drop(doc *document) {
+	if doc.copy != nil {
+		d.bytes -= len(doc.copy.gzipped)
+		doc.copy = nil
+	}
+}
+
+// forget lets go of the documents that an index has not got any more. d.mu is held.
+func (d *Documents) forget(hashes map[string]string) {
+	for k, doc := range d.kept {
+		name, below := strings.CutPrefix(k.path, indexPath+"/")
+		if _, there := hashes[name]; below && !there {
+			d.drop(doc)
+			delete(d.kept, k)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"container/list"
+	"hash/fnv"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+const (
+	// blockObjects is about how many objects are in a block, blockMost how many at
+	// most, and blockBytes how many bytes they have when no more are added.
+	blockObjects, blockMost, blockBytes = 48, 192, 256 << 10
+	// loose is the size above which a block is not kept that does not get smaller:
+	// making it again costs little more than keeping it would.
+	loose = 512 << 10
+)
+
+// shelf is whose objects are in a block.
+type shelf struct {
+	cluster  string
+	resource schema.GroupVersionResource
+}
+
+// blockKey is where a block begins and ends. A page of a list may begin or end within
+// a run: that is another block.
+type blockKey struct {
+	shelf
+	first, last string
+}
+
+// block is a run of neighbouring objects and, for the forms that were asked for,
+// their bytes. Where runs begin depends on the keys alone, so that a change of one
+// object makes one run another.
+type block struct {
+	key     blockKey
+	objects []*wire.Object
+	// before is the block whose place this one took, for what is the same in both;
+	// nil once it is not needed any more.
+	before *block
+
+	// mu guards what follows, and is held while bytes are made: who wants the same
+	// waits.
+	mu    sync.Mutex
+	texts map[blockForm]*text
+	// place and size are the cache's, under its lock.
+	place *list.Element
+	size  int
+}
+
+// blockForm is how the objects of a block are written, one behind the other: as
+// items of a list, with commas between them if that is JSON, or as events that add
+// them.
+type blockForm struct {
+	form
+	events bool
+}
+
+// text is the bytes of a block in one form.
+type text struct {
+	// packed are the bytes, compressed with S2 unless they do not get smaller.
+	packed []byte
+	plain  bool
+	length int
+	// ends is where each object's end, without a comma behind it.
+	ends []uint32
+	// bad are why some are not among them.
+	bad []error
+	// gzip is the part of a gzip stream that they are; nil until somebody asks.
+	gzip *segment
+}
+
+// isLast reports whether a run ends with a key.
+func isLast(key string) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return h.Sum32()%blockObjects == 0
+}
+
+// runs cuts objects in key order into runs. What it yields is lent.
+func runs(objects iter.Seq2[string, *wire.Object]) iter.Seq[[]*wire.Object] {
+	return func(yield func([]*wire.Object) bool) {
+		run := make([]*wire.Object, 0, blockMost)
+		bytes := 0
+		for key, o := range objects {
+			if len(run) > 0 && (len(run) == blockMost || bytes >= blockBytes || namespaceOf(key) != run[0].Namespace()) {
+				if !yield(run) {
+					return
+				}
+				run, bytes = run[:0], 0
+			}
+			run = append(run, o)
+			if bytes += o.Length(); isLast(key) {
+				if !yield(run) {
+					return
+				}
+				run, bytes = run[:0], 0
+			}
+		}
+		if len(run) > 0 {
+			yield(run)
+		}
+	}
+}
+
+func namespaceOf(key string) string { return key[:max(strings.IndexByte(key, '/'), 0)] }
+
+// blocks keeps the bytes of blocks, the ones used last, within a bound. All methods
+// are safe for concurrent use.
+type blocks struct {
+	max    int64
+	logger *slog.Logger
+
+	// mu guards what follows.
+	mu    sync.Mutex
+	byKey map[blockKey]*block
+	// order has the block used last in front.
+	order *list.List
+	bytes int64
+}
+
+func newBlocks(max int64, logger *slog.Logger) *blocks {
+	return &blocks{max: max, logger: logger, byKey: map[blockKey]*block{}, order: list.New()}
+}
+
+// get is the block of a run. The run is not kept.
+func (c *blocks) get(s shelf, run []*wire.Object) *block {
+	key := blockKey{s, run[0].Key(), run[len(run)-1].Key()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.byKey[key]
+	if b != nil && slices.Equal(b.objects, run) {
+		if b.place != nil {
+			c.order.MoveToFront(b.place)
+		}
+		return b
+	}
+	next := &block{key: key, objects: slices.Clone(run), before: b, texts: map[blockForm]*text{}}
+	if b != nil {
+		c.dropLocked(b)
+	}
+	next.place = c.order.PushFront(next)
+	next.size = 300 + 8*len(run)
+	c.byKey[key] = next
+	c.addLocked(int64(next.size))
+	return next
+}
+
+func (c *blocks) dropLocked(b *block) {
+	c.order.Remove(b.place)
+	b.place = nil
+	c.bytes -= int64(b.size)
+	delete(c.byKey, b.key)
+}
+
+func (c *blocks) addLocked(n int64) {
+	c.bytes += n
+	for c.bytes > c.max && c.order.Len() > 1 {
+		c.dropLocked(c.order.Back().Value.(*block))
+	}
+}
+
+// grew takes note that a block has become larger.
+func (c *blocks) grew(b *block, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.place == nil {
+		return // it has been dropped meanwhile
+	}
+	b.size += n
+	c.addLocked(int64(n))
+}
+
+// text is the bytes of a block in a form, and the segment too if gzip is wanted.
+func (c *blocks) text(b *block, f blockForm, gzip bool) *text {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, grown := b.texts[f], 0
+	if t == nil {
+		t = b.makeLocked(f)
+		for _, err := range t.bad {
+			c.logger.Error("object cannot be sent", "cluster", b.key.cluster, "resource", b.key.resource.GroupResource().String(), "err", err)
+		}
+		if t.plain && t.length > loose {
+			if gzip {
+				s := deflate(t.packed)
+				t.gzip = &s
+			}
+			return t // not kept
+		}
+		b.texts[f] = t
+		grown += len(t.packed) + 4*len(t.ends)
+	}
+	if gzip && t.gzip == nil {
+		raw, release := t.open()
+		s := deflate(raw)
+		release()
+		// Who has the text already must not see it change.
+		with := *t
+		with.gzip = &s
+		t = &with
+		b.texts[f] = t
+		grown += len(s.deflated)
+	}
+	if grown > 0 {
+		c.grew(b, grown)
+	}
+	return t
+}
+
+// makeLocked writes the objects. What the block before has the bytes of is taken from
+// there.
+func (b *block) makeLocked(f blockForm) *text {
+	known, release := b.beforeLocked(f)
+	defer release()
+	buf := buffers.Get().(*[]byte)
+	defer keepBuffer(buf)
+	raw := (*buf)[:0]
+	t := &text{ends: make([]uint32, len(b.objects))}
+	for i, o := range b.objects {
+		at := len(raw)
+		if at > 0 && f.separated() {
+			raw = append(raw, ',')
+		}
+		var err error
+		if was, ok := known[o]; ok {
+			raw = append(raw, was...)
+		} else if raw, err = f.write(raw, o); err != nil {
+			// One that cannot be written must not keep the others from being read.
+			raw, t.bad = raw[:at], append(t.bad, err)
+		}
+		t.ends[i] = uint32(len(raw))
+	}
+	*buf, t.length = raw, len(raw)
+	if t.packed = s2.Encode(nil, raw); len(t.packed) > len(raw)*3/4 {
+		t.packed, t.plain = slices.Clone(raw), true
+	} else {
+		t.packed = slices.Clone(t.packed) // of its size
+	}
+	return t
+}
+
+// separated reports whether there are commas between the objects.
+func (f blockForm) separated() bool { return f.encoding == asJSON && !f.events }
+
+func (f blockForm) write(b []byte, o *wire.Object) ([]byte, error) {
+	if f.events {
+		return f.event(b, wire.Added, o)
+	}
+	return f.item(b, o)
+}
+
+// beforeLocked is what of the block before can be used again.
+func (b *block) beforeLocked(f blockForm) (known map[*wire.Object][]byte, release func()) {
+	before := b.before
+	if before == nil {
+		return nil, func() {}
+	}
+	before.mu.Lock()
+	t := before.texts[f]
+	delete(before.texts, f)
+	if before.before = nil; len(before.texts) == 0 {
+		b.before = nil
+	}
+	before.mu.Unlock()
+	if t == nil {
+		return nil, func() {}
+	}
+	raw, release := t.open()
+	known = make(map[*wire.Object][]byte, len(t.ends))
+	for i, o := range before.objects {
+		if item := t.at(raw, i, f); len(item) > 0 {
+			known[o] = item
+		}
+	}
+	return known, release
+}
+
+// span is where the bytes of one object are.
+func (t *text) span(i int, f blockForm) (from, to uint32) {
+	to = t.ends[i]
+	if i > 0 {
+		from = t.ends[i-1]
+	}
+	if from > 0 && from < to && f.separated() {
+		from++
+	}
+	return from, to
+}
+
+// at is what of the bytes is one object's.
+func (t *text) at(raw []byte, i int, f blockForm) []byte {
+	from, to := t.span(i, f)
+	return raw[from:to]
+}
+
+// pick appends the bytes of some objects, as the form has them one after the other.
+func (t *text) pick(b []byte, f blockForm, objects []int) []byte {
+	raw, release := t.open()
+	defer release()
+	began := len(b)
+	for _, i := range objects {
+		item := t.at(raw, i, f)
+		if len(b) > began && len(item) > 0 && f.separated() {
+			b = append(b, ',')
+		}
+		b = append(b, item...)
+	}
+	return b
+}
+
+// open is the bytes, until they are released.
+func (t *text) open() (raw []byte, release func()) {
+	if t.plain {
+		return t.packed, func() {}
+	}
+	buf := buffers.Get().(*[]byte)
+	raw, err := s2.Decode((*buf)[:cap(*buf)], t.packed)
+	if err != nil {
+		panic("replica: block is damaged: " + err.Error()) // s2 wrote it
+	}
+	*buf = raw
+	return raw, func() { keepBuffer(buf) }
+}
+
+// buffers are for the bytes of a block while they are written.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// keepBuffer gives a buffer back, unless it is too large to keep.
+func keepBuffer(buf *[]byte) {
+	if cap(*buf) <= 4<<20 {
+		*buf = (*buf)[:0]
+		buffers.Put(buf)
+	}
+}

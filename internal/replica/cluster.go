@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/discovery"
+	"github.com/watershed-project/watershed/internal/openapi"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// definitions are the types that a cluster has besides its own.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
+// cluster is the API of one member.
+type cluster struct {
+	server  *Server
+	member  *fleet.Member
+	openapi *openapi.Documents
+	types   types
+
+	// mu guards what follows: the documents of discovery, and what they are of.
+	mu        sync.Mutex
+	served    []kube.Resource
+	documents *discovery.Documents
+}
+
+func newCluster(s *Server, m *fleet.Member) *cluster {
+	return &cluster{server: s, member: m, openapi: openapi.New(m.Cluster, nil)}
+}
+
+// serve answers a request for a path below the cluster's root.
+func (c *cluster) serve(w http.ResponseWriter, r *http.Request, path string) {
+	w.Header().Set("Cache-Control", "no-cache, private")
+	switch {
+	case path == "/healthz" || path == "/livez" || path == "/readyz":
+		c.serveHealth(w, r, path)
+	case isResource(path):
+		t, ok := parsePath(path)
+		if !ok {
+			writeError(w, r, noPath())
+			return
+		}
+		if err := c.read(w, r, t, path); err != nil {
+			writeError(w, r, err)
+		}
+	case c.discovery().Serve(w, r, path):
+	case c.openapi.Serve(w, r, path):
+	default:
+		writeError(w, r, noPath())
+	}
+}
+
+// isResource reports whether a path is longer than those of discovery.
+func isResource(path string) bool {
+	_, ok := parsePath(path)
+	return ok
+}
+
+// serveHealth tells how the copy of the cluster is: alive if there is a cluster, ready
+// when it has been read.
+func (c *cluster) serveHealth(w http.ResponseWriter, r *http.Request, path string) {
+	is := c.member.Status()
+	ready := is.State == fleet.Live || is.State == fleet.Stale
+	_, verbose := r.URL.Query()["verbose"]
+	switch {
+	case path != "/livez" && !ready:
+		writeText(w, http.StatusInternalServerError, fmt.Sprintf("[-]synced failed: %s, %d of %d resources\n%s check failed\n", is.State, is.Synced, is.Resources, path[1:]))
+	case verbose:
+		writeText(w, http.StatusOK, fmt.Sprintf("[+]ping ok\n[+]synced ok\n%s check passed\n", path[1:]))
+	default:
+		writeText(w, http.StatusOK, "ok")
+	}
+}
+
+// discovery is the documents of what is mirrored now.
+func (c *cluster) discovery() *discovery.Documents {
+	served := c.member.Served()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.documents == nil || !reflect.DeepEqual(served, c.served) {
+		c.documents, c.served = discovery.New(served, nil), served
+		c.openapi.Changed()
+	}
+	return c.documents
+}
+
+// read answers a request for a resource. What it returns has not been answered.
+func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
+	feed, ok := c.member.Feed(t.GroupResource())
+	if !ok || feed.Resource().Version != t.Version {
+		return noPath()
+	}
+	resource := feed.Resource()
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return readOnly(t.GroupResource(), verb(r, t), c.where())
+	case t.subresource != "", t.namespace != "" && !resource.Namespaced:
+		return noPath()
+	case resource.Namespaced && t.namespace == "" && t.name != "":
+		return noPath()
+	}
+	if wantsOrigin(r) {
+		return c.proxy(w, r, path)
+	}
+	c.tellAge(w, feed)
+	req := &request{
+		server: c.server, w: w, r: r, target: t, cluster: c, feed: feed,
+		kind: resource.GroupVersionKind(), builtin: builtin(resource), namespaced: resource.Namespaced,
+		known: c.types.of(c.member, resource),
+	}
+	return req.serve()
+}
+
+// where is where to write to the cluster.
+func (c *cluster) where() string {
+	if connection := c.member.Cluster(); connection != nil {
+		return connection.Config().Host
+	}
+	return "the cluster " + c.member.Name()
+}
+
+// tellAge says how old the copy may be: since when nothing was heard from the server
+// and, if it is known not to be current, since when it is not.
+func (c *cluster) tellAge(w http.ResponseWriter, feed *fleet.Feed) {
+	s := feed.Connection()
+	if !s.Heard.IsZero() {
+		w.Header().Set("Watershed-Age", time.Since(s.Heard).Round(time.Millisecond).String())
+	}
+	if s.StaleSince.IsZero() || s.State == reflector.Watching {
+		return
+	}
+	w.Header().Add("Warning", staleWarning(c.member.Name(), s))
+}
+
+// staleWarning is what kubectl prints of a cluster that is not current.
+func staleWarning(cluster string, s reflector.Status) string {
+	text := fmt.Sprintf("cluster %s has been stale for %s", cluster, time.Since(s.StaleSince).Round(time.Second))
+	if s.Err != nil {
+		text += ": " + s.Err.Error()
+	}
+	return warning(text)
+}
+
+// warning is the value of a header that clients show to people.
+func warning(text string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r == '"' || r == '\\' || r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, text)
+	return `299 - "` + plain + `"`
+}
+
+// wantsOrigin reports whether a client wants to read from the cluster itself.
+func wantsOrigin(r *http.Request) bool {
+	return r.Header.Get("Watershed-Read") == "consistent" || strings.Contains(r.URL.RawQuery, "watershedRead=") && r.URL.Query().Get("watershedRead") == "consistent"
+}
+
+// proxy passes a read on to the cluster.
+func (c *cluster) proxy(w http.ResponseWriter, r *http.Request, path string) error {
+	connection := c.member.Cluster()
+	if connection == nil {
+		return failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the cluster cannot be reached")
+	}
+	origin := r.Clone(r.Context())
+	query := r.URL.Query()
+	query.Del("watershedRead")
+	origin.URL.Path, origin.URL.RawPath, origin.URL.RawQuery = path, "", query.Encode()
+	origin.Body = http.NoBody
+	resp, err := connection.RoundTrip(origin)
+	if err != nil {
+		return failure(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error())
+	}
+	defer resp.Body.Close()
+	maps.Copy(w.Header(), resp.Header)
+	w.Header().Del("Connection")
+	w.Header().Set("Watershed-Source", "origin")
+	w.WriteHeader(resp.StatusCode)
+	pulse := c.server.pulses.begin(w)
+	defer pulse.end()
+	if _, err := io.Copy(&flushing{pulse}, resp.Body); err != nil && !errors.Is(err, r.Context().Err()) {
+		panic(http.ErrAbortHandler) // a part must not look like the whole
+	}
+	return nil
+}
+
+// flushing sends everything at once, since it may be a watch.
+type flushing struct{ *pulse }
+
+func (f *flushing) Write(b []byte) (int, error) {
+	n, err := f.pulse.Write(b)
+	return n, cmp.Or(err, f.flush())
+}
+
+// newValue is an empty value of a kind's Go type, or unstructured.
+func newValue(kind *wire.Kind) runtime.Object {
+	if kind.New != nil {
+		return kind.New()
+	}
+	return &unstructured.Unstructured{}
+}

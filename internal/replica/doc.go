@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package replica serves the read side of the Kubernetes API from the copy that a
+// fleet keeps: kubectl, client-go and controller-runtime read from it unmodified.
+// Below /clusters/<name> is the API of one cluster, with the versions of its server;
+// below /fleet is that of all of them, with versions of its own.
+//
+// # Guarantees
+//
+// A list is one state that the server had, and a watch from its version goes on
+// from there without a gap. What is read is what the copy has, and how old that may
+// be is said in headers; reads go to a cluster only if the request asks for that.
+// Nothing can be written.
+//
+// # What blocks
+//
+// A read waits for the client that reads it, up to [Options.Patience], and for
+// nobody else; a read of a version that the copy has not reached waits for it, up to
+// 3 s, as the API server does.
+//
+// # Bounds and ownership
+//
+// An answer is written while it is made: it takes a block of neighbouring objects at
+// a time, however long it is. The bytes of blocks and of events are kept for the
+// next reader, within [Options.Blocks] and [Options.Frames]. A watch takes a
+// goroutine and its stack; what it has not sent yet is in the log that all readers
+// share, and a client that is too slow for the log is told so.
+package replica

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// getAll answers with one object, if one cluster has it.
+func (q *request) getAll() error {
+	var found *wire.Object
+	var in []string
+	for cluster, state := range q.all.view.Snapshot().States() {
+		if o, ok := state.Get(q.key()); ok {
+			found, in = o, append(in, cluster)
+		}
+	}
+	switch len(in) {
+	case 0:
+		return apierrors.NewNotFound(q.GroupResource(), q.name)
+	case 1:
+	default:
+		return failure(http.StatusConflict, metav1.StatusReasonConflict,
+			fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", q.GroupResource(), q.name, strings.Join(in, ", ")))
+	}
+	if q.media.shape == table {
+		return q.tableOf(found, in[0])
+	}
+	return q.writeObject(frameKey{object: found, form: q.form(in[0])})
+}
+
+// listAll answers with the objects of all clusters.
+func (q *request) listAll(opts *internalversion.ListOptions) error {
+	m, err := newMatcher(q.server, opts, q.target, q.known.fields)
+	if err != nil {
+		return err
+	}
+	state, from, err := q.stateOfAll(opts)
+	if err != nil {
+		return err
+	}
+	at := state.Revision()
+	l := &listing{kind: q.kind, matcher: m, clusters: true, meta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(at, 10)}}
+	l.parts = q.allParts(state, from)
+	if limit := int(opts.Limit); limit > 0 && (opts.ResourceVersion != "0" || opts.Continue != "") {
+		last, more := l.cutAll(limit)
+		if more {
+			next := token{Version: int64(at), Start: last + "\x00", Left: from.Left - limit}
+			if m.all() {
+				if from.Left == 0 {
+					next.Left = countAll(q.allParts(state, next))
+				}
+				left := int64(next.Left)
+				l.meta.RemainingItemCount = &left
+			}
+			l.meta.Continue = next.String()
+			q.all.everything.pins.keep(q.GroupVersionResource, state)
+		}
+	}
+	return q.writeList(l)
+}
+
+// allParts are the objects of each cluster, after where a token says.
+func (q *request) allParts(state fleet.Snapshot[*wire.Object], from token) []listPart {
+	cluster, after, _ := strings.Cut(from.after(), "/")
+	prefix := ""
+	if q.namespace != "" {
+		prefix = q.namespace + "/"
+	}
+	var parts []listPart
+	for name, s := range state.States() {
+		p := listPart{shelf: shelf{name, q.GroupVersionResource}, form: q.form(name)}
+		switch {
+		case name < cluster:
+			continue
+		case name == cluster:
+			p.objects = s.Range(prefix, after)
+		default:
+			p.objects = s.Range(prefix, "")
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+func countAll(parts []listPart) int {
+	n := 0
+	for _, p := range parts {
+		for range p.objects {
+			n++
+		}
+	}
+	return n
+}
+
+// cutAll leaves so many objects that match, and returns where the last is and whether
+// there are more.
+func (l *listing) cutAll(limit int) (last string, more bool) {
+	for i := range l.parts {
+		p := &l.parts[i]
+		n, end := 0, ""
+		for key, o := range p.objects {
+			if !l.matcher.all() && !l.matcher.matches(o) {
+				continue
+			}
+			if n == limit {
+				more = true
+				break
+			}
+			n++
+			end = key
+		}
+		if end != "" {
+			last = p.shelf.cluster + "/" + end
+		}
+		if more {
+			if p.objects = until(p.objects, end); end == "" {
+				p.objects = nothing
+			}
+			l.parts = l.parts[:i+1]
+			return last, true
+		}
+		limit -= n
+	}
+	return last, false
+}
+
+// nothing is no objects.
+var nothing iter.Seq2[string, *wire.Object] = func(func(string, *wire.Object) bool) {}
+
+// stateOfAll is what to list: the newest state, one that is not older than a version,
+// or the one of a token.
+func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[*wire.Object], token, error) {
+	var none fleet.Snapshot[*wire.Object]
+	var from token
+	var err error
+	if opts.Continue != "" {
+		if from, err = parseToken(opts.Continue); err != nil {
+			return none, from, err
+		}
+		if from.Version < 0 {
+			from.Left = 0
+			return q.all.view.Snapshot(), from, nil
+		}
+		s, ok := q.all.everything.pins.find(q.GroupVersionResource, uint64(from.Version))
+		if !ok {
+			return none, from, expired(continueExpired, token{Version: -1, Start: from.Start}.String())
+		}
+		return s, from, nil
+	}
+	v, err := version(opts.ResourceVersion)
+	if err != nil {
+		return none, from, err
+	}
+	s, err := q.notOlder(v)
+	if err == nil && s.Revision() != v && v > 0 && (opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact || opts.ResourceVersionMatch == "" && opts.Limit > 0) {
+		var ok bool
+		if s, ok = q.all.everything.pins.find(q.GroupVersionResource, v); !ok {
+			return none, from, expired(versionExpired, "")
+		}
+	}
+	return s, from, err
+}
+
+// notOlder is a state that is not older than a revision of the fleet.
+func (q *request) notOlder(v uint64) (fleet.Snapshot[*wire.Object], error) {
+	s, f := q.all.view.Follow()
+	if s.Revision() >= v {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(q.r.Context(), freshness)
+	defer cancel()
+	for f.Position() < v {
+		changes, err := f.Next(ctx)
+		if err != nil {
+			return s, tooLarge(v, s.Revision())
+		}
+		for range changes {
+			continue
+		}
+	}
+	return q.all.view.Snapshot(), nil
+}

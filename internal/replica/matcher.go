@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet"
+	selectable "github.com/watershed-project/watershed/internal/fields"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// matcher says which objects a client wants.
+type matcher struct {
+	server *Server
+	// namespace, if it is not "", is where they are. Lists have it in the prefix too.
+	namespace string
+	labels    labels.Selector // nil: all
+	fields    fields.Selector // nil: all
+	set       *selectable.Set
+	// plain says that the fields are in the metadata.
+	plain bool
+}
+
+// newMatcher reads the selectors of a request.
+func newMatcher(s *Server, opts *internalversion.ListOptions, t target, set *selectable.Set) (*matcher, error) {
+	m := &matcher{server: s, namespace: t.namespace, set: set}
+	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
+		m.labels = opts.LabelSelector
+	}
+	if opts.FieldSelector != nil && !opts.FieldSelector.Empty() {
+		var err error
+		if m.fields, err = set.Parse(opts.FieldSelector.String()); err != nil {
+			return nil, err
+		}
+	}
+	if t.name != "" {
+		if m.fields != nil {
+			if name, ok := m.fields.RequiresExactMatch("metadata.name"); !ok || name != t.name {
+				return nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+			}
+		} else {
+			m.fields = fields.OneTermEqualSelector("metadata.name", t.name)
+		}
+	}
+	m.plain = m.fields != nil && selectable.OnlyMetadata(m.fields)
+	return m, nil
+}
+
+// all reports whether there is no selector.
+func (m *matcher) all() bool { return m.labels == nil && m.fields == nil }
+
+// matches reports whether an object is wanted. Nothing is decoded but for fields
+// outside the metadata.
+func (m *matcher) matches(o *wire.Object) bool {
+	if m.namespace != "" && o.Namespace() != m.namespace {
+		return false
+	}
+	if m.labels != nil && !m.labels.Matches(o.Labels()) {
+		return false
+	}
+	switch {
+	case m.fields == nil:
+		return true
+	case m.plain:
+		return m.fields.Matches(fields.Set{"metadata.name": o.Name(), "metadata.namespace": o.Namespace()})
+	}
+	value, err := m.server.values.Decode(o)
+	return err == nil && m.fields.Matches(m.set.Of(value))
+}
+
+// name is the one name that can match, if there is one.
+func (m *matcher) name() (string, bool) {
+	if m.fields == nil {
+		return "", false
+	}
+	return m.fields.RequiresExactMatch("metadata.name")
+}
+
+// interest is which changes can concern the matcher: a label if one is required,
+// since few objects have it.
+func (m *matcher) interest(namespaced bool) fanout.Interest {
+	if name, ok := m.name(); ok {
+		if !namespaced {
+			return fanout.Key(name)
+		}
+		if m.namespace != "" {
+			return fanout.Key(m.namespace + "/" + name)
+		}
+	}
+	if m.labels != nil {
+		if requirements, selectable := m.labels.Requirements(); selectable {
+			if label, ok := narrowest(requirements); ok {
+				return fanout.In(fleet.ByLabel, label)
+			}
+		}
+	}
+	if m.namespace != "" {
+		return fanout.Namespace(m.namespace)
+	}
+	return fanout.Everything()
+}
+
+// narrowest is a label that all objects have that the requirements match: with its
+// value if that is known.
+func narrowest(requirements labels.Requirements) (string, bool) {
+	label := ""
+	for _, r := range requirements {
+		switch r.Operator() {
+		case "=", "==", "in":
+			if values := r.ValuesUnsorted(); len(values) == 1 {
+				return r.Key() + "=" + values[0], true
+			}
+			label = r.Key()
+		case "exists", "gt", "lt":
+			label = r.Key()
+		}
+	}
+	return label, label != ""
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// freshness is how long a read waits for a version that the copy has not reached, as
+// long as the API server waits.
+const freshness = 3 * time.Second
+
+// request is a read of a resource of one cluster.
+type request struct {
+	server *Server
+	w      http.ResponseWriter
+	r      *http.Request
+	target
+	// cluster and feed are of one cluster; all is of all of them.
+	cluster *cluster
+	feed    *fleet.Feed
+	all     *collection
+	known   knowledge
+	kind    schema.GroupVersionKind
+	// builtin is the kind if it has a Go type: then its objects are protobuf.
+	builtin    *wire.Kind
+	namespaced bool
+	media      media
+}
+
+// serve answers the request. What it returns has not been answered.
+func (q *request) serve() error {
+	query := q.r.URL.Query()
+	watch := q.watch || isTrue(query.Get("watch"))
+	var err error
+	q.media, err = negotiate(q.r, ability{protobuf: q.builtin != nil, list: q.name == "" || watch, watch: watch})
+	if err != nil {
+		return err
+	}
+	if watch || q.name == "" {
+		opts, err := listOptions(query, q.watch)
+		if err != nil {
+			return err
+		}
+		switch {
+		case watch && q.all != nil:
+			return q.streamAll(opts)
+		case watch:
+			return q.stream(opts)
+		case q.all != nil:
+			return q.listAll(opts)
+		}
+		return q.list(opts)
+	}
+	if q.all != nil {
+		return q.getAll()
+	}
+	return q.get(query)
+}
+
+// isTrue is how the API server reads a flag in a query.
+func isTrue(value string) bool {
+	on, err := strconv.ParseBool(value)
+	return on && err == nil || value != "" && err != nil
+}
+
+// listOptions are the parameters of a list or a watch.
+func listOptions(query url.Values, watch bool) (*internalversion.ListOptions, error) {
+	opts := &internalversion.ListOptions{}
+	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, opts); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	opts.Watch = opts.Watch || watch
+	internalversion.SetListOptionsDefaults(opts, true)
+	if errs := validation.ValidateListOptions(opts, true); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	return opts, nil
+}
+
+// version is a resourceVersion as a number, 0 if there is none.
+func version(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+	}
+	return v, nil
+}
+
+// at is a state that is not older than a version.
+func (q *request) at(v uint64) (*fleet.Moment, error) {
+	ctx, cancel := context.WithTimeout(q.r.Context(), freshness)
+	defer cancel()
+	now, err := q.feed.Wait(ctx, v)
+	switch {
+	case errors.Is(err, fleet.ErrFuture):
+		return nil, tooLarge(v, now.Version)
+	case err != nil:
+		return nil, notReady()
+	}
+	return now, nil
+}
+
+// key is that of the object that is named.
+func (q *request) key() string {
+	if q.namespaced {
+		return q.namespace + "/" + q.name
+	}
+	return q.name
+}
+
+// get answers with one object.
+func (q *request) get(query url.Values) error {
+	var opts metav1.GetOptions
+	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &opts); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	v, err := version(opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	now, err := q.at(v)
+	if err != nil {
+		return err
+	}
+	o, ok := now.State.Get(q.key())
+	if !ok {
+		return apierrors.NewNotFound(q.GroupResource(), q.name)
+	}
+	if q.media.shape == table {
+		return q.tableOf(o, "")
+	}
+	return q.writeObject(frameKey{object: o, form: q.form("")})
+}
+
+// form is how the client wants objects.
+func (q *request) form(cluster string) form {
+	f := form{encoding: q.media.encoding, partial: q.media.shape == partial, cluster: cluster}
+	if f.partial {
+		f.version = q.media.version
+	}
+	if f.encoding == asYAML {
+		f.encoding = asJSON
+	}
+	return f
+}
+
+// writeObject answers with one object.
+func (q *request) writeObject(key frameKey) error {
+	data, err := q.server.frames.get(key)
+	if err != nil {
+		return err
+	}
+	if key.form.encoding == asProtobuf {
+		kind := q.kind
+		if key.form.partial {
+			kind = partialKind(q.media.version, "")
+		}
+		apiVersion, name := kind.ToAPIVersionAndKind()
+		data = envelope(nil, apiVersion, name, data)
+		return q.writeBody(data)
+	}
+	return q.writeJSON(data)
+}
+
+// builtin is the kind of a resource with a Go type, nil for any other.
+func builtin(r kube.Resource) *wire.Kind {
+	kind, ok := kube.KindOf(r.GroupVersionResource)
+	if !ok || kind.Kind != r.Kind {
+		return nil
+	}
+	return kind
+}
+
+// partialKind is what metadata is, or a list of it.
+func partialKind(version, suffix string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: metav1.GroupName, Version: version, Kind: "PartialObjectMetadata" + suffix}
+}

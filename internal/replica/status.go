@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// failure is an error with a status that helpers of apierrors do not make.
+func failure(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+// noPath is what the API server says of a path that it does not know.
+func noPath() error {
+	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+}
+
+func tooLarge(version, current uint64) error {
+	err := apierrors.NewTimeoutError("Too large resource version: "+strconv.FormatUint(version, 10)+", current: "+strconv.FormatUint(current, 10), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return err
+}
+
+// notReady is what a client is told to whom nothing can be told yet.
+func notReady() error {
+	return apierrors.NewTooManyRequests("storage is (re)initializing", 1)
+}
+
+// expired is what a client is told who asks for a version that is too old, with a
+// token for going on without it if there is one.
+func expired(message, token string) error {
+	err := apierrors.NewResourceExpired(message)
+	err.ErrStatus.Continue = token
+	return err
+}
+
+// readOnly is the answer to everything that would change something.
+func readOnly(r schema.GroupResource, verb, where string) error {
+	err := apierrors.NewMethodNotSupported(r, verb)
+	err.ErrStatus.Message += ": this is a read replica, write to " + where
+	return err
+}
+
+// statusOf is the status that says what an error does.
+func statusOf(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	return &status
+}
+
+// writeError answers with a status, in the encoding that the client takes.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
+	m, negotiated := negotiate(r, ability{protobuf: true, list: true})
+	if negotiated != nil {
+		m = media{}
+	}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	body, contentType := encodeStatus(status, m)
+	header := w.Header()
+	header.Del("Content-Encoding")
+	header.Set("Content-Type", contentType)
+	header.Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(int(status.Code))
+	_, _ = w.Write(body)
+}
+
+func encodeStatus(status *metav1.Status, m media) (body []byte, contentType string) {
+	if m.encoding == asProtobuf {
+		if raw, err := status.Marshal(); err == nil {
+			return envelope(nil, "v1", "Status", raw), mediaTypes[asProtobuf]
+		}
+	}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return []byte(err.Error()), "text/plain"
+	}
+	if m.encoding == asYAML {
+		if text, err := yaml.JSONToYAML(body); err == nil {
+			return text, mediaTypes[asYAML]
+		}
+	}
+	return append(indented(body, m.pretty), '\n'), mediaTypes[asJSON]
+}
+
+// indented is JSON as people like it, if one asks.
+func indented(body []byte, pretty bool) []byte {
+	if !pretty {
+		return body
+	}
+	var out bytes.Buffer
+	if json.Indent(&out, body, "", "  ") != nil {
+		return body
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+const (
+	// bookmarkEvery is how often a watch says how far it is, beforeEnd how long before
+	// its end it does so once more.
+	bookmarkEvery, beforeEnd = time.Minute, 2 * time.Second
+	// watchLeast is how long a watch lasts, at least, whose client does not say.
+	watchLeast = 30 * time.Minute
+	// gather is how many bytes of events are written at once.
+	gather = 64 << 10
+)
+
+// initialEnd marks the bookmark behind the initial events.
+const initialEnd = "k8s.io/initial-events-end"
+
+// stream answers with events.
+func (q *request) stream(opts *internalversion.ListOptions) error {
+	m, err := newMatcher(q.server, opts, q.target, q.known.fields)
+	if err != nil {
+		return err
+	}
+	v, err := version(opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	var now *fleet.Moment
+	if initial || v == 0 {
+		// Nothing has been said yet: this can still be an error of its own.
+		if now, err = q.at(v); err != nil {
+			return err
+		}
+	} else if _, err := q.feed.Now(); err != nil {
+		return notReady()
+	}
+	s, err := q.openStream(opts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(q.r.Context(), timeout(opts))
+	defer cancel()
+	s.deadline, _ = ctx.Deadline()
+	w := &clusterWatch{stream: s, feed: q.feed, matcher: m, namespaced: q.namespaced, after: v}
+	return s.run(func() error {
+		if initial {
+			if err := s.initial(&listing{kind: q.kind, matcher: m, parts: []listPart{{
+				shelf: shelf{q.cluster.member.Name(), q.GroupVersionResource}, form: s.form, objects: prefixOf(now, q.namespace),
+			}}}, now.Version); err != nil {
+				return err
+			}
+		}
+		return w.follow(ctx, now)
+	})
+}
+
+// timeout is how long a watch lasts: clients of one moment do not all come back at
+// one moment.
+func timeout(opts *internalversion.ListOptions) time.Duration {
+	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
+		return time.Duration(*opts.TimeoutSeconds) * time.Second
+	}
+	return watchLeast + rand.N(watchLeast)
+}
+
+// eventStream writes events to one client.
+type eventStream struct {
+	*pulse
+	server *Server
+	kind   schema.GroupVersionKind
+	// builtin is the same, nil if it has no Go type.
+	builtin *wire.Kind
+	form    form
+	// gzip compresses each event, or batch of them, on its own: with an end that lets
+	// the client read it at once.
+	gzip      bool
+	bookmarks bool
+	deadline  time.Time
+	// rows, if there are any, are what the client gets, and described says that it
+	// knows the columns.
+	rows      *rows
+	described bool
+	// pending are events that are not written yet.
+	pending []byte
+	buffer  *[]byte
+}
+
+func (q *request) openStream(opts *internalversion.ListOptions) (*eventStream, error) {
+	if q.media.encoding == asYAML {
+		return nil, notAcceptable(ability{protobuf: q.builtin != nil, watch: true})
+	}
+	s := &eventStream{server: q.server, kind: q.kind, builtin: q.builtin, form: q.form(""), bookmarks: opts.AllowWatchBookmarks}
+	if q.media.shape == table {
+		var err error
+		if s.rows, err = q.rows(q.known.printer); err != nil {
+			return nil, err
+		}
+	}
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents && opts.AllowWatchBookmarks {
+		s.gzip = takesGzip(q.r)
+	}
+	contentType := mediaTypes[q.media.encoding]
+	if q.media.encoding == asProtobuf {
+		contentType += ";stream=watch"
+	}
+	q.w.Header().Set("Content-Type", contentType)
+	s.pulse = q.server.pulses.begin(q.w)
+	return s, nil
+}
+
+// run writes the header and then what follow writes, until that ends. A client that
+// goes away is no error.
+func (s *eventStream) run(follow func() error) error {
+	defer s.end()
+	s.buffer = buffers.Get().(*[]byte)
+	defer keepBuffer(s.buffer)
+	if s.gzip {
+		s.w.Header().Set("Content-Encoding", "gzip")
+		s.w.Header().Add("Vary", "Accept-Encoding")
+	}
+	s.w.WriteHeader(http.StatusOK)
+	if err := s.flush(); err != nil {
+		return nil
+	}
+	s.pending = (*s.buffer)[:0]
+	err := follow()
+	var client *clientError
+	switch {
+	case err == nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
+	default:
+		if err := s.fail(err); err != nil {
+			return nil
+		}
+	}
+	_ = s.send()
+	*s.buffer = s.pending
+	return nil
+}
+
+// clientError is one of writing to a client.
+type clientError struct{ error }
+
+func (e *clientError) Unwrap() error { return e.error }
+
+// fail tells the client why the watch ends.
+func (s *eventStream) fail(cause error) error {
+	status := statusOf(cause)
+	body, _ := encodeStatus(status, media{encoding: s.form.encoding})
+	var raw []byte
+	if s.form.encoding == asProtobuf {
+		message, err := status.Marshal()
+		if err != nil {
+			return err
+		}
+		raw = protoEvent(nil, wire.Error, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, message)
+	} else {
+		raw = append(append([]byte(`{"type":"ERROR","object":`), body[:len(body)-1]...), "}\n"...)
+	}
+	return s.put(raw, false)
+}
+
+// put adds a frame to those that are to be written. Zipped says that it is a gzip
+// stream of its own already.
+func (s *eventStream) put(raw []byte, zipped bool) error {
+	if s.gzip && !zipped {
+		raw = deflate(raw).member()
+	}
+	if len(s.pending) == 0 && len(raw) >= gather {
+		return s.write(raw)
+	}
+	s.pending = append(s.pending, raw...)
+	if len(s.pending) >= gather {
+		return s.drain()
+	}
+	return nil
+}
+
+func (s *eventStream) write(raw []byte) error {
+	if _, err := s.Write(raw); err != nil {
+		return &clientError{err}
+	}
+	return nil
+}
+
+// drain writes what is pending.
+func (s *eventStream) drain() error {
+	if len(s.pending) == 0 {
+		return nil
+	}
+	err := s.write(s.pending)
+	s.pending = s.pending[:0]
+	return err
+}
+
+// send writes what is pending, and sees to it that the client gets it.
+func (s *eventStream) send() error {
+	if err := s.drain(); err != nil {
+		return err
+	}
+	if err := s.flush(); err != nil {
+		return &clientError{err}
+	}
+	return nil
+}
+
+// event writes an event about an object.
+func (s *eventStream) event(t wire.EventType, o *wire.Object, cluster string, v uint64) error {
+	if s.rows != nil {
+		return s.rowEvent(t, o, cluster, v)
+	}
+	f := s.form
+	f.cluster = cluster
+	raw, err := s.server.frames.get(frameKey{object: o, form: f, event: t, version: v, gzip: s.gzip})
+	if err != nil {
+		s.server.opts.Logger.Error("object cannot be sent", "object", o.String(), "err", err)
+		return nil
+	}
+	return s.put(raw, s.gzip)
+}
+
+// rowEvent writes an event with a table of one row. Only the first says what the
+// columns are.
+func (s *eventStream) rowEvent(t wire.EventType, o *wire.Object, cluster string, v uint64) error {
+	if v != 0 {
+		o = o.With(wire.Patch{Version: v})
+	}
+	row, err := s.rows.row(o, cluster, time.Now())
+	if err != nil {
+		s.server.opts.Logger.Error("object cannot be printed", "object", o.String(), "err", err)
+		return nil
+	}
+	return s.tableEvent(t, row, strconv.FormatUint(o.Version(), 10))
+}
+
+func (s *eventStream) tableEvent(t wire.EventType, row []byte, version string) error {
+	var columns []metav1.TableColumnDefinition
+	if !s.described {
+		columns, s.described = s.rows.columns(), true
+	}
+	head, err := s.rows.head(&metav1.ListMeta{ResourceVersion: version}, columns)
+	if err != nil {
+		return err
+	}
+	raw := append([]byte(`{"type":"`+t.String()+`","object":`), head...)
+	raw = append(append(raw, row...), "]}}\n"...)
+	return s.put(raw, false)
+}
+
+// initial writes the state that there is, and the mark behind it.
+func (s *eventStream) initial(l *listing, version uint64) error {
+	if s.rows != nil {
+		for _, p := range l.parts {
+			for _, o := range p.objects {
+				if l.matcher.matches(o) {
+					if err := s.event(wire.Added, o, p.form.cluster, 0); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	} else if err := s.initialBlocks(l); err != nil {
+		return err
+	}
+	if s.bookmarks {
+		if err := s.bookmark(version, true); err != nil {
+			return err
+		}
+	}
+	return s.send()
+}
+
+// initialBlocks writes the state from the blocks that all readers share.
+func (s *eventStream) initialBlocks(l *listing) error {
+	b := &body{pulse: s.pulse, blocks: s.server.blocks, started: true, zipping: s.gzip}
+	begun := false
+	for p := range l.items(s.server, true) {
+		if s.gzip && !begun {
+			if err := s.write([]byte(gzipHead)); err != nil {
+				return err
+			}
+		}
+		begun = true
+		if err := b.write(p); err != nil {
+			return &clientError{err}
+		}
+	}
+	if s.gzip && begun {
+		return s.write(append([]byte(flushed), b.sum.tail()...))
+	}
+	return nil
+}
+
+// bookmark says how far the watch is.
+func (s *eventStream) bookmark(version uint64, end bool) error {
+	raw, err := s.bookmarkFrame(version, end)
+	if err != nil {
+		return err
+	}
+	return s.put(raw, false)
+}
+
+// events turns a change into what a client is told: an object may come to match and
+// cease to. It reports false if the change does not concern the client.
+func (m *matcher) events(c *store.Change[*wire.Object]) (t wire.EventType, o *wire.Object, v uint64) {
+	was := c.Type != delta.Added && m.matches(c.Old)
+	is := c.Type != delta.Deleted && m.matches(c.New)
+	switch {
+	case was && is:
+		return wire.Modified, c.New, 0
+	case is:
+		return wire.Added, c.New, 0
+	case was && c.Type == delta.Deleted:
+		if c.Missed {
+			v = c.Version
+		}
+		return wire.Deleted, c.New, v
+	case was:
+		// It is there, but not for this client: the last that it may see, at the
+		// version at which it ceased to.
+		return wire.Deleted, c.Old, c.Version
+	}
+	return 0, nil, 0
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// token is where a list goes on. It is the API server's, and says how many objects
+// there are after it too, so that they need not be counted for every page.
+type token struct {
+	APIVersion string `json:"v"`
+	// Version is that of the state, -1 for the newest.
+	Version int64 `json:"rv"`
+	// Start is the key after the last one that was sent.
+	Start string `json:"start"`
+	Left  int    `json:"left,omitempty"`
+}
+
+const tokenVersion = "meta.k8s.io/v1"
+
+func (t token) String() string {
+	t.APIVersion = tokenVersion
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return "" // strings and numbers can be written
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// parseToken reads what a client sends back, which may be anything.
+func parseToken(text string) (token, error) {
+	var t token
+	err := func() error {
+		raw, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil {
+			return fmt.Errorf("continue key is not valid: %w", err)
+		}
+		if err := json.Unmarshal(raw, &t); err != nil {
+			return fmt.Errorf("continue key is not valid: %w", err)
+		}
+		key := t.Start
+		if !strings.HasPrefix(key, "/") {
+			key = "/" + key
+		}
+		switch {
+		case t.APIVersion != tokenVersion:
+			return fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.APIVersion)
+		case t.Version == 0:
+			return errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+		case t.Start == "":
+			return errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+		case path.Clean(key) != key:
+			return fmt.Errorf("continue key is not valid: %s", t.Start)
+		}
+		return nil
+	}()
+	if err != nil {
+		return t, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
+	}
+	return t, nil
+}
+
+// after is the key after which the list goes on.
+func (t token) after() string { return strings.TrimSuffix(t.Start, "\x00") }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package table
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+)
+
+func (r registry) addAutoscalers() {
+	doc := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()
+	columns := []column{
+		nameColumn,
+		text("Reference", doc["scaleTargetRef"]),
+		text("Targets", doc["metrics"]),
+		text("MinPods", doc["minReplicas"]),
+		text("MaxPods", doc["maxReplicas"]),
+		text("Replicas", autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()["currentReplicas"]),
+		ageColumn,
+	}
+	r.add(autoscalingv2.SchemeGroupVersion, "HorizontalPodAutoscaler", &Printer{columns: columns, cells: of(autoscalerCells)})
+	r.add(autoscalingv1.SchemeGroupVersion, "HorizontalPodAutoscaler", &Printer{
+		columns: columns,
+		cells: of(func(o *autoscalingv1.HorizontalPodAutoscaler, now time.Time) []any {
+			return autoscalerCells(modernAutoscaler(o), now)
+		}),
+	})
+}
+
+func autoscalerCells(o *autoscalingv2.HorizontalPodAutoscaler, now time.Time) []any {
+	least := unset
+	if n := o.Spec.MinReplicas; n != nil {
+		least = strconv.Itoa(int(*n))
+	}
+	return []any{
+		o.Name, o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name, metricTargets(o.Spec.Metrics, o.Status.CurrentMetrics),
+		least, int64(o.Spec.MaxReplicas), int64(o.Status.CurrentReplicas), age(o.CreationTimestamp, now),
+	}
+}
+
+// metricTargets is where metrics are and where they should be. The status of a
+// metric stands at the place that the metric has.
+func metricTargets(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
+	const shown = 2
+	if len(specs) == 0 {
+		return none
+	}
+	var list []string
+	for i := range specs[:min(len(specs), shown)] {
+		var status autoscalingv2.MetricStatus
+		if i < len(statuses) {
+			status = statuses[i]
+		}
+		list = append(list, metricTarget(&specs[i], &status))
+	}
+	return clip(list, ", ", len(specs))
+}
+
+func metricTarget(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
+	switch {
+	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
+		var current *autoscalingv2.MetricValueStatus
+		if status.External != nil {
+			current = &status.External.Current
+		}
+		return valueTarget(&spec.External.Target, current)
+	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
+		var current *autoscalingv2.MetricValueStatus
+		if status.Object != nil {
+			current = &status.Object.Current
+		}
+		return valueTarget(&spec.Object.Target, current)
+	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
+		current := unknown
+		if status.Pods != nil {
+			current = quantity(status.Pods.Current.AverageValue)
+		}
+		return current + "/" + quantity(spec.Pods.Target.AverageValue)
+	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
+		var current *autoscalingv2.MetricValueStatus
+		if status.Resource != nil {
+			current = &status.Resource.Current
+		}
+		return string(spec.Resource.Name) + ": " + usageTarget(&spec.Resource.Target, current)
+	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
+		var current *autoscalingv2.MetricValueStatus
+		if status.ContainerResource != nil {
+			current = &status.ContainerResource.Current
+		}
+		return string(spec.ContainerResource.Name) + ": " + usageTarget(&spec.ContainerResource.Target, current)
+	}
+	return "<unknown type>"
+}
+
+// valueTarget is that of metrics that are a value, or an average of one per pod.
+func valueTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+	now := unknown
+	if target.AverageValue != nil {
+		if current != nil && current.AverageValue != nil {
+			now = quantity(current.AverageValue)
+		}
+		return now + "/" + quantity(target.AverageValue) + " (avg)"
+	}
+	if current != nil {
+		now = quantity(current.Value)
+	}
+	return now + "/" + quantity(target.Value)
+}
+
+// usageTarget is that of what pods use of a resource, as an amount or in percent
+// of what they request.
+func usageTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+	now := unknown
+	if target.AverageValue != nil {
+		if current != nil {
+			now = quantity(current.AverageValue)
+		}
+		return now + "/" + quantity(target.AverageValue)
+	}
+	if current != nil && current.AverageUtilization != nil {
+		now = percent(*current.AverageUtilization)
+	}
+	want := "<auto>"
+	if target.AverageUtilization != nil {
+		want = percent(*target.AverageUtilization)
+	}
+	return now + "/" + want
+}
+
+func percent(n int32) string { return fmt.Sprintf("%d%%", n) }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// What cells say of nothing.
+const (
+	none    = "<none>"
+	unset   = "<unset>"
+	unknown = "<unknown>"
+)
+
+// age is how long ago something was.
+func age(t metav1.Time, now time.Time) string { return since(t.Time, now) }
+
+func since(t, now time.Time) string {
+	if t.IsZero() {
+		return unknown
+	}
+	return duration.HumanDuration(now.Sub(t))
+}
+
+// created is when something was made.
+func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// or is s, or what stands for an empty one.
+func or(s, empty string) string {
+	if s == "" {
+		return empty
+	}
+	return s
+}
+
+// deref is what p points to, or what stands for nothing.
+func deref[T any](p *T, missing T) T {
+	if p == nil {
+		return missing
+	}
+	return *p
+}
+
+// quantity is the text of q. [resource.Quantity.String] writes to its receiver,
+// and objects are shared: it gets a copy.
+func quantity(q *resource.Quantity) string {
+	if q == nil {
+		return q.String()
+	}
+	c := *q
+	return c.String()
+}
+
+// ratio is "a/b".
+func ratio[N int | int32](a, b N) string {
+	return strconv.Itoa(int(a)) + "/" + strconv.Itoa(int(b))
+}
+
+// clip joins the first of a list and says how many of count are left out.
+func clip(list []string, separator string, count int) string {
+	s := strings.Join(list, separator)
+	if count > len(list) {
+		s = fmt.Sprintf("%s + %d more...", s, count-len(list))
+	}
+	return s
+}
+
+// uniqueSorted joins each string once, in order.
+func uniqueSorted(list []string) string {
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), ",")
+}
+
+// containers are the names and the images of containers.
+func containers(list []corev1.Container) (names, images string) {
+	if len(list) == 1 {
+		return list[0].Name, list[0].Image
+	}
+	n, i := make([]string, 0, len(list)), make([]string, 0, len(list))
+	for _, c := range list {
+		n = append(n, c.Name)
+		i = append(i, c.Image)
+	}
+	return strings.Join(n, ","), strings.Join(i, ",")
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Patch is what can be said otherwise of an object without decoding it. The zero
+// value changes nothing.
+type Patch struct {
+	// Version, if it is not 0, is the resourceVersion.
+	Version uint64
+	// Annotation, if it is not "", is one that the object has, with this Value,
+	// whatever it was before.
+	Annotation, Value string
+}
+
+// With is another object that is the patched one. Its key stays.
+func (o *Object) With(p Patch) *Object {
+	if p == (Patch{}) {
+		return o
+	}
+	raw, scratch := o.open()
+	defer scratch.free()
+	other := &Object{kind: o.kind, key: o.key, version: o.version, split: o.split, encoding: o.encoding}
+	if p.Version != 0 {
+		other.version = p.Version
+	}
+	if o.encoding == JSON {
+		other.body.Store(&body{data: p.json(raw)})
+	} else {
+		other.body.Store(&body{data: p.protobuf(raw)})
+	}
+	return other
+}
+
+// protobuf appends a second metadata to the message: readers merge the two, the last
+// value of a field and of a map's key counts.
+func (p Patch) protobuf(raw []byte) []byte {
+	var meta []byte
+	if p.Version != 0 {
+		version := strconv.FormatUint(p.Version, 10)
+		meta = appendField(meta, 6, version)
+	}
+	if p.Annotation != "" {
+		entry := appendField(appendField(nil, 1, p.Annotation), 2, p.Value)
+		meta = appendField(meta, 12, string(entry))
+	}
+	out := make([]byte, 0, len(raw)+len(meta)+4)
+	return appendField(append(out, raw...), 1, string(meta))
+}
+
+func appendField(b []byte, field byte, value string) []byte {
+	b = append(b, field<<3|wireBytes)
+	b = binary.AppendUvarint(b, uint64(len(value)))
+	return append(b, value...)
+}
+
+func (p Patch) json(raw []byte) []byte {
+	return editMember(raw, "metadata", func(meta []byte) []byte {
+		if p.Version != 0 {
+			meta = setMember(meta, "resourceVersion", []byte(`"`+strconv.FormatUint(p.Version, 10)+`"`))
+		}
+		if p.Annotation != "" {
+			meta = editOrAdd(meta, "annotations", func(all []byte) []byte {
+				value, err := jsontext.AppendQuote(nil, p.Value)
+				if err != nil {
+					return all
+				}
+				return setMember(all, p.Annotation, value)
+			})
+		}
+		return meta
+	})
+}
+
+// setMember returns a JSON object with a value for one of its members.
+func setMember(object []byte, name string, value []byte) []byte {
+	return editOrAdd(object, name, func([]byte) []byte { return value })
+}
+
+// editOrAdd is editMember, and adds the member, made of an empty object, to one that
+// has not got it. What is null becomes an object.
+func editOrAdd(object []byte, name string, edit func(value []byte) []byte) []byte {
+	if string(object) == "null" {
+		object = []byte("{}")
+	}
+	found := false
+	out := editMember(object, name, func(value []byte) []byte {
+		found = true
+		return edit(value)
+	})
+	if found || len(object) == 0 || object[0] != '{' {
+		return out
+	}
+	quoted, err := jsontext.AppendQuote(nil, name)
+	if err != nil {
+		return out
+	}
+	out = append(append(append(make([]byte, 0, len(object)+64), '{'), quoted...), ':')
+	out = append(out, edit([]byte("{}"))...)
+	rest := jsonScan{b: object, at: 1}
+	if rest.more('}') {
+		out = append(out, ',')
+		return append(out, object[rest.at:]...)
+	}
+	return append(out, '}')
+}
+
+// Append appends the object's bytes.
+func (o *Object) Append(b []byte) []byte {
+	raw, scratch := o.open()
+	defer scratch.free()
+	return append(b, raw...)
+}
+
+// AppendMetadata appends the object's metadata: a JSON object, or the message of
+// ObjectMeta with its tag, which is a PartialObjectMetadata.
+func (o *Object) AppendMetadata(b []byte) []byte {
+	raw, scratch := o.open()
+	defer scratch.free()
+	if o.encoding == JSON {
+		s := jsonScan{b: raw}
+		if enterMember(&s, "metadata") {
+			b = append(b, s.value()...)
+		}
+		return b
+	}
+	p := protoScan{b: raw}
+	for from := 0; p.next(); from = p.at {
+		if p.field == 1 {
+			b = append(b, raw[from:p.at]...)
+		}
+	}
+	return b
+}
+
+// AppendUntyped appends the bytes of a JSON object without its apiVersion and kind.
+func (o *Object) AppendUntyped(b []byte) []byte {
+	raw, scratch := o.open()
+	defer scratch.free()
+	for _, name := range []string{"apiVersion", "kind"} {
+		raw = editMember(raw, name, func([]byte) []byte { return nil })
+	}
+	return append(b, raw...)
+}
