@@ -34,7 +34,11 @@ func ResourceOf(value any) (schema.GroupVersionResource, *wire.Kind, bool) {
 	return resource, builtin().kinds[resource], true
 }
 
+// IsBuiltin reports whether a group has built-in resources, in any version.
+func IsBuiltin(group string) bool { return builtin().groups[group] }
+
 type builtins struct {
+	groups    map[string]bool
 	kinds     map[schema.GroupVersionResource]*wire.Kind
 	resources map[reflect.Type]schema.GroupVersionResource
 }
@@ -44,6 +48,7 @@ type builtins struct {
 // nothing says that their names and resources go by the rules.
 var builtin = sync.OnceValue(func() builtins {
 	b := builtins{
+		groups:    map[string]bool{},
 		kinds:     map[schema.GroupVersionResource]*wire.Kind{},
 		resources: map[reflect.Type]schema.GroupVersionResource{},
 	}
@@ -53,6 +58,7 @@ var builtin = sync.OnceValue(func() builtins {
 			continue
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(gvk)
+		b.groups[gvk.Group] = true
 		b.kinds[resource] = &wire.Kind{
 			GroupVersionKind: gvk,
 			New:              func() runtime.Object { return reflect.New(t).Interface().(runtime.Object) },

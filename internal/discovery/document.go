@@ -101,7 +101,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, as media) {
 		}
 	}
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, fmt.Sprintf("encode a discovery document: %v", err))
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, fmt.Sprintf("encode a discovery document: %v", err), nil)
 		return
 	}
 	body := plain
@@ -134,12 +134,13 @@ func forPeople(r *http.Request) bool {
 
 // refuse answers with a Status, in JSON: who cannot be answered accepts nothing, or
 // is not expected to ask at all.
-func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) {
 	body, err := runtime.Encode(prettyJSON, &metav1.Status{
 		TypeMeta: typeMeta("Status", "v1"),
 		Status:   metav1.StatusFailure,
 		Message:  message,
 		Reason:   reason,
+		Details:  details,
 		Code:     int32(code),
 	})
 	if err != nil {

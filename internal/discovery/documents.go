@@ -156,7 +156,7 @@ func (g *group) aggregated() apidiscoveryv2.APIGroupDiscovery {
 			}
 			one.Resources = append(one.Resources, apidiscoveryv2.APIResourceDiscovery{
 				Resource:         r.Resource,
-				ResponseKind:     &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},
+				ResponseKind:     responseKind(r),
 				Scope:            scope,
 				SingularResource: r.Singular,
 				Verbs:            r.Verbs,
@@ -197,17 +197,54 @@ func (v *version) legacy() *metav1.APIResourceList {
 	return list
 }
 
+// routed reports whether a server looks at media types before it looks at a path: at
+// /api and the versions of its own.
+func (d *Documents) routed(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "api" {
+		return true
+	}
+	return len(parts) == 3 && own(schema.GroupVersion{Group: parts[1], Version: parts[2]})
+}
+
+// named reports whether a header has one of the media types, whatever its parameters.
+func named(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		name, _, _ := strings.Cut(part, ";")
+		if name = strings.TrimSpace(name); name == "*/*" || slices.Contains(formats[:], name) {
+			return true
+		}
+	}
+	return false
+}
+
+// responseKind is what the objects of a resource are. A server says no group and no
+// version of its own types: they are those of the resource.
+func responseKind(r kube.Resource) *metav1.GroupVersionKind {
+	if own(r.GroupVersion()) {
+		return &metav1.GroupVersionKind{Kind: r.Kind}
+	}
+	return &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+}
+
+// own reports whether a version is kube-apiserver's, and not made by a definition.
+func own(v schema.GroupVersion) bool {
+	return kube.IsBuiltin(v.Group) || v.Group == "apiextensions.k8s.io" || v.Group == "apiregistration.k8s.io"
+}
+
 // Serve answers a request for /api, /apis, or a group or version below them; path is
 // the one below the root of the API server. For any other path it does nothing and
 // returns false.
 func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) bool {
+	// The server has the aggregated document at the one path and not at the other.
+	plain := path == "/apis/"
 	path = strings.TrimSuffix(path, "/")
 	legacy, known := d.legacy[path]
 	if !known && !d.stale[path] {
 		return false
 	}
 	if r.Method != http.MethodGet {
-		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource", &metav1.StatusDetails{})
 		return true
 	}
 	if !known {
@@ -217,7 +254,7 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 		return true
 	}
 	accept := r.Header.Get("Accept")
-	if aggregated := d.aggregated[path]; aggregated != nil {
+	if aggregated := d.aggregated[path]; aggregated != nil && !plain {
 		if as, ok := negotiate(accept, true); ok {
 			aggregated.serve(w, r, as)
 			return true
@@ -225,7 +262,11 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 	}
 	as, ok := negotiate(accept, false)
 	if !ok {
-		refuse(w, http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: "+strings.Join(formats[:], ", "))
+		message, details := "only the following media types are accepted: ", (*metav1.StatusDetails)(nil)
+		if d.routed(path) && !named(accept) {
+			message, details = "406: Not Acceptable\n\nAvailable representations: ", &metav1.StatusDetails{}
+		}
+		refuse(w, http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message+strings.Join(formats[:], ", "), details)
 		return true
 	}
 	legacy.serve(w, r, as)

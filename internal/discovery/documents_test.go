@@ -68,7 +68,7 @@ func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	want := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[` +
 		`{"metadata":{"name":"apps"},"versions":[` +
-		`{"version":"v1","resources":[{"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Kind"},"scope":"Namespaced","singularResource":"kind","verbs":["watch","get"]}],"freshness":"Current"},` +
+		`{"version":"v1","resources":[{"resource":"deployments","responseKind":{"group":"","version":"","kind":"Kind"},"scope":"Namespaced","singularResource":"kind","verbs":["watch","get"]}],"freshness":"Current"},` +
 		`{"version":"v2","freshness":"Stale"}]},` +
 		`{"metadata":{"name":"gone"},"versions":[{"version":"v1","freshness":"Stale"}]}]}`
 	if got := strings.TrimSpace(w.Body.String()); got != want {

@@ -296,10 +296,6 @@ func restrictAggregated(list *apidiscoveryv2.APIGroupDiscoveryList) {
 				if len(r.Verbs) == 0 {
 					continue
 				}
-				if r.ResponseKind.Version == "" {
-					// Not told by a server of built-in types: those of the version.
-					r.ResponseKind.Group, r.ResponseKind.Version = g.Name, v.Version
-				}
 				some = append(some, r)
 			}
 			v.Resources = some

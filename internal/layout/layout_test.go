@@ -65,7 +65,7 @@ var rules = map[string]rule{
 			"delta", "store", "fanout", "reflector", "wire", "kube", ".", "fleet",
 			"internal/table", "internal/fields", "internal/discovery", "internal/openapi",
 		},
-		others: []string{"github.com/klauspost/compress/", "github.com/munnerz/goautoneg", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+		others: []string{"github.com/klauspost/compress/", "github.com/munnerz/goautoneg", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},
 	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "internal/replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/"}},
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,8 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 	case below:
 		d.serveGroup(w, r, path, name)
 	case path == v2Path:
+		w.Header().Add("Vary", "Accept-Encoding")
+		w.Header().Add("Vary", "Accept")
 		d.serveCopy(w, r, path, v2Types)
 	case path == indexPath:
 		// It is JSON for everybody, whatever they accept.
@@ -58,7 +61,6 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 
 // serveCopy serves a document that has one address.
 func (d *Documents) serveCopy(w http.ResponseWriter, r *http.Request, path string, offers []string) {
-	w.Header().Add("Vary", "Accept")
 	accept, ok := choose(r.Header.Get("Accept"), offers)
 	if !ok {
 		w.WriteHeader(http.StatusNotAcceptable)
@@ -79,14 +81,15 @@ func (d *Documents) serveCurrent(w http.ResponseWriter, r *http.Request, k key) 
 // serveGroup serves one of the documents that the index has. Only for those the
 // origin is asked at all.
 func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, name string) {
-	w.Header().Add("Vary", "Accept")
 	accept, ok := choose(r.Header.Get("Accept"), v3Types)
 	if !ok {
+		w.Header().Add("Vary", "Accept")
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
 	k, hash := key{path, accept}, r.URL.Query().Get("hash")
 	if e, _ := d.peek(k); e != nil && hash != "" && e.etag == strconv.Quote(hash) {
+		w.Header().Add("Vary", "Accept")
 		e.serveImmutable(w, r)
 		return
 	}
@@ -100,6 +103,7 @@ func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, nam
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+	w.Header().Add("Vary", "Accept")
 	// Who asks for what the index says must not get a copy that is older.
 	var since time.Time
 	if hash != "" && query == (url.Values{"hash": {hash}}).Encode() {
@@ -116,6 +120,8 @@ func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, nam
 	default:
 		current := url.Values{"hash": {strings.Trim(e.etag, `"`)}}
 		w.Header().Set("Location", "?"+current.Encode()) // of the same path
+		w.Header().Set("Content-Type", e.contentType)
+		w.Header().Set("Etag", e.etag)
 		w.WriteHeader(http.StatusMovedPermanently)
 	}
 }
@@ -130,7 +136,10 @@ func (e *edition) serveImmutable(w http.ResponseWriter, r *http.Request) {
 
 func (e *edition) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Add("Vary", "Accept-Encoding")
+	zipped := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	if zipped && !slices.Contains(h["Vary"], "Accept-Encoding") {
+		h.Add("Vary", "Accept-Encoding")
+	}
 	if e.etag != "" {
 		h.Set("Etag", e.etag)
 		if matches(r, e.etag) {
@@ -142,7 +151,7 @@ func (e *edition) serve(w http.ResponseWriter, r *http.Request) {
 	if e.lastModified != "" {
 		h.Set("Last-Modified", e.lastModified)
 	}
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if zipped {
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Content-Length", strconv.Itoa(len(e.gzipped)))
 		_, _ = w.Write(e.gzipped)

@@ -5,9 +5,13 @@ package replica
 
 import (
 	"encoding/json"
+	"maps"
 	"strconv"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/watershed-project/watershed/wire"
@@ -26,13 +30,14 @@ func (s *eventStream) bookmarkFrame(version uint64, end bool) ([]byte, error) {
 	case s.form.partial:
 		return s.bookmarkPartial(meta)
 	}
-	value, err := s.bookmarkValue(meta)
-	if err != nil {
-		return nil, err
-	}
+	value := s.empty(meta)
 	if s.form.encoding == asProtobuf {
 		raw, err := value.(interface{ Marshal() ([]byte, error) }).Marshal()
 		return protoEvent(nil, wire.Bookmark, s.kind, raw), err
+	}
+	if u, ok := value.(*unstructured.Unstructured); ok {
+		raw, err := json.Marshal(u.Object)
+		return jsonEvent(wire.Bookmark, raw), err
 	}
 	raw, err := json.Marshal(value)
 	return jsonEvent(wire.Bookmark, raw), err
@@ -42,24 +47,37 @@ func jsonEvent(t wire.EventType, raw []byte) []byte {
 	return append(append([]byte(`{"type":"`+t.String()+`","object":`), raw...), "}\n"...)
 }
 
-// bookmarkValue is an empty object of the kind.
-func (s *eventStream) bookmarkValue(meta metav1.ObjectMeta) (any, error) {
+// empty is an object of the kind that has nothing but some metadata, and what the API
+// server gives to every object of some kinds.
+func (s *eventStream) empty(meta metav1.ObjectMeta) runtime.Object {
 	if s.builtin == nil {
-		// Custom resources have nothing but what is said here.
-		object := map[string]any{"kind": s.kind.Kind, "apiVersion": s.kind.GroupVersion().String()}
 		about := map[string]any{"resourceVersion": meta.ResourceVersion}
 		if meta.Annotations != nil {
-			about["annotations"] = meta.Annotations
+			about["annotations"] = map[string]any{initialEnd: meta.Annotations[initialEnd]}
 		}
-		object["metadata"] = about
-		return object, nil
+		object := map[string]any{"kind": s.kind.Kind, "apiVersion": s.kind.GroupVersion().String(), "metadata": about}
+		if s.kind.Kind == "CustomResourceDefinition" && !custom(s.kind) {
+			object["spec"] = map[string]any{"group": "", "names": map[string]any{"plural": "", "kind": ""}, "scope": "", "versions": nil}
+			object["status"] = map[string]any{"conditions": nil, "acceptedNames": map[string]any{"plural": "", "kind": ""}, "storedVersions": nil}
+		}
+		return &unstructured.Unstructured{Object: object}
 	}
 	value := s.builtin.New()
 	value.GetObjectKind().SetGroupVersionKind(s.kind)
+	switch value := value.(type) {
+	case *appsv1.Deployment:
+		value.Spec.Replicas = new(int32)
+	case *appsv1.StatefulSet:
+		value.Spec.Replicas = new(int32)
+	case *appsv1.DaemonSet:
+		annotations := map[string]string{appsv1.DeprecatedTemplateGeneration: "0"}
+		maps.Copy(annotations, meta.Annotations)
+		meta.Annotations = annotations
+	}
 	about := value.(metav1.Object)
 	about.SetResourceVersion(meta.ResourceVersion)
 	about.SetAnnotations(meta.Annotations)
-	return value, nil
+	return value
 }
 
 func (s *eventStream) bookmarkPartial(meta metav1.ObjectMeta) ([]byte, error) {
@@ -76,20 +94,29 @@ func (s *eventStream) bookmarkPartial(meta metav1.ObjectMeta) ([]byte, error) {
 
 // bookmarkRow is a table whose one row is of an empty object.
 func (s *eventStream) bookmarkRow(meta metav1.ObjectMeta) ([]byte, error) {
-	row := metav1.TableRow{Cells: []any{}}
-	if s.rows.include != metav1.IncludeNone {
+	row, err := s.rows.printer.Row(s.empty(meta), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if s.rows.clusters {
+		row.Cells = append([]any{""}, row.Cells...)
+	}
+	switch s.rows.include {
+	case metav1.IncludeMetadata, metav1.IncludeNone: // it would say nothing without
 		partial := &metav1.PartialObjectMetadata{ObjectMeta: meta}
 		partial.APIVersion, partial.Kind = partialKind(s.rows.version, "").ToAPIVersionAndKind()
-		raw, err := json.Marshal(partial)
-		if err != nil {
-			return nil, err
-		}
-		row.Object = runtime.RawExtension{Raw: raw}
+		row.Object.Object = partial
+	case metav1.IncludeObject:
+		row.Object.Object = s.empty(meta)
 	}
 	raw, err := json.Marshal(&row)
 	if err != nil {
 		return nil, err
 	}
-	head, err := s.rows.head(&metav1.ListMeta{ResourceVersion: meta.ResourceVersion}, nil)
+	var columns []metav1.TableColumnDefinition
+	if !s.described {
+		columns, s.described = s.rows.columns(), true
+	}
+	head, err := s.rows.head(&metav1.ListMeta{ResourceVersion: meta.ResourceVersion}, columns)
 	return jsonEvent(wire.Bookmark, append(append(head, raw...), "]}"...)), err
 }

@@ -55,19 +55,33 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, path string) {
 	case path == "/healthz" || path == "/livez" || path == "/readyz":
 		c.serveHealth(w, r, path)
 	case isResource(path):
-		t, ok := parsePath(path)
-		if !ok {
-			writeError(w, r, noPath())
-			return
-		}
+		t, _ := parsePath(path)
 		if err := c.read(w, r, t, path); err != nil {
 			writeError(w, r, err)
 		}
 	case c.discovery().Serve(w, r, path):
+	case path == "/version" && r.Method == http.MethodHead:
+		writeError(w, r, noMethod())
+	case path == "/version" && routed(r.Header.Get("Accept"), mediaTypes[asJSON]) != nil:
+		writeError(w, r, routed(r.Header.Get("Accept"), mediaTypes[asJSON]))
 	case c.openapi.Serve(w, r, path):
 	default:
-		writeError(w, r, noPath())
+		writeError(w, r, missing(path))
 	}
+}
+
+// missing is what is said of a path that there is not: it depends on who would have it.
+func missing(path string) error {
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	switch {
+	case len(parts) > 1 && parts[0] == "api":
+		return noPath()
+	case len(parts) > 2 && parts[0] == "apis":
+		if routes(schema.GroupVersionKind{Group: parts[1]}) {
+			return noPath()
+		}
+	}
+	return errNoPage
 }
 
 // isResource reports whether a path is longer than those of discovery.
@@ -108,16 +122,16 @@ func (c *cluster) discovery() *discovery.Documents {
 func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
 	feed, ok := c.member.Feed(t.GroupResource())
 	if !ok || feed.Resource().Version != t.Version {
-		return noPath()
+		return missing(path)
 	}
 	resource := feed.Resource()
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case r.Method == http.MethodHead || r.Method == http.MethodOptions:
+		return noMethod()
+	case r.Method != http.MethodGet:
 		return readOnly(t.GroupResource(), verb(r, t), c.where())
-	case t.subresource != "", t.namespace != "" && !resource.Namespaced:
-		return noPath()
-	case resource.Namespaced && t.namespace == "" && t.name != "":
-		return noPath()
+	case t.subresource != "", t.namespace != "" && !resource.Namespaced, resource.Namespaced && t.namespace == "" && t.name != "":
+		return missing(path)
 	}
 	if wantsOrigin(r) {
 		return c.proxy(w, r, path)

@@ -66,13 +66,13 @@ func (e *everything) serve(w http.ResponseWriter, r *http.Request, path string) 
 		writeText(w, http.StatusOK, "ok")
 	case isResource(path):
 		t, _ := parsePath(path)
-		if err := e.read(w, r, t); err != nil {
+		if err := e.read(w, r, t, path); err != nil {
 			writeError(w, r, err)
 		}
 	case e.discovery().Serve(w, r, path):
 	case e.openapi.Serve(w, r, path):
 	default:
-		writeError(w, r, noPath())
+		writeError(w, r, missing(path))
 	}
 }
 
@@ -113,7 +113,7 @@ func (e *everything) discovery() *discovery.Documents {
 }
 
 // read answers a request for a resource. What it returns has not been answered.
-func (e *everything) read(w http.ResponseWriter, r *http.Request, t target) error {
+func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
 	c := &collection{everything: e, members: map[string]*fleet.Member{}}
 	var known *fleet.Member
 	var others []string
@@ -133,13 +133,15 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target) erro
 		c.tellAge(w, m, feed)
 	}
 	if known == nil {
-		return noPath()
+		return missing(path)
 	}
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case r.Method == http.MethodHead || r.Method == http.MethodOptions:
+		return noMethod()
+	case r.Method != http.MethodGet:
 		return readOnly(t.GroupResource(), verb(r, t), "the cluster that the object is in")
 	case t.subresource != "", t.namespace != "" && !c.resource.Namespaced, c.resource.Namespaced && t.namespace == "" && t.name != "":
-		return noPath()
+		return missing(path)
 	}
 	if len(others) > 0 {
 		w.Header().Add("Warning", warning(fmt.Sprintf("not served as %s, and left out: cluster %s", t.GroupVersion(), strings.Join(others, ", "))))

@@ -36,10 +36,7 @@ func (q *request) getAll() error {
 		return failure(http.StatusConflict, metav1.StatusReasonConflict,
 			fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", q.GroupResource(), q.name, strings.Join(in, ", ")))
 	}
-	if q.media.shape == table {
-		return q.tableOf(found, in[0])
-	}
-	return q.writeObject(frameKey{object: found, form: q.form(in[0])})
+	return q.writeOne(found, in[0])
 }
 
 // listAll answers with the objects of all clusters.
@@ -161,7 +158,7 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 		}
 		return s, from, nil
 	}
-	v, err := version(opts.ResourceVersion)
+	v, err := listVersion(opts.ResourceVersion)
 	if err != nil {
 		return none, from, err
 	}

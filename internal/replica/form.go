@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -76,11 +77,26 @@ func appendTyped(b []byte, o *wire.Object) ([]byte, error) {
 	return append(b, raw[1:]...), nil
 }
 
+// hides reports whether the API server leaves something of a kind's metadata out where
+// only that is asked for.
+func hides(kind schema.GroupVersionKind) bool {
+	return kind.Group == "apps" && kind.Kind == "DaemonSet"
+}
+
+// metadata is an object's.
+func metadata(o *wire.Object) (*metav1.PartialObjectMetadata, error) {
+	value, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	if err == nil && hides(o.GroupVersionKind()) {
+		delete(value.Annotations, appsv1.DeprecatedTemplateGeneration)
+	}
+	return value, err
+}
+
 func (f form) partialMessage(b []byte, o *wire.Object) ([]byte, error) {
-	if o.Encoding() == wire.Protobuf {
+	if o.Encoding() == wire.Protobuf && !hides(o.GroupVersionKind()) {
 		return o.AppendMetadata(b), nil
 	}
-	value, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	value, err := metadata(o)
 	if err != nil {
 		return b, err
 	}
@@ -94,7 +110,7 @@ func (f form) partialJSON(b []byte, o *wire.Object) ([]byte, error) {
 	if o.Encoding() == wire.JSON {
 		return append(o.AppendMetadata(b), '}'), nil
 	}
-	value, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	value, err := metadata(o)
 	if err != nil {
 		return b, err
 	}

@@ -6,7 +6,9 @@ package replica
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
+	"net/http"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,7 +126,7 @@ func (q *request) state(opts *internalversion.ListOptions) (s past, at uint64, f
 		}
 		from.Left = 0
 	}
-	v, err := version(opts.ResourceVersion)
+	v, err := listVersion(opts.ResourceVersion)
 	if err != nil {
 		return nil, 0, from, err
 	}
@@ -152,11 +154,10 @@ func (q *request) exact(v uint64, token string) (past, error) {
 	case errors.Is(err, fleet.ErrNotReady):
 		return nil, notReady()
 	case errors.Is(err, fleet.ErrFuture):
-		now, err := q.at(v)
-		if err != nil {
+		if _, err := q.at(v); err != nil {
 			return nil, err
 		}
-		return now.State, nil
+		return q.exact(v, token) // it is the past by now
 	case err != nil && token != "":
 		return nil, expired(continueExpired, token)
 	case err != nil:
@@ -196,6 +197,9 @@ func until(objects iter.Seq2[string, *wire.Object], last string) iter.Seq2[strin
 // writeList answers with a list in the form that the client wants.
 func (q *request) writeList(l *listing) error {
 	switch {
+	case q.media.shape == partial && !q.media.listed:
+		return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", q.goType("List")))
 	case q.media.shape == table:
 		return q.writeTable(l, q.known.printer)
 	case q.media.encoding == asProtobuf:
@@ -210,20 +214,28 @@ func (q *request) writeList(l *listing) error {
 		if err := b.add(part{raw: q.listHead(l)}); err != nil {
 			return err
 		}
-		first := true
+		first, none := true, "[]"
+		if q.media.shape == partial {
+			none = "null" // as the API server writes no metadata
+		}
 		for p := range l.items(q.server, false) {
 			if q.server.blocks.length(p) == 0 {
 				continue
 			}
-			if !first {
-				if err := b.add(part{raw: comma}); err != nil {
-					return err
-				}
+			separator := comma
+			if first {
+				separator = []byte("[")
+			}
+			if err := b.add(part{raw: separator}); err != nil {
+				return err
 			}
 			first = false
 			if err := b.add(p); err != nil {
 				return err
 			}
+		}
+		if first {
+			return b.add(part{raw: []byte(none + "}\n")})
 		}
 		return b.add(part{raw: []byte("]}\n")})
 	})
@@ -247,7 +259,7 @@ func (q *request) listHead(l *listing) []byte {
 		meta = []byte("{}") // strings and numbers can be written
 	}
 	head := append([]byte(typePrefix(kind)), `"metadata":`...)
-	return append(append(head, meta...), `,"items":[`...)
+	return append(append(head, meta...), `,"items":`...)
 }
 
 // items yields the parts of a list: blocks, and single objects where few of a block

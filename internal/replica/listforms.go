@@ -89,7 +89,9 @@ func (q *request) writeYAMLList(l *listing) error {
 		}
 		tail := []byte("\n")
 		if empty {
-			tail = []byte(" []\n")
+			if tail = []byte(" []\n"); q.media.shape == partial {
+				tail = []byte(" null\n")
+			}
 		}
 		tail = append(tail, "kind: "+kind.Kind+"\nmetadata:\n  "...)
 		tail = append(tail, bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))...)
@@ -101,14 +103,17 @@ func (q *request) writeYAMLList(l *listing) error {
 func (q *request) writePrettyList(l *listing) error {
 	b := q.begin(mediaTypes[asJSON])
 	return b.finish(func() error {
-		head := indented(append(q.listHead(l), "]}"...), true)
-		end := bytes.LastIndexByte(head, '[') + 1
+		head := indented(append(q.listHead(l), "[]}"...), true)
+		end := bytes.LastIndexByte(head, '[')
 		if err := b.add(part{raw: head[:end:end]}); err != nil {
 			return err
 		}
 		separator := "\n    "
 		for raw := range l.each() {
 			var out bytes.Buffer
+			if separator == "\n    " {
+				out.WriteByte('[')
+			}
 			out.WriteString(separator)
 			if err := json.Indent(&out, raw, "    ", "  "); err != nil {
 				return err
@@ -118,7 +123,10 @@ func (q *request) writePrettyList(l *listing) error {
 				return err
 			}
 		}
-		tail := "]\n}\n"
+		if separator == "\n    " && q.media.shape == partial {
+			return b.add(part{raw: []byte("null\n}\n")})
+		}
+		tail := "[]\n}\n"
 		if separator != "\n    " {
 			tail = "\n  ]\n}\n"
 		}

@@ -6,6 +6,7 @@ package replica
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,13 +43,15 @@ type media struct {
 	shape    shape
 	// version is that of meta.k8s.io for partial objects and tables.
 	version string
-	pretty  bool
+	// listed says that partial objects were asked for as a list.
+	listed bool
+	pretty bool
 }
 
-// ability is what can be written of a kind.
+// ability is what can be written.
 type ability struct {
-	protobuf bool // the objects have it
-	list     bool // the answer is a list
+	protobuf bool // whole objects have it: their metadata always has
+	shapes   bool // other shapes than whole objects
 	watch    bool // the answer is a stream
 }
 
@@ -68,7 +71,7 @@ func negotiate(r *http.Request, can ability) (media, error) {
 			}
 		}
 	}
-	return media{}, notAcceptable(can)
+	return media{}, notAcceptable(false)
 }
 
 func matchesType(clause *goautoneg.Accept, e encoding) bool {
@@ -79,9 +82,6 @@ func matchesType(clause *goautoneg.Accept, e encoding) bool {
 // accept is what a clause asks for in an encoding, and whether that can be had.
 func (can ability) accept(clause *goautoneg.Accept, e encoding) (media, bool) {
 	m := media{encoding: e}
-	if e == asProtobuf && !can.protobuf || can.watch && e == asYAML && clause.Params["stream"] != "" {
-		return m, false
-	}
 	converts, as, group := false, "", ""
 	for key, value := range clause.Params {
 		switch key {
@@ -92,7 +92,7 @@ func (can ability) accept(clause *goautoneg.Accept, e encoding) (media, bool) {
 		case "v":
 			converts, m.version = true, value
 		case "stream":
-			if value != "" && value != "watch" {
+			if value != "" && (value != "watch" || e == asYAML) {
 				return m, false
 			}
 		case "sv":
@@ -104,21 +104,44 @@ func (can ability) accept(clause *goautoneg.Accept, e encoding) (media, bool) {
 		}
 	}
 	if !converts {
-		return m, true
+		return m, e != asProtobuf || can.protobuf
 	}
-	if group != metav1.GroupName || m.version != "v1" && m.version != "v1beta1" {
+	if !can.shapes || group != metav1.GroupName || m.version != "v1" && m.version != "v1beta1" {
 		return m, false
 	}
-	switch {
-	case as == "Table":
+	switch as {
+	case "Table":
 		m.shape = table
 		return m, e != asProtobuf
-	case as == "PartialObjectMetadata" && (!can.list || can.watch), as == "PartialObjectMetadataList" && can.list && !can.watch:
-		m.shape = partial
-		return m, true
+	case "PartialObjectMetadata", "PartialObjectMetadataList":
+		// A watch of lists would be silent.
+		m.shape, m.listed = partial, as == "PartialObjectMetadataList"
+		return m, !m.listed || !can.watch
 	}
 	return m, false
 }
+
+// routed checks an Accept header as the router of the built-in types does, before the
+// types are asked: parameters do not count, and a part of a type is none.
+func routed(header string, offers ...string) error {
+	if header == "" {
+		return nil
+	}
+	for clause := range strings.SplitSeq(header, ",") {
+		name, _, _ := strings.Cut(clause, ";")
+		if name = strings.TrimSpace(name); name == "*/*" || slices.Contains(offers, name) {
+			return nil
+		}
+	}
+	return detailed(failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"406: Not Acceptable\n\nAvailable representations: "+strings.Join(offers, ", ")))
+}
+
+// What the router of the built-in types offers for one object and for lists.
+var (
+	routedTypes     = mediaTypes[:]
+	routedListTypes = append(mediaTypes[:len(mediaTypes):len(mediaTypes)], mediaTypes[asJSON]+";stream=watch", mediaTypes[asProtobuf]+";stream=watch")
+)
 
 // isPretty reports whether a person reads the answer.
 func isPretty(r *http.Request) bool {
@@ -132,16 +155,12 @@ func isPretty(r *http.Request) bool {
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-func notAcceptable(can ability) error {
-	var supported []string
-	for e, name := range mediaTypes {
-		switch {
-		case encoding(e) == asProtobuf && !can.protobuf, encoding(e) == asYAML && can.watch:
-		case can.watch:
-			supported = append(supported, name+";stream=watch")
-		default:
-			supported = append(supported, name)
-		}
+// notAcceptable is what a client is told that takes nothing that there is or, of a
+// stream, nothing that can be one.
+func notAcceptable(stream bool) error {
+	supported := mediaTypes[:]
+	if stream {
+		supported = []string{mediaTypes[asJSON] + ";stream=watch", mediaTypes[asProtobuf] + ";stream=watch"}
 	}
 	return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		fmt.Sprintf("only the following media types are accepted: %s", strings.Join(supported, ", ")))

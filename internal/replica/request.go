@@ -10,14 +10,17 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
@@ -49,12 +52,25 @@ type request struct {
 // serve answers the request. What it returns has not been answered.
 func (q *request) serve() error {
 	query := q.r.URL.Query()
-	watch := q.watch || isTrue(query.Get("watch"))
+	watch := q.watch || q.name == "" && isTrue(query, "watch")
+	if routes(q.kind) {
+		offers := routedTypes
+		if q.name == "" {
+			offers = routedListTypes
+		}
+		if err := routed(q.r.Header.Get("Accept"), offers...); err != nil {
+			return err
+		}
+	}
+	if err := q.check(query, watch); err != nil {
+		return err
+	}
 	var err error
-	q.media, err = negotiate(q.r, ability{protobuf: q.builtin != nil, list: q.name == "" || watch, watch: watch})
+	q.media, err = negotiate(q.r, ability{protobuf: q.builtin != nil, shapes: true, watch: watch})
 	if err != nil {
 		return err
 	}
+	q.warn()
 	if watch || q.name == "" {
 		opts, err := listOptions(query, q.watch)
 		if err != nil {
@@ -76,10 +92,34 @@ func (q *request) serve() error {
 	return q.get(query)
 }
 
+// routes reports whether the API server has the kind of its own, not by definition.
+func routes(kind schema.GroupVersionKind) bool {
+	return !custom(kind) || kube.IsBuiltin(kind.Group)
+}
+
+// check is what the API server refuses whatever the resource is.
+func (q *request) check(query url.Values, watch bool) error {
+	if text := query.Get("timeout"); text != "" && !watch {
+		if _, err := time.ParseDuration(text); err != nil {
+			return apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+		}
+	}
+	if q.name == "" {
+		return nil
+	}
+	if problems := content.IsPathSegmentName(q.name); len(problems) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", q.name, strings.Join(problems, ";")))
+	}
+	if isTrue(query, "export") && !watch {
+		return apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
+	return nil
+}
+
 // isTrue is how the API server reads a flag in a query.
-func isTrue(value string) bool {
-	on, err := strconv.ParseBool(value)
-	return on && err == nil || value != "" && err != nil
+func isTrue(query url.Values, name string) bool {
+	values, ok := query[name]
+	return ok && (len(values) == 0 || values[0] != "0" && !strings.EqualFold(values[0], "false"))
 }
 
 // listOptions are the parameters of a list or a watch.
@@ -96,16 +136,26 @@ func listOptions(query url.Values, watch bool) (*internalversion.ListOptions, er
 	return opts, nil
 }
 
-// version is a resourceVersion as a number, 0 if there is none.
+// version is a resourceVersion as a number, 0 if there is none. What is none is an
+// error of the server's, as it is there.
 func version(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
 	}
 	v, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+		return 0, failure(http.StatusInternalServerError, "", field.Invalid(field.NewPath("resourceVersion"), text, err.Error()).Error())
 	}
 	return v, nil
+}
+
+// listVersion is version for a list, whose client is told that it is wrong.
+func listVersion(text string) (uint64, error) {
+	v, err := version(text)
+	if err != nil {
+		err = apierrors.NewBadRequest("invalid resource version: " + err.Error())
+	}
+	return v, err
 }
 
 // at is a state that is not older than a version.
@@ -148,10 +198,31 @@ func (q *request) get(query url.Values) error {
 	if !ok {
 		return apierrors.NewNotFound(q.GroupResource(), q.name)
 	}
-	if q.media.shape == table {
-		return q.tableOf(o, "")
+	return q.writeOne(o, "")
+}
+
+// writeOne answers with one object in the shape that the client wants.
+func (q *request) writeOne(o *wire.Object, cluster string) error {
+	switch {
+	case q.media.shape == table:
+		return q.tableOf(o, cluster)
+	case q.media.listed:
+		return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", q.goType("")))
 	}
-	return q.writeObject(frameKey{object: o, form: q.form("")})
+	return q.writeObject(frameKey{object: o, form: q.form(cluster)})
+}
+
+// goType is what the API server calls the kind in messages to people.
+func (q *request) goType(suffix string) string {
+	name, _, _ := strings.Cut(q.kind.Group, ".")
+	switch {
+	case !routes(q.kind):
+		return "*unstructured.Unstructured" + suffix
+	case name == "" || name == "events":
+		name = "core"
+	}
+	return "*" + name + "." + q.kind.Kind + suffix
 }
 
 // form is how the client wants objects.

@@ -24,7 +24,7 @@ type target struct {
 // any other and for one that names no resource.
 func parsePath(path string) (target, bool) {
 	var t target
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
 		t.Version, parts = parts[1], parts[2:]
@@ -46,11 +46,6 @@ func parsePath(path string) (target, bool) {
 	}
 	if len(parts) > 2 {
 		t.subresource = strings.Join(parts[2:], "/")
-	}
-	for _, part := range append(parts, t.namespace) {
-		if part == "" && part != t.namespace {
-			return t, false
-		}
 	}
 	return t, true
 }

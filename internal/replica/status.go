@@ -23,9 +23,26 @@ func failure(code int32, reason metav1.StatusReason, message string) error {
 	}}
 }
 
-// noPath is what the API server says of a path that it does not know.
+// detailed is an error that has details, though they say nothing.
+func detailed(err error) error {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		status.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	return err
+}
+
+// noPath is what the API server says of a path below one of its own types.
 func noPath() error {
-	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	return detailed(failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"))
+}
+
+// errNoPage is what it says of any other.
+var errNoPage = errors.New("404 page not found")
+
+// noMethod is what it says to a method that no path has.
+func noMethod() error {
+	return detailed(failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
 }
 
 func tooLarge(version, current uint64) error {
@@ -67,10 +84,14 @@ func statusOf(err error) *metav1.Status {
 
 // writeError answers with a status, in the encoding that the client takes.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, errNoPage) {
+		writeText(w, http.StatusNotFound, err.Error()+"\n")
+		return
+	}
 	status := statusOf(err)
-	m, negotiated := negotiate(r, ability{protobuf: true, list: true})
+	m, negotiated := negotiate(r, ability{protobuf: true})
 	if negotiated != nil {
-		m = media{}
+		m = media{pretty: isPretty(r)}
 	}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))

@@ -108,7 +108,7 @@ type eventStream struct {
 
 func (q *request) openStream(opts *internalversion.ListOptions) (*eventStream, error) {
 	if q.media.encoding == asYAML {
-		return nil, notAcceptable(ability{protobuf: q.builtin != nil, watch: true})
+		return nil, notAcceptable(true)
 	}
 	s := &eventStream{server: q.server, kind: q.kind, builtin: q.builtin, form: q.form(""), bookmarks: opts.AllowWatchBookmarks}
 	if q.media.shape == table {

@@ -5,12 +5,12 @@ package replica
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	printing "github.com/watershed-project/watershed/internal/table"
 	"github.com/watershed-project/watershed/wire"
@@ -38,7 +38,8 @@ func (q *request) rows(printer *printing.Printer) (*rows, error) {
 		t.include = metav1.IncludeMetadata
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
 	default:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("unrecognized includeObject value: %q", t.include))
+		return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " +
+			field.Invalid(field.NewPath("includeObject"), string(t.include), "must be 'Metadata', 'Object', 'None', or empty").Error())
 	}
 	return t, nil
 }

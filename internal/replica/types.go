@@ -4,7 +4,9 @@
 package replica
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +22,8 @@ import (
 type knowledge struct {
 	printer *printing.Printer
 	fields  *fields.Set
+	// deprecated is what is to be said of a version that is.
+	deprecated string
 }
 
 // types knows the types of a cluster. What is known of a custom one is read from its
@@ -37,8 +41,12 @@ type customType struct {
 // defined is the part of a definition that counts here.
 type defined struct {
 	Spec struct {
+		Group    string
+		Names    struct{ Kind string }
 		Versions []struct {
 			Name                     string
+			Deprecated               bool
+			DeprecationWarning       string
 			AdditionalPrinterColumns []struct {
 				Name, Type, Format, Description, JSONPath string
 				Priority                                  int32
@@ -113,6 +121,9 @@ func readDefinition(o *wire.Object, version string, namespaced bool) (k knowledg
 		var paths []string
 		for _, f := range v.SelectableFields {
 			paths = append(paths, f.JSONPath)
+		}
+		if v.Deprecated {
+			k.deprecated = cmp.Or(v.DeprecationWarning, fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind))
 		}
 		k.printer, _ = printing.Custom(columns)
 		k.fields, _ = fields.Custom(namespaced, paths)
