@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 )
 
 const (
+	// maxSample is how much of an object is a sample.
+	maxSample = 64 << 10
 	// worthPacking is the size below which objects are left as they are.
 	worthPacking = 256
 	// A dictionary is made when this many bytes of a kind were seen, and again
@@ -151,6 +154,11 @@ func (s *shelf) sample(raw []byte) {
 	}
 	defer s.mu.Unlock()
 	s.seen += uint64(len(raw))
+	if len(raw) > maxSample {
+		// The rest would be kept with it, and the encoder that makes dictionaries
+		// cannot take more than its window.
+		raw = bytes.Clone(raw[:maxSample])
+	}
 	switch {
 	case s.stale && rand.IntN(sampleFast) != 0:
 	case len(s.samples) < samples:

@@ -4,6 +4,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/wire"
@@ -322,4 +324,31 @@ func TestSharer_sharesWhatIsRecent(t *testing.T) {
 		runtime.GC()
 	}
 	wantEqual(t, "values made", made, 1)
+}
+
+// TestPack_largeObjects packs objects that hardly get smaller and are larger than
+// anything a dictionary can be made of.
+func TestPack_largeObjects(t *testing.T) {
+	p := wire.NewPacker()
+	rng := rand.New(rand.NewPCG(1, 2))
+	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, New: func() apiruntime.Object { return &corev1.Secret{} }}
+	for i := range 80 {
+		data := make([]byte, 1<<20)
+		for j := range data {
+			data[j] = byte(rng.Uint32())
+		}
+		o, err := wire.Encode(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", i), ResourceVersion: "1"}, Data: map[string][]byte{"d": data}}, wire.Protobuf, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := bytes.Clone(o.Bytes())
+		p.Pack(o, nil)
+		p.Settle(o)
+		if !bytes.Equal(o.Bytes(), was) {
+			t.Fatal("packed object is another one")
+		}
+	}
+	if _, size := p.Dictionaries(); size > 8<<20 {
+		t.Errorf("dictionaries and samples take %d bytes", size)
+	}
 }
