@@ -5,7 +5,6 @@ package replica
 
 import (
 	"container/list"
-	"hash/fnv"
 	"iter"
 	"log/slog"
 	"slices"
@@ -20,7 +19,7 @@ import (
 
 const (
 	// blockObjects is about how many objects are in a block, blockMost how many at
-	// most, and blockBytes how many bytes they have when no more are added.
+	// most, and blockBytes how many bytes they take when no more are added.
 	blockObjects, blockMost, blockBytes = 48, 192, 256 << 10
 	// loose is the size above which a block is not kept that does not get smaller:
 	// making it again costs little more than keeping it would.
@@ -83,9 +82,11 @@ type text struct {
 
 // isLast reports whether a run ends with a key.
 func isLast(key string) bool {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return h.Sum32()%blockObjects == 0
+	h := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return h%blockObjects == 0
 }
 
 // runs cuts objects in key order into runs. What it yields is lent.
@@ -101,7 +102,7 @@ func runs(objects iter.Seq2[string, *wire.Object]) iter.Seq[[]*wire.Object] {
 				run, bytes = run[:0], 0
 			}
 			run = append(run, o)
-			if bytes += o.Length(); isLast(key) {
+			if bytes += o.Size(); isLast(key) {
 				if !yield(run) {
 					return
 				}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ type cluster struct {
 	// mu guards what follows: the documents of discovery, and what they are of.
 	mu        sync.Mutex
 	served    []kube.Resource
+	stale     []schema.GroupVersion
 	documents *discovery.Documents
 }
 
@@ -54,6 +56,8 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, path string) {
 	switch {
 	case path == "/healthz" || path == "/livez" || path == "/readyz":
 		c.serveHealth(w, r, path)
+	case !c.member.Discovered():
+		writeError(w, r, unknown(fmt.Sprintf("cluster %s has not said yet what it serves", c.member.Name())))
 	case isResource(path):
 		t, _ := parsePath(path)
 		if err := c.read(w, r, t, path); err != nil {
@@ -108,11 +112,11 @@ func (c *cluster) serveHealth(w http.ResponseWriter, r *http.Request, path strin
 
 // discovery is the documents of what is mirrored now.
 func (c *cluster) discovery() *discovery.Documents {
-	served := c.member.Served()
+	served, stale := c.member.Served(), c.member.Stale()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.documents == nil || !reflect.DeepEqual(served, c.served) {
-		c.documents, c.served = discovery.New(served, nil), served
+	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !slices.Equal(stale, c.stale) {
+		c.documents, c.served, c.stale = discovery.New(served, stale), served, stale
 		c.openapi.Changed()
 	}
 	return c.documents
@@ -122,6 +126,10 @@ func (c *cluster) discovery() *discovery.Documents {
 func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
 	feed, ok := c.member.Feed(t.GroupResource())
 	if !ok || feed.Resource().Version != t.Version {
+		if slices.Contains(c.member.Stale(), t.GroupVersion()) {
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+			return nil
+		}
 		return missing(path)
 	}
 	resource := feed.Resource()

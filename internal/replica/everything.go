@@ -64,6 +64,8 @@ func (e *everything) serve(w http.ResponseWriter, r *http.Request, path string) 
 	switch {
 	case path == "/healthz" || path == "/livez" || path == "/readyz":
 		writeText(w, http.StatusOK, "ok")
+	case !e.discovered():
+		writeError(w, r, unknown("no cluster has said yet what it serves"))
 	case isResource(path):
 		t, _ := parsePath(path)
 		if err := e.read(w, r, t, path); err != nil {
@@ -74,6 +76,11 @@ func (e *everything) serve(w http.ResponseWriter, r *http.Request, path string) 
 	default:
 		writeError(w, r, missing(path))
 	}
+}
+
+// discovered reports whether any cluster has said what it serves.
+func (e *everything) discovered() bool {
+	return slices.ContainsFunc(e.server.fleet.Members(), (*fleet.Member).Discovered)
 }
 
 // resources are what any cluster has, each in the version that most of them have.
@@ -116,8 +123,12 @@ func (e *everything) discovery() *discovery.Documents {
 func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
 	c := &collection{everything: e, members: map[string]*fleet.Member{}}
 	var known *fleet.Member
-	var others []string
+	var others, silent []string
 	for _, m := range e.server.fleet.Members() {
+		if !m.Discovered() {
+			silent = append(silent, m.Name())
+			continue
+		}
 		feed, ok := m.Feed(t.GroupResource())
 		if !ok {
 			continue
@@ -132,16 +143,21 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 		c.members[m.Name()] = m
 		c.tellAge(w, m, feed)
 	}
-	if known == nil {
-		return missing(path)
-	}
 	switch {
+	case known == nil && len(silent) > 0:
+		return unknown("not all clusters have said yet what they serve: " + strings.Join(silent, ", "))
+	case known == nil:
+		return missing(path)
+
 	case r.Method == http.MethodHead || r.Method == http.MethodOptions:
 		return noMethod()
 	case r.Method != http.MethodGet:
 		return readOnly(t.GroupResource(), verb(r, t), "the cluster that the object is in")
 	case t.subresource != "", t.namespace != "" && !c.resource.Namespaced, c.resource.Namespaced && t.namespace == "" && t.name != "":
 		return missing(path)
+	}
+	if len(silent) > 0 {
+		w.Header().Add("Warning", warning("not reached yet, and left out: cluster "+strings.Join(silent, ", ")))
 	}
 	if len(others) > 0 {
 		w.Header().Add("Warning", warning(fmt.Sprintf("not served as %s, and left out: cluster %s", t.GroupVersion(), strings.Join(others, ", "))))

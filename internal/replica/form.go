@@ -64,17 +64,15 @@ func (f form) object(b []byte, o *wire.Object) ([]byte, error) {
 
 // appendTyped appends the JSON of an object in protobuf.
 func appendTyped(b []byte, o *wire.Object) ([]byte, error) {
-	value := o.Kind().New()
-	if err := o.DecodeInto(value); err != nil {
-		return b, err
-	}
-	value.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return b, fmt.Errorf("encode %s: %w", o, err)
-	}
+	at := len(b)
 	b = append(b, typePrefix(o.GroupVersionKind())...)
-	return append(b, raw[1:]...), nil
+	began := len(b)
+	b, err := o.AppendJSON(b)
+	if err != nil {
+		return b[:at], err
+	}
+	// What it is goes first in the object.
+	return append(b[:began], b[began+1:]...), nil
 }
 
 // hides reports whether the API server leaves something of a kind's metadata out where

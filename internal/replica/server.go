@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -152,8 +153,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case root == "clusters":
 		name, path, _ := strings.Cut(rest, "/")
 		m, ok := s.fleet.Member(name)
-		if !ok {
-			writeError(w, r, fmt.Errorf("cluster %s: %w", name, noPath()))
+		switch {
+		case !ok && !s.fleet.Known():
+			writeError(w, r, unknown("it is not known yet which clusters there are"))
+			return
+		case !ok:
+			writeError(w, r, failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no cluster %q", name)))
 			return
 		}
 		s.cluster(m).serve(w, r, "/"+path)

@@ -56,6 +56,14 @@ func notReady() error {
 	return apierrors.NewTooManyRequests("storage is (re)initializing", 1)
 }
 
+// unknown is what a client is told when nobody can say yet whether there is what it
+// asks for. It must not take that for an answer.
+func unknown(what string) error {
+	err := apierrors.NewServiceUnavailable(what)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
 // expired is what a client is told who asks for a version that is too old, with a
 // token for going on without it if there is one.
 func expired(message, token string) error {
