@@ -300,6 +300,13 @@ func (f *Fleet) Member(name string) (*Member, bool) {
 	return m, ok
 }
 
+// Known reports whether the directory has said which clusters there are.
+func (f *Fleet) Known() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.told
+}
+
 // Resources are what is mirrored anywhere, by name.
 func (f *Fleet) Resources() []schema.GroupResource {
 	var all []schema.GroupResource

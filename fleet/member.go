@@ -339,15 +339,26 @@ func first(a, b schema.GroupResource) int {
 
 // unknown reports whether discovery could not say whether there is a resource.
 func unknown(r schema.GroupResource, missing error) bool {
-	if missing == nil {
-		return false
-	}
-	all, ok := missing.(interface{ Unwrap() []error })
-	if !ok {
+	return slices.ContainsFunc(split(missing), func(err error) bool {
 		var g *kube.GroupError
-		return !errors.As(missing, &g) || g.GroupVersion.Group == r.Group
+		return !errors.As(err, &g) || g.GroupVersion.Group == r.Group
+	})
+}
+
+// split are the errors that one was joined of.
+func split(err error) []error {
+	if err == nil {
+		return nil
 	}
-	return slices.ContainsFunc(all.Unwrap(), func(err error) bool { return unknown(r, err) })
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, split(one)...)
+	}
+	return all
 }
 
 func (m *Member) startLocked(ctx context.Context, x *mirror) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -180,4 +181,27 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 			return fmt.Errorf("wait for %s: %w", m.name, err)
 		}
 	}
+}
+
+// Stale are the versions of groups that the cluster could not tell of: the server
+// behind them does not answer.
+func (m *Member) Stale() []schema.GroupVersion {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []schema.GroupVersion
+	for _, err := range split(m.missing) {
+		var group *kube.GroupError
+		if errors.As(err, &group) {
+			all = append(all, group.GroupVersion)
+		}
+	}
+	return all
+}
+
+// Discovered reports whether the cluster has ever said what it serves. Before that,
+// that something is not there says nothing.
+func (m *Member) Discovered() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.discovered.IsZero()
 }
