@@ -33,7 +33,7 @@ test: ## unit tests and a short differential run; no Kubernetes needed
 .PHONY: race
 race: ## unit tests with the race detector and index invariants, full differential run
 	go test -short -race -tags invariants ./...
-	cd conformance && go test -race ./...
+	cd conformance && go test -race ./bench ./compat ./diff/...
 
 # At the end of its time the fuzzer sometimes takes its own deadline for a failure of
 # the target. A failure that is one has a failing input.
@@ -61,8 +61,8 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 
 .PHONY: e2e
 e2e: ## tests against a real control plane; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./fleet ./examples ./internal/kubetest/...
-	cd conformance && WATERSHED_KUBE=required go test -timeout 30m ./compat
+	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./fleet ./examples ./internal/kubetest/... ./internal/table ./internal/fields ./internal/discovery ./internal/openapi ./cmd/watershed
+	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 1 ./compat ./replica ./soak
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
 ROUNDS ?= 20
@@ -79,8 +79,15 @@ fleet: ## three clusters whose types, credentials and servers come and go, ROUND
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
 	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
 
+MINUTES ?= 5
+KILLS ?= 2
+
+.PHONY: soak
+soak: ## informers and an operator on the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes
+	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestSoak$$' ./soak -soak.time $(MINUTES)m -soak.kills $(KILLS)
+
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets
 	cd conformance && go run ./bench $(NAME)
 
 $(GOLANGCI):

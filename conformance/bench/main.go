@@ -24,10 +24,13 @@ var benchmarks = map[string]func(io.Writer) error{
 	"fleet":    benchFleet,
 	"handlers": benchHandlers,
 	"heap":     benchHeap,
+	"list":     benchList,
 	"relist":   benchRelist,
+	"secrets":  benchSecrets,
 	"store":    benchStore,
 	"sync":     benchSync,
 	"tree":     benchTrees,
+	"watch":    benchWatch,
 }
 
 func main() {

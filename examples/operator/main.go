@@ -4,7 +4,8 @@
 // Command operator is an operator as kubebuilder's users write them: a custom
 // resource, a reconciler that owns Deployments, a field index, and Secrets and Pods
 // read cluster-wide from the manager's cache. With -packed that cache is
-// Watershed's; the difference is one line.
+// Watershed's; the difference is one line. With -read-from the cache is filled from
+// another server than the one that is written to, a replica that watershed serves.
 package main
 
 import (
@@ -16,6 +17,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -29,17 +32,18 @@ import (
 func main() {
 	packed := flag.Bool("packed", false, "keep the cache in Watershed")
 	direct := flag.Bool("direct", false, "with -packed: read bytes instead of decoded objects")
+	readFrom := flag.String("read-from", "", "a kubeconfig to read from, as watershed kubeconfig prints it; writes go to the other")
 	metricsAddress := flag.String("metrics", "0", "address for metrics")
 	pprofAddress := flag.String("pprof", "", "address for profiles")
 	flag.Parse() // controller-runtime adds -kubeconfig
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	if err := run(*packed, *direct, *metricsAddress, *pprofAddress); err != nil {
+	if err := run(*packed, *direct, *readFrom, *metricsAddress, *pprofAddress); err != nil {
 		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(packed, direct bool, metricsAddress, pprofAddress string) error {
+func run(packed, direct bool, readFrom, metricsAddress, pprofAddress string) error {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err
@@ -58,12 +62,20 @@ func run(packed, direct bool, metricsAddress, pprofAddress string) error {
 		caching.NewInformer = compat.NewInformer(&compat.Options{Scheme: scheme, Report: report})
 		crmetrics.Registry.MustRegister(metrics.NewCollector(report))
 	}
+	reads, newCache := cfg, cache.New
+	if readFrom != "" {
+		if reads, err = clientcmd.BuildConfigFromFlags("", readFrom); err != nil {
+			return fmt.Errorf("read from: %w", err)
+		}
+		newCache = readsFrom(reads)
+	}
 	if direct {
-		cfg.Wrap(compat.Tap)
+		reads.Wrap(compat.Tap)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:           scheme,
 		Cache:            caching,
+		NewCache:         newCache,
 		Metrics:          metricsserver.Options{BindAddress: metricsAddress},
 		PprofBindAddress: pprofAddress,
 	})
@@ -76,4 +88,13 @@ func run(packed, direct bool, metricsAddress, pprofAddress string) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// readsFrom is a manager's cache that reads from another server than the manager writes
+// to.
+func readsFrom(cfg *rest.Config) cache.NewCacheFunc {
+	return func(_ *rest.Config, opts cache.Options) (cache.Cache, error) {
+		opts.HTTPClient, opts.Mapper = nil, nil // those are for the other server
+		return cache.New(cfg, opts)
+	}
 }

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// finding is one way in which two answers differ.
+type finding struct {
+	where        string
+	server, copy string
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("%s: server %s, replica %s", f.where, brief(f.server), brief(f.copy))
+}
+
+func brief(s string) string {
+	if len(s) > 300 {
+		return s[:300] + "…"
+	}
+	return s
+}
+
+// comparison of two answers to one request.
+type comparison struct {
+	request  request
+	restrict func(v any) any // applied to what the server says
+	both     bool            // and to what the copy says
+	prefix   string          // of the copy's paths
+	// asked and askedCopy are the URIs that were sent.
+	asked, askedCopy string
+	found            []finding
+}
+
+// compared headers: those that a client of the API acts on.
+var comparedHeaders = []string{
+	"Content-Type", "Cache-Control", "Vary", "Retry-After", "Warning", "Content-Encoding", "Allow", "Location",
+}
+
+func (c *comparison) note(where string, server, copy any) {
+	c.found = append(c.found, finding{where, fmt.Sprint(server), fmt.Sprint(copy)})
+}
+
+// run compares two answers. That of the copy was asked for first.
+func (c *comparison) run(server, copy *answer) []finding {
+	if server.err != nil || copy.err != nil {
+		c.note("error", server.err, copy.err)
+		return c.found
+	}
+	if server.code != copy.code {
+		c.note("status", server.code, copy.code)
+	}
+	c.asked, c.askedCopy = server.uri, copy.uri
+	c.headers(server.header, copy.header)
+	if server.code == http.StatusOK && copy.code == http.StatusOK && c.request.watches() {
+		c.events(server.events, copy.events)
+		if server.open != copy.open {
+			c.note("watch still open", server.open, copy.open)
+		}
+		return c.found
+	}
+	if c.request.Fleeting && server.code == copy.code {
+		return c.found
+	}
+	c.bodies(server, copy)
+	if len(server.next) != len(copy.next) {
+		c.note("pages after the first", len(server.next), len(copy.next))
+		return c.found
+	}
+	for i := range server.next {
+		page := comparison{request: c.request, restrict: c.restrict, both: c.both, prefix: c.prefix}
+		for _, f := range page.run(server.next[i], copy.next[i]) {
+			f.where = fmt.Sprintf("page %d: %s", i+2, f.where)
+			c.found = append(c.found, f)
+		}
+	}
+	return c.found
+}
+
+func (c *comparison) headers(server, copy http.Header) {
+	for _, name := range comparedHeaders {
+		a, b := headerList(server, name), headerList(copy, name)
+		if name == "Location" {
+			a, b = resolved(a, c.asked), strings.TrimPrefix(resolved(b, c.prefix+c.askedCopy), c.prefix)
+		}
+		if a != b {
+			c.note("header "+name, quoted(a), quoted(b))
+		}
+	}
+	// What a tag is made of is the server's business.
+	if a, b := server.Get("ETag") != "", copy.Get("ETag") != ""; a != b {
+		c.note("has an ETag", a, b)
+	}
+}
+
+// resolved is where a Location leads from a URI.
+func resolved(location, from string) string {
+	base, err := url.Parse(from)
+	if err != nil || location == "" {
+		return location
+	}
+	to, err := base.Parse(location)
+	if err != nil {
+		return location
+	}
+	return to.RequestURI()
+}
+
+func quoted(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return strconv.Quote(s)
+}
+
+func (c *comparison) bodies(server, copy *answer) {
+	a, errA := value(server)
+	b, errB := value(copy)
+	if errA != nil || errB != nil {
+		c.note("body cannot be read", errA, errB)
+		return
+	}
+	if c.restrict != nil {
+		if a, b = c.restrict(a), sorted(b); c.both {
+			b = c.restrict(b)
+		}
+	}
+	if c.request.path() == "/openapi/v3" {
+		b = withoutPrefix(b, c.prefix)
+	}
+	asked := strings.Contains(c.request.URI+c.request.Accept, "pretty")
+	if x, y := indented(server.body), indented(copy.body); asked && x != y && mediaType(server.header) == mediaType(copy.header) {
+		c.note("indented", x, y)
+	}
+	c.values(a, b)
+}
+
+// indented reports whether a body is JSON for people.
+func indented(body []byte) bool {
+	return bytes.HasPrefix(body, []byte("{\n")) || bytes.HasPrefix(body, []byte("[\n"))
+}
+
+// withoutPrefix is an index of OpenAPI documents with paths as at the root.
+func withoutPrefix(v any, prefix string) any {
+	paths, ok := at(v, "paths").(map[string]any)
+	if !ok {
+		return v
+	}
+	out := map[string]any{}
+	for name, doc := range paths {
+		url := text(doc, "serverRelativeURL")
+		out[name] = map[string]any{"serverRelativeURL": strings.TrimPrefix(url, prefix)}
+	}
+	return map[string]any{"paths": out}
+}
+
+// values compares two values as whole answers.
+func (c *comparison) values(a, b any) {
+	if isList(a) && isList(b) {
+		c.lists(a, b)
+		return
+	}
+	if text(a, "kind") == "Status" && text(b, "kind") == "Status" {
+		a, b = normalStatus(a), normalStatus(b)
+	}
+	c.diff("", a, b)
+}
+
+// lists compares lists. The version of the server's is that of the store, that of the
+// replica's the last that its watch of the resource has told of: not newer, and not
+// older than any item. Tokens are compared by following them.
+func (c *comparison) lists(a, b any) {
+	x, y := text(a, "metadata", "resourceVersion"), text(b, "metadata", "resourceVersion")
+	at1, err1 := strconv.ParseUint(x, 10, 64)
+	at2, err2 := strconv.ParseUint(y, 10, 64)
+	// A token says by itself which version it is of.
+	exact := c.request.query("resourceVersionMatch") == "Exact" && (request{URI: c.askedCopy}).query("continue") == ""
+	switch {
+	case x == y:
+	case exact && x == (request{URI: c.asked}).query("resourceVersion") && y == (request{URI: c.askedCopy}).query("resourceVersion"):
+		// Each was asked for the version of its own list.
+	case err1 != nil || err2 != nil || exact || at2 > at1 || at2 < newest(b):
+		c.note("/metadata/resourceVersion", x, fmt.Sprintf("%s, its newest item %d", y, newest(b)))
+	}
+	if (text(a, "metadata", "continue") != "") != (text(b, "metadata", "continue") != "") {
+		c.note("/metadata/continue", text(a, "metadata", "continue"), text(b, "metadata", "continue"))
+	}
+	c.diff("", without(a, "metadata", "resourceVersion", "continue"), without(b, "metadata", "resourceVersion", "continue"))
+}
+
+// newest is the highest version of a list's items.
+func newest(list any) uint64 {
+	items, _ := at(list, "items").([]any)
+	rows, _ := at(list, "rows").([]any)
+	for _, r := range rows {
+		items = append(items, at(r, "object"))
+	}
+	var top uint64
+	for _, item := range items {
+		if v, err := strconv.ParseUint(text(item, "metadata", "resourceVersion"), 10, 64); err == nil {
+			top = max(top, v)
+		}
+	}
+	return top
+}
+
+// without is a copy of a value without some names of one of its maps, or without that
+// map if none are named.
+func without(v any, field string, names ...string) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	if len(names) == 0 {
+		m = maps.Clone(m)
+		delete(m, field)
+		return m
+	}
+	inner, ok := m[field].(map[string]any)
+	if !ok {
+		return v
+	}
+	m, inner = maps.Clone(m), maps.Clone(inner)
+	for _, name := range names {
+		delete(inner, name)
+	}
+	m[field] = inner
+	return m
+}
+
+// versionsInText are versions in messages, which are of the moment.
+var versionsInText = regexp.MustCompile(`(current: |too old resource version: \d+ \()\d+`)
+
+func normalStatus(v any) any {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return v
+	}
+	out, err := fromJSON(versionsInText.ReplaceAll(b, []byte("${1}N")))
+	if err != nil {
+		return v
+	}
+	return out
+}
+
+// maxFindings of one body: the rest says nothing new.
+const maxFindings = 12
+
+// diff compares any two values and notes where they differ.
+func (c *comparison) diff(path string, a, b any) {
+	if len(c.found) >= maxFindings {
+		return
+	}
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok {
+			c.note(path, short(a), short(b))
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(merged(x, y))) {
+			p := path + "/" + name
+			if _, ok := x[name]; !ok {
+				c.note(p, "nothing", short(y[name]))
+			} else if _, ok := y[name]; !ok {
+				c.note(p, short(x[name]), "nothing")
+			} else {
+				c.diff(p, x[name], y[name])
+			}
+		}
+	case []any:
+		y, ok := b.([]any)
+		if !ok {
+			c.note(path, short(a), short(b))
+			return
+		}
+		if len(x) != len(y) {
+			c.note(path, fmt.Sprintf("%d: %s", len(x), short(names(x))), fmt.Sprintf("%d: %s", len(y), short(names(y))))
+			return
+		}
+		for i := range x {
+			c.diff(path+"/"+strconv.Itoa(i), x[i], y[i])
+		}
+	default:
+		if reflect.DeepEqual(a, b) {
+			return
+		}
+		s, ok1 := a.(string)
+		t, ok2 := b.(string)
+		if ok1 && ok2 && strings.Contains(path, "/cells/") && sameWords(s, t, agesWithin) {
+			return
+		}
+		c.note(path, short(a), short(b))
+	}
+}
+
+func merged(a, b map[string]any) map[string]any {
+	m := maps.Clone(a)
+	maps.Copy(m, b)
+	return m
+}
+
+// names are those of a list's objects, or the list itself.
+func names(list []any) any {
+	var out []any
+	for _, item := range list {
+		meta := at(item, "metadata")
+		if meta == nil {
+			meta = at(item, "object", "metadata")
+		}
+		if meta == nil {
+			return list
+		}
+		out = append(out, text(meta, "namespace")+"/"+text(meta, "name"))
+	}
+	return out
+}
+
+func short(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return brief(string(b))
+}
+
+// events compares two watches: the same events in the same order. Bookmarks come
+// when a server likes, but for the one that ends the initial events.
+func (c *comparison) events(server, copy []event) {
+	a, b := significant(server), significant(copy)
+	if len(a) != len(b) {
+		c.note("events", fmt.Sprintf("%d: %s", len(a), briefNames(a)), fmt.Sprintf("%d: %s", len(b), briefNames(b)))
+		return
+	}
+	for i := range a {
+		if len(c.found) >= maxFindings {
+			return
+		}
+		where := fmt.Sprintf("event %d", i)
+		if a[i].kind != b[i].kind {
+			c.note(where, a[i].name(), b[i].name())
+			continue
+		}
+		x, y := a[i].object, b[i].object
+		if a[i].initialEnd() {
+			// It tells how far the server has come.
+			x, y = withoutVersion(x), withoutVersion(y)
+		}
+		if i > 0 && (at(x, "columnDefinitions") == nil || at(y, "columnDefinitions") == nil) {
+			// The server shares rows between watches, with the columns if the watch for
+			// which a row was made had sent none yet. Only the first event must have them.
+			x, y = without(x, "columnDefinitions"), without(y, "columnDefinitions")
+		}
+		if text(x, "kind") == "Status" && text(y, "kind") == "Status" {
+			x, y = normalStatus(x), normalStatus(y)
+		}
+		c.diff(where, x, y)
+	}
+	for _, e := range copy {
+		if e.kind == string(watch.Bookmark) {
+			c.bookmark(server, e)
+		}
+	}
+}
+
+func briefNames(events []event) string {
+	var out []string
+	for _, e := range events {
+		out = append(out, e.name())
+	}
+	return strings.Join(out, ", ")
+}
+
+// significant are the events that a server does not send when it likes.
+func significant(events []event) []event {
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool {
+		return e.kind == string(watch.Bookmark) && !e.initialEnd()
+	})
+}
+
+// bookmark holds a bookmark to the shape of the server's, if it has sent one.
+func (c *comparison) bookmark(server []event, e event) {
+	for _, s := range server {
+		if s.kind == e.kind && s.initialEnd() == e.initialEnd() {
+			c.diff("bookmark", withoutVersion(s.object), withoutVersion(e.object))
+			return
+		}
+	}
+}
+
+func withoutVersion(v any) any {
+	v = without(v, "metadata", "resourceVersion")
+	rows, ok := at(v, "rows").([]any)
+	if !ok {
+		return v
+	}
+	m := maps.Clone(v.(map[string]any))
+	out := make([]any, len(rows))
+	for i, r := range rows {
+		row := maps.Clone(r.(map[string]any))
+		row["object"] = without(row["object"], "metadata", "resourceVersion")
+		// The cells of a bookmark are those of an object without a name.
+		out[i] = row
+	}
+	m["rows"] = out
+	return m
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// difference is one way in which the replica means to differ from kube-apiserver.
+type difference struct {
+	// name is its heading in docs/compat.md, reason the text below it.
+	name, reason string
+	// applies reports whether it explains all that was found.
+	applies func(w *world, r *result) bool
+}
+
+// differences are all that are intended.
+var differences = []difference{
+	{
+		"Writes", "The replica only reads. Anything but GET is answered 405, with a message that says where to write.",
+		func(_ *world, r *result) bool {
+			return r.request.Method != http.MethodGet && r.copy.code == http.StatusMethodNotAllowed
+		},
+	},
+	{
+		"Subresources", "The replica has objects, and not what the server makes of them: status, scale and the like are answered 404. The status that clients read is in the object.",
+		func(_ *world, r *result) bool {
+			return r.request.Method == http.MethodGet && isSubresource(r.request.path()) && r.copy.code == http.StatusNotFound
+		},
+	},
+	{
+		"Other versions of a resource", "A resource is mirrored in one version, the one that the server prefers, and not told of in others: 404.",
+		func(w *world, r *result) bool {
+			return w.otherVersion(r.request.path()) && r.copy.code == http.StatusNotFound
+		},
+	},
+	{
+		"Resources that cannot be watched", "What cannot be listed and watched cannot be mirrored, reviews and component statuses among it, nor can groups that have nothing else: 404.",
+		func(w *world, r *result) bool {
+			return w.unwatchable(r.request.path()) && r.copy.code == http.StatusNotFound
+		},
+	},
+	{
+		"Pages about the server", "Metrics, profiles, keys and the list of all paths are about the server that is asked. The replica does not pretend to be the one that it copies: 404.",
+		func(_ *world, r *result) bool {
+			return slices.Contains([]string{"/", "/index.html", "/metrics", "/debug/pprof/", "/logs", "/statusz", "/flagz", "/.well-known/openid-configuration", "/openid/v1/jwks"}, r.request.path()) &&
+				r.copy.code == http.StatusNotFound
+		},
+	},
+	{
+		"Health", "The replica tells of its own health: it has other checks.",
+		func(_ *world, r *result) bool {
+			root := strings.Split(r.request.path(), "/")[1]
+			return slices.Contains([]string{"healthz", "livez", "readyz"}, root) &&
+				(strings.Contains(r.request.URI, "verbose") || r.copy.code == http.StatusNotFound)
+		},
+	},
+	{
+		"Versions of long ago", "The server asks etcd for the state of any version that was not compacted. The replica has a bounded history since it began to watch, and answers what is older as a server does after compaction: 410, so that clients list again.",
+		func(_ *world, r *result) bool {
+			if r.request.watches() {
+				return r.server.code == http.StatusOK && r.copy.code == http.StatusOK && len(r.copy.events) == 1 && expired(r.copy.events[0].object)
+			}
+			v, err := value(r.copy)
+			return err == nil && r.server.code == http.StatusOK && r.copy.code == http.StatusGone && expired(v)
+		},
+	},
+	{
+		"Compressed documents", "The replica keeps OpenAPI documents and the version compressed, and sends them so to who accepts it. The server compresses only what is under /api and /apis.",
+		func(_ *world, r *result) bool {
+			return (strings.HasPrefix(r.request.path(), "/openapi/") || r.request.path() == "/version") && r.request.Encoding != "" &&
+				r.only("header Vary", "header Content-Encoding")
+		},
+	},
+	{
+		"Addresses of the server", "The list of versions at /api names the server's own address, which is not where the replica is. Clients have not used it since before version 1.",
+		func(_ *world, r *result) bool {
+			return strings.Trim(r.request.path(), "/") == "api" && r.only("/serverAddressByClientCIDRs")
+		},
+	},
+	{
+		"Order of groups of equal priority", "Custom groups have one priority. The server sorts them by the names of their API services in one document and by their own in the other; the replica has one order.",
+		func(w *world, r *result) bool {
+			a, errA := value(r.server)
+			b, errB := value(r.copy)
+			if errA != nil || errB != nil || text(a, "kind") != "APIGroupList" || r.server.code != r.copy.code {
+				return false
+			}
+			a = w.catalogue.restrict(a)
+			sortBy(at(a, "groups"), "name")
+			sortBy(at(b, "groups"), "name")
+			c := comparison{request: r.request}
+			c.headers(r.server.header, r.copy.header)
+			c.diff("", a, b)
+			return len(c.found) == 0
+		},
+	},
+	{
+		"Protobuf of definitions and API services", "Their Go types are not in k8s.io/api, so they are mirrored as JSON. Who accepts nothing but protobuf is answered 406, who accepts JSON too gets that.",
+		func(_ *world, r *result) bool {
+			resource := resourceOf(r.request.path())
+			return (resource == "customresourcedefinitions" || resource == "apiservices") && strings.HasPrefix(r.request.Accept, protobufAccept) &&
+				r.server.code == http.StatusOK && (r.copy.code == http.StatusNotAcceptable || r.only("header Content-Type"))
+		},
+	},
+	{
+		"Internal errors", "Where the server takes a mistake of the client for its own and answers 500, the replica answers what it is.",
+		func(_ *world, r *result) bool {
+			return r.server.code == http.StatusInternalServerError && r.copy.code >= 400 && r.copy.code < 500
+		},
+	},
+	{
+		"Watches of lists", "A watch tells of objects, so it cannot be told as a PartialObjectMetadataList. The server opens such a watch and never says anything in it; the replica answers 406.",
+		func(_ *world, r *result) bool {
+			return r.request.watches() && strings.Contains(r.request.Accept, "as=PartialObjectMetadataList") &&
+				r.server.code == http.StatusOK && len(r.server.events) == 0 && r.copy.code == http.StatusNotAcceptable
+		},
+	},
+}
+
+// only reports whether all that was found is at some places.
+func (r *result) only(places ...string) bool {
+	return !slices.ContainsFunc(r.found, func(f finding) bool { return !slices.Contains(places, f.where) })
+}
+
+// expired reports whether a value is the Status that sends clients back to a list.
+func expired(v any) bool { return text(v, "kind") == "Status" && text(v, "reason") == "Expired" }
+
+// isSubresource reports whether a path has something below an object.
+func isSubresource(path string) bool {
+	rest := belowVersion(path)
+	if len(rest) > 0 && rest[0] == "namespaces" {
+		return len(rest) == 5 || len(rest) == 3 && (rest[2] == "status" || rest[2] == "finalize")
+	}
+	return len(rest) == 3
+}
+
+// belowVersion are the parts of a path after the group and version.
+func belowVersion(path string) []string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		return parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		return parts[3:]
+	}
+	return nil
+}
+
+// groupVersionOf a path, "" if it has none.
+func groupVersionOf(path string) (group, version string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 1:
+		return "", parts[1]
+	case parts[0] == "apis" && len(parts) > 2:
+		return parts[1], parts[2]
+	}
+	return "", ""
+}
+
+// resourceOf a path, "" if it has none.
+func resourceOf(path string) string {
+	rest := belowVersion(path)
+	if len(rest) > 0 && rest[0] == "watch" {
+		rest = rest[1:]
+	}
+	switch {
+	case len(rest) > 2 && rest[0] == "namespaces":
+		return rest[2]
+	case len(rest) > 0:
+		return rest[0]
+	}
+	return ""
+}
+
+// otherVersion reports whether a path is of a version that is served and not mirrored,
+// or of a resource in it.
+func (w *world) otherVersion(path string) bool {
+	group, version := groupVersionOf(path)
+	resource := resourceOf(path)
+	served := slices.ContainsFunc(w.catalogue.all, func(s served) bool {
+		return s.group == group && s.version == version && (resource == "" || s.resource == resource)
+	})
+	return served && !w.catalogue.has(group, version, resource)
+}
+
+// unwatchable reports whether a path is of something that the server has and that
+// cannot be watched.
+func (w *world) unwatchable(path string) bool {
+	switch resourceOf(path) {
+	case "componentstatuses", "bindings", "subjectaccessreviews", "tokenreviews":
+		return true
+	}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	return parts[0] == "apis" && len(parts) > 1 && parts[1] == "authorization.k8s.io"
+}
+
+// intended is the first difference that explains a result.
+func intended(w *world, r *result) *difference {
+	for i := range differences {
+		if r.copy.err == nil && r.server.err == nil && differences[i].applies(w, r) {
+			return &differences[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// promised are the verbs of a replica.
+var promised = []any{"get", "list", "watch"}
+
+// restrict leaves of a discovery document what a replica promises: resources that
+// can be listed and watched, each in the one version that is mirrored, no
+// subresources, no verbs but those that read, and no storageVersionHash, which only
+// the server can know. The resources of a version are sorted by name: the server tells
+// of custom ones in any order. Any other value is left as it is.
+func (c *catalogue) restrict(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	m = maps.Clone(m)
+	switch m["kind"] {
+	case "APIGroupDiscoveryList":
+		m["items"] = each(m["items"], c.aggregatedGroup)
+	case "APIGroupList":
+		m["groups"] = each(m["groups"], c.group)
+	case "APIGroup":
+		if g := c.group(m); g != nil {
+			return g
+		}
+	case "APIResourceList":
+		group, version := splitVersion(text(m, "groupVersion"))
+		m["resources"] = each(m["resources"], func(r map[string]any) map[string]any {
+			if !c.has(group, version, text(r, "name")) {
+				return nil
+			}
+			delete(r, "storageVersionHash")
+			return readOnly(r)
+		})
+		sortBy(m["resources"], "name")
+	}
+	return m
+}
+
+// each applies f to copies of a list's maps and leaves out what becomes nil.
+func each(list any, f func(map[string]any) map[string]any) any {
+	in, ok := list.([]any)
+	if !ok {
+		return list
+	}
+	out := []any{}
+	for _, item := range in {
+		if m := f(maps.Clone(item.(map[string]any))); m != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (c *catalogue) aggregatedGroup(g map[string]any) map[string]any {
+	group := text(g, "metadata", "name")
+	g["versions"] = each(g["versions"], func(v map[string]any) map[string]any {
+		version := text(v, "version")
+		if !c.has(group, version, "") {
+			return nil
+		}
+		if v["resources"] == nil {
+			return v // its server does not answer
+		}
+		v["resources"] = each(v["resources"], func(r map[string]any) map[string]any {
+			if !c.has(group, version, text(r, "resource")) {
+				return nil
+			}
+			delete(r, "subresources")
+			return readOnly(r)
+		})
+		sortBy(v["resources"], "resource")
+		return v
+	})
+	if len(g["versions"].([]any)) == 0 {
+		return nil
+	}
+	return g
+}
+
+func (c *catalogue) group(g map[string]any) map[string]any {
+	group := text(g, "name")
+	kept := each(g["versions"], func(v map[string]any) map[string]any {
+		if !c.has(group, text(v, "version"), "") {
+			return nil
+		}
+		return v
+	}).([]any)
+	if len(kept) == 0 {
+		return nil
+	}
+	g["versions"] = kept
+	if !slices.ContainsFunc(kept, func(v any) bool { return text(v, "version") == text(g, "preferredVersion", "version") }) {
+		g["preferredVersion"] = kept[0]
+	}
+	return g
+}
+
+// sortBy sorts a list of maps by a text that they have.
+func sortBy(list any, name string) {
+	if items, ok := list.([]any); ok {
+		slices.SortStableFunc(items, func(a, b any) int { return strings.Compare(text(a, name), text(b, name)) })
+	}
+}
+
+// sorted is a copy's discovery document with its resources in the order that restrict
+// leaves the server's in.
+func sorted(v any) any {
+	switch text(v, "kind") {
+	case "APIResourceList":
+		sortBy(at(v, "resources"), "name")
+	case "APIGroupDiscoveryList":
+		groups, _ := at(v, "items").([]any)
+		for _, g := range groups {
+			versions, _ := at(g, "versions").([]any)
+			for _, version := range versions {
+				sortBy(at(version, "resources"), "resource")
+			}
+		}
+	}
+	return v
+}
+
+func readOnly(r map[string]any) map[string]any {
+	verbs, _ := r["verbs"].([]any)
+	r["verbs"] = slices.DeleteFunc(slices.Clone(verbs), func(v any) bool { return !slices.Contains(promised, v) })
+	return r
+}
+
+func splitVersion(s string) (group, version string) {
+	group, version, ok := strings.Cut(s, "/")
+	if !ok {
+		return "", s
+	}
+	return group, version
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// terminal is kubectl with a subject to talk to.
+type terminal struct {
+	kubectl, kubeconfig, cache string
+}
+
+// terminals are kubectl at the server and at the copy.
+func (w *world) terminals(t *testing.T) (server, copy terminal) {
+	t.Helper()
+	dir := t.TempDir()
+	server = terminal{w.cluster.KubectlPath(), w.cluster.Kubeconfig(), filepath.Join(dir, "server")}
+	copy = terminal{w.cluster.KubectlPath(), w.cluster.Kubeconfig(), filepath.Join(dir, "copy")}
+	if w.process != nil {
+		copy.kubeconfig = filepath.Join(dir, "kubeconfig")
+		if err := w.process.writeKubeconfig(copy.kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return server, copy
+}
+
+// output is what a command said.
+type output struct {
+	stdout, stderr string
+	code           int
+}
+
+func (k terminal) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, k.kubectl, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig, "KUBECACHEDIR="+k.cache)
+	cmd.SysProcAttr = childAttr()
+	return cmd
+}
+
+func (k terminal) run(ctx context.Context, args ...string) output {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	// The child may not outlive the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var stdout, stderr bytes.Buffer
+	cmd := k.command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	o := output{stdout: stdout.String(), stderr: stderr.String()}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		o.code = exit.ExitCode()
+	case err != nil:
+		o.stderr, o.code = err.Error(), -1
+	}
+	return o
+}
+
+// commandDifferences are commands that print something else at a replica, and why.
+var commandDifferences = map[string]string{
+	"get pod db-0 -n shop --subresource status":      "the replica has no subresources",
+	"get deployment web -n shop --subresource scale": "the replica has no subresources",
+}
+
+// TestKubectl runs every command at both and compares what it prints and how it ends.
+func TestKubectl(t *testing.T) {
+	w := theWorld(t)
+	server, copy := w.terminals(t)
+	lines := commandLines()
+	// The first fills the caches of discovery, and so is alone.
+	for _, k := range []terminal{server, copy} {
+		if o := k.run(t.Context(), "get", "ns"); o.code != 0 {
+			t.Fatalf("%s: %s", k.kubeconfig, o.stderr)
+		}
+	}
+	jobs := make(chan []string)
+	var workers sync.WaitGroup
+	var mu sync.Mutex
+	equal, used := 0, map[string]bool{}
+	for range 3 {
+		workers.Go(func() {
+			for args := range jobs {
+				line := strings.Join(args, " ")
+				unlike := w.compareCommand(t.Context(), server, copy, args)
+				mu.Lock()
+				switch {
+				case unlike == "":
+					equal++
+				case w.process != nil && commandDifferences[line] != "":
+					used[line] = true
+				default:
+					t.Errorf("kubectl %s\n%s", line, unlike)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	start := time.Now()
+	for _, args := range lines {
+		jobs <- args
+	}
+	close(jobs)
+	workers.Wait()
+	t.Logf("%d of %d commands print the same, in %.1fs", equal, len(lines), time.Since(start).Seconds())
+	for line := range commandDifferences {
+		if w.process != nil && !used[line] {
+			t.Errorf("kubectl %s is meant to differ and does not: delete it", line)
+		}
+	}
+}
+
+// compareCommand says how a command differs, "" if it does not. As requests are, a
+// command is run again if the server itself does not say the same twice.
+func (w *world) compareCommand(ctx context.Context, server, copy terminal, args []string) string {
+	for attempt := 0; ; attempt++ {
+		b := copy.run(ctx, args...)
+		a := server.run(ctx, args...)
+		if slices.Equal(args, []string{"api-versions"}) {
+			a.stdout = w.mirroredVersions(a.stdout)
+			if w.process == nil {
+				b.stdout = w.mirroredVersions(b.stdout)
+			}
+		}
+		unlike := differ(a, b)
+		if unlike == "" || attempt == 2 || differ(a, server.run(ctx, args...)) == "" {
+			return unlike
+		}
+	}
+}
+
+// mirroredVersions are the lines that are versions of which something is mirrored.
+func (w *world) mirroredVersions(all string) string {
+	var out []string
+	for line := range strings.Lines(all) {
+		group, version := splitVersion(strings.TrimSpace(line))
+		if w.catalogue.has(group, version, "") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// logPrefix is what kubectl's own log lines begin with: when, and where in its code.
+var logPrefix = regexp.MustCompile(`(?m)^([EWI])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ (\S+\.go):\d+\]`)
+
+// kubectlWithin is how long it may be between two commands that are compared.
+const kubectlWithin = 8 * time.Second
+
+// differ says how two outputs differ: by line, and by word within a line, because a
+// column is as wide as the ages in it.
+func differ(a, b output) string {
+	var out []string
+	if a.code != b.code {
+		out = append(out, fmt.Sprintf("\texit code: server %d, replica %d", a.code, b.code))
+	}
+	for _, stream := range []struct{ name, a, b string }{{"stdout", a.stdout, b.stdout}, {"stderr", a.stderr, b.stderr}} {
+		x := strings.Split(logPrefix.ReplaceAllString(stream.a, "$1 $2"), "\n")
+		y := strings.Split(logPrefix.ReplaceAllString(stream.b, "$1 $2"), "\n")
+		if len(x) != len(y) {
+			out = append(out, fmt.Sprintf("\t%s: server %d lines, replica %d lines\n\tserver: %s\n\treplica: %s", stream.name, len(x)-1, len(y)-1, brief(stream.a), brief(stream.b)))
+		}
+		for i := 0; i < min(len(x), len(y)) && len(out) < 6; i++ {
+			if !sameWords(x[i], y[i], kubectlWithin) {
+				out = append(out, fmt.Sprintf("\t%s line %d\n\tserver:  %s\n\treplica: %s", stream.name, i+1, brief(x[i]), brief(y[i])))
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// watchCommands run while things happen in the namespace noisy.
+var watchCommands = []string{
+	"get cm -n noisy -w",
+	"get cm -n noisy --watch-only --show-labels",
+	"get cm -n noisy -w -l color=red",
+	"get cm alpha old-1 -n noisy --ignore-not-found",
+	"get cm -n noisy -w -o yaml --output-watch-events",
+	"get cm -A --watch-only -o name --field-selector metadata.namespace=noisy",
+	"get pods -n noisy -w -o wide",
+	"get wd -n noisy -w",
+	"get wd -n noisy --watch-only -o json",
+}
+
+// TestKubectl_watch compares what kubectl prints of things that happen.
+func TestKubectl_watch(t *testing.T) {
+	w := theWorld(t)
+	server, copy := w.terminals(t)
+	if err := w.before(t.Context(), "noisy"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	type pair struct{ server, copy *logBuffer }
+	var running sync.WaitGroup
+	pairs := make([]pair, len(watchCommands))
+	for i, line := range watchCommands {
+		pairs[i] = pair{&logBuffer{}, &logBuffer{}}
+		for _, side := range []struct {
+			k   terminal
+			out *logBuffer
+		}{{server, pairs[i].server}, {copy, pairs[i].copy}} {
+			running.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				cmd := side.k.command(ctx, words(line)...)
+				cmd.Stdout, cmd.Stderr = side.out, side.out
+				_ = cmd.Run() // it is killed
+			})
+		}
+	}
+	// Nothing tells that a watch has begun. What comes too late for one side shows as
+	// a difference, not as a pass.
+	time.Sleep(6 * time.Second)
+	if err := w.scene(ctx, "noisy"); err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(15 * time.Second)
+	for stable := 0; stable < 20 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if stable++; slices.ContainsFunc(pairs, func(p pair) bool { return p.server.lines() != p.copy.lines() }) {
+			stable = 0
+		}
+	}
+	cancel()
+	running.Wait()
+	for i, line := range watchCommands {
+		a, b := output{stdout: pairs[i].server.tail(maxBody)}, output{stdout: pairs[i].copy.tail(maxBody)}
+		if pairs[i].server.lines() < 2 && strings.Contains(line, "-w") {
+			t.Errorf("kubectl %s printed nothing to compare: %s", line, a.stdout)
+		}
+		if unlike := differ(a, b); unlike != "" {
+			t.Errorf("kubectl %s\n%s", line, unlike)
+		}
+	}
+}
+
+func (l *logBuffer) lines() int { return strings.Count(l.tail(maxBody), "\n") }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+// subjectVariable set to "server" compares kube-apiserver with itself.
+const subjectVariable = "WATERSHED_SUBJECT"
+
+// patience is how long anything may take that should take no time, on a machine that
+// is busy with other tests.
+const patience = time.Minute
+
+// shared is the world that the tests of one cluster have in common: to fill it takes
+// longer than most of them.
+var shared struct {
+	once  sync.Once
+	world *world
+	err   error
+}
+
+// binaryFolder is where the watershed binary is built, for as long as the tests run.
+var binaryFolder string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if binaryFolder, err = os.MkdirTemp("", "watershed-binary-"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(binaryFolder)
+	defer func() {
+		if shared.world != nil {
+			shared.world.close()
+		}
+	}()
+	return m.Run()
+}
+
+// theWorld is the shared world, started by the first that asks.
+func theWorld(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a real Kubernetes: not in short mode")
+	}
+	shared.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		shared.world, shared.err = newWorld(ctx, t.Logf)
+	})
+	if errors.Is(shared.err, kubetest.ErrNotBuilt) && os.Getenv(kubetest.RequiredVariable) != "required" {
+		t.Skip(shared.err)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.world
+}
+
+// eventually waits until there is nothing to say any more.
+func eventually(ctx context.Context, what func() error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := what()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import "syscall"
+
+// childAttr has nothing to ask for here: only an ordinary end cleans up.
+func childAttr() *syscall.SysProcAttr { return nil }

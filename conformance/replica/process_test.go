@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// replicaProcess is a running watershed serve.
+type replicaProcess struct {
+	dir     string
+	address string
+	ca      []byte
+	cmd     *exec.Cmd
+	ended   chan struct{}
+	log     logBuffer
+}
+
+// mirrored are all resources: those that are not mirrored unless they are named are
+// named.
+var mirrored = []string{"*", "secrets", "events", "events.events.k8s.io", "leases.coordination.k8s.io"}
+
+// build makes the watershed binary in binaryFolder, once.
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(binaryFolder, "watershed")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/watershed")
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build watershed: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// startReplica serves contexts of a kubeconfig and returns when it has an address.
+func startReplica(ctx context.Context, dir, kubeconfig string, contexts ...string) (*replicaProcess, error) {
+	binary, err := build()
+	if err != nil {
+		return nil, err
+	}
+	p := &replicaProcess{dir: filepath.Join(dir, "state"), ended: make(chan struct{})}
+	args := []string{"serve", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--state-dir", p.dir}
+	for _, name := range contexts {
+		args = append(args, "--context", name)
+	}
+	for _, pattern := range mirrored {
+		args = append(args, "--resources", pattern)
+	}
+	p.cmd = exec.Command(binary, args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.SysProcAttr = childAttr()
+	started := make(chan error)
+	go func() {
+		// The kernel ends the child with the thread that started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait()
+		}
+		close(p.ended)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start watershed: %w", err)
+	}
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := eventually(soon, p.ready); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("watershed serve: %w: %s", err, p.tail())
+	}
+	return p, nil
+}
+
+// ready asks for what a user would: a kubeconfig. It has the address and the authority.
+func (p *replicaProcess) ready() error {
+	select {
+	case <-p.ended:
+		return errors.New("it ended: " + p.tail())
+	default:
+	}
+	out, err := p.kubeconfig()
+	if err != nil {
+		return err
+	}
+	k, err := clientcmd.Load(out)
+	if err != nil {
+		return fmt.Errorf("watershed kubeconfig: %w", err)
+	}
+	for _, c := range k.Clusters {
+		u, err := url.Parse(c.Server)
+		if err != nil {
+			return err
+		}
+		p.address, p.ca = u.Host, c.CertificateAuthorityData
+		return nil
+	}
+	return errors.New("watershed kubeconfig: no clusters yet")
+}
+
+// kubeconfig is what watershed kubeconfig prints.
+func (p *replicaProcess) kubeconfig() ([]byte, error) {
+	out, err := exec.Command(p.cmd.Path, "kubeconfig", "--state-dir", p.dir).Output()
+	if err != nil {
+		return nil, fmt.Errorf("watershed kubeconfig: %w", err)
+	}
+	return out, nil
+}
+
+// writeKubeconfig writes it to a file.
+func (p *replicaProcess) writeKubeconfig(path string) error {
+	out, err := p.kubeconfig()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, out, 0o600)
+}
+
+func (p *replicaProcess) config() *rest.Config {
+	return &rest.Config{Host: "https://" + p.address, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}, QPS: -1}
+}
+
+// stop ends the process and waits for it.
+func (p *replicaProcess) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+func (p *replicaProcess) tail() string { return p.log.tail(4 << 10) }
+
+// logBuffer keeps what a process says.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) tail(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.b.String()
+	return all[max(0, len(all)-n):]
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// subject is a server that is asked: kube-apiserver, or what is compared with it.
+type subject struct {
+	name   string
+	root   string // URL of the API's root, without a slash at its end
+	prefix string // the path of root
+	token  string
+	client *http.Client
+
+	mu     sync.Mutex
+	hashes map[string]string // see hash
+}
+
+func newSubject(name string, cfg *rest.Config, prefix string) (*subject, error) {
+	tls, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &subject{
+		name: name, root: cfg.Host + prefix, prefix: prefix, token: cfg.BearerToken,
+		client: &http.Client{
+			// What is accepted is said by the request.
+			Transport:     &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 16},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// request is one of the corpus.
+type request struct {
+	Category string
+	Method   string
+	// URI is the path below the API's root, with its query. It may have
+	// placeholders; see expand.
+	URI    string
+	Accept string // "" sends none
+	// Encoding is what is said to be accepted; "" sends nothing.
+	Encoding string
+	// IfNoneMatch sends the ETag of an answer without it.
+	IfNoneMatch bool
+	// Pages follows the continue tokens to the last page.
+	Pages bool
+	// Fleeting bodies are different every time: only the rest is compared.
+	Fleeting bool
+	// From are the clients that it was recorded from; empty if it was written by
+	// hand.
+	From []string
+}
+
+func (r request) String() string {
+	s := r.Method + " " + r.URI
+	for _, h := range [][2]string{{"Accept", r.Accept}, {"Accept-Encoding", r.Encoding}} {
+		if h[1] != "" {
+			s += " " + h[0] + ": " + h[1]
+		}
+	}
+	if r.IfNoneMatch {
+		s += " If-None-Match"
+	}
+	if r.Pages {
+		s += " (all pages)"
+	}
+	return s
+}
+
+// query is a parameter of the request's URI.
+func (r request) query(name string) string {
+	_, raw, _ := strings.Cut(r.URI, "?")
+	values, _ := url.ParseQuery(raw)
+	return values.Get(name)
+}
+
+// path is the path of the request's URI.
+func (r request) path() string {
+	path, _, _ := strings.Cut(r.URI, "?")
+	return path
+}
+
+// watches reports whether the answer is a stream of events. The parameter means what
+// it means to the server: anything but 0 and false is true.
+func (r request) watches() bool {
+	_, raw, _ := strings.Cut(r.URI, "?")
+	values, _ := url.ParseQuery(raw)
+	w := strings.ToLower(values.Get("watch"))
+	return r.Method == http.MethodGet && (values.Has("watch") && w != "0" && w != "false" || strings.Contains(r.path(), "/watch/"))
+}
+
+// answer is what came of a request.
+type answer struct {
+	uri    string // that was asked for
+	code   int
+	header http.Header
+	body   []byte // without compression
+	err    error
+	// next are the pages after the first.
+	next []*answer
+	// events are of a watch.
+	events []event
+	// open says that a watch was still open when its time was over.
+	open bool
+}
+
+// limit of a body: more is a mistake.
+const maxBody = 64 << 20
+
+// do sends a request with no placeholders left. The caller closes the body.
+func (s *subject) do(ctx context.Context, r request, more http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, s.root+r.URI, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{"Accept": r.Accept, "Accept-Encoding": r.Encoding} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	for name, values := range more {
+		req.Header[name] = values
+	}
+	if s.token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	return s.client.Do(req)
+}
+
+// send sends a request with no placeholders left and reads the whole answer.
+func (s *subject) send(ctx context.Context, r request) *answer {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var more http.Header
+	if r.IfNoneMatch {
+		first := r
+		first.IfNoneMatch = false
+		a := s.send(ctx, first)
+		if a.err != nil {
+			return a
+		}
+		more = http.Header{"If-None-Match": {a.header.Get("ETag")}}
+	}
+	resp, err := s.do(ctx, r, more)
+	if err != nil {
+		return &answer{err: err}
+	}
+	defer resp.Body.Close()
+	a := &answer{uri: r.URI, code: resp.StatusCode, header: resp.Header}
+	if a.body, a.err = io.ReadAll(io.LimitReader(resp.Body, maxBody)); a.err != nil {
+		a.err = fmt.Errorf("body: %w", a.err)
+		return a
+	}
+	if resp.Header.Get("Content-Encoding") == "gzip" && len(a.body) > 0 {
+		a.body, a.err = gunzip(a.body)
+	}
+	return a
+}
+
+// sendAll is send, and all the pages after the first.
+func (s *subject) sendAll(ctx context.Context, r request) *answer {
+	first := s.send(ctx, r)
+	for a := first; a.err == nil && a.code == http.StatusOK; {
+		token, err := continueToken(a)
+		if err != nil {
+			first.err = err
+		}
+		if err != nil || token == "" || len(first.next) > 1000 {
+			break
+		}
+		path, raw, _ := strings.Cut(r.URI, "?")
+		query, err := url.ParseQuery(raw)
+		if err != nil {
+			first.err = err
+			break
+		}
+		// A token says which version it is of.
+		query.Del("resourceVersion")
+		query.Del("resourceVersionMatch")
+		query.Set("continue", token)
+		page := r
+		page.URI = path + "?" + query.Encode()
+		a = s.send(ctx, page)
+		first.next = append(first.next, a)
+	}
+	return first
+}
+
+func gunzip(b []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, maxBody))
+}
+
+// watch reads a watch until it ends or its time is over.
+func (s *subject) watch(ctx context.Context, r request, limit time.Duration) *answer {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	resp, err := s.do(ctx, r, nil)
+	if err != nil {
+		return &answer{err: err}
+	}
+	defer resp.Body.Close()
+	a := &answer{uri: r.URI, code: resp.StatusCode, header: resp.Header}
+	if resp.StatusCode != http.StatusOK {
+		a.body, a.err = io.ReadAll(io.LimitReader(resp.Body, maxBody))
+		return a
+	}
+	a.err = readEvents(resp, func(e event) { a.events = append(a.events, e) })
+	if ctx.Err() != nil {
+		a.err, a.open = nil, true
+	}
+	return a
+}
+
+// headerList is a header's values as one text, whatever their order.
+func headerList(h http.Header, name string) string {
+	var all []string
+	for _, v := range h.Values(name) {
+		for part := range strings.SplitSeq(v, ", ") {
+			all = append(all, part)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}

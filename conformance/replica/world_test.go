@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+const clusterName = "real"
+
+// world is a cluster with objects of every kind in which nothing changes any more,
+// and what is compared with it.
+type world struct {
+	dir     string
+	cluster *kubetest.Cluster
+	client  *kubernetes.Clientset
+	dynamic *dynamic.DynamicClient
+
+	// server is kube-apiserver, copy the subject that is held to it.
+	server, copy *subject
+	process      *replicaProcess // nil if copy is the server too
+	catalogue    *catalogue
+	uids         map[string]string // see expand
+}
+
+// newWorld fills a cluster and starts a replica of it. Logf is told how long it took.
+func newWorld(ctx context.Context, logf func(string, ...any)) (_ *world, err error) {
+	start := time.Now()
+	w := &world{}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	if w.dir, err = os.MkdirTemp("", "replica-"); err != nil {
+		return nil, err
+	}
+	if w.cluster, err = kubetest.New(ctx, &kubetest.Options{Name: clusterName, Nodes: 2}); err != nil {
+		return nil, err
+	}
+	if w.client, err = kubernetes.NewForConfig(w.cluster.Config()); err != nil {
+		return nil, err
+	}
+	if w.dynamic, err = dynamic.NewForConfig(w.cluster.Config()); err != nil {
+		return nil, err
+	}
+	up := time.Now()
+	if err := w.populate(ctx); err != nil {
+		return nil, fmt.Errorf("populate: %w", err)
+	}
+	if err := w.settle(ctx); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	settled := time.Now()
+	if w.server, err = newSubject("server", w.cluster.Config(), ""); err != nil {
+		return nil, err
+	}
+	if w.catalogue, err = newCatalogue(ctx, w.server); err != nil {
+		return nil, err
+	}
+	if w.uids, err = w.identities(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.startCopy(ctx); err != nil {
+		return nil, err
+	}
+	logf("cluster up in %.1fs, populated in %.1fs, replica ready in %.1fs",
+		up.Sub(start).Seconds(), settled.Sub(up).Seconds(), time.Since(settled).Seconds())
+	return w, nil
+}
+
+func (w *world) startCopy(ctx context.Context) (err error) {
+	if os.Getenv(subjectVariable) == "server" {
+		w.copy, err = newSubject("server again", w.cluster.Config(), "")
+		return err
+	}
+	if w.process, err = startReplica(ctx, w.dir, w.cluster.Kubeconfig(), clusterName); err != nil {
+		return err
+	}
+	if w.copy, err = newSubject("replica", w.process.config(), "/clusters/"+clusterName); err != nil {
+		return err
+	}
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return eventually(soon, func() error { return w.caughtUp(soon) })
+}
+
+// caughtUp reports what the replica does not serve yet of what is mirrored.
+func (w *world) caughtUp(ctx context.Context) error {
+	for _, path := range w.catalogue.paths() {
+		a := w.copy.send(ctx, request{Method: "GET", URI: path + "?limit=1", Accept: "application/json"})
+		if a.err != nil || a.code != 200 {
+			return fmt.Errorf("%s of the replica: %d %w %s; %s", path, a.code, a.err, a.body, w.process.tail())
+		}
+	}
+	return nil
+}
+
+func (w *world) close() {
+	if w.process != nil {
+		w.process.stop()
+	}
+	for _, s := range []*subject{w.server, w.copy} {
+		if s != nil {
+			s.client.CloseIdleConnections()
+		}
+	}
+	if w.cluster != nil {
+		w.cluster.Close()
+	}
+	_ = os.RemoveAll(w.dir)
+}
+
+// manifests are created in this order; those of a step do not need each other.
+var manifests = [][]string{
+	{"00-namespaces", "05-before"},
+	{"10-core", "20-workloads", "30-network", "40-storage", "50-admission", "60-types"},
+	{"70-custom"},
+}
+
+func (w *world) populate(ctx context.Context) error {
+	for _, step := range manifests {
+		args := []string{"create"}
+		for _, name := range step {
+			args = append(args, "-f", filepath.Join("testdata", "population", name+".yaml"))
+		}
+		if _, err := w.cluster.Kubectl(ctx, args...); err != nil {
+			return err
+		}
+		if slices.Contains(step, "60-types") {
+			if _, err := w.cluster.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"); err != nil {
+				return err
+			}
+		}
+	}
+	return w.bulk(ctx)
+}
+
+// bulkMaps is how many config maps there are in the namespace bulk: enough for many
+// pages, and for a list that is compressed.
+const bulkMaps = 60
+
+func (w *world) bulk(ctx context.Context) error {
+	for i := range bulkMaps {
+		m := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   fmt.Sprintf("settings-%03d", i),
+				Labels: map[string]string{"row": fmt.Sprint(i % 7), "parity": []string{"even", "odd"}[i%2]},
+			},
+			Data: map[string]string{"text": strings.Repeat(fmt.Sprintf("line %d of many\n", i), 200)},
+		}
+		if _, err := w.client.CoreV1().ConfigMaps("bulk").Create(ctx, m, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until the controllers have nothing left to do, and ends them. What
+// the API server still writes by itself is its lease.
+func (w *world) settle(ctx context.Context) error {
+	if err := eventually(ctx, func() error { return w.busy(ctx) }); err != nil {
+		return err
+	}
+	for _, p := range []*kubetest.Process{w.cluster.ControllerManager, w.cluster.Scheduler, w.cluster.Kwok} {
+		p.Kill()
+	}
+	_, err := w.cluster.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--subresource=status",
+		"-f", filepath.Join("testdata", "population", "80-status.yaml"))
+	return err
+}
+
+// busy reports what is not yet as it should be.
+func (w *world) busy(ctx context.Context) error {
+	pods, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	running := map[string]int{}
+	for _, p := range pods.Items {
+		running[cache.MetaObjectToName(&p).Namespace+"/"+p.Labels["app"]+"/"+string(p.Status.Phase)]++
+	}
+	for what, n := range map[string]int{
+		"shop/web/Running": 3, "stage/web/Running": 1, "shop/db/Running": 2, "shop/agent/Running": 2,
+		"shop/elder/Running": 1, "shop/lonely/Running": 1, "shop/migrate/Succeeded": 2, "shop/nowhere/Pending": 1,
+	} {
+		if running[what] != n {
+			return fmt.Errorf("%d of %d %s", running[what], n, what)
+		}
+	}
+	job, err := w.client.BatchV1().Jobs("shop").Get(ctx, "migrate", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if job.Status.CompletionTime == nil {
+		return errors.New("job migrate has not completed")
+	}
+	web, err := w.client.AppsV1().Deployments("shop").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if web.Status.AvailableReplicas != 3 {
+		return fmt.Errorf("%d of 3 pods of deployment web are available", web.Status.AvailableReplicas)
+	}
+	claim, err := w.client.CoreV1().PersistentVolumeClaims("shop").Get(ctx, "data", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if claim.Status.Phase != corev1.ClaimBound {
+		return fmt.Errorf("claim data is %s", claim.Status.Phase)
+	}
+	return nil
+}

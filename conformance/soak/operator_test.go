@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package soak
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+// operator is the program of examples/operator. It reads from the subject and writes
+// to the cluster.
+type operator struct {
+	*child
+	cluster *kubetest.Cluster
+	client  *kubernetes.Clientset
+}
+
+// siteFolder is where the operator is, from the root of the checkout.
+var siteFolder = filepath.Join("examples", "operator")
+
+// defineSites makes the operator's type, which must be there before the subject is.
+func defineSites(t *testing.T, c *kubetest.Cluster) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"apply", "-f", filepath.Join("..", "..", siteFolder, "crd.yaml")},
+		{"wait", "--for=condition=Established", "crd/" + sites.GroupResource().String(), "--timeout=60s"},
+	} {
+		if _, err := c.Kubectl(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func startOperator(t *testing.T, c *kubetest.Cluster, s subject) *operator {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := build(t.TempDir(), siteFolder, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := startChild(binary, "-kubeconfig", c.Kubeconfig(), "-read-from", s.kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := program.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &operator{child: program, cluster: c, client: client}
+}
+
+// errors are those that the operator logged, from a line of its log on, without those
+// that every operator has: its write was based on what has changed meanwhile.
+func (o *operator) errors(from int) []string {
+	var found []string
+	for _, line := range o.lines(from) {
+		wrong := strings.Contains(line, "level=ERROR") || strings.HasPrefix(line, "E")
+		if wrong && !strings.Contains(line, "the object has been modified") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// reconciled is an error that says which site is not as it should be. The pods of a
+// site are not what the operator waits for: they are looked at only if so asked.
+func (o *operator) reconciled(ctx context.Context, withPods bool) (count int, err error) {
+	if err := o.running(); err != nil {
+		return 0, err
+	}
+	all, err := o.cluster.Truth(ctx, sites.GroupResource())
+	if err != nil {
+		return 0, err
+	}
+	pods, err := o.podsOf(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range all.Objects {
+		site := s.Object.(*unstructured.Unstructured)
+		namespace, name := site.GetNamespace(), site.GetName()
+		secretName, _, _ := unstructured.NestedString(site.Object, "spec", "secret")
+		secret, err := o.client.CoreV1().Secrets(namespace).Get(ctx, secretName, metav1.GetOptions{})
+		if err != nil {
+			continue // then there is nothing to do
+		}
+		want := checksum(secret)
+		deployment, err := o.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("site %s/%s: %w", namespace, name, err)
+		}
+		if err := compareSite(site, deployment, want); err != nil {
+			return 0, fmt.Errorf("site %s/%s: %w", namespace, name, err)
+		}
+		has, _, _ := unstructured.NestedInt64(site.Object, "status", "pods")
+		if want := pods[namespace+"/"+name]; withPods && has != want {
+			return 0, fmt.Errorf("site %s/%s: its status has %d pods, in etcd are %d", namespace, name, has, want)
+		}
+		count++
+	}
+	if count == 0 {
+		return 0, fmt.Errorf("none of %d sites has a secret: there is nothing to compare", len(all.Objects))
+	}
+	return count, nil
+}
+
+// podsOf counts pods by the sites that they name.
+func (o *operator) podsOf(ctx context.Context) (map[string]int64, error) {
+	pods, err := o.cluster.Truth(ctx, core.WithResource("pods").GroupResource())
+	if err != nil {
+		return nil, err
+	}
+	count := map[string]int64{}
+	for _, p := range pods.Objects {
+		count[p.Meta.GetNamespace()+"/"+p.Meta.GetLabels()[siteLabel]]++
+	}
+	return count, nil
+}
+
+// compareSite is what the operator promises of a site's deployment.
+func compareSite(site *unstructured.Unstructured, d *appsv1.Deployment, sum string) error {
+	status, _, _ := unstructured.NestedString(site.Object, "status", "checksum")
+	image, _, _ := unstructured.NestedString(site.Object, "spec", "image")
+	replicas, _, _ := unstructured.NestedInt64(site.Object, "spec", "replicas")
+	rolledOut := d.Spec.Template.Annotations["example.watershed.dev/secret"]
+	owner := metav1.GetControllerOf(d)
+	switch {
+	case status != sum || rolledOut != sum:
+		return fmt.Errorf("checksum %s, rolled out is %s, the secret's is %s", status, rolledOut, sum)
+	case d.Spec.Template.Spec.Containers[0].Image != image:
+		return fmt.Errorf("image %s, rolled out is %s", image, d.Spec.Template.Spec.Containers[0].Image)
+	case int64(*d.Spec.Replicas) != replicas:
+		return fmt.Errorf("%d replicas, the deployment has %d", replicas, *d.Spec.Replicas)
+	case owner == nil || owner.UID != site.GetUID():
+		return fmt.Errorf("its uid is %s, the deployment is of %v", site.GetUID(), owner)
+	}
+	return nil
+}
+
+// nudge changes every secret, which makes the operator look at every site again.
+func (o *operator) nudge(ctx context.Context) error {
+	for _, namespace := range namespaces {
+		secrets, err := o.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, s := range secrets.Items {
+			s.Data = map[string][]byte{"password": []byte("last " + s.ResourceVersion)}
+			if _, err := o.client.CoreV1().Secrets(namespace).Update(ctx, &s, metav1.UpdateOptions{}); err != nil {
+				return fmt.Errorf("nudge: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// checksum is the one of a secret's content that the operator computes.
+func checksum(s *corev1.Secret) string {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		fmt.Fprintf(h, "%s=%d:", key, len(s.Data[key]))
+		h.Write(s.Data[key])
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
