@@ -20,7 +20,7 @@ import (
 const (
 	// blockObjects is about how many objects are in a block, blockMost how many at
 	// most, and blockBytes how many bytes they take when no more are added.
-	blockObjects, blockMost, blockBytes = 48, 192, 256 << 10
+	blockObjects, blockMost, blockBytes = 16, 48, 128 << 10
 	// loose is the size above which a block is not kept that does not get smaller:
 	// making it again costs little more than keeping it would.
 	loose = 512 << 10
