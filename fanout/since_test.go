@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fanout_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/store"
+)
+
+// at is a change with a version, and a size that the log is told.
+func at(revision, version uint64) store.Change[*pod] {
+	return store.Change[*pod]{Type: delta.Added, Key: "a/1", New: &pod{}, Revision: revision, Version: version}
+}
+
+// since is what a reader who says a version has not seen, of all that was published:
+// what is later and, if several changes have the version, those too. Expired says that
+// some of it is not there any more.
+func since(all []store.Change[*pod], after, version uint64) (want []uint64, expired bool) {
+	same := 0
+	for _, c := range all {
+		if c.Version == version {
+			same++
+		}
+	}
+	for _, c := range all {
+		if c.Version > version || c.Version == version && same > 1 {
+			want = append(want, c.Revision)
+			expired = expired || c.Revision <= after
+		}
+	}
+	return want, expired
+}
+
+// read is what a log gives to who says a version.
+func read(t *testing.T, l *fanout.Log[*pod], version uint64) (got []uint64, expired bool) {
+	t.Helper()
+	revision, err := l.Since(version)
+	if err != nil {
+		if !errors.Is(err, fanout.ErrExpired) {
+			t.Errorf("Since(%d): %v", version, err)
+		}
+		return nil, true
+	}
+	c := cursor(t, l, revision, fanout.Everything())
+	for {
+		batch, err := c.TryNext()
+		if err != nil {
+			t.Errorf("after %d: %v", revision, err)
+		}
+		if len(batch) == 0 {
+			return got, false
+		}
+		got = append(got, revisions(batch)...)
+	}
+}
+
+// TestSince_isWhatAReaderHasNotSeen compares every version of random histories with
+// what was published, however the log has been trimmed and cut.
+func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	answered, expired := 0, 0
+	for run := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, run))
+			opts := &fanout.Options[*pod]{Count: []int{1, 7, 30, 1000}[rng.IntN(4)], Age: time.Minute}
+			if rng.IntN(2) == 0 {
+				opts.Bytes, opts.Size = 500, func(store.Change[*pod]) int { return rng.IntN(60) }
+			}
+			l := fanout.New(opts)
+			var all []store.Change[*pod]
+			began := uint64(1 + rng.IntN(50))
+			revision, version := uint64(rng.IntN(3)), began
+			for range 40 {
+				switch n := rng.IntN(20); {
+				case n == 0:
+					revision++
+					l.Cut(revision)
+					began = uint64(1 + rng.IntN(50))
+					all, version = nil, began
+				case n == 1:
+					l.Trim(time.Duration(rng.IntN(80)) * time.Second)
+				case n == 2:
+					l.Expire()
+				case n < 8:
+					time.Sleep(time.Duration(rng.IntN(20)) * time.Second)
+				default:
+					var batch []store.Change[*pod]
+					for range 1 + rng.IntN([]int{2, 5, 70}[rng.IntN(3)]) {
+						revision++
+						version += uint64(rng.IntN(3) * rng.IntN(2))
+						batch = append(batch, at(revision, version))
+					}
+					all = append(all, batch...)
+					l.Publish(batch)
+				}
+				after := l.Stats().After
+				for range 12 {
+					// Around the edge, or anywhere.
+					v := max(began+2, l.Oldest()+uint64(rng.IntN(5))) - 2
+					if rng.IntN(2) == 0 {
+						v = began + rng.Uint64N(version+2-began)
+					}
+					want, gone := since(all, after, v)
+					got, told := read(t, l, v)
+					if told != gone || !gone && !slices.Equal(got, want) {
+						t.Fatalf("run %d: after version %d of %d to %d: got %v (expired %t), want %v (%t)", run, v, began, version, got, told, want, gone)
+					}
+					if answered++; gone {
+						expired++
+					}
+					if oldest := l.Oldest(); gone != (v < oldest) {
+						t.Fatalf("run %d: version %d is expired: %t, the oldest is %d", run, v, gone, oldest)
+					}
+				}
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d questions, %d of them too old", answered, expired)
+	if expired < answered/10 || expired > answered*9/10 {
+		t.Error("hardly a test")
+	}
+}
+
+// TestSince_besideAWriter asks while the log is written to: who goes on from the answer
+// misses nothing.
+func TestSince_besideAWriter(t *testing.T) {
+	const total = 30_000
+	all := make([]store.Change[*pod], total)
+	rng := rand.New(rand.NewPCG(1, 2))
+	version := uint64(1)
+	for i := range all {
+		version += uint64(rng.IntN(2))
+		all[i] = at(uint64(i+1), version)
+	}
+	l := fanout.New(&fanout.Options[*pod]{Count: 500})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	answered := 0
+	for range 4 {
+		wg.Go(func() {
+			for l.Stats().Last < total {
+				last := l.Stats().Last
+				if last == 0 {
+					continue
+				}
+				v := l.Oldest() + uint64(rand.IntN(300))
+				if v >= all[last-1].Version {
+					continue // there may be more of it to come
+				}
+				revision, err := l.Since(v)
+				if err != nil {
+					continue // it went in between
+				}
+				c, err := l.Cursor(revision, fanout.Everything())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				batch, err := c.TryNext()
+				if err != nil || len(batch) == 0 {
+					continue
+				}
+				// What is before the first that is told has been seen, and the
+				// first has not.
+				first := batch[0].Revision
+				before := uint64(0)
+				if first > 1 {
+					before = all[first-2].Version
+				}
+				if first != revision+1 || batch[0].Version < v || before > v || before == v && batch[0].Version == v {
+					t.Errorf("after version %d comes revision %d with version %d, before it is %d", v, first, batch[0].Version, before)
+					return
+				}
+				mu.Lock()
+				answered++
+				mu.Unlock()
+			}
+		})
+	}
+	for i := 0; i < total; {
+		n := min(1+rng.IntN(40), total-i)
+		l.Publish(all[i : i+n])
+		i += n
+	}
+	wg.Wait()
+	if answered < 100 {
+		t.Errorf("%d answers: hardly a test", answered)
+	}
+}
+
+func TestTrim_dropsWhatIsOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fanout.New(&fanout.Options[*pod]{Count: 8, Age: time.Minute}) // a chunk for each change
+		for r := uint64(1); r <= 6; r++ {
+			publish(l, at(r, r*10))
+			time.Sleep(10 * time.Second)
+		}
+		left := func() int { return l.Stats().Changes }
+		l.Trim(time.Minute) // the first is just as old
+		wantEqual(t, left(), 6)
+		l.Trim(45 * time.Second)
+		wantEqual(t, left(), 4)
+		wantEqual(t, l.Oldest(), uint64(20))
+		l.Trim(time.Hour) // more than the log's own age
+		wantEqual(t, left(), 4)
+		time.Sleep(35 * time.Second)
+		l.Trim(time.Hour)
+		wantEqual(t, left(), 2)
+		l.Trim(0)
+		wantEqual(t, left(), 0)
+		s := l.Stats()
+		wantEqual(t, []uint64{s.After, s.Last, l.Oldest()}, []uint64{6, 6, 60})
+		// Nothing has happened since.
+		wantEqual(t, rest(t, cursor(t, l, 6, fanout.Everything())), nil)
+		got, expired := read(t, l, 60)
+		wantEqual(t, [2]bool{len(got) == 0, expired}, [2]bool{true, false})
+	})
+}
+
+func TestTryNext_doesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fanout.New(&fanout.Options[*pod]{Count: 8})
+		try := func(c *fanout.Cursor[*pod]) []uint64 {
+			t.Helper()
+			batch, err := c.TryNext()
+			if err != nil {
+				t.Error(err)
+			}
+			return revisions(batch)
+		}
+		all, one := cursor(t, l, 0, fanout.Everything()), cursor(t, l, 0, fanout.Key("b/1"))
+		wantEqual(t, try(all), nil)
+		publish(l, added(1, "a/1"), added(2, "b/1"))
+		wantEqual(t, try(one), []uint64{2})
+		wantEqual(t, try(one), nil)
+		wantEqual(t, try(all), []uint64{1})
+		for r := uint64(3); r <= 20; r++ {
+			publish(l, added(r, "a/1"))
+		}
+		if _, err := all.TryNext(); !errors.Is(err, fanout.ErrExpired) {
+			t.Errorf("a reader that is behind is told %v", err)
+		}
+		wantEqual(t, try(cursor(t, l, 20, fanout.Everything())), nil)
+	})
+}

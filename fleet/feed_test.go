@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// TestFeed_resumes has clients stop anywhere and go on, over histories in which the
+// mirror reads everything anew now and then. In the end each knows what there is.
+func TestFeed_resumes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var resumed, expired, lists int
+	for run := range uint64(60) {
+		t.Run("", func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, run))
+			u := newUpstream(t, rng, []int64{1 << 20, 1 << 20, 20_000, 2000}[rng.IntN(4)])
+			clients := make([]*client, 4)
+			for i := range clients {
+				clients[i] = &client{u: u}
+				clients[i].list()
+			}
+			for range 150 {
+				c := clients[rng.IntN(len(clients))]
+				switch n := rng.IntN(20); {
+				case n < 6:
+					u.happen()
+				case n < 10:
+					u.deliver()
+				case n < 11:
+					u.relist()
+				case n < 14:
+					u.flush()
+				case n < 15:
+					c.cursor = nil
+				case n < 18:
+					c.read(1 + rng.IntN(5))
+				default:
+					u.visit()
+				}
+			}
+			u.flush()
+			for _, c := range clients {
+				c.cursor = nil
+				c.read(-1)
+				resumed, expired = resumed+c.resumed, expired+c.expired
+			}
+			lists += u.lists
+			if t.Failed() {
+				t.Logf("run %d of seed %d, gaps %v", run, seed, u.gaps)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("clients went on %d times, and began again %d times; %d lists", resumed, expired, lists)
+	if resumed < 100 || expired < 30 || lists < 100 {
+		t.Error("hardly a test")
+	}
+}
+
+// deltas of a server, by hand.
+func updated(o *wire.Object) delta.Delta[*wire.Object] {
+	return delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: o.Version()}
+}
+
+func deleted(o *wire.Object) delta.Delta[*wire.Object] {
+	return delta.Delta[*wire.Object]{Type: delta.Deleted, Key: o.Key(), Object: o, Version: o.Version()}
+}
+
+func replaced(o *wire.Object) delta.Delta[*wire.Object] {
+	return delta.Delta[*wire.Object]{Type: delta.Replaced, Key: o.Key(), Object: o, Version: o.Version()}
+}
+
+func missing(o *wire.Object, version uint64) delta.Delta[*wire.Object] {
+	return delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Key: o.Key(), Object: o, Version: version}
+}
+
+func reached(version uint64) delta.Delta[*wire.Object] {
+	return delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version}
+}
+
+func moment(t *testing.T, f *Feed) *Moment {
+	t.Helper()
+	m, err := f.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func feedCursor(t *testing.T, f *Feed, revision uint64, interest fanout.Interest) *fanout.Cursor[*wire.Object] {
+	t.Helper()
+	c, err := f.Cursor(revision, interest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// told is what a cursor has, without waiting.
+func told(t *testing.T, c *fanout.Cursor[*wire.Object]) (all []string) {
+	t.Helper()
+	for {
+		batch, err := c.TryNext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) == 0 {
+			return all
+		}
+		for _, c := range batch {
+			all = append(all, fmt.Sprintf("%d %s %s", c.Version, c.Type, c.Key))
+		}
+	}
+}
+
+// TestFeed_tellsAListAtOnce has readers see the state before a list while it is read,
+// and then all its differences in order.
+func TestFeed_tellsAListAtOnce(t *testing.T) {
+	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	plain := func(name string, version uint64) *wire.Object { return newPod(t, name, version, nil) }
+	a, b, c, d := plain("a", 3), plain("b", 4), plain("c", 5), plain("d", 6)
+	i.Write(updated(a), updated(b), updated(c), updated(d), reached(10))
+	before := moment(t, f)
+	cursor := feedCursor(t, f, before.Revision, fanout.Everything())
+	b, e := plain("b", 15), plain("e", 12)
+	again := newPod(t, "a", 3, map[string]string{"render": "2"})
+	for _, batch := range [][]delta.Delta[*wire.Object]{
+		{replaced(plain("d", 13)), replaced(plain("g", 14))}, // broken off
+		{replaced(again), replaced(b)},
+		{replaced(e)},
+		{missing(c, 20)},
+	} {
+		i.Write(batch...)
+		if now := moment(t, f); now != before || now.State.Len() != 4 {
+			t.Errorf("while the list is read the feed is at %d", now.Version)
+		}
+		if got := told(t, cursor); got != nil {
+			t.Errorf("while the list is read a reader is told %v", got)
+		}
+	}
+	i.Write(missing(plain("d", 13), 20), missing(plain("g", 14), 20), reached(20), updated(plain("f", 21)))
+	want := []string{"11 Deleted n/d", "11 Updated n/a", "11 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f"}
+	if got := told(t, cursor); !slices.Equal(got, want) {
+		t.Errorf("a reader is told %v, want %v", got, want)
+	}
+	for v, n := range map[uint64]int{10: 6, 20: 1, 21: 0} {
+		revision, _, err := f.Since(v)
+		if err != nil {
+			t.Errorf("after version %d: %v", v, err)
+			continue
+		}
+		if got := told(t, feedCursor(t, f, revision, fanout.Everything())); !slices.Equal(got, want[6-n:]) {
+			t.Errorf("after version %d a reader is told %v", v, got)
+		}
+	}
+	for _, v := range []uint64{11, 15, 19} { // what was there nobody knows
+		if _, oldest, err := f.Since(v); !errors.Is(err, ErrExpired) || oldest != 20 {
+			t.Errorf("after version %d: %v, the oldest is %d", v, err, oldest)
+		}
+	}
+}
+
+// TestFeed_boundsItsGaps has a resource that is listed over and over.
+func TestFeed_boundsItsGaps(t *testing.T) {
+	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	i.Write(updated(newPod(t, "a", 2, nil)))
+	for v := uint64(10); v <= 1000; v += 10 {
+		i.Write(replaced(newPod(t, "a", 2, nil)), reached(v))
+	}
+	if len(f.gaps) != mostGaps {
+		t.Errorf("%d gaps are kept", len(f.gaps))
+	}
+	first := uint64(1000 - 10*mostGaps)
+	for v := uint64(2); v <= 1000; v++ {
+		_, _, err := f.Since(v)
+		if known := v >= first && v%10 == 0; known != (err == nil) {
+			t.Errorf("after version %d: %v, the first that is known is %d", v, err, first)
+		}
+	}
+}
+
+// TestFeed_isToldOfARestore has versions go back: nobody goes on from before.
+func TestFeed_isToldOfARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+		i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)), reached(50))
+		behind := feedCursor(t, f, 0, fanout.Everything())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		waiting := []fanout.Interest{fanout.Everything(), fanout.Key("n/a"), fanout.In(ByLabel, "app")}
+		errs := make(chan error, len(waiting))
+		for _, interest := range waiting {
+			c := feedCursor(t, f, moment(t, f).Revision, interest)
+			go func() {
+				_, err := c.Next(ctx)
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		restored := replaced(newPod(t, "a", 8, nil))
+		restored.Missed = true
+		end := reached(20)
+		end.Missed = true
+		i.Write(restored, missing(newPod(t, "b", 40, nil), 20))
+		if v := moment(t, f).Version; v != 50 {
+			t.Errorf("before the list is complete the version is %d", v)
+		}
+		i.Write(end)
+		synctest.Wait()
+		if len(errs) != len(waiting) {
+			t.Errorf("%d of %d readers that wait are told", len(errs), len(waiting))
+		}
+		for range len(errs) {
+			if err := <-errs; !errors.Is(err, ErrExpired) {
+				t.Errorf("a reader that waits is told %v", err)
+			}
+		}
+		if _, err := behind.TryNext(); !errors.Is(err, ErrExpired) {
+			t.Errorf("a reader that is behind is told %v", err)
+		}
+		now := moment(t, f)
+		if o, ok := now.State.Get("n/a"); now.Version != 20 || now.State.Len() != 1 || !ok || o.Version() != 8 {
+			t.Errorf("%d objects at version %d", now.State.Len(), now.Version)
+		}
+		if _, oldest, err := f.Since(15); !errors.Is(err, ErrExpired) || oldest != 20 {
+			t.Errorf("after version 15: %v, the oldest is %d", err, oldest)
+		}
+		if _, err := f.At(15); !errors.Is(err, ErrExpired) {
+			t.Errorf("at version 15: %v", err)
+		}
+		cursor := feedCursor(t, f, now.Revision, fanout.Everything())
+		i.Write(updated(newPod(t, "c", 22, nil)))
+		if got := told(t, cursor); !slices.Equal(got, []string{"22 Added n/c"}) {
+			t.Errorf("after the restore a reader is told %v", got)
+		}
+	})
+}
+
+func TestFeed_waitsForAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := newHistoricFleet(t, Options{})
+		f, i := newTestFeed(t, fleet)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var got *Moment
+		var after time.Duration
+		wait := func(version uint64) {
+			began := time.Now()
+			got = nil
+			go func() {
+				m, err := f.Wait(ctx, version)
+				if err != nil && !errors.Is(err, ErrFuture) || (err == nil) != (m.Version >= version) {
+					t.Errorf("wait for version %d: %d, %v", version, m.Version, err)
+				}
+				got, after = m, time.Since(began)
+			}()
+			synctest.Wait()
+		}
+		check := func(version uint64) {
+			t.Helper()
+			synctest.Wait()
+			if version == 0 && got != nil || version != 0 && (got == nil || got.Version != version) {
+				t.Errorf("got %+v, want version %d", got, version)
+			}
+		}
+		wait(1)
+		check(1)
+		wait(15)
+		i.Write(updated(newPod(t, "a", 12, nil)))
+		check(0)
+		time.Sleep(time.Second)
+		i.Write(reached(15)) // nothing has changed
+		check(15)
+		if after != time.Second {
+			t.Errorf("waited for %v", after)
+		}
+		wait(20)
+		i.Write(replaced(newPod(t, "a", 21, nil))) // of a list
+		check(0)
+		i.Write(reached(25))
+		check(25)
+		wait(30)
+		time.Sleep(time.Minute)
+		check(25) // ErrFuture, and the newest
+
+		x := &mirror{source: &source{member: newMember(fleet, "us")}}
+		if _, err := newFeed(x).Wait(ctx, 1); !errors.Is(err, ErrNotReady) {
+			t.Errorf("before there is a state: %v", err)
+		}
+		if _, err := newFeed(x).At(1); !errors.Is(err, ErrNotReady) {
+			t.Errorf("before there is a state: %v", err)
+		}
+	})
+}
+
+// TestFeed_wakesWhomALabelConcerns counts those who wait on.
+func TestFeed_wakesWhomALabelConcerns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+		labels := []string{"app", "app=x", "app=y", "tier=x"}
+		woken := make([]atomic.Int64, len(labels))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		for n, label := range labels {
+			c := feedCursor(t, f, moment(t, f).Revision, fanout.In(ByLabel, label))
+			go func() {
+				defer func() { done <- struct{}{} }()
+				for batch, err := c.Next(ctx); err == nil; batch, err = c.Next(ctx) {
+					woken[n].Add(int64(len(batch)))
+				}
+			}()
+		}
+		app := func(value string) map[string]string { return map[string]string{"app": value} }
+		for v, step := range []struct {
+			d     func(version uint64) delta.Delta[*wire.Object]
+			wakes []string
+		}{
+			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("x"))) }, []string{"app", "app=x"}},
+			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "b", v, nil)) }, nil},
+			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("y"))) }, []string{"app", "app=x", "app=y"}},
+			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, nil)) }, []string{"app", "app=y"}},
+			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("x"))) }, []string{"app", "app=x"}},
+			{func(v uint64) delta.Delta[*wire.Object] { return deleted(newPod(t, "a", v, nil)) }, []string{"app", "app=x"}},
+		} {
+			synctest.Wait()
+			i.Write(step.d(uint64(v + 10)))
+			synctest.Wait()
+			for n, label := range labels {
+				want := int64(0)
+				if slices.Contains(step.wakes, label) {
+					want = 1
+				}
+				if got := woken[n].Swap(0); got != want {
+					t.Errorf("step %d: who waits for %s was told of %d changes, want %d", v, label, got, want)
+				}
+			}
+		}
+		cancel()
+		for range labels {
+			<-done
+		}
+	})
+}
+
+// TestFeed_ends has a resource served in another version, a resource that goes, and a
+// member that leaves: readers are told what is left, and then that it is over.
+func TestFeed_ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := newHistoricFleet(t, Options{})
+		for range 3 {
+			_, i := newTestFeed(t, fleet)
+			i.Write(updated(newPod(t, "a", 5, nil)))
+		}
+		m := fleet.members["eu"]
+		at := func(n int) schema.GroupResource { return schema.GroupResource{Resource: fmt.Sprint("pods", n)} }
+		m.listed = []kube.Resource{m.mirrors[at(1)].resource, m.mirrors[at(0)].resource}
+		if served := m.Served(); len(served) != 2 || served[0].Resource != "pods1" {
+			t.Errorf("served are %v", served)
+		}
+		reader := func(n int) chan error {
+			f, ok := m.Feed(at(n))
+			if !ok {
+				t.Fatalf("%v has no feed", at(n))
+			}
+			c, errs := feedCursor(t, f, 0, fanout.Everything()), make(chan error, 1)
+			go func() {
+				for {
+					if _, err := c.Next(t.Context()); err != nil {
+						errs <- fmt.Errorf("at revision %d: %w", c.Position(), err)
+						return
+					}
+				}
+			}()
+			synctest.Wait()
+			return errs
+		}
+		over := func(errs chan error) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case err := <-errs:
+				if !errors.Is(err, fanout.ErrClosed) || err.Error()[:14] != "at revision 1:" {
+					t.Errorf("the reader is told %v", err)
+				}
+			default:
+				t.Error("the reader waits")
+			}
+		}
+		first, gone, left := reader(0), reader(1), reader(2)
+
+		// Another version takes the place of the first.
+		old, next := m.mirrors[at(0)], m.mirrors[at(2)]
+		old.collection = fleet.collection(at(0))
+		old.collection.introduce(old)
+		x := &mirror{cluster: "eu", resource: old.resource, source: old.source, collection: old.collection, end: func() {}, feed: next.feed, informer: next.informer}
+		x.resource.Version = "v2"
+		x.collection.introduce(x)
+		m.next[at(0)] = x
+		m.join(x, next.informer.Snapshot())
+		over(first)
+		if f, ok := m.Feed(at(0)); !ok || f != next.feed {
+			t.Error("the feed is not that of the version that is served")
+		}
+		if served := m.Served(); len(served) != 1 || served[0].Resource != "pods1" {
+			t.Errorf("served are %v, before discovery says the new version", served)
+		}
+
+		m.mu.Lock()
+		m.endLocked(at(1), m.mirrors[at(1)])
+		m.mu.Unlock()
+		over(gone)
+		if _, ok := m.Feed(at(1)); ok {
+			t.Error("a resource that is gone has a feed")
+		}
+
+		select {
+		case err := <-left:
+			t.Errorf("too early: %v", err)
+		default:
+		}
+		m.leave()
+		over(left)
+		if len(fleet.feeds()) != 0 {
+			t.Error("a member that has left has feeds")
+		}
+		(*Feed)(nil).close()
+		(*Feed)(nil).applied(watershed.Snapshot[*wire.Object]{}, []store.Change[*wire.Object]{}, true)
+	})
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// chronicle writes ten changes a second to each of some feeds. Their versions are the
+// time, in tenths of seconds.
+type chronicle struct {
+	t         *testing.T
+	fleet     *Fleet
+	feeds     []*Feed
+	informers []*watershed.Informer[*wire.Object]
+	now       uint64
+}
+
+// write goes on for some seconds with objects of about a size, and calls check after
+// each look at the history.
+func (c *chronicle) write(seconds, size int, check func()) {
+	blob := map[string]string{"blob": strings.Repeat("x", size)}
+	for range seconds * 10 {
+		c.now++
+		for _, i := range c.informers {
+			i.Write(updated(newPod(c.t, "a", c.now, blob)))
+		}
+		time.Sleep(time.Second / 10)
+		if synctest.Wait(); c.now%50 == 0 {
+			check()
+		}
+	}
+}
+
+func (c *chronicle) bytes() (n int64) {
+	for _, f := range c.feeds {
+		n += f.log.Stats().Bytes
+	}
+	return n
+}
+
+// remembers is for how many seconds back a feed goes.
+func (c *chronicle) remembers(f *Feed) int { return int(c.now-f.log.Oldest()) / 10 }
+
+// TestHistory_goesByAge has feeds that hold less than the bound, then more, then less
+// again.
+func TestHistory_goesByAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 6_000_000
+		c := &chronicle{t: t, fleet: newHistoricFleet(t, Options{History: bound}), now: 1}
+		for range 2 {
+			f, i := newTestFeed(t, c.fleet)
+			c.feeds, c.informers = append(c.feeds, f), append(c.informers, i)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.fleet.forget(ctx)
+		}()
+		// What is written in a chunk goes together: 6 seconds of it, here.
+		began := c.now
+		all := func(what string) func() {
+			return func() {
+				t.Helper()
+				for _, f := range c.feeds {
+					if n, want := c.remembers(f), min(300, int(c.now-began)/10); n < want || n > 300+7+5 {
+						t.Fatalf("%s, at %d a feed goes back %d seconds, want %d", what, c.now, n, want)
+					}
+				}
+				if n := c.bytes(); n > bound {
+					t.Fatalf("%s, %d bytes are kept", what, n)
+				}
+			}
+		}
+		c.write(400, 200, all("below the bound"))
+
+		least, most, rest := 300, int64(0), 10
+		c.write(200, 5000, func() {
+			if rest--; rest > 0 {
+				return // it takes its time to see what comes
+			}
+			most = max(most, c.bytes())
+			for _, f := range c.feeds {
+				least = min(least, c.remembers(f))
+			}
+		})
+		t.Logf("above the bound feeds go back at least %d seconds, and %d bytes are kept", least, most)
+		// A round comes and two chunks stay that are not full.
+		if least < 20 || most > bound*5/4 {
+			t.Errorf("feeds go back %d seconds, and %d bytes are kept", least, most)
+		}
+		if a, b := c.remembers(c.feeds[0]), c.remembers(c.feeds[1]); a != b {
+			t.Errorf("the feeds go back %d and %d seconds", a, b)
+		}
+
+		// Below it again, nothing more goes before its time.
+		for _, f := range c.feeds {
+			f.log.Trim(0)
+		}
+		began = c.now
+		c.write(400, 200, all("below the bound again"))
+		cancel()
+		<-done
+	})
+}
+
+// TestHistory_recoversFromABurst has far too much come at once.
+func TestHistory_recoversFromABurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &chronicle{t: t, fleet: newHistoricFleet(t, Options{History: 1000}), now: 1}
+		f, i := newTestFeed(t, c.fleet)
+		c.feeds, c.informers = []*Feed{f}, []*watershed.Informer[*wire.Object]{i}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.fleet.forget(ctx)
+		}()
+		c.write(5, 1<<20, func() {})
+		time.Sleep(2 * forgetEvery)
+		synctest.Wait()
+		if n := c.bytes(); n > 1000 {
+			t.Errorf("%d bytes are kept", n)
+		}
+		i.Write(updated(newPod(t, "b", 1000, nil)))
+		time.Sleep(historyAge)
+		synctest.Wait()
+		if n := f.log.Stats().Changes; n != 1 {
+			t.Errorf("%d changes are kept that are not too old", n)
+		}
+		time.Sleep(2 * forgetEvery)
+		synctest.Wait()
+		if n := f.log.Stats().Changes; n != 0 {
+			t.Errorf("%d changes are kept that are too old", n)
+		}
+		cancel()
+		<-done
+	})
+}

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// contents is what there is: keys, and versions with how they are rendered.
+type contents map[string]string
+
+func contentOf(o *wire.Object) string {
+	render, _ := o.Label("render")
+	return fmt.Sprintf("%d/%s", o.Version(), render)
+}
+
+// versions is the contents without the rendering.
+func (c contents) versions() map[string]string {
+	all := map[string]string{}
+	for key, content := range c {
+		all[key], _, _ = strings.Cut(content, "/")
+	}
+	return all
+}
+
+func stateOf(s state) contents {
+	all := contents{}
+	for key, o := range s.Raw() {
+		all[key] = contentOf(o)
+	}
+	return all
+}
+
+// newPod is one in namespace n.
+func newPod(t *testing.T, name string, version uint64, labels map[string]string) *wire.Object {
+	t.Helper()
+	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
+	o, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: name, ResourceVersion: strconv.FormatUint(version, 10), Labels: labels,
+	}}, wire.Protobuf, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// newTestFeed is a feed whose informer a test writes to. It begins at version 1, with
+// nothing. The fleet has it, for the member eu.
+func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Object]) {
+	m := f.members["eu"]
+	if m == nil {
+		m = newMember(f, "eu")
+		m.end = func() {}
+		f.members["eu"] = m
+	}
+	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors)))}
+	x := &mirror{cluster: "eu", resource: r, source: &source{member: m}, end: func() {}}
+	x.feed = newFeed(x)
+	m.mirrors[r.GroupResource()] = x
+	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
+		Window:    1,
+		Logger:    slog.New(slog.DiscardHandler),
+		Reflector: reflector.Options{ListOnly: true},
+		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
+			x.feed.applied(s, changes, whole)
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = x.informer.Run(ctx) // ends with ctx
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	if err := x.informer.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return x.feed, x.informer
+}
+
+func newHistoricFleet(t *testing.T, opts Options) *Fleet {
+	t.Helper()
+	if opts.History == 0 {
+		opts.History = 1 << 30
+	}
+	f, err := New(noDirectory{}, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// upstream is a server, what its mirror has been told of it, and what the feed must say.
+type upstream struct {
+	t        *testing.T
+	rng      *rand.Rand
+	feed     *Feed
+	informer *watershed.Informer[*wire.Object]
+
+	// The server: what there is now, and what has happened.
+	version uint64
+	render  int
+	objects map[string]*wire.Object
+	events  []happened
+	// What was queued for the mirror: events up to sent, and the keys it has.
+	sent  int
+	keys  map[string]*wire.Object
+	queue []step
+	// What the feed must say: the newest state, those before, and what it cannot know.
+	// told is how many events it has.
+	listing bool
+	told    int
+	now     recorded
+	record  []recorded
+	gaps    []gap
+	lists   int
+	// unseen are the gaps it is not told of.
+	unseen []gap
+}
+
+type happened struct {
+	typ    delta.Type
+	object *wire.Object
+}
+
+// step is a delta on its way to the mirror, and what it makes the feed say.
+type step struct {
+	delta delta.Delta[*wire.Object]
+	then  func()
+}
+
+// recorded is a state that the server had.
+type recorded struct {
+	version uint64
+	state   contents
+}
+
+func newUpstream(t *testing.T, rng *rand.Rand, window int64) *upstream {
+	u := &upstream{t: t, rng: rng, version: 1, objects: map[string]*wire.Object{}, keys: map[string]*wire.Object{}}
+	u.feed, u.informer = newTestFeed(t, newHistoricFleet(t, Options{Window: window}))
+	u.now = recorded{1, contents{}}
+	u.record = []recorded{u.now}
+	return u
+}
+
+// podNames are all there can be.
+var podNames = []string{"a", "a1", "ab", "b", "b1", "c"}
+
+// happen changes something on the server: several objects at one version, now and then.
+func (u *upstream) happen() {
+	u.version += 1 + uint64(u.rng.IntN(2))
+	for _, n := range u.rng.Perm(len(podNames))[:max(1, u.rng.IntN(6)-2)] {
+		o := newPod(u.t, podNames[n], u.version, map[string]string{"render": strconv.Itoa(u.render)})
+		typ := delta.Updated
+		if _, there := u.objects[o.Key()]; there && u.rng.IntN(3) == 0 {
+			typ = delta.Deleted
+			delete(u.objects, o.Key())
+		} else {
+			u.objects[o.Key()] = o
+		}
+		u.events = append(u.events, happened{typ, o})
+	}
+}
+
+// deliver sends some events to the mirror, and then perhaps a bookmark.
+func (u *upstream) deliver() {
+	n := u.rng.IntN(len(u.events) - u.sent + 1)
+	for _, e := range u.events[u.sent : u.sent+n] {
+		d := delta.Delta[*wire.Object]{Type: e.typ, Key: e.object.Key(), Object: e.object, Version: e.object.Version()}
+		if u.keys[d.Key] = e.object; e.typ == delta.Deleted {
+			delete(u.keys, d.Key)
+		}
+		u.queue = append(u.queue, step{d, func() {
+			state := maps.Clone(u.now.state)
+			if state[d.Key] = contentOf(d.Object); d.Type == delta.Deleted {
+				delete(state, d.Key)
+			}
+			u.told++
+			u.become(recorded{max(u.now.version, d.Version), state})
+		}})
+	}
+	if u.sent += n; u.sent == len(u.events) && u.rng.IntN(2) == 0 {
+		version := u.version
+		u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version}, func() {
+			u.become(recorded{max(u.now.version, version), u.now.state})
+		}})
+	}
+}
+
+func (u *upstream) become(r recorded) {
+	u.now = r
+	u.record = append(u.record, r)
+}
+
+// relist has the mirror read everything, after lists that are broken off.
+func (u *upstream) relist() {
+	if u.rng.IntN(4) == 0 {
+		u.rerender()
+	}
+	began := func() { u.listing = true }
+	for range u.rng.IntN(3) {
+		all := slices.Sorted(maps.Keys(u.objects))
+		for _, key := range all[:u.rng.IntN(len(all)+1)] {
+			u.keys[key] = u.objects[key]
+			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: u.objects[key], Version: u.objects[key].Version()}, began})
+		}
+		for range u.rng.IntN(3) {
+			u.happen()
+		}
+	}
+	state, before := contents{}, len(u.queue)
+	for _, key := range slices.Sorted(maps.Keys(u.objects)) {
+		o := u.objects[key]
+		state[key] = contentOf(o)
+		u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: o, Version: o.Version()}, began})
+	}
+	for _, key := range slices.Sorted(maps.Keys(u.keys)) {
+		if _, there := u.objects[key]; !there {
+			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Key: key, Object: u.keys[key], Version: u.version}, began})
+		}
+	}
+	// Of a list of nothing, where there was nothing, there is only the end, which could
+	// be any bookmark.
+	seen := before < len(u.queue)
+	u.sent, u.keys = len(u.events), maps.Clone(u.objects)
+	version, sent := u.version, u.sent
+	u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version}, func() {
+		next := recorded{max(version, u.now.version), state}
+		if !maps.Equal(state, u.now.state) {
+			next.version = max(next.version, u.now.version+1)
+		}
+		// A list may come when the mirror has a part of what happened at a version.
+		// Who saw all of that elsewhere is not known to have. On a server only
+		// deletions come together, and the rest of those is told.
+		if v := u.now.version; u.told < sent && u.events[u.told].object.Version() == v {
+			u.unseen = append(u.unseen, gap{v - 1, v + 1})
+		}
+		passed := gap{u.now.version, next.version}
+		if seen || u.listing {
+			u.gaps = append(u.gaps, passed)
+		} else {
+			u.unseen = append(u.unseen, passed)
+		}
+		u.listing, u.told = false, sent
+		u.lists++
+		u.become(next)
+	}})
+}
+
+// rerender is another release of the server, which says the same in other words.
+func (u *upstream) rerender() {
+	u.render++
+	for key, o := range u.objects {
+		u.objects[key] = newPod(u.t, o.Name(), o.Version(), map[string]string{"render": strconv.Itoa(u.render)})
+	}
+}
+
+// flush writes what is queued, in batches, and looks at the feed after each.
+func (u *upstream) flush() {
+	for len(u.queue) > 0 && !u.t.Failed() {
+		n := 1 + u.rng.IntN(len(u.queue))
+		var deltas []delta.Delta[*wire.Object]
+		for _, s := range u.queue[:n] {
+			deltas = append(deltas, s.delta)
+		}
+		u.informer.Write(deltas...)
+		for _, s := range u.queue[:n] {
+			s.then()
+		}
+		u.queue = u.queue[n:]
+		now, err := u.feed.Now()
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		if got := stateOf(now.State); now.Version != u.now.version || !maps.Equal(got, u.now.state) {
+			u.t.Errorf("while listing %t: the feed is %v at %d, the server was %v at %d", u.listing, got, now.Version, u.now.state, u.now.version)
+		}
+	}
+}
+
+// lost reports whether a version is one of which the feed cannot know.
+func (u *upstream) lost(version uint64) bool {
+	return slices.ContainsFunc(u.gaps, func(g gap) bool { return g.after < version && version < g.before }) ||
+		version < u.feed.log.Oldest()
+}
+
+// at is what there was on the server at a version: key and version of each object.
+func (u *upstream) at(version uint64) map[string]string {
+	state := map[string]string{}
+	for _, e := range u.events {
+		if e.object.Version() > version {
+			break
+		}
+		if state[e.object.Key()] = fmt.Sprint(e.object.Version()); e.typ == delta.Deleted {
+			delete(state, e.object.Key())
+		}
+	}
+	return state
+}
+
+// client is one that watches, and goes on later from the last version that it saw.
+type client struct {
+	u       *upstream
+	state   contents
+	seen    uint64
+	cursor  *fanout.Cursor[*wire.Object] // nil while it does not watch
+	batch   []store.Change[*wire.Object]
+	resumed int
+	expired int
+}
+
+// list takes the newest state.
+func (c *client) list() {
+	m, err := c.u.feed.Now()
+	if err != nil {
+		c.u.t.Fatal(err)
+	}
+	c.state, c.seen = stateOf(m.State), m.Version
+	c.follow(m.Revision)
+}
+
+func (c *client) follow(revision uint64) {
+	var err error
+	if c.cursor, err = c.u.feed.Cursor(revision, fanout.Everything()); err != nil {
+		c.u.t.Fatal(err)
+	}
+	c.batch = nil
+}
+
+// resume goes on from the last version that it saw.
+func (c *client) resume() {
+	revision, oldest, err := c.u.feed.Since(c.seen)
+	switch {
+	case err == nil:
+		c.resumed++
+		c.follow(revision)
+	case !errors.Is(err, ErrExpired) || oldest <= c.seen:
+		c.u.t.Errorf("after version %d: %v, the oldest is %d", c.seen, err, oldest)
+	default:
+		if !c.u.lost(c.seen) && c.seen >= 1 {
+			c.u.t.Errorf("after version %d: %v, but all is there", c.seen, err)
+		}
+		c.expired++
+		c.list()
+	}
+}
+
+// read takes so many events, or all there are.
+func (c *client) read(n int) {
+	if c.cursor == nil {
+		c.resume()
+	}
+	for ; n != 0; n-- {
+		if len(c.batch) == 0 {
+			var err error
+			if c.batch, err = c.cursor.TryNext(); errors.Is(err, ErrExpired) {
+				c.expired++
+				c.list() // too slow
+				continue
+			} else if err != nil {
+				c.u.t.Fatal(err)
+			}
+		}
+		if len(c.batch) == 0 {
+			c.bookmark()
+			return
+		}
+		change := &c.batch[0]
+		c.batch = c.batch[1:]
+		if c.state[change.Key], c.seen = contentOf(change.New), change.New.Version(); change.Type == delta.Deleted {
+			delete(c.state, change.Key)
+			if change.Missed {
+				c.seen = change.Version
+			}
+		}
+	}
+}
+
+// bookmark compares what a client knows that has read all, which it is told sometimes.
+func (c *client) bookmark() {
+	if !maps.Equal(c.state, c.u.now.state) {
+		c.u.t.Errorf("a client that saw version %d knows %v, there is %v at %d", c.seen, c.state, c.u.now.state, c.u.now.version)
+	}
+	if c.u.rng.IntN(2) == 0 {
+		c.seen = c.u.now.version
+	}
+}
+
+// visit has a client come that saw a version elsewhere: at the server, or at another
+// copy of it.
+func (u *upstream) visit() {
+	v := 1 + u.rng.Uint64N(u.now.version)
+	if u.told < len(u.events) && u.events[u.told].object.Version() <= v {
+		return // the copy has a part of what happened at the version
+	}
+	if slices.ContainsFunc(u.unseen, func(g gap) bool { return g.after < v && v < g.before }) {
+		return
+	}
+	revision, _, err := u.feed.Since(v)
+	if err != nil {
+		if !u.lost(v) {
+			u.t.Errorf("after version %d: %v, but all is there", v, err)
+		}
+		return
+	}
+	knows := u.at(v)
+	cursor, err := u.feed.Cursor(revision, fanout.Everything())
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for batch, err := cursor.TryNext(); len(batch) > 0 || err != nil; batch, err = cursor.TryNext() {
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		for i := range batch {
+			c := &batch[i]
+			if knows[c.Key] = fmt.Sprint(c.New.Version()); c.Type == delta.Deleted {
+				delete(knows, c.Key)
+			}
+		}
+	}
+	if want := u.now.state.versions(); !maps.Equal(knows, want) {
+		u.t.Errorf("who saw version %d elsewhere knows %v, there is %v at %d", v, knows, want, u.now.version)
+	}
+}
