@@ -61,7 +61,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 
 .PHONY: e2e
 e2e: ## tests against a real control plane; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./fleet ./examples ./internal/kubetest/... ./internal/table ./internal/fields ./internal/discovery ./internal/openapi ./cmd/watershed
+	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./fleet ./examples ./internal/kubetest/... ./internal/table ./internal/fields ./internal/discovery ./internal/openapi ./internal/replica ./cmd/watershed
 	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 1 ./compat ./replica ./soak
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 

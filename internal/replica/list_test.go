@@ -26,7 +26,7 @@ const protobufType = "application/vnd.kubernetes.protobuf"
 // TestList_everyFormIsTheSame reads one state in all forms, twice each: the second time
 // from what was kept.
 func TestList_everyFormIsTheSame(t *testing.T) {
-	w := newWorld(t, 1, 500, nil)
+	w := newWorld(t, 1, 160, nil)
 	want := w.truth(0)
 	for range 2 {
 		for name, header := range map[string][]string{
@@ -121,14 +121,14 @@ func sortFields(t *testing.T, p *corev1.Pod) {
 }
 
 func TestList_pagesAreOfOneState(t *testing.T) {
-	w := newWorld(t, 1, 700, nil)
+	w := newWorld(t, 1, 350, nil)
 	c := w.clusters.Cluster(0)
 	for _, accept := range []string{"application/json", protobufType} {
 		want := w.truth(0)
 		var all []corev1.Pod
 		token, pages := "", 0
 		for {
-			body, _ := w.read(w.pods(0)+"?limit=100&continue="+url.QueryEscape(token), "Accept", accept)
+			body, _ := w.read(w.pods(0)+"?limit=40&continue="+url.QueryEscape(token), "Accept", accept)
 			list, err := decodeList(body)
 			if err != nil {
 				t.Fatal(err)
@@ -162,7 +162,7 @@ func (w *world) awaitVersion(cluster int, version uint64) {
 }
 
 func TestList_selected(t *testing.T) {
-	w := newWorld(t, 1, 400, nil)
+	w := newWorld(t, 1, 200, nil)
 	all := w.truth(0)
 	values := map[string]int{}
 	for _, p := range all {

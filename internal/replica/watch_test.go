@@ -153,7 +153,7 @@ func (r *reader) take(t string, pod *corev1.Pod, initial bool) error {
 func TestWatch_readersKeepCopies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := newWorld(t, 2, 300, nil)
+	w := newWorld(t, 2, 150, nil)
 	label := ""
 	for _, p := range w.truth(0) {
 		if app := p.Labels["team"]; app > label {
@@ -202,7 +202,7 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 	}
 	var readers []*reader
 	var reading sync.WaitGroup
-	for i := range 12 {
+	for i := range 10 {
 		r := &reader{world: w, cluster: i % 2, rng: rand.New(rand.NewPCG(seed, uint64(i+2))), protobuf: i%4 >= 2, stream: i%3 == 0}
 		r.header = []string{"Accept", "application/json"}
 		if r.protobuf {
@@ -218,7 +218,7 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(6 * time.Second)
+	time.Sleep(4 * time.Second)
 	close(stop)
 	changing.Wait()
 	for i := range 2 { // everybody hears of the last version

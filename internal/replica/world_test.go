@@ -37,6 +37,9 @@ type world struct {
 
 func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a while: make e2e runs it")
+	}
 	s, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: pods})
 	if err != nil {
 		t.Fatal(err)
