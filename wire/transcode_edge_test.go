@@ -86,7 +86,7 @@ func edges() map[string][]string {
 	// Numbers.
 	for _, n := range []uint64{0, 1, 127, 128, 1 << 31, 1 << 32, 1<<32 + 1, math.MaxUint64} {
 		add("pod", meta(intField(7, n)), spec(intField(4, n), intField(5, n), intField(11, n), intField(25, n)),
-			spec(bytesField(14, intField(4, n), intField(4, 2))), spec(bytesField(14, bytesField(4, string(binary.AppendUvarint(nil, n)), "\x05"))))
+			spec(bytesField(2, bytesField(6, intField(2, n), intField(3, n)))), spec(bytesField(14, intField(4, n), intField(4, 2))), spec(bytesField(14, bytesField(4, string(binary.AppendUvarint(nil, n)), "\x05"))))
 		for _, kind := range []uint64{0, 1, 2, n} {
 			port := spec(bytesField(1, bytesField(4, intField(1, kind), intField(2, n), bytesField(3, "http"))))
 			add("service", port, spec(bytesField(1, bytesField(4, intField(1, kind)), bytesField(4, bytesField(3, "x")))))
@@ -118,7 +118,7 @@ func edges() map[string][]string {
 	add("config", mapEntry(2, "b", "1")+mapEntry(2, "a", "2")+mapEntry(2, "b", "3")+mapEntry(2, "c", "4"), mapEntry(2, "a", "1")+intField(4, 1)+mapEntry(2, "a", "2")+intField(4, 0))
 	// What is unknown, and what is wrong.
 	add("pod", intField(99, 7), bytesField(99, "x"), bytesField(1<<20, "x"), "\x9b\x06\x08\x01\x9c\x06", "\x9b\x06", "\x9c\x06", "\x99\x06\x01\x02\x03\x04\x05\x06\x07\x08", "\x9d\x06\x01\x02\x03\x04", "\x9d\x06\x01",
-		"\x02\x00", "\x07\x00", "\x0e", "\x0f\x00", "\x08\x01", "\x09", "\x0b\x0c", "\x0a", "\x0a\x80", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"\x02\x00", "\x00\x01", "\x07\x00", "\x0e", "\x0f\x00", "\x08\x01", "\x09", "\x0b\x0c", "\x0a", "\x0a\x80", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x00\x00", "\x0a\x80\x00", meta("\x08\x01"), meta("\x38"), meta("\x3a\x00"), spec("\x12\x01\x0a"), "\xfa\xff\xff\xff\xff\x01\x00")
 	return all
 }
