@@ -5,6 +5,7 @@ package replica
 
 import (
 	"container/list"
+	"io"
 	"iter"
 	"log/slog"
 	"slices"
@@ -24,6 +25,9 @@ const (
 	// loose is the size above which a block is not kept that does not get smaller:
 	// making it again costs little more than keeping it would.
 	loose = 512 << 10
+	// pieceBytes is how much of a block is unpacked at a time to be sent: what a
+	// client that reads slowly keeps of it in memory.
+	pieceBytes = 64 << 10
 )
 
 // shelf is whose objects are in a block.
@@ -68,8 +72,10 @@ type blockForm struct {
 
 // text is the bytes of a block in one form.
 type text struct {
-	// packed are the bytes, compressed with S2 unless they do not get smaller.
+	// packed are the bytes, compressed with S2 unless they do not get smaller: pieces
+	// of pieceBytes, each on its own. pieces is where each ends.
 	packed []byte
+	pieces []uint32
 	plain  bool
 	length int
 	// ends is where each object's end, without a comma behind it.
@@ -201,7 +207,7 @@ func (c *blocks) text(b *block, f blockForm, gzip bool) *text {
 			return t // not kept
 		}
 		b.texts[f] = t
-		grown += len(t.packed) + 4*len(t.ends)
+		grown += len(t.packed) + 4*len(t.ends) + 4*len(t.pieces)
 	}
 	if gzip && t.gzip == nil {
 		raw, release := t.open()
@@ -243,13 +249,26 @@ func (b *block) makeLocked(f blockForm) *text {
 		}
 		t.ends[i] = uint32(len(raw))
 	}
-	*buf, t.length = raw, len(raw)
-	if t.packed = s2.Encode(nil, raw); len(t.packed) > len(raw)*3/4 {
-		t.packed, t.plain = slices.Clone(raw), true
-	} else {
-		t.packed = slices.Clone(t.packed) // of its size
-	}
+	*buf = raw
+	t.pack(raw)
 	return t
+}
+
+// pack keeps the bytes, which stay the caller's.
+func (t *text) pack(raw []byte) {
+	t.length = len(raw)
+	buf := buffers.Get().(*[]byte)
+	defer keepBuffer(buf)
+	packed := (*buf)[:0]
+	for piece := range slices.Chunk(raw, pieceBytes) {
+		packed = slices.Grow(packed, s2.MaxEncodedLen(len(piece)))
+		packed = packed[:len(packed)+len(s2.Encode(packed[len(packed):cap(packed)], piece))]
+		t.pieces = append(t.pieces, uint32(len(packed)))
+	}
+	if *buf = packed; len(packed) > len(raw)*3/4 {
+		packed, t.pieces, t.plain = raw, nil, true
+	}
+	t.packed = slices.Clone(packed)
 }
 
 // separated reports whether there are commas between the objects.
@@ -327,13 +346,45 @@ func (t *text) open() (raw []byte, release func()) {
 		return t.packed, func() {}
 	}
 	buf := buffers.Get().(*[]byte)
-	raw, err := s2.Decode((*buf)[:cap(*buf)], t.packed)
-	if err != nil {
-		panic("replica: block is damaged: " + err.Error()) // s2 wrote it
+	raw = slices.Grow((*buf)[:0], t.length)[:t.length]
+	for i := range t.pieces {
+		t.unpack(i, raw[i*pieceBytes:])
 	}
 	*buf = raw
 	return raw, func() { keepBuffer(buf) }
 }
+
+// writeTo writes the bytes, of which one piece is unpacked at a time.
+func (t *text) writeTo(w io.Writer) error {
+	if t.plain {
+		_, err := w.Write(t.packed)
+		return err
+	}
+	buf := pieces.Get().(*[pieceBytes]byte)
+	defer pieces.Put(buf)
+	for i := range t.pieces {
+		if _, err := w.Write(t.unpack(i, buf[:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack puts a piece into a buffer that has room for it, and returns it.
+func (t *text) unpack(i int, into []byte) []byte {
+	from := uint32(0)
+	if i > 0 {
+		from = t.pieces[i-1]
+	}
+	raw, err := s2.Decode(into, t.packed[from:t.pieces[i]])
+	if err != nil {
+		panic("replica: block is damaged: " + err.Error()) // s2 wrote it
+	}
+	return raw
+}
+
+// pieces are for the bytes of a block while they are sent.
+var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
 // buffers are for the bytes of a block while they are written.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}

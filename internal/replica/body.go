@@ -123,9 +123,7 @@ func (b *body) write(p part) error {
 			_, err = b.Write(t.gzip.deflated)
 			break
 		}
-		raw, release := t.open()
-		_, err = b.Write(raw)
-		release()
+		err = t.writeTo(b)
 	}
 	return err
 }
