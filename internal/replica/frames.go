@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"log/slog"
 	"sync"
 
 	"github.com/watershed-project/watershed/wire"
@@ -13,7 +14,8 @@ import (
 // that each is made once however many watch. It is bounded by bytes; what was made
 // first goes first. All methods are safe for concurrent use.
 type frames struct {
-	max int
+	max    int
+	logger *slog.Logger
 
 	// mu guards what follows.
 	mu    sync.Mutex
@@ -38,14 +40,34 @@ type frame struct {
 	once sync.Once
 	data []byte
 	err  error
+	// told says that the error was logged: once, however many would have got it.
+	told sync.Once
 	// size is the cache's, under its lock: 0 until the frame is made.
 	size int
 }
 
-func newFrames(max int) *frames { return &frames{max: max, byKey: map[frameKey]*frame{}} }
+func newFrames(max int, logger *slog.Logger) *frames {
+	return &frames{max: max, logger: logger, byKey: map[frameKey]*frame{}}
+}
 
 // get is the bytes, which must not be changed.
 func (c *frames) get(key frameKey) ([]byte, error) {
+	f := c.of(key)
+	return f.data, f.err
+}
+
+// try is the bytes for who goes on without an object that cannot be written, which is
+// logged.
+func (c *frames) try(key frameKey) ([]byte, bool) {
+	f := c.of(key)
+	if f.err != nil {
+		f.told.Do(func() { c.logger.Error("object cannot be sent", "object", key.object.String(), "err", f.err) })
+	}
+	return f.data, f.err == nil
+}
+
+// of is the frame, made if nobody has.
+func (c *frames) of(key frameKey) *frame {
 	c.mu.Lock()
 	f := c.byKey[key]
 	if f == nil {
@@ -58,7 +80,7 @@ func (c *frames) get(key frameKey) ([]byte, error) {
 		f.data, f.err = c.make(key)
 		c.made(key, f)
 	})
-	return f.data, f.err
+	return f
 }
 
 func (c *frames) make(key frameKey) ([]byte, error) {

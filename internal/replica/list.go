@@ -297,12 +297,7 @@ func (l *listing) part(s *Server, p *listPart, events bool, yield func(part) boo
 			if events {
 				key.event = wire.Added
 			}
-			raw, err := s.frames.get(key)
-			if err != nil {
-				s.opts.Logger.Error("object cannot be sent", "cluster", p.shelf.cluster, "object", run[i].String(), "err", err)
-				continue
-			}
-			if !yield(part{raw: raw}) {
+			if raw, ok := s.frames.try(key); ok && !yield(part{raw: raw}) {
 				return false
 			}
 		}

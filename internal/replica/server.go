@@ -85,7 +85,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	}
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*cluster{}}
 	s.blocks = newBlocks(s.opts.Blocks, s.opts.Logger)
-	s.frames = newFrames(s.opts.Frames)
+	s.frames = newFrames(s.opts.Frames, s.opts.Logger)
 	s.values = &wire.Sharer[runtime.Object]{Make: decoded, Recent: wire.NewRecent(s.opts.Decoded)}
 	s.all = newEverything(s)
 	return s, nil

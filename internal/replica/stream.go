@@ -231,9 +231,8 @@ func (s *eventStream) event(t wire.EventType, o *wire.Object, cluster string, v 
 	}
 	f := s.form
 	f.cluster = cluster
-	raw, err := s.server.frames.get(frameKey{object: o, form: f, event: t, version: v, gzip: s.gzip})
-	if err != nil {
-		s.server.opts.Logger.Error("object cannot be sent", "object", o.String(), "err", err)
+	raw, ok := s.server.frames.try(frameKey{object: o, form: f, event: t, version: v, gzip: s.gzip})
+	if !ok {
 		return nil
 	}
 	return s.put(raw, s.gzip)
