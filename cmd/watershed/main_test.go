@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,6 +27,17 @@ func command(ctx context.Context, args ...string) (string, error) {
 	cmd.SetErr(&trouble)
 	err := cmd.ExecuteContext(ctx)
 	return out.String(), err
+}
+
+// What client-go says is in the log like everything else.
+func TestNewLogger(t *testing.T) {
+	var log bytes.Buffer
+	newLogger(&log).Info("ours")
+	klog.Warning("theirs")
+	klog.SetSlogLogger(quiet)
+	if got := log.String(); !strings.Contains(got, "level=INFO msg=ours") || !strings.Contains(got, "msg=theirs") {
+		t.Error(got)
+	}
 }
 
 func TestServe_refusesWhatOthersReach(t *testing.T) {

@@ -6,12 +6,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/replica"
@@ -48,7 +50,7 @@ names them.`,
   watershed serve --resources '*,secrets'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), o)
+			return serve(cmd.Context(), newLogger(cmd.ErrOrStderr()), o)
 		},
 	}
 	stateFlag(cmd, &o.state)
@@ -63,6 +65,14 @@ names them.`,
 	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that go on with a watch")
 	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` for Go's profiles (default none)")
 	return cmd
+}
+
+// newLogger writes for people and machines to read. What Kubernetes' libraries have to
+// say, of credential plugins above all, is said there too and not in a form of its own.
+func newLogger(w io.Writer) *slog.Logger {
+	logger := slog.New(slog.NewTextHandler(w, nil))
+	klog.SetSlogLogger(logger)
+	return logger
 }
 
 // serve mirrors and serves until ctx ends, and returns when everything has ended.

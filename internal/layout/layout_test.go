@@ -67,7 +67,7 @@ var rules = map[string]rule{
 		},
 		others: []string{"github.com/klauspost/compress/", "github.com/munnerz/goautoneg", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},
-	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "internal/replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/"}},
+	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "internal/replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
