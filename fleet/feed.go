@@ -347,7 +347,8 @@ func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
 	return x.feed, true
 }
 
-// Served are the resources that have a feed, in the order of the server's discovery.
+// Served are the resources that have a feed, in the order of the server's discovery
+// and as it told of them last.
 func (m *Member) Served() []kube.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -355,6 +356,19 @@ func (m *Member) Served() []kube.Resource {
 	for _, r := range m.listed {
 		if x := m.mirrors[r.GroupResource()]; x != nil && x.feed != nil && x.resource.Version == r.Version {
 			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Versions are all that discovery told of, in its order, whatever is mirrored.
+func (m *Member) Versions() []schema.GroupVersion {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []schema.GroupVersion
+	for _, r := range m.listed {
+		if !slices.Contains(all, r.GroupVersion()) {
+			all = append(all, r.GroupVersion())
 		}
 	}
 	return all

@@ -379,6 +379,16 @@ func TestFeed_ends(t *testing.T) {
 		if served := m.Served(); len(served) != 2 || served[0].Resource != "pods1" {
 			t.Errorf("served are %v", served)
 		}
+		// What is below objects may change while they are mirrored: it is told as it is,
+		// and no reason to begin again.
+		m.listed[0].Subresources = []kube.Subresource{{Name: "status"}}
+		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0]) {
+			t.Errorf("with a subresource, served are %v", served)
+		}
+		m.listed = append(m.listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})
+		if versions := m.Versions(); len(versions) != 2 || versions[1].String() != "g/v2" {
+			t.Errorf("versions are %v", versions)
+		}
 		reader := func(n int) chan error {
 			f, ok := m.Feed(at(n))
 			if !ok {

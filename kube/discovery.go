@@ -31,6 +31,18 @@ type Resource struct {
 	// Preferred marks the one version of the resource that the server would
 	// rather be asked for.
 	Preferred bool
+	// Subresources are what there is below each of the resource's objects, in the
+	// server's order: about 10 KB for a whole cluster.
+	Subresources []Subresource
+}
+
+// Subresource is something below an object, such as its status.
+type Subresource struct {
+	Name string
+	// GroupVersionKind is what it is read and written as. Its version is that of the
+	// resource unless the server says otherwise.
+	schema.GroupVersionKind
+	Verbs []string
 }
 
 // GroupVersionKind is what the resource's objects are.
@@ -54,9 +66,9 @@ func (e *GroupError) Unwrap() error { return e.Err }
 // ErrStale means that the server behind a version of a group does not answer.
 var ErrStale = errors.New("discovery is stale: its API server does not answer")
 
-// Resources asks the cluster for everything it serves, in the server's order and
-// without subresources. If some of it cannot be discovered, the rest is returned
-// with an error that joins a [*GroupError] for each version that is missing.
+// Resources asks the cluster for everything it serves, in the server's order. If some
+// of it cannot be discovered, the rest is returned with an error that joins a
+// [*GroupError] for each version that is missing.
 func (c *Cluster) Resources(ctx context.Context) ([]Resource, error) {
 	core, coreErr := c.discover(ctx, "api")
 	if ctx.Err() != nil {
@@ -142,6 +154,7 @@ func aggregated(list *apidiscoveryv2.APIGroupDiscoveryList) ([]Resource, error) 
 					Verbs:                r.Verbs,
 					ShortNames:           r.ShortNames,
 					Categories:           r.Categories,
+					Subresources:         subresources(gv, r.Subresources),
 				})
 			}
 		}
@@ -150,6 +163,26 @@ func aggregated(list *apidiscoveryv2.APIGroupDiscoveryList) ([]Resource, error) 
 		all = append(all, group...)
 	}
 	return all, errors.Join(errs...)
+}
+
+func subresources(of schema.GroupVersion, all []apidiscoveryv2.APISubresourceDiscovery) []Subresource {
+	var out []Subresource
+	for _, s := range all {
+		var kind metav1.GroupVersionKind
+		if s.ResponseKind != nil {
+			kind = *s.ResponseKind
+		}
+		out = append(out, subresource(of, s.Subresource, kind, s.Verbs))
+	}
+	return out
+}
+
+// subresource is one of a version. A kind without a version is of the same.
+func subresource(of schema.GroupVersion, name string, kind metav1.GroupVersionKind, verbs []string) Subresource {
+	if kind.Group == "" && kind.Version == "" {
+		kind.Group, kind.Version = of.Group, of.Version
+	}
+	return Subresource{Name: name, GroupVersionKind: schema.GroupVersionKind(kind), Verbs: verbs}
 }
 
 // prefer marks one version of each of a group's resources: the group's preferred
@@ -196,25 +229,41 @@ func (c *Cluster) discoverEach(ctx context.Context, groups []metav1.APIGroup) ([
 				errs = append(errs, &GroupError{GroupVersion: gv, Err: err})
 				continue
 			}
-			for _, r := range list.APIResources {
-				if strings.Contains(r.Name, "/") {
-					continue // a subresource
-				}
-				group = append(group, Resource{
-					GroupVersionResource: gv.WithResource(r.Name),
-					Kind:                 r.Kind,
-					Singular:             r.SingularName,
-					Namespaced:           r.Namespaced,
-					Verbs:                r.Verbs,
-					ShortNames:           r.ShortNames,
-					Categories:           r.Categories,
-				})
-			}
+			group = append(group, resourcesOf(gv, list.APIResources)...)
 		}
 		prefer(group, g.PreferredVersion.Version)
 		all = append(all, group...)
 	}
 	return all, errors.Join(errs...)
+}
+
+// resourcesOf is what a version has. Subresources are listed there as resources are,
+// with both names.
+func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []Resource {
+	below := map[string][]Subresource{}
+	for _, r := range list {
+		if name, sub, ok := strings.Cut(r.Name, "/"); ok {
+			kind := metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+			below[name] = append(below[name], subresource(gv, sub, kind, r.Verbs))
+		}
+	}
+	var all []Resource
+	for _, r := range list {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		all = append(all, Resource{
+			GroupVersionResource: gv.WithResource(r.Name),
+			Kind:                 r.Kind,
+			Singular:             r.SingularName,
+			Namespaced:           r.Namespaced,
+			Verbs:                r.Verbs,
+			ShortNames:           r.ShortNames,
+			Categories:           r.Categories,
+			Subresources:         below[r.Name],
+		})
+	}
+	return all
 }
 
 // discoverVersion is what the server says about one version of a group.

@@ -138,6 +138,18 @@ func resourcesOf(t *testing.T, lists []*metav1.APIResourceList, preferred map[st
 		if err != nil {
 			t.Fatal(err)
 		}
+		below := map[string][]kube.Subresource{}
+		for _, r := range l.APIResources {
+			name, sub, ok := strings.Cut(r.Name, "/")
+			if !ok {
+				continue
+			}
+			kind := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+			if kind.Version == "" || kind.GroupVersion() == gv { // client-go fills in some
+				kind = gv.WithKind(r.Kind)
+			}
+			below[name] = append(below[name], kube.Subresource{Name: sub, GroupVersionKind: kind, Verbs: r.Verbs})
+		}
 		for _, r := range l.APIResources {
 			if strings.Contains(r.Name, "/") {
 				continue
@@ -151,6 +163,7 @@ func resourcesOf(t *testing.T, lists []*metav1.APIResourceList, preferred map[st
 				ShortNames:           r.ShortNames,
 				Categories:           r.Categories,
 				Preferred:            preferred[l.GroupVersion+" "+r.Name],
+				Subresources:         below[r.Name],
 			})
 		}
 	}

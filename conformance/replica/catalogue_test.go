@@ -18,6 +18,8 @@ type served struct {
 	group, version, resource, kind string
 	namespaced                     bool
 	mirrored                       bool // a replica has it in this version
+	// below are the subresources that can be read and are made of the object.
+	below []string
 }
 
 // root is the path of the version.
@@ -78,9 +80,15 @@ func (c *catalogue) add(g apidiscoveryv2.APIGroupDiscovery) {
 			if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") || r.ResponseKind == nil {
 				continue
 			}
+			var below []string
+			for _, s := range r.Subresources {
+				if slices.Contains(s.Verbs, "get") && !slices.Contains(connected, s.Subresource) {
+					below = append(below, s.Subresource)
+				}
+			}
 			c.all = append(c.all, served{
 				group: g.Name, version: v.Version, resource: r.Resource, kind: r.ResponseKind.Kind,
-				namespaced: r.Scope == apidiscoveryv2.ScopeNamespace, mirrored: !seen[r.Resource],
+				namespaced: r.Scope == apidiscoveryv2.ScopeNamespace, mirrored: !seen[r.Resource], below: below,
 			})
 			seen[r.Resource] = true
 		}

@@ -131,6 +131,17 @@ get widgets -A --server-print=false
 get pods -n shop -o wide --output-watch-events
 get pod db-0 -n shop --subresource status
 get deployment web -n shop --subresource scale
+get deployment web -n shop --subresource scale -o yaml
+get sts db -n shop --subresource status -o wide
+get rc elder -n shop --subresource scale
+get widget one -n shop --subresource scale
+get widget one -n shop --subresource status -o yaml
+get planet earth --subresource status
+get pod db-0 -n shop --subresource resize
+get pods -n shop --subresource status
+get ns shop --subresource status
+get --raw /apis/apps/v1/namespaces/shop/deployments/web/scale
+logs db-0 -n shop
 describe node node-0
 describe ns shop
 describe ns stage

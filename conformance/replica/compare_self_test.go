@@ -25,6 +25,13 @@ func replied(code int, media, body string, header ...string) *answer {
 	return &answer{code: code, header: h, body: []byte(body)}
 }
 
+// versionsAt is replied at an address, with the list of versions that names one.
+func versionsAt(asked, named string) *answer {
+	a := replied(200, jsonAccept, fmt.Sprintf(`{"kind":"APIVersions","serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":%q}]}`, named))
+	a.host = asked
+	return a
+}
+
 func list(version, token string, items ...string) string {
 	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`,
 		version, token, strings.Join(items, ","))
@@ -85,6 +92,9 @@ func TestComparison_notices(t *testing.T) {
 		{"ages", replied(200, jsonAccept, row(`"a","59s"`, "a")), replied(200, jsonAccept, row(`"a","60s"`, "a")), uri, ""},
 		{"other ages", replied(200, jsonAccept, row(`"a","59s"`, "a")), replied(200, jsonAccept, row(`"a","80s"`, "a")), uri, "/rows/0/cells/1"},
 		{"a cell", replied(200, jsonAccept, row(`"a",1`, "a")), replied(200, jsonAccept, row(`"a","1"`, "a")), uri, "/rows/0/cells/1"},
+		{"own addresses", versionsAt("127.0.0.1:1", "192.0.2.1:1"), versionsAt("127.0.0.1:2", "127.0.0.1:2"), "/api", ""},
+		{"an address that was not asked", versionsAt("127.0.0.1:1", "192.0.2.1:1"), versionsAt("127.0.0.1:2", "192.0.2.1:2"), "/api", "/serverAddressByClientCIDRs/0/serverAddress"},
+		{"no address", versionsAt("127.0.0.1:1", "192.0.2.1:1"), replied(200, jsonAccept, `{"kind":"APIVersions","serverAddressByClientCIDRs":[]}`), "/api", "/serverAddressByClientCIDRs"},
 		{"text", replied(200, "text/plain", "ok"), replied(200, "text/plain", "not ok"), uri, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -158,12 +168,12 @@ func TestCatalogue_restrict(t *testing.T) {
 		{group: "apps", version: "v1", resource: "things"},
 	}}
 	in, err := fromJSON([]byte(`{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"apps"},"versions":[
-		{"version":"v2","resources":[{"resource":"things","verbs":["create","get","list"],"subresources":[{}]},{"resource":"reviews","verbs":["create"]}]},
+		{"version":"v2","resources":[{"resource":"things","verbs":["create","get","list"],"subresources":[{"subresource":"bind","verbs":["create"]},{"subresource":"status","verbs":["get","update"]},{"subresource":"log","verbs":["get"]}]},{"resource":"reviews","verbs":["create"]}]},
 		{"version":"v1","resources":[{"resource":"things","verbs":["get"]}]}]},{"metadata":{"name":"other"},"versions":[{"version":"v1"}]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"items":[{"metadata":{"name":"apps"},"versions":[{"resources":[{"resource":"things","verbs":["get","list"]}],"version":"v2"}]}],"kind":"APIGroupDiscoveryList"}`
+	const want = `{"items":[{"metadata":{"name":"apps"},"versions":[{"resources":[{"resource":"things","subresources":[{"subresource":"status","verbs":["get"]}],"verbs":["get","list"]}],"version":"v2"}]}],"kind":"APIGroupDiscoveryList"}`
 	if got := short(c.restrict(in)); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

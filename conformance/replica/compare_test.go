@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -143,6 +144,7 @@ func (c *comparison) bodies(server, copy *answer) {
 	if c.request.path() == "/openapi/v3" {
 		b = withoutPrefix(b, c.prefix)
 	}
+	a, b = withoutAddress(a, server.host, false), withoutAddress(b, copy.host, !c.both)
 	asked := strings.Contains(c.request.URI+c.request.Accept, "pretty")
 	if x, y := indented(server.body), indented(copy.body); asked && x != y && mediaType(server.header) == mediaType(copy.header) {
 		c.note("indented", x, y)
@@ -167,6 +169,25 @@ func withoutPrefix(v any, prefix string) any {
 		out[name] = map[string]any{"serverRelativeURL": strings.TrimPrefix(url, prefix)}
 	}
 	return map[string]any{"paths": out}
+}
+
+// withoutAddress is a list of versions with "here" for the server's own address. A
+// replica names the one that was asked, kube-apiserver one that others may reach it at:
+// only its port is known.
+func withoutAddress(v any, asked string, exact bool) any {
+	if text(v, "kind") != "APIVersions" {
+		return v
+	}
+	m := maps.Clone(v.(map[string]any))
+	m["serverAddressByClientCIDRs"] = each(m["serverAddressByClientCIDRs"], func(by map[string]any) map[string]any {
+		address := text(by, "serverAddress")
+		_, port, err := net.SplitHostPort(address)
+		if address == asked || !exact && err == nil && strings.HasSuffix(asked, ":"+port) {
+			by["serverAddress"] = "here"
+		}
+		return by
+	})
+	return m
 }
 
 // values compares two values as whole answers.

@@ -12,11 +12,16 @@ import (
 // promised are the verbs of a replica.
 var promised = []any{"get", "list", "watch"}
 
+// connected are subresources that the server has from others: from kubelets, and from
+// what runs there.
+var connected = []string{"attach", "exec", "log", "portforward", "proxy"}
+
 // restrict leaves of a discovery document what a replica promises: resources that
-// can be listed and watched, each in the one version that is mirrored, no
-// subresources, no verbs but those that read, and no storageVersionHash, which only
-// the server can know. The resources of a version are sorted by name: the server tells
-// of custom ones in any order. Any other value is left as it is.
+// can be listed and watched, each in the one version that is mirrored, their
+// subresources that can be read and are made of the object, no verbs but those that
+// read, and no storageVersionHash, which only the server can know. The resources of a
+// version are sorted by name: the server tells of custom ones in any order. Any other
+// value is left as it is.
 func (c *catalogue) restrict(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -35,8 +40,12 @@ func (c *catalogue) restrict(v any) any {
 	case "APIResourceList":
 		group, version := splitVersion(text(m, "groupVersion"))
 		m["resources"] = each(m["resources"], func(r map[string]any) map[string]any {
-			if !c.has(group, version, text(r, "name")) {
+			name, sub, below := strings.Cut(text(r, "name"), "/")
+			if !c.has(group, version, name) {
 				return nil
+			}
+			if below {
+				return readOnlySubresource(r, sub)
 			}
 			delete(r, "storageVersionHash")
 			return readOnly(r)
@@ -75,7 +84,14 @@ func (c *catalogue) aggregatedGroup(g map[string]any) map[string]any {
 			if !c.has(group, version, text(r, "resource")) {
 				return nil
 			}
-			delete(r, "subresources")
+			if below, ok := each(r["subresources"], func(s map[string]any) map[string]any {
+				return readOnlySubresource(s, text(s, "subresource"))
+			}).([]any); ok {
+				r["subresources"] = below
+				if len(below) == 0 {
+					delete(r, "subresources")
+				}
+			}
 			return readOnly(r)
 		})
 		sortBy(v["resources"], "resource")
@@ -105,10 +121,15 @@ func (c *catalogue) group(g map[string]any) map[string]any {
 	return g
 }
 
-// sortBy sorts a list of maps by a text that they have.
+// sortBy sorts a list of maps by a text that they have. Subresources stay behind their
+// resource, in the order that they have.
 func sortBy(list any, name string) {
+	key := func(v any) string {
+		resource, _, _ := strings.Cut(text(v, name), "/")
+		return resource
+	}
 	if items, ok := list.([]any); ok {
-		slices.SortStableFunc(items, func(a, b any) int { return strings.Compare(text(a, name), text(b, name)) })
+		slices.SortStableFunc(items, func(a, b any) int { return strings.Compare(key(a), key(b)) })
 	}
 }
 
@@ -133,6 +154,16 @@ func sorted(v any) any {
 func readOnly(r map[string]any) map[string]any {
 	verbs, _ := r["verbs"].([]any)
 	r["verbs"] = slices.DeleteFunc(slices.Clone(verbs), func(v any) bool { return !slices.Contains(promised, v) })
+	return r
+}
+
+// readOnlySubresource is readOnly for what is below an object, nil if the replica has
+// not got it.
+func readOnlySubresource(r map[string]any, name string) map[string]any {
+	verbs, _ := readOnly(r)["verbs"].([]any)
+	if len(verbs) == 0 || slices.Contains(connected, name) {
+		return nil
+	}
 	return r
 }
 

@@ -150,6 +150,9 @@ func (w *world) kindEdges() []request {
 		for _, accept := range []string{jsonAccept, "application/yaml", protobufAccept, tableAccept, objectAccept} {
 			out = append(out, request{Category: "every kind", URI: one, Accept: accept})
 		}
+		for _, name := range r.below {
+			out = append(out, subresourceEdges(one, name)...)
+		}
 	}
 	for i := range out {
 		out[i].Method = http.MethodGet

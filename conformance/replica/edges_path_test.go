@@ -3,7 +3,10 @@
 
 package replica_test
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // pathEdges are what a URL may be.
 func pathEdges() []request {
@@ -26,11 +29,6 @@ func pathEdges() []request {
 	)
 	add("paths", tableAccept, "/api/v1/namespaces/shop/configmaps/absent", "/api/v1/namespaces/absent/configmaps", "/apis/example.com/v1/namespaces/absent/widgets", "/api/v1/nothings", "/apis/nothing.example.com/v1/nothings")
 	add("paths", protobufAccept, "/api/v1/namespaces/shop/configmaps/absent", "/api/v1/namespaces/absent/configmaps", "/api/v1/nothings", "/apis/nothing.example.com/v1/nothings")
-	add("subresources", jsonAccept,
-		"/api/v1/namespaces/shop/pods/db-0/status", "/api/v1/namespaces/shop/pods/absent/status", "/api/v1/namespaces/shop/pods/db-0/ephemeralcontainers", "/api/v1/namespaces/shop/pods/db-0/resize", "/apis/apps/v1/namespaces/shop/deployments/web/status", "/apis/apps/v1/namespaces/shop/deployments/web/scale", "/apis/apps/v1/namespaces/shop/statefulsets/db/scale",
-		"/api/v1/namespaces/shop/replicationcontrollers/elder/scale", "/apis/example.com/v1/namespaces/shop/widgets/one/status", "/apis/example.com/v1/namespaces/shop/widgets/one/scale", "/api/v1/nodes/node-0/status", "/api/v1/namespaces/shop/status", "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/shop/pods/db-0/binding", "/api/v1/namespaces/shop/pods/db-0/eviction",
-		"/api/v1/namespaces/shop/serviceaccounts/robot/token", "/apis/certificates.k8s.io/v1/certificatesigningrequests/jane/approval", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com/status",
-	)
 	add("documents", "",
 		"/", "/version", "/version/", "/healthz", "/livez", "/readyz", "/healthz/", "/healthz/ping", "/livez/ping", "/readyz/ping", "/readyz/nothing", "/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/readyz?verbose&exclude=etcd", "/logs", "/.well-known/openid-configuration", "/openid/v1/jwks", "/openapi", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/openapi/v3/api/v1", "/openapi/v3/apis/example.com/v1",
 		"/openapi/v3/apis/nothing/v1", "/openapi/v3/version", "/nothing", "/index.html", "/favicon.ico", "/flagz", "/clusters", "/fleet",
@@ -45,7 +43,7 @@ func pathEdges() []request {
 		add("documents", jsonAccept, "/openapi/v3/"+doc+"?hash=${hash:"+doc+"}", "/openapi/v3/"+doc+"?hash=OLD")
 		add("documents", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", "/openapi/v3/"+doc+"?hash=${hash:"+doc+"}")
 	}
-	return append(append(out, discoveryEdges()...), methodEdges()...)
+	return slices.Concat(out, discoveryEdges(), methodEdges(), belowEdges())
 }
 
 // discoveryEdges ask what there is.

@@ -76,8 +76,7 @@ func (k terminal) run(ctx context.Context, args ...string) output {
 
 // commandDifferences are commands that print something else at a replica, and why.
 var commandDifferences = map[string]string{
-	"get pod db-0 -n shop --subresource status":      "the replica has no subresources",
-	"get deployment web -n shop --subresource scale": "the replica has no subresources",
+	"logs db-0 -n shop": "the replica has no connections to nodes",
 }
 
 // shuffled are commands whose lines kubectl prints in the order of a Go map, which is
@@ -127,6 +126,21 @@ func TestKubectl(t *testing.T) {
 	for line := range commandDifferences {
 		if w.process != nil && !used[line] {
 			t.Errorf("kubectl %s is meant to differ and does not: delete it", line)
+		}
+	}
+}
+
+// TestKubectl_connections reads what a person does who wants something from a node.
+func TestKubectl_connections(t *testing.T) {
+	w := theWorld(t)
+	if w.process == nil {
+		t.Skip("the server has connections")
+	}
+	_, copy := w.terminals(t)
+	for _, line := range []string{"logs db-0 -n shop", "logs deploy/web -n shop", "exec db-0 -n shop -- ls", "port-forward pod/db-0 -n shop 0:80"} {
+		o := copy.run(t.Context(), words(line)...)
+		if want := "without connections to nodes, ask " + w.cluster.Config().Host; o.code == 0 || !strings.Contains(o.stderr, want) {
+			t.Errorf("kubectl %s: %d %s, want %s", line, o.code, o.stderr, want)
 		}
 	}
 }

@@ -94,7 +94,9 @@ What counts as equal though it is not the same:
 - columns in the events of a watch of tables, after the first; kube-apiserver sends them again at random
 - ages in tables, by the time between two requests
 - discovery: the server's documents are first reduced to what the replica promises, which is resources that can be listed and watched, in the one
-  version that is mirrored, with the verbs get, list and watch, without subresources and storageVersionHash
+  version that is mirrored, with the verbs get, list and watch, with the subresources that can be read and are made of the object, without
+  storageVersionHash
+- the address in the list of versions at /api, of which each server has its own
 - the paths in the index of /openapi/v3, which have the replica's prefix
 - the current version that an error message quotes
 `, server, "`"+strings.Join(comparedHeaders, "`, `")+"`", now.UTC().Format(time.DateOnly))

@@ -97,17 +97,20 @@ func (r request) path() string {
 }
 
 // watches reports whether the answer is a stream of events. The parameter means what
-// it means to the server: anything but 0 and false is true.
+// it means to the server: anything but 0 and false is true, and nothing where a list
+// cannot be.
 func (r request) watches() bool {
 	_, raw, _ := strings.Cut(r.URI, "?")
 	values, _ := url.ParseQuery(raw)
 	w := strings.ToLower(values.Get("watch"))
-	return r.Method == http.MethodGet && (values.Has("watch") && w != "0" && w != "false" || strings.Contains(r.path(), "/watch/"))
+	asked := values.Has("watch") && w != "0" && w != "false" && !isSubresource(r.path())
+	return r.Method == http.MethodGet && (asked || strings.Contains(r.path(), "/watch/"))
 }
 
 // answer is what came of a request.
 type answer struct {
 	uri    string // that was asked for
+	host   string // that was asked, with its port
 	code   int
 	header http.Header
 	body   []byte // without compression
@@ -162,7 +165,7 @@ func (s *subject) send(ctx context.Context, r request) *answer {
 		return &answer{err: err}
 	}
 	defer resp.Body.Close()
-	a := &answer{uri: r.URI, code: resp.StatusCode, header: resp.Header}
+	a := &answer{uri: r.URI, host: resp.Request.URL.Host, code: resp.StatusCode, header: resp.Header}
 	if a.body, a.err = io.ReadAll(io.LimitReader(resp.Body, maxBody)); a.err != nil {
 		a.err = fmt.Errorf("body: %w", a.err)
 		return a
@@ -219,7 +222,7 @@ func (s *subject) watch(ctx context.Context, r request, limit time.Duration) *an
 		return &answer{err: err}
 	}
 	defer resp.Body.Close()
-	a := &answer{uri: r.URI, code: resp.StatusCode, header: resp.Header}
+	a := &answer{uri: r.URI, host: resp.Request.URL.Host, code: resp.StatusCode, header: resp.Header}
 	if resp.StatusCode != http.StatusOK {
 		a.body, a.err = io.ReadAll(io.LimitReader(resp.Body, maxBody))
 		return a

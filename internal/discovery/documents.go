@@ -5,18 +5,18 @@
 // Kubernetes API server: the aggregated ones, which have everything in two answers,
 // and the older ones, which have a group or a version each.
 //
-// Only reading is told of: the verbs get, list and watch of whole resources. What
-// cannot be known from outside the server that stores the objects, which is the hash
-// of a storage version, is left out, and so are addresses by client: a client stays
-// with the one it has. The kind of a resource always has its group and version, as
-// custom ones have it in a real server.
+// Only reading is told of: the verbs get, list and watch of resources, and get of what
+// is below their objects. What cannot be known from outside the server that stores the
+// objects, which is the hash of a storage version, is left out.
 //
 // [Documents] never change: when the resources do, make others. They are encoded when
 // first asked for, as JSON and protobuf each once; as YAML, and for people, every
-// time.
+// time, and so is the one that tells where the server is.
 package discovery
 
 import (
+	"cmp"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -37,6 +37,8 @@ type Documents struct {
 	// aggregated are by path too: /api and /apis.
 	aggregated map[string]*document
 	legacy     map[string]*document
+	// core are the versions of the group without a name.
+	core []string
 	// stale are the paths of versions that nothing is known of.
 	stale map[string]bool
 }
@@ -54,15 +56,18 @@ type version struct {
 }
 
 // New makes the documents of what is served. Resources are in the server's order of
-// groups and versions. Stale are the versions that there are and that cannot be
-// discovered. Both are read only.
-func New(resources []kube.Resource, stale []schema.GroupVersion) *Documents {
+// groups and versions, and all of their subresources that have the verb get are told
+// of. Stale are the versions that there are and that cannot be discovered. Untold are
+// others that the server has, which count where groups are put in order. All are read
+// only.
+func New(resources []kube.Resource, stale, untold []schema.GroupVersion) *Documents {
 	var groups []*group
 	for _, r := range resources {
 		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(told, verb) })
 		if len(r.Verbs) == 0 {
 			continue
 		}
+		r.Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !slices.Contains(s.Verbs, "get") })
 		v := find(&groups, r.GroupVersion())
 		v.resources = append(v.resources, r)
 	}
@@ -71,8 +76,9 @@ func New(resources []kube.Resource, stale []schema.GroupVersion) *Documents {
 			v.stale = true
 		}
 	}
-	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, stale: map[string]bool{}}
+	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, core: []string{}, stale: map[string]bool{}}
 	d.add(groups)
+	d.list(groups, untold)
 	return d
 }
 
@@ -95,19 +101,16 @@ func find(groups *[]*group, gv schema.GroupVersion) *version {
 }
 
 func (d *Documents) add(groups []*group) {
-	named := &metav1.APIGroupList{TypeMeta: typeMeta("APIGroupList", "v1"), Groups: []metav1.APIGroup{}}
 	core, others := aggregatedList(), aggregatedList()
-	versions := []string{}
 	for _, g := range groups {
 		root, list := "/apis/"+g.name, others
 		if g.name == "" {
 			root, list = "/api", core
 			for _, v := range g.versions {
-				versions = append(versions, v.Version)
+				d.core = append(d.core, v.Version)
 			}
 		} else {
 			legacy := g.legacy()
-			named.Groups = append(named.Groups, legacy)
 			legacy.TypeMeta = typeMeta("APIGroup", "v1")
 			d.legacy[root] = &document{object: &legacy}
 		}
@@ -122,13 +125,56 @@ func (d *Documents) add(groups []*group) {
 		}
 	}
 	d.aggregated["/api"], d.aggregated["/apis"] = &document{object: core}, &document{object: others}
-	// The first of all documents has no version to this day.
-	d.legacy["/api"] = &document{object: &metav1.APIVersions{
-		TypeMeta:                   typeMeta("APIVersions", ""),
-		Versions:                   versions,
-		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
+}
+
+// list adds the list of all groups. It is in another order than the aggregated
+// document, where groups of one priority go by their names: here they go by the
+// smallest name of an API service of theirs, which is "v1.example.com". Nothing told
+// here says which priority a group has, but those of definitions all have the same.
+// So custom groups whose names are in order, one after the other, are taken for groups
+// of one priority.
+func (d *Documents) list(groups []*group, untold []schema.GroupVersion) {
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return g.name == "" })
+	service := map[string]string{}
+	add := func(v schema.GroupVersion) {
+		if name := v.Version + "." + v.Group; service[v.Group] == "" || name < service[v.Group] {
+			service[v.Group] = name
+		}
+	}
+	for _, g := range groups {
+		for _, v := range g.versions {
+			add(v.GroupVersion)
+		}
+	}
+	for _, v := range untold {
+		add(v)
+	}
+	alike := func(a, b *group) bool { return !ownGroup(a.name) && !ownGroup(b.name) && a.name < b.name }
+	for first, end := 0, 0; first < len(groups); first = end {
+		for end = first + 1; end < len(groups) && alike(groups[end-1], groups[end]); {
+			end++
+		}
+		slices.SortFunc(groups[first:end], func(a, b *group) int { return cmp.Compare(service[a.name], service[b.name]) })
+	}
+	all := &metav1.APIGroupList{TypeMeta: typeMeta("APIGroupList", "v1"), Groups: []metav1.APIGroup{}}
+	for _, g := range groups {
+		all.Groups = append(all.Groups, g.legacy())
+	}
+	d.legacy["/apis"] = &document{object: all}
+}
+
+// versions is the list of versions of the group without a name, which says where the
+// server is too: where the client has found it. The first of all documents has no
+// version to this day.
+func (d *Documents) versions(r *http.Request) *document {
+	address := r.Host
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		address = local.String()
+	}
+	return &document{object: &metav1.APIVersions{
+		TypeMeta: typeMeta("APIVersions", ""), Versions: d.core,
+		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: address}},
 	}}
-	d.legacy["/apis"] = &document{object: named}
 }
 
 func typeMeta(kind, version string) metav1.TypeMeta {
@@ -156,15 +202,26 @@ func (g *group) aggregated() apidiscoveryv2.APIGroupDiscovery {
 			}
 			one.Resources = append(one.Resources, apidiscoveryv2.APIResourceDiscovery{
 				Resource:         r.Resource,
-				ResponseKind:     responseKind(r),
+				ResponseKind:     responseKind(r, r.GroupVersionKind()),
 				Scope:            scope,
 				SingularResource: r.Singular,
 				Verbs:            r.Verbs,
 				ShortNames:       r.ShortNames,
 				Categories:       r.Categories,
+				Subresources:     aggregatedSubresources(r),
 			})
 		}
 		all.Versions = append(all.Versions, one)
+	}
+	return all
+}
+
+func aggregatedSubresources(r kube.Resource) []apidiscoveryv2.APISubresourceDiscovery {
+	var all []apidiscoveryv2.APISubresourceDiscovery
+	for _, s := range r.Subresources {
+		all = append(all, apidiscoveryv2.APISubresourceDiscovery{
+			Subresource: s.Name, ResponseKind: responseKind(r, s.GroupVersionKind), Verbs: []string{"get"},
+		})
 	}
 	return all
 }
@@ -193,6 +250,13 @@ func (v *version) legacy() *metav1.APIResourceList {
 			ShortNames:   r.ShortNames,
 			Categories:   r.Categories,
 		})
+		for _, s := range r.Subresources {
+			one := metav1.APIResource{Name: r.Resource + "/" + s.Name, Namespaced: r.Namespaced, Kind: s.Kind, Verbs: []string{"get"}}
+			if s.GroupVersion() != r.GroupVersion() {
+				one.Group, one.Version = s.Group, s.Version
+			}
+			list.APIResources = append(list.APIResources, one)
+		}
 	}
 	return list
 }
@@ -204,7 +268,7 @@ func (d *Documents) routed(path string) bool {
 	if parts[0] == "api" {
 		return true
 	}
-	return len(parts) == 3 && own(schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	return len(parts) == 3 && ownGroup(parts[1])
 }
 
 // named reports whether a header has one of the media types, whatever its parameters.
@@ -218,18 +282,18 @@ func named(accept string) bool {
 	return false
 }
 
-// responseKind is what the objects of a resource are. A server says no group and no
-// version of its own types: they are those of the resource.
-func responseKind(r kube.Resource) *metav1.GroupVersionKind {
-	if own(r.GroupVersion()) {
-		return &metav1.GroupVersionKind{Kind: r.Kind}
+// responseKind is what the objects of a resource are, or what is below them. A server
+// says no group and no version of its own types where they are those of the resource.
+func responseKind(r kube.Resource, kind schema.GroupVersionKind) *metav1.GroupVersionKind {
+	if ownGroup(r.Group) && kind.GroupVersion() == r.GroupVersion() {
+		return &metav1.GroupVersionKind{Kind: kind.Kind}
 	}
-	return &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+	return &metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
 }
 
-// own reports whether a version is kube-apiserver's, and not made by a definition.
-func own(v schema.GroupVersion) bool {
-	return kube.IsBuiltin(v.Group) || v.Group == "apiextensions.k8s.io" || v.Group == "apiregistration.k8s.io"
+// ownGroup reports whether a group is kube-apiserver's, and not made by a definition.
+func ownGroup(name string) bool {
+	return kube.IsBuiltin(name) || name == "apiextensions.k8s.io" || name == "apiregistration.k8s.io"
 }
 
 // Serve answers a request for /api, /apis, or a group or version below them; path is
@@ -240,6 +304,9 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 	plain := path == "/apis/"
 	path = strings.TrimSuffix(path, "/")
 	legacy, known := d.legacy[path]
+	if path == "/api" {
+		legacy, known = d.versions(r), true
+	}
 	if !known && !d.stale[path] {
 		return false
 	}

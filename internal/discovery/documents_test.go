@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +43,7 @@ func get(d *discovery.Documents, method, path, accept string) (*httptest.Respons
 // TestServe_leavesOtherPathsAlone: whoever serves objects below the same root answers
 // for them.
 func TestServe_leavesOtherPathsAlone(t *testing.T) {
-	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil)
+	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil, nil)
 	for _, path := range []string{"", "/", "/apis/", "/api", "/api/v1", "/apis/apps/v1/"} {
 		_, served := get(d, http.MethodGet, path, "*/*")
 		if want := len(path) > 1; served != want {
@@ -64,7 +65,7 @@ func TestServe_leavesOtherPathsAlone(t *testing.T) {
 func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	created := resource("authentication.k8s.io", "v1", "tokenreviews", "create")
 	d := discovery.New([]kube.Resource{created, resource("apps", "v1", "deployments", "create", "watch", "get")},
-		[]schema.GroupVersion{{Group: "apps", Version: "v2"}, {Group: "apps", Version: "v1"}, {Group: "gone", Version: "v1"}})
+		[]schema.GroupVersion{{Group: "apps", Version: "v2"}, {Group: "apps", Version: "v1"}, {Group: "gone", Version: "v1"}}, nil)
 	w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	want := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[` +
 		`{"metadata":{"name":"apps"},"versions":[` +
@@ -80,11 +81,76 @@ func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	if w, _ := get(d, http.MethodGet, "/apis/gone/v1", "*/*"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("stale version: %d", w.Code)
 	}
-	empty := discovery.New(nil, nil)
+	empty := discovery.New(nil, nil, nil)
 	for path, want := range map[string]string{"/api": `"versions":[]`, "/apis": `"groups":[]`} {
 		if w, served := get(empty, http.MethodGet, path, ""); !served || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s of nothing: %s", path, w.Body)
 		}
+	}
+}
+
+// TestNew_ordersGroups: those of definitions go by the smallest of their versions in the
+// older list, also by one that is not told of; who comes after them out of order has
+// less priority, and stays there.
+func TestNew_ordersGroups(t *testing.T) {
+	var all []kube.Resource
+	for _, at := range []schema.GroupVersion{
+		{Group: "batch", Version: "v1"}, {Group: "apps", Version: "v1"}, // never sorted
+		{Group: "b.example.com", Version: "v1beta1"}, {Group: "c.example.com", Version: "v2"}, {Group: "d.example.com", Version: "v1"}, {Group: "a.example.org", Version: "v1"},
+	} {
+		all = append(all, resource(at.Group, at.Version, "things", "get"))
+	}
+	groups := regexp.MustCompile(`"name":"([^"]*)"`)
+	for _, c := range []struct {
+		accept string
+		untold []schema.GroupVersion
+		want   string
+	}{
+		{"", nil, "batch apps d.example.com b.example.com c.example.com a.example.org"},
+		{"", []schema.GroupVersion{{Group: "c.example.com", Version: "v1"}, {Group: "nothing", Version: "v1"}}, "batch apps c.example.com d.example.com b.example.com a.example.org"},
+		{aggregated, nil, "batch apps b.example.com c.example.com d.example.com a.example.org"},
+	} {
+		w, _ := get(discovery.New(all, nil, c.untold), http.MethodGet, "/apis", c.accept)
+		var names []string
+		for _, m := range groups.FindAllStringSubmatch(w.Body.String(), -1) {
+			names = append(names, m[1])
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%q with %v: %s, want %s", c.accept, c.untold, got, c.want)
+		}
+	}
+}
+
+// TestServe_namesItsAddress: that of the connection or, if there is none, the one that
+// was asked for.
+func TestServe_namesItsAddress(t *testing.T) {
+	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get")}, nil, nil)
+	want := func(body, address string) {
+		t.Helper()
+		if text := `"versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"` + address + `"}]`; !strings.Contains(body, text) {
+			t.Errorf("/api is %s, want %s", body, text)
+		}
+	}
+	w, _ := get(d, http.MethodGet, "/api", "")
+	want(w.Body.String(), "example.com")
+	for range 2 {
+		server := serve(t, d)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "replica.example.com"
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		server.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(string(body), strings.TrimPrefix(server.URL, "http://"))
 	}
 }
 
@@ -94,7 +160,7 @@ func TestServe_compressesWhatIsLong(t *testing.T) {
 	for i := range 2000 {
 		many = append(many, resource(fmt.Sprintf("group-%d.example.com", i/20), "v1", fmt.Sprintf("resource-%d", i), "get", "list", "watch"))
 	}
-	d := discovery.New(many, nil)
+	d := discovery.New(many, nil, nil)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

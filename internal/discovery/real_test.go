@@ -38,7 +38,8 @@ const (
 	aggregatedOld   = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
 
-// types are a custom type in two versions, and an API server that is not there.
+// types are a custom type in two versions, one whose group comes earlier by its name
+// and later by its version, and an API server that is not there.
 const types = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -48,8 +49,18 @@ spec:
   scope: Namespaced
   names: {plural: geese, singular: goose, kind: Goose, shortNames: [gs], categories: [all]}
   versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}, subresources: {status: {}}}
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}, subresources: {status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}}
   - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: drafts.beta.example.com}
+spec:
+  group: beta.example.com
+  scope: Cluster
+  names: {plural: drafts, singular: draft, kind: Draft}
+  versions:
+  - {name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}, subresources: {status: {}}}
 ---
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -89,7 +100,7 @@ func TestDocuments_areTheServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	resources, stale := discover(ctx, t, origin)
-	server := serve(t, discovery.New(resources, stale))
+	server := serve(t, discovery.New(resources, stale, nil))
 	replica, err := kube.FromConfig(&rest.Config{Host: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +155,10 @@ func discover(ctx context.Context, t *testing.T, c *kube.Cluster) ([]kube.Resour
 	for {
 		resources, err := c.Resources(ctx)
 		var missing *kube.GroupError
-		custom := slices.ContainsFunc(resources, func(r kube.Resource) bool { return r.Resource == "geese" && r.Version == "v1beta1" })
-		if custom && errors.As(err, &missing) && errors.Is(err, kube.ErrStale) {
+		has := func(name, version string) bool {
+			return slices.ContainsFunc(resources, func(r kube.Resource) bool { return r.Resource == name && r.Version == version })
+		}
+		if has("geese", "v1beta1") && has("drafts", "v1alpha1") && errors.As(err, &missing) && errors.Is(err, kube.ErrStale) {
 			return resources, []schema.GroupVersion{missing.GroupVersion}
 		}
 		select {
@@ -244,7 +257,9 @@ func (a *answer) decode(t *testing.T, body []byte) {
 	case *apidiscoveryv2.APIGroupDiscoveryList:
 		restrictAggregated(doc)
 	case *metav1.APIVersions:
-		doc.ServerAddressByClientCIDRs = nil
+		for i := range doc.ServerAddressByClientCIDRs {
+			doc.ServerAddressByClientCIDRs[i].ServerAddress = "" // each has its own
+		}
 	case *metav1.APIGroupList:
 		doc.Groups = slices.DeleteFunc(doc.Groups, func(g metav1.APIGroup) bool { return slices.Contains(unreadable, g.Name) })
 	case *metav1.APIResourceList:
@@ -263,9 +278,17 @@ var unreadable = []string{"authentication.k8s.io", "authorization.k8s.io"}
 func readable(all []kube.Resource) []kube.Resource {
 	var some []kube.Resource
 	for _, r := range all {
-		if r.Verbs = reading(r.Verbs); len(r.Verbs) > 0 {
-			some = append(some, r)
+		if r.Verbs = reading(r.Verbs); len(r.Verbs) == 0 {
+			continue
 		}
+		below := r.Subresources
+		r.Subresources = nil
+		for _, s := range below {
+			if s.Verbs = reading(s.Verbs); len(s.Verbs) > 0 {
+				r.Subresources = append(r.Subresources, s)
+			}
+		}
+		some = append(some, r)
 	}
 	return some
 }
@@ -278,7 +301,7 @@ func restrict(list *metav1.APIResourceList) {
 	var some []metav1.APIResource
 	for _, r := range list.APIResources {
 		r.Verbs, r.StorageVersionHash = reading(r.Verbs), ""
-		if len(r.Verbs) > 0 && !strings.Contains(r.Name, "/") {
+		if len(r.Verbs) > 0 {
 			some = append(some, r)
 		}
 	}
@@ -292,9 +315,15 @@ func restrictAggregated(list *apidiscoveryv2.APIGroupDiscoveryList) {
 			v := &g.Versions[j]
 			var some []apidiscoveryv2.APIResourceDiscovery
 			for _, r := range v.Resources {
-				r.Verbs, r.Subresources = reading(r.Verbs), nil
-				if len(r.Verbs) == 0 {
+				if r.Verbs = reading(r.Verbs); len(r.Verbs) == 0 {
 					continue
+				}
+				below := r.Subresources
+				r.Subresources = nil
+				for _, s := range below {
+					if s.Verbs = reading(s.Verbs); len(s.Verbs) > 0 {
+						r.Subresources = append(r.Subresources, s)
+					}
 				}
 				some = append(some, r)
 			}

@@ -325,6 +325,11 @@ func TestServe_encodings(t *testing.T) {
 			}
 		}
 	}
+	// The version is short: nobody gets it compressed.
+	w := get(t, d, "/version", http.Header{"Accept-Encoding": {"gzip"}})
+	if h := w.Header(); w.Body.String() != "/version application/json " || h.Get("Content-Encoding") != "" || h.Get("Vary") != "" {
+		t.Errorf("version is %q, with %v", w.Body, h)
+	}
 	if w := request(t.Context(), t, d, http.MethodPost, "/version", nil); w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}

@@ -75,7 +75,12 @@ func (d *Documents) serveCurrent(w http.ResponseWriter, r *http.Request, k key) 
 		fail(w, err)
 		return
 	}
-	e.serve(w, r)
+	// The version is too short for that.
+	e.serve(w, r, k.path != versionPath && takesGzip(r))
+}
+
+func takesGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
 // serveGroup serves one of the documents that the index has. Only for those the
@@ -114,7 +119,7 @@ func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, nam
 	case err != nil:
 		fail(w, err)
 	case hash == "" || e.etag == "":
-		e.serve(w, r)
+		e.serve(w, r, takesGzip(r))
 	case e.etag == strconv.Quote(hash):
 		e.serveImmutable(w, r)
 	default:
@@ -131,12 +136,11 @@ func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, nam
 func (e *edition) serveImmutable(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, immutable")
 	w.Header().Set("Expires", time.Now().UTC().AddDate(1, 0, 0).Format(http.TimeFormat))
-	e.serve(w, r)
+	e.serve(w, r, takesGzip(r))
 }
 
-func (e *edition) serve(w http.ResponseWriter, r *http.Request) {
+func (e *edition) serve(w http.ResponseWriter, r *http.Request, zipped bool) {
 	h := w.Header()
-	zipped := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 	if zipped && !slices.Contains(h["Vary"], "Accept-Encoding") {
 		h.Add("Vary", "Accept-Encoding")
 	}

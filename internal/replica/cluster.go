@@ -43,6 +43,7 @@ type cluster struct {
 	mu        sync.Mutex
 	served    []kube.Resource
 	stale     []schema.GroupVersion
+	versions  []schema.GroupVersion
 	documents *discovery.Documents
 }
 
@@ -112,11 +113,12 @@ func (c *cluster) serveHealth(w http.ResponseWriter, r *http.Request, path strin
 
 // discovery is the documents of what is mirrored now.
 func (c *cluster) discovery() *discovery.Documents {
-	served, stale := c.member.Served(), c.member.Stale()
+	served, stale, versions := c.member.Served(), c.member.Stale(), c.member.Versions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !slices.Equal(stale, c.stale) {
-		c.documents, c.served, c.stale = discovery.New(served, stale), served, stale
+	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
+		c.documents = discovery.New(readable(served, defines(c.member)), stale, versions)
+		c.served, c.stale, c.versions = served, stale, versions
 		c.openapi.Changed()
 	}
 	return c.documents
@@ -133,13 +135,8 @@ func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path st
 		return missing(path)
 	}
 	resource := feed.Resource()
-	switch {
-	case r.Method == http.MethodHead || r.Method == http.MethodOptions:
-		return noMethod()
-	case r.Method != http.MethodGet:
-		return readOnly(t.GroupResource(), verb(r, t), c.where())
-	case t.subresource != "", t.namespace != "" && !resource.Namespaced, resource.Namespaced && t.namespace == "" && t.name != "":
-		return missing(path)
+	if err := refusal(c.member, resource, r, &t, path, c.where); err != nil {
+		return err
 	}
 	if wantsOrigin(r) {
 		return c.proxy(w, r, path)
@@ -151,6 +148,27 @@ func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path st
 		known: c.types.of(c.member, resource),
 	}
 	return req.serve()
+}
+
+// refusal is what is said to a request that no copy of a resource can answer, nil if
+// it may. Where is told to those who must ask elsewhere.
+func refusal(m *fleet.Member, resource kube.Resource, r *http.Request, t *target, path string, where func() string) error {
+	get := r.Method == http.MethodGet
+	switch {
+	case r.Method == http.MethodHead || r.Method == http.MethodOptions:
+		return noMethod()
+	case get && (t.namespace != "" && !resource.Namespaced || resource.Namespaced && t.namespace == "" && t.name != ""):
+		return missing(path)
+	}
+	if t.subresource != "" {
+		if err := subresourceRefusal(m, get, t, path, where); err != nil {
+			return err
+		}
+	}
+	if !get {
+		return readOnly(t.GroupResource(), verb(r, *t), where())
+	}
+	return nil
 }
 
 // where is where to write to the cluster.

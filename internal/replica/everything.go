@@ -113,7 +113,7 @@ func (e *everything) discovery() *discovery.Documents {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.documents == nil || !reflect.DeepEqual(served, e.served) {
-		e.documents, e.served = discovery.New(served, nil), served
+		e.documents, e.served = discovery.New(readable(served, slices.ContainsFunc(e.server.fleet.Members(), defines)), nil, nil), served
 		e.openapi.Changed()
 	}
 	return e.documents
@@ -148,13 +148,9 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 		return unknown("not all clusters have said yet what they serve: " + strings.Join(silent, ", "))
 	case known == nil:
 		return missing(path)
-
-	case r.Method == http.MethodHead || r.Method == http.MethodOptions:
-		return noMethod()
-	case r.Method != http.MethodGet:
-		return readOnly(t.GroupResource(), verb(r, t), "the cluster that the object is in")
-	case t.subresource != "", t.namespace != "" && !c.resource.Namespaced, c.resource.Namespaced && t.namespace == "" && t.name != "":
-		return missing(path)
+	}
+	if err := refusal(known, c.resource, r, &t, path, func() string { return "the cluster that the object is in" }); err != nil {
+		return err
 	}
 	if len(silent) > 0 {
 		w.Header().Add("Warning", warning("not reached yet, and left out: cluster "+strings.Join(silent, ", ")))

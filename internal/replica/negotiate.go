@@ -52,7 +52,9 @@ type media struct {
 type ability struct {
 	protobuf bool // whole objects have it: their metadata always has
 	shapes   bool // other shapes than whole objects
-	watch    bool // the answer is a stream
+	// tableless says that there are no tables among the shapes.
+	tableless bool
+	watch     bool // the answer is a stream
 }
 
 // negotiate picks the first clause of an Accept header that can be served.
@@ -112,7 +114,7 @@ func (can ability) accept(clause *goautoneg.Accept, e encoding) (media, bool) {
 	switch as {
 	case "Table":
 		m.shape = table
-		return m, e != asProtobuf
+		return m, e != asProtobuf && !can.tableless
 	case "PartialObjectMetadata", "PartialObjectMetadataList":
 		// A watch of lists would be silent.
 		m.shape, m.listed = partial, as == "PartialObjectMetadataList"

@@ -66,7 +66,7 @@ func (q *request) serve() error {
 		return err
 	}
 	var err error
-	q.media, err = negotiate(q.r, ability{protobuf: q.builtin != nil, shapes: true, watch: watch})
+	q.media, err = negotiate(q.r, ability{protobuf: q.builtin != nil, shapes: true, tableless: tableless(q.target), watch: watch})
 	if err != nil {
 		return err
 	}
@@ -204,19 +204,30 @@ func (q *request) get(query url.Values) error {
 // writeOne answers with one object in the shape that the client wants.
 func (q *request) writeOne(o *wire.Object, cluster string) error {
 	switch {
-	case q.media.shape == table:
-		return q.tableOf(o, cluster)
 	case q.media.listed:
 		return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 			fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", q.goType("")))
+	case q.subresource == scaleName:
+		return q.writeScale(o, cluster)
+	case q.media.shape == table:
+		return q.tableOf(o, cluster)
 	}
-	return q.writeObject(frameKey{object: o, form: q.form(cluster)})
+	f := q.form(cluster)
+	data, err := q.server.frames.get(frameKey{object: o, form: f})
+	if err != nil {
+		return err
+	}
+	return q.writeObject(f, q.kind, data)
 }
 
 // goType is what the API server calls the kind in messages to people.
 func (q *request) goType(suffix string) string {
 	name, _, _ := strings.Cut(q.kind.Group, ".")
 	switch {
+	case q.subresource == scaleName && !routes(q.kind):
+		return "*v1.Scale"
+	case q.subresource == scaleName:
+		return "*autoscaling.Scale"
 	case !routes(q.kind):
 		return "*unstructured.Unstructured" + suffix
 	case name == "" || name == "events":
@@ -237,22 +248,16 @@ func (q *request) form(cluster string) form {
 	return f
 }
 
-// writeObject answers with one object.
-func (q *request) writeObject(key frameKey) error {
-	data, err := q.server.frames.get(key)
-	if err != nil {
-		return err
+// writeObject answers with an object of a kind that has been written in a form.
+func (q *request) writeObject(f form, kind schema.GroupVersionKind, data []byte) error {
+	if f.encoding != asProtobuf {
+		return q.writeJSON(data)
 	}
-	if key.form.encoding == asProtobuf {
-		kind := q.kind
-		if key.form.partial {
-			kind = partialKind(q.media.version, "")
-		}
-		apiVersion, name := kind.ToAPIVersionAndKind()
-		data = envelope(nil, apiVersion, name, data)
-		return q.writeBody(data)
+	if f.partial {
+		kind = partialKind(f.version, "")
 	}
-	return q.writeJSON(data)
+	apiVersion, name := kind.ToAPIVersionAndKind()
+	return q.writeBody(envelope(nil, apiVersion, name, data))
 }
 
 // builtin is the kind of a resource with a Go type, nil for any other.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -76,6 +77,14 @@ func expired(message, token string) error {
 func readOnly(r schema.GroupResource, verb, where string) error {
 	err := apierrors.NewMethodNotSupported(r, verb)
 	err.ErrStatus.Message += ": this is a read replica, write to " + where
+	return err
+}
+
+// notCopied is the answer to who asks for something that is not made of objects, such
+// as the log of a pod.
+func notCopied(r schema.GroupResource, subresource, where string) error {
+	err := apierrors.NewMethodNotSupported(r, "get")
+	err.ErrStatus.Message = fmt.Sprintf("%s/%s cannot be had here: this is a replica of objects, without connections to nodes, ask %s", r.Resource, subresource, where)
 	return err
 }
 

@@ -24,6 +24,9 @@ type knowledge struct {
 	fields  *fields.Set
 	// deprecated is what is to be said of a version that is.
 	deprecated string
+	// scale is where custom objects have the figures of their scale, nil if they have
+	// none.
+	scale *scalePaths
 }
 
 // types knows the types of a cluster. What is known of a custom one is read from its
@@ -52,6 +55,7 @@ type defined struct {
 				Priority                                  int32
 			}
 			SelectableFields []struct{ JSONPath string }
+			Subresources     struct{ Scale *scalePaths }
 		}
 	}
 }
@@ -127,6 +131,7 @@ func readDefinition(o *wire.Object, version string, namespaced bool) (k knowledg
 		}
 		k.printer, _ = printing.Custom(columns)
 		k.fields, _ = fields.Custom(namespaced, paths)
+		k.scale = v.Subresources.Scale
 	}
 	return k
 }

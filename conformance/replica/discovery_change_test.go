@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+const gauges = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gauges.below.example.com}
+spec:
+  group: below.example.com
+  scope: Namespaced
+  names: {plural: gauges, singular: gauge, kind: Gauge}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    subresources: {%s}
+`
+
+// These have all figures of a scale, none, and some that are none.
+const gaugeObjects = `
+apiVersion: below.example.com/v1
+kind: Gauge
+metadata: {name: full, namespace: noisy, labels: {a: b}}
+spec: {size: 3, other: 5}
+status: {size: 2, of: app=web}
+---
+apiVersion: below.example.com/v1
+kind: Gauge
+metadata: {name: bare, namespace: noisy}
+---
+apiVersion: below.example.com/v1
+kind: Gauge
+metadata: {name: wrong, namespace: noisy}
+spec: {size: large, other: 5}
+status: {of: [1]}
+`
+
+// TestSubresources_change follows a type whose subresources come, change and go.
+func TestSubresources_change(t *testing.T) {
+	w := theWorld(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if _, err := w.cluster.Kubectl(ctx, "delete", "crd", "gauges.below.example.com"); err != nil {
+			t.Error(err)
+		}
+	})
+	var requests []request
+	for _, name := range []string{"full", "bare", "wrong"} {
+		for _, below := range []string{"status", "scale"} {
+			for _, accept := range []string{jsonAccept, tableAccept} {
+				requests = append(requests, request{URI: "/apis/below.example.com/v1/namespaces/noisy/gauges/" + name + "/" + below, Accept: accept})
+			}
+		}
+	}
+	requests = append(requests, request{URI: "/apis/below.example.com/v1", Accept: jsonAccept}, request{URI: "/apis", Accept: aggregatedAccept})
+	for i, below := range []string{
+		"", "status: {}", "status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}",
+		"scale: {specReplicasPath: .spec.other, statusReplicasPath: .status.size, labelSelectorPath: .status.of}", "status: {}",
+	} {
+		if _, err := w.cluster.KubectlInput(t.Context(), fmt.Sprintf(gauges, below), "apply", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if _, err := w.cluster.Kubectl(t.Context(), "wait", "crd", "gauges.below.example.com", "--for=condition=Established", "--timeout=60s"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.cluster.KubectlInput(t.Context(), gaugeObjects, "apply", "-f", "-"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), typesWithin)
+		for _, r := range requests {
+			r.Category, r.Method = "types", http.MethodGet
+			if err := eventually(ctx, func() error { return w.differs(ctx, r) }); err != nil {
+				t.Errorf("with {%s}: %s\n\t%v", below, r, err)
+			}
+		}
+		cancel()
+		time.Sleep(time.Second) // the server's discovery is behind its answers
+	}
+}
+
+// differs is how the answers to a request do, with what is mirrored now.
+func (w *world) differs(ctx context.Context, r request) error {
+	c, err := newCatalogue(ctx, w.server)
+	if err != nil {
+		return err
+	}
+	now := *w
+	now.catalogue = c
+	res := now.compareOne(ctx, r)
+	if len(res.found) == 0 || w.process != nil && intended(&now, &res) != nil {
+		return nil
+	}
+	return fmt.Errorf("%s", findings(res.found))
+}

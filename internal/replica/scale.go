@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// scaleKind is what all scales are, whatever they are of.
+var scaleKind = &wire.Kind{
+	GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
+	New:              func() runtime.Object { return &autoscalingv1.Scale{} },
+}
+
+// scalePaths are where objects of a custom type have the figures of their scale, as a
+// definition says it.
+type scalePaths struct {
+	SpecReplicasPath, StatusReplicasPath, LabelSelectorPath string
+}
+
+// scaleOf is the scale of an object: of one that is custom, where the paths lead to.
+func scaleOf(value runtime.Object, paths *scalePaths) (*autoscalingv1.Scale, error) {
+	switch o := value.(type) {
+	case *appsv1.Deployment:
+		return newScale(&o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector)
+	case *appsv1.ReplicaSet:
+		return newScale(&o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector)
+	case *appsv1.StatefulSet:
+		return newScale(&o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector)
+	case *corev1.ReplicationController:
+		scale, err := newScale(&o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, nil)
+		if err == nil {
+			scale.Status.Selector = labels.SelectorFromSet(o.Spec.Selector).String()
+		}
+		return scale, err
+	case *unstructured.Unstructured:
+		if paths != nil {
+			return paths.scale(o)
+		}
+	}
+	return nil, fmt.Errorf("%T has no scale", value)
+}
+
+// newScale is the scale of a built-in object. What it does not say is one replica.
+func newScale(meta *metav1.ObjectMeta, spec *int32, status int32, selector *metav1.LabelSelector) (*autoscalingv1.Scale, error) {
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	scale := &autoscalingv1.Scale{
+		TypeMeta: metav1.TypeMeta{Kind: scaleKind.Kind, APIVersion: scaleKind.GroupVersion().String()},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, CreationTimestamp: meta.CreationTimestamp,
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: 1},
+		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: matches.String()},
+	}
+	if spec != nil {
+		scale.Spec.Replicas = *spec
+	}
+	return scale, nil
+}
+
+// scale is that of a custom object. One that says nothing of what it should be has
+// none; what is, may be missing.
+func (p *scalePaths) scale(o *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
+	spec, there, err := unstructured.NestedInt64(o.Object, fieldsOf(p.SpecReplicasPath)...)
+	if err != nil {
+		return nil, failure(http.StatusInternalServerError, "", err.Error())
+	}
+	status, _, err := unstructured.NestedInt64(o.Object, fieldsOf(p.StatusReplicasPath)...)
+	if err != nil {
+		return nil, failure(http.StatusInternalServerError, "", err.Error())
+	}
+	selector := ""
+	if p.LabelSelectorPath != "" {
+		if selector, _, err = unstructured.NestedString(o.Object, fieldsOf(p.LabelSelectorPath)...); err != nil {
+			return nil, failure(http.StatusInternalServerError, "", err.Error())
+		}
+	}
+	if !there {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", p.SpecReplicasPath))
+	}
+	meta := metav1.ObjectMeta{
+		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp(),
+	}
+	replicas := int32(spec)
+	scale, err := newScale(&meta, &replicas, int32(status), nil)
+	if err == nil {
+		scale.Status.Selector = selector
+	}
+	return scale, err
+}
+
+// fieldsOf are the names of which a path consists.
+func fieldsOf(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// writeScale answers with the scale of an object. It is made for this one answer, and
+// not kept.
+func (q *request) writeScale(o *wire.Object, cluster string) error {
+	value, err := q.server.values.Decode(o)
+	if err != nil {
+		return err
+	}
+	scale, err := scaleOf(value, q.known.scale)
+	if err != nil {
+		return err
+	}
+	encoding := wire.JSON
+	if q.media.encoding == asProtobuf {
+		encoding = wire.Protobuf
+	}
+	made, err := wire.Encode(scale, encoding, scaleKind)
+	if err != nil {
+		return err
+	}
+	if q.media.shape == table {
+		return q.writeScaleTable(scale, made, cluster)
+	}
+	f := q.form(cluster)
+	data, err := f.object(nil, made)
+	if err != nil {
+		return err
+	}
+	return q.writeObject(f, scaleKind.GroupVersionKind, data)
+}
+
+// writeScaleTable answers with a scale as a table.
+func (q *request) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object, cluster string) error {
+	t, err := q.rows(nil)
+	if err != nil {
+		return err
+	}
+	age := "<unknown>"
+	if !scale.CreationTimestamp.IsZero() {
+		age = duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))
+	}
+	columns := scaleColumns(!routes(q.kind))
+	if t.clusters = cluster != ""; t.clusters {
+		columns = append([]metav1.TableColumnDefinition{clusterColumn}, columns...)
+	}
+	row, err := t.encode(metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, age}}, made, cluster)
+	if err != nil {
+		return err
+	}
+	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, columns)
+	if err != nil {
+		return err
+	}
+	return q.writeJSON(append(append(head, row...), "]}"...))
+}
+
+// scaleColumns are those of tables of scales. The API server has others for custom
+// types.
+func scaleColumns(custom bool) []metav1.TableColumnDefinition {
+	meta := metav1.ObjectMeta{}.SwaggerDoc()
+	columns := []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Description: meta["name"]},
+		{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]},
+		{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
+		{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
+	}
+	if custom {
+		columns[0].Format = "name"
+		columns[1].Description, columns[2].Description = "Number of desired replicas", "Number of actual replicas"
+		columns[3].Type = "date"
+	}
+	return columns
+}
