@@ -5,6 +5,7 @@ package replica
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -217,28 +218,46 @@ func wantsOrigin(r *http.Request) bool {
 	return r.Header.Get("Watershed-Read") == "consistent" || strings.Contains(r.URL.RawQuery, "watershedRead=") && r.URL.Query().Get("watershedRead") == "consistent"
 }
 
+// hopHeaders are of one connection, and not of what is passed on.
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// errNoAnswer ends a request that was passed on.
+var errNoAnswer = errors.New("no answer")
+
 // proxy passes a read on to the cluster.
 func (c *cluster) proxy(w http.ResponseWriter, r *http.Request, path string) error {
 	connection := c.member.Cluster()
 	if connection == nil {
 		return failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the cluster cannot be reached")
 	}
-	origin := r.Clone(r.Context())
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	origin := r.Clone(ctx)
 	query := r.URL.Query()
 	query.Del("watershedRead")
 	origin.URL.Path, origin.URL.RawPath, origin.URL.RawQuery = path, "", query.Encode()
 	origin.Body = http.NoBody
+	limit := time.AfterFunc(c.server.opts.Origin, func() { cancel(errNoAnswer) })
 	resp, err := connection.RoundTrip(origin)
-	if err != nil {
+	limit.Stop()
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errNoAnswer):
+		return failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not answer within %s", c.server.opts.Origin))
+	case err != nil:
 		return failure(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error())
 	}
 	defer resp.Body.Close()
 	maps.Copy(w.Header(), resp.Header)
-	w.Header().Del("Connection")
+	for _, name := range hopHeaders {
+		w.Header().Del(name)
+	}
 	w.Header().Set("Watershed-Source", "origin")
 	w.WriteHeader(resp.StatusCode)
 	pulse := c.server.pulses.begin(w)
 	defer pulse.end()
+	if err := pulse.flush(); err != nil { // a watch has begun, though nothing may happen for long
+		return nil
+	}
 	if _, err := io.Copy(&flushing{pulse}, resp.Body); err != nil && !errors.Is(err, r.Context().Err()) {
 		panic(http.ErrAbortHandler) // a part must not look like the whole
 	}

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -21,15 +22,33 @@ import (
 
 // getAll answers with one object, if one cluster has it.
 func (q *request) getAll() error {
+	if err := q.ofCopy(); err != nil {
+		return err
+	}
+	var opts metav1.GetOptions
+	if err := scheme.ParameterCodec.DecodeParameters(q.r.URL.Query(), metav1.SchemeGroupVersion, &opts); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	v, err := version(opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	now, err := q.notOlder(v)
+	if err != nil {
+		return err
+	}
 	var found *wire.Object
 	var in []string
-	for cluster, state := range q.all.view.Snapshot().States() {
+	for cluster, state := range now.States() {
 		if o, ok := state.Get(q.key()); ok {
 			found, in = o, append(in, cluster)
 		}
 	}
 	switch len(in) {
 	case 0:
+		if unread := q.unread(); len(unread) > 0 {
+			return unknown(fmt.Sprintf("%s %q may be in a cluster that was not read yet: %s", q.GroupResource(), q.name, strings.Join(unread, ", ")))
+		}
 		return apierrors.NewNotFound(q.GroupResource(), q.name)
 	case 1:
 	default:
@@ -39,8 +58,38 @@ func (q *request) getAll() error {
 	return q.writeOne(found, in[0])
 }
 
+// ofCopy refuses reads that are to be passed on: of all clusters together there is
+// nobody to ask.
+func (q *request) ofCopy() error {
+	if wantsOrigin(q.r) {
+		return apierrors.NewBadRequest("a consistent read is one of a single cluster, below /clusters/NAME: what all of them have is read from the copy")
+	}
+	return nil
+}
+
+// unread are clusters of which nobody can say yet whether they have an object.
+func (q *request) unread() []string {
+	var names []string
+	for _, m := range q.server.fleet.Members() {
+		feed, ok := m.Feed(q.GroupResource())
+		if ok {
+			_, err := feed.Now()
+			ok = err == nil
+		} else {
+			ok = m.Discovered()
+		}
+		if !ok {
+			names = append(names, m.Name())
+		}
+	}
+	return names
+}
+
 // listAll answers with the objects of all clusters.
 func (q *request) listAll(opts *internalversion.ListOptions) error {
+	if err := q.ofCopy(); err != nil {
+		return err
+	}
 	m, err := newMatcher(q.server, opts, q.target, q.known.fields)
 	if err != nil {
 		return err
@@ -55,9 +104,9 @@ func (q *request) listAll(opts *internalversion.ListOptions) error {
 	if limit := int(opts.Limit); limit > 0 && (opts.ResourceVersion != "0" || opts.Continue != "") {
 		last, more := l.cutAll(limit)
 		if more {
-			next := token{Version: int64(at), Start: last + "\x00", Left: from.Left - limit}
+			next := token{Version: int64(at), Start: last + "\x00", Of: q.listOfAll()}
 			if m.all() {
-				if from.Left == 0 {
+				if next.Left = from.Left - limit; next.Left <= 0 {
 					next.Left = countAll(q.allParts(state, next))
 				}
 				left := int64(next.Left)
@@ -69,6 +118,9 @@ func (q *request) listAll(opts *internalversion.ListOptions) error {
 	}
 	return q.writeList(l)
 }
+
+// listOfAll is what tokens say that they are of.
+func (q *request) listOfAll() string { return q.namespace + "/" + q.GroupResource().String() }
 
 // allParts are the objects of each cluster, after where a token says.
 func (q *request) allParts(state fleet.Snapshot[*wire.Object], from token) []listPart {
@@ -145,16 +197,20 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 	var from token
 	var err error
 	if opts.Continue != "" {
-		if from, err = parseToken(opts.Continue); err != nil {
+		if from, err = parseTokenOf(opts.Continue, q.listOfAll()); err != nil {
 			return none, from, err
+		}
+		if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+			return none, from, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		if from.Version < 0 {
 			from.Left = 0
-			return q.all.view.Snapshot(), from, nil
+			s, err := q.notOlder(0)
+			return s, from, err
 		}
 		s, ok := q.all.everything.pins.find(q.GroupVersionResource, uint64(from.Version))
 		if !ok {
-			return none, from, expired(continueExpired, token{Version: -1, Start: from.Start}.String())
+			return none, from, expired(continueExpired, token{Version: -1, Start: from.Start, Of: from.Of}.String())
 		}
 		return s, from, nil
 	}
@@ -172,9 +228,18 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 	return s, from, err
 }
 
-// notOlder is a state that is not older than a revision of the fleet.
+// notOlder is a state that is not older than a revision of the fleet. While no cluster
+// has been read there is none: to say that there is nothing would be wrong.
 func (q *request) notOlder(v uint64) (fleet.Snapshot[*wire.Object], error) {
 	s, f := q.all.view.Follow()
+	for range s.Clusters() {
+		return q.until(v, s, f)
+	}
+	return s, notReady()
+}
+
+// until waits for a revision.
+func (q *request) until(v uint64, s fleet.Snapshot[*wire.Object], f *fleet.Follower[*wire.Object]) (fleet.Snapshot[*wire.Object], error) {
 	if s.Revision() >= v {
 		return s, nil
 	}
@@ -183,7 +248,7 @@ func (q *request) notOlder(v uint64) (fleet.Snapshot[*wire.Object], error) {
 	for f.Position() < v {
 		changes, err := f.Next(ctx)
 		if err != nil {
-			return s, tooLarge(v, s.Revision())
+			return s, tooLarge(v, q.all.view.Snapshot().Revision())
 		}
 		for range changes {
 			continue

@@ -33,6 +33,9 @@ type Options struct {
 	Decoded int
 	// Patience is how long a client may not read before it is cut off. Default 30 s.
 	Patience time.Duration
+	// Origin is how long a cluster may take to begin its answer to a read that is passed
+	// on. Default 1 minute, which is the API server's own limit.
+	Origin time.Duration
 	// Logger is for all of it. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -53,6 +56,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.Patience <= 0 {
 		opts.Patience = 30 * time.Second
+	}
+	if opts.Origin <= 0 {
+		opts.Origin = time.Minute
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

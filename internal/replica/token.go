@@ -22,7 +22,11 @@ type token struct {
 	Version int64 `json:"rv"`
 	// Start is the key after the last one that was sent.
 	Start string `json:"start"`
-	Left  int    `json:"left,omitempty"`
+	// Left is how many there are after it, 0 if that is not known.
+	Left int `json:"left,omitempty"`
+	// Of is the list of the fleet that it is of, "" for one of a cluster's. The keys
+	// of one mean something else in another.
+	Of string `json:"of,omitempty"`
 }
 
 const tokenVersion = "meta.k8s.io/v1"
@@ -36,8 +40,11 @@ func (t token) String() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// parseToken reads what a client sends back, which may be anything.
-func parseToken(text string) (token, error) {
+// parseToken reads what a client of one cluster sends back, which may be anything.
+func parseToken(text string) (token, error) { return parseTokenOf(text, "") }
+
+// parseTokenOf reads one of a certain list.
+func parseTokenOf(text, of string) (token, error) {
 	var t token
 	err := func() error {
 		raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -60,12 +67,15 @@ func parseToken(text string) (token, error) {
 			return errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
 		case path.Clean(key) != key:
 			return fmt.Errorf("continue key is not valid: %s", t.Start)
+		case t.Of != of:
+			return errors.New("continue key is not valid: it is of another list")
 		}
 		return nil
 	}()
 	if err != nil {
 		return t, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
 	}
+	t.Left = max(t.Left, 0)
 	return t, nil
 }
 
