@@ -243,10 +243,11 @@ func watchReport(seconds int, found map[string]watchReadings) *report {
 			name string
 			watchReading
 		}{{"Watershed", readings.ours}, {"bare net/http", readings.bare}, {"kube-apiserver", readings.kube}} {
-			p.add(float64(s.each)/1e3, us(s.each))
 			if s.cpu == 0 {
+				p.add(0, "not measured")
 				continue
 			}
+			p.add(float64(s.each)/1e3, us(s.each))
 			name := fmt.Sprintf("%s: %s of all pods, %s changes/s", w.name, thousands(strconv.Itoa(w.watchers)), thousands(fmt.Sprintf("%.0f", readings.rate)))
 			if w.selector != "" {
 				name = fmt.Sprintf("%s: %s of other labels, %s changes/s", w.name, thousands(strconv.Itoa(w.watchers)), thousands(fmt.Sprintf("%.0f", readings.rate)))

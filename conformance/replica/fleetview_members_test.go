@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -95,6 +96,7 @@ func testFleetStale(t *testing.T, p *pair) {
 		return a.header.Values("Warning"), nil
 	}
 	p.clusters[1].APIServer.Kill()
+	killed := time.Now()
 	p.await(t, func(ctx context.Context) error {
 		got, err := warnings(ctx)
 		if err == nil && (len(got) != 1 || !strings.HasPrefix(got[0], `299 - "cluster west has been stale for `)) {
@@ -117,6 +119,11 @@ func testFleetStale(t *testing.T, p *pair) {
 		}
 		return nil
 	})
+	// One was heard of just now, the other not since it was killed: that is the age.
+	away := time.Since(killed)
+	if age, _ := ageOf(t, p.fleet.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/namespaces/stale/configmaps"})); age < away.Truncate(time.Millisecond) {
+		t.Errorf("the list is %v old, and a cluster is away for %v", age, away)
+	}
 	if err := p.clusters[1].APIServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -185,13 +185,19 @@ func (c *cluster) where() string {
 func (c *cluster) tellAge(w http.ResponseWriter, feed *fleet.Feed) {
 	s := feed.Connection()
 	if !s.Heard.IsZero() {
-		w.Header().Set("Watershed-Age", time.Since(s.Heard).Round(time.Millisecond).String())
+		w.Header().Set(ageHeader, ageSince(s.Heard))
 	}
 	if s.StaleSince.IsZero() || s.State == reflector.Watching {
 		return
 	}
 	w.Header().Add("Warning", staleWarning(c.member.Name(), s))
 }
+
+// ageHeader says how long ago the server was heard of last: of all clusters together, the
+// one that was heard of longest ago.
+const ageHeader = "Watershed-Age"
+
+func ageSince(heard time.Time) string { return time.Since(heard).Round(time.Millisecond).String() }
 
 // staleWarning is what kubectl prints of a cluster that is not current.
 func staleWarning(cluster string, s reflector.Status) string {

@@ -43,6 +43,8 @@ type collection struct {
 	view       *fleet.View[*wire.Object]
 	// members are those that have it, by name.
 	members map[string]*fleet.Member
+	// heard is when the one was last heard of that was heard of longest ago.
+	heard time.Time
 }
 
 func newEverything(s *Server) *everything {
@@ -152,6 +154,9 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 	if err := refusal(known, c.resource, r, &t, path, func() string { return "the cluster that the object is in" }); err != nil {
 		return err
 	}
+	if !c.heard.IsZero() {
+		w.Header().Set(ageHeader, ageSince(c.heard))
+	}
 	if len(silent) > 0 {
 		w.Header().Add("Warning", warning("not reached yet, and left out: cluster "+strings.Join(silent, ", ")))
 	}
@@ -167,10 +172,14 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 	return q.serve()
 }
 
-// tellAge warns of a cluster whose copy is not current, or not there.
+// tellAge warns of a cluster whose copy is not current, or not there, and takes note of
+// the oldest that is.
 func (c *collection) tellAge(w http.ResponseWriter, m *fleet.Member, feed *fleet.Feed) {
 	s := feed.Connection()
 	_, err := feed.Now()
+	if err == nil && !s.Heard.IsZero() && (c.heard.IsZero() || s.Heard.Before(c.heard)) {
+		c.heard = s.Heard
+	}
 	switch {
 	case len(w.Header()["Warning"]) > mostWarnings:
 	case err != nil:
