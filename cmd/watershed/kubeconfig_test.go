@@ -35,8 +35,9 @@ func begin(t *testing.T, s *state, handler http.Handler) (address string, end fu
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		defer remove()
-		done <- running.run(ctx)
+		err := running.run(ctx)
+		remove()
+		done <- err
 	}()
 	return l.Addr().String(), func() error {
 		cancel()
