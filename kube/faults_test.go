@@ -69,19 +69,22 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 				t.Errorf("a watch that was cut: %+v, %v", e, err)
 			}
 
-			// A list stalls, and its context ends.
-			inner, cancel := context.WithCancel(ctx)
-			proxy.Delay(time.Millisecond)
-			n := 0
-			_, err = s.List(inner, reflector.ListOptions{}, func(*wire.Object) error {
-				if n++; n == 10 {
-					proxy.Stall()
-					time.AfterFunc(50*time.Millisecond, cancel)
-				}
-				return nil
-			})
-			proxy.Resume()
-			proxy.Delay(0)
+			// A list stalls, and its context ends. If all of it is there before it can
+			// stall, once more.
+			n := len(whole)
+			for attempt := 0; n == len(whole) && attempt < 20; attempt++ {
+				inner, cancel := context.WithCancel(ctx)
+				n = 0
+				_, err = s.List(inner, reflector.ListOptions{}, func(*wire.Object) error {
+					if n++; n == 10 {
+						proxy.Stall()
+						time.AfterFunc(50*time.Millisecond, cancel)
+					}
+					return nil
+				})
+				cancel()
+				proxy.Resume()
+			}
 			if !errors.Is(err, context.Canceled) || n < 10 || n == len(whole) {
 				t.Errorf("a list that stalled after %d pods: %v", n, err)
 			}
