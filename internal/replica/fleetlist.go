@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -21,15 +21,11 @@ import (
 )
 
 // getAll answers with one object, if one cluster has it.
-func (q *request) getAll() error {
+func (q *request) getAll(query url.Values) error {
 	if err := q.ofCopy(); err != nil {
 		return err
 	}
-	var opts metav1.GetOptions
-	if err := scheme.ParameterCodec.DecodeParameters(q.r.URL.Query(), metav1.SchemeGroupVersion, &opts); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	v, err := version(opts.ResourceVersion)
+	v, err := getVersion(query)
 	if err != nil {
 		return err
 	}
@@ -197,11 +193,8 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 	var from token
 	var err error
 	if opts.Continue != "" {
-		if from, err = parseTokenOf(opts.Continue, q.listOfAll()); err != nil {
+		if from, err = tokenOf(opts, q.listOfAll()); err != nil {
 			return none, from, err
-		}
-		if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
-			return none, from, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		if from.Version < 0 {
 			from.Left = 0

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -114,11 +113,8 @@ func count(state past, prefix, after string) int {
 // version, the one of a version, or the one of a token.
 func (q *request) state(opts *internalversion.ListOptions) (s past, at uint64, from token, err error) {
 	if opts.Continue != "" {
-		if from, err = parseToken(opts.Continue); err != nil {
+		if from, err = tokenOf(opts, ""); err != nil {
 			return nil, 0, from, err
-		}
-		if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
-			return nil, 0, from, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		if from.Version > 0 {
 			s, err = q.exact(uint64(from.Version), token{Version: -1, Start: from.Start}.String())

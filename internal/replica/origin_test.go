@@ -109,38 +109,11 @@ func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []
 	if prepare != nil {
 		prepare(origins)
 	}
-	directory, err := fleet.NewStatic(entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	logger := slog.New(slog.DiscardHandler)
-	f, err := fleet.New(directory, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := replica.New(f, &replica.Options{Logger: logger, Origin: originPatience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	reading, end := context.WithCancel(ctx)
+	w, _, end := serve(t, s, entries, &replica.Options{Origin: originPatience})
 	for _, o := range origins {
 		o.end = end
 	}
-	running.Go(func() { _ = f.Run(reading) })
-	running.Go(func() { _ = server.Run(ctx) })
-	h := httptest.NewUnstartedServer(server)
-	h.EnableHTTP2 = true
-	h.StartTLS()
-	t.Cleanup(func() {
-		h.CloseClientConnections()
-		h.Close()
-		end()
-		cancel()
-		running.Wait()
-	})
-	return &world{t: t, clusters: s, client: h.Client(), url: h.URL}, origins
+	return w, origins
 }
 
 // ask is the code of an answer, its headers and, if it is one, its status.

@@ -87,7 +87,7 @@ func (q *request) serve() error {
 		return q.list(opts)
 	}
 	if q.all != nil {
-		return q.getAll()
+		return q.getAll(query)
 	}
 	return q.get(query)
 }
@@ -158,6 +158,15 @@ func listVersion(text string) (uint64, error) {
 	return v, err
 }
 
+// getVersion is the version that a get asks for.
+func getVersion(query url.Values) (uint64, error) {
+	var opts metav1.GetOptions
+	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &opts); err != nil {
+		return 0, apierrors.NewBadRequest(err.Error())
+	}
+	return version(opts.ResourceVersion)
+}
+
 // at is a state that is not older than a version.
 func (q *request) at(v uint64) (*fleet.Moment, error) {
 	ctx, cancel := context.WithTimeout(q.r.Context(), freshness)
@@ -182,11 +191,7 @@ func (q *request) key() string {
 
 // get answers with one object.
 func (q *request) get(query url.Values) error {
-	var opts metav1.GetOptions
-	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &opts); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	v, err := version(opts.ResourceVersion)
+	v, err := getVersion(query)
 	if err != nil {
 		return err
 	}

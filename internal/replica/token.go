@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 )
 
 // token is where a list goes on. It is the API server's, and says how many objects
@@ -40,11 +41,18 @@ func (t token) String() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// parseToken reads what a client of one cluster sends back, which may be anything.
-func parseToken(text string) (token, error) { return parseTokenOf(text, "") }
+// tokenOf is where a list goes on, see [parseToken]. It has a version already.
+func tokenOf(opts *internalversion.ListOptions, of string) (token, error) {
+	t, err := parseToken(opts.Continue, of)
+	if err == nil && opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+		err = apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	}
+	return t, err
+}
 
-// parseTokenOf reads one of a certain list.
-func parseTokenOf(text, of string) (token, error) {
+// parseToken reads what a client sends back, which may be anything: of a list of the
+// fleet, or of a cluster's, which is "".
+func parseToken(text, of string) (token, error) {
 	var t token
 	err := func() error {
 		raw, err := base64.RawURLEncoding.DecodeString(text)

@@ -49,12 +49,25 @@ func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 	for i := range clusters {
 		entries = append(entries, fleet.Entry{Name: s.Cluster(i).Name(), Config: s.Cluster(i).Config()})
 	}
+	w, f, _ := serve(t, s, entries, opts)
+	synced, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := f.WaitForSync(synced); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// serve runs a replica of clusters. End ends the run of the fleet, before the replica's
+// own.
+func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
+	t.Helper()
 	directory, err := fleet.NewStatic(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	f, err := fleet.New(directory, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger})
+	f, err = fleet.New(directory, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +80,9 @@ func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	reading, end := context.WithCancel(ctx)
 	ended := make(chan error, 2)
-	go func() { ended <- f.Run(ctx) }()
+	go func() { ended <- f.Run(reading) }()
 	go func() { ended <- server.Run(ctx) }()
 	h := httptest.NewUnstartedServer(server)
 	h.EnableHTTP2 = true
@@ -83,12 +97,7 @@ func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 			}
 		}
 	})
-	synced, stop := context.WithTimeout(ctx, time.Minute)
-	defer stop()
-	if err := f.WaitForSync(synced); err != nil {
-		t.Fatal(err)
-	}
-	return &world{t: t, clusters: s, client: h.Client(), url: h.URL}
+	return &world{t: t, clusters: s, client: h.Client(), url: h.URL}, f, end
 }
 
 // pods is the path of a cluster's pods.
