@@ -17,12 +17,13 @@
 //
 // A read waits for the client that reads it, up to [Options.Patience], and for
 // nobody else; a read of a version that the copy has not reached waits for it, up to
-// 3 s, as the API server does.
+// 3 s, as the API server does. One that is passed on waits for the cluster to begin its
+// answer, up to [Options.Origin].
 //
 // # Bounds and ownership
 //
-// An answer is written while it is made: it takes a block of neighbouring objects at
-// a time, however long it is. The bytes of blocks and of events are kept for the
+// An answer is written while it is made, a block of neighbouring objects at a time,
+// however long it is; while it waits for its client it holds 64 KB of a block. The bytes of blocks and of events are kept for the
 // next reader, within [Options.Blocks] and [Options.Frames]. A watch takes a
 // goroutine and its stack; what it has not sent yet is in the log that all readers
 // share, and a client that is too slow for the log is told so.
