@@ -2,6 +2,8 @@
 # are built once per machine into CACHE, outside the checkout.
 
 SHELL := /bin/bash
+# A test whose output goes through grep must still fail its target.
+.SHELLFLAGS := -o pipefail -c
 CACHE ?= $(or $(WATERSHED_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/watershed)
 export WATERSHED_CACHE := $(CACHE)
 
@@ -31,9 +33,9 @@ test: ## unit tests and a short differential run; no Kubernetes needed
 	cd conformance && go test -short ./...
 
 .PHONY: race
-race: ## unit tests with the race detector and index invariants, full differential run
+race: ## unit tests and a short differential run, with the race detector and index invariants
 	go test -short -race -tags invariants ./...
-	cd conformance && go test -race ./bench ./compat ./diff/...
+	cd conformance && go test -short -race ./bench ./compat ./diff/... ./servers
 
 # At the end of its time the fuzzer sometimes takes its own deadline for a failure of
 # the target. A failure that is one has a failing input.
@@ -60,8 +62,8 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 	@exec $(CACHE)/kubecluster -n $(N)
 
 .PHONY: e2e
-e2e: ## tests against a real control plane; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 1 . ./kube ./fleet ./examples ./internal/kubetest/... ./internal/table ./internal/fields ./internal/discovery ./internal/openapi ./internal/replica ./cmd/watershed
+e2e: ## every test, those against a real control plane included; needs make kube, with the same VERSION
+	WATERSHED_KUBE=required go test -timeout 30m -p 1 ./...
 	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 1 ./compat ./replica ./soak
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
@@ -85,6 +87,24 @@ KILLS ?= 2
 .PHONY: soak
 soak: ## informers and an operator on the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes
 	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestSoak$$' ./soak -soak.time $(MINUTES)m -soak.kills $(KILLS)
+
+MINORS ?= 1.31,1.32,1.33,1.34,1.35,1.36,1.37
+
+.PHONY: servers
+servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1.31 to 1.37); writes the table in docs/servers.md
+	cd conformance && go run ./servers -minors $(MINORS)
+
+# Each part runs even if one before it failed; the target fails if any did.
+.PHONY: nightly
+nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs, and every Kubernetes from 1.31
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "chaos ROUNDS=20" "fleet ROUNDS=10" "soak MINUTES=30 KILLS=10" "operator" "upstream" "servers"; do \
+		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
+		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
+		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+.PHONY: diff
+diff: ## the full differential run against client-go, with the race detector
+	cd conformance && go test -timeout 60m -race ./bench ./compat ./diff/... ./servers
 
 .PHONY: bench
 bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets
