@@ -32,7 +32,7 @@ type engine struct {
 	// current is the life that runs, or the one that will.
 	current atomic.Pointer[life]
 
-	// undecodable counts looks at objects that could not be decoded.
+	// undecodable counts states of objects that could not be decoded.
 	undecodable atomic.Uint64
 
 	// mu guards what follows.

@@ -34,15 +34,9 @@ type follower struct {
 	expired uint64
 }
 
-func newFollower(l *life) *follower {
-	f := &follower{life: l}
-	f.restart()
-	return f
-}
-
-// restart makes the state now what the reader has seen.
-func (f *follower) restart() {
-	f.base, f.seen, f.batch = f.life.store.Snapshot(), nil, nil
+// start makes a state, of the life's store, what the reader has seen.
+func (f *follower) start(base *snapshot) {
+	f.base, f.seen, f.batch = base, nil, nil
 	f.cursor, _ = f.life.log.Cursor(f.base.Revision(), fanout.Everything()) // has no dimension to lack
 }
 
@@ -54,7 +48,7 @@ func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
 	if errors.Is(err, fanout.ErrExpired) {
 		f.expired++
 		from, seen := f.base, f.seen
-		f.restart()
+		f.start(f.life.store.Snapshot())
 		return missed(from, seen, f.base), nil
 	}
 	if err != nil {

@@ -12,10 +12,17 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/undecodable"
 )
 
 // Handler is told of changes, by one call at a time. Functions that are nil are not
-// called, and nothing is decoded for them.
+// called, and nothing is decoded for them, except that updates are decoded for a
+// handler with Delete and without Update: it may need the last decodable state.
+//
+// States that cannot be decoded into T are skipped. The first state that can be decoded
+// is an Add, whatever happened to the object before, and the next one after a skipped
+// state is an Update from the last state that the handler received. If the final state
+// of an object cannot be decoded, Delete receives that last state, with seen false.
 type Handler[T any] struct {
 	// Name appears in the status and in logs.
 	Name string
@@ -31,6 +38,11 @@ type Handler[T any] struct {
 	// Resync is how often to be given every object again. 0 is the informer's
 	// [Options.Resync], less is never.
 	Resync time.Duration
+	// Panicked, if it is not nil, is called with the recovered value when a function of
+	// the handler panics. It runs in the handler's goroutine and in the deferred call,
+	// so that debug.Stack shows where the panic happened. If Panicked panics itself, the
+	// program ends. Default: the panic is logged. It is counted in either case.
+	Panicked func(value any)
 }
 
 // Registration is a handler's place in an informer.
@@ -60,6 +72,8 @@ type delivery struct {
 	busy     atomic.Int64
 	// over says that the handler is not to be called again.
 	over atomic.Bool
+	// skipped are the objects whose current state the handler has not received.
+	skipped undecodable.Skipped[string]
 }
 
 // Synced is closed when the handler was told of all objects that were there when it
@@ -131,7 +145,9 @@ func (r *registration[T]) join(l *life) {
 	d := &delivery{life: l, synced: make(chan struct{})}
 	r.state.Store(d)
 	shared := r.informer.sharingIn(l)
+	f := l.follow()
 	l.spawn(func(ctx context.Context) {
+		defer l.unfollow(f)
 		if !r.enter() {
 			return
 		}
@@ -140,23 +156,22 @@ func (r *registration[T]) join(l *life) {
 		defer cancel()
 		defer context.AfterFunc(r.ended, cancel)()
 		defer context.AfterFunc(ctx, func() { d.over.Store(true) })()
-		r.run(ctx, d, shared)
+		r.run(ctx, d, f, shared)
 	})
 }
 
 // run calls the handler until ctx ends.
-func (r *registration[T]) run(ctx context.Context, d *delivery, shared *sharing[T]) {
+func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, shared *sharing[T]) {
 	if d.life.wait(ctx) != nil {
 		return
 	}
-	f := newFollower(d.life)
 	d.busy.Store(time.Now().UnixNano())
-	for _, o := range f.base.All() {
+	for key, o := range f.base.All() {
 		if d.over.Load() {
 			return
 		}
-		if c := (&change{Type: delta.Added, New: o}); r.wants(c) {
-			r.call(c, r.informer.decodeChange(c), true)
+		if c := (&change{Type: delta.Added, Key: key, New: o}); r.wants(c) {
+			r.deliver(d, c, r.informer.decodeChange(c), true)
 		}
 	}
 	close(d.synced)
@@ -177,11 +192,12 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, shared *sharing[
 			}
 			switch {
 			case !r.wants(c):
+				r.check(d, c)
 			case f.batch == nil: // differences are this handler's own
-				r.call(c, r.informer.decodeChange(c), false)
+				r.deliver(d, c, r.informer.decodeChange(c), false)
 			default:
 				b = shared.block(c.Revision, b)
-				r.call(c, b.decode(r.informer, c), false)
+				r.deliver(d, c, b.decode(r.informer, c), false)
 			}
 			d.position.Store(c.Revision)
 			if s := again.reached(f, c); s != nil && !r.walk(d, s) {
@@ -200,11 +216,48 @@ func (r *registration[T]) walk(d *delivery, s *snapshot) bool {
 		if d.over.Load() {
 			return false
 		}
-		if c := (&change{Type: delta.Sync, Key: key, Old: o, New: o}); r.wants(c) {
+		last, skipped := d.skipped.Last(key)
+		if skipped {
+			o = last // nil if the handler has received no state
+		}
+		if c := (&change{Type: delta.Sync, Key: key, Old: o, New: o}); o != nil && r.wants(c) {
 			r.call(c, r.informer.decodeChange(c), false)
 		}
 	}
 	return true
+}
+
+// deliver calls the handler with a change if all of it can be decoded and the handler
+// has received the state before it.
+func (r *registration[T]) deliver(d *delivery, c *change, v *decoded[T], initial bool) {
+	if _, skipped := d.skipped.Last(c.Key); skipped || !v.ok {
+		r.resolve(d, c)
+		return
+	}
+	r.call(c, v, initial)
+}
+
+// check finds out whether an update can be decoded, for a handler that has no Update
+// but may need the last decodable state for its Add or Delete.
+func (r *registration[T]) check(d *delivery, c *change) {
+	_, skipped := d.skipped.Last(c.Key)
+	if skipped || c.Type == delta.Updated && r.handler.Delete != nil && !r.informer.decodes(c.New) {
+		r.resolve(d, c)
+	}
+}
+
+// resolve calls the handler with a change of an object some of whose states cannot be
+// decoded.
+func (r *registration[T]) resolve(d *delivery, c *change) {
+	resolved, ok := d.skipped.Resolve(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, r.informer.decodes)
+	if !ok {
+		r.undecodable.Add(1)
+		return
+	}
+	now := &change{Type: resolved.Type, Missed: resolved.Missed, Key: c.Key, Old: resolved.Old, New: resolved.New, Revision: c.Revision, Version: c.Version}
+	if r.wants(now) {
+		r.call(now, r.informer.decodeChange(now), false)
+	}
 }
 
 // wants reports whether the handler has a function for a change.
@@ -241,6 +294,10 @@ func (r *registration[T]) call(c *change, v *decoded[T], initial bool) {
 func (r *registration[T]) recovered(c *change) {
 	if p := recover(); p != nil {
 		r.panics.Add(1)
+		if r.handler.Panicked != nil {
+			r.handler.Panicked(p)
+			return
+		}
 		r.informer.logger.Error("handler panicked", "handler", r.name, "change", c.Type.String(), "object", c.New.String(),
 			"err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +67,31 @@ func TestHandler_thatPanicsHarmsNobody(t *testing.T) {
 		wantEqual(t, len(logged.take()), 3)
 	})
 }
+
+func TestHandler_panicsGoToItsOwnFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.put("shop/a", nil)
+		var logged, panicked, tr trace
+		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		h := tr.handler()
+		h.Add = func(*corev1.Pod, bool) { panicInHandler() }
+		h.Panicked = func(value any) {
+			panicked.add("%v in panicInHandler: %v", value, strings.Contains(string(debug.Stack()), "panicInHandler"))
+		}
+		r := pods.Handle(h)
+		running(t, pods.Run)
+		<-r.Synced()
+		s.put("shop/a", nil)
+		synctest.Wait()
+		wantEqual(t, panicked.take(), []string{"boom in panicInHandler: true"})
+		wantEqual(t, tr.take(), []string{"update a@102 from 101"})
+		wantEqual(t, r.Status().Panics, 1)
+		wantEqual(t, logged.take(), nil)
+	})
+}
+
+func panicInHandler() { panic("boom") }
 
 // Write makes a trace a place to log to.
 func (tr *trace) Write(p []byte) (int, error) {

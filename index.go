@@ -34,6 +34,7 @@ func IndexBy[T any, K cmp.Ordered](i *Informer[T], values func(T) []K) *Index[T,
 	x := &Index[T, K]{informer: i, values: func(o *wire.Object) ([]K, error) {
 		value, err := i.codec.decode(o)
 		if err != nil {
+			i.report(o, err)
 			return nil, err
 		}
 		return values(value), nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -34,6 +35,8 @@ type Informer[T any] struct {
 	logger *slog.Logger
 	// shared: a factory runs it.
 	shared bool
+	// reported are the states that could not be decoded.
+	reported undecodable.Log
 	// sharing is between the handlers of the current life; the engine's mu
 	// guards it.
 	sharing *sharing[T]
@@ -175,18 +178,27 @@ func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
 	i.engine.current.Load().apply(deltas)
 }
 
-// decode gives the shared value; an object that cannot be decoded is logged and
-// counts as not there.
+// decode returns the shared value of an object, and false if it cannot be decoded.
 func (i *Informer[T]) decode(o *wire.Object) (T, bool) { return i.decoded(o)(i.codec.decode(o)) }
 
-// decoded deals with what became of an object.
+// decodes reports whether an object can be decoded.
+func (i *Informer[T]) decodes(o *wire.Object) bool {
+	_, ok := i.decode(o)
+	return ok
+}
+
+// decoded reports a decoding that failed.
 func (i *Informer[T]) decoded(o *wire.Object) func(T, error) (T, bool) {
 	return func(value T, err error) (T, bool) {
-		if err != nil {
-			i.logger.Error("object cannot be decoded", "object", o.String(), "err", err)
-			i.engine.undecodable.Add(1)
-			return *new(T), false
-		}
-		return value, true
+		i.report(o, err)
+		return value, err == nil
+	}
+}
+
+// report logs and counts a state that cannot be decoded, once.
+func (i *Informer[T]) report(o *wire.Object, err error) {
+	if err != nil && i.reported.First(o) {
+		i.engine.undecodable.Add(1)
+		i.logger.Error("object cannot be decoded", "object", o.String(), "err", err)
 	}
 }

@@ -59,7 +59,11 @@ type life struct {
 	relisting bool
 
 	// mu guards what follows.
-	mu      sync.Mutex
+	mu sync.Mutex
+	// joining are the readers that wait for the first list to be stored: they start at
+	// its state. started says that it is stored.
+	joining map[*follower]struct{}
+	started bool
 	ctx     context.Context // set while it runs
 	over    bool
 	waiting []func(context.Context) // what to start when it runs
@@ -79,7 +83,7 @@ const (
 )
 
 func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
-	l := &life{synced: make(chan struct{}), stopped: make(chan struct{})}
+	l := &life{synced: make(chan struct{}), stopped: make(chan struct{}), joining: map[*follower]struct{}{}}
 	l.marks.Store(new([]*snapshot))
 	l.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older})
 	waiting := 0 // the queue's default
@@ -236,35 +240,69 @@ func (l *life) wait(ctx context.Context) error {
 
 // consume moves what is queued into the store and the log.
 func (l *life) consume(ctx context.Context) {
-	synced, ended := false, false
+	synced := false
 	for {
 		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
-			ended = ended || slices.ContainsFunc(deltas, func(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark })
+			// A complete list ends with a bookmark, and nothing else queues one before
+			// the first list. Events of the watch may follow it in the same batch.
+			if end := slices.IndexFunc(deltas, isBookmark); !synced && end >= 0 {
+				l.apply(deltas[:end+1])
+				l.goLive()
+				synced = true
+				deltas = deltas[end+1:]
+			}
 			l.apply(deltas)
 			return nil
 		})
 		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
 			return
 		}
-		// A list ends with a bookmark: there is a turn of this loop after the
-		// first list is complete, and the store has its version by then. The queue
-		// may say that it has synced just before.
-		if !synced && ended && l.queue.HasSynced() {
-			synced = true
-			l.goLive()
-			close(l.synced)
-		}
 	}
 }
 
-// goLive begins the log.
+func isBookmark(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark }
+
+// goLive begins the log at the state of the first list, and starts the readers that
+// wait for it there.
 func (l *life) goLive() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.live = true
+	first := l.store.Snapshot()
 	if l.tap != nil {
-		l.tap(l.store.Snapshot(), nil, true)
+		l.tap(first, nil, true)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started = true
+	for f := range l.joining {
+		f.start(first)
+	}
+	l.joining = nil
+	close(l.synced)
+}
+
+// follow returns a reader of the life. It starts at the state now or, before the life
+// has synced, at the state of the first list: until then it must not be used, and if
+// its owner does not wait for that, it must call unfollow. A reader holds the state
+// that it starts at, as any slow reader does.
+func (l *life) follow() *follower {
+	f := &follower{life: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		f.start(l.store.Snapshot())
+	} else {
+		l.joining[f] = struct{}{}
+	}
+	return f
+}
+
+// unfollow drops a reader that has not started.
+func (l *life) unfollow(f *follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.joining, f)
 }
 
 // apply makes deltas part of the state and tells the readers.

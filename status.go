@@ -26,7 +26,8 @@ type Status struct {
 	Queued int
 	// Log is the window of changes kept for readers.
 	Log fanout.Stats
-	// Undecodable counts looks at objects that could not be decoded.
+	// Undecodable counts the states of objects that could not be decoded, of those that
+	// a reader wanted decoded. Each is logged once.
 	Undecodable uint64
 	// Handlers are in the order of their names.
 	Handlers []HandlerStatus
@@ -47,7 +48,8 @@ type HandlerStatus struct {
 	// Expired counts how often it was so slow that it was given differences
 	// instead of every change.
 	Expired uint64
-	// Undecodable counts changes it was not told of because of that.
+	// Undecodable counts changes that the handler did not receive because they could not
+	// be decoded.
 	Undecodable uint64
 }
 

@@ -45,14 +45,15 @@ var rules = map[string]rule{
 	"kube": {own: []string{"reflector", "wire"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
-	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube"}, others: []string{
+	"internal/undecodable": {own: []string{"delta", "wire"}},
+	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/undecodable"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
 	"compat": {own: []string{"delta", "reflector", "wire", "kube", "."}, others: []string{
 		"k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 
-	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "."}, others: []string{
+	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/undecodable"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 

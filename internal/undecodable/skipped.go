@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package undecodable
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Skipped has, for one reader of changes, the objects whose current state it could not
+// decode, and for each the last state that it received. The zero value is ready; it is
+// safe for concurrent use.
+type Skipped[K comparable] struct {
+	// count is len(last), so that a reader without such objects takes no lock.
+	count atomic.Int64
+	mu    sync.Mutex
+	// last has nil for an object of which the reader has received no state.
+	last map[K]*wire.Object
+}
+
+// Change is one change of one object.
+type Change struct {
+	// Type is Added, Updated or Deleted.
+	Type delta.Type
+	// Missed marks a Deleted whose New may not be the final state.
+	Missed   bool
+	Old, New *wire.Object
+}
+
+// Last returns the last state of an object that the reader received, nil if there is
+// none, and whether the current state was skipped.
+func (s *Skipped[K]) Last(key K) (last *wire.Object, skipped bool) {
+	if s.count.Load() == 0 {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, skipped = s.last[key]
+	return last, skipped
+}
+
+// Resolve returns the change from the last state of the object that the reader
+// received, which is the change's Old unless states were skipped, and whether the
+// reader can receive it. If it cannot, the change counts as skipped.
+func (s *Skipped[K]) Resolve(key K, c Change, decodes func(*wire.Object) bool) (Change, bool) {
+	last, skipped := s.Last(key)
+	if !skipped && c.Old != nil && decodes(c.Old) {
+		last = c.Old
+	}
+	readable := decodes(c.New)
+	c.Old = last
+	switch {
+	case c.Type == delta.Deleted:
+		s.forget(key)
+		if last != nil && !readable {
+			c.New, c.Missed = last, true
+		}
+		return c, last != nil
+	case last == nil:
+		c.Type = delta.Added
+	default:
+		c.Type = delta.Updated
+	}
+	if readable {
+		s.forget(key)
+	} else {
+		s.skip(key, last)
+	}
+	return c, readable
+}
+
+func (s *Skipped[K]) skip(key K, last *wire.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[K]*wire.Object{}
+	}
+	s.last[key] = last
+	s.count.Store(int64(len(s.last)))
+}
+
+func (s *Skipped[K]) forget(key K) {
+	if s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, key)
+	s.count.Store(int64(len(s.last)))
+}
+
+// Loop is [Skipped] for a reader that decides itself whether to decode a change. A
+// state counts as skipped if the reader has tried to decode it and failed.
+type Loop[K comparable] struct {
+	skipped Skipped[K]
+	turn    atomic.Uint64
+}
+
+// Next returns the change to give to the reader, and its turn. Only an object whose
+// last state was skipped is decoded.
+func (l *Loop[K]) Next(key K, c Change, decodes func(*wire.Object) bool) (Change, uint64) {
+	turn := l.turn.Add(1)
+	if _, skipped := l.skipped.Last(key); skipped {
+		resolved, _ := l.skipped.Resolve(key, c, decodes)
+		// The final state of a deleted object stays: the reader may want the bytes.
+		c.Type, c.Old = resolved.Type, resolved.Old
+	}
+	return c, turn
+}
+
+// Failed notes that the reader could not decode the New of the change of a turn, unless
+// it has received another change since. It returns the state to read instead, nil if
+// there is none: for a Deleted, the state before it.
+func (l *Loop[K]) Failed(key K, turn uint64, c Change, decodes func(*wire.Object) bool) *wire.Object {
+	if c.Type != delta.Deleted && l.turn.Load() == turn {
+		l.skipped.Resolve(key, c, decodes)
+	}
+	if c.Type == delta.Deleted && c.Old != nil && decodes(c.Old) {
+		return c.Old
+	}
+	return nil
+}
