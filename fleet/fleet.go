@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -105,8 +106,10 @@ type Fleet struct {
 	packing   *watershed.Packing
 	recent    *wire.Recent
 
-	// undecodable counts looks at objects that could not be decoded.
+	// undecodable counts states of objects that could not be decoded, and reported has
+	// them.
 	undecodable atomic.Uint64
+	reported    undecodable.Log
 
 	// mu guards what follows. It is taken before a member's.
 	mu      sync.Mutex
@@ -319,7 +322,8 @@ func (f *Fleet) Resources() []schema.GroupResource {
 	return all
 }
 
-// Undecodable counts looks at objects that could not be decoded.
+// Undecodable counts the states of objects that could not be decoded, of those that a
+// reader wanted decoded. Each is logged once.
 func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
 
 // WaitForSync waits until the directory has said which clusters there are, and each

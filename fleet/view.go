@@ -106,19 +106,30 @@ func (v *View[T]) Snapshot() Snapshot[T] { return Snapshot[T]{view: v, vector: v
 // All is Snapshot().All.
 func (v *View[T]) All() iter.Seq2[Key, T] { return v.Snapshot().All() }
 
-// Len is the number of objects.
+// Len is the number of objects, including those that cannot be decoded.
 func (v *View[T]) Len() int { return v.Snapshot().Len() }
 
-// value gives the shared value; an object that cannot be decoded is logged and
-// counts as not there.
+// value returns the shared value of an object, and false if it cannot be decoded.
 func (v *View[T]) value(cluster string, o *wire.Object) (T, bool) {
+	value, err := v.try(cluster, o)
+	return value, err == nil
+}
+
+// try returns the shared value of an object. A state that cannot be decoded is logged and
+// counted once.
+func (v *View[T]) try(cluster string, o *wire.Object) (T, error) {
 	value, err := v.decode(o)
-	if err != nil {
+	if err != nil && v.fleet.reported.First(o) {
 		v.fleet.undecodable.Add(1)
 		v.fleet.opts.Logger.Error("object cannot be decoded", "cluster", cluster, "object", o.String(), "err", err)
-		return *new(T), false
 	}
-	return value, true
+	return value, err
+}
+
+// decodes reports whether an object can be decoded.
+func (v *View[T]) decodes(o *wire.Object) bool {
+	_, err := v.decode(o)
+	return err == nil
 }
 
 // Snapshot is the state of a view at a moment: of each cluster it has one state that
@@ -156,7 +167,7 @@ func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]
 	}
 }
 
-// Len is the number of objects.
+// Len is the number of objects, including those that cannot be decoded.
 func (s Snapshot[T]) Len() int {
 	n := 0
 	for c := range s.each() {

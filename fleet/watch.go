@@ -8,10 +8,15 @@ import (
 	"iter"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // Change is what happened to an object. Nothing is decoded before it is asked for.
+//
+// A state that cannot be decoded is an error of New, and the reader can skip it: if New
+// was called before the reader went on, the next change of the object is one from the
+// last state that could be decoded, Added if there was none.
 type Change[T any] struct {
 	// Type is Added, Updated or Deleted.
 	Type delta.Type
@@ -27,6 +32,8 @@ type Change[T any] struct {
 	Revision uint64
 
 	view     *View[T]
+	loop     *undecodable.Loop[Key]
+	turn     uint64
 	old, now *wire.Object
 }
 
@@ -35,17 +42,28 @@ func (c Change[T]) Old() (T, error) {
 	if c.old == nil {
 		return *new(T), nil
 	}
-	return c.view.decode(c.old)
+	return c.view.try(c.Key.Cluster, c.old)
 }
 
-// New is the state after the change or, if the object was deleted, its last one.
-func (c Change[T]) New() (T, error) { return c.view.decode(c.now) }
+// New is the state after the change or, if the object was deleted, its last one. If the
+// final state of a deleted object cannot be decoded, it is the state before that, if the
+// reader could decode it.
+func (c Change[T]) New() (T, error) {
+	value, err := c.view.try(c.Key.Cluster, c.now)
+	if err != nil {
+		failed := undecodable.Change{Type: c.Type, Old: c.old, New: c.now}
+		if last := c.loop.Failed(c.Key, c.turn, failed, c.view.decodes); last != nil {
+			return c.view.decode(last)
+		}
+	}
+	return value, err
+}
 
 // Raw are the states as bytes; old may be nil.
 func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
 
 // Watch yields the state there is and then what changes, until ctx ends or the
-// fleet's run does. Objects of a cluster that joins are Added, once they have
+// fleet's run does: if ctx has not ended after the loop, the run has. Objects of a cluster that joins are Added, once they have
 // synced, and those of one that leaves Deleted. Each cluster's changes are in its
 // own order. The loop over it delays nobody: if it is too slow, it is given the
 // differences.
@@ -54,13 +72,15 @@ func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
 func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		f := newFollower(v.collection, v.clusters)
+		loop := new(undecodable.Loop[Key])
 		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), vector: f.base}).All() {
-			c := Change[T]{Type: delta.Added, Initial: true, Key: key, Revision: f.base.revision, view: v, now: o}
+			c := v.change(loop, &change{Type: delta.Added, Key: key.Object, Revision: f.base.revision, New: located{key.Cluster, o}})
+			c.Initial = true
 			if ctx.Err() != nil || !yield(c) {
 				return
 			}
 		}
-		for v.follow(ctx, f, yield) {
+		for v.follow(ctx, f, loop, yield) {
 			continue
 		}
 	}
@@ -71,13 +91,13 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 // that has left, is on the stack of a reader that waits.
 //
 //go:noinline
-func (v *View[T]) follow(ctx context.Context, f *follower, yield func(Change[T]) bool) bool {
+func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
 	changes, err := f.next(ctx)
 	if err != nil {
 		return false // ctx or the fleet's run has ended
 	}
 	for c := range changes {
-		if ctx.Err() != nil || !yield(v.change(c)) {
+		if ctx.Err() != nil || !yield(v.change(loop, c)) {
 			return false
 		}
 	}
@@ -89,12 +109,13 @@ func (v *View[T]) follow(ctx context.Context, f *follower, yield func(Change[T])
 type Follower[T any] struct {
 	view  *View[T]
 	inner *follower
+	loop  undecodable.Loop[Key]
 }
 
 // Follow is the state now, and what changes from there on.
 func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
 	f := newFollower(v.collection, v.clusters)
-	return Snapshot[T]{view: v, vector: f.base}, &Follower[T]{v, f}
+	return Snapshot[T]{view: v, vector: f.base}, &Follower[T]{view: v, inner: f}
 }
 
 // FollowAfter is what has changed after a revision of the collection, see
@@ -105,7 +126,7 @@ func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Follower[T]{v, f}, nil
+	return &Follower[T]{view: v, inner: f}, nil
 }
 
 // Next waits for changes. What it yields is to be read before the next call. The error
@@ -133,15 +154,17 @@ func (f *Follower[T]) Position() uint64 { return f.inner.cursor.Position() }
 func (f *Follower[T]) changes(changes iter.Seq[*change]) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		for c := range changes {
-			if !yield(f.view.change(c)) {
+			if !yield(f.view.change(&f.loop, c)) {
 				return
 			}
 		}
 	}
 }
 
-func (v *View[T]) change(c *change) Change[T] {
-	return Change[T]{Type: c.Type, Missed: c.Missed, Key: keyOf(c), Revision: c.Revision, view: v, old: c.Old.object, now: c.New.object}
+func (v *View[T]) change(loop *undecodable.Loop[Key], c *change) Change[T] {
+	key := keyOf(c)
+	given, turn := loop.Next(key, undecodable.Change{Type: c.Type, Old: c.Old.object, New: c.New.object}, v.decodes)
+	return Change[T]{Type: given.Type, Missed: c.Missed, Key: key, Revision: c.Revision, view: v, loop: loop, turn: turn, old: given.Old, now: given.New}
 }
 
 // raw is the view as bytes.
