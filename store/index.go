@@ -97,6 +97,9 @@ func newEntries[K cmp.Ordered]() *btree.BTreeG[entry[K]] {
 // function returns the values to find an object by, none or many; it is called
 // once for each new state of an object, by the goroutine that writes it, and
 // must depend on the object alone. Name appears in errors.
+//
+// NewIndex computes the values of the objects that are there in the caller's goroutine.
+// Writers do not wait for that; the first snapshot that has the index has all of it.
 func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]K, error)) *Index[T, K] {
 	x := &Index[T, K]{
 		name:    name,
@@ -104,12 +107,23 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		values:  values,
 		entries: newEntries[K](),
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys.Scan(func(key string, slot uint32) bool {
-		x.putLocked(slot, key, s.table.at(slot).object)
+	from, j := s.openJournal()
+	// The index is visible to this goroutine alone: there is nothing to lock.
+	from.keys.Scan(func(key string, slot uint32) bool {
+		x.putLocked(slot, key, from.records.at(slot).object)
 		return true
 	})
+	for range maxRounds {
+		writes := s.take(j)
+		x.replayLocked(writes)
+		if len(writes) <= fewWrites {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.replayLocked(s.takeLocked(j))
+	s.closeJournalLocked(j)
 	s.indexes = append(s.indexes, x)
 	s.publishLocked()
 	return x

@@ -5,8 +5,10 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/watershed-project/watershed/delta"
@@ -130,4 +132,85 @@ func TestIndex_survivesObjectsChangedBehindItsBack(t *testing.T) {
 	guilty.Labels = []string{"blue"}
 	s.Delete("a/1")
 	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), nil)
+}
+
+// TestNewIndex_doesNotHoldWriters writes while an index is computed: slots of deleted
+// objects are used again, and the index must still follow.
+func TestNewIndex_doesNotHoldWriters(t *testing.T) {
+	s := store.New(podKey, nil)
+	s.Apply([]delta.Delta[*pod]{put("a/1", 1, "red"), put("a/2", 1, "red", "big"), put("a/3", 1, "red"), put("a/4", 1, "fails")})
+	old := s.Snapshot()
+	entered, written := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) })
+	built := make(chan *store.Index[*pod, string])
+	go func() {
+		built <- store.NewIndex(s, "label", func(p *pod) ([]string, error) {
+			enter()
+			<-written
+			if slices.Contains(p.Labels, "fails") {
+				return nil, errors.New("does not like it")
+			}
+			return p.Labels, nil
+		})
+	}()
+	<-entered
+	s.Apply([]delta.Delta[*pod]{
+		put("a/1", 2, "blue"),             // changes
+		del("a/2", 2), put("a/5", 2, "x"), // takes the slot of a/2
+		del("a/3", 2), put("a/3", 3, "red", "green"), // is created again
+		del("a/4", 2), // failed, and is gone
+	})
+	s.Apply([]delta.Delta[*pod]{put("a/6", 4, "fails"), put("a/7", 4, "red")})
+	if s.Snapshot() == old {
+		t.Fatal("the writes are not visible")
+	}
+	close(written)
+	x := <-built
+	now := s.Snapshot()
+	wantEqual(t, slices.Collect(x.Values(now)), []string{"blue", "green", "red", "x"})
+	wantEqual(t, keys(x.Get(now, "red")), []string{"a/3", "a/7"})
+	wantEqual(t, keys(x.Get(now, "blue")), []string{"a/1"})
+	wantEqual(t, keys(x.Get(now, "x")), []string{"a/5"})
+	wantEqual(t, keys(x.Get(old, "big")), []string{"a/2"})
+	failing, _ := x.Failing()
+	wantEqual(t, failing, 1)
+	s.Apply([]delta.Delta[*pod]{put("a/5", 5, "red"), del("a/3", 5)})
+	wantEqual(t, keys(x.Get(s.Snapshot(), "red")), []string{"a/5", "a/7"})
+	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), []string{"blue", "red"})
+}
+
+// TestNewIndex_besideAWriter adds and removes indexes while a writer never stops: every
+// snapshot taken after NewIndex agrees with its index.
+func TestNewIndex_besideAWriter(t *testing.T) {
+	s := store.New(podKey, nil)
+	for n := range 100 {
+		s.Apply([]delta.Delta[*pod]{put(fmt.Sprintf("a/%d", n), 0, "red")})
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			key := fmt.Sprintf("a/%d", n%100)
+			s.Apply([]delta.Delta[*pod]{del(key, n), put(fmt.Sprintf("b/%d", n%70), n, "blue"), put(key, n, []string{"red", "blue"}[n%2])})
+		}
+	})
+	for range 50 {
+		x := store.NewIndex(s, "label", byLabel)
+		snap := s.Snapshot()
+		var want []string
+		for key, p := range snap.All() {
+			if slices.Contains(p.Labels, "red") {
+				want = append(want, key)
+			}
+		}
+		wantEqual(t, slices.Collect(x.Keys(snap, "red")), want)
+		x.Remove()
+	}
+	close(done)
+	wg.Wait()
 }

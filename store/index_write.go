@@ -67,6 +67,17 @@ func (x *Index[T, K]) removeLocked(slot uint32, key string) {
 	*t = term[K]{}
 }
 
+// replayLocked indexes writes in their order.
+func (x *Index[T, K]) replayLocked(writes []write[T]) {
+	for i := range writes {
+		if w := &writes[i]; w.removed {
+			x.removeLocked(w.slot, w.key)
+		} else {
+			x.putLocked(w.slot, w.key, w.object)
+		}
+	}
+}
+
 // emptyLocked gives back the room of the terms.
 func (x *Index[T, K]) emptyLocked() {
 	x.terms, x.many = nil, nil

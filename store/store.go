@@ -62,6 +62,8 @@ type Store[T any] struct {
 	greatest string
 
 	indexes []indexer[T]
+	// journals are those of the indexes that are being computed.
+	journals []*journal[T]
 	// revision counts changes; version is the newest version applied.
 	revision, version uint64
 }
@@ -219,6 +221,9 @@ func (s *Store[T]) putLocked(key string, slot uint32, obj T, revision uint64) {
 	for _, x := range s.indexes {
 		x.putLocked(slot, key, obj)
 	}
+	if len(s.journals) > 0 {
+		s.noteLocked(write[T]{key: key, slot: slot, object: obj})
+	}
 }
 
 // insertLocked gives a new key a slot.
@@ -243,6 +248,9 @@ func (s *Store[T]) insertLocked(key string) uint32 {
 func (s *Store[T]) removeLocked(key string, slot uint32) {
 	for _, x := range s.indexes {
 		x.removeLocked(slot, key)
+	}
+	if len(s.journals) > 0 {
+		s.noteLocked(write[T]{key: key, slot: slot, removed: true})
 	}
 	s.table.set(slot, record[T]{}) // lets go of the object
 	s.free = append(s.free, slot)
