@@ -11,16 +11,42 @@ func Settle[T any](i *Informer[T]) {
 	l.packing.due() // notes how far it may go
 	if l.packing.due() {
 		done := make(chan struct{})
-		l.packing.shared.ask(func() bool {
+		l.packing.shared.ask(&turn{start: func() bool {
 			return l.spawn(func(ctx context.Context) {
 				defer close(done)
 				defer l.packing.shared.done()
 				l.packing.settle(ctx)
 			})
-		})
+		}})
 		<-done
 	}
 }
 
+// Occupy takes the turn at packing densely until the caller calls done.
+func (p *Packing) Occupy() (done func()) {
+	p.ask(&turn{start: func() bool { return true }})
+	return p.done
+}
+
+// Waiting is the number of informers that wait for their turn.
+func (p *Packing) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.next)
+}
+
 // Pause is what settling does between two moments of work.
 func (p *Packing) Pause(ctx context.Context) bool { return p.pause(ctx) }
+
+// Indexes is the number of indexes of an informer's engine.
+func Indexes[T any](i *Informer[T]) int {
+	i.engine.mu.Lock()
+	defer i.engine.mu.Unlock()
+	n := 0
+	for p := range i.engine.parts {
+		if _, ok := p.(interface{ Failing() (int, error) }); ok {
+			n++
+		}
+	}
+	return n
+}

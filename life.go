@@ -106,6 +106,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(fewest, int(window/smallest))})
 	if opts.memory == Packed {
 		l.packing = newPacking(l.store, opts.packing)
+		l.packing.turn.start = l.startSettling
 	}
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
@@ -169,12 +170,14 @@ func (l *life) settle() {
 	if !l.packing.due() {
 		return
 	}
-	shared := l.packing.shared
-	shared.ask(func() bool {
-		return l.spawn(func(ctx context.Context) {
-			defer shared.done()
-			l.packing.settle(ctx)
-		})
+	l.packing.shared.ask(&l.packing.turn)
+}
+
+// startSettling takes the turn to pack densely, and reports false if the life is over.
+func (l *life) startSettling() bool {
+	return l.spawn(func(ctx context.Context) {
+		defer l.packing.shared.done()
+		l.packing.settle(ctx)
 	})
 }
 
@@ -214,6 +217,9 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	l.mu.Lock()
 	l.over = true
 	l.mu.Unlock()
+	if l.packing != nil {
+		l.packing.shared.leave(&l.packing.turn)
+	}
 	close(l.stopped)
 	l.log.Close()
 	ended()
@@ -222,14 +228,21 @@ func (l *life) run(ctx context.Context, ended func()) error {
 }
 
 // wait returns nil when the life has synced, or why it never will.
-func (l *life) wait(ctx context.Context) error {
+func (l *life) wait(ctx context.Context) error { return l.waitUnless(ctx, nil) }
+
+// waitUnless is wait that also returns nil when the life is not wanted any more.
+func (l *life) waitUnless(ctx context.Context, unwanted <-chan struct{}) error {
 	select {
 	case <-l.synced:
+		return nil
+	case <-unwanted:
 		return nil
 	default:
 	}
 	select {
 	case <-l.synced:
+		return nil
+	case <-unwanted:
 		return nil
 	case <-l.stopped:
 		return ErrStopped

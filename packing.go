@@ -5,6 +5,7 @@ package watershed
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,23 +51,41 @@ type Packing struct {
 	// users are the lives that run with it.
 	users atomic.Int64
 
-	// mu guards what follows: whether somebody has the turn, and who is next. Those
-	// are functions that start and report whether they did; not goroutines that wait,
-	// because there may be many.
+	// mu guards what follows: whether a life has the turn, and the lives that are next.
+	// They do not wait as goroutines, because there may be many.
 	mu    sync.Mutex
 	taken bool
-	next  []func() bool
+	next  []*turn
 }
 
-// ask starts a function now, or when those that asked before are done. Once it has
-// started it must call done.
-func (p *Packing) ask(start func() bool) {
+// turn is a life's place in the queue of a [Packing]. The packing's mu guards it.
+type turn struct {
+	// start begins to settle, and reports whether it did.
+	start func() bool
+	// over says that the life has ended and must not be queued again.
+	over bool
+}
+
+// ask starts a turn now, or when those that asked before are done. Once it has started
+// it must call done.
+func (p *Packing) ask(t *turn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = append(p.next, start)
+	if t.over {
+		return
+	}
+	p.next = append(p.next, t)
 	if !p.taken {
 		p.startLocked()
 	}
+}
+
+// leave takes a life that has ended out of the queue, which must not keep it alive.
+func (p *Packing) leave(t *turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.over = true
+	p.next = slices.DeleteFunc(p.next, func(other *turn) bool { return other == t })
 }
 
 // done gives the turn to the next.
@@ -79,10 +98,10 @@ func (p *Packing) done() {
 func (p *Packing) startLocked() {
 	p.taken = false
 	for len(p.next) > 0 && !p.taken {
-		start := p.next[0]
+		t := p.next[0]
 		p.next[0] = nil
 		p.next = p.next[1:]
-		p.taken = start()
+		p.taken = t.start()
 	}
 }
 
@@ -105,6 +124,7 @@ type packing struct {
 	shared *Packing
 	packer *wire.Packer
 	store  *store.Store[*wire.Object]
+	turn   turn
 
 	// mu is held while objects are packed, and guards what follows.
 	mu sync.Mutex

@@ -179,6 +179,26 @@ func TestPacking_waitsForWhatIsMoreUrgent(t *testing.T) {
 	})
 }
 
+// TestPacking_doesNotKeepStoppedInformers stops an informer that waits for its turn.
+func TestPacking_doesNotKeepStoppedInformers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.put("shop/a", nil)
+		p := watershed.NewPacking(nil)
+		done := p.Occupy()
+		for range 2 {
+			pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Memory: watershed.Packed, Packing: p})
+			stop := running(t, pods.Run)
+			<-pods.Synced()
+			time.Sleep(2 * time.Minute) // in which it asks for a turn
+			wantEqual(t, p.Waiting(), 1)
+			stop()
+			wantEqual(t, p.Waiting(), 0)
+		}
+		done()
+	})
+}
+
 // TestTap_isToldEverythingInOrder rebuilds the state from what the tap is told.
 func TestTap_isToldEverythingInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
