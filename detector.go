@@ -18,6 +18,9 @@ import (
 type detector[T any] struct {
 	fresh   func(*wire.Object) (T, error)
 	mutated func(key string, was, is T)
+	// ended ends with discard.
+	ended context.Context
+	end   context.CancelFunc
 
 	// mu guards what follows.
 	mu  sync.Mutex
@@ -25,8 +28,13 @@ type detector[T any] struct {
 }
 
 func newDetector[T any](fresh func(*wire.Object) (T, error), mutated func(key string, was, is T)) *detector[T] {
-	return &detector[T]{fresh: fresh, mutated: mutated, out: map[*wire.Object]T{}}
+	d := &detector[T]{fresh: fresh, mutated: mutated, out: map[*wire.Object]T{}}
+	d.ended, d.end = context.WithCancel(context.Background())
+	return d
 }
+
+// discard ends the looking.
+func (d *detector[T]) discard() { d.end() }
 
 // watch notes what decode hands out.
 func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Object) (T, error) {
@@ -49,6 +57,9 @@ func (d *detector[T]) join(l *life) {
 		for {
 			select {
 			case <-ctx.Done():
+				d.look(l, true)
+				return
+			case <-d.ended.Done():
 				d.look(l, true)
 				return
 			case <-ticker.C:

@@ -38,18 +38,22 @@ type engine struct {
 	// mu guards what follows.
 	mu      sync.Mutex
 	running bool
-	// parts are what every life is given: indexes and readers.
-	parts map[part]struct{}
+	// parts are the indexes and readers that every life is given, with the informer that
+	// each was added through.
+	parts map[part]any
 }
 
-// part is something that joins every life of an engine. Join must not block; it
-// is called with the engine's mu held, and may start goroutines with life.spawn.
+// part is something that joins every life of an engine. Join may start goroutines with
+// life.spawn. It is called with the engine's mu held and must not block then, unless it
+// was added with build.
 type part interface {
 	join(l *life)
+	// discard ends the part, which is not among the engine's any more.
+	discard()
 }
 
 func newEngine(source reflector.Source[*wire.Object], opts lifeOptions) *engine {
-	e := &engine{source: source, opts: opts, parts: map[part]struct{}{}}
+	e := &engine{source: source, opts: opts, parts: map[part]any{}}
 	e.current.Store(newLife(source, opts))
 	return e
 }
@@ -67,11 +71,51 @@ func engineOf(cluster *kube.Cluster, q kube.Query, opts lifeOptions) (*engine, e
 }
 
 // add gives a part to the current life and to those after it.
-func (e *engine) add(p part) {
+func (e *engine) add(p part, owner any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.parts[p] = struct{}{}
+	e.parts[p] = owner
 	p.join(e.current.Load())
+}
+
+// build is add for a part that may take long to join a life that has objects: the
+// engine's mu is not held meanwhile.
+func (e *engine) build(p part, owner any) {
+	for {
+		l := e.current.Load()
+		p.join(l)
+		if e.built(p, owner, l) {
+			return
+		}
+		// The run has ended meanwhile, and what was built has gone with it.
+	}
+}
+
+// built adds a part that has joined a life, if that is the current one.
+func (e *engine) built(p part, owner any, l *life) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current.Load() != l {
+		return false
+	}
+	e.parts[p] = owner
+	return true
+}
+
+// discard removes and ends the parts that were added through an informer.
+func (e *engine) discard(owner any) {
+	e.mu.Lock()
+	var own []part
+	for p, o := range e.parts {
+		if o == owner {
+			own = append(own, p)
+			delete(e.parts, p)
+		}
+	}
+	e.mu.Unlock()
+	for _, p := range own {
+		p.discard()
+	}
 }
 
 // remove keeps a part from joining another life.

@@ -5,7 +5,6 @@ package watershed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -24,7 +23,7 @@ import (
 // hold for all its informers.
 type FactoryOptions struct {
 	// Namespace, LabelSelector and FieldSelector are for informers that say
-	// nothing else. Default: everything.
+	// nothing else; [All] is everything. Default: everything.
 	Namespace, LabelSelector, FieldSelector string
 	// Tweak has the last word on the parameters of every list and watch.
 	Tweak func(*metav1.ListOptions)
@@ -77,10 +76,12 @@ type selection struct {
 	metadataOnly                            bool
 }
 
-// shared is an engine and who uses it. The factory's mu guards it.
+// shared is an engine and its leases. The factory's mu guards it.
 type shared struct {
 	engine *engine
 	leases int
+	// unused is closed while there are no leases and the engine is stopped for that.
+	unused chan struct{}
 	// stop ends the engine's run; nil while it does not run.
 	stop context.CancelFunc
 	// idle stops it for want of leases.
@@ -111,21 +112,21 @@ type Lease[T any] struct {
 	release func()
 }
 
-// Release gives the share back. Handlers and indexes that were added through it
-// stay, unless they were closed, while others have a share. Releasing twice does
-// nothing.
+// Release gives the share back. It closes the handlers and removes the indexes that were
+// added through the lease, as [Registration.Close] and [Index.Remove] do. Releasing twice
+// does nothing.
 func (l *Lease[T]) Release() { l.release() }
 
 // Shared returns a share in the factory's informer of a resource, which runs while
-// the factory does. Opts say what to read; Tweak, Drop, Transform, Memory, Report,
-// Window, Reflector and Logger are the factory's. The first lease of a resource decides how it comes: if
+// the factory does. Opts say what to read; Tweak, Drop, Transform, Memory, Packing, Tap,
+// Report, Window, Reflector and Logger are the factory's, and Shared refuses them. The first lease of a resource decides how it comes: if
 // that was of a Go type, an *unstructured.Unstructured of a later one has the
 // fields that the Go type has.
 func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], error) {
-	o := opts.withDefaults()
-	if o.Tweak != nil || o.Transform != nil || o.TransformBytes != nil || o.Drop != 0 || o.Memory != Fast || o.Packing != nil || o.Tap != nil || o.Report != nil {
-		return nil, errors.New("shared informer: Tweak, Drop, Transform, Memory, Packing, Tap and Report are the factory's")
+	if name := opts.ofFactory(); name != "" {
+		return nil, fmt.Errorf("shared informer of %T: %s is an option of the factory", *new(T), name)
 	}
+	o := opts.withDefaults()
 	o.Tweak, o.Logger = f.opts.Tweak, f.opts.Logger
 	for _, field := range []struct{ own, all *string }{
 		{&o.Namespace, &f.opts.Namespace}, {&o.LabelSelector, &f.opts.LabelSelector}, {&o.FieldSelector, &f.opts.FieldSelector},
@@ -150,7 +151,10 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 	}
 	i := &Informer[T]{shared: true}
 	i.init(s.engine, newCodec[T, P](s.engine.opts.recent), &o)
-	return &Lease[T]{Informer: i, release: sync.OnceFunc(func() { f.release(s) })}, nil
+	return &Lease[T]{Informer: i, release: sync.OnceFunc(func() {
+		s.engine.discard(i)
+		f.release(s)
+	})}, nil
 }
 
 // lease finds or makes what the query asks for, and starts it if it is time.
@@ -174,6 +178,9 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 		}
 		s = &shared{engine: e}
 		f.shared[at] = s
+	}
+	if s.leases == 0 {
+		s.unused = make(chan struct{})
 	}
 	if s.leases++; s.idle != nil {
 		s.idle.Stop()
@@ -205,6 +212,7 @@ func (f *Factory) release(s *shared) {
 	if s.leases--; s.leases > 0 || f.opts.StopIdle == 0 {
 		return
 	}
+	close(s.unused)
 	s.idle = time.AfterFunc(f.opts.StopIdle, func() { f.stopIdle(s) })
 }
 
@@ -251,15 +259,24 @@ func (f *Factory) Run(ctx context.Context) error {
 	return nil
 }
 
-// WaitForSync waits until every informer there is now has synced. The error is
-// that of ctx, or [ErrStopped].
+// WaitForSync waits until every informer there is now has synced, except those that have
+// no lease and are stopped for that ([FactoryOptions.StopIdle]). The error is that of
+// ctx, or [ErrStopped].
 func (f *Factory) WaitForSync(ctx context.Context) error {
+	type wanted struct {
+		resource schema.GroupResource
+		life     *life
+		unused   <-chan struct{}
+	}
 	f.mu.Lock()
-	all := maps.Clone(f.shared)
+	all := make([]wanted, 0, len(f.shared))
+	for at, s := range f.shared {
+		all = append(all, wanted{at.resource.GroupResource(), s.engine.current.Load(), s.unused})
+	}
 	f.mu.Unlock()
-	for at, s := range all {
-		if err := s.engine.current.Load().wait(ctx); err != nil {
-			return fmt.Errorf("wait for %s of %s: %w", at.resource.GroupResource(), f.cluster.Name(), err)
+	for _, w := range all {
+		if err := w.life.waitUnless(ctx, w.unused); err != nil {
+			return fmt.Errorf("wait for %s of %s: %w", w.resource, f.cluster.Name(), err)
 		}
 	}
 	return nil

@@ -77,8 +77,30 @@ type delivery struct {
 }
 
 // Synced is closed when the handler was told of all objects that were there when it
-// joined. It is that of the current run, or of the next.
+// joined. It is that of the current run, or of the next. It is never closed if the run
+// ends before, or the handler is closed: see WaitForSync.
 func (r *Registration) Synced() <-chan struct{} { return r.state.Load().synced }
+
+// WaitForSync waits for Synced. The error is that of ctx, or [ErrStopped] if the run
+// ended or the handler was closed before.
+func (r *Registration) WaitForSync(ctx context.Context) error {
+	d := r.state.Load()
+	select {
+	case <-d.synced:
+		return nil
+	default:
+	}
+	select {
+	case <-d.synced:
+		return nil
+	case <-d.life.stopped:
+		return ErrStopped
+	case <-r.ended.Done():
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Close ends the calls to the handler; one that is under way goes on. It may be
 // called from the handler. Closing twice does nothing.
@@ -136,9 +158,12 @@ func (i *Informer[T]) Handle(h Handler[T]) *Registration {
 	r.name, r.done = h.Name, make(chan struct{})
 	r.ended, r.end = context.WithCancel(context.Background())
 	r.forget = func() { i.engine.remove(r) }
-	i.engine.add(r)
+	i.engine.add(r, i)
 	return &r.Registration
 }
+
+// discard closes the handler.
+func (r *registration[T]) discard() { r.Close() }
 
 // join gives the handler its part in a new life.
 func (r *registration[T]) join(l *life) {

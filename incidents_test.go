@@ -4,7 +4,6 @@
 package watershed_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/internal/kubetest"
-	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -285,15 +283,4 @@ func TestReal_factory(t *testing.T) {
 	}
 	synced(t, again.Informer, 10*time.Second)
 	wantEqual(t, again.Len() > 0, true)
-}
-
-func TestShared_refusesWhatIsTheFactorys(t *testing.T) {
-	f := watershed.NewFactory(&kube.Cluster{}, nil)
-	_, err := watershed.Shared(f, &watershed.Options[*corev1.Pod]{Tweak: func(*metav1.ListOptions) {}})
-	if err == nil {
-		t.Error("a lease may tweak what it shares with others")
-	}
-	if _, err = watershed.Shared[*bytes.Buffer](f, nil); !errors.Is(err, watershed.ErrNoResource) {
-		t.Errorf("error %v, want ErrNoResource", err)
-	}
 }

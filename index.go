@@ -25,12 +25,21 @@ type indexed[K cmp.Ordered] struct {
 	index *store.Index[*wire.Object, K]
 }
 
+// Indexable is an [*Informer] or a [*Lease].
+type Indexable[T any] interface {
+	self() *Informer[T]
+}
+
 // IndexBy adds an index, at any time. The function returns the values to find an
 // object by, none or many. It is called once for each new state, which is decoded
 // for it: an index that reads labels or names alone costs less on an informer of
 // *[wire.Object]. It must depend on the object alone, and must not call the
 // informer. If it panics, the object is left out of the index.
-func IndexBy[T any, K cmp.Ordered](i *Informer[T], values func(T) []K) *Index[T, K] {
+//
+// IndexBy returns when the index has all objects that there are. It computes their
+// values in the caller's goroutine, while the informer and its readers go on.
+func IndexBy[T any, K cmp.Ordered](of Indexable[T], values func(T) []K) *Index[T, K] {
+	i := of.self()
 	x := &Index[T, K]{informer: i, values: func(o *wire.Object) ([]K, error) {
 		value, err := i.codec.decode(o)
 		if err != nil {
@@ -39,7 +48,7 @@ func IndexBy[T any, K cmp.Ordered](i *Informer[T], values func(T) []K) *Index[T,
 		}
 		return values(value), nil
 	}}
-	i.engine.add(x)
+	i.engine.build(x, i)
 	return x
 }
 
@@ -51,8 +60,10 @@ func (x *Index[T, K]) join(l *life) {
 // Remove frees the index, which must not be used any more.
 func (x *Index[T, K]) Remove() {
 	x.informer.engine.remove(x)
-	x.current.Load().index.Remove()
+	x.discard()
 }
+
+func (x *Index[T, K]) discard() { x.current.Load().index.Remove() }
 
 // Get yields the objects that have a value, in key order.
 func (x *Index[T, K]) Get(value K) iter.Seq[T] {

@@ -94,9 +94,12 @@ func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
 		i.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.codec.decode(o) }
 		i.codec.freshLike = i.codec.like
 		i.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
-		e.add(d)
+		e.add(d, i)
 	}
 }
+
+// self makes informers and their leases [Indexable].
+func (i *Informer[T]) self() *Informer[T] { return i }
 
 // queryOf is what to ask a cluster for.
 func queryOf[T any](o *Options[T]) (kube.Query, error) {
@@ -110,13 +113,20 @@ func queryOf[T any](o *Options[T]) (kube.Query, error) {
 	metadataOnly, json := wants[T]()
 	return kube.Query{
 		Resource:      resource,
-		Namespace:     o.Namespace,
-		LabelSelector: o.LabelSelector,
-		FieldSelector: o.FieldSelector,
+		Namespace:     unlessAll(o.Namespace),
+		LabelSelector: unlessAll(o.LabelSelector),
+		FieldSelector: unlessAll(o.FieldSelector),
 		Tweak:         o.Tweak,
 		MetadataOnly:  metadataOnly,
 		JSON:          json,
 	}, nil
+}
+
+func unlessAll(selection string) string {
+	if selection == All {
+		return ""
+	}
+	return selection
 }
 
 // Run keeps the copy until ctx ends, and returns when everything that it started
@@ -167,7 +177,7 @@ func (i *Informer[T]) Namespace(namespace string) iter.Seq2[string, T] {
 	return i.Snapshot().Namespace(namespace)
 }
 
-// Len is the number of objects.
+// Len is the number of objects, including those that cannot be decoded.
 func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
 
 // Write applies deltas to the copy, and returns when readers can see them. The

@@ -117,6 +117,8 @@ func TestInformer_follows(t *testing.T) {
 			t.Error("a second look decoded the object again while the first was held")
 		}
 		wantEqual(t, pods.Snapshot().Version(), 105)
+		wantEqual(t, slices.Collect(maps.Keys(maps.Collect(pods.Namespace("stage")))), []string{"stage/c"})
+		wantEqual(t, len(maps.Collect(pods.Namespace(metav1.NamespaceAll))), 2)
 		wantEqual(t, slices.Collect(maps.Keys(maps.Collect(pods.Namespace("shop")))), []string{"shop/a"})
 	})
 }

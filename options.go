@@ -5,6 +5,7 @@ package watershed
 
 import (
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -16,15 +17,19 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
+// All as a Namespace, LabelSelector or FieldSelector selects everything, also where
+// [FactoryOptions] say otherwise.
+const All = "*"
+
 // Options tune an [Informer]. The zero value, and nil, are the defaults.
 type Options[T any] struct {
 	// Resource is what to read. Default: the resource of T, if that is a type
 	// of k8s.io/api.
 	Resource schema.GroupVersionResource
-	// Namespace is where to read it. Default: everywhere.
+	// Namespace is where to read it. Default: everywhere, or that of the factory.
 	Namespace string
 	// LabelSelector and FieldSelector say which objects, in the syntax of
-	// kubectl. Default: all.
+	// kubectl. Default: all, or those of the factory.
 	LabelSelector, FieldSelector string
 	// Tweak has the last word on the parameters of every list and watch.
 	Tweak func(*metav1.ListOptions)
@@ -86,6 +91,35 @@ func (o *Options[T]) withDefaults() Options[T] {
 		opts.Reflector.Logger = opts.Logger
 	}
 	return opts
+}
+
+// ofFactory returns the name of an option that is set and that a factory has for all its
+// informers, "" if there is none. The options may be nil.
+func (o *Options[T]) ofFactory() string {
+	if o == nil {
+		return ""
+	}
+	for _, option := range []struct {
+		name string
+		set  bool
+	}{
+		{"Tweak", o.Tweak != nil},
+		{"Drop", o.Drop != 0},
+		{"TransformBytes", o.TransformBytes != nil},
+		{"Transform", o.Transform != nil},
+		{"Memory", o.Memory != Fast},
+		{"Packing", o.Packing != nil},
+		{"Tap", o.Tap != nil},
+		{"Window", o.Window != 0},
+		{"Reflector", !reflect.ValueOf(o.Reflector).IsZero()},
+		{"Report", o.Report != nil},
+		{"Logger", o.Logger != nil},
+	} {
+		if option.set {
+			return option.name
+		}
+	}
+	return ""
 }
 
 // life is what of the options a life of the informer's engine needs.

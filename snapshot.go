@@ -6,6 +6,7 @@ package watershed
 import (
 	"iter"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/wire"
@@ -26,7 +27,7 @@ func (s Snapshot[T]) Version() uint64 { return s.state.Version() }
 // the same one, either will do.
 func (s Snapshot[T]) Revision() uint64 { return s.state.Revision() }
 
-// Len is the number of objects.
+// Len is the number of objects, including those that cannot be decoded.
 func (s Snapshot[T]) Len() int { return s.state.Len() }
 
 // Get returns the object with a key, "namespace/name" or "name".
@@ -41,8 +42,12 @@ func (s Snapshot[T]) Get(key string) (T, bool) {
 // All yields keys and objects in key order.
 func (s Snapshot[T]) All() iter.Seq2[string, T] { return s.decoded(s.state.All()) }
 
-// Namespace yields the objects of a namespace in key order.
+// Namespace yields the objects of a namespace in key order. "" is
+// [metav1.NamespaceAll]: all objects.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
+	if namespace == metav1.NamespaceAll {
+		return s.All()
+	}
 	return s.decoded(s.state.Prefix(namespace + "/"))
 }
 

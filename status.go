@@ -5,7 +5,9 @@ package watershed
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershed-project/watershed/fanout"
@@ -33,6 +35,48 @@ type Status struct {
 	Handlers []HandlerStatus
 }
 
+// String returns the status on one line, for people: it may change. Times are ages.
+func (s Status) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d objects at version %d", s.Reflector.State, s.Objects, s.Version)
+	if !s.Synced {
+		b.WriteString(", not synced")
+	}
+	if stale := s.Reflector.StaleSince; !stale.IsZero() {
+		fmt.Fprintf(&b, ", stale for %s", age(stale))
+	}
+	for _, n := range []struct {
+		count uint64
+		what  string
+	}{
+		{uint64(s.Queued), "queued"},
+		{s.Reflector.Failures, "failures"},
+		{s.Reflector.Restores, "restores"},
+		{s.Reflector.Dropped, "dropped"},
+		{s.Undecodable, "undecodable"},
+	} {
+		if n.count > 0 {
+			fmt.Fprintf(&b, ", %d %s", n.count, n.what)
+		}
+	}
+	if s.Reflector.Err != nil {
+		fmt.Fprintf(&b, ", last error %s ago: %v", age(s.Reflector.ErrAt), s.Reflector.Err)
+	}
+	for _, h := range s.Handlers {
+		fmt.Fprintf(&b, "; handler %s", h)
+	}
+	return b.String()
+}
+
+// age returns the time since a moment, without digits that do not matter.
+func age(t time.Time) time.Duration {
+	d := time.Since(t)
+	if d > time.Second {
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Millisecond)
+}
+
 // HandlerStatus is how far a handler has come.
 type HandlerStatus struct {
 	Name string
@@ -51,6 +95,27 @@ type HandlerStatus struct {
 	// Undecodable counts changes that the handler did not receive because they could not
 	// be decoded.
 	Undecodable uint64
+}
+
+// String returns the status on one line, for people: it may change.
+func (h HandlerStatus) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q: %d behind, %d delivered", h.Name, h.Behind, h.Delivered)
+	if !h.Synced {
+		b.WriteString(", not synced")
+	}
+	if !h.BusySince.IsZero() {
+		fmt.Fprintf(&b, ", busy for %s", age(h.BusySince))
+	}
+	for _, n := range []struct {
+		count uint64
+		what  string
+	}{{h.Panics, "panics"}, {h.Expired, "expired"}, {h.Undecodable, "undecodable"}} {
+		if n.count > 0 {
+			fmt.Fprintf(&b, ", %d %s", n.count, n.what)
+		}
+	}
+	return b.String()
 }
 
 // handler is a part whose status is reported.

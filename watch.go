@@ -12,13 +12,20 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
+// These are the types of a [Change].
+const (
+	Added   = delta.Added
+	Updated = delta.Updated
+	Deleted = delta.Deleted
+)
+
 // Change is what happened to an object. Nothing is decoded before it is asked for.
 //
 // A state that cannot be decoded is an error of New, and the loop can skip it: if New was
 // called before the loop went on, the next change of the object is one from the last
 // state that could be decoded, Added if there was none.
 type Change[T any] struct {
-	// Type is Added, Updated or Deleted.
+	// Type is [Added], [Updated] or [Deleted].
 	Type delta.Type
 	// Initial marks an Added of the state that was there when the watch began.
 	Initial bool

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/watershed-project/watershed"
+)
+
+// TestIndexBy_holdsNobodyUp adds an index whose function does not return, and uses the
+// informer meanwhile.
+func TestIndexBy_holdsNobodyUp(t *testing.T) {
+	s := newServer()
+	s.put("shop/a", onNode("n1"))
+	s.put("shop/b", onNode("n1"))
+	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	updated := make(chan struct{}, 1)
+	pods.Handle(watershed.Handler[*corev1.Pod]{Update: func(_, _ *corev1.Pod) { updated <- struct{}{} }})
+	running(t, pods.Run)
+	<-pods.Synced()
+
+	entered, release := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) })
+	built := make(chan *watershed.Index[*corev1.Pod, string])
+	go func() {
+		built <- watershed.IndexBy(pods, func(p *corev1.Pod) []string {
+			enter()
+			<-release
+			return byNode(p)
+		})
+	}()
+	<-entered
+	used := make(chan struct{})
+	go func() {
+		defer close(used)
+		s.put("shop/a", onNode("n2"))
+		<-updated
+		pods.Status()
+		r := pods.Handle(watershed.Handler[*corev1.Pod]{Add: func(*corev1.Pod, bool) {}})
+		<-r.Synced()
+		r.Close()
+	}()
+	select {
+	case <-used:
+	case <-time.After(10 * time.Second):
+		t.Error("a write, Status or Handle waits for the index")
+	}
+	close(release)
+	x := <-built
+	<-used
+	wantEqual(t, names(x.Get("n1")), []string{"b"})
+	wantEqual(t, names(x.Get("n2")), []string{"a"})
+}
+
+// TestIndexBy_acrossTheEndOfARun ends the run while an index is computed for it: the
+// index is that of the next run.
+func TestIndexBy_acrossTheEndOfARun(t *testing.T) {
+	s := newServer()
+	s.put("shop/a", onNode("n1"))
+	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	stop := running(t, pods.Run)
+	<-pods.Synced()
+	entered, release := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) })
+	built := make(chan *watershed.Index[*corev1.Pod, string])
+	go func() {
+		built <- watershed.IndexBy(pods, func(p *corev1.Pod) []string {
+			enter()
+			<-release
+			return byNode(p)
+		})
+	}()
+	<-entered
+	stop()
+	close(release)
+	x := <-built
+	wantEqual(t, names(x.Get("n1")), []string{})
+	running(t, pods.Run)
+	<-pods.Synced()
+	wantEqual(t, names(x.Get("n1")), []string{"a"})
+}
