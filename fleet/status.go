@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,6 +74,19 @@ type Status struct {
 	Failing []ResourceStatus
 }
 
+// String returns the status on one line, for people: it may change.
+func (s Status) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s since %s, %d of %d resources synced, %d objects", s.State, s.Since.Format(time.RFC3339), s.Synced, s.Resources, s.Objects)
+	if len(s.Failing) > 0 {
+		fmt.Fprintf(&b, ", %d resources failing", len(s.Failing))
+	}
+	if s.Err != nil {
+		fmt.Fprintf(&b, ": %v", s.Err)
+	}
+	return b.String()
+}
+
 // ResourceStatus is one resource of a member.
 type ResourceStatus struct {
 	Resource schema.GroupVersionResource
@@ -80,6 +94,11 @@ type ResourceStatus struct {
 	// is known, and how many there are when it has.
 	Expected int
 	watershed.Status
+}
+
+// String returns the status on one line, for people: it may change.
+func (r ResourceStatus) String() string {
+	return fmt.Sprintf("%s: %s", r.Resource.GroupResource(), r.Status)
 }
 
 // Status can be called at any time. It costs some 500 ns for each resource.
