@@ -6,48 +6,206 @@ package watershed_test
 import (
 	"context"
 	"fmt"
-	"os"
+	"log/slog"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/kubetest/miniature"
 	"github.com/watershed-project/watershed/kube"
 )
 
-// What the README shows, so that it compiles. It needs a cluster to run.
-func ExampleNew() {
-	if err := run(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+// startCluster starts a server with three pods for an example, and returns it and access
+// to it. Programs call kube.FromContext("prod") instead, or kube.FromConfig.
+func startCluster() (*miniature.Server, *kube.Cluster) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // examples print results only
+	server := miniature.New(
+		miniature.Pod("shop", "cart", "node-7"), miniature.Pod("shop", "checkout", "node-7"), miniature.Pod("shop", "search", "node-8"))
+	cluster, err := kube.FromConfig(server.Config(), &kube.Options{Name: "prod"})
+	if err != nil {
+		panic(err)
 	}
+	return server, cluster
 }
 
-func run(ctx context.Context) error {
-	prod, err := kube.FromContext("prod")
-	if err != nil {
-		return err
-	}
+// An informer keeps a copy of the pods of a namespace. A handler is called for what is
+// there and for what changes.
+func ExampleNew() {
+	server, prod := startCluster() // or: prod, err := kube.FromContext("prod")
+	defer server.Close()
+
 	pods, err := watershed.New(prod, &watershed.Options[*corev1.Pod]{Namespace: "shop"})
 	if err != nil {
-		return err
+		fmt.Println(err)
+		return
+	}
+	deleted := make(chan struct{})
+	handler := pods.Handle(watershed.Handler[*corev1.Pod]{
+		Add: func(p *corev1.Pod, initial bool) { fmt.Println("add", p.Name, initial) },
+		Update: func(old, now *corev1.Pod) {
+			fmt.Println("update", now.Name, old.Spec.NodeName, now.Spec.NodeName)
+		},
+		Delete: func(last *corev1.Pod, seen bool) {
+			fmt.Println("delete", last.Name, seen)
+			close(deleted)
+		},
+	})
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := pods.Run(ctx); err != nil {
+			fmt.Println(err)
+		}
+	})
+	if err := handler.WaitForSync(ctx); err != nil {
+		fmt.Println(err)
+	}
+	cart, _ := pods.Get("shop/cart")
+	fmt.Println(pods.Len(), "pods,", cart.Kind, cart.Name, "on", cart.Spec.NodeName)
+
+	server.Put(miniature.Pod("shop", "payment", "node-7"))
+	server.Put(miniature.Pod("shop", "payment", "node-8"))
+	server.Delete("shop", "payment")
+	<-deleted
+	stop()
+	running.Wait()
+	// Output:
+	// add cart true
+	// add checkout true
+	// add search true
+	// 3 pods, Pod cart on node-7
+	// add payment false
+	// update payment node-7 node-8
+	// delete payment true
+}
+
+// An index finds objects by a value that is computed from them.
+func ExampleIndexBy() {
+	server, prod := startCluster()
+	defer server.Close()
+
+	pods, err := watershed.New[*corev1.Pod](prod, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
 	byNode := watershed.IndexBy(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
-	pods.Handle(watershed.Handler[*corev1.Pod]{
-		Add: func(p *corev1.Pod, initial bool) { fmt.Fprintln(os.Stdout, "add", p.Name, initial) },
-		Update: func(old, now *corev1.Pod) {
-			fmt.Fprintln(os.Stdout, "update", now.Name, old.Status.Phase, now.Status.Phase)
-		},
-		Delete: func(last *corev1.Pod, seen bool) { fmt.Fprintln(os.Stdout, "delete", last.Name, seen) },
-	})
-	ended := make(chan error)
-	go func() { ended <- pods.Run(ctx) }()
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = pods.Run(ctx) })
 	if err := pods.WaitForSync(ctx); err != nil {
-		return err
+		fmt.Println(err)
 	}
-	for p := range byNode.Get("node-7") {
-		fmt.Fprintln(os.Stdout, p.Kind, p.Name)
+	moment := pods.Snapshot() // does not change any more
+	for node := range byNode.ValuesIn(moment) {
+		for p := range byNode.GetIn(moment, node) {
+			fmt.Println(node, p.Name)
+		}
 	}
+	stop()
+	running.Wait()
+	// Output:
+	// node-7 cart
+	// node-7 checkout
+	// node-8 search
+}
+
+// A loop over Watch receives the state and then what changes, until its context or the
+// informer's run ends.
+func ExampleInformer_Watch() {
+	server, prod := startCluster()
+	defer server.Close()
+
+	pods, err := watershed.New[*corev1.Pod](prod, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var running sync.WaitGroup
+	running.Go(func() { _ = pods.Run(ctx) })
+
 	for c := range pods.Watch(ctx) {
-		fmt.Fprintln(os.Stdout, c.Type, c.Key)
+		p, err := c.New()
+		if err != nil {
+			continue // not a Pod that this program understands
+		}
+		switch {
+		case c.Initial:
+			fmt.Println("there is", p.Name)
+		case c.Type == watershed.Added:
+			fmt.Println("new is", p.Name)
+		case c.Type == watershed.Updated:
+			fmt.Println("changed is", p.Name)
+		case c.Type == watershed.Deleted:
+			fmt.Println("gone is", p.Name)
+			stop()
+		}
+		if c.Initial && p.Name == "search" {
+			server.Put(miniature.Pod("shop", "payment", "node-7"))
+			server.Delete("shop", "cart")
+		}
 	}
-	return <-ended
+	if ctx.Err() == nil {
+		fmt.Println("the informer has stopped")
+	}
+	running.Wait()
+	// Output:
+	// there is cart
+	// there is checkout
+	// there is search
+	// new is payment
+	// gone is cart
+}
+
+// A factory has one copy and one watch of a resource, whatever types its users read it as.
+func ExampleFactory() {
+	server, prod := startCluster()
+	defer server.Close()
+
+	factory := watershed.NewFactory(prod, nil)
+	pods, err := watershed.Shared[*corev1.Pod](factory, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pods.Release()
+	dynamic, err := watershed.Shared(factory, &watershed.Options[*unstructured.Unstructured]{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dynamic.Release()
+	byNode := watershed.IndexBy(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = factory.Run(ctx) })
+	if err := factory.WaitForSync(ctx); err != nil {
+		fmt.Println(err)
+	}
+	for p := range byNode.Get("node-8") {
+		fmt.Println(p.Name)
+	}
+	for key, u := range dynamic.Namespace("shop") {
+		fmt.Println(key, u.GetKind())
+	}
+	for resource, all := range factory.Status() {
+		fmt.Println(resource.Resource, len(all))
+	}
+	stop()
+	running.Wait()
+	// Output:
+	// search
+	// shop/cart Pod
+	// shop/checkout Pod
+	// shop/search Pod
+	// pods 1
 }

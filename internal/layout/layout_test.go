@@ -80,6 +80,7 @@ var rules = map[string]rule{
 	"internal/kubetest/simulated": {own: []string{"internal/kubetest"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/",
 	}},
+	"internal/kubetest/miniature": {others: []string{"k8s.io/"}},
 	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
 	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"}, others: []string{
 		"k8s.io/client-go/",
