@@ -26,12 +26,16 @@
 //
 // A [Handler] is called by one goroutine, for each object in the order in which the
 // server changed it. It sees the first state of every object there is as Add with
-// initial true, whenever it joins. A handler that is slow delays nobody. If it is
+// initial true, whenever it joins, and every change after that state. A handler that is slow delays nobody. If it is
 // slower than the window of changes that is kept for all readers, it is given the
 // differences between what it saw last and what is there now: it may miss states
 // in between, never an object, and the versions it sees never go back, unless
 // the server's do. A handler that panics is called again with the next change; the
-// panic is counted and logged.
+// panic is counted, and logged unless the handler has a Panicked function.
+//
+// An object whose state cannot be decoded into T is left out of reads, and the state is
+// logged and counted once. Handlers skip it: see [Handler]. [Change] and [Index.Failing]
+// return the error.
 //
 // [Informer.Run] blocks and returns after everything that it started. Then nothing
 // of the copy is kept, and Run can be called again.
