@@ -57,13 +57,13 @@ type Store[T any] struct {
 	slots map[string]uint32
 	free  []uint32
 	used  uint32
+	// journals are those of the indexes that are being computed.
+	journals []*journal[T]
 	// greatest is the greatest key there ever was: lists come in key order, and
 	// the tree need not be searched for a place at its end.
 	greatest string
 
 	indexes []indexer[T]
-	// journals are those of the indexes that are being computed.
-	journals []*journal[T]
 	// revision counts changes; version is the newest version applied.
 	revision, version uint64
 }
