@@ -86,8 +86,8 @@ func (r *reading) add(o *wire.Object) error {
 }
 
 // skip notes an object that cannot be read.
-func (r *reading) skip(key string, err error) error {
-	err = &reflector.Error{Reason: reflector.Undecodable, Key: key, Err: fmt.Errorf("%s: %w", r.doing, err)}
+func (r *reading) skip(key string, nameless bool, err error) error {
+	err = r.unreadable(key, nameless, err)
 	if r.page.Skipped = append(r.page.Skipped, err); len(r.page.Skipped) > maxSkipped {
 		return fmt.Errorf("too many objects: %w", err)
 	}
@@ -111,7 +111,7 @@ func (s *source) readList(ctx context.Context, a *answer, r *reading) error {
 			r.page.Version, r.page.Continue = m.ResourceVersion, m.Continue
 			return nil
 		case errors.As(err, &unfiled):
-			err = r.skip(unfiled.Key, err)
+			err = r.skip(unfiled.Key, unfiled.Nameless(), err)
 		default:
 			s.unread(a, err)
 			err = r.failed(ctx, err)
@@ -143,10 +143,17 @@ func (s *source) takeList(ctx context.Context, list runtime.Object, r *reading) 
 		}
 		o, err := s.prototype.encode(item)
 		if err != nil {
-			return r.skip(keyOf(item), err)
+			key, nameless := identify(item)
+			return r.skip(key, nameless, err)
 		}
 		return r.add(o)
 	})
+}
+
+// identify returns the key of an object, and whether it is known to have none.
+func identify(obj any) (key string, nameless bool) {
+	key, err := storeKey(obj)
+	return key, err == nil && key == ""
 }
 
 // keyOf is an object's key if it has one.

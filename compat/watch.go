@@ -61,7 +61,7 @@ func (w *bytesWatch) Next() (event, error) {
 		return event{}, w.endLocked(io.EOF)
 	case errors.As(err, &unfiled):
 		return event{Type: eventTypes[e.Type], Version: e.Version},
-			&reflector.Error{Reason: reflector.Undecodable, Key: unfiled.Key, Err: fmt.Errorf("%s: %w", w.doing, err)}
+			w.unreadable(unfiled.Key, unfiled.Nameless(), err)
 	case err != nil:
 		w.source.unread(w.answer, err)
 		return event{}, w.endLocked(w.broken(err))
@@ -144,7 +144,7 @@ func (w *valueWatch) event(e watch.Event) (event, error) {
 	case watch.Bookmark:
 		m, err := meta.Accessor(e.Object)
 		if err != nil {
-			return event{}, w.unreadable("", fmt.Errorf("a bookmark: %w", err))
+			return event{Type: reflector.Bookmark}, w.unreadable("", false, fmt.Errorf("a bookmark: %w", err))
 		}
 		return event{
 			Type:       reflector.Bookmark,
@@ -161,19 +161,21 @@ func (w *valueWatch) event(e watch.Event) (event, error) {
 	default:
 		return event{}, w.broken(fmt.Errorf("event %q has no meaning here", e.Type))
 	}
-	o, err := w.prototype.encode(e.Object)
-	if err != nil {
-		return event{}, w.unreadable(keyOf(e.Object), err)
-	}
 	version := ""
 	if m, err := meta.Accessor(e.Object); err == nil {
 		version = m.GetResourceVersion()
 	}
+	o, err := w.prototype.encode(e.Object)
+	if err != nil {
+		key, nameless := identify(e.Object)
+		return event{Type: t, Version: version}, w.unreadable(key, nameless, err)
+	}
 	return event{Type: t, Object: o, Version: version}, nil
 }
 
-func (w *valueWatch) unreadable(key string, err error) error {
-	return &reflector.Error{Reason: reflector.Undecodable, Key: key, Err: fmt.Errorf("%s: %w", w.doing, err)}
+// unreadable is the error for an object that cannot be kept.
+func (r request) unreadable(key string, nameless bool, err error) error {
+	return &reflector.Error{Reason: reflector.Undecodable, Key: key, Nameless: nameless, Err: fmt.Errorf("%s: %w", r.doing, err)}
 }
 
 // Close ends the watch.

@@ -25,6 +25,22 @@ func (f *FIFO[T]) Delete(ctx context.Context, obj T) error {
 	return f.change(ctx, Deleted, obj)
 }
 
+// DeleteKey queues a Missed deletion of the object with that key, for a deletion whose final state could not be
+// read. It has the last state that is queued or known; if there is none, or if that is newer than version, nothing
+// is queued. A version of 0 is not compared.
+func (f *FIFO[T]) DeleteKey(ctx context.Context, key string, version uint64) error {
+	if err := turn(ctx, f.producing, f.closed); err != nil {
+		return err
+	}
+	defer func() { <-f.producing }()
+	f.populate()
+	last, ok := f.last(key)
+	if !ok || version != 0 && version < f.version(last) {
+		return nil
+	}
+	return f.put(ctx, Delta[T]{Type: Deleted, Missed: true, Key: key, Object: last, Version: version}, false)
+}
+
 // Bookmark queues that the source has reached a version, with nothing to report
 // since the last change. Of two bookmarks in a row the later one stays.
 func (f *FIFO[T]) Bookmark(ctx context.Context, version uint64) error {

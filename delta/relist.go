@@ -38,7 +38,9 @@ type Relist[T any] struct {
 	// initial: this is the first list, and decides HasSynced.
 	initial bool
 	// back: the source has gone back.
-	back   bool
+	back bool
+	// vague: the list has an object whose key could not be read.
+	vague  bool
 	seen   map[string]struct{}
 	closed bool
 }
@@ -78,6 +80,14 @@ func (r *Relist[T]) Add(ctx context.Context, obj T) error {
 // stays.
 func (r *Relist[T]) Keep(key string) { r.seen[key] = struct{}{} }
 
+// KeepAll says that the list has an object whose key could not be read. It may be any of those that are known, so
+// the list infers no deletion.
+func (r *Relist[T]) KeepAll() { r.vague = true }
+
+// Forget says that an object of the list went away while the list was arriving, and that its final state could not
+// be read: Commit infers its deletion.
+func (r *Relist[T]) Forget(key string) { delete(r.seen, key) }
+
 // Delete queues obj as the final state of an object that went away while the
 // list was arriving, as happens when a list is streamed as a watch.
 func (r *Relist[T]) Delete(ctx context.Context, obj T) error {
@@ -101,7 +111,7 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	pending := f.pending()
 	var gone []Delta[T]
 	leave := func(key string, obj T) {
-		if _, ok := r.seen[key]; !ok {
+		if _, ok := r.seen[key]; !ok && !r.vague {
 			gone = append(gone, Delta[T]{Type: Deleted, Missed: true, Key: key, Object: obj, Version: version})
 		}
 	}

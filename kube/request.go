@@ -208,7 +208,7 @@ func (c *Cluster) object(ctx context.Context, r *request, kind *wire.Kind) (*wir
 func (r *response) unreadable(err error) error {
 	var o *wire.ObjectError
 	if errors.As(err, &o) {
-		return &reflector.Error{Reason: reflector.Undecodable, Key: o.Key, Err: fmt.Errorf("%s: %w", r.doing, err)}
+		return &reflector.Error{Reason: reflector.Undecodable, Key: o.Key, Nameless: o.Nameless(), Err: fmt.Errorf("%s: %w", r.doing, err)}
 	}
 	return r.failed(err)
 }

@@ -108,7 +108,7 @@ func randomFault(rng *rand.Rand, k kind) fault {
 		return fault{cut: err, after: after}
 	case 5:
 		if k == watches {
-			return fault{first: []item{{err: garbled}}}
+			return fault{first: []item{unreadable(reflector.Modified, "", "")}}
 		}
 	}
 	return fault{err: err}
@@ -155,7 +155,7 @@ func (c *chaos) step() {
 		c.server.forget()
 	case roll < 80:
 		c.trouble.Add(1)
-		c.server.send([]item{end, {err: errReset}, {err: expired}, {err: busy(0)}, {err: garbled}}[c.rng.IntN(5)])
+		c.server.send([]item{end, {err: errReset}, {err: expired}, {err: busy(0)}, unreadable(reflector.Modified, "", "")}[c.rng.IntN(5)])
 	case roll < 84:
 		c.repeat(state)
 	case roll < 88:

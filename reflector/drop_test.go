@@ -29,12 +29,12 @@ func TestDrop_undecodableEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		w.puts("a")
-		w.server.fail(watches, fault{first: []item{{err: garbled}, {err: garbled}}})
+		w.server.fail(watches, fault{first: []item{unreadable(reflector.Added, "", ""), unreadable(reflector.Modified, "", "")}})
 		w.start().let(time.Second)
 		w.wantDropped(2, "no such wire type")
 		wantEqual(t, w.queue.HasSynced(), true)
 
-		w.server.send(item{err: garbled})
+		w.server.send(unreadable(reflector.Modified, "", ""))
 		w.puts("b")
 		w.let(time.Second)
 		w.wantDropped(3, "no such wire type")
@@ -84,7 +84,7 @@ func TestDrop_objectsWithoutAKey(t *testing.T) {
 			w.server.del("")
 			w.let(time.Second)
 			w.wantDropped(3, "no key")
-			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4")
+			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4", "Bookmark 5")
 			// The version has passed them: they would only come again.
 			wantEqual(t, w.Status().Version, "5")
 		})
@@ -145,5 +145,120 @@ func TestDelete_ofAnUnknownObjectIsNoNews(t *testing.T) {
 		w.wantGot()
 		wantEqual(t, w.Status().Dropped, 0)
 		wantEqual(t, w.Status().Version, "4")
+	})
+}
+
+// unreadable is an event whose object cannot be read.
+func unreadable(typ reflector.EventType, key, version string) item {
+	return item{
+		event: reflector.Event[pod]{Type: typ, Version: version},
+		err:   &reflector.Error{Reason: reflector.Undecodable, Key: key, Err: errors.New("no such wire type")},
+	}
+}
+
+// TestDelete_thatCannotBeReadDeletes: the object is gone, whatever its final state was.
+func TestDelete_thatCannotBeReadDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, nil)
+		w.server.skip(1)
+		w.server.send(unreadable(reflector.Deleted, "b", "4"))
+		w.let(time.Second)
+		w.wantGot("Deleted b@2 (missed)", "Bookmark 4")
+		w.wantDropped(1, "no such wire type")
+		wantEqual(t, w.Status().Version, "4")
+		w.wantAsked()
+		_, ok := w.store.Get("b")
+		wantEqual(t, ok, false)
+	})
+}
+
+func TestDelete_thatCannotBeReadMayBeOfAnUnknownObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, nil)
+		w.server.skip(1)
+		w.server.send(unreadable(reflector.Deleted, "z", "4"))
+		w.let(time.Second)
+		w.wantGot("Bookmark 4")
+		w.wantAsked()
+	})
+}
+
+// TestDelete_ofAnUnreadableKeyIsFoundByAList: nothing says which object it was.
+func TestDelete_ofAnUnreadableKeyIsFoundByAList(t *testing.T) {
+	for name, tt := range map[string]struct {
+		typ     reflector.EventType
+		version string
+		asked   []string
+	}{
+		"deleted":            {reflector.Deleted, "4", []string{"stream 4"}},
+		"deleted somewhen":   {reflector.Deleted, "", []string{`list "", limit 1`, "stream"}},
+		"something happened": {0, "", []string{`list "", limit 1`, "stream"}},
+	} {
+		bubble(name, t, func(t *testing.T) {
+			w := watching(t, nil)
+			w.server.delUnseen("b")
+			w.server.send(unreadable(tt.typ, "", tt.version))
+			w.let(time.Second)
+			w.wantAsked(tt.asked...)
+			w.wantGot("Replaced a@1", "Replaced c@3", "Deleted b@2 (missed)", "Bookmark 4")
+		})
+	}
+}
+
+// TestDelete_thatCannotBeReadWhileStreaming: the object was listed before it went.
+func TestDelete_thatCannotBeReadWhileStreaming(t *testing.T) {
+	for name, key := range map[string]string{"known": "z", "unknown": ""} {
+		bubble(name, t, func(t *testing.T) {
+			w := newWorld(t, nil, nil)
+			w.puts("a")
+			gone := pod{Name: "z", Version: 1}
+			w.server.fail(watches, fault{first: []item{{event: event(reflector.Added, gone)}, unreadable(reflector.Deleted, key, "1")}})
+			w.start().untilCopied()
+			wantEqual(t, w.store.Snapshot().Len(), 1)
+		})
+	}
+}
+
+// TestStream_whoseEndCannotBeReadIsListed: waiting for another end would be in vain.
+func TestStream_whoseEndCannotBeReadIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, nil)
+		w.puts("a")
+		w.server.fail(watches, fault{first: []item{unreadable(reflector.Bookmark, "", "")}, deaf: true, after: 1})
+		w.start().let(2 * time.Second)
+		w.wantCopy()
+		wantEqual(t, w.queue.HasSynced(), true)
+	})
+}
+
+// TestDrop_unreadableStatesMoveTheVersion: they would only come again.
+func TestDrop_unreadableStatesMoveTheVersion(t *testing.T) {
+	for _, typ := range []reflector.EventType{reflector.Added, reflector.Modified, reflector.Bookmark} {
+		bubble(typ.String(), t, func(t *testing.T) {
+			w := watching(t, nil)
+			w.server.skip(1)
+			w.server.send(unreadable(typ, "", "4"))
+			w.let(time.Second)
+			w.wantGot()
+			w.wantAsked()
+			w.wantDropped(1, "no such wire type")
+			wantEqual(t, w.Status().Version, "4")
+		})
+	}
+}
+
+// TestDrop_ofAnUnreadableKeyIsNoReasonToDelete: which of the objects that are known it is cannot be said.
+func TestDrop_ofAnUnreadableKeyIsNoReasonToDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, listOnly(10), nil)
+		w.puts("a", "b", "c")
+		w.server.fail(lists, fault{}, fault{skipped: 1})
+		w.start().let(time.Second)
+		w.got()
+		w.server.send(item{err: expired})
+		w.let(time.Second)
+		w.wantGot("Replaced b@2", "Replaced c@3", "Bookmark 3")
+		_, ok := w.store.Get("a")
+		wantEqual(t, ok, true)
 	})
 }

@@ -64,7 +64,9 @@ type Error struct {
 	RetryAfter time.Duration
 	// Key is that of the object an Undecodable is about, "" if it is not known.
 	Key string
-	Err error
+	// Nameless says that the object of an Undecodable has no key, so that it is not one of those that are known.
+	Nameless bool
+	Err      error
 }
 
 // Error is that of Err, or the reason if there is none.

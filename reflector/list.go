@@ -150,13 +150,24 @@ func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], vers
 }
 
 // skip notes an object of a list that could not be read. It exists: what is known
-// of it stays.
+// of it stays. If its key could not be read either, that can be any object.
 func (r *Reflector[T]) skip(relist *delta.Relist[T], err error) {
 	r.drop(err)
-	var e *Error
-	if errors.As(err, &e) && e.Key != "" {
-		relist.Keep(e.Key)
+	switch key, nameless := subject(err); {
+	case key != "":
+		relist.Keep(key)
+	case !nameless:
+		relist.KeepAll()
 	}
+}
+
+// subject returns the key of the object that an error is about, "" if it is not known, and whether it has none.
+func subject(err error) (key string, nameless bool) {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Key, e.Nameless
+	}
+	return "", false
 }
 
 // add queues one object of a list.

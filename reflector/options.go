@@ -38,7 +38,13 @@ type Options struct {
 	Backoff time.Duration
 	// MaxBackoff bounds Backoff. Default 30 seconds.
 	MaxBackoff time.Duration
-	// Park is how often to ask whether a resource that vanished is back.
+	// Absence is for how long every answer must be that the source does not have the
+	// resource, by [Source.Served], before the objects that are known of it are
+	// deleted. Until then they are kept, and the status says since when they are
+	// stale. Less than 0 keeps them until the next complete list. Default 30
+	// seconds.
+	Absence time.Duration
+	// Park is how often, at least, to ask whether a resource that vanished is back.
 	// Default 10 seconds.
 	Park time.Duration
 	// Logger gets state changes (Info) and failures that will be retried
@@ -67,6 +73,9 @@ func (o *Options) withDefaults() Options {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}
+	}
+	if opts.Absence == 0 {
+		opts.Absence = 30 * time.Second
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -24,6 +24,8 @@ var (
 	errShort = errors.New("watch ended at once, with nothing in it")
 	// errBack is a list that is older than what was seen before.
 	errBack = errors.New("list is older than what was seen before")
+	// errSometime is a deletion at a version that could not be read.
+	errSometime = errors.New("its version is not known")
 )
 
 // fruitless is how many watches in a row may fail without bringing anything
@@ -118,8 +120,15 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 		r.barren = 0
 	}
 	// Whoever ended the stream before its time may be another server by now.
-	r.plan.check = time.Now().Before(s.due)
+	r.resume(time.Now().Before(s.due))
 	return err
+}
+
+// resume plans to watch on from the last version, after a check if the server may be another one. Without a version
+// there is nothing to check or to watch on from: the state is read again.
+func (r *Reflector[T]) resume(check bool) {
+	r.plan.list = r.plan.list || r.version == ""
+	r.plan.check = check && !r.plan.list
 }
 
 // connect gets the state, if it is to, and a watch from there.
@@ -172,7 +181,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	}
 	r.failed(err)
 	// Whoever answers next may be another server, or the same one restored.
-	r.plan.check = !r.plan.list
+	r.resume(true)
 	reason := ReasonOf(err)
 	switch {
 	case reason == NotServed:
@@ -187,6 +196,10 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.plan = plan{list: true, recent: r.plan.list}
 	case reason == TooLarge, errors.Is(err, errBack):
 		r.plan = plan{list: true, recent: true}
+	case reason == Undecodable:
+		// A deletion that could not be read. The list must be of a time after it: if
+		// its version could not be read either, the most recent.
+		r.plan = plan{list: true, recent: errors.Is(err, errSometime)}
 	case reason == Busy, reason == Refused:
 		// Its state is what it was; ask again.
 	case r.plan.list:
@@ -203,11 +216,12 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	return sleep(ctx, wait)
 }
 
-// park deals with a resource that the source does not have.
+// park deals with a resource that the source does not have, and returns when the source has it, or cannot say
+// whether it does. The objects that are known stay until nothing but that answer has come for Options.Absence: one
+// replica of an extension API server that lags, or an API server that is starting, gives it for a moment.
 func (r *Reflector[T]) park(ctx context.Context) error {
 	served, err := r.served(ctx)
 	if err != nil || served {
-		// It has it after all, or cannot say.
 		if err != nil {
 			r.failed(err)
 		}
@@ -215,23 +229,35 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		r.enter(Waiting)
 		return sleep(ctx, r.backoff.next(err))
 	}
-	if r.holds {
-		if err := r.clear(ctx); err != nil {
-			return err
-		}
-	}
-	r.opts.Logger.Info("parked: the server does not have the resource")
+	r.opts.Logger.Info("parked: the server does not have the resource", "kept", r.holds)
 	r.enter(Parked)
+	absent := time.Now()
+	retry := backoff{first: r.opts.Backoff, most: r.opts.Park}
 	for {
-		if err := sleep(ctx, r.opts.Park+rand.N(r.opts.Park/4+1)); err != nil {
+		if r.holds && !absent.IsZero() && r.opts.Absence >= 0 && time.Since(absent) >= r.opts.Absence {
+			if err := r.clear(ctx); err != nil {
+				return err
+			}
+		}
+		wait := r.opts.Park + rand.N(r.opts.Park/4+1)
+		if r.holds {
+			wait = min(wait, retry.next(nil)) // it may be back in a moment
+			if !absent.IsZero() && r.opts.Absence >= 0 {
+				wait = min(wait, time.Until(absent.Add(r.opts.Absence)))
+			}
+		}
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 		switch served, err := r.served(ctx); {
 		case err != nil:
 			r.failed(err)
+			absent = time.Time{} // the answers before this one prove nothing any more
 		case served:
 			r.plan = plan{list: true}
 			return nil
+		case absent.IsZero():
+			absent = time.Now()
 		}
 	}
 }
@@ -244,9 +270,9 @@ func (r *Reflector[T]) served(ctx context.Context) (bool, error) {
 	return served, quiet.cause(err)
 }
 
-// clear makes nothing all there is. The version stays: what comes back is newer,
-// unless the source has gone back.
+// clear deletes all objects. The version stays: what comes back is newer, unless the source has gone back.
 func (r *Reflector[T]) clear(ctx context.Context) error {
+	r.opts.Logger.Info("objects are deleted: the server does not have the resource", "for", r.opts.Absence)
 	r.holds = false
 	relist, err := r.queue.Relist(ctx)
 	if err != nil {

@@ -87,6 +87,8 @@ type server struct {
 	mode streaming
 	// marks is how often there are bookmarks, 0 is never.
 	marks time.Duration
+	// unversioned answers lists and sends events without a version, as some extension API servers do.
+	unversioned bool
 	// choose picks faults for requests that have none scripted.
 	choose func(kind) fault
 
@@ -126,6 +128,16 @@ func (s *server) del(name string) {
 	s.version++
 	last.Version = s.version
 	s.happenLocked(event(reflector.Deleted, last))
+}
+
+// delUnseen deletes an object and leaves watches alone.
+func (s *server) delUnseen(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.stateLocked(s.version)[name]
+	s.version++
+	last.Version = s.version
+	s.log = append(s.log, event(reflector.Deleted, last))
 }
 
 // skip advances the version by something that is not of this resource.
@@ -303,7 +315,7 @@ var (
 	internal     = &reflector.Error{Reason: reflector.Internal, Err: errors.New("internal error")}
 	notServed    = &reflector.Error{Reason: reflector.NotServed, Err: errors.New("page not found")}
 	notSupported = &reflector.Error{Reason: reflector.NotSupported, Err: errors.New("sendInitialEvents is forbidden")}
-	garbled      = &reflector.Error{Reason: reflector.Undecodable, Err: errors.New("no such wire type")}
+	unmatched    = errors.New("resourceVersionMatch is forbidden unless resourceVersion is provided")
 )
 
 // end is the end of a watch in good order.

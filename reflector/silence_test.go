@@ -81,8 +81,9 @@ func TestSilence_endsAWatchWithoutBookmarksWhenItsTimeIsOver(t *testing.T) {
 
 		w.server.deafen()
 		w.server.got()
+		over := w.server.last // the next watch may begin in the same instant
 		w.untilFailed(1)
-		w.wantSilence(w.server.last, 30*time.Second)
+		w.wantSilence(over, 30*time.Second)
 		w.untilState(reflector.Watching)
 		w.wantAsked(`list "1" or newer, limit 1`, "watch 1")
 	})
@@ -185,7 +186,7 @@ func TestSilence_isNoneInASlowButSteadyState(t *testing.T) {
 func TestSilence_ofUndecodableObjectsIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
-		w.server.fail(watches, fault{pace: 25 * time.Second, first: []item{{err: garbled}, {err: garbled}, {err: garbled}}})
+		w.server.fail(watches, fault{pace: 25 * time.Second, first: []item{unreadable(reflector.Modified, "", ""), unreadable(reflector.Modified, "", ""), unreadable(reflector.Modified, "", "")}})
 		w.start().until("synced", w.queue.HasSynced)
 		wantEqual(t, w.Status().Failures, 0)
 		wantEqual(t, w.Status().Dropped, 3)

@@ -17,8 +17,9 @@ type Source[T any] interface {
 	List(ctx context.Context, opts ListOptions, each func(T) error) (Page, error)
 	// Watch begins a watch that ends with ctx. Bookmarks are always asked for.
 	Watch(ctx context.Context, opts WatchOptions) (Watch[T], error)
-	// Served reports whether the server has the resource at all. It is asked
-	// when the server says that it has not, and then until it has.
+	// Served reports whether the server has the resource at all, by discovery if
+	// there is such a thing. It is called when a list or a watch was answered
+	// [NotServed], and then until it returns true.
 	Served(ctx context.Context) (bool, error)
 }
 
@@ -27,7 +28,9 @@ type Watch[T any] interface {
 	// Next waits for the next event. The end of the stream is [io.EOF] if the
 	// server ended it in good order, at its own time. An event that is an error
 	// of the server's is returned as an error. After an [*Error] with reason
-	// [Undecodable] the stream goes on; after any other error it is over.
+	// [Undecodable] the stream goes on; after any other error it is over. With an
+	// Undecodable come the type and the version of the event, as far as they could
+	// be read.
 	Next() (Event[T], error)
 	// Close ends the stream and makes a Next that waits return.
 	Close() error

@@ -69,6 +69,8 @@ func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Pag
 	switch {
 	case s.absent:
 		return nil, reflector.Page{}, notServed
+	case opts.NotOlder && opts.Version == "":
+		return nil, reflector.Page{}, unmatched
 	case opts.Continue != "":
 		at, after, _ := strings.Cut(opts.Continue, "/")
 		version, _ = strconv.Atoi(at)
@@ -90,6 +92,9 @@ func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Pag
 	}
 	pods := slices.DeleteFunc(sorted(s.stateLocked(version)), func(p pod) bool { return p.Name <= start && start != "" })
 	page := reflector.Page{Version: fmt.Sprint(version)}
+	if s.unversioned {
+		page.Version = ""
+	}
 	if n := int(opts.Limit); n > 0 && n < len(pods) {
 		pods = pods[:n]
 		page.Continue = fmt.Sprintf("%d/%s", version, pods[n-1].Name)
@@ -233,6 +238,9 @@ func (w *watch) take() (item, bool) {
 	case len(w.items) > 0:
 		i := w.items[0]
 		w.items = w.items[1:]
+		if s.unversioned {
+			i.event.Version = ""
+		}
 		return i, true
 	case !now.Before(w.over):
 		return item{err: io.EOF}, true

@@ -10,6 +10,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"time"
+
+	"github.com/watershed-project/watershed/delta"
 )
 
 const (
@@ -102,7 +104,9 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 	for {
 		e, err := s.next()
 		if ReasonOf(err) == Undecodable {
-			r.skip(relist, err)
+			if err := r.skipInitial(relist, e, err); err != nil {
+				return err
+			}
 			continue
 		} else if err != nil {
 			return err
@@ -127,6 +131,24 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 	}
 }
 
+// skipInitial notes an initial event that could not be read, and returns an error if the state cannot be complete
+// without it.
+func (r *Reflector[T]) skipInitial(relist *delta.Relist[T], e Event[T], err error) error {
+	key, nameless := subject(err)
+	switch {
+	case e.Type == Added, e.Type == Modified:
+		r.skip(relist, err)
+		return nil
+	case e.Type == Deleted && (key != "" || nameless):
+		r.drop(err)
+		relist.Forget(key)
+		return nil
+	default:
+		// A deletion of any object, the end of the initial events, or either.
+		return fmt.Errorf("initial events cannot be read: %w", err)
+	}
+}
+
 // follow queues events until the stream ends, and returns nil if it ended in good
 // order.
 func (r *Reflector[T]) follow(ctx context.Context, s *stream[T]) error {
@@ -135,7 +157,9 @@ func (r *Reflector[T]) follow(ctx context.Context, s *stream[T]) error {
 		switch {
 		case err == nil:
 		case ReasonOf(err) == Undecodable:
-			r.drop(err)
+			if err := r.unreadable(ctx, s, e, err); err != nil {
+				return err
+			}
 			continue
 		case errors.Is(s.quiet.cause(nil), errSilent):
 			return fmt.Errorf("watch: %w", errSilent)
@@ -169,13 +193,47 @@ func (r *Reflector[T]) apply(ctx context.Context, s *stream[T], e Event[T]) erro
 	default:
 		err = fmt.Errorf("event of unknown type %d", e.Type)
 	}
+	if err != nil && e.Type == Deleted {
+		// A final state that the transform refuses makes a Missed deletion.
+		err = errors.Join(err, r.queue.Bookmark(ctx, number(e.Version)))
+	}
 	if err := r.keep(ctx, err); err != nil {
 		return err
 	}
-	if newer(e.Version, r.version) {
+	r.reached(s, e.Version)
+	return nil
+}
+
+// reached notes the version of an event.
+func (r *Reflector[T]) reached(s *stream[T], version string) {
+	if newer(version, r.version) {
 		s.news++
-		r.version = e.Version
+		r.version = version
 	}
 	r.heard(r.version)
+}
+
+// unreadable deals with an event whose object could not be read. An object that was deleted is gone, whatever its
+// final state was; if nothing says which one it was, the error ends the stream, and a list has to tell. The last
+// state of any other object stays.
+func (r *Reflector[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], err error) error {
+	key, nameless := subject(err)
+	switch {
+	case e.Type == Added, e.Type == Modified, e.Type == Bookmark, nameless:
+		r.drop(err)
+	case e.Type == Deleted && key != "":
+		r.drop(err)
+		// Missed deletions are those of a list, and a bookmark ends a list.
+		version := number(e.Version)
+		if err := errors.Join(r.queue.DeleteKey(ctx, key, version), r.queue.Bookmark(ctx, version)); err != nil {
+			return err
+		}
+	case e.Version == "":
+		return fmt.Errorf("watch: a deletion cannot be read: %w: %w", errSometime, err)
+	default:
+		r.reached(s, e.Version)
+		return fmt.Errorf("watch: a deletion cannot be read: %w", err)
+	}
+	r.reached(s, e.Version)
 	return nil
 }

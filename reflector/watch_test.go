@@ -226,3 +226,26 @@ func TestWatch_versionsNeedNotBeNumbers(t *testing.T) {
 		wantEqual(t, w.Status().Version, "x1")
 	})
 }
+
+// TestWatch_withoutAVersionIsReplacedByAList: there is nothing to go on from, and a check of no version is refused.
+func TestWatch_withoutAVersionIsReplacedByAList(t *testing.T) {
+	for name, ended := range map[string]item{"early": end, "broken": {err: errReset}} {
+		bubble(name, t, func(t *testing.T) {
+			w := newWorld(t, &reflector.Options{ListOnly: true}, nil)
+			w.server.unversioned, w.server.marks = true, 0
+			w.puts("a", "b")
+			w.start().let(2 * time.Second)
+			w.wantAsked(`list "0", limit 500`, "watch ")
+			w.server.delUnseen("a")
+			w.server.send(ended)
+			w.let(time.Second)
+			w.wantAsked(`list "0", limit 500`, "watch ")
+			w.wantCopy()
+			// At the end of its time, too: only a list brings the deletions.
+			w.let(10 * time.Minute)
+			for i, what := range w.server.got() {
+				wantEqual(t, what, []string{`list "0", limit 500`, "watch "}[i%2])
+			}
+		})
+	}
+}

@@ -38,3 +38,6 @@ func (e *ObjectError) Error() string {
 }
 
 func (e *ObjectError) Unwrap() error { return e.Err }
+
+// Nameless reports whether the object has no name at all, as opposed to one that could not be read.
+func (e *ObjectError) Nameless() bool { return errors.Is(e.Err, errNoName) }
