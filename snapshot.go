@@ -39,6 +39,9 @@ func (s Snapshot[T]) Get(key string) (T, bool) {
 	return s.informer.decode(o)
 }
 
+// GetRaw returns the object with a key as bytes.
+func (s Snapshot[T]) GetRaw(key string) (*wire.Object, bool) { return s.state.Get(key) }
+
 // All yields keys and objects in key order.
 func (s Snapshot[T]) All() iter.Seq2[string, T] { return s.decoded(s.state.All()) }
 

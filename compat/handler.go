@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed"
 )
@@ -56,9 +58,13 @@ func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 		return nil, fmt.Errorf("handler %v was not added to shared informer because it has stopped already", handler)
 	}
 	name := fmt.Sprintf("%T", handler)
-	h := adapt(handler)
+	logger := i.klogger()
+	if options.Logger != nil {
+		logger = *options.Logger
+	}
+	h := adapt(handler, logger)
 	h.Name = name
-	if h.Resync = i.resyncLocked(options); h.Resync == 0 {
+	if h.Resync = i.resyncLocked(logger, options.ResyncPeriod); h.Resync == 0 {
 		h.Resync = -1
 	}
 	r := &registration{informer: i, name: name, handle: i.engine.Handle(h)}
@@ -69,14 +75,11 @@ func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 // resyncLocked is how often a handler is to be given everything, 0 for never. An
 // informer made without a period never does it, and one that runs does it no more
 // often than the handlers that were there before wanted.
-func (i *informer) resyncLocked(options cache.HandlerOptions) time.Duration {
-	warn := i.logger.Warn
-	if options.Logger != nil {
-		warn = options.Logger.Info
-	}
+func (i *informer) resyncLocked(logger klog.Logger, wanted *time.Duration) time.Duration {
+	warn := logger.Info
 	period := i.resync
-	if options.ResyncPeriod != nil {
-		period = *options.ResyncPeriod
+	if wanted != nil {
+		period = *wanted
 	}
 	switch {
 	case period <= 0:
@@ -109,19 +112,53 @@ func (i *informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistrat
 	return nil
 }
 
+// crashPause is how long client-go waits after a handler has panicked before it calls the handler again.
+const crashPause = time.Second
+
+// crash deals with the panics of one handler, whose calls do not overlap, as client-go does: it runs the
+// [utilruntime.PanicHandlers], and then the program ends unless [utilruntime.ReallyCrash] is false.
+type crash struct {
+	logger  klog.Logger
+	pending bool
+}
+
+// panicked is that of [watershed.Handler].
+func (c *crash) panicked(value any) {
+	c.pending = true
+	defer utilruntime.HandleCrashWithLogger(c.logger)
+	panic(value)
+}
+
+// pause waits if the last call panicked.
+func (c *crash) pause() {
+	if c.pending {
+		c.pending = false
+		time.Sleep(crashPause)
+	}
+}
+
 // adapt makes a handler of ours of one of client-go's. For functions that are not
 // there nothing is decoded.
-func adapt(handler cache.ResourceEventHandler) watershed.Handler[runtime.Object] {
+func adapt(handler cache.ResourceEventHandler, logger klog.Logger) watershed.Handler[runtime.Object] {
+	c := &crash{logger: logger}
 	h := watershed.Handler[runtime.Object]{
-		Add:    func(obj runtime.Object, initial bool) { handler.OnAdd(obj, initial) },
-		Update: func(old, now runtime.Object) { handler.OnUpdate(old, now) },
+		Add: func(obj runtime.Object, initial bool) {
+			c.pause()
+			handler.OnAdd(obj, initial)
+		},
+		Update: func(old, now runtime.Object) {
+			c.pause()
+			handler.OnUpdate(old, now)
+		},
 		Delete: func(last runtime.Object, seen bool) {
+			c.pause()
 			if seen {
 				handler.OnDelete(last)
 			} else {
 				handler.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: last})
 			}
 		},
+		Panicked: c.panicked,
 	}
 	var add, update, del bool
 	switch f := handler.(type) {

@@ -4,16 +4,23 @@
 package compat_test
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/watershed-project/watershed/compat"
 )
 
 func TestHandler_isToldOfWhatHappens(t *testing.T) {
@@ -169,13 +176,58 @@ func TestHandler_removesItself(t *testing.T) {
 	}
 }
 
-func TestHandler_panicIsItsOwn(t *testing.T) {
-	source := podSource(t, pod("a", "1"))
-	i := podInformer(source, 0, nil)
+// TestHandler_panicsAsWithClientGo: the panic handlers run, with the handler's logger, and the handler is called
+// again a second later.
+func TestHandler_panicsAsWithClientGo(t *testing.T) {
+	really, handlers := utilruntime.ReallyCrash, utilruntime.PanicHandlers
+	defer func() { utilruntime.ReallyCrash, utilruntime.PanicHandlers = really, handlers }()
+	utilruntime.ReallyCrash = false
+	for name, create := range map[string]func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer{
+		"client-go": cache.NewSharedIndexInformer, "ours": compat.NewInformer(nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := &journal{}
+				utilruntime.PanicHandlers = []func(context.Context, any){func(ctx context.Context, value any) {
+					j.note("panic %v", value)
+					klog.FromContext(ctx).Info("told")
+				}}
+				logger := funcr.New(func(_, args string) { j.note("log %s", args) }, funcr.Options{})
+				i := create(podSource(t, pod("a", "1"), pod("a", "2")), &corev1.Pod{}, 0, nil)
+				var last time.Time
+				_, err := i.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+					j.note("after %v", time.Since(last))
+					last = time.Now()
+					panic("no")
+				}}, cache.HandlerOptions{Logger: &logger})
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = time.Now()
+				stop := run(t, i)
+				time.Sleep(2 * time.Second)
+				stop()
+				told := []string{"panic no", `log "level"=0 "msg"="told"`}
+				if got, want := j.take(), append(append([]string{"after 0s"}, told...), append([]string{"after 1s"}, told...)...); !slices.Equal(got, want) {
+					t.Errorf("noted\n%q, want\n%q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestHandler_usesItsLogger, and without one that of the informer.
+func TestHandler_usesItsLogger(t *testing.T) {
 	j := &journal{}
-	join(t, i, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic(errors.New("no")) }})
-	synced(t, i, join(t, i, j))
-	j.expect(t, "add a/1 true")
+	logger := funcr.New(func(_, args string) { j.note("%s", args) }, funcr.Options{})
+	i := podInformer(podSource(t), 0, nil)
+	period := time.Minute
+	if _, err := i.AddEventHandlerWithOptions(&journal{}, cache.HandlerOptions{Logger: &logger, ResyncPeriod: &period}); err != nil {
+		t.Fatal(err)
+	}
+	if got := j.take(); len(got) != 1 || !strings.Contains(got[0], "does not resync") {
+		t.Errorf("logged %q", got)
+	}
 }
 
 func TestHandler_names(t *testing.T) {

@@ -311,15 +311,17 @@ func (x *indexer) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	last, ok := x.now().Get(key)
-	if !ok {
-		return nil
+	for missed := range 2 {
+		last, ok := x.now().GetRaw(key)
+		if !ok {
+			return nil
+		}
+		// A newer state may be stored meanwhile, which the first deletion leaves alone. The second does not.
+		if err := x.write(change{Type: delta.Deleted, Missed: missed > 0, Key: key, Object: last}); err != nil {
+			return err
+		}
 	}
-	o, err := x.prototype.encode(last)
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", key, err)
-	}
-	return x.write(change{Type: delta.Deleted, Key: key, Object: o})
+	return nil
 }
 
 // Replace makes a list all there is.

@@ -5,13 +5,17 @@ package compat_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -258,6 +262,29 @@ func TestIndexer_takesAnyVersion(t *testing.T) {
 	expectNames(t, "after the deletion with an old version", x.List())
 }
 
+// TestIndexer_deletesWhatCannotBeDecoded: whatever is stored under a key can be deleted.
+func TestIndexer_deletesWhatCannotBeDecoded(t *testing.T) {
+	s := serve(t, runtime.ContentTypeJSON)
+	s.list = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", s.media)
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[
+			{"metadata":{"namespace":"a","name":"1","resourceVersion":"1"},"spec":{"nodeName":7}}]}`)
+	}
+	cfg, _ := s.config()
+	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
+	synced(t, i)
+	x := i.GetIndexer()
+	if keys := x.ListKeys(); !slices.Equal(keys, []string{"a/1"}) {
+		t.Fatalf("it has %q", keys)
+	}
+	if err := x.Delete(pod("a", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if keys := x.ListKeys(); len(keys) > 0 {
+		t.Errorf("after the deletion it has %q", keys)
+	}
+}
+
 func TestIndexer_refusesOtherTypes(t *testing.T) {
 	x := podInformer(podSource(t), 0, nil).GetIndexer()
 	for _, obj := range []any{&corev1.Node{}, &unstructured.Unstructured{}, pod("a", ""), (*corev1.Pod)(nil)} {
@@ -297,7 +324,7 @@ func TestIndexer_generatedLister(t *testing.T) {
 	if err != nil || !slices.Equal(names(some), []string{"a/1"}) {
 		t.Errorf("by label: %q, %v", names(some), err)
 	}
-	if p, err := lister.Pods("b").Get("1"); err != nil || p.Namespace != "b" || p.Kind != "Pod" || p.APIVersion != "v1" {
+	if p, err := lister.Pods("b").Get("1"); err != nil || p.Namespace != "b" || p.TypeMeta != (metav1.TypeMeta{}) {
 		t.Errorf("b/1: %v, %v", p, err)
 	}
 	if _, err := lister.Pods("b").Get("2"); err == nil || err.Error() != `pod "2" not found` {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
+	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/reflector"
@@ -28,8 +29,11 @@ import (
 // cache.Options.NewInformer wants. A nil opts means the defaults.
 func NewInformer(opts *Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	o := opts.withDefaults()
+	// Informers of one constructor share it: a dictionary takes 300 KB for each kind, and there may be an informer of
+	// each namespace.
+	packing := watershed.NewPacking(nil)
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		return newInformer(lw, example, resync, indexers, &o)
+		return newInformer(lw, example, resync, indexers, &o, packing)
 	}
 }
 
@@ -40,6 +44,9 @@ type informer struct {
 	index     *indexer
 	example   runtime.Object
 	logger    *slog.Logger
+	// logs is the logger of the options, if they have one, and contextual where logs go otherwise.
+	logs       *slog.Logger
+	contextual contextual
 	// reflector is what a WatchErrorHandler is given. It never runs.
 	reflector *cache.Reflector
 	// synced is that of the only run there will be.
@@ -62,20 +69,28 @@ type informer struct {
 
 var _ cache.SharedIndexInformer = (*informer)(nil)
 
-func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts *Options) *informer {
-	p := newPrototype(example, opts.Scheme)
-	i := &informer{prototype: p, example: example, logger: opts.Logger.With("informer", p.String()), resync: resync, shortest: resync}
+func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts *Options, packing *watershed.Packing) *informer {
+	p := newPrototype(example, opts.Scheme, opts.KeepKind)
+	i := &informer{prototype: p, example: example, logs: opts.Logger, resync: resync, shortest: resync}
+	i.logger = slog.New(&i.contextual)
+	if opts.Logger != nil {
+		i.logger = opts.Logger
+	}
+	i.logger = i.logger.With("informer", p.String())
 	s := &source{lister: cache.ToListerWatcherWithContext(lw), prototype: p, complain: i.complain}
 	streams := features.FeatureGates().Enabled(features.WatchListClient) && !watchlist.DoesClientNotSupportWatchListSemantics(lw)
 	i.engine = watershed.FromSourceWith(s, watershed.Codec[runtime.Object]{Decode: p.decode, DecodeLike: p.decodeLike}, &watershed.Options[runtime.Object]{
 		Memory:         opts.memory(),
+		Packing:        packing,
 		Drop:           opts.Drop,
 		TransformBytes: i.transformBytes,
 		Window:         opts.Window,
 		Report:         opts.Report,
 		Name:           p.String(),
-		Reflector:      reflector.Options{ListOnly: !streams},
-		Logger:         i.logger,
+		// Objects of a resource that is not served stay, as with client-go: who reacts to deletions by deleting
+		// something else must not do so because an API server is in trouble.
+		Reflector: reflector.Options{ListOnly: !streams, Absence: -1},
+		Logger:    i.logger,
 	})
 	i.index = newIndexer(i.engine, p)
 	i.index.add(indexers)
@@ -100,7 +115,7 @@ func (i *informer) transformBytes(o *wire.Object) (*wire.Object, error) {
 	if was := reflect.TypeOf(value); reflect.TypeOf(out) != was {
 		return nil, fmt.Errorf("transform made a %T of a %v: it must return the type it is given", out, was)
 	}
-	return wire.Encode(out, o.Encoding(), o.Kind())
+	return i.prototype.encodeLike(out.(runtime.Object), o)
 }
 
 // complain tells the WatchErrorHandler. Without one there is the log of the
@@ -117,9 +132,10 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 // RunWithContext runs the informer until ctx ends, once.
 func (i *informer) RunWithContext(ctx context.Context) {
 	if !i.start() {
-		i.logger.Warn("the informer has been started before, and runs once only")
+		i.logger.WarnContext(ctx, "the informer has been started before, and runs once only")
 		return
 	}
+	i.contextual.use(klog.FromContext(ctx))
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	// What there is must be kept for readers before the engine lets go of it.

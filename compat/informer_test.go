@@ -256,8 +256,9 @@ func TestInformer_typeOfSomebodysOwn(t *testing.T) {
 		want          schema.GroupVersionKind
 	}{
 		"nobody knows":     {compat.Options{}, &widget{}, &widget{}, schema.GroupVersionKind{}},
-		"the scheme knows": {compat.Options{Scheme: known}, &widget{}, &widget{}, gvk},
-		"the example says": {compat.Options{}, named, &widget{}, gvk},
+		"the scheme knows": {compat.Options{Scheme: known, KeepKind: true}, &widget{}, &widget{}, gvk},
+		"the example says": {compat.Options{KeepKind: true}, named, &widget{}, gvk},
+		"it is not kept":   {compat.Options{Scheme: known}, named, &widget{}, schema.GroupVersionKind{}},
 		"the object says":  {compat.Options{}, &widget{}, named, gvk},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,6 +304,8 @@ func TestInformer_leavesOutWhatIsOfAnotherType(t *testing.T) {
 	i := podInformer(source, 0, nil)
 	synced(t, i)
 	source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
+	// Another object's deletion, though they have the same key.
+	source.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "1"}})
 	source.Add(pod("a", "2"))
 	within(t, "the second pod", func() bool { return len(i.GetStore().ListKeys()) == 2 })
 	if got := strings.Join(i.GetStore().ListKeys(), " "); got != "a/1 a/2" {

@@ -22,12 +22,19 @@ type Options struct {
 	// Scheme says of which apiVersion and kind objects of a Go type are, if
 	// neither the example nor k8s.io/api says it. Default: client-go's scheme.
 	Scheme *runtime.Scheme
-	// Window bounds, in bytes, the states kept for slow handlers. Default: that
-	// of [watershed.Options].
+	// KeepKind keeps apiVersion and kind in typed objects. Default: they are empty, as
+	// with client-go, unless the ListerWatcher returned them. Unstructured objects and
+	// metadata always have them.
+	KeepKind bool
+	// Window bounds, in bytes, the states kept for slow handlers of one informer. A
+	// handler that falls out of it is given differences. Default 8 MiB, an eighth of
+	// that of [watershed.Options]: a program has many informers, and their handlers
+	// mostly put a key into a queue.
 	Window int64
 	// Report, if there is one, knows the informers while they run.
 	Report *watershed.Report
-	// Logger is for informers and their connections. Default: slog.Default().
+	// Logger is for informers and their connections. Default: the logger in the
+	// context that an informer is run with, as with client-go, and klog's before that.
 	Logger *slog.Logger
 }
 
@@ -36,8 +43,8 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
+	if opts.Window <= 0 {
+		opts.Window = 8 << 20
 	}
 	return opts
 }

@@ -4,8 +4,10 @@
 package compat
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,10 +32,18 @@ type prototype struct {
 	nameless *wire.Kind
 	// encoding is what values become.
 	encoding wire.Encoding
+	// keepsKind is [Options.KeepKind].
+	keepsKind bool
+	// stated are the kinds, by name, of typed values that came with their apiVersion and kind. Nearly always there
+	// are none: clients take them out.
+	stated sync.Map
 }
 
-func newPrototype(example runtime.Object, known *runtime.Scheme) *prototype {
-	p := &prototype{encoding: wire.JSON, nameless: &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Kind: "Object"}}}
+// errOtherType is an object of another Go type than the informer's.
+var errOtherType = errors.New("object of another type")
+
+func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool) *prototype {
+	p := &prototype{keepsKind: keepsKind, encoding: wire.JSON, nameless: &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Kind: "Object"}}}
 	if example == nil || reflect.TypeOf(example).Kind() != reflect.Pointer {
 		return p
 	}
@@ -124,7 +134,7 @@ func (p *prototype) decodeLike(o, like *wire.Object, value runtime.Object) (runt
 	} else if err := o.DecodeIntoLike(into, like, value); err != nil {
 		return nil, err
 	}
-	if o.GroupVersionKind().Version == "" {
+	if o.GroupVersionKind().Version == "" || isTyped(into) && !p.keepsKind && !p.isStated(o) {
 		into.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	return into, nil
@@ -138,18 +148,60 @@ func (p *prototype) encode(value any) (*wire.Object, error) {
 	}
 	t := reflect.TypeOf(value)
 	if p.goType != nil && t != p.goType {
-		return nil, fmt.Errorf("a %v in an informer of %v", t, p.goType)
+		return nil, fmt.Errorf("%w: a %v in an informer of %v", errOtherType, t, p.goType)
 	}
 	if isNil(value) {
 		return nil, errNothing
 	}
 	kind, encoding := p.kind, p.encoding
+	own := obj.GetObjectKind().GroupVersionKind()
 	if p.goType == nil {
 		kind, encoding = kindOfAny(obj)
-	} else if kind == nil && obj.GetObjectKind().GroupVersionKind().Empty() {
+	} else if kind == nil && own.Empty() {
 		kind = p.nameless
 	}
+	if isTyped(obj) && !p.keepsKind && !own.Empty() {
+		kind = p.state(own, t)
+	}
 	return wire.Encode(value, encoding, kind)
+}
+
+// encodeLike encodes what a transform made of an object.
+func (p *prototype) encodeLike(value runtime.Object, o *wire.Object) (*wire.Object, error) {
+	kind := o.Kind()
+	if isTyped(value) && !p.keepsKind {
+		switch own := value.GetObjectKind().GroupVersionKind(); {
+		case !own.Empty():
+			kind = p.state(own, reflect.TypeOf(value))
+		case p.isStated(o):
+			return p.encode(value)
+		}
+	}
+	return wire.Encode(value, o.Encoding(), kind)
+}
+
+// isTyped reports whether a value is of a Go type that has its kind beside it: clients leave apiVersion and kind empty
+// in such values. In all others these two are content.
+func isTyped(value runtime.Object) bool {
+	switch value.(type) {
+	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
+		return false
+	}
+	return true
+}
+
+// state returns the kind of typed values that came with apiVersion and kind.
+func (p *prototype) state(gvk schema.GroupVersionKind, t reflect.Type) *wire.Kind {
+	kind, _ := p.stated.LoadOrStore(gvk, &wire.Kind{GroupVersionKind: gvk, New: func() runtime.Object {
+		return reflect.New(t.Elem()).Interface().(runtime.Object)
+	}})
+	return kind.(*wire.Kind)
+}
+
+// isStated reports whether an object was made of a typed value that came with its apiVersion and kind.
+func (p *prototype) isStated(o *wire.Object) bool {
+	kind, ok := p.stated.Load(o.GroupVersionKind())
+	return ok && kind == o.Kind()
 }
 
 // kindOfAny is what a value is where there was no example, nil if it says that
@@ -161,7 +213,7 @@ func kindOfAny(value runtime.Object) (*wire.Kind, wire.Encoding) {
 	if !value.GetObjectKind().GroupVersionKind().Empty() {
 		return nil, wire.JSON
 	}
-	p := newPrototype(value, nil)
+	p := newPrototype(value, nil, false)
 	if p.kind != nil {
 		return p.kind, wire.JSON
 	}

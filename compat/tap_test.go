@@ -63,7 +63,7 @@ func TestTap_clientReadsNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p := obj.(*corev1.Pod); p.Labels["label"] != "y" || p.Kind != "Pod" || p.APIVersion != "v1" || p.ResourceVersion != "11" {
+				if p := obj.(*corev1.Pod); p.Labels["label"] != "y" || p.TypeMeta != (metav1.TypeMeta{}) || p.ResourceVersion != "11" {
 					t.Errorf("it is %v", p)
 				}
 				within(t, "version 12", func() bool { return i.LastSyncResourceVersion() == "12" })

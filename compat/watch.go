@@ -168,6 +168,9 @@ func (w *valueWatch) event(e watch.Event) (event, error) {
 	o, err := w.prototype.encode(e.Object)
 	if err != nil {
 		key, nameless := identify(e.Object)
+		if errors.Is(err, errOtherType) {
+			key, nameless = "", true // its key may be that of an object of this type
+		}
 		return event{Type: t, Version: version}, w.unreadable(key, nameless, err)
 	}
 	return event{Type: t, Object: o, Version: version}, nil
