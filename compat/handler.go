@@ -4,6 +4,7 @@
 package compat
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -122,11 +123,20 @@ type crash struct {
 	pending bool
 }
 
+// callDepth is the number of calls between a panic handler and the function that panicked: of panicked, of the
+// engine's deferred function and of the runtime. Logs are attributed to that function.
+const callDepth = 4
+
 // panicked is that of [watershed.Handler].
 func (c *crash) panicked(value any) {
 	c.pending = true
-	defer utilruntime.HandleCrashWithLogger(c.logger)
-	panic(value)
+	ctx := klog.NewContext(context.Background(), c.logger.WithCallDepth(callDepth))
+	for _, handle := range utilruntime.PanicHandlers {
+		handle(ctx, value)
+	}
+	if utilruntime.ReallyCrash {
+		panic(value)
+	}
 }
 
 // pause waits if the last call panicked.

@@ -50,7 +50,7 @@ var rules = map[string]rule{
 		"k8s.io/apimachinery/",
 	}},
 	"compat": {own: []string{"delta", "reflector", "wire", "kube", "."}, others: []string{
-		"k8s.io/apimachinery/", "k8s.io/client-go/",
+		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
 	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/undecodable"}, others: []string{
