@@ -28,7 +28,7 @@ import (
 
 // hasty reflectors do not make tests wait.
 var hasty = reflector.Options{
-	Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, Park: 200 * time.Millisecond,
+	Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, Park: 200 * time.Millisecond, Absence: time.Second,
 }
 
 // eventually waits for a condition, which returns what is missing.
@@ -202,7 +202,12 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	state(reflector.Parked)
-	wantEqual(t, all.Len(), 0)
+	eventually(t, 20*time.Second, func() error {
+		if n := all.Len(); n > 0 {
+			return fmt.Errorf("%d widgets of a resource that is gone", n)
+		}
+		return nil
+	})
 	create([]byte(widgets))
 	create(widget("three"))
 	eventually(t, 20*time.Second, func() error {

@@ -22,10 +22,14 @@
 //
 // Whatever works with a SharedIndexInformer works with this one: generated and
 // dynamic listers, factories, controller-runtime's cache. Where it behaves
-// differently on purpose, docs/semantics.md says so. What matters most: typed
-// objects have their apiVersion and kind; a relist calls handlers only for what
-// has changed; a handler that panics does not end the process; each read may
-// return a new value, so that comparing pointers says nothing.
+// differently on purpose, docs/semantics.md says so. What matters most: a relist
+// calls handlers only for what has changed; each read may return a new value, so
+// that comparing pointers says nothing.
+//
+// As with client-go, typed objects have an empty apiVersion and kind (see
+// [Options.KeepKind]), the objects of a resource that is not served stay until the
+// next complete list, and a handler that panics ends the program unless
+// [k8s.io/apimachinery/pkg/util/runtime.ReallyCrash] is false.
 //
 // An object must have a name, and be of the Go type of the example that the
 // informer was made with; what is not is left out, logged and counted. That holds

@@ -19,8 +19,13 @@
 //
 // The state is asked for as a stream first ([WatchOptions.InitialEvents]) and as
 // pages if the source cannot, which is remembered. A resource that the source does
-// not have is parked: what was known of it is deleted, and the source is asked now
-// and then whether it has it again.
+// not have is parked, and the source is asked now and then whether it has it again.
+// The objects that are known of it are deleted when every answer for
+// [Options.Absence] was that the source does not have it.
+//
+// An object that cannot be read is counted ([Status.Dropped]), and its last state
+// stays. A deletion that cannot be read still deletes. If its key cannot be read
+// either, a list finds out which object it was.
 //
 // # What blocks
 //

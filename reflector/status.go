@@ -17,7 +17,8 @@ const (
 	Watching
 	// Waiting is having failed, until the next try.
 	Waiting
-	// Parked is waiting for a resource that the source does not have.
+	// Parked is waiting for a resource that the source does not have. Its objects are
+	// still there until [Options.Absence] is over.
 	Parked
 )
 

@@ -97,7 +97,8 @@ func TestDifference_C18_errorInTheStream(t *testing.T) {
 	}, "2", "1 2") // client-go lists instead, and the list has nothing
 }
 
-func TestDifference_C19_vanishedResource(t *testing.T) {
+// TestInformer_vanishedResource: the objects of a resource that is no longer served stay.
+func TestInformer_vanishedResource(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		s := newScript(
 			func(n int32) (*corev1.PodList, error) {
@@ -115,7 +116,7 @@ func TestDifference_C19_vanishedResource(t *testing.T) {
 		within(t, "lists that fail", func() bool { return s.lists.Load() > 2 })
 		time.Sleep(100 * time.Millisecond)
 		return strings.Join(w.take(), ", ")
-	}, "add 1 *", "add 1 *, missed a/1")
+	}, "add 1 *", "add 1 *")
 }
 
 func TestDifference_C20_slowHandler(t *testing.T) {

@@ -5,6 +5,7 @@ package compat_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/compat"
 )
 
 // differ runs one body with client-go's informer and with ours, and holds each to
@@ -89,14 +92,21 @@ func TestDifference_C2_deletionOfTheUnknown(t *testing.T) {
 }
 
 func TestDifference_C3_kindIsKept(t *testing.T) {
-	differ(t, func(t *testing.T, subject constructor) string {
+	kindOf := func(t *testing.T, subject constructor) string {
 		i := subject.pods(newSource(t, pod("1", "")))
 		synced(t, i)
 		return i.GetStore().List()[0].(*corev1.Pod).GroupVersionKind().String()
-	}, schema.GroupVersionKind{}.String(), corev1.SchemeGroupVersion.WithKind("Pod").String())
+	}
+	none := schema.GroupVersionKind{}.String()
+	differ(t, kindOf, none, none)
+	keeps := compat.NewInformer(&compat.Options{Logger: slog.New(slog.DiscardHandler), KeepKind: true})
+	if got, want := kindOf(t, keeps), corev1.SchemeGroupVersion.WithKind("Pod").String(); got != want {
+		t.Errorf("with KeepKind: %q, want %q", got, want)
+	}
 }
 
-func TestDifference_C4_handlerPanic(t *testing.T) {
+// TestHandler_panicEndsTheProgram, of client-go's as of ours.
+func TestHandler_panicEndsTheProgram(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		return crash(t, func() {
 			source := newSource(t, pod("1", ""))
@@ -107,9 +117,9 @@ func TestDifference_C4_handlerPanic(t *testing.T) {
 			synced(t, i, r)
 			source.Add(pod("2", ""))
 			w.expect(t, "add 1 *", "add 2")
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(patience)
 		})
-	}, "in the handler", "")
+	}, "in the handler", "in the handler")
 }
 
 func TestDifference_C5_indexThatFails(t *testing.T) {
