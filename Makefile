@@ -81,6 +81,10 @@ fleet: ## three clusters whose types, credentials and servers come and go, ROUND
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
 	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
 
+.PHONY: upstream
+upstream: ## controller-runtime's suites and client-go's informer tests with compat as the informer; needs make kube and the network
+	cd conformance && WATERSHED_UPSTREAM=required go test -timeout 180m -count=1 -v ./upstream
+
 MINUTES ?= 5
 KILLS ?= 2
 
