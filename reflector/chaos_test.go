@@ -132,6 +132,21 @@ func (c *chaos) live() {
 	c.judge()
 }
 
+// delete deletes an object, and now and then in an event that cannot be read, or of which the key or the version
+// cannot.
+func (c *chaos) delete(name string) {
+	if c.rng.IntN(4) > 0 {
+		c.server.del(name)
+		return
+	}
+	c.trouble.Add(1)
+	c.server.delUnseen(name)
+	version := fmt.Sprint(c.server.at())
+	c.server.send([]item{
+		unreadable(reflector.Deleted, name, version), unreadable(reflector.Deleted, "", version), unreadable(reflector.Deleted, "", ""),
+	}[c.rng.IntN(3)])
+}
+
 // step is one thing that happens.
 func (c *chaos) step() {
 	name := string(rune('a' + c.rng.IntN(8)))
@@ -147,7 +162,7 @@ func (c *chaos) step() {
 	case roll < 60:
 		if exists {
 			c.deaths[name]++
-			c.server.del(name)
+			c.delete(name)
 		}
 	case roll < 65:
 		c.server.skip(c.rng.IntN(5))

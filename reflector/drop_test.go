@@ -260,5 +260,9 @@ func TestDrop_ofAnUnreadableKeyIsNoReasonToDelete(t *testing.T) {
 		w.wantGot("Replaced b@2", "Replaced c@3", "Bookmark 3")
 		_, ok := w.store.Get("a")
 		wantEqual(t, ok, true)
+		// A list that can be read finds what is gone, at the latest when the watch has had its time.
+		w.server.delUnseen("a")
+		w.let(11 * time.Minute)
+		w.wantCopy()
 	})
 }

@@ -123,6 +123,7 @@ func (r *Reflector[T]) pages(ctx context.Context, opts ListOptions, back bool) (
 }
 
 func (r *Reflector[T]) relist(ctx context.Context, back bool) (*delta.Relist[T], error) {
+	r.vague = false
 	if back {
 		return r.queue.RelistBack(ctx)
 	}
@@ -156,7 +157,10 @@ func (r *Reflector[T]) skip(relist *delta.Relist[T], err error) {
 	switch key, nameless := subject(err); {
 	case key != "":
 		relist.Keep(key)
-	case !nameless:
+	case !nameless && !r.back:
+		// If the source has gone back, what is known may be of a future that it will
+		// not have again, and must not stay.
+		r.vague = true
 		relist.KeepAll()
 	}
 }

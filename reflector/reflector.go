@@ -47,6 +47,9 @@ type Reflector[T any] struct {
 	// back: the source has gone back behind version, and no list since then is
 	// complete.
 	back bool
+	// vague: the last list had an object whose key could not be read, and inferred no
+	// deletion.
+	vague bool
 	// holds: the consumer may have objects.
 	holds bool
 	// streams is whether to ask for the state as a stream.
@@ -125,9 +128,10 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 }
 
 // resume plans to watch on from the last version, after a check if the server may be another one. Without a version
-// there is nothing to check or to watch on from: the state is read again.
+// there is nothing to check or to watch on from: the state is read again. So it is after a list that could not infer
+// deletions, but not before the watch has ended: the next list may be no better.
 func (r *Reflector[T]) resume(check bool) {
-	r.plan.list = r.plan.list || r.version == ""
+	r.plan.list = r.plan.list || r.version == "" || r.vague
 	r.plan.check = check && !r.plan.list
 }
 
