@@ -4,7 +4,6 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -39,8 +38,10 @@ type prototype struct {
 	stated sync.Map
 }
 
-// errOtherType is an object of another Go type than the informer's.
-var errOtherType = errors.New("object of another type")
+// typeError says that a value is of another Go type than the informer's objects.
+type typeError struct{ is, want reflect.Type }
+
+func (e *typeError) Error() string { return fmt.Sprintf("a %v in an informer of %v", e.is, e.want) }
 
 func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool) *prototype {
 	p := &prototype{keepsKind: keepsKind, encoding: wire.JSON, nameless: &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Kind: "Object"}}}
@@ -148,7 +149,7 @@ func (p *prototype) encode(value any) (*wire.Object, error) {
 	}
 	t := reflect.TypeOf(value)
 	if p.goType != nil && t != p.goType {
-		return nil, fmt.Errorf("%w: a %v in an informer of %v", errOtherType, t, p.goType)
+		return nil, &typeError{is: t, want: p.goType}
 	}
 	if isNil(value) {
 		return nil, errNothing

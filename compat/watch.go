@@ -168,7 +168,7 @@ func (w *valueWatch) event(e watch.Event) (event, error) {
 	o, err := w.prototype.encode(e.Object)
 	if err != nil {
 		key, nameless := identify(e.Object)
-		if errors.Is(err, errOtherType) {
+		if other := (*typeError)(nil); errors.As(err, &other) {
 			key, nameless = "", true // its key may be that of an object of this type
 		}
 		return event{Type: t, Version: version}, w.unreadable(key, nameless, err)
