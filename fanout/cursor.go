@@ -29,9 +29,13 @@ type Cursor[T any] struct {
 }
 
 // Cursor returns a reader of the changes after the given revision, usually a
-// snapshot's. The only error is [ErrNoDimension].
+// snapshot's. The only error is [ErrNoDimension]. It misses nothing, however long ago
+// the revision is and whether or not another reader has used the dimension before: the
+// window is filtered while it is read, and only a reader that has read all of it waits.
 func (l *Log[T]) Cursor(after uint64, interest Interest) (*Cursor[T], error) {
-	d, err := l.waiting.dimension(interest)
+	l.mu.Lock()
+	d, err := l.waiting.dimensionLocked(interest)
+	l.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -80,17 +84,17 @@ func (c *Cursor[T]) read() ([]store.Change[T], error) {
 	for _, chunk := range w.from(c.after) {
 		changes := chunk.seen()
 		i, _ := slices.BinarySearchFunc(changes, c.after+1, byRevision[T])
-		changes = changes[i:]
-		if len(changes) == 0 {
+		if i == len(changes) {
 			continue
 		}
 		if c.dimension == nil {
 			c.after = changes[len(changes)-1].Revision
-			return changes, nil
+			return changes[i:], nil
 		}
-		for i := range changes {
+		column := chunk.column(c.dimension)
+		for ; i < len(changes); i++ {
 			c.after = changes[i].Revision
-			if c.dimension.touches(&changes[i], c.interest.value, c.value) {
+			if c.dimension.touches(column, &changes[i], i, c.interest.value, c.value) {
 				if c.batch = append(c.batch, changes[i]); len(c.batch) == chunkSize {
 					return c.batch, nil
 				}

@@ -16,10 +16,11 @@ import (
 // the topics somebody waits on.
 type dimension[T any] struct {
 	name string
-	// part is the part of a key that counts, values an object's values; one of
-	// them is nil.
+	// part returns the part of a key that counts, values an object's values, value its
+	// only one; two of them are nil.
 	part   func(key string) (string, bool)
 	values func(T) []Value
+	value  func(T) Value
 
 	topics map[Value]*topic
 	// filter has at least the marks of the values that have a topic.
@@ -31,13 +32,21 @@ func newDimensions[T any](user []Dimension[T]) []*dimension[T] {
 		{name: byKey, part: func(key string) (string, bool) { return key, true }},
 		{name: byNamespace, part: namespaceOf},
 	}
-	for _, d := range user {
-		all = append(all, &dimension[T]{name: d.Name, values: d.Values})
-	}
 	for _, d := range all {
 		d.topics = make(map[Value]*topic)
 	}
+	for _, d := range user {
+		all = append(all, newDimension(d))
+	}
 	return all
+}
+
+func newDimension[T any](d Dimension[T]) *dimension[T] {
+	x := &dimension[T]{name: d.Name, values: d.Values, topics: make(map[Value]*topic)}
+	if d.Values == nil {
+		x.value = d.Value
+	}
+	return x
 }
 
 func namespaceOf(key string) (string, bool) {
@@ -79,9 +88,14 @@ func (d *dimension[T]) states(c *store.Change[T]) (was, is []Value) {
 	return was, is
 }
 
-// touches reports whether a change can concern a reader of the value, which is
-// also given as a string.
-func (d *dimension[T]) touches(c *store.Change[T], value string, v Value) bool {
+// touches reports whether the change at an index of a chunk can concern a reader of
+// the value, which is also given as a string. The column is the dimension's in that
+// chunk, if it has one.
+func (d *dimension[T]) touches(column *column[T], c *store.Change[T], i int, value string, v Value) bool {
+	if column != nil {
+		was, is := column.values(c, i)
+		return was == v || is == v || was == AnyValue || is == AnyValue
+	}
 	if d.part != nil {
 		part, ok := d.part(c.Key)
 		return ok && part == value

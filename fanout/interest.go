@@ -6,6 +6,7 @@ package fanout
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"strings"
 )
 
@@ -14,6 +15,10 @@ import (
 // a change that does not concern it. Values are numbers so that objects can have
 // theirs at hand, computed when they came in, and a change costs no hashing.
 type Value uint64
+
+// AnyValue is the value of an object whose value in a dimension cannot be determined.
+// A change of such an object concerns every reader in the dimension.
+const AnyValue Value = math.MaxUint64
 
 var seed = maphash.MakeSeed()
 
@@ -43,8 +48,8 @@ func Key(key string) Interest { return Interest{byKey, key} }
 // Namespace is an interest in the objects whose keys are "namespace/…".
 func Namespace(namespace string) Interest { return Interest{byNamespace, namespace} }
 
-// In is an interest in objects that have, or had before the change, the value in
-// one of the log's [Options.Dimensions].
+// In is an interest in objects that have, or had before the change, the value in a
+// dimension of the log: one of [Options.Dimensions], or one that [Options.Open] adds.
 func In(dimension, value string) Interest { return Interest{dimension, value} }
 
 // String is for people: "everything", "key a/b", "namespace a", "label app=x".
@@ -65,4 +70,9 @@ type Dimension[T any] struct {
 	// the dimension, and when such a reader reads. It must not panic: the
 	// publisher would.
 	Values func(obj T) []Value
+	// Value, if Values is nil, returns the one value that an object has in the
+	// dimension, or [AnyValue]. It is called like Values, but once for each state of a
+	// change: the log keeps the results, 16 bytes for each change in the window that a
+	// reader has waited for or read.
+	Value func(obj T) Value
 }

@@ -20,7 +20,7 @@ var (
 	ErrExpired = errors.New("position is no longer in the log's window")
 	// ErrClosed means that the log is closed and everything in it was read.
 	ErrClosed = errors.New("log is closed")
-	// ErrNoDimension means that the log was not built with the dimension of an interest.
+	// ErrNoDimension means that the log does not have the dimension of an interest.
 	ErrNoDimension = errors.New("log has no such dimension")
 )
 
@@ -38,6 +38,10 @@ type Options[T any] struct {
 	Age time.Duration
 	// Dimensions are what readers can be interested in besides keys.
 	Dimensions []Dimension[T]
+	// Open, if it is not nil, returns further dimensions when a reader names them first,
+	// or false. A log opens at most 64 and keeps them, 300 bytes each. A dimension in
+	// which no reader waits costs a change nothing.
+	Open func(name string) (Dimension[T], bool)
 }
 
 func (o *Options[T]) withDefaults() Options[T] {
@@ -95,7 +99,7 @@ type Stats struct {
 func New[T any](opts *Options[T]) *Log[T] {
 	l := &Log[T]{opts: opts.withDefaults(), closed: make(chan struct{})}
 	l.window.Store(&window[T]{})
-	l.waiting.dimensions = newDimensions(l.opts.Dimensions)
+	l.waiting.dimensions, l.waiting.open = newDimensions(l.opts.Dimensions), l.opts.Open
 	return l
 }
 
@@ -115,8 +119,10 @@ func (l *Log[T]) Publish(changes []store.Change[T]) {
 	default:
 	}
 	l.appendLocked(changes, now)
+	// Readers are woken for changes that do not stay, too: they have expired.
+	published := l.window.Load().from(changes[0].Revision - 1)
 	l.trimLocked(now, l.opts.Age)
-	l.waiting.wakeLocked(changes)
+	l.waiting.wakeLocked(changes, published)
 }
 
 // Expire drops what is older than [Options.Age]. A log that is written to does

@@ -5,6 +5,7 @@ package fanout
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/watershed-project/watershed/store"
 )
@@ -15,8 +16,14 @@ import (
 type waiters[T any] struct {
 	everything *topic
 	dimensions []*dimension[T]
-	count      int
+	// open is [Options.Open], and opened is how many of dimensions it returned.
+	open   func(name string) (Dimension[T], bool)
+	opened int
+	count  int
 }
+
+// maxOpened bounds the dimensions that readers add to a log.
+const maxOpened = 64
 
 // topic wakes the readers that wait for the same thing.
 type topic struct {
@@ -28,14 +35,22 @@ type topic struct {
 	waiting int
 }
 
-// dimension finds the dimension of an interest; nil is everything.
-func (w *waiters[T]) dimension(i Interest) (*dimension[T], error) {
+// dimensionLocked finds the dimension of an interest, or opens it; nil is everything.
+func (w *waiters[T]) dimensionLocked(i Interest) (*dimension[T], error) {
 	if i == (Interest{}) {
 		return nil, nil
 	}
 	for _, d := range w.dimensions {
 		if d.name == i.dimension {
 			return d, nil
+		}
+	}
+	if w.open != nil && w.opened < maxOpened {
+		if d, ok := w.open(i.dimension); ok {
+			d.Name = i.dimension
+			w.opened++
+			w.dimensions = append(w.dimensions, newDimension(d))
+			return w.dimensions[len(w.dimensions)-1], nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoDimension, i.dimension)
@@ -80,8 +95,9 @@ func (w *waiters[T]) fireLocked(t *topic, revision uint64) {
 	close(t.woken)
 }
 
-// wakeLocked wakes whom the changes can concern.
-func (w *waiters[T]) wakeLocked(changes []store.Change[T]) {
+// wakeLocked wakes the readers that the changes can concern. The changes are the last
+// ones of the chunks.
+func (w *waiters[T]) wakeLocked(changes []store.Change[T], chunks []*chunk[T]) {
 	if w.count == 0 {
 		return
 	}
@@ -90,6 +106,10 @@ func (w *waiters[T]) wakeLocked(changes []store.Change[T]) {
 		w.fireLocked(t, changes[0].Revision)
 	}
 	for _, d := range w.dimensions {
+		if d.value != nil {
+			w.wakeInLocked(d, changes[0].Revision, chunks)
+			continue
+		}
 		for i := 0; i < len(changes) && len(d.topics) > 0; i++ {
 			c := &changes[i]
 			if d.part == nil {
@@ -110,10 +130,39 @@ func (w *waiters[T]) wakeAllLocked(revision uint64) {
 		w.fireLocked(t, revision)
 	}
 	for _, d := range w.dimensions {
-		for _, t := range d.topics {
-			w.fireLocked(t, revision)
+		w.fireAllLocked(d, revision)
+	}
+}
+
+func (w *waiters[T]) fireAllLocked(d *dimension[T], revision uint64) {
+	for _, t := range d.topics {
+		w.fireLocked(t, revision)
+	}
+	clear(d.topics)
+}
+
+// wakeInLocked wakes the readers that wait in a dimension with one value for each
+// object, for the changes from a revision on.
+func (w *waiters[T]) wakeInLocked(d *dimension[T], from uint64, chunks []*chunk[T]) {
+	for _, c := range chunks {
+		if len(d.topics) == 0 {
+			return
 		}
-		clear(d.topics)
+		changes, column := c.seen(), c.column(d)
+		i, _ := slices.BinarySearchFunc(changes, from, byRevision[T])
+		for ; i < len(changes) && len(d.topics) > 0; i++ {
+			was, is := column.values(&changes[i], i)
+			if was == AnyValue || is == AnyValue {
+				w.fireAllLocked(d, changes[i].Revision)
+				return
+			}
+			if d.filter.has(mark(is)) {
+				w.fireIfLocked(d, is, changes[i].Revision)
+			}
+			if was != is && d.filter.has(mark(was)) {
+				w.fireIfLocked(d, was, changes[i].Revision)
+			}
+		}
 	}
 }
 

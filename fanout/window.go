@@ -34,6 +34,9 @@ type chunk[T any] struct {
 	first     uint64
 	changes   []store.Change[T]
 	published atomic.Int32
+	// columns are the values of the changes in the dimensions that have one for each
+	// object and were used. The slice is replaced, not changed.
+	columns atomic.Pointer[[]*column[T]]
 	// bytes and newest are the writer's.
 	bytes  int64
 	newest time.Time

@@ -12,9 +12,11 @@ import (
 )
 
 func coreEvents() *Set {
-	return set(eventValues(func(e *corev1.Event) eventView {
+	s := set(eventValues(func(e *corev1.Event) eventView {
 		return eventView{&e.InvolvedObject, &e.Source, e.ReportingController, e.Reason, e.Type}
 	}), name, namespace)
+	s.elsewhere = map[string]string{"source": ""}
+	return s
 }
 
 // events has other names for the labels of the same event in the core group.
@@ -22,10 +24,12 @@ func events() *Set {
 	s := set(eventValues(func(e *eventsv1.Event) eventView {
 		return eventView{&e.Regarding, &e.DeprecatedSource, e.ReportingController, e.Reason, e.Type}
 	}), name, namespace)
+	s.elsewhere = map[string]string{"source": "", "reportingComponent": "reportingController"}
 	for label := range s.labels {
 		if field, ok := strings.CutPrefix(label, "involvedObject."); ok {
 			delete(s.labels, label)
 			s.labels["regarding."+field] = label
+			s.elsewhere[label] = "regarding." + field
 		}
 	}
 	delete(s.labels, "source")

@@ -25,9 +25,11 @@ var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	core := corev1.SchemeGroupVersion
 	pods := set(podValues, name, namespace, "status.podIPs") // which no pod has a value for
 	pods.labels["spec.host"] = "spec.nodeName"
+	pods.elsewhere = map[string]string{"status.podIP": "", "status.podIPs": ""}
 	jobs := set(map[string]func(*batchv1.Job) string{
 		"status.successful": func(o *batchv1.Job) string { return strconv.Itoa(int(o.Status.Succeeded)) },
 	}, name, namespace)
+	jobs.elsewhere = map[string]string{"status.successful": "status.succeeded"}
 	jobs.refuse = func(label string) string { return fmt.Sprintf("field label %q not supported for Job", label) }
 
 	kinds := map[schema.GroupVersionKind]*Set{

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
 // The labels that all kinds have, or nearly all.
@@ -29,6 +30,9 @@ type Set struct {
 	// value is what a label stands for in an object, except for the labels of
 	// metadata. Set only with more labels than those.
 	value func(obj runtime.Object, label string) string
+	// elsewhere holds the labels that are not JSON paths themselves, and the path of
+	// each: "" if the value depends on several fields or on none.
+	elsewhere map[string]string
 	// refuse is what is said of other labels.
 	refuse func(label string) string
 }
@@ -79,6 +83,39 @@ func (s *Set) Parse(selector string) (fields.Selector, error) {
 // looked up when it is asked for. An object without metadata, and one of another
 // Go type, has nothing.
 func (s *Set) Of(obj runtime.Object) fields.Fields { return object{set: s, obj: obj} }
+
+// Equality is a requirement of a selector: that the field at a path has a value.
+type Equality struct {
+	// Path is that of the JSON members, such as "spec.nodeName".
+	Path, Value string
+	// Wide marks fields with few different values, so that many objects share each.
+	Wide bool
+}
+
+// Equalities returns the requirements of a parsed selector that can be checked without
+// decoding, in its order, those on metadata included. An object that the selector
+// matches has the value at each path, where an absent field equals "", "0" and
+// "false".
+func (s *Set) Equalities(selector fields.Selector) []Equality {
+	var all []Equality
+	for _, r := range selector.Requirements() {
+		path := r.Field
+		if other, ok := s.elsewhere[r.Field]; ok {
+			path = other
+		}
+		if path != "" && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
+			all = append(all, Equality{path, r.Value, slices.Contains(wide, r.Field)})
+		}
+	}
+	return all
+}
+
+// wide are the labels of fields that have few different values.
+var wide = []string{
+	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName", "spec.type",
+	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason", "reportingComponent", "spec.driver",
+	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
+}
 
 // OnlyMetadata says that a selector asks for nothing but name and namespace, so
 // that objects need not be decoded: see [Metadata].
