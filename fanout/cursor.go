@@ -24,6 +24,8 @@ type Cursor[T any] struct {
 	// after is the revision up to which everything was delivered, or cannot
 	// concern the reader.
 	after uint64
+	// lap is how many changes may pass a waiting reader; 0 is any number.
+	lap uint64
 	// batch is reused by a cursor that filters.
 	batch []store.Change[T]
 }
@@ -46,6 +48,11 @@ func (l *Log[T]) Cursor(after uint64, interest Interest) (*Cursor[T], error) {
 	return c, nil
 }
 
+// Lap limits how many changes that do not concern the reader pass while it waits: after
+// at most so many, Next returns without changes, and the position has moved on. It is
+// for a reader that holds something as old as its position.
+func (c *Cursor[T]) Lap(changes uint64) { c.lap = changes }
+
 // Position is the revision up to which the reader has seen everything that can
 // concern it.
 func (c *Cursor[T]) Position() uint64 { return c.after }
@@ -53,7 +60,7 @@ func (c *Cursor[T]) Position() uint64 { return c.after }
 // Next returns the next changes, at least one and at most 64, and waits for them
 // if there are none. The slice must not be changed, and unless the reader is
 // interested in everything it is lent until the next call. What is there is
-// returned even if ctx is done.
+// returned even if ctx is done. After a [Cursor.Lap] it returns nothing.
 //
 // After [ErrExpired] the cursor stays where it is: its owner takes a snapshot
 // and opens another.
@@ -63,7 +70,7 @@ func (c *Cursor[T]) Next(ctx context.Context) ([]store.Change[T], error) {
 		if err != nil || len(batch) > 0 {
 			return batch, err
 		}
-		if err := c.wait(ctx); err != nil {
+		if lapped, err := c.wait(ctx); err != nil || lapped {
 			return nil, err
 		}
 	}
@@ -115,26 +122,31 @@ func byRevision[T any](c store.Change[T], revision uint64) int {
 	}
 }
 
-// wait returns when there is something to read, or never will be.
-func (c *Cursor[T]) wait(ctx context.Context) error {
+// wait returns when there is something to read, or never will be, or after a lap.
+func (c *Cursor[T]) wait(ctx context.Context) (lapped bool, err error) {
 	l := c.log
 	l.mu.Lock()
 	if l.last > c.after {
 		l.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	select {
 	case <-l.closed:
 		l.mu.Unlock()
-		return ErrClosed
+		return false, ErrClosed
 	default:
 	}
 	t := l.waiting.joinLocked(c.dimension, c.value, c.mark)
+	var lap <-chan struct{}
+	if c.lap > 0 {
+		lap = l.waiting.lapLocked(l.last + c.lap)
+	}
 	l.mu.Unlock()
 
-	var err error
 	select {
 	case <-t.woken:
+	case <-lap:
+		lapped = true
 	case <-l.closed:
 	case <-ctx.Done():
 		err = fmt.Errorf("wait for %s: %w", c.interest, context.Cause(ctx))
@@ -145,9 +157,9 @@ func (c *Cursor[T]) wait(ctx context.Context) error {
 	// anything at all, if none has.
 	if t.fired != 0 {
 		c.after = max(c.after, t.fired-1)
-		return nil
+		return false, nil
 	}
 	l.waiting.leaveLocked(c.dimension, c.value, t)
 	c.after = max(c.after, l.last)
-	return err
+	return lapped, err
 }

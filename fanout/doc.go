@@ -14,8 +14,8 @@
 //
 // A reader that waits is woken only by a change that can concern it: its
 // [Interest] is everything, a namespace, one key, or a value in a dimension that
-// the log knows, such as a label or an indexed field. While it waits it does not
-// fall behind, however much else happens.
+// the log knows, such as a label, or opens, such as a field. While it waits it does
+// not fall behind, however much else happens.
 //
 // # What blocks
 //
@@ -27,7 +27,9 @@
 //
 // # Bounds and ownership
 //
-// The window is bounded by count, bytes and age. Readers share it: a cursor is
+// The window is bounded by count, bytes and age. A dimension with one value for each
+// object adds 16 bytes to the changes that readers in it waited for or read; at most
+// 64 are opened. Readers share the window: a cursor is
 // some 100 bytes and, while its reader is busy with a batch, holds that one
 // batch of at most 64 changes. It needs no closing. Nothing grows because a
 // reader is slow or gone. The log starts no goroutine; a window's age is looked

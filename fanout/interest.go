@@ -52,6 +52,9 @@ func Namespace(namespace string) Interest { return Interest{byNamespace, namespa
 // dimension of the log: one of [Options.Dimensions], or one that [Options.Open] adds.
 func In(dimension, value string) Interest { return Interest{dimension, value} }
 
+// Dimension returns the name of the dimension for an interest made by [In].
+func (i Interest) Dimension() string { return i.dimension }
+
 // String is for people: "everything", "key a/b", "namespace a", "label app=x".
 func (i Interest) String() string {
 	if i == (Interest{}) {

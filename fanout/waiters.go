@@ -20,6 +20,10 @@ type waiters[T any] struct {
 	open   func(name string) (Dimension[T], bool)
 	opened int
 	count  int
+	// lap is closed when the revision lapAt is published, for all readers that wait
+	// with a [Cursor.Lap]: those that came later are woken early. It is nil without any.
+	lap   chan struct{}
+	lapAt uint64
 }
 
 // maxOpened bounds the dimensions that readers add to a log.
@@ -76,6 +80,14 @@ func (w *waiters[T]) joinLocked(d *dimension[T], value Value, m mark) *topic {
 	return t
 }
 
+// lapLocked returns a channel that is closed at the revision, or earlier.
+func (w *waiters[T]) lapLocked(revision uint64) <-chan struct{} {
+	if w.lap == nil {
+		w.lap, w.lapAt = make(chan struct{}), revision
+	}
+	return w.lap
+}
+
 // leaveLocked takes back a reader whose topic has not fired.
 func (w *waiters[T]) leaveLocked(d *dimension[T], value Value, t *topic) {
 	w.count--
@@ -100,6 +112,10 @@ func (w *waiters[T]) fireLocked(t *topic, revision uint64) {
 func (w *waiters[T]) wakeLocked(changes []store.Change[T], chunks []*chunk[T]) {
 	if w.count == 0 {
 		return
+	}
+	if w.lap != nil && changes[len(changes)-1].Revision >= w.lapAt {
+		close(w.lap)
+		w.lap = nil
 	}
 	if t := w.everything; t != nil {
 		w.everything = nil

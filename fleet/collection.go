@@ -91,12 +91,12 @@ func newCollection(r schema.GroupResource, window int64) *collection {
 	began := uint64(time.Now().UnixMicro())
 	c := &collection{resource: r, apart: 1024, revision: began, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
 	c.parts.Store(&[]*part{})
-	c.log = fanout.New(&fanout.Options[located]{
-		Bytes: window, Size: size, Count: max(10_000, int(window>>10)),
-		Dimensions: []fanout.Dimension[located]{{Name: byCluster, Values: func(l located) []fanout.Value {
-			return []fanout.Value{fanout.ValueOf(l.cluster)}
-		}}},
-	})
+	opts := logOptions(func(l located) *wire.Object { return l.object })
+	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), size
+	opts.Dimensions = append(opts.Dimensions, fanout.Dimension[located]{Name: byCluster, Values: func(l located) []fanout.Value {
+		return []fanout.Value{fanout.ValueOf(l.cluster)}
+	}})
+	c.log = fanout.New(opts)
 	c.log.Cut(began)
 	return c
 }

@@ -22,10 +22,6 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// ByLabel is the dimension of a feed's log in which readers wait for labels: for
-// "key=value", or for "key" whatever its value.
-const ByLabel = "label"
-
 var (
 	// ErrNotReady means that a resource has not synced yet.
 	ErrNotReady = errors.New("not synced yet")
@@ -85,26 +81,13 @@ type Moment struct {
 func newFeed(x *mirror) *Feed {
 	f := &Feed{mirror: x}
 	window := x.source.member.fleet.opts.Window
-	f.log = fanout.New(&fanout.Options[*wire.Object]{
-		Bytes: window, Count: max(10_000, int(window>>10)),
-		Size: func(c store.Change[*wire.Object]) int {
-			return size(change{Type: c.Type, Old: located{object: c.Old}, New: located{object: c.New}})
-		},
-		Dimensions: []fanout.Dimension[*wire.Object]{{Name: ByLabel, Values: labelValues}},
-	})
-	return f
-}
-
-// labelValues are what readers by label can wait for.
-func labelValues(o *wire.Object) []fanout.Value {
-	if o == nil {
-		return nil
+	opts := LogOptions()
+	opts.Bytes, opts.Count = window, max(10_000, int(window>>10))
+	opts.Size = func(c store.Change[*wire.Object]) int {
+		return size(change{Type: c.Type, Old: located{object: c.Old}, New: located{object: c.New}})
 	}
-	var values []fanout.Value
-	o.EachLabel(func(key, value string) {
-		values = append(values, fanout.ValueOf(key), fanout.ValueOf(key+"="+value))
-	})
-	return values
+	f.log = fanout.New(opts)
+	return f
 }
 
 // Resource is what the feed is of.
@@ -298,9 +281,10 @@ func (f *Feed) sinceLocked(version uint64) (revision, oldest uint64, err error) 
 	return 0, oldest, fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrExpired)
 }
 
-// Cursor reads the changes after a revision.
+// Cursor reads the changes after a revision that can concern a reader. If more fields
+// were named than the log has dimensions for, it reads all changes.
 func (f *Feed) Cursor(revision uint64, interest fanout.Interest) (*fanout.Cursor[*wire.Object], error) {
-	return f.log.Cursor(revision, interest)
+	return openCursor(f.log, revision, interest)
 }
 
 // At is the state that the server had at a version, as far as the history goes. What

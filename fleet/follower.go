@@ -22,7 +22,8 @@ import (
 // differences between what the reader has seen and what there is.
 //
 // What the reader has seen is base and, on top of it, the changes in seen. The base
-// is renewed now and then, with a vector that readers share.
+// is renewed now and then, with a vector that readers share. So a reader that is never
+// concerned keeps no more of the past than others.
 type follower struct {
 	collection *collection
 	clusters   clusterSet
@@ -35,9 +36,9 @@ type follower struct {
 	later *vector
 }
 
-func newFollower(c *collection, clusters clusterSet) *follower {
-	f := &follower{collection: c, clusters: clusters}
-	if len(clusters) == 1 {
+func newFollower(c *collection, clusters clusterSet, interest fanout.Interest) *follower {
+	f := &follower{collection: c, clusters: clusters, interest: interest}
+	if len(clusters) == 1 && interest == fanout.Everything() {
 		f.interest = fanout.In(byCluster, clusters[0])
 	}
 	f.restart()
@@ -46,8 +47,8 @@ func newFollower(c *collection, clusters clusterSet) *follower {
 
 // newFollowerAfter reads what has changed since a revision, of which the state is not
 // known: what was in between must be in the log. The error is [ErrExpired].
-func newFollowerAfter(c *collection, clusters clusterSet, revision uint64) (*follower, error) {
-	f := newFollower(c, clusters)
+func newFollowerAfter(c *collection, clusters clusterSet, interest fanout.Interest, revision uint64) (*follower, error) {
+	f := newFollower(c, clusters, interest)
 	if f.base.revision == revision {
 		return f, nil
 	}
@@ -56,19 +57,36 @@ func newFollowerAfter(c *collection, clusters clusterSet, revision uint64) (*fol
 		return nil, fmt.Errorf("%s after revision %d: %w", c.resource, revision, ErrExpired)
 	}
 	f.later, f.base = f.base, nil
-	f.cursor, _ = c.log.Cursor(revision, f.interest) // the log has the dimension
+	f.open(revision)
 	return f, nil
 }
 
 // restart makes the state now what the reader has seen.
 func (f *follower) restart() {
 	f.base, f.seen, f.count, f.later = f.collection.newest(), nil, 0, nil
-	f.cursor, _ = f.collection.log.Cursor(f.base.revision, f.interest) // the log has the dimension
+	f.open(f.base.revision)
+}
+
+// open reads the log from a revision on.
+func (f *follower) open(revision uint64) {
+	c, err := openCursor(f.collection.log, revision, f.interest)
+	if err != nil {
+		f.interest = fanout.Everything() // the log does not have the dimension
+		c, _ = f.collection.log.Cursor(revision, f.interest)
+	}
+	c.Lap(uint64(f.collection.apart))
+	f.cursor = c
 }
 
 // next waits for changes.
 func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
-	return f.take(f.cursor.Next(ctx))
+	for {
+		batch, err := f.cursor.Next(ctx)
+		if err != nil || len(batch) > 0 {
+			return f.take(batch, err)
+		}
+		f.renew()
+	}
 }
 
 // tryNext is next without waiting: nil if there is nothing.
@@ -109,8 +127,15 @@ func (f *follower) take(batch []change, err error) (iter.Seq[*change], error) {
 // come back for.
 func (f *follower) settle(batch []change) {
 	f.seen = append(f.seen, batch)
-	f.count += len(batch)
-	if f.later == nil && f.count >= f.collection.apart {
+	if f.count += len(batch); f.count >= f.collection.apart {
+		f.renew()
+	}
+	f.reached()
+}
+
+// renew looks for another base, which is no older than the reader's position.
+func (f *follower) renew() {
+	if f.later == nil {
 		f.later = f.collection.now(f.cursor.Position())
 	}
 	f.reached()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -55,7 +56,9 @@ type View[T any] struct {
 	fleet      *Fleet
 	collection *collection
 	clusters   clusterSet
-	decode     func(*wire.Object) (T, error)
+	// interest is what Follow and Watch wait for.
+	interest fanout.Interest
+	decode   func(*wire.Object) (T, error)
 }
 
 // Of is the view of the resource of T, if that is a type of k8s.io/api.
@@ -84,6 +87,16 @@ func (v *View[T]) In(clusters ...string) *View[T] {
 	some.clusters = slices.Clone(clusters)
 	slices.Sort(some.clusters)
 	some.clusters = slices.Compact(some.clusters)
+	return &some
+}
+
+// Concerning returns the view whose readers of changes are woken only by those that an
+// interest can concern: by labels in [ByLabel], by a field ([HasField]), a key or a
+// namespace, of any cluster. It is a coarse filter: they have to check what they read,
+// which may include other changes. The state that they begin with is not filtered.
+func (v *View[T]) Concerning(interest fanout.Interest) *View[T] {
+	some := *v
+	some.interest = interest
 	return &some
 }
 

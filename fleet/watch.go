@@ -71,7 +71,7 @@ func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
 // It costs nothing for each cluster but a pointer, which readers share.
 func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
-		f := newFollower(v.collection, v.clusters)
+		f := newFollower(v.collection, v.clusters, v.interest)
 		loop := new(undecodable.Loop[Key])
 		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), vector: f.base}).All() {
 			c := v.change(loop, &change{Type: delta.Added, Key: key.Object, Revision: f.base.revision, New: located{key.Cluster, o}})
@@ -114,7 +114,7 @@ type Follower[T any] struct {
 
 // Follow is the state now, and what changes from there on.
 func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
-	f := newFollower(v.collection, v.clusters)
+	f := newFollower(v.collection, v.clusters, v.interest)
 	return Snapshot[T]{view: v, vector: f.base}, &Follower[T]{view: v, inner: f}
 }
 
@@ -122,7 +122,7 @@ func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
 // [Snapshot.Revision]. The error is [ErrExpired]; one that is found later is also
 // told by Next, until the reader has come to where the collection was when it began.
 func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
-	f, err := newFollowerAfter(v.collection, v.clusters, revision)
+	f, err := newFollowerAfter(v.collection, v.clusters, v.interest, revision)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (q *request) streamAll(opts *internalversion.ListOptions) error {
 		return err
 	}
 	// Which clusters there are may change while the watch goes on.
-	view := fleet.OfResource[*wire.Object](q.server.fleet, q.GroupResource())
+	view := fleet.OfResource[*wire.Object](q.server.fleet, q.GroupResource()).Concerning(m.interest(true))
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if initial {
 		if _, err := q.notOlder(v); err != nil {

@@ -4,6 +4,8 @@
 package replica
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -83,26 +85,48 @@ func (m *matcher) name() (string, bool) {
 	return m.fields.RequiresExactMatch("metadata.name")
 }
 
-// interest is which changes can concern the matcher: a label if one is required,
-// since few objects have it.
+// interest returns which changes can concern the matcher: those of the requirement that
+// is likely to select the fewest objects. The matcher checks the others. In this order:
+// a name, a field that has many different values, a label, the namespace, any other
+// field. Only a value that is required counts; "!=" selects nearly everything.
 func (m *matcher) interest(namespaced bool) fanout.Interest {
-	if name, ok := m.name(); ok {
-		if !namespaced {
-			return fanout.Key(name)
-		}
-		if m.namespace != "" {
-			return fanout.Key(m.namespace + "/" + name)
-		}
-	}
-	if m.labels != nil {
-		if requirements, selectable := m.labels.Requirements(); selectable {
-			if label, ok := narrowest(requirements); ok {
-				return fanout.In(fleet.ByLabel, label)
+	namespace := m.namespace
+	var narrow, wide *selectable.Equality
+	name, named := m.name()
+	if m.fields != nil {
+		for _, e := range m.set.Equalities(m.fields) {
+			switch {
+			case e.Path == "metadata.name":
+			case e.Path == "metadata.namespace":
+				namespace = cmp.Or(namespace, e.Value)
+			case e.Wide:
+				wide = &e
+			default:
+				narrow = &e
 			}
 		}
 	}
-	if m.namespace != "" {
-		return fanout.Namespace(m.namespace)
+	label, labelled := "", false
+	if m.labels != nil {
+		if requirements, selectable := m.labels.Requirements(); selectable {
+			label, labelled = narrowest(requirements)
+		}
+	}
+	switch {
+	case named && !namespaced:
+		return fanout.Key(name)
+	case named && namespace != "":
+		return fanout.Key(namespace + "/" + name)
+	case named:
+		return fleet.HasField("metadata.name", name)
+	case narrow != nil:
+		return fleet.HasField(narrow.Path, narrow.Value)
+	case labelled:
+		return fanout.In(fleet.ByLabel, label)
+	case namespace != "":
+		return fanout.Namespace(namespace)
+	case wide != nil:
+		return fleet.HasField(wide.Path, wide.Value)
 	}
 	return fanout.Everything()
 }
@@ -112,6 +136,9 @@ func (m *matcher) interest(namespaced bool) fanout.Interest {
 func narrowest(requirements labels.Requirements) (string, bool) {
 	label := ""
 	for _, r := range requirements {
+		if r.Key() == clusterAnnotation {
+			continue // no object has it as a label
+		}
 		switch r.Operator() {
 		case "=", "==", "in":
 			if values := r.ValuesUnsorted(); len(values) == 1 {

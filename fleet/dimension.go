@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// ByLabel is the dimension of a feed's log and of a view's in which readers wait for
+// labels: for "key=value", or for "key" whatever its value.
+const ByLabel = "label"
+
+// byField begins the names of the dimensions in which readers wait for fields. They are
+// opened by the first reader of a field. Then a change costs a scan of the object for
+// each field that a reader waits for, not for each reader: about 0.2 us in protobuf and
+// a microsecond for each KB of JSON, for the old and the new state, and unpacking one
+// that is packed.
+const byField = "field "
+
+// nameField is the field that needs no scan.
+const nameField = "metadata.name"
+
+// HasField is an interest in objects that have, or had before the change, a value in the
+// field at a path of JSON members, such as "spec.nodeName". An absent field has the
+// value "", and "0" and "false" are taken for absent.
+func HasField(path, value string) fanout.Interest { return fanout.In(byField+path, present(value)) }
+
+// present makes one of the values that an absent field can have.
+func present(value string) string {
+	if value == "0" || value == "false" {
+		return ""
+	}
+	return value
+}
+
+// LogOptions returns the options of a log in which readers can wait by label, with
+// [ByLabel], and by field, with [HasField].
+func LogOptions() *fanout.Options[*wire.Object] {
+	return logOptions(func(o *wire.Object) *wire.Object { return o })
+}
+
+func logOptions[T any](object func(T) *wire.Object) *fanout.Options[T] {
+	return &fanout.Options[T]{
+		Dimensions: []fanout.Dimension[T]{{Name: ByLabel, Values: func(t T) []fanout.Value { return labelValues(object(t)) }}},
+		Open:       func(name string) (fanout.Dimension[T], bool) { return openField(name, object) },
+	}
+}
+
+// openField returns the dimension of a field.
+func openField[T any](name string, object func(T) *wire.Object) (d fanout.Dimension[T], ok bool) {
+	members, ok := strings.CutPrefix(name, byField)
+	if !ok {
+		return d, false
+	}
+	if members == nameField {
+		d.Value = func(t T) fanout.Value {
+			if o := object(t); o != nil {
+				return fanout.ValueOf(present(o.Name()))
+			}
+			return fanout.AnyValue
+		}
+		return d, true
+	}
+	path := wire.NewPath(members)
+	d.Value = func(t T) fanout.Value {
+		if o := object(t); o != nil {
+			if value, ok := o.Field(path); ok {
+				return fanout.ValueOf(present(value))
+			}
+		}
+		return fanout.AnyValue
+	}
+	return d, true
+}
+
+// openCursor opens a cursor that reads everything if the log cannot open a dimension for
+// the interest. The error is [fanout.ErrNoDimension], for an interest that is not in a
+// field.
+func openCursor[T any](l *fanout.Log[T], revision uint64, interest fanout.Interest) (*fanout.Cursor[T], error) {
+	c, err := l.Cursor(revision, interest)
+	if errors.Is(err, fanout.ErrNoDimension) && strings.HasPrefix(interest.Dimension(), byField) {
+		return l.Cursor(revision, fanout.Everything())
+	}
+	return c, err
+}
+
+// labelValues are what readers by label can wait for.
+func labelValues(o *wire.Object) []fanout.Value {
+	if o == nil {
+		return nil
+	}
+	var values []fanout.Value
+	o.EachLabel(func(key, value string) {
+		values = append(values, fanout.ValueOf(key), fanout.ValueOf(key+"="+value))
+	})
+	return values
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// onNode encodes a pod of a node.
+func onNode(t testing.TB, name, node string, version uint64) *wire.Object {
+	t.Helper()
+	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
+	o, err := wire.Encode(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.FormatUint(version, 10), Labels: map[string]string{"node": node}},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}, wire.Protobuf, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// nodeAgent follows the pods of one node in all clusters.
+type nodeAgent struct {
+	t        *testing.T
+	node     string
+	follower *Follower[*wire.Object]
+	known    map[Key]uint64
+	// read is how many changes it was given, told how many concerned it.
+	read, told int
+}
+
+func newNodeAgent(t *testing.T, v *View[*wire.Object], node string) *nodeAgent {
+	a := &nodeAgent{t: t, node: node, known: map[Key]uint64{}}
+	var now Snapshot[*wire.Object]
+	now, a.follower = v.Follow()
+	for key, o := range now.All() {
+		if a.has(o) {
+			a.known[key] = o.Version()
+		}
+	}
+	return a
+}
+
+func (a *nodeAgent) has(o *wire.Object) bool {
+	if o == nil {
+		return false
+	}
+	node, _ := o.Label("node")
+	return node == a.node
+}
+
+func (a *nodeAgent) learn(changes iter.Seq[Change[*wire.Object]]) {
+	for c := range changes {
+		a.read++
+		old, now := c.Raw()
+		was, is := c.Type != delta.Added && a.has(old), c.Type != delta.Deleted && a.has(now)
+		if was || is {
+			a.told++
+		}
+		if _, known := a.known[c.Key]; known != was {
+			a.t.Errorf("agent of %q: %s of %v, known %t, was there %t", a.node, c.Type, c.Key, known, was)
+		}
+		if delete(a.known, c.Key); is {
+			a.known[c.Key] = now.Version()
+		}
+	}
+}
+
+// catchUp reads all there is, waiting or not.
+func (a *nodeAgent) catchUp(wait bool) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for {
+		var changes iter.Seq[Change[*wire.Object]]
+		var err error
+		if wait {
+			changes, err = a.follower.Next(done)
+		} else {
+			changes, err = a.follower.TryNext()
+		}
+		if errors.Is(err, context.Canceled) || err == nil && changes == nil {
+			return
+		}
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.learn(changes)
+	}
+}
+
+// TestConcerning_missesNothing has agents of nodes follow clusters in which pods move
+// between nodes, while clusters come, go and are replaced. Each agent knows its node's
+// pods, whatever it waits for.
+func TestConcerning_missesNothing(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	read, told := 0, 0
+	for run := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, run))
+		w := newWorld(t, []int64{1 << 20, 1 << 20, 3000}[rng.IntN(3)])
+		w.c.apart = []int{1, 5, 40, 1000}[rng.IntN(4)]
+		nodes, clusters := []string{"", "a", "b", "c"}, []string{"eu", "us"}
+		truth := map[Key]*wire.Object{}
+		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		var agents []*nodeAgent
+		for range 300 {
+			cluster := clusters[rng.IntN(len(clusters))]
+			switch n := rng.IntN(100); {
+			case w.mirrors[cluster] == nil || n < 2:
+				w.join(cluster)
+				maps.DeleteFunc(truth, func(k Key, _ *wire.Object) bool { return k.Cluster == cluster })
+			case n < 4:
+				w.leave(cluster)
+				maps.DeleteFunc(truth, func(k Key, _ *wire.Object) bool { return k.Cluster == cluster })
+			case n < 10 && len(agents) < 6:
+				node := nodes[rng.IntN(len(nodes))]
+				interest := []fanout.Interest{HasField("spec.nodeName", node), fanout.In(ByLabel, "node="+node)}[rng.IntN(2)]
+				agents = append(agents, newNodeAgent(t, view.Concerning(interest), node))
+			case n < 30 && len(agents) > 0:
+				agents[rng.IntN(len(agents))].catchUp(rng.IntN(2) == 0)
+			default:
+				w.version++
+				o := onNode(t, fmt.Sprint("p", rng.IntN(5)), nodes[rng.IntN(len(nodes))], w.version)
+				key := Key{cluster, o.Key()}
+				if d := updated(o); n < 85 {
+					truth[key] = o
+					w.mirrors[cluster].informer.Write(d)
+				} else if last := truth[key]; last != nil {
+					d.Type, d.Object = delta.Deleted, last
+					delete(truth, key)
+					w.mirrors[cluster].informer.Write(d)
+				}
+			}
+		}
+		for _, a := range agents {
+			a.catchUp(true)
+			want := map[Key]uint64{}
+			for key, o := range truth {
+				if a.has(o) {
+					want[key] = o.Version()
+				}
+			}
+			if !maps.Equal(a.known, want) {
+				t.Errorf("agent of %q knows %v, there is %v", a.node, a.known, want)
+			}
+			read, told = read+a.read, told+a.told
+		}
+		w.close()
+		if t.Failed() {
+			t.Fatalf("in run %d of seed %d", run, seed)
+		}
+	}
+	t.Logf("agents read %d changes, of which %d concerned them", read, told)
+	if told < 300 {
+		t.Error("hardly a test")
+	}
+}
+
+// TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt has a follower wait while
+// changes pass that do not concern it: the state that it holds moves on.
+func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	w.c.apart = 4
+	w.join("eu")
+	for _, v := range []*View[*wire.Object]{
+		OfResource[*wire.Object](w.fleet, w.c.resource).Concerning(HasField("spec.nodeName", "a")),
+		OfResource[*wire.Object](w.fleet, w.c.resource).In("us"),
+	} {
+		_, f := v.Follow()
+		began := f.inner.base.revision
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := f.Next(ctx)
+			done <- err
+		}()
+		for range 40 {
+			for w.c.log.Stats().Waiting == 0 {
+				runtime.Gosched()
+			}
+			w.version++
+			w.mirrors["eu"].informer.Write(updated(onNode(t, "p", "b", w.version)))
+		}
+		for w.c.log.Stats().Waiting == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		now := w.c.newest().revision
+		if behind := now - f.inner.base.revision; behind > 2*uint64(w.c.apart) {
+			t.Errorf("after %d changes the base is %d behind, want at most %d", now-began, behind, 2*w.c.apart)
+		}
+	}
+}
+
+// TestOpenField_scansEachStateOnce counts the scans of a field that many
+// readers use.
+func TestOpenField_scansEachStateOnce(t *testing.T) {
+	opts := LogOptions()
+	scans := 0
+	open := opts.Open
+	opts.Open = func(name string) (fanout.Dimension[*wire.Object], bool) {
+		d, ok := open(name)
+		value := d.Value
+		d.Value = func(o *wire.Object) fanout.Value {
+			scans++
+			return value(o)
+		}
+		return d, ok
+	}
+	l := fanout.New(opts)
+	revision := uint64(0)
+	publish := func() {
+		revision++
+		l.Publish([]store.Change[*wire.Object]{{Type: delta.Updated, Key: "n/p", Old: onNode(t, "p", "b", 1), New: onNode(t, "p", "c", 2), Revision: revision}})
+	}
+	cursors := make([]*fanout.Cursor[*wire.Object], 50)
+	for i := range cursors {
+		var err error
+		if cursors[i], err = l.Cursor(0, HasField("spec.nodeName", fmt.Sprint("n", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish()
+	if scans != 0 {
+		t.Errorf("%d scans for a field that no reader waits for", scans)
+	}
+	for _, c := range cursors {
+		if batch, err := c.TryNext(); err != nil || len(batch) > 0 {
+			t.Fatal(batch, err)
+		}
+	}
+	if scans != 2 {
+		t.Errorf("%d scans for %d readers of one change, want 2", scans, len(cursors))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	for _, c := range cursors {
+		go func() {
+			_, _ = c.Next(ctx) // waits until the test ends
+			done <- struct{}{}
+		}()
+	}
+	for l.Stats().Waiting < len(cursors) {
+		runtime.Gosched()
+	}
+	publish()
+	if scans != 4 || l.Stats().Waiting != len(cursors) {
+		t.Errorf("%d scans and %d waiting readers after two changes, want 4 and %d", scans, l.Stats().Waiting, len(cursors))
+	}
+	cancel()
+	for range cursors {
+		<-done
+	}
+}
+
+// TestOpenCursor_readsEverythingWithoutADimension names more fields than a log has
+// dimensions for.
+func TestOpenCursor_readsEverythingWithoutADimension(t *testing.T) {
+	l := fanout.New(LogOptions())
+	l.Publish([]store.Change[*wire.Object]{{Type: delta.Added, Key: "n/p", New: onNode(t, "p", "b", 1), Revision: 1}})
+	for i := range 100 {
+		c, err := openCursor(l, 0, HasField(fmt.Sprint("spec.x", i), "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.TryNext(); err != nil || c.Position() != 1 {
+			t.Fatal(c.Position(), err)
+		}
+	}
+	c, err := openCursor(l, 0, HasField("spec.nodeName", "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if batch, err := c.TryNext(); err != nil || len(batch) != 1 {
+		t.Errorf("read %v, %v, want the change", batch, err)
+	}
+	if _, err := openCursor(l, 0, fanout.In("unheard", "")); !errors.Is(err, fanout.ErrNoDimension) {
+		t.Errorf("%v, want ErrNoDimension", err)
+	}
+}
