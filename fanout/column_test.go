@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -118,7 +119,9 @@ func TestColumns_missNothing(t *testing.T) {
 		all := randomChanges(rng, 1500)
 		l := fanout.New(&fanout.Options[*pod]{Open: openLabel})
 		var readers sync.WaitGroup
+		begun := 0
 		begin := func(published int) {
+			begun++
 			place, value := rng.IntN(3), fmt.Sprint("v", rng.IntN(12))
 			from := uint64(rng.IntN(published + 1))
 			interest := fanout.In(fmt.Sprint("label ", place), value)
@@ -152,6 +155,9 @@ func TestColumns_missNothing(t *testing.T) {
 			n := min(1+rng.IntN(100), len(all)-i)
 			if rng.IntN(2) == 0 {
 				n = 1
+			}
+			for all := rng.IntN(5) > 0; all && l.Stats().Waiting < begun; {
+				runtime.Gosched() // most changes find all readers waiting
 			}
 			l.Publish(all[i : i+n])
 			i += n
