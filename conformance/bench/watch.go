@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
@@ -20,6 +22,8 @@ const (
 	// watchWarm is how many seconds changes flow before they are counted, watchDrain
 	// how long they may be under way.
 	watchWarm, watchDrain = 2, time.Second
+	// caseVariable names the only case to measure.
+	caseVariable = "WATERSHED_CASE"
 )
 
 // watchCase is a number of watchers, and how often something changes.
@@ -28,12 +32,44 @@ type watchCase struct {
 	watchers, rate int
 	// selector is a label selector that nothing matches; "" is all pods.
 	selector string
+	// fields is a field selector, for which each change concerns one watcher.
+	fields string
+	// streams is how many watchers share a connection; 0 is one.
+	streams int
+	// of is what they watch, for readers.
+	of string
 }
 
 var watchCases = []watchCase{
-	{name: "shared", watchers: 200, rate: 100},
-	{name: "selective", watchers: 1000, rate: 200, selector: "app=none-%d"},
-	{name: "burst", watchers: 20, rate: 1000},
+	{name: "shared", watchers: 200, rate: 100, of: "all pods"},
+	{name: "selective", watchers: 1000, rate: 200, selector: "app=none-%d", of: "other labels"},
+	{name: "burst", watchers: 20, rate: 1000, of: "all pods"},
+	{name: "nodes", watchers: 5000, rate: 200, fields: "spec.nodeName=node-%d", streams: 100, of: "one node's pods each"},
+}
+
+// concerned is how many watchers each change concerns.
+func (w *watchCase) concerned() int {
+	switch {
+	case w.selector != "":
+		return 0
+	case w.fields != "":
+		return 1
+	}
+	return w.watchers
+}
+
+// chosenCases are those to measure.
+func chosenCases() ([]watchCase, error) {
+	name := os.Getenv(caseVariable)
+	if name == "" {
+		return watchCases, nil
+	}
+	for _, w := range watchCases {
+		if w.name == name {
+			return []watchCase{w}, nil
+		}
+	}
+	return nil, fmt.Errorf("%s=%s is not a case", caseVariable, name)
 }
 
 // watchReading is what watchers cost a server.
@@ -65,6 +101,10 @@ type watchBench struct {
 // benchWatch measures what watchers cost the servers that they watch.
 func benchWatch(out io.Writer) error {
 	if done, err := isCompanion(out); done {
+		return err
+	}
+	cases, err := chosenCases()
+	if err != nil {
 		return err
 	}
 	n, err := variable(podsVariable, watchPods)
@@ -100,26 +140,51 @@ func benchWatch(out io.Writer) error {
 		return err
 	}
 	found := map[string]watchReadings{}
-	for _, w := range watchCases {
+	for _, w := range cases {
 		if found[w.name], err = b.measure(ctx, w); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
-	r := watchReport(b.seconds, found)
-	r.server, r.part = version, isTrial()
+	r := watchReport(b.seconds, cases, found)
+	r.server, r.part = version, isTrial() || len(cases) < len(watchCases)
 	if err := r.write(out); err != nil {
 		return err
 	}
-	for _, w := range watchCases {
+	for _, w := range cases {
 		if f := found[w.name]; f.kube.Ended+f.ours.Ended+f.bare.Ended > 0 {
 			fmt.Fprintf(out, "\n%s: servers ended watches, and what was missed was sent again: this is what overload costs, not watching\n", w.name)
 		}
 	}
-	x := func(name string) string { return ratio(found[name].ours.each, found[name].kube.each) }
-	shared := found["shared"]
-	fmt.Fprintf(out, "\nwatch: shared-ratio=%s of-bare=%s selective-ratio=%s burst-ratio=%s p99-ms ours=%.1f apiserver=%.1f\n",
-		x("shared"), ratio(shared.ours.each, shared.bare.each), x("selective"), x("burst"), shared.ours.P99.Seconds()*1e3, shared.kube.P99.Seconds()*1e3)
+	fmt.Fprintf(out, "\nwatch: %s\n", watchSummary(found))
 	return nil
+}
+
+// watchSummary is one line of what was measured.
+func watchSummary(found map[string]watchReadings) string {
+	var parts []string
+	x := func(name string) {
+		if f, ok := found[name]; ok {
+			parts = append(parts, name+"-ratio="+ratio(f.ours.each, f.kube.each))
+		}
+	}
+	p99 := func(f watchReadings) string {
+		return fmt.Sprintf("p99-ms ours=%.1f apiserver=%.1f", f.ours.P99.Seconds()*1e3, f.kube.P99.Seconds()*1e3)
+	}
+	x("shared")
+	shared, ok := found["shared"]
+	if ok {
+		parts = append(parts, "of-bare="+ratio(shared.ours.each, shared.bare.each))
+	}
+	x("selective")
+	x("burst")
+	if ok {
+		parts = append(parts, p99(shared))
+	}
+	x("nodes")
+	if nodes, ok := found["nodes"]; ok {
+		parts = append(parts, "nodes-"+p99(nodes))
+	}
+	return strings.Join(parts, " ")
 }
 
 // prepare encodes the pods that change.
@@ -142,7 +207,7 @@ func (b *watchBench) measure(ctx context.Context, w watchCase) (r watchReadings,
 	if r.kube, r.rate, err = b.watched(ctx, b.stored, w, b.kube, alone[0]); err != nil {
 		return r, err
 	}
-	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.ours.server, alone[1]); err != nil || w.selector != "" {
+	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.ours.server, alone[1]); err != nil || w.concerned() < w.watchers {
 		return r, err // the bare server selects nothing
 	}
 	r.bare, _, err = b.watched(ctx, b.frames, w, b.bare, 0)
@@ -162,8 +227,8 @@ func (b *watchBench) flow(ctx context.Context, c *changes, w watchCase, to *watc
 		return nil, 0, err
 	}
 	time.Sleep(watchDrain)
-	if to != nil && w.selector == "" {
-		if err := to.wait(w.watchers * w.rate * b.seconds); err != nil {
+	if due := w.concerned() * w.rate * b.seconds; to != nil && due > 0 {
+		if err := to.wait(due); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -179,7 +244,9 @@ func (b *watchBench) flow(ctx context.Context, c *changes, w watchCase, to *watc
 
 // watched makes the changes of a case while a server is watched.
 func (b *watchBench) watched(ctx context.Context, c *changes, w watchCase, s *server, alone time.Duration) (r watchReading, rate float64, err error) {
-	all, err := startWatchers(ctx, watchTask{At: s.access(), Watchers: w.watchers, Selector: w.selector})
+	all, err := startWatchers(ctx, watchTask{
+		At: s.access(), Watchers: w.watchers, Selector: w.selector, Fields: w.fields, Streams: max(1, w.streams),
+	})
 	if err != nil {
 		return r, 0, err
 	}
@@ -202,15 +269,16 @@ func (b *watchBench) watched(ctx context.Context, c *changes, w watchCase, s *se
 	if r.delivered, err = all.report(); err != nil {
 		return r, 0, err
 	}
-	due := w.watchers * w.rate * b.seconds
-	r.cpu, r.share = max(clockTick, cpu[0]-alone), float64(r.Events)/float64(due)
-	if w.selector != "" {
-		if r.share = 1; r.Events > 0 || r.Ended > 0 {
+	r.cpu, r.share = max(clockTick, cpu[0]-alone), 1
+	due := w.concerned() * w.rate * b.seconds
+	if due == 0 {
+		if r.Events > 0 || r.Ended > 0 {
 			return r, 0, fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended", s.name, r.Events, r.Ended)
 		}
-		r.each = r.cpu / time.Duration(due)
+		r.each = r.cpu / time.Duration(w.watchers*w.rate*b.seconds)
 		return r, rate, nil
 	}
+	r.share = float64(r.Events) / float64(due)
 	if r.Events == 0 {
 		return r, 0, fmt.Errorf("watchers of %s got nothing", s.name)
 	}
@@ -219,11 +287,11 @@ func (b *watchBench) watched(ctx context.Context, c *changes, w watchCase, s *se
 }
 
 // watchReport is the table and the figure.
-func watchReport(seconds int, found map[string]watchReadings) *report {
+func watchReport(seconds int, cases []watchCase, found map[string]watchReadings) *report {
 	r := &report{
 		name: "watch",
-		heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2; %d s each. CPU is what the server takes more with the watchers than without, "+
-			"for each change and watcher.", seconds),
+		heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, but in nodes 100 share one; %d s each. CPU is what the server takes more with the "+
+			"watchers than without, for each change and watcher; in nodes, where a change concerns one watcher, for each change.", seconds),
 		columns: []string{"watchers", "server", "CPU, us", "delivered", "p50, ms", "p99, ms", "max, ms", "KB", "watches ended"},
 		figure: figure{title: "Watching pods", subjects: []bar{
 			{"Watershed", oursColour}, {"bare net/http", oursPale}, {"kube-apiserver", clientGoColour},
@@ -236,7 +304,7 @@ func watchReport(seconds int, found map[string]watchReadings) *report {
 		return fmt.Sprintf("%.1f", d.Seconds()*1e3)
 	}
 	us := func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d)/1e3) }
-	for _, w := range watchCases {
+	for _, w := range cases {
 		p := panel{title: w.name + ", us"}
 		readings := found[w.name]
 		for _, s := range []struct {
@@ -248,10 +316,7 @@ func watchReport(seconds int, found map[string]watchReadings) *report {
 				continue
 			}
 			p.add(float64(s.each)/1e3, us(s.each))
-			name := fmt.Sprintf("%s: %s of all pods, %s changes/s", w.name, thousands(strconv.Itoa(w.watchers)), thousands(fmt.Sprintf("%.0f", readings.rate)))
-			if w.selector != "" {
-				name = fmt.Sprintf("%s: %s of other labels, %s changes/s", w.name, thousands(strconv.Itoa(w.watchers)), thousands(fmt.Sprintf("%.0f", readings.rate)))
-			}
+			name := fmt.Sprintf("%s: %s of %s, %s changes/s", w.name, thousands(strconv.Itoa(w.watchers)), w.of, thousands(fmt.Sprintf("%.0f", readings.rate)))
 			r.row(name, s.name, us(s.each), fmt.Sprintf("%.4g%%", s.share*100),
 				ms(s.P50), ms(s.P99), ms(s.Max), fmt.Sprintf("%.1f", float64(s.Bytes)/1e3/float64(max(1, s.Events))), strconv.Itoa(s.Ended))
 		}

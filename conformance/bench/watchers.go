@@ -30,14 +30,19 @@ const (
 	// watchGrace is how long no event comes when no more will, watchPoll how often that
 	// is looked at.
 	watchGrace, watchPoll = 5 * time.Second, 200 * time.Millisecond
+	// largeBuffer is what a watcher reads into, smallBuffer one of thousands.
+	largeBuffer, smallBuffer = 64 << 10, 16 << 10
 )
 
 // watchTask is what watchers watch.
 type watchTask struct {
 	At       access
 	Watchers int
-	// Selector is a label selector; %d in it is the number of the watcher.
-	Selector string
+	// Selector is a label selector, Fields a field selector; %d in them is the number of
+	// the watcher.
+	Selector, Fields string
+	// Streams is how many watchers share a connection.
+	Streams int
 }
 
 // delivered is what watchers got.
@@ -49,8 +54,7 @@ type delivered struct {
 	P50, P99, Max time.Duration
 }
 
-// watchers are many watches of pods in another process, each with a connection of its
-// own.
+// watchers are many watches of pods in another process.
 type watchers struct{ *companion }
 
 // startWatchers returns when all watch.
@@ -115,7 +119,7 @@ func beWatchers(text []byte, in io.Reader, out io.Writer) error {
 	defer cancel()
 	f := &flock{server: task.At.server(), all: make([]*watcher, task.Watchers)}
 	f.from.Store(math.MaxInt64)
-	err := f.open(ctx, task.Selector)
+	err := f.open(ctx, &task)
 	answers := json.NewEncoder(out)
 	if err := errors.Join(err, answers.Encode(len(f.all))); err != nil {
 		return err
@@ -139,23 +143,31 @@ func beWatchers(text []byte, in io.Reader, out io.Writer) error {
 }
 
 // open begins all watches, some at once.
-func (f *flock) open(ctx context.Context, selector string) (err error) {
+func (f *flock) open(ctx context.Context, task *watchTask) (err error) {
 	if f.version, err = newestVersion(ctx, f.server); err != nil {
 		return err
 	}
+	clients := make([]*http.Client, (len(f.all)+task.Streams-1)/task.Streams)
+	for i := range clients {
+		if clients[i], err = f.server.client(); err != nil {
+			return err
+		}
+	}
+	numbered := func(selector string, i int) string { return strings.Replace(selector, "%d", strconv.Itoa(i), 1) }
 	errs := make([]error, dialling)
 	var opening sync.WaitGroup
 	for d := range dialling {
 		opening.Go(func() {
 			for i := d; i < len(f.all) && errs[d] == nil; i += dialling {
-				w := &watcher{flock: f, version: f.version, selector: selector}
-				if strings.Contains(selector, "%d") {
-					w.selector = fmt.Sprintf(selector, i)
+				// Neighbours have different connections: two that ask for one at once would get two.
+				w := &watcher{
+					flock: f, version: f.version, client: clients[i%len(clients)],
+					selector: numbered(task.Selector, i), fields: numbered(task.Fields, i), buffer: largeBuffer,
+				}
+				if task.Streams > 1 {
+					w.buffer = smallBuffer
 				}
 				f.all[i] = w
-				if w.client, errs[d] = f.server.client(); errs[d] != nil {
-					return
-				}
 				body, err := w.open(ctx)
 				if errs[d] = err; err == nil {
 					f.running.Go(func() { w.run(ctx, body) })
@@ -191,9 +203,11 @@ func newestVersion(ctx context.Context, s *server) (string, error) {
 
 // watcher is one client. Its goroutine owns it.
 type watcher struct {
-	flock    *flock
-	client   *http.Client
-	selector string
+	flock            *flock
+	client           *http.Client
+	selector, fields string
+	// buffer is how many bytes an event may have.
+	buffer int
 	// version is what the client has seen.
 	version string
 	lags    []time.Duration
@@ -206,6 +220,9 @@ func (w *watcher) open(ctx context.Context) (io.ReadCloser, error) {
 	query := url.Values{"watch": {"true"}, "resourceVersion": {w.version}, "timeoutSeconds": {"3600"}}
 	if w.selector != "" {
 		query.Set("labelSelector", w.selector)
+	}
+	if w.fields != "" {
+		query.Set("fieldSelector", w.fields)
 	}
 	return w.flock.server.ask(ctx, w.client, "/api/v1/pods?"+query.Encode(), form{accept: asJSON})
 }
@@ -241,7 +258,7 @@ var writtenField, versionField = []byte(`"` + writtenKey + `":"`), []byte(`"reso
 
 // follow reads events until the watch ends.
 func (w *watcher) follow(body io.Reader) {
-	lines := bufio.NewReaderSize(body, 64<<10)
+	lines := bufio.NewReaderSize(body, w.buffer)
 	for {
 		line, err := lines.ReadSlice('\n')
 		if err != nil {
