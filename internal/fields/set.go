@@ -92,6 +92,14 @@ type Equality struct {
 	Wide bool
 }
 
+// Allows reports whether an object whose field at the path has a value can match.
+func (e Equality) Allows(value string) bool {
+	return e.Value == value || absent(e.Value) && absent(value)
+}
+
+// absent reports whether a field that is not there can have a value.
+func absent(value string) bool { return value == "" || value == "0" || value == "false" }
+
 // Equalities returns the requirements of a parsed selector that can be checked without
 // decoding, in its order, those on metadata included. An object that the selector
 // matches has the value at each path, where an absent field equals "", "0" and

@@ -28,6 +28,14 @@ type matcher struct {
 	set       *selectable.Set
 	// plain says that the fields are in the metadata.
 	plain bool
+	// scans are checks of other fields that need no decoding.
+	scans []fieldScan
+}
+
+// fieldScan is a requirement that can be refuted by the bytes of an object.
+type fieldScan struct {
+	path     *wire.Path
+	equality selectable.Equality
 }
 
 // newMatcher reads the selectors of a request.
@@ -52,15 +60,31 @@ func newMatcher(s *Server, opts *internalversion.ListOptions, t target, set *sel
 		}
 	}
 	m.plain = m.fields != nil && selectable.OnlyMetadata(m.fields)
+	if m.fields != nil && !m.plain {
+		for _, e := range set.Equalities(m.fields) {
+			m.scans = append(m.scans, fieldScan{wire.NewPath(e.Path), e})
+		}
+	}
 	return m, nil
 }
 
 // all reports whether there is no selector.
 func (m *matcher) all() bool { return m.labels == nil && m.fields == nil }
 
-// matches reports whether an object is wanted. Nothing is decoded but for fields
-// outside the metadata.
+// matches reports whether an object is wanted. An object is decoded only for fields
+// outside the metadata, and only if its bytes do not refute a requirement.
 func (m *matcher) matches(o *wire.Object) bool {
+	for _, s := range m.scans {
+		if value, ok := o.Field(s.path); ok && !s.equality.Allows(value) {
+			return false
+		}
+	}
+	return m.changed(o)
+}
+
+// changed is matches for the states of a change, at which many watchers look: they share
+// the decoded value, which is quicker than a scan by each of them.
+func (m *matcher) changed(o *wire.Object) bool {
 	if m.namespace != "" && o.Namespace() != m.namespace {
 		return false
 	}

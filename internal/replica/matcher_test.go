@@ -261,6 +261,9 @@ func watchHistory(t *testing.T, rng *rand.Rand, k *resourceKind) (events int) {
 			}
 			for i := range all[from:] {
 				h := &all[from+i]
+				if h.now != nil && m.matches(h.now.object) != s.selected(h.now) {
+					t.Errorf("a list of %v has %v: %t", s, h.now.object, !s.selected(h.now))
+				}
 				if e := s.event(h.old, h.now, &h.change); e != "" {
 					want = append(want, e)
 				}
