@@ -97,6 +97,10 @@ func (e Equality) Allows(value string) bool {
 	return e.Value == value || absent(e.Value) && absent(value)
 }
 
+// Exact reports whether every object whose field is read as a value that Allows accepts
+// meets the requirement. It does not for values that an absent field can have.
+func (e Equality) Exact() bool { return !absent(e.Value) }
+
 // absent reports whether a field that is not there can have a value.
 func absent(value string) bool { return value == "" || value == "0" || value == "false" }
 

@@ -28,11 +28,13 @@ type matcher struct {
 	set       *selectable.Set
 	// plain says that the fields are in the metadata.
 	plain bool
-	// scans are checks of other fields that need no decoding.
-	scans []fieldScan
+	// scans are checks of other fields that need no decoding. Exact says that an object
+	// which passes them all is selected, narrow that few objects do.
+	scans         []fieldScan
+	exact, narrow bool
 }
 
-// fieldScan is a requirement that can be refuted by the bytes of an object.
+// fieldScan is a requirement that can be checked in the bytes of an object.
 type fieldScan struct {
 	path     *wire.Path
 	equality selectable.Equality
@@ -61,8 +63,12 @@ func newMatcher(s *Server, opts *internalversion.ListOptions, t target, set *sel
 	}
 	m.plain = m.fields != nil && selectable.OnlyMetadata(m.fields)
 	if m.fields != nil && !m.plain {
-		for _, e := range set.Equalities(m.fields) {
+		equalities := set.Equalities(m.fields)
+		m.exact = len(equalities) == len(m.fields.Requirements())
+		m.narrow = m.exact
+		for _, e := range equalities {
 			m.scans = append(m.scans, fieldScan{wire.NewPath(e.Path), e})
+			m.exact, m.narrow = m.exact && e.Exact(), m.narrow && e.Exact() && !e.Wide
 		}
 	}
 	return m, nil
@@ -72,19 +78,13 @@ func newMatcher(s *Server, opts *internalversion.ListOptions, t target, set *sel
 func (m *matcher) all() bool { return m.labels == nil && m.fields == nil }
 
 // matches reports whether an object is wanted. An object is decoded only for fields
-// outside the metadata, and only if its bytes do not refute a requirement.
-func (m *matcher) matches(o *wire.Object) bool {
-	for _, s := range m.scans {
-		if value, ok := o.Field(s.path); ok && !s.equality.Allows(value) {
-			return false
-		}
-	}
-	return m.changed(o)
-}
+// outside the metadata, and only if its bytes do not decide.
+func (m *matcher) matches(o *wire.Object) bool { return m.selects(o, true) }
 
-// changed is matches for the states of a change, at which many watchers look: they share
-// the decoded value, which is quicker than a scan by each of them.
-func (m *matcher) changed(o *wire.Object) bool {
+// selects is matches. For the states of a change, at which many watchers may look, a scan
+// by each of them can cost more than the decoded value, which they share: scan says to
+// scan in any case, and not only if few objects are selected.
+func (m *matcher) selects(o *wire.Object, scan bool) bool {
 	if m.namespace != "" && o.Namespace() != m.namespace {
 		return false
 	}
@@ -97,8 +97,27 @@ func (m *matcher) changed(o *wire.Object) bool {
 	case m.plain:
 		return m.fields.Matches(fields.Set{"metadata.name": o.Name(), "metadata.namespace": o.Namespace()})
 	}
+	if scan || m.narrow {
+		if selected, decided := m.scan(o); decided {
+			return selected
+		}
+	}
 	value, err := m.server.values.Decode(o)
 	return err == nil && m.fields.Matches(m.set.Of(value))
+}
+
+// scan checks the fields in the bytes of an object, and reports whether that decides.
+func (m *matcher) scan(o *wire.Object) (selected, decided bool) {
+	for _, s := range m.scans {
+		value, ok := o.Field(s.path)
+		if !ok {
+			return false, false
+		}
+		if !s.equality.Allows(value) {
+			return false, true
+		}
+	}
+	return true, m.exact
 }
 
 // name is the one name that can match, if there is one.

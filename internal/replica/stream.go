@@ -322,8 +322,8 @@ func (s *eventStream) bookmark(version uint64, end bool) error {
 // events turns a change into what a client is told: an object may come to match and
 // cease to. It reports false if the change does not concern the client.
 func (m *matcher) events(c *store.Change[*wire.Object]) (t wire.EventType, o *wire.Object, v uint64) {
-	was := c.Type != delta.Added && m.changed(c.Old)
-	is := c.Type != delta.Deleted && m.changed(c.New)
+	was := c.Type != delta.Added && m.selects(c.Old, false)
+	is := c.Type != delta.Deleted && m.selects(c.New, false)
 	switch {
 	case was && is:
 		return wire.Modified, c.New, 0
