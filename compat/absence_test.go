@@ -4,6 +4,7 @@
 package compat_test
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -31,13 +32,13 @@ func TestInformer_keepsObjectsOfAResourceThatIsNotServed(t *testing.T) {
 		notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{Resource: "pods"}, "", "404 page not found", 0, true)
 		var open atomic.Pointer[watch.RaceFreeFakeWatcher]
 		i := podInformer(&cache.ListWatch{
-			ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				if absent.Load() {
 					return nil, notFound
 				}
 				return list, nil
 			},
-			WatchFunc: func(opts metav1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 				switch {
 				case opts.SendInitialEvents != nil:
 					return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)

@@ -4,6 +4,7 @@
 package compat_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,10 +35,10 @@ func TestOptions_window(t *testing.T) {
 			report := &watershed.Report{}
 			opts := compat.Options{Fast: true, Window: c.window, Report: report, Logger: quiet.Logger}
 			i := compat.NewInformer(&opts)(&cache.ListWatch{
-				ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 					return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 				},
-				WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+				WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 					if o.SendInitialEvents != nil {
 						return nil, apierrors.NewBadRequest("it cannot stream")
 					}

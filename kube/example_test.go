@@ -33,7 +33,7 @@ func ExampleCluster_List() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(pods.GroupVersionResource.Resource, pods.Namespaced)
+	fmt.Println(pods.Resource, pods.Namespaced)
 
 	version, err := prod.List(ctx, kube.Query{Resource: pods.GroupVersionResource}, func(o *wire.Object) error {
 		pod, err := wire.Decode[*corev1.Pod](o)

@@ -315,7 +315,7 @@ var (
 	internal     = &reflector.Error{Reason: reflector.Internal, Err: errors.New("internal error")}
 	notServed    = &reflector.Error{Reason: reflector.NotServed, Err: errors.New("page not found")}
 	notSupported = &reflector.Error{Reason: reflector.NotSupported, Err: errors.New("sendInitialEvents is forbidden")}
-	unmatched    = errors.New("resourceVersionMatch is forbidden unless resourceVersion is provided")
+	errUnmatched = errors.New("resourceVersionMatch is forbidden unless resourceVersion is provided")
 )
 
 // end is the end of a watch in good order.

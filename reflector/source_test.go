@@ -70,7 +70,7 @@ func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Pag
 	case s.absent:
 		return nil, reflector.Page{}, notServed
 	case opts.NotOlder && opts.Version == "":
-		return nil, reflector.Page{}, unmatched
+		return nil, reflector.Page{}, errUnmatched
 	case opts.Continue != "":
 		at, after, _ := strings.Cut(opts.Continue, "/")
 		version, _ = strconv.Atoi(at)
