@@ -66,7 +66,7 @@ func run(ctx context.Context, minors []string, rounds int, page string) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("Kubernetes %s: see the table in %s", strings.Join(failed, ", "), page)
+		return fmt.Errorf("versions %s: see the table in %s", strings.Join(failed, ", "), page)
 	}
 	return nil
 }

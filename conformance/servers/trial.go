@@ -43,7 +43,7 @@ func pick(versions, minors []string) ([]string, error) {
 			}
 		}
 		if len(patches) == 0 {
-			return nil, fmt.Errorf("Kubernetes %s: the module proxy has no release of it", minor)
+			return nil, fmt.Errorf("version %s of k8s.io/kubernetes: the module proxy has no release of it", minor)
 		}
 		picked = append(picked, slices.MaxFunc(patches, semver.Compare))
 	}
