@@ -264,10 +264,11 @@ func (f *Fleet) admitLocked(e Entry) {
 	if m != nil {
 		access, host := m.way()
 		switch {
-		case e.Err != nil, access == "", e.Access == access:
-			if e.Err != nil || access == "" {
-				m.use(e)
-			}
+		case e.Err != nil, access == "":
+			m.use(e)
+			return
+		case e.Access == access:
+			m.relisted()
 			return
 		case e.Config != nil && e.Config.Host == host:
 			m.use(e)

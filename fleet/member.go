@@ -65,9 +65,12 @@ type Member struct {
 	// former is the connection before; its watches move to the new one, and then it
 	// can be closed.
 	former *kube.Cluster
-	err    error     // of the directory or of discovery, the last one
-	since  time.Time // when it began
-	gone   time.Time
+	// unlisted is the directory's current error: it cannot say how to reach the
+	// cluster. A connection that was made before stays in use.
+	unlisted error
+	err      error     // of the last discovery
+	since    time.Time // when it began
+	gone     time.Time
 	// before is the member of the same name whose place this one takes when it has
 	// synced; nil if there was none, or it has.
 	before *Member
@@ -120,8 +123,9 @@ func (m *Member) use(e Entry) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.unlisted = nil
 	if err != nil {
-		m.err = fmt.Errorf("directory: %w", err)
+		m.unlisted = fmt.Errorf("directory: %w", err)
 		return
 	}
 	old := m.cluster
@@ -232,20 +236,25 @@ func (m *Member) resolve(ctx context.Context) error {
 		m.err = err
 		return err
 	}
-	m.missing, m.err = err, nil
+	m.foundLocked(served, err)
+	if m.former != nil {
+		m.former.CloseIdleConnections()
+	}
+	m.mirrorLocked(ctx, served, err)
+	return nil
+}
+
+// foundLocked records the result of a discovery that found something.
+func (m *Member) foundLocked(served []kube.Resource, missing error) {
+	m.missing, m.err = missing, nil
 	m.listed = served
 	m.served = make(map[schema.GroupResource]struct{}, len(served))
 	for _, r := range served {
 		m.served[r.GroupResource()] = struct{}{}
 	}
-	if m.former != nil {
-		m.former.CloseIdleConnections()
-	}
 	if m.discovered.IsZero() {
 		m.discovered = time.Now()
 	}
-	m.mirrorLocked(ctx, served, err)
-	return nil
 }
 
 // mirrorLocked makes the mirrors fit what is served. What is missing from discovery
@@ -417,6 +426,13 @@ func (m *Member) join(x *mirror, s state) {
 		delete(m.next, at)
 		m.mirrors[at] = x
 	}
+}
+
+// relisted records that the directory again lists the way that is in use.
+func (m *Member) relisted() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unlisted = nil
 }
 
 // way is how the cluster is reached; "" if nobody has said.

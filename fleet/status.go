@@ -62,7 +62,9 @@ type Status struct {
 	// Since is when it ceased to be current, if it is Stale, and when it joined or
 	// left otherwise.
 	Since time.Time
-	// Err is why it is Connecting or Stale, or what of its discovery is missing.
+	// Err is why it is Connecting or Stale, or what of its discovery is missing. An
+	// error of the directory is part of it for as long as the directory has it, also
+	// if the cluster is Live with the credentials it had before.
 	Err error
 	// Synced of Resources have been read completely.
 	Synced, Resources int
@@ -105,7 +107,7 @@ func (r ResourceStatus) String() string {
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Status{Since: m.since, Err: m.err}
+	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err)}
 	given := 0 // up
 	for _, r := range m.resourcesLocked() {
 		s.Resources++
@@ -147,6 +149,9 @@ func (m *Member) Status() Status {
 		if since := cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt); since.Before(s.Since) {
 			s.Since, s.Err = since, fmt.Errorf("%s: %w", r.Resource.GroupResource(), cmp.Or(r.Reflector.Err, errUnknown))
 		}
+	}
+	if m.unlisted != nil && !errors.Is(s.Err, m.unlisted) {
+		s.Err = fmt.Errorf("%w; %w", m.unlisted, s.Err)
 	}
 	return s
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// TestStatus_directoryError has a directory that fails for a while: the status shows
+// its error as long as it lasts, whatever discovery finds meanwhile, and no longer.
+func TestStatus_directoryError(t *testing.T) {
+	f, err := New(noDirectory{}, &Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func() {
+		cancel()
+		f.runs.Wait()
+	}()
+	f.running = ctx
+	good := entryOf("a", &rest.Config{Host: "http://127.0.0.1:1"}, nil)
+	bad := Entry{Name: "a", Err: errors.New("secret is being replaced")}
+	m := newMember(f, "a")
+	m.end = cancel
+	m.use(good)
+	f.members["a"] = m
+	// discover stands for a cluster that answers.
+	discover := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.foundLocked([]kube.Resource{}, nil)
+	}
+	check := func(when, want string) {
+		t.Helper()
+		switch err := m.Status().Err; {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s the status has the error %v, want %q", when, err, want)
+		}
+	}
+	discover()
+	check("at first", "")
+	f.tell([]Entry{bad})
+	check("while the directory fails", "secret is being replaced")
+	discover()
+	check("after a discovery while the directory fails", "secret is being replaced")
+	f.tell([]Entry{bad})
+	f.tell([]Entry{good})
+	check("once the directory has recovered", "")
+
+	// The same, with other credentials than before.
+	f.tell([]Entry{bad})
+	f.tell([]Entry{entryOf("a", &rest.Config{Host: "http://127.0.0.1:1", BearerToken: "new"}, nil)})
+	check("with new credentials", "")
+}
