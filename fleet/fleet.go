@@ -70,7 +70,9 @@ type Options struct {
 	Reflector reflector.Options
 	// Report, if there is one, knows what is mirrored.
 	Report *watershed.Report
-	// Logger is for all of it. Default: slog.Default().
+	// Logger gets a line when a cluster goes live, when it or one of its resources
+	// begins to fail and when that ends, and the progress of the first sync. Each retry
+	// has level Debug. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -105,6 +107,7 @@ type Fleet struct {
 	gate      *gate
 	packing   *watershed.Packing
 	recent    *wire.Recent
+	journal   *journal
 
 	// undecodable counts states of objects that could not be decoded, and reported has
 	// them.
@@ -134,6 +137,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	if f.selection, err = newSelection(f.opts.Resources, f.opts.Except); err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
+	f.journal = newJournal(f)
 	f.gate = newGate(f.opts.Lists, fleetPatience)
 	f.recent = wire.NewRecent(f.opts.Decoded)
 	if !f.opts.Fast {
@@ -164,6 +168,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	f.mu.Unlock()
 
 	defer f.tidy(ctx)()
+	f.runs.Go(func() { f.journal.run(ctx) })
 	if f.opts.History > 0 {
 		f.runs.Go(func() { f.forget(ctx) })
 	}
@@ -247,11 +252,13 @@ func (f *Fleet) tell(entries []Entry) {
 		}
 		there[e.Name] = true
 		f.admitLocked(e)
+		f.journal.disturb(f.members[e.Name])
 	}
 	for name, m := range f.members {
 		if !there[name] {
 			delete(f.members, name)
 			m.leave()
+			m.logger.Info("cluster removed")
 		}
 	}
 }

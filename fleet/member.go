@@ -148,7 +148,6 @@ func (m *Member) run(ctx context.Context) {
 	defer m.closeIdle()
 	defer m.runs.Wait()
 	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
-	var trouble complaint
 	failed, lagging := false, discoverRetry
 	for {
 		next := discoverEvery + rand.N(discoverEvery/4)
@@ -157,8 +156,8 @@ func (m *Member) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if trouble.isNew(err) {
-			m.logger.Warn("cannot discover what there is", "err", err)
+		if err != nil || failed {
+			m.fleet.journal.disturb(m)
 		}
 		switch {
 		case err != nil:

@@ -54,7 +54,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 			x.feed.applied(s, changes, whole)
 		},
 	}
-	opts.Reflector.Logger = f.opts.Logger
+	opts.Reflector.Logger = slog.New(lowered{f.opts.Logger.Handler(), func() { f.journal.disturb(m) }})
 	opts.Reflector.Turn = src.wait
 	opts.Reflector.Reopen = true
 	opts.Reflector.ListOnly = opts.Reflector.ListOnly || f.opts.Budget.BytesPerSecond > 0

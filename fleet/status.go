@@ -107,9 +107,13 @@ func (r ResourceStatus) String() string {
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.statusLocked(m.resourcesLocked())
+}
+
+func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err)}
 	given := 0 // up
-	for _, r := range m.resourcesLocked() {
+	for _, r := range resources {
 		s.Resources++
 		s.Objects += r.Objects
 		s.Expected += r.Expected

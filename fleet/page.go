@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// linesAtOnce is how many resources of a cluster that begin to fail at the same time
+// get a line each. More of them share one line, and so do those that recover.
+const linesAtOnce = 5
+
+// page is a journal's record of one member: what it has logged, so that it logs
+// changes only.
+type page struct {
+	member *Member
+	logger *slog.Logger
+	cadence
+	// live says that the end of the first sync was logged.
+	live bool
+	// down is the message that was logged because nothing of the cluster can be
+	// read, "" if something can; downSince is when that began. answered is when the
+	// cluster was first seen to answer again; zero before that.
+	down      string
+	downSince time.Time
+	answered  time.Time
+	// troubled says that something failed at the last look, logged or not.
+	troubled bool
+	// troubles are failures of parts of a cluster that answers, by resource;
+	// discovery and directory are other keys.
+	troubles map[string]*trouble
+	// dropped and restores are the reflectors' counters as they were last logged.
+	dropped  map[string]uint64
+	restores uint64
+}
+
+// trouble is a failure of a part of a cluster.
+type trouble struct {
+	since  time.Time
+	err    error
+	logged bool
+}
+
+// These keys of troubles cannot be resources.
+const (
+	discovery = "/discovery"
+	directory = "/directory"
+)
+
+// The messages that are logged when nothing of a cluster can be read.
+const (
+	unreachable   = "cluster unreachable"
+	accessRefused = "cluster refuses access"
+)
+
+// examination is all that a page needs to know of a member at one moment.
+type examination struct {
+	Status
+	joined    time.Time
+	discovery error // of the last discovery, or what was missing from it
+	unlisted  error // of the directory
+	all       []ResourceStatus
+}
+
+func (m *Member) examine() examination {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.resourcesLocked()
+	return examination{
+		Status: m.statusLocked(all), joined: m.since, all: all, unlisted: m.unlisted, discovery: cmp.Or(m.err, m.missing),
+	}
+}
+
+func newPage(m *Member, c cadence) *page {
+	return &page{member: m, logger: m.logger, cadence: c, troubles: map[string]*trouble{}, dropped: map[string]uint64{}}
+}
+
+// settled reports whether the member need not be examined before it is disturbed.
+func (p *page) settled() bool { return p.live && p.down == "" && !p.troubled }
+
+// update logs how the member differs from what was logged before.
+func (p *page) update(now time.Time, x examination) {
+	if x.State == Gone {
+		return
+	}
+	p.troubled = len(x.Failing) > 0 || x.discovery != nil || x.unlisted != nil
+	p.counters(x.all)
+	if message, since := p.unreadable(now, x); message != "" {
+		p.fail(message, since, x)
+		return // its resources fail for the same reason
+	}
+	if p.down != "" && !p.recovered(now, x) {
+		return
+	}
+	counts := []any{"resources", x.Resources, "objects", x.Objects}
+	if n := len(x.Failing); n > 0 {
+		counts = append(counts, "failing", n)
+	}
+	switch {
+	case !p.live && (x.State == Live || x.State == Stale):
+		p.live = true
+		p.logger.Info("cluster live", append(counts, "after", rounded(now.Sub(x.joined)))...)
+	case p.live && p.down != "":
+		p.logger.Info("cluster live again", append(counts, "after", rounded(now.Sub(p.downSince)))...)
+	}
+	p.down = ""
+	if p.live {
+		p.parts(now, x)
+	}
+}
+
+// unreadable returns the message for a cluster of which nothing can be read, and since
+// when; "" if something can.
+func (p *page) unreadable(now time.Time, x examination) (message string, since time.Time) {
+	switch {
+	case x.State == Connecting && x.Err != nil:
+		since = x.joined
+	case x.Resources == 0 || len(x.Failing) < x.Resources:
+		return "", time.Time{}
+	default:
+		since = now
+		for _, r := range x.Failing {
+			if at := failingSince(r); at.Before(since) {
+				since = at
+			}
+		}
+		if p.down == "" && now.Sub(since) < p.failure {
+			return "", time.Time{}
+		}
+	}
+	if apierrors.IsUnauthorized(x.Err) || apierrors.IsForbidden(x.Err) {
+		return accessRefused, since
+	}
+	return unreachable, since
+}
+
+func failingSince(r ResourceStatus) time.Time {
+	return cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt)
+}
+
+// fail logs that nothing of the cluster can be read, unless it was logged. Objects
+// that were read before stay readable.
+func (p *page) fail(message string, since time.Time, x examination) {
+	p.answered = time.Time{}
+	if p.down == "" {
+		p.downSince = since
+	}
+	if p.down == message {
+		return
+	}
+	p.down = message
+	var args []any
+	if x.Resources > 0 {
+		args = append(args, "resources", x.Resources, "objects", x.Objects)
+	}
+	args = append(args, "err", x.Err)
+	if message == accessRefused {
+		p.logger.Warn(accessRefused, args...)
+		return
+	}
+	p.logger.Warn(unreachable, args...)
+}
+
+// recovered reports whether a cluster that could not be read can be again. Each
+// resource is retried at its own time, so those that still fail count only if they
+// have failed since the cluster has answered.
+func (p *page) recovered(now time.Time, x examination) bool {
+	if p.answered.IsZero() {
+		p.answered = now
+		p.member.poke() // discovery may have failed as well
+	}
+	if x.State == Connecting || x.State == Syncing {
+		return !p.live && x.State == Syncing
+	}
+	return !slices.ContainsFunc(x.Failing, func(r ResourceStatus) bool { return r.Reflector.ErrAt.Before(p.answered) })
+}
+
+// parts logs what has begun or ceased to fail in a cluster that answers.
+func (p *page) parts(now time.Time, x examination) {
+	failing := make(map[string]bool, len(x.Failing))
+	var begun, ended []string
+	for _, r := range x.Failing {
+		name := r.Resource.GroupResource().String()
+		failing[name] = true
+		if p.begins(name, r.Reflector.Err, failingSince(r), now.Add(-p.failure)) {
+			begun = append(begun, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.troubles)) {
+		if name != discovery && name != directory && !failing[name] {
+			ended = append(ended, name)
+		}
+	}
+	p.logBegun(begun, x.Resources)
+	p.logEnded(ended, now)
+
+	if p.begins(discovery, x.discovery, now, now.Add(-p.metadata)) {
+		p.logger.Warn("discovery incomplete", "err", x.discovery)
+	}
+	if t, ended := p.ends(discovery, x.discovery); ended {
+		p.logger.Info("discovery complete again", "after", rounded(now.Sub(t.since)))
+	}
+	if p.begins(directory, x.unlisted, now, now.Add(-p.metadata)) {
+		p.logger.Warn("credentials cannot be read: the previous ones stay in use", "err", x.unlisted)
+	}
+	if t, ended := p.ends(directory, x.unlisted); ended {
+		p.logger.Info("credentials can be read again", "after", rounded(now.Sub(t.since)))
+	}
+}
+
+// begins records a failure, if err is one, and reports whether to log it now: once, if
+// it began before a deadline.
+func (p *page) begins(name string, err error, since, deadline time.Time) bool {
+	t := p.troubles[name]
+	if t == nil && (err != nil || name != discovery && name != directory) {
+		t = &trouble{since: since}
+		p.troubles[name] = t
+	}
+	if t == nil || t.logged || t.since.After(deadline) {
+		return false
+	}
+	t.err, t.logged = err, true
+	return true
+}
+
+// ends forgets a failure if err is nil. It reports whether it had been logged.
+func (p *page) ends(name string, err error) (*trouble, bool) {
+	t := p.troubles[name]
+	if t == nil || err != nil {
+		return nil, false
+	}
+	delete(p.troubles, name)
+	return t, t.logged
+}
+
+// logBegun logs resources that have begun to fail.
+func (p *page) logBegun(names []string, resources int) {
+	if len(names) > linesAtOnce {
+		p.logger.Warn("resources not current", "failing", len(names), "resources", resources,
+			"first", strings.Join(names[:linesAtOnce], ","), "err", p.troubles[names[0]].err)
+		return
+	}
+	for _, name := range names {
+		p.logger.Warn("resource not current", "resource", name, "err", p.troubles[name].err)
+	}
+}
+
+// logEnded logs resources that have ceased to fail.
+func (p *page) logEnded(names []string, now time.Time) {
+	logged := 0
+	for _, name := range names {
+		if p.troubles[name].logged {
+			logged++
+		}
+	}
+	if logged > linesAtOnce {
+		p.logger.Info("resources current again", "resources", logged)
+	}
+	for _, name := range names {
+		if t, ok := p.ends(name, nil); ok && logged <= linesAtOnce {
+			p.logger.Info("resource current again", "resource", name, "after", rounded(now.Sub(t.since)))
+		}
+	}
+}
+
+// counters logs what the reflectors have counted since the last time.
+func (p *page) counters(all []ResourceStatus) {
+	restores := uint64(0)
+	for _, r := range all {
+		restores += r.Reflector.Restores
+		name := r.Resource.GroupResource().String()
+		// A line for the first object, and then whenever the number has doubled.
+		if n := r.Reflector.Dropped; n > 0 && n >= 2*p.dropped[name] {
+			p.dropped[name] = n
+			p.logger.Warn("objects dropped", "resource", name, "objects", n, "err", r.Reflector.Err)
+		}
+	}
+	if restores > p.restores {
+		p.logger.Error("the cluster's data has gone back: etcd was restored from a backup", "resources", restores-p.restores)
+	}
+	p.restores = restores
+}
