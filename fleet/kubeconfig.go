@@ -90,8 +90,12 @@ func (c *Contexts) Follow(ctx context.Context, tell func([]Entry)) error {
 		r := newReading()
 		entries, err := c.read(r)
 		files.done(r)
-		if trouble.isNew(err) {
-			c.opts.Logger.Warn("contexts stay as they were", "err", err)
+		failed := trouble.last != ""
+		switch {
+		case trouble.isNew(err):
+			c.opts.Logger.Warn("cannot load kubeconfig: the clusters stay as they are", "err", err)
+		case failed && err == nil:
+			c.opts.Logger.Info("kubeconfig loaded again")
 		}
 		if err == nil {
 			told.update(entries)
@@ -101,7 +105,8 @@ func (c *Contexts) Follow(ctx context.Context, tell func([]Entry)) error {
 	return nil
 }
 
-func (c *Contexts) read(r *reading) ([]Entry, error) {
+// load reads the files and merges them.
+func (c *Contexts) load(r *reading) (*clientcmdapi.Config, error) {
 	all := clientcmdapi.NewConfig()
 	found := false
 	for _, path := range c.opts.Paths {
@@ -125,14 +130,28 @@ func (c *Contexts) read(r *reading) ([]Entry, error) {
 		addMissing(all.Contexts, k.Contexts)
 	}
 	if !found {
-		return nil, fmt.Errorf("kubeconfig %s: there is nothing", strings.Join(c.opts.Paths, ", "))
+		return nil, noContexts(c.Paths())
 	}
+	return all, nil
+}
+
+// names returns the contexts that count, sorted.
+func (c *Contexts) names(all *clientcmdapi.Config) []string {
 	names := c.opts.Contexts
 	if len(names) == 0 {
 		names = slices.Collect(maps.Keys(all.Contexts))
 	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
+func (c *Contexts) read(r *reading) ([]Entry, error) {
+	all, err := c.load(r)
+	if err != nil {
+		return nil, err
+	}
+	names := c.names(all)
 	entries := make([]Entry, 0, len(names))
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+	for _, name := range names {
 		cfg, err := r.config(all, name)
 		e := entryOf(contextCluster(name), cfg, err)
 		if e.Err != nil {

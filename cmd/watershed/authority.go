@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -32,9 +33,16 @@ const (
 	servingRest = 30 * 24 * time.Hour
 )
 
+// The names of the certificates must differ. OpenSSL takes a certificate whose subject
+// is its issuer's for a self-signed one, and rejects it.
+const (
+	authorityName = "watershed authority"
+	servingName   = "localhost"
+)
+
 // authority signs the server's certificate. Its own is in a file together with its
 // key, so that they belong together whoever writes it; the server's never leaves
-// memory. It is good for loopback addresses only.
+// memory, so each start makes another one. It is good for loopback addresses only.
 type authority struct {
 	certificate *x509.Certificate
 	pem         []byte // the certificate
@@ -105,7 +113,7 @@ func newAuthority(now time.Time) ([]byte, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "watershed"},
+		Subject:               pkix.Name{CommonName: authorityName},
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.Add(authorityLife),
 		KeyUsage:              x509.KeyUsageCertSign,
@@ -184,9 +192,15 @@ func (a *authority) issue(now time.Time) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	public, err := key.PublicKey.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	id := sha256.Sum256(public)
 	template := &x509.Certificate{
+		SubjectKeyId: id[:20], // as RFC 7093 has it; the issuer's is added from its certificate
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "watershed"},
+		Subject:      pkix.Name{CommonName: servingName},
 		NotBefore:    now.Add(-time.Hour),
 		NotAfter:     now.Add(servingLife),
 		KeyUsage:     x509.KeyUsageDigitalSignature,

@@ -76,7 +76,7 @@ func TestProgram(t *testing.T) {
 	config := filepath.Join(dir, "kubeconfig")
 	until("watershed kubeconfig", func() error {
 		text, err := run(program, "kubeconfig", "--state-dir", s.dir)
-		if err == nil && !strings.Contains(text, "current-context: "+k.Name()) {
+		if err == nil && !strings.Contains(text, "current-context: "+defaultPrefix+k.Name()) {
 			err = fmt.Errorf("the cluster is not in\n%s", text)
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func TestProgram(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the server does not end")
 	}
-	if _, err := s.readAddress(); err == nil {
+	if _, err := s.server(); err == nil {
 		t.Error("the server has left its address behind")
 	}
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/watershed-project/watershed/fleet"
 )
 
 const (
@@ -33,31 +36,42 @@ const (
 // maxClusters bounds what is read of a server's list of clusters, in bytes.
 const maxClusters = 16 << 20
 
+// defaultPrefix begins the names of contexts. Without it they would have the names of
+// the user's own contexts, and one would silently hide the other where kubeconfigs are
+// merged.
+const defaultPrefix = "watershed-"
+
 func newKubeconfigCommand() *cobra.Command {
 	var s state
+	prefix := defaultPrefix
 	cmd := &cobra.Command{
 		Use:   "kubeconfig",
-		Short: "Print a kubeconfig for the server that runs",
+		Short: "Print a kubeconfig for the running server",
 		Long: `Kubeconfig prints a kubeconfig with a context for each cluster that watershed serve
-mirrors, with the cluster's name, and one for all of them together, which is called
-fleet. The token in it is not a secret: the server asks for none.`,
+mirrors and one for all of them together. The context of a cluster is named after the
+mirrored context and has its namespace; that of all clusters is called fleet. All names
+begin with a prefix, so that the kubeconfig can be merged with others.
+
+The token in it is not a secret: the server does not ask for one.`,
 		Example: `  watershed kubeconfig > replica.yaml
-  kubectl --kubeconfig replica.yaml --context prod-eu get pods -A`,
+  kubectl --kubeconfig replica.yaml --context watershed-prod-eu get pods -A
+  KUBECONFIG=~/.kube/config:replica.yaml kubectl --context watershed-fleet get nodes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printKubeconfig(cmd.Context(), cmd.OutOrStdout(), s)
+			return printKubeconfig(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, prefix)
 		},
 	}
 	stateFlag(cmd, &s)
+	cmd.Flags().StringVar(&prefix, "prefix", prefix, "what the names of contexts begin with; may be empty")
 	return cmd
 }
 
 // printKubeconfig writes the kubeconfig of the server whose state it is given.
-func printKubeconfig(ctx context.Context, out io.Writer, s state) error {
+func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefix string) error {
 	if err := s.find(); err != nil {
 		return err
 	}
-	address, err := s.readAddress()
+	running, err := s.server()
 	if err != nil {
 		return err
 	}
@@ -68,11 +82,15 @@ func printKubeconfig(ctx context.Context, out io.Writer, s state) error {
 	if err != nil {
 		return err
 	}
-	names, err := clusterNames(ctx, address, ca)
+	names, err := clusterNames(ctx, running.Address, ca)
 	if err != nil {
 		return err
 	}
-	text, err := clientcmd.Write(*newKubeconfig(address, ca.pem, names))
+	contexts, err := fleet.NewContexts(&fleet.ContextsOptions{Paths: running.Kubeconfig}).Read()
+	if err != nil { // the server goes on without it
+		fmt.Fprintf(trouble, "watershed: namespaces are left out: %v\n", err)
+	}
+	text, err := clientcmd.Write(*newKubeconfig(running.Address, ca.pem, prefix, names, contexts))
 	if err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -118,26 +136,32 @@ func clusterNames(ctx context.Context, address string, ca *authority) ([]string,
 	return names, nil
 }
 
-// newKubeconfig has the clusters of these names, and the fleet, which is current
-// unless it is one cluster.
-func newKubeconfig(address string, ca []byte, names []string) *clientcmdapi.Config {
+// newKubeconfig returns a kubeconfig with these clusters and the fleet, which is
+// current unless there is one cluster.
+func newKubeconfig(address string, ca []byte, prefix string, clusters []string, contexts []fleet.Context) *clientcmdapi.Config {
+	mirrored := map[string]fleet.Context{}
+	for _, c := range contexts {
+		mirrored[c.Cluster] = c
+	}
 	k := clientcmdapi.NewConfig()
-	add := func(context, path string) {
-		k.Clusters[context] = &clientcmdapi.Cluster{Server: "https://" + address + path, CertificateAuthorityData: ca}
-		k.Contexts[context] = &clientcmdapi.Context{Cluster: context, AuthInfo: nobody}
+	add := func(name, path, namespace string) {
+		name = prefix + name
+		k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + address + path, CertificateAuthorityData: ca}
+		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: nobody, Namespace: namespace}
+		k.CurrentContext = name
 	}
 	k.AuthInfos[nobody] = &clientcmdapi.AuthInfo{Token: nobodyToken}
-	add(fleetContext, "/fleet")
-	k.CurrentContext = fleetContext
-	for _, name := range names {
-		context := name
+	for _, cluster := range clusters {
+		name := cmp.Or(mirrored[cluster].Name, cluster)
 		if name == fleetContext {
-			context = "clusters/" + name
+			name = "clusters/" + name
 		}
-		add(context, "/clusters/"+url.PathEscape(name))
-		if len(names) == 1 {
-			k.CurrentContext = context
-		}
+		add(name, "/clusters/"+url.PathEscape(cluster), mirrored[cluster].Namespace)
+	}
+	only := k.CurrentContext
+	add(fleetContext, "/fleet", "")
+	if len(clusters) == 1 {
+		k.CurrentContext = only
 	}
 	return k
 }

@@ -27,7 +27,7 @@ func begin(t *testing.T, s *state, handler http.Handler) (address string, end fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	remove, err := s.writeAddress(l.Addr().String())
+	withdraw, err := s.announce(server{Address: l.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func begin(t *testing.T, s *state, handler http.Handler) (address string, end fu
 	done := make(chan error, 1)
 	go func() {
 		err := running.run(ctx)
-		remove()
+		withdraw()
 		done <- err
 	}()
 	return l.Addr().String(), func() error {
@@ -66,13 +66,13 @@ func TestKubeconfig_hasEveryCluster(t *testing.T) {
 		current string
 		servers map[string]string // paths by context
 	}{
-		{nil, "fleet", map[string]string{"fleet": "/fleet"}},
-		{[]string{"only"}, "only", map[string]string{"fleet": "/fleet", "only": "/clusters/only"}},
+		{nil, "watershed-fleet", map[string]string{"watershed-fleet": "/fleet"}},
+		{[]string{"only"}, "watershed-only", map[string]string{"watershed-fleet": "/fleet", "watershed-only": "/clusters/only"}},
 		{
-			[]string{"arn:aws:eks:eu-1:1:cluster%2Fprod", "fleet", "a b"}, "fleet",
+			[]string{"arn:aws:eks:eu-1:1:cluster%2Fprod", "fleet", "a b"}, "watershed-fleet",
 			map[string]string{
-				"fleet": "/fleet", "clusters/fleet": "/clusters/fleet", "a b": "/clusters/a%20b",
-				"arn:aws:eks:eu-1:1:cluster%2Fprod": "/clusters/arn:aws:eks:eu-1:1:cluster%252Fprod",
+				"watershed-fleet": "/fleet", "watershed-clusters/fleet": "/clusters/fleet", "watershed-a b": "/clusters/a%20b",
+				"watershed-arn:aws:eks:eu-1:1:cluster%2Fprod": "/clusters/arn:aws:eks:eu-1:1:cluster%252Fprod",
 			},
 		},
 	} {
@@ -125,35 +125,39 @@ func TestKubeconfig_saysWhatIsMissing(t *testing.T) {
 			t.Errorf("%q, %v, want something about %q", out, err, want)
 		}
 	}
-	ask("no server runs")
+	ask("no server is running")
 	address, end := begin(t, s, http.NotFoundHandler())
 	ask("404 Not Found")
 	if err := os.Rename(s.authorityFile(), s.authorityFile()+".old"); err != nil {
 		t.Fatal(err)
 	}
-	ask("no server runs")
+	ask("no server is running")
 	openState(t, s, time.Now)
 	ask("certificate")
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	ask("no server runs") // it has taken its address back
-	remove, err := s.writeAddress(address)
+	ask("no server is running") // it has taken its address back
+	withdraw, err := s.announce(server{Address: address})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask("does not answer")
-	if _, err := s.writeAddress("127.0.0.1:1"); err != nil {
-		t.Fatal(err)
+	withdraw()
+	if _, err := s.server(); !errors.Is(err, errNotServing) {
+		t.Error(err)
 	}
-	remove()
-	if now, err := s.readAddress(); err != nil || now != "127.0.0.1:1" {
-		t.Errorf("address is %q, %v, want that of the server that came later", now, err)
+}
+
+func TestKubeconfig_prefix(t *testing.T) {
+	s := &state{dir: t.TempDir()}
+	_, end := begin(t, s, clusters("eu", "us"))
+	for prefix, want := range map[string]string{"": "name: eu\n", "replica/": "name: replica/eu\n"} {
+		if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir, "--prefix", prefix); err != nil || !strings.Contains(text, want) {
+			t.Errorf("with prefix %q: %v, without %q:\n%s", prefix, err, want, text)
+		}
 	}
-	if err := os.Remove(s.addressFile()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.readAddress(); !errors.Is(err, errNotServing) {
+	if err := end(); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -42,12 +43,13 @@ func TestNewLogger(t *testing.T) {
 
 func TestServe_refusesWhatOthersReach(t *testing.T) {
 	dir := t.TempDir()
+	config := writeKubeconfig(t, map[string]string{"a": ""})
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "10.0.0.1:7443", "[fe80::1]:0"} {
 		_, err := command(t.Context(), "serve", "--state-dir", dir, "--listen", address)
 		if err == nil || !strings.Contains(err.Error(), "no access control") {
 			t.Errorf("--listen %s: %v", address, err)
 		}
-		_, err = command(t.Context(), "serve", "--state-dir", dir, "--listen", "127.0.0.1:0", "--pprof", address)
+		_, err = command(t.Context(), "serve", "--state-dir", dir, "--kubeconfig", config, "--listen", "127.0.0.1:0", "--pprof", address)
 		if err == nil || !strings.Contains(err.Error(), "no access control") {
 			t.Errorf("--pprof %s: %v", address, err)
 		}
@@ -66,7 +68,7 @@ func TestServe_refusesWhatOthersReach(t *testing.T) {
 }
 
 func TestServe_saysWhatIsWrong(t *testing.T) {
-	dir := t.TempDir()
+	dir, config := t.TempDir(), writeKubeconfig(t, map[string]string{"a": ""})
 	for _, c := range []struct {
 		args []string
 		want string
@@ -76,12 +78,36 @@ func TestServe_saysWhatIsWrong(t *testing.T) {
 		{[]string{"--history", "0"}, "--history 0"},
 		{[]string{"more"}, "unknown command"},
 	} {
-		args := append([]string{"serve", "--state-dir", dir, "--listen", "127.0.0.1:0"}, c.args...)
+		args := append([]string{"serve", "--state-dir", dir, "--listen", "127.0.0.1:0", "--kubeconfig", config}, c.args...)
 		if _, err := command(t.Context(), args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want something about %s", c.args, err, c.want)
 		}
 	}
-	if out, err := command(t.Context(), "version"); err != nil || !strings.Contains(out, "go1.") {
-		t.Errorf("version is %q, %v", out, err)
+}
+
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		if out, err := command(t.Context(), arg); err != nil || !strings.Contains(out, " go1.") || strings.Contains(out, "(devel)") || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s prints %q, %v", arg, out, err)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	settings := func(pairs ...string) (all []debug.BuildSetting) {
+		for i := 0; i < len(pairs); i += 2 {
+			all = append(all, debug.BuildSetting{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return all
+	}
+	for want, info := range map[string]*debug.BuildInfo{
+		"v1.2.0 go1.26 linux/amd64":       {Main: debug.Module{Version: "v1.2.0"}, GoVersion: "go1.26", Settings: settings("GOOS", "linux", "GOARCH", "amd64", "vcs.revision", "0123456789abcdef")},
+		"devel-0123456789ab go1.26":       {Main: debug.Module{Version: "(devel)"}, GoVersion: "go1.26", Settings: settings("vcs.revision", "0123456789abcdef", "vcs.modified", "false")},
+		"devel-0123456789ab+dirty go1.26": {GoVersion: "go1.26", Settings: settings("vcs.revision", "0123456789abcdef", "vcs.modified", "true")},
+		"devel go1.26":                    {Main: debug.Module{Version: "(devel)"}, GoVersion: "go1.26"},
+	} {
+		if got := describe(info); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

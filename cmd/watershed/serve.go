@@ -4,15 +4,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -30,6 +33,9 @@ type serveOptions struct {
 	dropManagedFields bool
 	history           int64 // MiB
 	pprof             string
+	// interval is how often the kubeconfig is read again, 0 for the default. Tests
+	// set it.
+	interval time.Duration
 }
 
 func newServeCommand() *cobra.Command {
@@ -40,7 +46,7 @@ func newServeCommand() *cobra.Command {
 		Long: `Serve mirrors the clusters of a kubeconfig and answers the reads of their API from
 the copy: each cluster at https://ADDRESS/clusters/NAME, all of them together at
 https://ADDRESS/fleet. Clients need a kubeconfig of their own: see watershed
-kubeconfig.
+kubeconfig. Contexts that are added to the kubeconfig later, or removed, count at once.
 
 There is no access control yet. Whoever can connect reads everything that is mirrored,
 so serve listens on loopback addresses only. Secrets are mirrored only if --resources
@@ -80,12 +86,21 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if o.history <= 0 {
 		return fmt.Errorf("--history %d: clients could not go on with a watch", o.history)
 	}
+	if err := o.state.open(); err != nil {
+		return err
+	}
+	release, err := o.state.lock()
+	if err != nil {
+		return err
+	}
+	defer release()
 	listener, err := listenLoopback(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	if err := o.state.open(); err != nil {
+	contexts, err := o.clusters(logger)
+	if err != nil {
 		return err
 	}
 	ca, made, err := o.state.openAuthority(time.Now)
@@ -93,11 +108,11 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	if made {
-		logger.Info("the authority is new: clients need what watershed kubeconfig prints", "file", o.state.authorityFile())
+		logger.Info("created a certificate authority: clients need the output of watershed kubeconfig", "file", o.state.authorityFile())
 	}
 	ca.address = loopbackIP(listener)
 	address := listener.Addr().String()
-	f, err := fleet.New(o.directory(logger, address), o.fleetOptions(logger))
+	f, err := fleet.New(others{contexts, address, ca.pem, logger}, o.fleetOptions(logger))
 	if err != nil {
 		return err
 	}
@@ -118,12 +133,16 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		s.endpoints = append(s.endpoints, newProfileEndpoint(profiles, logger))
 		logger.Info("profiles", "url", "http://"+profiles.Addr().String()+"/debug/pprof/")
 	}
-	remove, err := o.state.writeAddress(address)
+	files, err := absolute(contexts.Paths())
 	if err != nil {
 		return err
 	}
-	defer remove()
-	logger.Info("serving", "url", "https://"+address, "state", o.state.dir, "version", version())
+	withdraw, err := o.state.announce(server{Address: address, Kubeconfig: files})
+	if err != nil {
+		return err
+	}
+	defer withdraw()
+	logger.Info("serving", "url", "https://"+address, "kubeconfig", strings.Join(files, ","), "state", o.state.dir, "version", version())
 	return s.run(ctx)
 }
 
@@ -135,26 +154,86 @@ func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
 	return opts
 }
 
-// directory is what the kubeconfig has, without this server.
-func (o *serveOptions) directory(logger *slog.Logger, address string) fleet.Directory {
-	opts := &fleet.ContextsOptions{Contexts: o.contexts, Logger: logger}
+// clusters returns the directory of the contexts to mirror, all of which exist now.
+func (o *serveOptions) clusters(logger *slog.Logger) (*fleet.Contexts, error) {
+	opts := &fleet.ContextsOptions{Contexts: o.contexts, Interval: o.interval, Logger: logger}
 	if o.kubeconfig != "" {
 		opts.Paths = []string{o.kubeconfig}
 	}
-	return others{fleet.NewContexts(opts), address}
+	directory := fleet.NewContexts(opts)
+	found, err := directory.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%w: name another file with --kubeconfig", err)
+	}
+	files := strings.Join(directory.Paths(), ", ")
+	if len(found) == 0 {
+		return nil, fmt.Errorf("kubeconfig %s has no contexts: there is nothing to mirror", files)
+	}
+	for _, c := range found {
+		if !c.Exists {
+			return nil, fmt.Errorf("context %q does not exist in kubeconfig %s: %s", c.Name, files, existing(opts.Paths))
+		}
+	}
+	return directory, nil
 }
 
-// others is a directory without the contexts that lead back to the server at address:
-// who has put them into their kubeconfig does not mean to mirror the mirror.
+// existing lists the contexts of kubeconfig files for an error message.
+func existing(paths []string) string {
+	all, err := fleet.NewContexts(&fleet.ContextsOptions{Paths: paths}).Read()
+	if err != nil || len(all) == 0 {
+		return "it has none"
+	}
+	var names []string
+	for _, c := range all[:min(len(all), 20)] {
+		names = append(names, c.Name)
+	}
+	text := "it has " + strings.Join(names, ", ")
+	if len(all) > len(names) {
+		text += fmt.Sprintf(" and %d more", len(all)-len(names))
+	}
+	return text
+}
+
+func absolute(paths []string) ([]string, error) {
+	all := make([]string, 0, len(paths))
+	for _, path := range paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig: %w", err)
+		}
+		all = append(all, path)
+	}
+	return all, nil
+}
+
+// others is a directory without the contexts that lead back to the server itself: a
+// kubeconfig that lists this replica must not make it mirror itself. The server is
+// known by its address and by its authority, which stays the same when it listens
+// elsewhere.
 type others struct {
 	fleet.Directory
-	address string
+	address   string
+	authority []byte
+	logger    *slog.Logger
 }
 
 func (d others) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
+	logged := map[string]bool{}
 	return d.Directory.Follow(ctx, func(entries []fleet.Entry) {
 		tell(slices.DeleteFunc(entries, func(e fleet.Entry) bool {
-			return e.Config != nil && strings.HasPrefix(e.Config.Host+"/", "https://"+d.address+"/")
+			if e.Config == nil || !d.isServer(e.Config) {
+				return false
+			}
+			if !logged[e.Name] {
+				logged[e.Name] = true
+				d.logger.Info("context left out: it leads to this server", "cluster", e.Name)
+			}
+			return true
 		}))
 	})
+}
+
+func (d others) isServer(cfg *rest.Config) bool {
+	return strings.HasPrefix(cfg.Host+"/", "https://"+d.address+"/") ||
+		len(d.authority) > 0 && bytes.Equal(bytes.TrimSpace(cfg.CAData), bytes.TrimSpace(d.authority))
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,14 +125,17 @@ func TestOthers_leavesTheServerItselfOut(t *testing.T) {
 	from := list{
 		entry("real", "https://127.0.0.1:6443"), entry("own", "https://127.0.0.1:7443/clusters/real"), entry("fleet", "https://127.0.0.1:7443/fleet"),
 		entry("root", "https://127.0.0.1:7443"), entry("like", "https://127.0.0.1:74430"), {Name: "unreachable", Err: errors.New("no")},
+		entry("elsewhere", "https://localhost:8443/clusters/real"), entry("another's", "https://localhost:8443/clusters/real"),
 	}
+	authority := []byte("PEM\n")
+	from[6].Config.CAData, from[7].Config.CAData = []byte("PEM"), []byte("other")
 	var told []string
-	err := others{from, "127.0.0.1:7443"}.Follow(t.Context(), func(entries []fleet.Entry) {
+	err := others{from, "127.0.0.1:7443", authority, quiet}.Follow(t.Context(), func(entries []fleet.Entry) {
 		for _, e := range entries {
 			told = append(told, e.Name)
 		}
 	})
-	if want := []string{"real", "like", "unreachable"}; err != nil || len(told) != 3 || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] {
+	if want := []string{"real", "like", "unreachable", "another's"}; err != nil || !slices.Equal(told, want) {
 		t.Errorf("told of %v, %v, want %v", told, err, want)
 	}
 }

@@ -4,22 +4,22 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 // state is the folder with what other runs need to know: the authority that clients
-// trust, and the address of the server that runs.
+// trust, and the address of the server that runs. One server at a time has it.
 type state struct{ dir string }
 
 // stateFlag adds the flag that names the folder.
 func stateFlag(cmd *cobra.Command, s *state) {
-	cmd.Flags().StringVar(&s.dir, "state-dir", "", "the `folder` with certificates and the server's address (default $XDG_STATE_HOME/watershed, else ~/.local/state/watershed)")
+	cmd.Flags().StringVar(&s.dir, "state-dir", "", "the `folder` with certificates and the address of the one server that uses it (default $XDG_STATE_HOME/watershed, else ~/.local/state/watershed)")
 }
 
 // open finds the folder, and makes it if it is not there. Nobody else may look into
@@ -51,33 +51,44 @@ func (s *state) find() error {
 	return nil
 }
 
-func (s *state) addressFile() string { return filepath.Join(s.dir, "address") }
+func (s *state) serverFile() string { return filepath.Join(s.dir, "server.json") }
 
-// writeAddress says where the server listens. The returned function takes that back,
-// unless another server has come since.
-func (s *state) writeAddress(address string) (remove func(), err error) {
-	if err := replaceFile(s.addressFile(), []byte(address+"\n")); err != nil {
-		return nil, fmt.Errorf("address: %w", err)
-	}
-	return func() {
-		if now, err := s.readAddress(); err == nil && now == address {
-			_ = os.Remove(s.addressFile())
-		}
-	}, nil
+// server is what a running server tells other commands.
+type server struct {
+	Address string `json:"address"`
+	// Kubeconfig are the files whose contexts it mirrors.
+	Kubeconfig []string `json:"kubeconfig,omitempty"`
 }
 
-var errNotServing = errors.New("no server runs: start one with watershed serve, and the same --state-dir")
-
-// readAddress is where a server listens.
-func (s *state) readAddress() (string, error) {
-	text, err := os.ReadFile(s.addressFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return "", errNotServing
+// announce writes what other commands need to know of the server. The caller has
+// locked the folder, and calls withdraw before it releases it.
+func (s *state) announce(v server) (withdraw func(), err error) {
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = replaceFile(s.serverFile(), append(text, '\n'))
 	}
 	if err != nil {
-		return "", fmt.Errorf("address: %w", err)
+		return nil, fmt.Errorf("state: announce the server: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return func() { _ = os.Remove(s.serverFile()) }, nil
+}
+
+var errNotServing = errors.New("no server is running: start one with watershed serve, and the same --state-dir")
+
+// server returns what the running server has announced.
+func (s *state) server() (server, error) {
+	var v server
+	text, err := os.ReadFile(s.serverFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return v, errNotServing
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		return v, fmt.Errorf("state: read %s: %w", s.serverFile(), err)
+	}
+	return v, nil
 }
 
 // replaceFile writes a file of the user's own in one step: it is there as a whole or

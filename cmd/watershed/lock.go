@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// errLocked is returned by lockFile for a file that another process has locked.
+var errLocked = errors.New("locked by another process")
+
+// lock makes the folder this server's own until release is called or the process
+// ends, however it ends.
+func (s *state) lock() (release func(), err error) {
+	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	err = lockFile(f)
+	if err == nil {
+		err = writeOwner(f)
+	}
+	if err == nil {
+		return func() { _ = f.Close() }, nil
+	}
+	defer f.Close()
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("state directory %s is in use by another watershed serve%s: stop that one, or choose another directory with --state-dir", s.dir, owner(f))
+	}
+	return nil, fmt.Errorf("lock state directory %s: %w", s.dir, err)
+}
+
+// writeOwner records this process in a locked file.
+func writeOwner(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// owner describes the process that has locked the file, "" if that is not known.
+func owner(f *os.File) string {
+	text := make([]byte, 20)
+	n, _ := f.ReadAt(text, 0) // fewer bytes, at the end of the file, are an error
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (pid %d)", pid)
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// writeKubeconfig writes a file with contexts, each with its namespace and a cluster
+// that does not answer.
+func writeKubeconfig(t *testing.T, namespaces map[string]string) (path string) {
+	t.Helper()
+	k := clientcmdapi.NewConfig()
+	for name, namespace := range namespaces {
+		k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "secret of " + name}
+		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: namespace}
+	}
+	path = filepath.Join(t.TempDir(), "config")
+	if err := clientcmd.WriteToFile(*k, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// output is a log that a test reads while it is written.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// startServe runs watershed serve for the time of the test, until it has written its
+// address.
+func startServe(t *testing.T, s *state, args ...string) (log *output, stop func() error) {
+	t.Helper()
+	log = &output{}
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"serve", "--state-dir", s.dir, "--listen", "127.0.0.1:0"}, args...))
+	cmd.SetErr(log)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = stop() })
+	for {
+		if strings.Contains(log.String(), "msg=serving") {
+			return log, stop
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("serve ends with %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestServe_endsWithoutClusters has nothing to mirror: the command says why, at once.
+func TestServe_endsWithoutClusters(t *testing.T) {
+	config := writeKubeconfig(t, map[string]string{"prod-eu": "", "prod-us": ""})
+	none := writeKubeconfig(t, nil)
+	empty := filepath.Join(t.TempDir(), "empty")
+	broken := filepath.Join(t.TempDir(), "broken")
+	for path, content := range map[string]string{empty: "", broken: "users:\n- name: a\n  user: {token: *hunter2}\n"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"no file", []string{"--kubeconfig", "/nonexistent/config"}, []string{"kubeconfig /nonexistent/config does not exist"}},
+		{"no context", []string{"--kubeconfig", config, "--context", "prod-eu", "--context", "nosuch"}, []string{`context "nosuch"`, config, "prod-eu, prod-us"}},
+		{"no contexts", []string{"--kubeconfig", none}, []string{none, "no contexts"}},
+		{"empty file", []string{"--kubeconfig", empty}, []string{empty, "empty"}},
+		{"not a kubeconfig", []string{"--kubeconfig", broken}, []string{broken, "cannot be parsed"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			out, err := command(ctx, append([]string{"serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"}, c.args...)...)
+			if err == nil || ctx.Err() != nil || out != "" {
+				t.Fatalf("serve ends with %v and prints %q, want an error and nothing", err, out)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("the error is %q, want one with %q", err, want)
+				}
+			}
+		})
+	}
+	// The environment names the files if no flag does.
+	t.Setenv("KUBECONFIG", "/nonexistent/a:/nonexistent/b")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := command(ctx, "serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), "/nonexistent/b") {
+		t.Errorf("serve ends with %v, want an error with the files", err)
+	}
+}
+
+// TestServe_ownsItsState: a second server of the same folder ends with the first one's
+// process in its message, and can start when that one is gone.
+func TestServe_ownsItsState(t *testing.T) {
+	s := &state{dir: t.TempDir()}
+	config := writeKubeconfig(t, map[string]string{"a": ""})
+	_, stop := startServe(t, s, "--kubeconfig", config)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err := command(ctx, "serve", "--state-dir", s.dir, "--listen", "127.0.0.1:0", "--kubeconfig", config)
+	for _, want := range []string{s.dir, "in use", fmt.Sprintf("pid %d", os.Getpid()), "--state-dir"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the second server ends with %v, want an error with %q", err, want)
+		}
+	}
+	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir); err != nil || !strings.Contains(text, "/clusters/a") {
+		t.Errorf("after that the first one's kubeconfig is %q, %v", text, err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	_, stop = startServe(t, s, "--kubeconfig", config)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServe_contextsKeepTheirNamespaces from the kubeconfig that is mirrored to the one
+// that is printed, also if they change meanwhile.
+func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
+	s := &state{dir: t.TempDir()}
+	config := writeKubeconfig(t, map[string]string{"eu/1": "shop", "us": ""})
+	startServe(t, s, "--kubeconfig", config)
+	printed := func() *clientcmdapi.Config {
+		t.Helper()
+		text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := clientcmd.Load([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	namespace := func(k *clientcmdapi.Config, path string) string {
+		t.Helper()
+		for name, context := range k.Contexts {
+			if server := k.Clusters[context.Cluster].Server; strings.HasSuffix(server, path) {
+				if name == "eu/1" || name == "us" || name == "fleet" {
+					t.Errorf("context %q would hide one of the user's own in a merged kubeconfig", name)
+				}
+				return context.Namespace
+			}
+		}
+		t.Fatalf("no context for %s", path)
+		return ""
+	}
+	k := printed()
+	for path, want := range map[string]string{"/clusters/eu%252F1": "shop", "/clusters/us": "", "/fleet": ""} {
+		if got := namespace(k, path); got != want {
+			t.Errorf("the context of %s has namespace %q, want %q", path, got, want)
+		}
+	}
+	changed, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, bytes.ReplaceAll(changed, []byte("namespace: shop"), []byte("namespace: bar")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := namespace(printed(), "/clusters/eu%252F1"); got != "bar" {
+		t.Errorf("another namespace: %q, want bar", got)
+	}
+	// Without the file there are the contexts, without their namespaces.
+	if err := os.Remove(config); err != nil {
+		t.Fatal(err)
+	}
+	if got := namespace(printed(), "/clusters/eu%252F1"); got != "" {
+		t.Errorf("without a kubeconfig: %q", got)
+	}
+}
+
+// TestServe_kubeconfigVanishes while it is mirrored: the clusters stay.
+func TestServe_kubeconfigVanishes(t *testing.T) {
+	s := state{dir: t.TempDir()}
+	config := writeKubeconfig(t, map[string]string{"a": ""})
+	log := &output{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), serveOptions{
+			state: s, kubeconfig: config, listen: "127.0.0.1:0", history: 1, interval: time.Millisecond,
+		})
+	}()
+	until := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), want); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no %q in the log:\n%s", want, log)
+			}
+		}
+	}
+	until("msg=serving")
+	if err := os.Rename(config, config+".away"); err != nil {
+		t.Fatal(err)
+	}
+	until(`level=WARN msg="cannot load kubeconfig: the clusters stay as they are" err="kubeconfig ` + config)
+	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir); err != nil || !strings.Contains(text, "/clusters/a") {
+		t.Errorf("the kubeconfig is then %q, %v", text, err)
+	}
+	if err := os.Rename(config+".away", config); err != nil {
+		t.Fatal(err)
+	}
+	until(`level=INFO msg="kubeconfig loaded again"`)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Name(), version())
+		},
+	}
+}
+
+// version describes the build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return describe(info)
+}
+
+// describe returns the version of the module or, if it was not built from a published
+// one, the commit, and then what it was built with: "v1.2.0 go1.26.1 linux/amd64".
+func describe(info *debug.BuildInfo) string {
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	text := info.Main.Version
+	if text == "" || text == "(devel)" {
+		text = "devel"
+		if revision := settings["vcs.revision"]; revision != "" {
+			text += "-" + revision[:min(12, len(revision))]
+		}
+		if settings["vcs.modified"] == "true" {
+			text += "+dirty"
+		}
+	}
+	text += " " + info.GoVersion
+	if settings["GOOS"] != "" {
+		text += " " + settings["GOOS"] + "/" + settings["GOARCH"]
+	}
+	return strings.TrimSpace(text)
+}
