@@ -5,7 +5,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"html"
 	"image/color"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,8 +98,42 @@ func (f *figure) svg() ([]byte, error) {
 		return nil, err
 	}
 	// Few readers have the font that the text was measured with; these are as wide.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+	return anchored(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))), nil
+}
+
+// anchors says, by size and weight, which text is aligned otherwise than to the left.
+var anchors = map[string]struct {
+	anchor string
+	share  float64 // of the width that is to the left of the anchor
+	style  text.Style
+}{
+	"10 normal": {"end", 1, letters(10, xfont.WeightNormal)}, // names of subjects
+	"9 normal":  {"middle", 0.5, letters(9, xfont.WeightNormal)},
+	"10 bold":   {"middle", 0.5, letters(10, xfont.WeightBold)},
+}
+
+var placed = regexp.MustCompile(`<text x="([^"]+)" (y="[^"]+" transform="[^"]+")(\s+style="[^"]*font-weight:(\w+);[^"]*font-size:([0-9.]+)px;[^"]*")>([^<]*)</text>`)
+
+// anchored places text by the end or the middle to which it is aligned. The plot places
+// all text by its left end, which is right only in the font that it was measured with:
+// in a wider one the names of subjects would run into the bars. Names also keep their
+// width, so that they do not leave the figure on the left.
+func anchored(svg []byte) []byte {
+	return placed.ReplaceAllFunc(svg, func(element []byte) []byte {
+		part := placed.FindSubmatch(element)
+		a, ok := anchors[string(part[5])+" "+string(part[4])]
+		left, err := strconv.ParseFloat(string(part[1]), 64)
+		if !ok || err != nil {
+			return element
+		}
+		width := a.style.Width(html.UnescapeString(string(part[6]))).Points()
+		extent := ""
+		if a.anchor == "end" {
+			extent = fmt.Sprintf(` textLength="%.5g" lengthAdjust="spacingAndGlyphs"`, width)
+		}
+		return fmt.Appendf(nil, `<text x="%.5g" %s text-anchor="%s"%s%s>%s</text>`, left+a.share*width, part[2], a.anchor, extent, part[3], part[6])
+	})
 }
 
 // panel is one of the plots, with the names of the subjects or without.
