@@ -19,7 +19,7 @@ import (
 )
 
 // TestProgram serves a real cluster, and has a real kubectl read it as it reads the
-// cluster itself.
+// cluster itself, and other programs.
 func TestProgram(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "real"})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -31,8 +31,8 @@ func TestProgram(t *testing.T) {
 	}
 	s := state{dir: filepath.Join(dir, "state")}
 	server := exec.CommandContext(ctx, program, "serve", "--state-dir", s.dir, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0")
-	var log bytes.Buffer
-	server.Stderr = &log
+	log := &output{}
+	server.Stderr = log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestProgram(t *testing.T) {
 	defer func() {
 		_ = server.Process.Kill()
 		if t.Failed() {
-			t.Logf("log of the server:\n%s", &log)
+			t.Logf("log of the server:\n%s", log)
 		}
 	}()
 	// until asks until the answer is right.
@@ -84,7 +84,9 @@ func TestProgram(t *testing.T) {
 		}
 		return os.WriteFile(config, []byte(text), 0o600)
 	})
+	createPod(ctx, t, k, "first")
 	for _, args := range [][]string{
+		{"get", "pods", "-o", "name"},
 		{"get", "namespaces", "-o", "name"},
 		{"get", "priorityclasses", "-o", "name"},
 		{"get", "--raw", "/version"},
@@ -103,6 +105,9 @@ func TestProgram(t *testing.T) {
 		})
 	}
 
+	t.Run("node", func(t *testing.T) { testNode(ctx, t, k, config) })
+	checkLog(t, log.String())
+
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -116,5 +121,17 @@ func TestProgram(t *testing.T) {
 	}
 	if _, err := s.server(); err == nil {
 		t.Error("the server has left its address behind")
+	}
+}
+
+// checkLog finds what must not be in the log of a server whose cluster answers, and
+// what must.
+func checkLog(t *testing.T, log string) {
+	t.Helper()
+	if n := strings.Count(log, "msg=\"cluster live\""); n != 1 {
+		t.Errorf("%d lines of a cluster that is live, want 1", n)
+	}
+	if strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || strings.Count(log, "\n") > 10 {
+		t.Errorf("the log of a good day has warnings, or many lines:\n%s", log)
 	}
 }

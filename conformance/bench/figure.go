@@ -61,6 +61,7 @@ const (
 	barPitch      vg.Length = 30
 	panelPadding  vg.Length = 54
 	headingHeight vg.Length = 30
+	namesMargin   vg.Length = 28
 )
 
 // svg draws the figure. The same data gives the same bytes.
@@ -98,8 +99,8 @@ func (f *figure) svg() ([]byte, error) {
 		return nil, err
 	}
 	// Few readers have the font that the text was measured with; these are as wide.
-	return anchored(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))), nil
+	return widened(anchored(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))), nil
 }
 
 // anchors says, by size and weight, which text is aligned otherwise than to the left.
@@ -118,7 +119,7 @@ var placed = regexp.MustCompile(`<text x="([^"]+)" (y="[^"]+" transform="[^"]+")
 // anchored places text by the end or the middle to which it is aligned. The plot places
 // all text by its left end, which is right only in the font that it was measured with:
 // in a wider one the names of subjects would run into the bars. Names also keep their
-// width, so that they do not leave the figure on the left.
+// width, in viewers that can do that.
 func anchored(svg []byte) []byte {
 	return placed.ReplaceAllFunc(svg, func(element []byte) []byte {
 		part := placed.FindSubmatch(element)
@@ -134,6 +135,26 @@ func anchored(svg []byte) []byte {
 		}
 		return fmt.Appendf(nil, `<text x="%.5g" %s text-anchor="%s"%s%s>%s</text>`, left+a.share*width, part[2], a.anchor, extent, part[3], part[6])
 	})
+}
+
+var frame = regexp.MustCompile(`<svg width="([0-9.]+)pt" (height="[^"]+") viewBox="0 0 [0-9.]+ ([0-9.]+)"`)
+
+// widened adds a margin on the left, for names in a wider font than the one that they
+// were measured with.
+func widened(svg []byte) []byte {
+	part := frame.FindSubmatch(svg)
+	if part == nil {
+		return svg
+	}
+	width, err := strconv.ParseFloat(string(part[1]), 64)
+	if err != nil {
+		return svg
+	}
+	margin := namesMargin.Points()
+	svg = frame.ReplaceAll(svg, fmt.Appendf(nil, `<svg width="%gpt" $2 viewBox="%g 0 %g $3"`, width+margin, -margin, width+margin))
+	// The background is the first path.
+	svg = bytes.Replace(svg, []byte("M0,0L"), fmt.Appendf(nil, "M%g,0L", -margin), 1)
+	return bytes.Replace(svg, fmt.Appendf(nil, "L0,%sZ", part[3]), fmt.Appendf(nil, "L%g,%sZ", -margin, part[3]), 1)
 }
 
 // panel is one of the plots, with the names of the subjects or without.

@@ -38,6 +38,9 @@ func checkFigure(t *testing.T, svg []byte) {
 			t.Errorf("%s is not anchored at its %s", e[0], want)
 		}
 	}
+	if !bytes.Contains(svg, []byte(`viewBox="-28 0 `)) || !bytes.Contains(svg, []byte(`<path d="M-28,0L`)) {
+		t.Error("no margin for names in a wider font")
+	}
 	if len(ends) != 1 {
 		t.Errorf("the names end at %v, want one place", ends)
 	}
@@ -53,7 +56,7 @@ func TestFigure_anchorsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkFigure(t, svg)
-	if again := anchored(svg); !bytes.Equal(again, svg) {
+	if again := widened(anchored(svg)); !bytes.Equal(again, svg) {
 		t.Error("text that is anchored moves when it is anchored again")
 	}
 }
