@@ -115,7 +115,7 @@ func TestContexts_follow(t *testing.T) {
 	told.calm("it is empty")
 	dirMust(t, os.Remove(one))
 	told.calm("there is no file")
-	if !strings.Contains(log.String(), "does not exist or is empty") {
+	if !strings.Contains(log.String(), "exists and has something in it") {
 		t.Errorf("logged:\n%s", log.String())
 	}
 	dirWrite(t, dirKubeconfig(nil, "a", "d"), one)

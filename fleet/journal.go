@@ -19,9 +19,10 @@ type cadence struct {
 	// it.
 	burst time.Duration
 	// failure is how long something must fail before that is logged. The first retry
-	// of a list or watch comes within 1.6 s, and most failures end with it. metadata is
-	// the same for discovery and the directory, which are read less often.
-	failure, metadata time.Duration
+	// of a list or watch comes within 1.6 s, and most failures end with it. patience is
+	// the same for discovery and the directory, which are read less often, and for
+	// resources that fail without a response.
+	failure, patience time.Duration
 	// progress is how often the progress of the first sync is logged, idle how often
 	// while there is none.
 	progress, idle time.Duration
@@ -29,7 +30,7 @@ type cadence struct {
 
 var defaultCadence = cadence{
 	pace: time.Second, sweep: time.Minute, burst: 250 * time.Millisecond,
-	failure: 3 * time.Second, metadata: 10 * time.Second,
+	failure: 3 * time.Second, patience: 10 * time.Second,
 	progress: 5 * time.Second, idle: time.Minute,
 }
 

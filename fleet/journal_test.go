@@ -97,7 +97,7 @@ func TestJournal_oneLinePerClusterAndChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.journal.cadence = cadence{
-		pace: 5 * time.Millisecond, sweep: time.Minute, burst: time.Millisecond, failure: 20 * time.Millisecond, metadata: time.Minute,
+		pace: 5 * time.Millisecond, sweep: time.Minute, burst: time.Millisecond, failure: 20 * time.Millisecond, patience: time.Minute,
 		progress: time.Minute, idle: time.Minute,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,6 +162,7 @@ type ledger struct {
 	// failing are the resources that fail, with the time since when and of the last
 	// retry.
 	failing map[string][2]time.Time
+	broken  error // of what fails
 	x       examination
 }
 
@@ -172,7 +173,7 @@ func newLedger(t *testing.T) *ledger {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	l := &ledger{page: newPage(newMember(f, "a"), defaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}}
+	l := &ledger{page: newPage(newMember(f, "a"), defaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}, broken: apierrors.NewInternalError(errors.New("broken"))}
 	l.x = examination{joined: now, Status: Status{State: Connecting, Resources: 10}}
 	return l
 }
@@ -202,7 +203,7 @@ func (l *ledger) after(d time.Duration, want ...string) {
 		x := l.x
 		for _, name := range slices.Sorted(maps.Keys(l.failing)) {
 			r := ResourceStatus{Resource: schema.GroupVersionResource{Resource: name}}
-			r.Synced, r.Reflector.StaleSince, r.Reflector.ErrAt, r.Reflector.Err = true, l.failing[name][0], l.failing[name][1], errors.New("broken")
+			r.Synced, r.Reflector.StaleSince, r.Reflector.ErrAt, r.Reflector.Err = true, l.failing[name][0], l.failing[name][1], l.broken
 			x.Failing = append(x.Failing, r)
 			x.State = Stale
 			if x.Err == nil {
@@ -243,6 +244,12 @@ func TestPage_resources(t *testing.T) {
 	if !l.settled() {
 		t.Error("the page is not settled though nothing fails")
 	}
+
+	// Without a response it may be the whole cluster.
+	l.broken = errors.New("connection refused")
+	l.fail("b")
+	l.after(9 * time.Second)
+	l.after(time.Minute, `level=WARN msg="resource not current" cluster=a resource=b`)
 }
 
 // TestPage_recovery has a cluster answer again, and its resources be retried one after

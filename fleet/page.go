@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/watershed-project/watershed/reflector"
 )
 
 // linesAtOnce is how many resources of a cluster that begin to fail at the same time
@@ -146,6 +149,14 @@ func failingSince(r ResourceStatus) time.Time {
 	return cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt)
 }
 
+// answers reports whether an error is a response of the server, not of the network on
+// the way to it.
+func answers(err error) bool {
+	var status apierrors.APIStatus
+	reason := reflector.ReasonOf(err)
+	return errors.As(err, &status) || reason != reflector.Unknown && reason != reflector.Refused
+}
+
 // fail logs that nothing of the cluster can be read, unless it was logged. Objects
 // that were read before stay readable.
 func (p *page) fail(message string, since time.Time, x examination) {
@@ -190,7 +201,11 @@ func (p *page) parts(now time.Time, x examination) {
 	for _, r := range x.Failing {
 		name := r.Resource.GroupResource().String()
 		failing[name] = true
-		if p.begins(name, r.Reflector.Err, failingSince(r), now.Add(-p.failure)) {
+		grace := p.failure
+		if !answers(r.Reflector.Err) {
+			grace = p.patience // it is more likely that the whole cluster is about to fail
+		}
+		if p.begins(name, r.Reflector.Err, failingSince(r), now.Add(-grace)) {
 			begun = append(begun, name)
 		}
 	}
@@ -202,13 +217,13 @@ func (p *page) parts(now time.Time, x examination) {
 	p.logBegun(begun, x.Resources)
 	p.logEnded(ended, now)
 
-	if p.begins(discovery, x.discovery, now, now.Add(-p.metadata)) {
+	if p.begins(discovery, x.discovery, now, now.Add(-p.patience)) {
 		p.logger.Warn("discovery incomplete", "err", x.discovery)
 	}
 	if t, ended := p.ends(discovery, x.discovery); ended {
 		p.logger.Info("discovery complete again", "after", rounded(now.Sub(t.since)))
 	}
-	if p.begins(directory, x.unlisted, now, now.Add(-p.metadata)) {
+	if p.begins(directory, x.unlisted, now, now.Add(-p.patience)) {
 		p.logger.Warn("credentials cannot be read: the previous ones stay in use", "err", x.unlisted)
 	}
 	if t, ended := p.ends(directory, x.unlisted); ended {
