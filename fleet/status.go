@@ -120,7 +120,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		if r.Synced {
 			s.Synced++
 		}
-		if r.Synced && r.Reflector.StaleSince.IsZero() && r.Reflector.State != reflector.Parked {
+		if r.current() {
 			continue
 		}
 		if !r.Synced && r.Reflector.Err == nil {
@@ -158,6 +158,13 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		s.Err = fmt.Errorf("%w; %w", m.unlisted, s.Err)
 	}
 	return s
+}
+
+// current reports whether the resource has synced and is being followed. Before its
+// first watch there is no StaleSince, though the watch may have failed.
+func (r *ResourceStatus) current() bool {
+	c := &r.Reflector
+	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked && (c.State == reflector.Watching || c.Err == nil)
 }
 
 var errUnknown = errors.New("not current")

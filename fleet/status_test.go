@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
 )
 
 // TestStatus_directoryError has a directory that fails for a while: the status shows
@@ -61,4 +64,27 @@ func TestStatus_directoryError(t *testing.T) {
 	f.tell([]Entry{bad})
 	f.tell([]Entry{entryOf("a", &rest.Config{Host: "http://127.0.0.1:1", BearerToken: "new"}, nil)})
 	check("with new credentials", "")
+}
+
+// TestStatus_firstWatchFails has a resource that was listed and cannot be watched.
+func TestStatus_firstWatchFails(t *testing.T) {
+	f, err := New(noDirectory{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMember(f, "a")
+	m.discovered = time.Now()
+	r := ResourceStatus{Status: watershed.Status{Synced: true, Reflector: reflector.Status{State: reflector.Listing}}}
+	if s := m.statusLocked([]ResourceStatus{r}); s.State != Live {
+		t.Errorf("between list and watch it is %s", s.State)
+	}
+	r.Reflector.State, r.Reflector.Err, r.Reflector.ErrAt = reflector.Waiting, errors.New("broken"), time.Now().Add(-time.Second)
+	if s := m.statusLocked([]ResourceStatus{r}); s.State != Stale || s.Since != r.Reflector.ErrAt || s.Err == nil {
+		t.Errorf("with a watch that fails it is %+v", s)
+	}
+	// An error that is over stays in the status.
+	r.Reflector.State = reflector.Watching
+	if s := m.statusLocked([]ResourceStatus{r}); s.State != Live {
+		t.Errorf("once it is watched it is %s", s.State)
+	}
 }

@@ -15,16 +15,14 @@ async function main() {
     console.log(`listed ${pod.metadata.namespace}/${pod.metadata.name}`);
   }
   const query = { resourceVersion: pods.metadata.resourceVersion };
-  let request;
   const event = (type, pod) => {
     console.log(`${type} ${pod.metadata.namespace}/${pod.metadata.name}`);
     if (type === 'DELETED') {
-      request.abort();
       process.exit(0);
     }
   };
   const done = (err) => fail(err ?? new Error('the watch has ended'));
-  request = await new Watch(config).watch('/api/v1/pods', query, event, done);
+  await new Watch(config).watch('/api/v1/pods', query, event, done);
   console.log('watching');
 }
 
