@@ -69,11 +69,17 @@ func TestServe_refusesWhatOthersReach(t *testing.T) {
 
 func TestServe_saysWhatIsWrong(t *testing.T) {
 	dir, config := t.TempDir(), writeKubeconfig(t, map[string]string{"a": ""})
+	taken, err := listenLoopback(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--listen", "nonsense"}, "missing port"},
+		{[]string{"--listen", taken.Addr().String()}, "--listen"},
 		{[]string{"--resources", "a/b"}, `pattern "a/b"`},
 		{[]string{"--history", "0"}, "--history 0"},
 		{[]string{"more"}, "unknown command"},

@@ -6,12 +6,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,6 +97,9 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	}
 	defer release()
 	listener, err := listenLoopback(ctx, o.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: choose another address with --listen", err)
+	}
 	if err != nil {
 		return err
 	}
