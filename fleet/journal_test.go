@@ -217,6 +217,15 @@ func (l *ledger) after(d time.Duration, want ...string) {
 	}
 }
 
+func TestFirstOf(t *testing.T) {
+	one, two := errors.New("discover /api: refused"), errors.New("discover /apis: refused")
+	for _, c := range []struct{ err, want error }{{nil, nil}, {one, one}, {errors.Join(one, two), one}} {
+		if got := firstOf(c.err); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("of %v it is %v", c.err, got)
+		}
+	}
+}
+
 func letters(n int) []string { return strings.Split("abcdefghij"[:n], "") }
 
 // TestPage_resources has resources fail in a cluster that answers.

@@ -172,12 +172,21 @@ func (p *page) fail(message string, since time.Time, x examination) {
 	if x.Resources > 0 {
 		args = append(args, "resources", x.Resources, "objects", x.Objects)
 	}
-	args = append(args, "err", x.Err)
+	args = append(args, "err", firstOf(x.Err))
 	if message == accessRefused {
 		p.logger.Warn(accessRefused, args...)
 		return
 	}
 	p.logger.Warn(unreachable, args...)
+}
+
+// firstOf returns the first of the errors that err joins. Those of one discovery tend to
+// have the same cause, and a line of the log is for one.
+func firstOf(err error) error {
+	if all := split(err); len(all) > 0 {
+		return all[0]
+	}
+	return err
 }
 
 // recovered reports whether a cluster that could not be read can be again. Each
