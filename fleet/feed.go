@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/kube"
@@ -71,7 +72,7 @@ const mostGaps = 64
 // Moment is a state that a server had.
 type Moment struct {
 	// State is what there was.
-	State state
+	State watershed.Snapshot[*wire.Object]
 	// Version is the server's.
 	Version uint64
 	// Revision is the place in the feed's log: a cursor there goes on from the state.
