@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -50,8 +51,8 @@ type collection struct {
 	mu sync.Mutex
 	// revision counts changes, from a number that is the time.
 	revision uint64
-	// last is the newest vector that was made.
-	last *vector
+	// last is the newest vector of all clusters that was made, while a reader has it.
+	last weak.Pointer[vector]
 	// indexes are given to every mirror; mirrors are those there are, whether they
 	// have a part or not yet.
 	indexes map[indexer]struct{}
@@ -72,7 +73,7 @@ type indexer interface {
 	leave(*mirror)
 }
 
-// vector is the state of all clusters at a revision of the collection.
+// vector is the state of all clusters, or of some, at a revision of the collection.
 type vector struct {
 	revision uint64
 	clusters []clusterState // by name
@@ -182,7 +183,7 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 // cutLocked makes readers look for differences.
 func (c *collection) cutLocked() {
 	c.revision++
-	c.last = nil
+	c.last = weak.Pointer[vector]{}
 	c.log.Cut(c.revision)
 }
 
@@ -213,31 +214,53 @@ func (c *collection) refreshLocked(m *mirror) {
 	}
 	if s := m.informer.Snapshot(); s.Revision() == p.state.Load().Revision() {
 		p.state.Store(&s)
-		c.last = nil
+		c.last = weak.Pointer[vector]{}
 	}
 }
 
-// now is the state of all clusters. What is before revision since will not do, and
-// what is after is as good.
-func (c *collection) now(since uint64) *vector {
+// now returns the state of some clusters at revision since or later. Readers of all
+// clusters share vectors.
+func (c *collection) now(since uint64, clusters clusterSet) *vector {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last != nil && c.last.revision >= since {
-		return c.last
+	if clusters != nil {
+		return c.vectorLocked(clusters)
 	}
-	c.last = c.vectorLocked()
-	return c.last
+	if last := c.last.Value(); last != nil && last.revision >= since {
+		return last
+	}
+	v := c.vectorLocked(nil)
+	c.last = weak.Make(v)
+	return v
 }
 
-// newest is the state of all clusters now.
-func (c *collection) newest() *vector {
+// newest returns the state of some clusters now.
+func (c *collection) newest(clusters clusterSet) *vector {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.vectorLocked()
+	if last := c.last.Value(); clusters == nil && last != nil && last.revision == c.revision {
+		return last
+	}
+	v := c.vectorLocked(clusters)
+	if clusters == nil {
+		c.last = weak.Make(v)
+	}
+	return v
 }
 
-func (c *collection) vectorLocked() *vector {
+// vectorLocked makes a vector. It has no cluster that its reader does not want, because
+// it keeps the objects of all that it has.
+func (c *collection) vectorLocked(clusters clusterSet) *vector {
 	parts := *c.parts.Load()
+	if clusters != nil {
+		some := make([]*part, 0, len(clusters))
+		for _, name := range clusters {
+			if p, _ := find(parts, name); p != nil {
+				some = append(some, p)
+			}
+		}
+		parts = some
+	}
 	v := &vector{revision: c.revision, clusters: make([]clusterState, len(parts))}
 	for i, p := range parts {
 		v.clusters[i] = clusterState{p.cluster, p.mirror, *p.state.Load()}

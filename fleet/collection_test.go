@@ -177,7 +177,10 @@ type learner struct {
 func (w *world) read(clusters ...string) (*learner, func()) {
 	l := &learner{known: map[Key]uint64{}, gone: map[Key]uint64{}, next: make(chan int), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
-	v := OfResource[*wire.Object](w.fleet, w.c.resource).In(clusters...)
+	v := OfResource[*wire.Object](w.fleet, w.c.resource)
+	if clusters != nil {
+		v = v.In(clusters...)
+	}
 	go func() {
 		defer close(l.done)
 		credit := 0

@@ -35,7 +35,8 @@ type Options struct {
 	// Resources are patterns of what to mirror: "pods", "deployments.apps",
 	// "*.apps", "deployments.*" or "*". Only what can be listed and watched is, each
 	// resource in one version. Secrets, events and leases are left out unless a
-	// pattern without a star names them. Default: "*".
+	// pattern without a star names them. Nil is "*"; a list without patterns is an
+	// error.
 	Resources []string
 	// Except are patterns of what not to mirror, whatever Resources says.
 	Except []string
@@ -43,8 +44,8 @@ type Options struct {
 	// tenth of the memory.
 	Fast bool
 	// Settling is how much of one processor may be used to pack densely what has not
-	// changed for a while, see [watershed.PackingOptions]. It waits while states are
-	// being read. Default 0.25.
+	// changed for a while, see [watershed.PackingOptions]. It is slower while states
+	// arrive. Default 0.25.
 	Settling float64
 	// Drop is what of each object's metadata is not kept. Default: nothing.
 	Drop wire.Fields
@@ -141,7 +142,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	f.gate = newGate(f.opts.Lists, fleetPatience)
 	f.recent = wire.NewRecent(f.opts.Decoded)
 	if !f.opts.Fast {
-		f.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: f.opts.Settling, Busy: f.gate.taken})
+		f.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: f.opts.Settling, Busy: f.gate.busy})
 	}
 	return f, nil
 }

@@ -21,9 +21,10 @@ import (
 // reader is too slow for the log, or a cluster joins or leaves, it goes on with the
 // differences between what the reader has seen and what there is.
 //
-// What the reader has seen is base and, on top of it, the changes in seen. The base
-// is renewed now and then, with a vector that readers share. So a reader that is never
-// concerned keeps no more of the past than others.
+// The reader has seen base and, on top of it, the changes in seen. Both have only
+// clusters that it wants, and keep old states of theirs from being freed, so base is
+// renewed when the reader has caught up, and at the latest after [collection.apart]
+// changes, whether they concern it or not. Readers of all clusters share their vectors.
 type follower struct {
 	collection *collection
 	clusters   clusterSet
@@ -38,7 +39,11 @@ type follower struct {
 
 func newFollower(c *collection, clusters clusterSet, interest fanout.Interest) *follower {
 	f := &follower{collection: c, clusters: clusters, interest: interest}
-	if len(clusters) == 1 && interest == fanout.Everything() {
+	switch {
+	case clusters == nil:
+	case len(clusters) == 0:
+		f.interest = fanout.In(byCluster, "") // a name that no cluster has
+	case len(clusters) == 1 && interest == fanout.Everything():
 		f.interest = fanout.In(byCluster, clusters[0])
 	}
 	f.restart()
@@ -63,7 +68,7 @@ func newFollowerAfter(c *collection, clusters clusterSet, interest fanout.Intere
 
 // restart makes the state now what the reader has seen.
 func (f *follower) restart() {
-	f.base, f.seen, f.count, f.later = f.collection.newest(), nil, 0, nil
+	f.base, f.seen, f.count, f.later = f.collection.newest(f.clusters), nil, 0, nil
 	f.open(f.base.revision)
 }
 
@@ -80,6 +85,9 @@ func (f *follower) open(revision uint64) {
 
 // next waits for changes.
 func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
+	if changes, err := f.tryNext(); changes != nil || err != nil {
+		return changes, err
+	}
 	for {
 		batch, err := f.cursor.Next(ctx)
 		if err != nil || len(batch) > 0 {
@@ -93,6 +101,7 @@ func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
 func (f *follower) tryNext() (iter.Seq[*change], error) {
 	batch, err := f.cursor.TryNext()
 	if err == nil && len(batch) == 0 {
+		f.rest()
 		return nil, nil
 	}
 	return f.take(batch, err)
@@ -110,24 +119,39 @@ func (f *follower) take(batch []change, err error) (iter.Seq[*change], error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.interest != fanout.Everything() {
-		batch = slices.Clone(batch) // it was lent
-	}
+	batch = f.own(batch)
 	f.settle(batch)
 	return func(yield func(*change) bool) {
 		for i := range batch {
-			if f.clusters.has(batch[i].New.cluster) && !yield(&batch[i]) {
+			if !yield(&batch[i]) {
 				return
 			}
 		}
 	}, nil
 }
 
-// settle counts a batch as seen: what the reader does not take of it, it does not
-// come back for.
+// own returns the changes of a batch that concern the reader, which may keep them.
+func (f *follower) own(batch []change) []change {
+	if f.clusters == nil && f.interest == fanout.Everything() {
+		return batch // as it is in the log; any other was lent
+	}
+	some := make([]change, 0, len(batch))
+	for _, c := range batch {
+		if f.clusters.has(c.New.cluster) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// settle counts a batch as seen: changes of it that the reader does not take are not
+// repeated.
 func (f *follower) settle(batch []change) {
-	f.seen = append(f.seen, batch)
-	if f.count += len(batch); f.count >= f.collection.apart {
+	if len(batch) > 0 {
+		f.seen = append(f.seen, batch)
+		f.count += len(batch)
+	}
+	if f.count >= f.collection.apart {
 		f.renew()
 	}
 	f.reached()
@@ -136,7 +160,19 @@ func (f *follower) settle(batch []change) {
 // renew looks for another base, which is no older than the reader's position.
 func (f *follower) renew() {
 	if f.later == nil {
-		f.later = f.collection.now(f.cursor.Position())
+		f.later = f.collection.now(f.cursor.Position(), f.clusters)
+	}
+	f.reached()
+}
+
+// renewCost is how many clusters of a vector may be copied for each change that the
+// reader then need not keep. Copying one takes some 20 ns.
+const renewCost = 16
+
+// rest renews the base of a reader that has caught up, if that is worth its cost.
+func (f *follower) rest() {
+	if f.later == nil && f.count > 0 && f.count*renewCost >= len(f.base.clusters) {
+		f.renew()
 	}
 	f.reached()
 }
@@ -153,8 +189,8 @@ func (f *follower) reached() {
 	}
 }
 
-// missed yields what must be told to a reader who knows base and the changes seen
-// since, of some clusters, so that it knows now.
+// missed yields the changes from the state that a reader has seen, base and the changes
+// since, to now.
 func missed(base *vector, seen [][]change, now *vector, clusters clusterSet) iter.Seq[*change] {
 	return func(yield func(*change) bool) {
 		last := map[Key]*wire.Object{} // nil: saw it go

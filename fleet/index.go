@@ -102,6 +102,9 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
 	return func(yield func(Key, T) bool) {
 		of := *x.of.Load()
 		for c := range s.each() {
+			if !x.view.clusters.has(c.cluster) {
+				continue
+			}
 			for o := range x.find(of[c.mirror], c, value) {
 				if v, ok := x.view.value(c.cluster, o); ok && !yield(Key{c.cluster, o.Key()}, v) {
 					return

@@ -28,7 +28,8 @@ type ContextsOptions struct {
 	// ~/.kube/config.
 	Paths []string
 	// Contexts are those that count. One that is not in the files is a cluster that
-	// cannot be reached. Default: all that are in the files.
+	// cannot be reached. Nil is all that are in the files; an empty list is an error of
+	// Follow.
 	Contexts []string
 	// Interval is how often the files are looked at. Default 2 seconds.
 	Interval time.Duration
@@ -78,6 +79,9 @@ func NewContexts(opts *ContextsOptions) *Contexts {
 func (c *Contexts) Follow(ctx context.Context, tell func([]Entry)) error {
 	if !slices.ContainsFunc(c.opts.Paths, func(path string) bool { return path != "" }) {
 		return errors.New("kubeconfig: no path")
+	}
+	if c.opts.Contexts != nil && len(c.opts.Contexts) == 0 {
+		return errors.New("kubeconfig: list of contexts is empty")
 	}
 	told := teller{tell: tell}
 	var trouble complaint
@@ -138,7 +142,7 @@ func (c *Contexts) load(r *reading) (*clientcmdapi.Config, error) {
 // names returns the contexts that count, sorted.
 func (c *Contexts) names(all *clientcmdapi.Config) []string {
 	names := c.opts.Contexts
-	if len(names) == 0 {
+	if names == nil {
 		names = slices.Collect(maps.Keys(all.Contexts))
 	}
 	return slices.Compact(slices.Sorted(slices.Values(names)))

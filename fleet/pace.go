@@ -5,15 +5,17 @@ package fleet
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Budget is what reading the state of one cluster may cost its API server. It does
-// not concern watches, which cost what changes.
+// Budget limits the load that initial lists and relists put on one API server.
+// Watches are not limited.
 type Budget struct {
-	// Lists is how many resources are read at once. Default 4.
+	// Lists is how many resources are read at once. A list that has received nothing
+	// for five seconds does not count. Default 4.
 	Lists int
 	// BytesPerSecond bounds what is read of them all. With it states are listed in
 	// pages, not streamed: a server ends a stream that is read too slowly. Default:
@@ -22,32 +24,47 @@ type Budget struct {
 }
 
 const (
-	// A list on which nothing comes for so long does not count any more: it must not
-	// keep others from theirs. A server is given more time than the rest of the fleet
-	// is asked to wait, because a slow answer may be a sign of load.
+	// clusterPatience is how long a list may receive nothing before it stops counting
+	// against [Budget.Lists]: a stalled list must not block the others. fleetPatience
+	// is the same limit for the fleet-wide gate. It is shorter, because a slow server
+	// should delay only itself, while its slowness may be a sign of load.
 	clusterPatience, fleetPatience = 5 * time.Second, time.Second
 	// fleetLists is how many resources are read at once in the whole fleet, for each
-	// processor: what has arrived and waits to be stored takes some MB for each.
+	// processor: objects that have arrived and are not stored yet take some MB for each.
 	fleetLists = 6
 )
 
-// gate lets a number through at a time, in the order in which they came.
+// gate admits a number of lists at a time, in the order in which they came. A list
+// that stalls stops counting; when it goes on it counts again, and the next one is
+// admitted only when there is room for both.
 type gate struct {
-	slots chan struct{}
-	// patience is how long a pass may be idle before it is taken back.
+	limit int
+	// patience is how long a pass may be idle before it stops counting.
 	patience time.Duration
 	// until is when the gate opens again, in nanoseconds since 1970.
 	until atomic.Int64
+
+	// mu guards what follows: how many passes count, how many of these have received
+	// something, and the lists that wait, oldest first.
+	mu      sync.Mutex
+	active  int
+	flowing int
+	waiting []chan struct{}
 }
 
-func newGate(n int, patience time.Duration) *gate {
-	return &gate{slots: make(chan struct{}, n), patience: patience}
+func newGate(limit int, patience time.Duration) *gate {
+	return &gate{limit: limit, patience: patience}
 }
 
-// taken reports whether anybody is through and has not left.
-func (g *gate) taken() bool { return len(g.slots) > 0 }
+// busy reports whether anything arrives. A list that waits for its server, which may
+// never answer, is not work to be done.
+func (g *gate) busy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.flowing > 0
+}
 
-// shut closes the gate for a time to those who come.
+// shut closes the gate for a time to lists that have not been admitted.
 func (g *gate) shut(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
 	for old := g.until.Load(); old < until && !g.until.CompareAndSwap(old, until); old = g.until.Load() {
@@ -55,46 +72,112 @@ func (g *gate) shut(d time.Duration) {
 	}
 }
 
-// pass is a place in a gate, which its owner gives back with leave. It is lost if
-// nothing happens for too long.
-type pass struct {
-	gate *gate
-	// beats counts what has come, idle says that more is awaited.
-	beats atomic.Uint64
-	idle  atomic.Bool
+// isShut reports whether the gate is closed for a time.
+func (g *gate) isShut() bool { return time.Now().UnixNano() < g.until.Load() }
 
-	// mu guards what follows.
-	mu    sync.Mutex
-	held  bool
-	seen  uint64
-	timer *time.Timer
-}
-
-// enter waits for a place.
+// enter waits for a place. It counts until it is given back: see [pass.begin].
 func (g *gate) enter(ctx context.Context) (*pass, error) {
 	for {
 		if err := sleep(ctx, time.Until(time.Unix(0, g.until.Load()))); err != nil {
 			return nil, err
 		}
-		select {
-		case g.slots <- struct{}{}:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := g.take(ctx); err != nil {
+			return nil, err
 		}
-		if time.Now().UnixNano() >= g.until.Load() {
-			break
+		if !g.isShut() {
+			return &pass{gate: g, held: true}, nil
 		}
-		<-g.slots // shut while this one waited
+		g.release(false) // shut while this one waited
 	}
-	p := &pass{gate: g, held: true}
+}
+
+// take waits until there is room for one more.
+func (g *gate) take(ctx context.Context) error {
+	g.mu.Lock()
+	if g.active < g.limit && len(g.waiting) == 0 {
+		g.active++
+		g.mu.Unlock()
+		return nil
+	}
+	admitted := make(chan struct{})
+	g.waiting = append(g.waiting, admitted)
+	g.mu.Unlock()
+	select {
+	case <-admitted:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.Index(g.waiting, admitted); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	} else {
+		g.releaseLocked(false) // admitted meanwhile
+	}
+	return context.Cause(ctx)
+}
+
+func (g *gate) release(flowing bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.releaseLocked(flowing)
+}
+
+// releaseLocked takes one off the count, and admits the next if there is room.
+func (g *gate) releaseLocked(flowing bool) {
+	g.active--
+	if flowing {
+		g.flowing--
+	}
+	for g.active < g.limit && len(g.waiting) > 0 {
+		g.active++
+		close(g.waiting[0])
+		g.waiting[0] = nil
+		g.waiting = g.waiting[1:]
+	}
+}
+
+// flow counts a pass that has received something, and counts it as one more if it had
+// stalled before.
+func (g *gate) flow(stalled bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.flowing++
+	if stalled {
+		g.active++
+	}
+}
+
+// pass is a place in a gate, which its owner gives back with leave. It stops counting
+// while nothing arrives for too long.
+type pass struct {
+	gate *gate
+	// beats counts the times that something arrived or was dealt with; idle is set
+	// while more is awaited.
+	beats atomic.Uint64
+	idle  atomic.Bool
+	// flows is set from the first object on until the list stalls or ends.
+	flows atomic.Bool
+
+	// mu guards what follows. It is taken before the gate's. held is whether the pass
+	// counts, left whether it was given back; timer is nil before begin.
+	mu         sync.Mutex
+	held, left bool
+	seen       uint64
+	timer      *time.Timer
+}
+
+// begin starts the patience: from now on the server has to send something. It is not
+// called before the list has every pass that it needs, since waiting for another gate
+// is not the server's fault.
+func (p *pass) begin() {
 	p.idle.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(g.patience, p.look)
-	return p, nil
+	p.timer = time.AfterFunc(p.gate.patience, p.look)
 }
 
-// look takes the place back if nothing has come since the last look.
+// look stops counting the pass if nothing has arrived since the last look.
 func (p *pass) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,27 +193,52 @@ func (p *pass) look() {
 	p.timer.Reset(p.gate.patience)
 }
 
-// came says that something has come and is being dealt with.
+// came notes that something has arrived and is being dealt with.
 func (p *pass) came() {
 	p.beats.Add(1)
 	p.idle.Store(false)
+	if !p.flows.Load() {
+		p.flow()
+	}
 }
 
-// awaits says that it is the server's turn.
-func (p *pass) awaits() { p.idle.Store(true) }
+// flow makes the pass one that receives something, and counts it again if it had
+// stalled.
+func (p *pass) flow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left || p.flows.Load() {
+		return
+	}
+	p.gate.flow(!p.held)
+	p.flows.Store(true)
+	if !p.held {
+		p.held, p.seen = true, p.beats.Load()
+		p.timer.Reset(p.gate.patience)
+	}
+}
+
+// awaits notes that it is the server's turn.
+func (p *pass) awaits() {
+	p.beats.Add(1) // the server has all of its time, however long the last object took
+	p.idle.Store(true)
+}
 
 // leave gives the place back.
 func (p *pass) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.left = true
 	p.releaseLocked()
 }
 
 func (p *pass) releaseLocked() {
 	if p.held {
 		p.held = false
-		<-p.gate.slots
+		p.gate.release(p.flows.Swap(false))
 	}
 }
 

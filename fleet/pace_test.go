@@ -17,6 +17,7 @@ func enter(t *testing.T, g *gate) *pass {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.begin()
 	return p
 }
 
@@ -52,8 +53,8 @@ func TestGate_letsAFewThroughInOrder(t *testing.T) {
 			t.Errorf("%d came before %d", first, second)
 		}
 		b.leave()
-		if len(g.slots) != 0 {
-			t.Errorf("%d places are taken in the end", len(g.slots))
+		if g.active != 0 {
+			t.Errorf("%d places are taken in the end", g.active)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -72,7 +73,7 @@ func TestGate_whoIsLetWaitLosesItsPlace(t *testing.T) {
 		// Nothing comes: the next one need not wait for it.
 		took(t, time.Second, func() { enter(t, g).leave() })
 		idle.leave()
-		if len(g.slots) != 0 {
+		if g.active != 0 {
 			t.Error("a place that was lost was given back once more")
 		}
 

@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,10 +39,13 @@ type pattern struct {
 
 // newSelection parses the patterns of [Options].
 func newSelection(take, leave []string) (selection, error) {
-	if len(take) == 0 {
-		take = []string{"*"}
-	}
 	var s selection
+	switch {
+	case take == nil:
+		take = []string{"*"}
+	case len(take) == 0:
+		return s, errors.New(`list of resources is empty: use "*" for all`)
+	}
 	for _, part := range []struct {
 		from []string
 		to   *[]pattern

@@ -42,6 +42,11 @@ type source struct {
 // fleet's.
 type turn struct{ cluster, fleet *pass }
 
+func (t *turn) leave() {
+	t.fleet.leave()
+	t.cluster.leave()
+}
+
 func newSource(m *Member, cluster *kube.Cluster, q kube.Query) (*source, error) {
 	current, err := cluster.Source(q)
 	if err != nil {
@@ -54,22 +59,39 @@ func newSource(m *Member, cluster *kube.Cluster, q kube.Query) (*source, error) 
 
 // wait takes a turn. See [reflector.Options.Turn].
 func (s *source) wait(ctx context.Context) (func(), error) {
-	cluster, err := s.member.gate.enter(ctx)
+	t, err := s.takeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := s.member.fleet.gate.enter(ctx)
-	if err != nil {
-		cluster.leave()
-		return nil, err
-	}
-	s.turn = &turn{cluster, fleet}
+	s.turn = t
 	s.count(ctx)
 	return func() {
 		s.turn = nil
-		fleet.leave()
-		cluster.leave()
+		t.leave()
 	}, nil
+}
+
+// takeTurn waits for a place in both gates. The member's is kept while the source waits
+// for the fleet's, and given back if the server has asked for a pause meanwhile.
+func (s *source) takeTurn(ctx context.Context) (*turn, error) {
+	for {
+		cluster, err := s.member.gate.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		fleet, err := s.member.fleet.gate.enter(ctx)
+		if err != nil {
+			cluster.leave()
+			return nil, err
+		}
+		t := &turn{cluster, fleet}
+		if !s.member.gate.isShut() {
+			cluster.begin()
+			fleet.begin()
+			return t, nil
+		}
+		t.leave()
+	}
 }
 
 // count asks once how much there is to read, so that who waits can be told. A server

@@ -35,11 +35,11 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Cluster, other.Cluster), strings.Compare(k.Object, other.Object))
 }
 
-// clusterSet are names in order; empty is all.
+// clusterSet is a sorted list of names. Nil selects all clusters, an empty one none.
 type clusterSet []string
 
 func (s clusterSet) has(cluster string) bool {
-	if len(s) == 0 {
+	if s == nil {
 		return true
 	}
 	_, ok := slices.BinarySearch(s, cluster)
@@ -81,12 +81,16 @@ func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *Vie
 	}
 }
 
-// In is the view of some clusters only. They need not be there.
+// In returns the view of some of the clusters of v. Without names it reads nothing. The
+// clusters need not be there.
 func (v *View[T]) In(clusters ...string) *View[T] {
 	some := *v
-	some.clusters = slices.Clone(clusters)
-	slices.Sort(some.clusters)
-	some.clusters = slices.Compact(some.clusters)
+	some.clusters = make(clusterSet, 0, len(clusters))
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(clusters))) {
+		if v.clusters.has(name) {
+			some.clusters = append(some.clusters, name)
+		}
+	}
 	return &some
 }
 
@@ -114,7 +118,9 @@ func (v *View[T]) Get(key Key) (T, bool) {
 }
 
 // Snapshot is the state now. Taking it costs some 20 ns for each cluster.
-func (v *View[T]) Snapshot() Snapshot[T] { return Snapshot[T]{view: v, vector: v.collection.newest()} }
+func (v *View[T]) Snapshot() Snapshot[T] {
+	return Snapshot[T]{view: v, vector: v.collection.newest(v.clusters)}
+}
 
 // All is Snapshot().All.
 func (v *View[T]) All() iter.Seq2[Key, T] { return v.Snapshot().All() }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// clustersOf returns the clusters of which a view has objects, by each way to read it.
+func clustersOf(t *testing.T, w *world, v *View[*wire.Object], x *Index[*wire.Object, string]) map[string][]string {
+	t.Helper()
+	ways := map[string][]string{"All": {}, "Clusters": {}, "Get": {}, "Snapshot.Get": {}, "IndexBy": {}, "Index.GetIn": {}}
+	add := func(way, cluster string) { ways[way] = append(ways[way], cluster) }
+	for key := range v.All() {
+		add("All", key.Cluster)
+	}
+	for cluster := range v.Snapshot().Clusters() {
+		add("Clusters", cluster)
+	}
+	own := IndexBy(v, func(o *wire.Object) []string { return []string{o.Name()} })
+	defer own.Remove()
+	for key := range own.Get("a") {
+		add("IndexBy", key.Cluster)
+	}
+	for key := range x.GetIn(v.Snapshot(), "a") {
+		add("Index.GetIn", key.Cluster)
+	}
+	for _, cluster := range []string{"eu", "us", "za"} {
+		if _, ok := v.Get(Key{cluster, "n/a"}); ok {
+			add("Get", cluster)
+		}
+		if _, ok := v.Snapshot().Get(Key{cluster, "n/a"}); ok {
+			add("Snapshot.Get", cluster)
+		}
+	}
+	return ways
+}
+
+func TestView_inSelectsClusters(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	for _, cluster := range []string{"eu", "us", "za"} {
+		w.join(cluster, "a")
+	}
+	all := OfResource[*wire.Object](w.fleet, w.c.resource)
+	index := IndexBy(all, func(o *wire.Object) []string { return []string{o.Name()} })
+	for _, test := range []struct {
+		name string
+		view *View[*wire.Object]
+		want []string
+	}{
+		{"everything", all, []string{"eu", "us", "za"}},
+		{"In()", all.In(), []string{}},
+		{"In(nil...)", all.In([]string(nil)...), []string{}},
+		{"In([]string{}...)", all.In([]string{}...), []string{}},
+		{"In(za, eu, eu)", all.In("za", "eu", "eu"), []string{"eu", "za"}},
+		{"In(mars)", all.In("mars"), []string{}},
+		{"In(eu).In()", all.In("eu").In(), []string{}},
+		{"In(eu, us).In(us, za)", all.In("eu", "us").In("us", "za"), []string{"us"}},
+		{"In(eu).In(us)", all.In("eu").In("us"), []string{}},
+		{"In().In(us)", all.In().In("us"), []string{}},
+	} {
+		for way, got := range clustersOf(t, w, test.view, index) {
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%s: %s reads %v, not %v", test.name, way, got, test.want)
+			}
+		}
+	}
+	// An index of fewer clusters does not search the others.
+	some := IndexBy(all.In("eu"), func(o *wire.Object) []string { return []string{o.Name()} })
+	for key := range some.GetIn(all.Snapshot(), "a") {
+		if key.Cluster != "eu" {
+			t.Errorf("an index of eu finds %s", key)
+		}
+	}
+}
+
+func TestView_inNothingFollowsNothing(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	w.join("eu", "a")
+	view := OfResource[*wire.Object](w.fleet, w.c.resource)
+	revision := view.Snapshot().Revision()
+	_, f := view.In().Follow()
+	after, err := view.In().FollowAfter(revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put("eu", "b")
+	w.join("us", "a")
+	for _, f := range []*Follower[*wire.Object]{f, after} {
+		for {
+			changes, err := f.TryNext()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if changes == nil {
+				break
+			}
+			for c := range changes {
+				t.Errorf("a reader of no cluster reads %s of %s", c.Type, c.Key)
+			}
+		}
+	}
+}
+
+func TestNew_refusesAnEmptySelection(t *testing.T) {
+	if _, err := New(noDirectory{}, &Options{Resources: []string{}}); err == nil {
+		t.Error("a list without patterns is taken for all resources")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := func(entries []Entry) { t.Errorf("%d contexts are selected by an empty list", len(entries)) }
+	d := NewContexts(&ContextsOptions{Paths: []string{"/nonexistent"}, Contexts: []string{}})
+	if err := d.Follow(ctx, told); err == nil {
+		t.Error("a list without contexts is taken for all contexts")
+	}
+}
