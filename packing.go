@@ -19,9 +19,10 @@ const (
 	// settleAfter is how long an object has to be unchanged, at least, before it is
 	// packed densely, and how often it is looked for such.
 	settleAfter = 30 * time.Second
-	// settleWork is how long settling works before it rests, busyRest how long it
-	// rests when there is something more urgent.
-	settleWork, busyRest = 2 * time.Millisecond, 100 * time.Millisecond
+	// settleWork is how long settling works before it rests. While there is something
+	// more urgent it rests for busyRest at a time, until busyRests are over: then it
+	// works again, since what is urgent may never end.
+	settleWork, busyRest, busyRests = 2 * time.Millisecond, 100 * time.Millisecond, 3
 	// fresh is how many bytes of new states are left as they came, for the handlers
 	// that are about to decode them.
 	fresh = 1 << 20
@@ -37,7 +38,7 @@ type PackingOptions struct {
 	// is no hurry, and readers may need the processor. 1 is all of it. Default 0.25.
 	Settling float64
 	// Busy, if it is not nil, reports that there is something more urgent to do: then
-	// settling waits. It is asked often.
+	// settling uses less than a hundredth of one processor. It is called often.
 	Busy func() bool
 }
 
@@ -246,17 +247,17 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 	return newest, true
 }
 
-// pause rests, for as long as there is something more urgent, and reports false if
-// ctx has ended.
+// pause rests, for longer if there is something more urgent, and reports false if ctx
+// has ended.
 func (p *Packing) pause(ctx context.Context) bool {
 	rest := p.rest
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-time.After(rest):
 		}
-		if p.busy == nil || !p.busy() {
+		if p.busy == nil || n == busyRests || !p.busy() {
 			return true
 		}
 		rest = busyRest

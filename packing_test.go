@@ -158,22 +158,29 @@ func TestPacking_isShared(t *testing.T) {
 	}
 }
 
-// TestPacking_waitsForWhatIsMoreUrgent has settling pause until it may go on.
-func TestPacking_waitsForWhatIsMoreUrgent(t *testing.T) {
+// TestPacking_slowsDownForWhatIsMoreUrgent has settling pause while there is something
+// more urgent, and go on a little all the same: it may never end.
+func TestPacking_slowsDownForWhatIsMoreUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		busy := func() bool { return time.Since(began) < 5*time.Second }
-		p := watershed.NewPacking(&watershed.PackingOptions{Settling: 0.25, Busy: busy})
+		busy := func() bool { return time.Since(began) < 150*time.Millisecond }
+		p := watershed.NewPacking(&watershed.PackingOptions{Settling: 0.25, Busy: func() bool { return busy() }})
 		wantEqual(t, p.Pause(t.Context()), true)
-		if waited := time.Since(began); waited < 5*time.Second || waited > 5200*time.Millisecond {
+		if waited := time.Since(began); waited < 150*time.Millisecond || waited > 250*time.Millisecond {
 			t.Errorf("went on after %v", waited)
 		}
-		began = began.Add(-time.Hour)
 		from := time.Now()
 		wantEqual(t, p.Pause(t.Context()), true)
 		wantEqual(t, time.Since(from), 6*time.Millisecond) // a quarter of the time is work
-		began = time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		busy = func() bool { return true }
+		from = time.Now()
+		for range 100 {
+			wantEqual(t, p.Pause(t.Context()), true)
+		}
+		if waited := time.Since(from); waited < 20*time.Second || waited > 60*time.Second {
+			t.Errorf("worked a hundred times in %v", waited)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		wantEqual(t, p.Pause(ctx), false)
 	})
