@@ -120,6 +120,9 @@ type Fleet struct {
 	running context.Context // nil before Run
 	told    bool            // the directory has said which clusters there are
 	members map[string]*Member
+	// aliases are the other names of members, ways the entries that lead to each.
+	aliases map[string]string
+	ways    map[string][]Entry
 	runs    sync.WaitGroup
 
 	// resources guards collections. It is taken after a member's.
@@ -246,7 +249,7 @@ func (f *Fleet) tell(entries []Entry) {
 	}
 	f.told = true
 	there := map[string]bool{}
-	for _, e := range entries {
+	for _, e := range f.mergeLocked(entries) {
 		if err := checkName(e.Name); err != nil || there[e.Name] {
 			f.opts.Logger.Error("directory names a cluster that cannot be", "cluster", e.Name, "err", err)
 			continue
@@ -262,6 +265,7 @@ func (f *Fleet) tell(entries []Entry) {
 			m.logger.Info("cluster removed")
 		}
 	}
+	f.nameLocked()
 }
 
 // admitLocked begins a member, or gives one that there is another way to its
@@ -285,8 +289,13 @@ func (f *Fleet) admitLocked(e Entry) {
 		m.logger.Info("another server has the name", "host", e.Config.Host, "was", host)
 		m.retire()
 	}
+	f.beginLocked(e, m)
+}
+
+// beginLocked begins a member, which takes the place of another if before is not nil.
+func (f *Fleet) beginLocked(e Entry, before *Member) {
 	next := newMember(f, e.Name)
-	next.before = m
+	next.before = before
 	next.use(e)
 	f.members[e.Name] = next
 	ctx, end := context.WithCancel(f.running)
@@ -304,8 +313,11 @@ func (f *Fleet) Members() []*Member {
 	return slices.SortedFunc(maps.Values(f.members), func(a, b *Member) int { return cmp.Compare(a.name, b.name) })
 }
 
-// Member is the cluster of a name.
+// Member returns the cluster of a name. If several names of the directory lead to one
+// cluster, it is mirrored once, under one of them, and found by all: see
+// [Member.Aliases].
 func (f *Fleet) Member(name string) (*Member, bool) {
+	name = f.resolve(name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.members[name]

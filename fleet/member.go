@@ -55,11 +55,13 @@ type Member struct {
 	// poked has a token when it is time to look what there is.
 	poked chan struct{}
 	// end ends the run.
-	end context.CancelFunc
+	end   context.CancelFunc
+	known identification
 
 	// mu guards what follows.
 	mu      sync.Mutex
 	cluster *kube.Cluster // nil while its entry has an error
+	used    Entry         // that cluster was made of
 	access  string
 	host    string
 	// former is the connection before; its watches move to the new one, and then it
@@ -129,7 +131,8 @@ func (m *Member) use(e Entry) {
 		return
 	}
 	old := m.cluster
-	m.cluster, m.access, m.host = cluster, e.Access, e.Config.Host
+	m.cluster, m.used, m.access, m.host = cluster, e, e.Access, e.Config.Host
+	m.known.reach(e.Config)
 	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
 		if err := x.source.use(cluster); err != nil {
 			m.err = err
@@ -161,6 +164,7 @@ func (m *Member) run(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
+			m.detour(err)
 			next = wait + rand.N(wait/2)
 			wait = min(2*wait, discoverRetryMost)
 		case failed:
@@ -223,6 +227,11 @@ func (m *Member) resolve(ctx context.Context) error {
 	asked, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	served, err := cluster.Resources(asked)
+	if len(served) > 0 {
+		if err := m.identify(asked, cluster, nil); errors.Is(err, errAnotherCluster) {
+			return err
+		} // any other error comes back with the next connection
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil {

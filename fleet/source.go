@@ -133,13 +133,27 @@ func (s *source) source() *kube.Source {
 
 // List is that of [reflector.Source].
 func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
-	page, err := s.source().List(ctx, opts, func(o *wire.Object) error {
+	var a arrival
+	recognized := false
+	recognize := func() (err error) {
+		if !recognized {
+			err, recognized = s.recognize(ctx, &a), true
+		}
+		return err
+	}
+	page, err := s.source().List(a.traced(ctx), opts, func(o *wire.Object) error {
+		if err := recognize(); err != nil {
+			return err
+		}
 		if err := s.came(ctx, o); err != nil {
 			return err
 		}
 		defer s.awaits()
 		return each(o)
 	})
+	if err == nil {
+		err = recognize()
+	}
 	s.heed(err)
 	return page, err
 }
@@ -152,7 +166,13 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	current := s.current
 	s.open = w
 	s.mu.Unlock()
-	inner, err := current.Watch(ctx, opts)
+	var a arrival
+	inner, err := current.Watch(a.traced(ctx), opts)
+	if err == nil {
+		if err = s.recognize(ctx, &a); err != nil {
+			_ = inner.Close() // it may be another cluster's
+		}
+	}
 	if err != nil {
 		s.heed(err)
 		w.end()

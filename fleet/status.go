@@ -72,6 +72,9 @@ type Status struct {
 	// of each resource before it was read, and what there is of those that have
 	// synced.
 	Objects, Expected int
+	// Identity is the cluster's. Without a UID another cluster at the same endpoint is
+	// not noticed.
+	Identity Identity
 	// Failing are the resources that are not current or could not be read, by name.
 	Failing []ResourceStatus
 }
@@ -111,7 +114,7 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
-	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err)}
+	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity()}
 	given := 0 // up
 	for _, r := range resources {
 		s.Resources++

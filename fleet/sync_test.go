@@ -37,16 +37,16 @@ var podResource = schema.GroupResource{Resource: "pods"}
 // TestSync_badClustersDelayNobody starts a fleet in which some clusters do not answer,
 // refuse, or accept and say nothing.
 func TestSync_badClustersDelayNobody(t *testing.T) {
-	s := simulate(t, &simulated.Options{Clusters: 8, Pods: 500})
+	s := simulate(t, &simulated.Options{Clusters: 9, Pods: 500})
 	r := newRoster()
-	for i := range s.Clusters() {
+	for i := range 8 {
 		r.set(fmt.Sprintf("good-%d", i), s.Cluster(i).Config())
 	}
-	silent, refusing := silence(t), s.Cluster(0).Config()
+	refusing := s.Cluster(8).Config()
 	refusing.BearerToken = "wrong"
 	nobody := &rest.Config{Host: "https://127.0.0.1:1"}
 	for i := range 6 {
-		r.set(fmt.Sprintf("bad-%d-silent", i), silent)
+		r.set(fmt.Sprintf("bad-%d-silent", i), silence(t))
 	}
 	r.set("bad-refusing", refusing)
 	r.set("bad-nobody", nobody)

@@ -81,16 +81,18 @@ func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *Vie
 	}
 }
 
-// In returns the view of some of the clusters of v. Without names it reads nothing. The
-// clusters need not be there.
+// In returns the view of some of the clusters of v, by any of their names now. Without
+// names it reads nothing. The clusters need not be there.
 func (v *View[T]) In(clusters ...string) *View[T] {
 	some := *v
 	some.clusters = make(clusterSet, 0, len(clusters))
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(clusters))) {
-		if v.clusters.has(name) {
+	for _, name := range clusters {
+		if name = v.fleet.resolve(name); v.clusters.has(name) {
 			some.clusters = append(some.clusters, name)
 		}
 	}
+	slices.Sort(some.clusters)
+	some.clusters = slices.Compact(some.clusters)
 	return &some
 }
 

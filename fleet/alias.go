@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/client-go/rest"
+)
+
+// routeOf returns a digest of how requests get to a server, whoever sends them: its
+// address, its authority and the proxy on the way. Entries with the same one lead to one
+// cluster. It is empty if that cannot be said.
+func routeOf(cfg *rest.Config) string {
+	if cfg == nil || cfg.Dial != nil || cfg.Transport != nil || cfg.WrapTransport != nil {
+		return ""
+	}
+	route := &rest.Config{Host: identityOf(cfg).Endpoint, APIPath: cfg.APIPath, Proxy: cfg.Proxy}
+	route.TLSClientConfig = rest.TLSClientConfig{Insecure: cfg.Insecure, ServerName: cfg.ServerName, CAFile: cfg.CAFile, CAData: cfg.CAData}
+	digest, err := accessOf(route)
+	if err != nil {
+		return ""
+	}
+	return digest
+}
+
+// mergeLocked returns the entries to mirror: of several that lead to one cluster, the
+// one that is mirrored already or else the first. The names of the others become
+// aliases, and their credentials are used if the server refuses those of the first.
+func (f *Fleet) mergeLocked(entries []Entry) []Entry {
+	chosen := map[string]string{} // names, by route
+	for _, e := range entries {
+		if m := f.members[e.Name]; m != nil && e.Err == nil && m.leads(routeOf(e.Config)) {
+			chosen[routeOf(e.Config)] = e.Name
+		}
+	}
+	aliases, ways := map[string]string{}, map[string][]Entry{}
+	var kept []Entry
+	for _, e := range entries {
+		name := e.Name
+		if route := routeOf(e.Config); e.Err == nil && route != "" {
+			if chosen[route] == "" {
+				chosen[route] = e.Name
+			}
+			name = chosen[route]
+			ways[name] = append(ways[name], e)
+		} else if to, ok := f.aliases[e.Name]; ok {
+			name = to // an entry that cannot be read for now
+		}
+		if name == e.Name || !slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == name }) {
+			kept = append(kept, e)
+			continue
+		}
+		aliases[e.Name] = name
+		if f.aliases[e.Name] != name {
+			f.opts.Logger.Info("two names lead to one cluster, which is mirrored once", "cluster", name, "alias", e.Name)
+		}
+	}
+	f.aliases, f.ways = aliases, ways
+	return kept
+}
+
+// nameLocked gives the members their other names and ways.
+func (f *Fleet) nameLocked() {
+	others := map[string][]string{}
+	for _, alias := range slices.Sorted(maps.Keys(f.aliases)) {
+		others[f.aliases[alias]] = append(others[f.aliases[alias]], alias)
+	}
+	for name, m := range f.members {
+		m.known.mu.Lock()
+		m.known.aliases, m.known.ways = others[name], f.ways[name]
+		m.known.mu.Unlock()
+	}
+}
+
+// detour has a member whose credentials were refused use those of another name of its
+// cluster, if there is one.
+func (m *Member) detour(refused error) {
+	if !isRefused(refused) {
+		return
+	}
+	m.known.mu.Lock()
+	ways := m.known.ways
+	m.known.mu.Unlock()
+	used := m.entry().Access
+	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
+	if next := at + 1; len(ways) > 1 {
+		e := ways[next%len(ways)]
+		e.Name = m.name
+		m.use(e)
+	}
+}
+
+// resolve returns the name of the member that a name leads to: itself, unless it is an
+// alias.
+func (f *Fleet) resolve(name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if to, ok := f.aliases[name]; ok {
+		return to
+	}
+	return name
+}

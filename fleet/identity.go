@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// Identity tells a cluster from others: by the UID of its namespace kube-system together
+// with its endpoint or, where the UID cannot be read, by its endpoint and its certificate
+// authority. The endpoint is part of it because a cluster that was restored from the
+// backup of another has the same UID.
+type Identity struct {
+	// UID is that of the namespace kube-system. It is empty if the cluster has not been
+	// reached, or its credentials do not allow to get that namespace. Then another
+	// cluster at the same endpoint is not noticed.
+	UID string
+	// Endpoint is the address of the API server, without credentials.
+	Endpoint string
+	// Authority is the SHA-256 of the configured certificate authority in hexadecimal,
+	// empty if there is none.
+	Authority string
+}
+
+// Same reports whether two identities are those of one cluster.
+func (i Identity) Same(other Identity) bool {
+	if i.UID != "" && other.UID != "" {
+		return i.UID == other.UID && i.Endpoint == other.Endpoint
+	}
+	return i.Endpoint == other.Endpoint && i.Authority == other.Authority
+}
+
+// identityOf returns the part of an identity that the configuration has.
+func identityOf(cfg *rest.Config) Identity {
+	i := Identity{Endpoint: cfg.Host}
+	if u, err := url.Parse(cfg.Host); err == nil {
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		i.Endpoint = u.String()
+	}
+	if len(cfg.CAData) > 0 || cfg.CAFile != "" {
+		sum := sha256.Sum256(append([]byte(cfg.CAFile+"\x00"), cfg.CAData...))
+		i.Authority = hex.EncodeToString(sum[:])
+	}
+	return i
+}
+
+// identifyTimeout limits how long a cluster may take to return its identity.
+const identifyTimeout = 10 * time.Second
+
+// errAnotherCluster is returned to mirrors that read from a cluster that has another
+// identity than theirs.
+var errAnotherCluster = errors.New("another cluster has taken the address")
+
+// identification is how a member recognizes its cluster.
+type identification struct {
+	// asking is held while the cluster is asked.
+	asking sync.Mutex
+
+	// mu guards what follows: the identity, the connection on which it was confirmed
+	// last, which is only compared, the other names of the cluster, and all ways to it
+	// if there are several.
+	mu       sync.Mutex
+	identity Identity
+	conn     any
+	aliases  []string
+	ways     []Entry
+}
+
+// Identity returns the identity of the member's cluster, as far as it is known.
+func (m *Member) Identity() Identity {
+	m.known.mu.Lock()
+	defer m.known.mu.Unlock()
+	return m.known.identity
+}
+
+// Aliases returns the other names that lead to the cluster, sorted. See [Fleet.Member].
+func (m *Member) Aliases() []string {
+	m.known.mu.Lock()
+	defer m.known.mu.Unlock()
+	return slices.Clone(m.known.aliases)
+}
+
+// reach notes how the cluster is reached now.
+func (k *identification) reach(cfg *rest.Config) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := identityOf(cfg)
+	i.UID = k.identity.UID
+	k.identity, k.conn = i, nil
+}
+
+// confirmed reports whether the cluster has been recognized on a connection.
+func (k *identification) confirmed(conn any) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return conn != nil && conn == k.conn
+}
+
+// identify gets the identity of the cluster and compares it with the one that it had. If
+// it is another cluster, another member takes the place of this one, and the error is
+// errAnotherCluster. It is called when the cluster is discovered, and by the first reader
+// of a new connection: a server at an address changes only between two connections.
+func (m *Member) identify(ctx context.Context, cluster *kube.Cluster, conn any) error {
+	k := &m.known
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	if k.confirmed(conn) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	var a arrival
+	uid, err := uidOf(a.traced(ctx), cluster)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	was := k.identity
+	if uid == "" || was.UID == "" || uid == was.UID {
+		k.identity.UID, k.conn = cmp.Or(uid, was.UID), a.connection()
+		k.mu.Unlock()
+		return nil
+	}
+	k.mu.Unlock()
+	m.logger.Warn("another cluster has taken the address", "host", was.Endpoint, "uid", uid, "was", was.UID)
+	m.fleet.replace(m)
+	return fmt.Errorf("cluster %s: %w: the UID of kube-system is %s, and was %s", m.name, errAnotherCluster, uid, was.UID)
+}
+
+// uidOf returns the UID of a cluster's namespace kube-system, "" if the cluster does not
+// allow to get it.
+func uidOf(ctx context.Context, cluster *kube.Cluster) (string, error) {
+	o, err := cluster.Get(ctx, kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), MetadataOnly: true}, "kube-system")
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("identity of the cluster: %w", err)
+	}
+	meta, err := o.Meta()
+	if err != nil {
+		return "", fmt.Errorf("identity of the cluster: %w", err)
+	}
+	return meta.UID, nil
+}
+
+// arrival is a request's connection.
+type arrival struct {
+	mu   sync.Mutex
+	conn any
+}
+
+// traced returns a context whose request notes its connection.
+func (a *arrival) traced(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.conn = info.Conn
+	}})
+}
+
+func (a *arrival) connection() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.conn
+}
+
+// recognize makes sure that the answer to a request is the member's cluster's. Most
+// requests use a connection on which that is known.
+func (s *source) recognize(ctx context.Context, a *arrival) error {
+	conn := a.connection()
+	if s.member.known.confirmed(conn) {
+		return nil
+	}
+	return s.member.identify(ctx, s.member.Cluster(), conn)
+}
+
+// entry returns the entry that is in use.
+func (m *Member) entry() Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// leads reports whether the cluster is reached by a route.
+func (m *Member) leads(route string) bool { return route != "" && routeOf(m.entry().Config) == route }
+
+// replace has a new member take the place of one whose cluster is another now.
+func (f *Fleet) replace(m *Member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running.Err() != nil || f.members[m.name] != m {
+		return
+	}
+	m.retire()
+	f.beginLocked(m.entry(), m)
+	f.nameLocked()
+}
