@@ -26,21 +26,31 @@ func routeOf(cfg *rest.Config) string {
 	return digest
 }
 
+// routeOf returns a digest of the copy that an entry leads to, "" if that cannot be said.
+// Two scopes of one cluster are two copies.
+func (f *Fleet) routeOf(e Entry) string {
+	route := routeOf(e.Config)
+	if e.Err != nil || route == "" {
+		return ""
+	}
+	return route + f.scopeOf(e).String()
+}
+
 // mergeLocked returns the entries to mirror: of several that lead to one cluster, the
 // one that is mirrored already or else the first. The names of the others become
 // aliases, and their credentials are used if the server refuses those of the first.
 func (f *Fleet) mergeLocked(entries []Entry) []Entry {
 	chosen := map[string]string{} // names, by route
 	for _, e := range entries {
-		if m := f.members[e.Name]; m != nil && e.Err == nil && m.leads(routeOf(e.Config)) {
-			chosen[routeOf(e.Config)] = e.Name
+		if m := f.members[e.Name]; m != nil && f.routeOf(e) != "" && f.routeOf(m.entry()) == f.routeOf(e) {
+			chosen[f.routeOf(e)] = e.Name
 		}
 	}
 	aliases, ways := map[string]string{}, map[string][]Entry{}
 	var kept []Entry
 	for _, e := range entries {
 		name := e.Name
-		if route := routeOf(e.Config); e.Err == nil && route != "" {
+		if route := f.routeOf(e); route != "" {
 			if chosen[route] == "" {
 				chosen[route] = e.Name
 			}

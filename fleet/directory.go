@@ -34,6 +34,8 @@ type Entry struct {
 	// a file, or what a plugin gets. It must not reveal them. Empty if Err is not
 	// nil.
 	Access string
+	// Scope limits what is mirrored of the cluster. Nil: [Options.Scope].
+	Scope *Scope
 	// Err is why the cluster is known and cannot be reached: its credentials cannot
 	// be read, say. A cluster that was reached before goes on with the credentials
 	// it had.

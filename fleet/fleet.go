@@ -40,6 +40,9 @@ type Options struct {
 	Resources []string
 	// Except are patterns of what not to mirror, whatever Resources says.
 	Except []string
+	// Scope limits what is mirrored of clusters whose [Entry] has no scope. Default: the
+	// whole cluster.
+	Scope Scope
 	// Fast keeps objects as they were sent. Default: they are packed, which takes a
 	// tenth of the memory.
 	Fast bool
@@ -139,6 +142,9 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	f := &Fleet{directory: d, opts: opts.withDefaults(), members: map[string]*Member{}, collections: map[schema.GroupResource]*collection{}}
 	var err error
 	if f.selection, err = newSelection(f.opts.Resources, f.opts.Except); err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	if err := f.opts.Scope.validate(); err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	f.journal = newJournal(f)
@@ -275,18 +281,19 @@ func (f *Fleet) admitLocked(e Entry) {
 	m := f.members[e.Name]
 	if m != nil {
 		access, host := m.way()
+		scoped := f.scopeOf(e) == m.Scope()
 		switch {
 		case e.Err != nil, access == "":
 			m.use(e)
 			return
-		case e.Access == access:
+		case e.Access == access && scoped:
 			m.relisted()
 			return
-		case e.Config != nil && e.Config.Host == host:
+		case e.Config != nil && e.Config.Host == host && scoped:
 			m.use(e)
 			return
 		}
-		m.logger.Info("another server has the name", "host", e.Config.Host, "was", host)
+		m.logger.Info("the name leads to another server or scope", "host", e.Config.Host, "scope", f.scopeOf(e), "was", host)
 		m.retire()
 	}
 	f.beginLocked(e, m)

@@ -199,9 +199,6 @@ func (m *Member) entry() Entry {
 	return m.used
 }
 
-// leads reports whether the cluster is reached by a route.
-func (m *Member) leads(route string) bool { return route != "" && routeOf(m.entry().Config) == route }
-
 // replace has a new member take the place of one whose cluster is another now.
 func (f *Fleet) replace(m *Member) {
 	f.mu.Lock()

@@ -31,6 +31,8 @@ type front struct {
 	uid        string // of kube-system; "" refuses to say
 	proxy      http.Handler
 	identified int
+	// allowed, if it is not nil, is what of the API may be read.
+	allowed func(path string) bool
 }
 
 func newFront(t *testing.T) *front {
@@ -72,13 +74,15 @@ func (f *front) lead(t *testing.T, c *simulated.Cluster, uid string) {
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	proxy, uid := f.proxy, f.uid
+	proxy, uid, allowed := f.proxy, f.uid, f.allowed
 	kubeSystem := r.URL.Path == "/api/v1/namespaces/kube-system"
 	if kubeSystem {
 		f.identified++
 	}
 	f.mu.Unlock()
 	switch {
+	case allowed != nil && !allowed(r.URL.Path):
+		w.WriteHeader(http.StatusForbidden)
 	case !kubeSystem:
 		proxy.ServeHTTP(w, r)
 	case uid == "":

@@ -268,6 +268,8 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 // mirrorLocked makes the mirrors fit what is served. What is missing from discovery
 // stays as it is.
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
+	scope := m.fleet.scopeOf(m.used)
+	served = slices.DeleteFunc(slices.Clone(served), func(r kube.Resource) bool { return !scope.has(r) })
 	wanted := m.fleet.selection.resolve(served)
 	hidden := map[schema.GroupResource]bool{}
 	for _, r := range served {

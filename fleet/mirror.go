@@ -30,9 +30,14 @@ type mirror struct {
 	end context.CancelFunc
 }
 
-// newMirror makes the mirror of a resource. Only what a selection has can be read.
+// newMirror makes the mirror of a resource. Only what a selection has can be read. The
+// member's mu is held.
 func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool) (*mirror, error) {
-	src, err := newSource(m, cluster, kube.Query{Resource: r.GroupVersionResource, MetadataOnly: !selected})
+	query := kube.Query{Resource: r.GroupVersionResource, MetadataOnly: true}
+	if selected {
+		query = m.fleet.scopeOf(m.used).query(r)
+	}
+	src, err := newSource(m, cluster, query)
 	if err != nil {
 		return nil, err
 	}

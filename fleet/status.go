@@ -75,6 +75,8 @@ type Status struct {
 	// Identity is the cluster's. Without a UID another cluster at the same endpoint is
 	// not noticed.
 	Identity Identity
+	// Scope is the part of the cluster that is mirrored.
+	Scope Scope
 	// Failing are the resources that are not current or could not be read, by name.
 	Failing []ResourceStatus
 }
@@ -114,7 +116,7 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
-	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity()}
+	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.fleet.scopeOf(m.used)}
 	given := 0 // up
 	for _, r := range resources {
 		s.Resources++

@@ -27,10 +27,12 @@ func (r *teller) update(entries []Entry) {
 	r.tell(copyEntries(entries))
 }
 
-// sameEntry compares what an entry says. Config is not looked at: that is what
-// Access is for.
+// sameEntry compares entries. Config is not compared: that is what Access is for.
 func sameEntry(a, b Entry) bool {
 	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
+		return false
+	}
+	if (a.Scope == nil) != (b.Scope == nil) || a.Scope != nil && *a.Scope != *b.Scope {
 		return false
 	}
 	return a.Name == b.Name && a.Access == b.Access
@@ -41,6 +43,9 @@ func copyEntries(entries []Entry) []Entry {
 	own := make([]Entry, len(entries))
 	for i, e := range entries {
 		e.Config = copyConfig(e.Config)
+		if e.Scope != nil {
+			e.Scope = new(*e.Scope)
+		}
 		own[i] = e
 	}
 	return own

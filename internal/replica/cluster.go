@@ -127,7 +127,12 @@ func (c *cluster) discovery() *discovery.Documents {
 
 // read answers a request for a resource. What it returns has not been answered.
 func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
+	var scope limits
+	out := scope.leaveOut(c.member, t)
 	feed, ok := c.member.Feed(t.GroupResource())
+	if out && !ok {
+		return scope.refuse(t)
+	}
 	if !ok || feed.Resource().Version != t.Version {
 		if slices.Contains(c.member.Stale(), t.GroupVersion()) {
 			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
@@ -142,6 +147,10 @@ func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path st
 	if wantsOrigin(r) {
 		return c.proxy(w, r, path)
 	}
+	if err := scope.refusePart(t); err != nil {
+		return err
+	}
+	scope.warn(w.Header())
 	c.tellAge(w, feed)
 	req := &request{
 		server: c.server, w: w, r: r, target: t, cluster: c, feed: feed,

@@ -126,9 +126,13 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 	c := &collection{everything: e, members: map[string]*fleet.Member{}}
 	var known *fleet.Member
 	var others, silent []string
+	var scope limits
 	for _, m := range e.server.fleet.Members() {
 		if !m.Discovered() {
 			silent = append(silent, m.Name())
+			continue
+		}
+		if scope.leaveOut(m, t) {
 			continue
 		}
 		feed, ok := m.Feed(t.GroupResource())
@@ -148,6 +152,8 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 	switch {
 	case known == nil && len(silent) > 0:
 		return unknown("not all clusters have said yet what they serve: " + strings.Join(silent, ", "))
+	case known == nil && scope.refuse(t) != nil:
+		return scope.refuse(t)
 	case known == nil:
 		return missing(path)
 	}
@@ -157,6 +163,7 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 	if !c.heard.IsZero() {
 		w.Header().Set(ageHeader, ageSince(c.heard))
 	}
+	scope.warn(w.Header())
 	if len(silent) > 0 {
 		w.Header().Add("Warning", warning("not reached yet, and left out: cluster "+strings.Join(silent, ", ")))
 	}

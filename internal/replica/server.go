@@ -186,7 +186,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveClusters tells which clusters there are, and how they are.
 func (s *Server) serveClusters(w http.ResponseWriter) {
 	type state struct {
-		Name      string `json:"name"`
+		Name string `json:"name"`
+		// Aliases are other names, which also lead to the cluster.
+		Aliases []string `json:"aliases,omitempty"`
+		// UID is that of the namespace kube-system, empty if it cannot be read: then
+		// another cluster at the same address is not noticed.
+		UID string `json:"uid,omitempty"`
+		// Scope is the part that is mirrored, if it is not the whole cluster.
+		Scope     string `json:"scope,omitempty"`
 		State     string `json:"state"`
 		Since     string `json:"since,omitempty"`
 		Error     string `json:"error,omitempty"`
@@ -199,9 +206,12 @@ func (s *Server) serveClusters(w http.ResponseWriter) {
 	}{Clusters: []state{}}
 	for _, m := range s.fleet.Members() {
 		is := m.Status()
-		one := state{Name: m.Name(), State: is.State.String(), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects}
+		one := state{Name: m.Name(), Aliases: m.Aliases(), UID: is.Identity.UID, State: is.State.String(), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects}
 		if !is.Since.IsZero() {
 			one.Since = is.Since.UTC().Format(time.RFC3339)
+		}
+		if !is.Scope.Whole() {
+			one.Scope = is.Scope.String()
 		}
 		if is.Err != nil {
 			one.Error = is.Err.Error()

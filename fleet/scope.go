@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// Scope limits the copy of a cluster, for credentials that may not read all of it or
+// readers that do not need all of it. The zero value is the whole cluster.
+//
+// It is one namespace because a state has one version: a namespace is read by one list
+// and one watch per resource, as a whole cluster is. Several namespaces are several
+// entries of the directory.
+type Scope struct {
+	// Namespace is the one whose objects are mirrored. Resources without a namespace
+	// are not mirrored then, and new types are found within ten minutes, since their
+	// definitions cannot be watched. "" is the whole cluster.
+	Namespace string
+	// LabelSelector is what the objects of every resource match, in the syntax of
+	// kubectl. "" is all.
+	LabelSelector string
+}
+
+// Whole reports whether nothing is left out.
+func (s Scope) Whole() bool { return s == Scope{} }
+
+// String describes the scope to people: "namespace a, label selector b=c".
+func (s Scope) String() string {
+	var parts []string
+	if s.Namespace != "" {
+		parts = append(parts, "namespace "+s.Namespace)
+	}
+	if s.LabelSelector != "" {
+		parts = append(parts, "label selector "+s.LabelSelector)
+	}
+	if len(parts) == 0 {
+		return "the whole cluster"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s Scope) validate() error {
+	if s.Namespace != "" {
+		if reasons := content.IsPathSegmentName(s.Namespace); len(reasons) > 0 {
+			return fmt.Errorf("scope: namespace %q: %s", s.Namespace, reasons[0])
+		}
+	}
+	if _, err := labels.Parse(s.LabelSelector); err != nil {
+		return fmt.Errorf("scope: label selector %q: %w", s.LabelSelector, err)
+	}
+	return nil
+}
+
+// has reports whether objects of a resource can be in the scope.
+func (s Scope) has(r kube.Resource) bool { return s.Namespace == "" || r.Namespaced }
+
+// query returns the query for the objects of a resource that are in the scope.
+func (s Scope) query(r kube.Resource) kube.Query {
+	return kube.Query{Resource: r.GroupVersionResource, Namespace: s.Namespace, LabelSelector: s.LabelSelector}
+}
+
+// scopeOf returns the scope of an entry.
+func (f *Fleet) scopeOf(e Entry) Scope {
+	if e.Scope != nil {
+		return *e.Scope
+	}
+	return f.opts.Scope
+}
+
+// Excludes reports whether the cluster serves a resource that its scope leaves out.
+func (m *Member) Excludes(r schema.GroupVersionResource) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	scope := m.fleet.scopeOf(m.used)
+	return slices.ContainsFunc(m.listed, func(served kube.Resource) bool { return served.GroupVersionResource == r && !scope.has(served) })
+}
+
+// Scope returns the part of the cluster that is mirrored.
+func (m *Member) Scope() Scope { return m.fleet.scopeOf(m.entry()) }
