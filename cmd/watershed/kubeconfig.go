@@ -123,7 +123,8 @@ func clusterNames(ctx context.Context, address string, ca *authority) ([]string,
 	}
 	var answer struct {
 		Clusters []struct {
-			Name string `json:"name"`
+			Name    string   `json:"name"`
+			Aliases []string `json:"aliases"`
 		} `json:"clusters"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxClusters)).Decode(&answer); err != nil {
@@ -131,7 +132,7 @@ func clusterNames(ctx context.Context, address string, ca *authority) ([]string,
 	}
 	names := make([]string, 0, len(answer.Clusters))
 	for _, c := range answer.Clusters {
-		names = append(names, c.Name)
+		names = append(append(names, c.Name), c.Aliases...)
 	}
 	return names, nil
 }

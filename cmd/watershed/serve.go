@@ -32,6 +32,7 @@ type serveOptions struct {
 	contexts          []string
 	listen            string
 	resources, except []string
+	scope             fleet.Scope
 	dropManagedFields bool
 	history           int64 // MiB
 	pprof             string
@@ -69,6 +70,8 @@ names them.`,
 	flags.StringSliceVar(&o.resources, "resources", []string{"*", "events", "events.events.k8s.io", "leases.coordination.k8s.io"},
 		"`patterns` of what to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases only where one names them without a star")
 	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of what not to mirror")
+	flags.StringVarP(&o.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, and nothing that has no namespace, as credentials that are bound to it require")
+	flags.StringVarP(&o.scope.LabelSelector, "selector", "l", "", "mirror only objects that a label `selector` matches")
 	flags.BoolVar(&o.dropManagedFields, "drop-managed-fields", false, "do not keep metadata.managedFields: clients see none")
 	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that go on with a watch")
 	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` for Go's profiles (default none)")
@@ -152,7 +155,7 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 }
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
-	opts := &fleet.Options{Resources: o.resources, Except: o.except, History: o.history << 20, Logger: logger}
+	opts := &fleet.Options{Resources: o.resources, Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields
 	}
