@@ -33,8 +33,10 @@
 //     [Member.Status] says since when. What is no longer served, and a cluster that
 //     has left the directory, goes, and its memory with it.
 //   - A cluster whose credentials change goes on from the version it had. A name that
-//     leads to another server keeps its objects until those of that server are
-//     there.
+//     leads to another server, or an address that leads to another cluster, keeps its
+//     objects until those of the other are there: see [Identity].
+//   - Names that lead to one cluster are one member: see [Member.Aliases]. A copy may
+//     be limited to a namespace or a selector: see [Scope].
 //   - No cluster and no resource waits for another: see [Budget] for what limits how
 //     many are read at once, and for how long a silent one counts.
 //

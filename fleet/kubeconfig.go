@@ -38,7 +38,8 @@ type ContextsOptions struct {
 }
 
 // Contexts is a [Directory] of the contexts in kubeconfig files, as kubectl would
-// read them: each one is a cluster, also if several lead to the same server.
+// read them: each one is a cluster. The fleet mirrors several that lead to one server
+// once, see [Member.Aliases].
 //
 // A cluster has the name of its context, in which "/" is written "%2F" and "%" is
 // written "%25", as in addresses, since the names of EKS and OpenShift contexts have

@@ -190,9 +190,14 @@ func (s *source) Served(ctx context.Context) (bool, error) {
 		s.missed = time.Now()
 		s.member.poke()
 	}
-	served, err := s.source().Served(ctx)
+	var a arrival
+	served, err := s.source().Served(a.traced(ctx))
 	if err != nil || served {
 		return served, err
+	}
+	// What another cluster does not serve says nothing of this one.
+	if err := s.recognize(ctx, &a); err != nil {
+		return false, err
 	}
 	resources, err := s.member.Cluster().Resources(ctx)
 	gone := s.query.Resource
