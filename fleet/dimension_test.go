@@ -208,7 +208,7 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		now := w.c.newest().revision
+		now := w.c.newest(nil).revision
 		if behind := now - f.inner.base.revision; behind > 2*uint64(w.c.apart) {
 			t.Errorf("after %d changes the base is %d behind, want at most %d", now-began, behind, 2*w.c.apart)
 		}
