@@ -336,7 +336,7 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 // stretchLocked is how many of the deltas are of one list, or its end, or of none, and
 // notes whether the list goes on after them. While a list is queued nothing else is, and
 // it ends with a bookmark, which is a stretch of its own: who is told of the others
-// knows that they are of a list.
+// knows that they are of a list. It returns 0 if there are no others.
 func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 	for i := range deltas {
 		d := &deltas[i]
@@ -347,8 +347,13 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 		case l.relisting && d.Type == delta.Bookmark:
 			l.relisting = false
 			return 1
-		case !l.relisting && listed && i > 0:
+		case !l.relisting && (listed || d.Listed) && i > 0:
 			return i
+		case !l.relisting && d.Listed:
+			// A list of nothing, where there was nothing: the tap has to learn of the
+			// list before its end.
+			l.relisting = true
+			return 0
 		case !l.relisting && listed:
 			l.relisting = true
 		}

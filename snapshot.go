@@ -23,6 +23,10 @@ type Snapshot[T any] struct {
 // Version is the server's version that the state has.
 func (s Snapshot[T]) Version() uint64 { return s.state.Version() }
 
+// Era counts how often the server has gone back to an older version, as it does when
+// etcd is restored from a backup. Versions of different eras cannot be compared.
+func (s Snapshot[T]) Era() uint64 { return s.state.Era() }
+
 // Revision counts the changes of the informer's run: of two snapshots of a run with
 // the same one, either will do.
 func (s Snapshot[T]) Revision() uint64 { return s.state.Revision() }

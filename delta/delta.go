@@ -55,6 +55,8 @@ type Delta[T any] struct {
 	// list, and Object is the last state known, perhaps not the final one. On a
 	// Replaced or a Bookmark it says that the source has gone back to Version.
 	Missed bool
+	// Listed marks the Bookmark that ends a complete list.
+	Listed bool
 	// Key is the object's key, computed once, before any transform.
 	Key string
 	// Object is the state after the change; for a deletion, the last state.

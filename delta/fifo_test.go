@@ -259,7 +259,7 @@ func TestRelistBack_tellsTheConsumer(t *testing.T) {
 	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
 		wantEqual(t, ds, delta.Deltas[pod]{
 			{Type: delta.Replaced, Missed: true, Key: "pod1", Object: pod{"pod1", 2}, Version: 2},
-			{Type: delta.Bookmark, Missed: true, Version: 4},
+			{Type: delta.Bookmark, Missed: true, Listed: true, Version: 4},
 		})
 		return nil
 	}))

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,24 +49,26 @@ type Feed struct {
 	mu sync.Mutex
 	// began is the version from which on the log has everything, but for the gaps.
 	began uint64
-	// reached is the server's version: that of the newest state, or one less.
-	reached uint64
 	// relisting says that a list is being read, and pending are its differences.
 	relisting bool
 	pending   []store.Change[*wire.Object]
-	// gaps are the newest of those between states that were told by a list, oldest
-	// first.
+	// gaps are the newest of those that lists have made, oldest first.
 	gaps []gap
-	// advanced is closed when the version has, nil if nobody waits for that.
-	advanced chan struct{}
+	// marks are the newest versions that states had without a change, oldest first.
+	marks []uint64
+	// restored is nil if etcd was never restored from a backup.
+	restored *restore
+	// waiting are the readers that wait for a version, in no order.
+	waiting []*waiter
+	closed  bool
 }
 
-// gap is what a list has passed over: of the versions between two nobody knows what
-// was there. An object may have come and gone.
-type gap struct{ after, before uint64 }
-
-// mostGaps bounds them: a resource is listed when it must be, which is seldom.
-const mostGaps = 64
+// waiter is a reader that waits for a version. Woken is closed when the feed has reached
+// it, begins a new era, or is closed.
+type waiter struct {
+	version uint64
+	woken   chan struct{}
+}
 
 // Moment is a state that a server had.
 type Moment struct {
@@ -115,52 +116,29 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	last := f.now.Load()
 	switch {
 	case last == nil && whole:
-		f.began, f.reached = s.Version(), s.Version()
+		f.began = s.Version()
 		f.now.Store(&Moment{State: s, Version: s.Version()})
+		f.markLocked(s.Version())
 	case last == nil:
 	case !whole:
 		f.relisting, f.pending = true, append(f.pending, changes...)
-	case s.Version() < f.reached:
+	case s.Era() != last.State.Era():
 		f.restartLocked(last, s)
 	case f.relisting:
-		f.relistedLocked(last, s, append(f.pending, changes...))
+		all := inOrder(net(append(f.pending, changes...)), last.Version)
+		f.passLocked(last, s.Version(), len(all) > 0)
+		f.publishLocked(last, s, all)
 	default:
-		f.publishLocked(last, &Moment{State: s, Version: max(s.Version(), last.Version)}, changes)
+		f.publishLocked(last, s, changes)
 	}
 	if whole {
 		f.relisting, f.pending = false, nil
 	}
 }
 
-// restartLocked begins anew: etcd was restored from a backup, and versions from before
-// mean nothing any more.
-func (f *Feed) restartLocked(last *Moment, s state) {
-	f.began, f.reached, f.gaps = s.Version(), s.Version(), nil
-	next := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
-	f.now.Store(next)
-	f.log.Cut(next.Revision)
-	f.tellLocked()
-}
-
-// relistedLocked takes the state that a list has left. If it has the version of the
-// state before, and differs, the difference has to have a later one.
-func (f *Feed) relistedLocked(last *Moment, s state, changes []store.Change[*wire.Object]) {
-	changes = inOrder(net(changes), last.Version)
-	next := &Moment{State: s, Version: max(s.Version(), last.Version)}
-	if len(changes) > 0 {
-		next.Version = max(next.Version, last.Version+1)
-	}
-	if next.Version > last.Version+1 {
-		f.gaps = append(f.gaps, gap{last.Version, next.Version})
-	}
-	for len(f.gaps) > 0 && (len(f.gaps) > mostGaps || f.gaps[0].before <= f.log.Oldest()) {
-		f.began, f.gaps = max(f.began, f.gaps[0].before), f.gaps[1:]
-	}
-	f.publishLocked(last, next, changes)
-}
-
-func (f *Feed) publishLocked(last, next *Moment, changes []store.Change[*wire.Object]) {
-	f.reached, next.Revision = next.State.Version(), last.Revision
+// publishLocked makes a state the newest one. The changes lead to it from the last.
+func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire.Object]) {
+	next := &Moment{State: s, Version: s.Version(), Revision: last.Revision}
 	all, version := make([]store.Change[*wire.Object], 0, len(changes)), last.Version
 	for _, c := range changes {
 		if c.Type == delta.Sync {
@@ -174,56 +152,21 @@ func (f *Feed) publishLocked(last, next *Moment, changes []store.Change[*wire.Ob
 	// Who is told of a change must find it in the state.
 	f.now.Store(next)
 	f.log.Publish(all)
-	f.tellLocked()
+	if next.Version > version {
+		f.markLocked(next.Version)
+	}
+	f.wakeLocked(func(w *waiter) bool { return w.version <= next.Version })
 }
 
-func (f *Feed) tellLocked() {
-	if f.advanced != nil {
-		close(f.advanced)
-		f.advanced = nil
-	}
-}
-
-// net makes of the changes of each object one, from the first state to the last. A
-// list that was broken off and begun again tells of an object twice.
-func net(changes []store.Change[*wire.Object]) []store.Change[*wire.Object] {
-	at := make(map[string]int, len(changes))
-	all := changes[:0]
-	for _, c := range changes {
-		if c.Type == delta.Sync {
-			continue
+// wakeLocked wakes the readers that a function picks.
+func (f *Feed) wakeLocked(due func(*waiter) bool) {
+	f.waiting = slices.DeleteFunc(f.waiting, func(w *waiter) bool {
+		if !due(w) {
+			return false
 		}
-		i, again := at[c.Key]
-		if !again {
-			at[c.Key] = len(all)
-			all = append(all, c)
-			continue
-		}
-		c.Old = all[i].Old
-		switch {
-		case c.Type == delta.Deleted:
-		case c.Old == nil:
-			c.Type = delta.Added
-		default:
-			c.Type = delta.Updated
-		}
-		all[i] = c
-	}
-	return slices.DeleteFunc(all, func(c store.Change[*wire.Object]) bool { return c.Type == delta.Deleted && c.Old == nil })
-}
-
-// inOrder sorts the differences that a list made since a version by their own. When
-// an object went that is not in the list nobody knows; nor why one differs whose
-// version is not later. They are told before all others, since a reader who has seen a
-// later version is not told again what was before.
-func inOrder(changes []store.Change[*wire.Object], since uint64) []store.Change[*wire.Object] {
-	for i := range changes {
-		if c := &changes[i]; c.Type == delta.Deleted && c.Missed || c.Version <= since {
-			c.Version = since + 1
-		}
-	}
-	slices.SortStableFunc(changes, func(a, b store.Change[*wire.Object]) int { return cmp.Compare(a.Version, b.Version) })
-	return changes
+		close(w.woken)
+		return true
+	})
 }
 
 // close ends the feed: its readers get what is left.
@@ -232,6 +175,10 @@ func (f *Feed) close() {
 		return
 	}
 	f.log.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.wakeLocked(func(*waiter) bool { return true })
 }
 
 // Wait waits until the state has a version, and returns it. If ctx ends before, the
@@ -244,42 +191,115 @@ func (f *Feed) Wait(ctx context.Context, version uint64) (*Moment, error) {
 			f.mu.Unlock()
 			return f.Now()
 		}
-		if f.advanced == nil {
-			f.advanced = make(chan struct{})
-		}
-		advanced := f.advanced
+		w := f.waitLocked(version)
 		f.mu.Unlock()
-		select {
-		case <-advanced:
-		case <-ctx.Done():
+		if !f.reach(ctx, w) {
 			return m, fmt.Errorf("%s at version %d: %w", f.mirror.resource.GroupResource(), version, ErrFuture)
 		}
 	}
 }
 
-// Since is where a reader goes on who has seen everything up to a version, see
-// [fanout.Log.Since]. The error is [ErrExpired], and then oldest is the first later
-// version for which it would not be.
+// waitLocked adds a reader that waits for a version. It is nil if the feed is closed.
+func (f *Feed) waitLocked(version uint64) *waiter {
+	if f.closed {
+		return nil
+	}
+	w := &waiter{version: version, woken: make(chan struct{})}
+	f.waiting = append(f.waiting, w)
+	return w
+}
+
+// reach waits until a reader is woken, and reports false if ctx ends before or the feed is
+// closed.
+func (f *Feed) reach(ctx context.Context, w *waiter) bool {
+	if w == nil {
+		return false
+	}
+	select {
+	case <-w.woken:
+		return true
+	case <-ctx.Done():
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.waiting = slices.DeleteFunc(f.waiting, func(one *waiter) bool { return one == w })
+		return false
+	}
+}
+
+// Resume returns the revision after which a reader goes on that has seen everything up
+// to a version, see [fanout.Log.Since]. If the copy has not reached the version, it waits
+// for that: nothing that happens before concerns the reader. It returns [ErrExpired] if
+// changes after the version may be missing, and then oldest is the first later version
+// that it would accept; [fanout.ErrClosed] if the feed has ended; and the cause of ctx.
+func (f *Feed) Resume(ctx context.Context, version uint64) (revision, oldest uint64, err error) {
+	era, first := uint64(0), true
+	for {
+		f.mu.Lock()
+		now, err := f.Now()
+		if err != nil {
+			f.mu.Unlock()
+			return 0, 0, err
+		}
+		if first {
+			era, first = now.State.Era(), false
+		}
+		// What was the future in one era is not in the next.
+		if now.State.Era() != era {
+			f.mu.Unlock()
+			return 0, now.Version, f.expired(version)
+		}
+		revision, oldest, err := f.sinceLocked(version, now)
+		if !errors.Is(err, ErrFuture) {
+			f.mu.Unlock()
+			return revision, oldest, err
+		}
+		w := f.waitLocked(version)
+		f.mu.Unlock()
+		switch {
+		case w == nil:
+			return 0, 0, fanout.ErrClosed
+		case !f.reach(ctx, w):
+			return 0, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// Since is Resume without waiting: the error is [ErrFuture] if the copy has not reached
+// the version.
 func (f *Feed) Since(version uint64) (revision, oldest uint64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sinceLocked(version)
+	now, err := f.Now()
+	if err != nil {
+		return 0, 0, err
+	}
+	return f.sinceLocked(version, now)
 }
 
-func (f *Feed) sinceLocked(version uint64) (revision, oldest uint64, err error) {
-	oldest = f.began
-	for _, g := range f.gaps {
-		if g.after < version && version < g.before {
-			oldest = g.before
-		}
+func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64, err error) {
+	switch {
+	case f.doubtfulLocked(version, now):
+		return 0, max(now.Version, version+1), f.expired(version)
+	case version > now.Version:
+		return 0, 0, fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrFuture)
 	}
-	if version >= oldest {
-		if revision, err = f.log.Since(version); err == nil {
-			return revision, 0, nil
-		}
-		oldest = f.log.Oldest()
+	if oldest = max(f.began, f.pastGaps(version)); version < oldest {
+		return 0, oldest, f.expired(version)
 	}
-	return 0, oldest, fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrExpired)
+	if revision, err = f.log.Since(version); err != nil {
+		return 0, f.log.Oldest(), f.expired(version)
+	}
+	if g := f.gapAt(version); g != nil {
+		if g.again < f.log.Stats().After {
+			return 0, max(g.before, version+1), f.expired(version)
+		}
+		revision = min(revision, g.again)
+	}
+	return revision, 0, nil
+}
+
+func (f *Feed) expired(version uint64) error {
+	return fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrExpired)
 }
 
 // Cursor reads the changes after a revision that can concern a reader. If more fields
@@ -291,7 +311,7 @@ func (f *Feed) Cursor(revision uint64, interest fanout.Interest) (*fanout.Cursor
 // At is the state that the server had at a version, as far as the history goes. What
 // has changed since is taken back: that costs some 100 ns for each change.
 func (f *Feed) At(version uint64) (*Past, error) {
-	now, revision, err := f.before(version)
+	now, after, own, err := f.before(version)
 	if err != nil {
 		return nil, err
 	}
@@ -299,26 +319,33 @@ func (f *Feed) At(version uint64) (*Past, error) {
 	if version == now.Version {
 		return past, nil
 	}
-	cursor, err := f.log.Cursor(revision, fanout.Everything())
+	cursor, err := f.log.Cursor(after, fanout.Everything())
 	if err != nil {
 		return nil, err
 	}
-	return past, past.takeBack(cursor, now.Revision)
+	return past, past.takeBack(cursor, own, now.Revision)
 }
 
-// before is the newest state, and where the changes begin that were made to it since a
-// version.
-func (f *Feed) before(version uint64) (now *Moment, revision uint64, err error) {
+// before returns the newest state, a revision after which the changes begin that were
+// made to it since a version, and the last revision that can be of that version: later
+// changes that say so were found by a list.
+func (f *Feed) before(version uint64) (now *Moment, after, own uint64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now, err = f.Now(); err != nil || version == now.Version {
-		return now, 0, err
+	if now, err = f.Now(); err != nil {
+		return nil, 0, 0, err
 	}
-	if version > now.Version {
-		return nil, 0, fmt.Errorf("%s at version %d: %w", f.mirror.resource.GroupResource(), version, ErrFuture)
+	if after, _, err = f.sinceLocked(version, now); err != nil {
+		if version == now.Version && !f.doubtfulLocked(version, now) {
+			err = nil // it needs no history
+		}
+		return now, 0, 0, err
 	}
-	revision, _, err = f.sinceLocked(version)
-	return now, revision, err
+	own = now.Revision
+	if g := f.gapAt(version); g != nil {
+		own = g.revision
+	}
+	return now, after, own, nil
 }
 
 // Feed is that of a resource, if it is mirrored and the fleet keeps a history.

@@ -161,7 +161,7 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 		}
 	}
 	i.Write(missing(plain("d", 13), 20), missing(plain("g", 14), 20), reached(20), updated(plain("f", 21)))
-	want := []string{"11 Deleted n/d", "11 Updated n/a", "11 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f"}
+	want := []string{"10 Deleted n/d", "10 Updated n/a", "10 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f"}
 	if got := told(t, cursor); !slices.Equal(got, want) {
 		t.Errorf("a reader is told %v, want %v", got, want)
 	}

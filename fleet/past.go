@@ -23,8 +23,9 @@ type Past struct {
 	keys []string
 }
 
-// takeBack undoes the changes of a cursor up to a revision.
-func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], to uint64) error {
+// takeBack undoes the changes of a cursor up to a revision. Changes of the version
+// itself are kept if their revisions are not above own.
+func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], own, to uint64) error {
 	p.was = map[string]*wire.Object{}
 	for cursor.Position() < to {
 		batch, err := cursor.Next(context.Background()) // what is there is not waited for
@@ -33,7 +34,7 @@ func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], to uint64) error {
 		}
 		for i := range batch {
 			c := &batch[i]
-			if _, known := p.was[c.Key]; known || c.Revision > to || c.Version <= p.Version {
+			if _, known := p.was[c.Key]; known || c.Revision > to || c.Version <= p.Version && c.Revision <= own {
 				continue
 			}
 			p.was[c.Key] = c.Old // nil if it was added

@@ -232,7 +232,7 @@ func (u *upstream) relist() {
 			u.happen()
 		}
 	}
-	state, before := contents{}, len(u.queue)
+	state := contents{}
 	for _, key := range slices.Sorted(maps.Keys(u.objects)) {
 		o := u.objects[key]
 		state[key] = contentOf(o)
@@ -243,28 +243,17 @@ func (u *upstream) relist() {
 			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Key: key, Object: u.keys[key], Version: u.version}, began})
 		}
 	}
-	// Of a list of nothing, where there was nothing, there is only the end, which could
-	// be any bookmark.
-	seen := before < len(u.queue)
 	u.sent, u.keys = len(u.events), maps.Clone(u.objects)
 	version, sent := u.version, u.sent
-	u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version}, func() {
+	u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Bookmark, Listed: true, Version: version}, func() {
 		next := recorded{max(version, u.now.version), state}
-		if !maps.Equal(state, u.now.state) {
-			next.version = max(next.version, u.now.version+1)
-		}
 		// A list may come when the mirror has a part of what happened at a version.
 		// Who saw all of that elsewhere is not known to have. On a server only
 		// deletions come together, and the rest of those is told.
 		if v := u.now.version; u.told < sent && u.events[u.told].object.Version() == v {
-			u.unseen = append(u.unseen, gap{v - 1, v + 1})
+			u.unseen = append(u.unseen, gap{after: v - 1, before: v + 1})
 		}
-		passed := gap{u.now.version, next.version}
-		if seen || u.listing {
-			u.gaps = append(u.gaps, passed)
-		} else {
-			u.unseen = append(u.unseen, passed)
-		}
+		u.gaps = append(u.gaps, gap{after: u.now.version, before: next.version})
 		u.listing, u.told = false, sent
 		u.lists++
 		u.become(next)
@@ -304,8 +293,9 @@ func (u *upstream) flush() {
 
 // lost reports whether a version is one of which the feed cannot know.
 func (u *upstream) lost(version uint64) bool {
+	g := u.feed.gapAt(version)
 	return slices.ContainsFunc(u.gaps, func(g gap) bool { return g.after < version && version < g.before }) ||
-		version < u.feed.log.Oldest()
+		version < u.feed.log.Oldest() || g != nil && g.again < u.feed.log.Stats().After
 }
 
 // at is what there was on the server at a version: key and version of each object.

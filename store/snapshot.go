@@ -13,10 +13,10 @@ import (
 // Snapshot is an immutable state of a [Store]. It can be read by any number of
 // goroutines and kept for any time.
 type Snapshot[T any] struct {
-	keys              *keys
-	records           records[T]
-	indexes           []frozen[T]
-	revision, version uint64
+	keys                   *keys
+	records                records[T]
+	indexes                []frozen[T]
+	revision, version, era uint64
 }
 
 // frozen is an index as it was when the snapshot was taken. Entries has the
@@ -33,6 +33,10 @@ func (s *Snapshot[T]) Revision() uint64 { return s.revision }
 // the deltas applied, bookmarks included, since the source last went back. It is
 // 0 if none had one.
 func (s *Snapshot[T]) Version() uint64 { return s.version }
+
+// Era counts how often the source has gone back to an older version. Versions of
+// different eras cannot be compared.
+func (s *Snapshot[T]) Era() uint64 { return s.era }
 
 // Len is the number of objects.
 func (s *Snapshot[T]) Len() int { return s.keys.Len() }

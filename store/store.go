@@ -64,8 +64,9 @@ type Store[T any] struct {
 	greatest string
 
 	indexes []indexer[T]
-	// revision counts changes; version is the newest version applied.
-	revision, version uint64
+	// revision counts changes; version is the newest version applied in the era,
+	// which counts how often the source went back.
+	revision, version, era uint64
 }
 
 // Change is what a delta did to the store.
@@ -175,6 +176,7 @@ func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
 	if d.Type == delta.Bookmark {
 		if s.version = max(s.version, d.Version); d.Missed {
 			s.version = d.Version
+			s.era++
 		}
 		return Change[T]{}, false
 	}
@@ -274,11 +276,11 @@ func (s *Store[T]) emptyLocked() {
 // publishLocked makes the writer's state the current snapshot.
 func (s *Store[T]) publishLocked() {
 	last := s.current.Load()
-	if s.revision == last.revision && s.version == last.version && slices.EqualFunc(s.indexes, last.indexes,
+	if s.revision == last.revision && s.version == last.version && s.era == last.era && slices.EqualFunc(s.indexes, last.indexes,
 		func(x indexer[T], f frozen[T]) bool { return x == f.index }) {
 		return
 	}
-	next := &Snapshot[T]{keys: last.keys, records: s.table.freeze(), revision: s.revision, version: s.version}
+	next := &Snapshot[T]{keys: last.keys, records: s.table.freeze(), revision: s.revision, version: s.version, era: s.era}
 	if s.ordered {
 		next.keys, s.ordered = s.keys.Copy(), false
 	}

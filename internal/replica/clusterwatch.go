@@ -22,8 +22,7 @@ type clusterWatch struct {
 	feed       *fleet.Feed
 	matcher    *matcher
 	namespaced bool
-	// after is the version that the client has: it may be one that the copy has not
-	// reached yet.
+	// after is the version that the client has. The copy may not have reached it.
 	after  uint64
 	cursor *fanout.Cursor[*wire.Object]
 }
@@ -39,7 +38,7 @@ func prefixOf(m *fleet.Moment, namespace string) iter.Seq2[string, *wire.Object]
 // follow writes what changes from a state on or, without one, from the client's
 // version on. It ends with ctx, which is the end of the watch.
 func (w *clusterWatch) follow(ctx context.Context, from *fleet.Moment) error {
-	if err := w.begin(from); err != nil {
+	if err := w.begin(ctx, from); err != nil {
 		return err
 	}
 	next := time.Now().Add(bookmarkEvery)
@@ -61,19 +60,22 @@ func (w *clusterWatch) follow(ctx context.Context, from *fleet.Moment) error {
 	}
 }
 
-// begin finds where the client is.
-func (w *clusterWatch) begin(from *fleet.Moment) error {
+// begin finds the client's place in the log. A client may bring a version from the API
+// server, or from another replica, that the copy has not reached: it has seen all that
+// happens until then, so there is nothing to write before.
+func (w *clusterWatch) begin(ctx context.Context, from *fleet.Moment) error {
 	var revision uint64
 	if from != nil {
-		revision, w.after = from.Revision, 0
+		revision = from.Revision
 	} else {
 		var oldest uint64
 		var err error
-		if revision, oldest, err = w.feed.Since(w.after); err != nil {
+		revision, oldest, err = w.feed.Resume(ctx, w.after)
+		switch {
+		case errors.Is(err, fleet.ErrExpired):
 			return expired(fmt.Sprintf("too old resource version: %d (%d)", w.after, oldest), "")
-		}
-		if now, err := w.feed.Now(); err == nil && w.after <= now.Version {
-			w.after = 0
+		case err != nil:
+			return err
 		}
 	}
 	var err error
@@ -120,9 +122,6 @@ func (w *clusterWatch) cause(waiting context.Context, err error) error {
 func (w *clusterWatch) write(batch []store.Change[*wire.Object]) error {
 	for i := range batch {
 		c := &batch[i]
-		if w.after != 0 && c.Version <= w.after {
-			continue
-		}
 		if t, o, v := w.matcher.events(c); t != 0 {
 			if err := w.stream.event(t, o, "", v); err != nil {
 				return err
@@ -135,7 +134,7 @@ func (w *clusterWatch) write(batch []store.Change[*wire.Object]) error {
 // bookmark says how far the copy is, if the client has got everything up to there.
 func (w *clusterWatch) bookmark() error {
 	now, err := w.feed.Now()
-	if err != nil || now.Version <= w.after {
+	if err != nil {
 		return nil
 	}
 	batch, err := w.cursor.TryNext()

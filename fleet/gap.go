@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// gap is a range of versions that a list has passed over. The feed does not know what
+// happened at the versions between after and before: an object may have come and gone.
+//
+// A list also finds differences whose versions nobody knows, such as deletions. They
+// have the version after, as if they had happened there: a client that has seen a part
+// of a list's differences then holds a version that is complete, here and at the API
+// server.
+type gap struct {
+	after, before uint64
+	// again is the revision of the first state that a list replaced at the version
+	// after. A client that resumes at that version receives everything since again,
+	// because it may have seen that version before the list or after it.
+	again uint64
+	// revision is that of the newest state with the version after.
+	revision uint64
+}
+
+// mostGaps limits how many gaps a feed remembers. Versions before older ones expire.
+const mostGaps = 64
+
+// passLocked notes that a list made a state of another version out of the last one.
+// Changed reports whether it found differences.
+func (f *Feed) passLocked(last *Moment, version uint64, changed bool) {
+	if !changed && version <= last.Version+1 {
+		return // nothing can have happened
+	}
+	if n := len(f.gaps); n > 0 && f.gaps[n-1].after == last.Version {
+		f.gaps[n-1].before, f.gaps[n-1].revision = version, last.Revision
+	} else {
+		f.gaps = append(f.gaps, gap{after: last.Version, before: version, again: last.Revision, revision: last.Revision})
+	}
+	for len(f.gaps) > 1 && (len(f.gaps) > mostGaps || f.gaps[0].before < f.log.Oldest()) {
+		f.began, f.gaps = max(f.began, f.gaps[0].before, f.gaps[0].after+1), f.gaps[1:]
+	}
+}
+
+// gapAt returns the gap that begins at a version, or nil.
+func (f *Feed) gapAt(version uint64) *gap {
+	i, found := slices.BinarySearchFunc(f.gaps, version, func(g gap, v uint64) int { return cmp.Compare(g.after, v) })
+	if !found {
+		return nil
+	}
+	return &f.gaps[i]
+}
+
+// pastGaps returns the version itself, or the first one after the gap that it is in.
+func (f *Feed) pastGaps(version uint64) uint64 {
+	for _, g := range f.gaps {
+		if g.after < version && version < g.before {
+			return g.before
+		}
+	}
+	return version
+}
+
+// net makes of the changes of each object one, from the first state to the last. A
+// list that was broken off and begun again tells of an object twice.
+func net(changes []store.Change[*wire.Object]) []store.Change[*wire.Object] {
+	at := make(map[string]int, len(changes))
+	all := changes[:0]
+	for _, c := range changes {
+		if c.Type == delta.Sync {
+			continue
+		}
+		i, again := at[c.Key]
+		if !again {
+			at[c.Key] = len(all)
+			all = append(all, c)
+			continue
+		}
+		c.Old = all[i].Old
+		switch {
+		case c.Type == delta.Deleted:
+		case c.Old == nil:
+			c.Type = delta.Added
+		default:
+			c.Type = delta.Updated
+		}
+		all[i] = c
+	}
+	return slices.DeleteFunc(all, func(c store.Change[*wire.Object]) bool { return c.Type == delta.Deleted && c.Old == nil })
+}
+
+// inOrder sorts the differences that a list made since a version by their own versions.
+// Nobody knows when an object was deleted that is not in the list, nor why one differs
+// whose version is not later. Those differences keep the version before the list and
+// come first: a client that stops anywhere in between must not hold a later version
+// without them.
+func inOrder(changes []store.Change[*wire.Object], since uint64) []store.Change[*wire.Object] {
+	for i := range changes {
+		if c := &changes[i]; c.Type == delta.Deleted && c.Missed || c.Version <= since {
+			c.Version = since
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b store.Change[*wire.Object]) int { return cmp.Compare(a.Version, b.Version) })
+	return changes
+}
