@@ -103,7 +103,7 @@ func New[T any](opts *Options[T]) *Log[T] {
 	return l
 }
 
-// Publish appends changes, whose revisions must go up, and wakes the readers
+// Publish appends changes, whose revisions must go up, not necessarily by one, and wakes the readers
 // they can concern. It never waits for them. After Close it does nothing. The
 // log keeps the changes, not the slice.
 func (l *Log[T]) Publish(changes []store.Change[T]) {

@@ -101,7 +101,9 @@ func (l *Log[T]) growLocked(n int, first *store.Change[T]) *chunk[T] {
 	c := &chunk[T]{first: first.Revision, changes: make([]store.Change[T], size)}
 	next := &window[T]{chunks: make([]*chunk[T], len(w.chunks)+1), after: w.after, version: w.version, oldest: w.oldest}
 	if len(w.chunks) == 0 {
-		next.after = first.Revision - 1
+		if l.last == 0 { // a log may begin anywhere
+			next.after = first.Revision - 1
+		}
 		next.splitBy(first)
 	}
 	copy(next.chunks, w.chunks)

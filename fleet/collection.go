@@ -5,10 +5,10 @@ package fleet
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,8 +49,12 @@ type collection struct {
 
 	// mu is held by who writes, and guards what follows.
 	mu sync.Mutex
-	// revision counts changes, from a number that is the time.
+	// revision is that of the newest state. See clock.go.
 	revision uint64
+	// slot is in all revisions, and raised are the newest of those without a change,
+	// oldest first.
+	slot   uint64
+	raised []uint64
 	// last is the newest vector of all clusters that was made, while a reader has it.
 	last weak.Pointer[vector]
 	// indexes are given to every mirror; mirrors are those there are, whether they
@@ -86,11 +90,8 @@ type clusterState struct {
 }
 
 func newCollection(r schema.GroupResource, window int64) *collection {
-	// Revisions are numbers that a reader of an earlier run of the program may bring
-	// along: those of a later one are greater, if there was not more than a change in
-	// every microsecond.
-	began := uint64(time.Now().UnixMicro())
-	c := &collection{resource: r, apart: 1024, revision: began, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
+	c := &collection{resource: r, apart: 1024, slot: rand.Uint64N(1 << slotBits), indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
+	c.revision = c.nextLocked(microseconds())
 	c.parts.Store(&[]*part{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })
 	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), size
@@ -98,7 +99,7 @@ func newCollection(r schema.GroupResource, window int64) *collection {
 		return []fanout.Value{fanout.ValueOf(l.cluster)}
 	}})
 	c.log = fanout.New(opts)
-	c.log.Cut(began)
+	c.log.Cut(c.revision)
 	return c
 }
 
@@ -168,10 +169,10 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 	if len(changes) == 0 {
 		return
 	}
-	all := make([]change, len(changes))
+	all, now := make([]change, len(changes)), microseconds()
 	for i := range changes {
 		from := &changes[i]
-		c.revision++
+		c.revision = c.nextLocked(now)
 		all[i] = change{
 			Type: from.Type, Missed: from.Missed, Key: from.Key, Revision: c.revision, Version: from.Version,
 			Old: located{cluster, from.Old}, New: located{cluster, from.New},
@@ -182,7 +183,7 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 
 // cutLocked makes readers look for differences.
 func (c *collection) cutLocked() {
-	c.revision++
+	c.revision = c.nextLocked(microseconds())
 	c.last = weak.Pointer[vector]{}
 	c.log.Cut(c.revision)
 }

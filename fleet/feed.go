@@ -126,7 +126,7 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 		f.restartLocked(last, s)
 	case f.relisting:
 		all := inOrder(net(append(f.pending, changes...)), last.Version)
-		f.passLocked(last, s.Version(), len(all) > 0)
+		f.passLocked(last, s.Version(), len(all))
 		f.publishLocked(last, s, all)
 	default:
 		f.publishLocked(last, s, changes)

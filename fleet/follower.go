@@ -6,7 +6,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -53,13 +52,15 @@ func newFollower(c *collection, clusters clusterSet, interest fanout.Interest) *
 // newFollowerAfter reads what has changed since a revision, of which the state is not
 // known: what was in between must be in the log. The error is [ErrExpired].
 func newFollowerAfter(c *collection, clusters clusterSet, interest fanout.Interest, revision uint64) (*follower, error) {
+	if err := c.recognize(revision); err != nil {
+		return nil, err
+	}
 	f := newFollower(c, clusters, interest)
 	if f.base.revision == revision {
 		return f, nil
 	}
-	// One that there has not been is of another program.
-	if after := c.log.Stats().After; revision < after || revision > f.base.revision {
-		return nil, fmt.Errorf("%s after revision %d: %w", c.resource, revision, ErrExpired)
+	if after := c.log.Stats().After; revision < after || revision > f.base.revision || !c.issued(revision) {
+		return nil, c.foreign(revision)
 	}
 	f.later, f.base = f.base, nil
 	f.open(revision)

@@ -32,17 +32,20 @@ type gap struct {
 // mostGaps limits how many gaps a feed remembers. Versions before older ones expire.
 const mostGaps = 64
 
-// passLocked notes that a list made a state of another version out of the last one.
-// Changed reports whether it found differences.
-func (f *Feed) passLocked(last *Moment, version uint64, changed bool) {
-	if !changed && version <= last.Version+1 {
+// passLocked notes that a list led from the last state to one at a version, and how many
+// differences it found.
+func (f *Feed) passLocked(last *Moment, version uint64, differences int) {
+	if differences == 0 && version <= last.Version+1 {
 		return // nothing can have happened
 	}
-	if n := len(f.gaps); n > 0 && f.gaps[n-1].after == last.Version {
-		f.gaps[n-1].before, f.gaps[n-1].revision = version, last.Revision
-	} else {
-		f.gaps = append(f.gaps, gap{after: last.Version, before: version, again: last.Revision, revision: last.Revision})
+	next := gap{after: last.Version, before: version, again: last.Revision, revision: last.Revision}
+	if version == last.Version {
+		next.revision += uint64(differences)
 	}
+	if n := len(f.gaps); n > 0 && f.gaps[n-1].after == last.Version {
+		next.again, f.gaps = f.gaps[n-1].again, f.gaps[:n-1]
+	}
+	f.gaps = append(f.gaps, next)
 	for len(f.gaps) > 1 && (len(f.gaps) > mostGaps || f.gaps[0].before < f.log.Oldest()) {
 		f.began, f.gaps = max(f.began, f.gaps[0].before, f.gaps[0].after+1), f.gaps[1:]
 	}

@@ -124,6 +124,12 @@ func (v *View[T]) Snapshot() Snapshot[T] {
 	return Snapshot[T]{view: v, vector: v.collection.newest(v.clusters)}
 }
 
+// Recognize reports whether the fleet has issued a revision of the view's resource, see
+// [Snapshot.Revision]. If it has not, the error is [ErrExpired]: another process may have
+// issued it, or an earlier run of this one. Later revisions are then greater than that
+// one, unless it is more than a minute ahead of the clock.
+func (v *View[T]) Recognize(revision uint64) error { return v.collection.recognize(revision) }
+
 // All is Snapshot().All.
 func (v *View[T]) All() iter.Seq2[Key, T] { return v.Snapshot().All() }
 
@@ -162,7 +168,7 @@ type Snapshot[T any] struct {
 
 // Revision grows with every change of the resource in the fleet, joining and leaving
 // clusters included, also from one run of the program to the next. Two snapshots of a
-// run with the same are equal.
+// run with the same are equal. It is a number of this fleet's: see [View.Recognize].
 func (s Snapshot[T]) Revision() uint64 { return s.vector.revision }
 
 // Clusters yields the clusters that have the resource, and the version each has, in

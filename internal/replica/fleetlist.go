@@ -4,7 +4,6 @@
 package replica
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"net/http"
@@ -202,7 +201,7 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 			return s, from, err
 		}
 		s, ok := q.all.everything.pins.find(q.GroupVersionResource, uint64(from.Version))
-		if !ok {
+		if err := q.all.view.Recognize(uint64(from.Version)); err != nil || !ok {
 			return none, from, expired(continueExpired, token{Version: -1, Start: from.Start, Of: from.Of}.String())
 		}
 		return s, from, nil
@@ -221,31 +220,20 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 	return s, from, err
 }
 
-// notOlder is a state that is not older than a revision of the fleet. While no cluster
-// has been read there is none: to say that there is nothing would be wrong.
+// notOlder returns a state that is not older than a revision of the fleet, 0 for any. A
+// revision that another process has issued cannot be compared with ours, so it expires.
+// While no cluster has been read there is no state: to say that there is nothing would be
+// wrong.
 func (q *request) notOlder(v uint64) (fleet.Snapshot[*wire.Object], error) {
-	s, f := q.all.view.Follow()
+	s := q.all.view.Snapshot()
 	for range s.Clusters() {
-		return q.until(v, s, f)
+		if v == 0 {
+			return s, nil
+		}
+		if err := q.all.view.Recognize(v); err != nil {
+			return s, expired(versionExpired, "")
+		}
+		return q.all.view.Snapshot(), nil
 	}
 	return s, notReady()
-}
-
-// until waits for a revision.
-func (q *request) until(v uint64, s fleet.Snapshot[*wire.Object], f *fleet.Follower[*wire.Object]) (fleet.Snapshot[*wire.Object], error) {
-	if s.Revision() >= v {
-		return s, nil
-	}
-	ctx, cancel := context.WithTimeout(q.r.Context(), freshness)
-	defer cancel()
-	for f.Position() < v {
-		changes, err := f.Next(ctx)
-		if err != nil {
-			return s, tooLarge(v, q.all.view.Snapshot().Revision())
-		}
-		for range changes {
-			continue
-		}
-	}
-	return q.all.view.Snapshot(), nil
 }

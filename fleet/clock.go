@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershed-project/watershed/fanout"
+)
+
+// A revision of a collection is a time in microseconds, or the next number if that one
+// is taken, times 1024, plus a random number below 1024, the slot, that all revisions of
+// the collection have. It fits in an int64. Revisions of one collection grow, those of
+// different processes are about the same at the same time, and a foreign one is
+// recognized.
+const (
+	slotBits = 10
+	// mostAhead is how far a foreign revision may be ahead of the clock to be taken
+	// for one of a process with another clock, in microseconds.
+	mostAhead = uint64(time.Minute / time.Microsecond)
+	// mostRaised limits how many revisions without a change are remembered.
+	mostRaised = 64
+)
+
+// microseconds is the time that revisions begin with.
+func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
+
+// nextLocked returns the revision after the newest, at a time.
+func (c *collection) nextLocked(now uint64) uint64 {
+	return max(now, c.revision>>slotBits+1)<<slotBits | c.slot
+}
+
+// recognize reports whether the collection has issued a revision. If it has not, the
+// error is [ErrExpired] and all later revisions are greater than that one, so that a
+// client does not see them fall, unless it is more than a minute ahead of the clock.
+func (c *collection) recognize(revision uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if revision <= c.revision && revision&(1<<slotBits-1) == c.slot {
+		return nil
+	}
+	if micros, now := revision>>slotBits, microseconds(); revision > c.revision && micros <= now+mostAhead {
+		c.revision = c.nextLocked(max(now, micros+1))
+		if c.raised = append(c.raised, c.revision); len(c.raised) > mostRaised {
+			c.raised = slices.Delete(c.raised, 0, 1)
+		}
+	}
+	return c.foreign(revision)
+}
+
+func (c *collection) foreign(revision uint64) error {
+	return fmt.Errorf("%s after revision %d: %w", c.resource, revision, ErrExpired)
+}
+
+// issued reports whether a revision that is not before the log's window is one that the
+// collection had. Slots are few: two processes can have the same one, but hardly the
+// same revisions.
+func (c *collection) issued(revision uint64) bool {
+	c.mu.Lock()
+	_, raised := slices.BinarySearch(c.raised, revision)
+	newest := c.revision
+	c.mu.Unlock()
+	if raised || revision == newest || revision == c.log.Stats().After {
+		return true
+	}
+	cursor, err := c.log.Cursor(revision-1, fanout.Everything())
+	if err != nil {
+		return false
+	}
+	// If the change left the log just now, reading on from it fails as well.
+	batch, err := cursor.TryNext()
+	return err != nil || len(batch) > 0 && batch[0].Revision == revision
+}

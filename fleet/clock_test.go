@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// twoProcesses are two replicas of one cluster, with different slots.
+func twoProcesses(t *testing.T) (a, b *world, viewA, viewB *View[*wire.Object]) {
+	t.Helper()
+	a, b = newWorld(t, 1<<20), newWorld(t, 1<<20)
+	a.c.slot, b.c.slot = 3, 5
+	for _, w := range []*world{a, b} {
+		w.join("eu", "a")
+	}
+	return a, b, OfResource[*wire.Object](a.fleet, a.c.resource), OfResource[*wire.Object](b.fleet, b.c.resource)
+}
+
+// TestRevision_ofAnotherProcessExpires has a client take a revision from one replica to
+// another, whose revisions overlap with those of the first.
+func TestRevision_ofAnotherProcessExpires(t *testing.T) {
+	a, b, viewA, viewB := twoProcesses(t)
+	defer a.close()
+	defer b.close()
+	for _, sameSlot := range []bool{false, true} {
+		if sameSlot {
+			b.c.slot = a.c.slot // one pair in 1024 has it
+			b.put("eu", "a")
+		}
+		first := viewB.Snapshot().Revision()
+		a.put("eu", "b")
+		foreign := viewA.Snapshot().Revision()
+		b.put("eu", "c")
+		if now := viewB.Snapshot().Revision(); foreign <= first || foreign >= now {
+			t.Fatalf("%d is not between %d and %d", foreign, first, now)
+		}
+		if _, err := viewB.FollowAfter(foreign); !errors.Is(err, ErrExpired) {
+			t.Errorf("same slot %t: after a revision of another process: %v", sameSlot, err)
+		}
+		if err := viewB.Recognize(foreign); errors.Is(err, ErrExpired) == sameSlot {
+			t.Errorf("same slot %t: recognized: %v", sameSlot, err)
+		}
+		if err := viewB.Recognize(first); err != nil {
+			t.Errorf("an own revision: %v", err)
+		}
+		if _, err := viewB.FollowAfter(first); err != nil {
+			t.Errorf("after an own revision: %v", err)
+		}
+	}
+}
+
+// TestRevision_growsAboveWhatItIsShown has a client come from a replica whose clock is
+// ahead: what it is told next is greater than what it knows.
+func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1<<20)
+		defer w.close()
+		w.join("eu", "a")
+		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		before := view.Snapshot().Revision()
+		ahead := func(d time.Duration) uint64 {
+			return uint64(time.Now().Add(d).UnixMicro())<<slotBits | (w.c.slot+1)%(1<<slotBits)
+		}
+		for _, far := range []uint64{ahead(61 * time.Second), ^uint64(0)} {
+			if _, err := view.FollowAfter(far); !errors.Is(err, ErrExpired) || view.Snapshot().Revision() != before {
+				t.Errorf("shown one that is far ahead: %v, and %d becomes %d", err, before, view.Snapshot().Revision())
+			}
+		}
+		shown := ahead(59 * time.Second)
+		if _, err := view.FollowAfter(shown); !errors.Is(err, ErrExpired) {
+			t.Errorf("after a revision that is ahead: %v", err)
+		}
+		raised := view.Snapshot().Revision()
+		if raised <= shown || raised&(1<<slotBits-1) != w.c.slot {
+			t.Errorf("shown %d, the next revision is %d", shown, raised)
+		}
+		// A list has the raised revision: a watch goes on from there, also later.
+		f, err := view.FollowAfter(raised)
+		if err != nil {
+			t.Fatalf("after the raised revision: %v", err)
+		}
+		w.put("eu", "b")
+		if now := view.Snapshot().Revision(); now <= raised {
+			t.Errorf("a change after %d has revision %d", raised, now)
+		}
+		if changes, err := f.TryNext(); changes == nil || err != nil {
+			t.Errorf("a follower from the raised revision has %v", err)
+		}
+		for _, from := range []uint64{before, raised} {
+			f, err := view.FollowAfter(from)
+			if err != nil {
+				t.Errorf("after revision %d, later: %v", from, err)
+				continue
+			}
+			if changes, err := f.TryNext(); changes == nil || err != nil {
+				t.Errorf("a follower from %d, later, has %v", from, err)
+			}
+		}
+	})
+}
+
+// TestRevision_outlivesTheLog has a follower that is up to date when the log becomes
+// empty by age: it has lost nothing.
+func TestRevision_outlivesTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1<<20)
+		defer w.close()
+		w.join("eu", "a")
+		w.put("eu", "b")
+		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		_, f := view.Follow()
+		last := view.Snapshot().Revision()
+		time.Sleep(time.Minute)
+		w.c.log.Trim(time.Second)
+		w.put("eu", "c")
+		if _, err := f.TryNext(); err != nil {
+			t.Errorf("a follower that was up to date: %v", err)
+		}
+		if _, err := view.FollowAfter(last); err != nil {
+			t.Errorf("after the last revision before: %v", err)
+		}
+		if now := w.c.log.Stats(); now.Changes != 1 || now.After != last {
+			t.Errorf("the log is %+v, want one change after %d", now, last)
+		}
+	})
+}
+
+// TestRevision_isOneForEachChange has more changes in a batch than microseconds pass.
+func TestRevision_isOneForEachChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands still
+		w := newWorld(t, 1<<20)
+		defer w.close()
+		w.join("eu")
+		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		last := view.Snapshot().Revision()
+		for range 100 {
+			w.put("eu", "a")
+			now := view.Snapshot().Revision()
+			if now != last+1<<slotBits {
+				t.Fatalf("after %d comes %d", last, now)
+			}
+			last = now
+		}
+	})
+}
