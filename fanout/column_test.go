@@ -92,7 +92,7 @@ func TestLap_returnsWithoutChanges(t *testing.T) {
 			synctest.Wait()
 		}
 		wait()
-		for r := uint64(1); r <= 3; r++ {
+		for _, r := range []uint64{1000, 2000, 3000} { // revisions may have gaps
 			if len(returned) > 0 {
 				t.Errorf("it has returned before revision %d", r)
 			}
@@ -100,11 +100,11 @@ func TestLap_returnsWithoutChanges(t *testing.T) {
 			synctest.Wait()
 		}
 		wantEqual(t, <-returned, nil)
-		wantEqual(t, c.Position(), uint64(3))
+		wantEqual(t, c.Position(), uint64(3000))
 		wantEqual(t, l.Stats().Waiting, 0)
 		wait()
-		publish(l, added(4, "a/1", "red"), added(5, "a/1", "blue"), added(6, "a/1", "blue"))
-		wantEqual(t, <-returned, []uint64{4})
+		publish(l, added(4000, "a/1", "red"), added(5000, "a/1", "blue"), added(6000, "a/1", "blue"))
+		wantEqual(t, <-returned, []uint64{4000})
 	})
 }
 

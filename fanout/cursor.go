@@ -139,7 +139,7 @@ func (c *Cursor[T]) wait(ctx context.Context) (lapped bool, err error) {
 	t := l.waiting.joinLocked(c.dimension, c.value, c.mark)
 	var lap <-chan struct{}
 	if c.lap > 0 {
-		lap = l.waiting.lapLocked(l.last + c.lap)
+		lap = l.waiting.lapLocked(c.lap)
 	}
 	l.mu.Unlock()
 

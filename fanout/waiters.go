@@ -20,10 +20,10 @@ type waiters[T any] struct {
 	open   func(name string) (Dimension[T], bool)
 	opened int
 	count  int
-	// lap is closed when the revision lapAt is published, for all readers that wait
-	// with a [Cursor.Lap]: those that came later are woken early. It is nil without any.
-	lap   chan struct{}
-	lapAt uint64
+	// lap is closed after lapLeft more changes, for all readers that wait with a
+	// [Cursor.Lap]: those that came later are woken early. It is nil without any.
+	lap     chan struct{}
+	lapLeft uint64
 }
 
 // maxOpened bounds the dimensions that readers add to a log.
@@ -80,10 +80,10 @@ func (w *waiters[T]) joinLocked(d *dimension[T], value Value, m mark) *topic {
 	return t
 }
 
-// lapLocked returns a channel that is closed at the revision, or earlier.
-func (w *waiters[T]) lapLocked(revision uint64) <-chan struct{} {
+// lapLocked returns a channel that is closed after so many changes, or earlier.
+func (w *waiters[T]) lapLocked(changes uint64) <-chan struct{} {
 	if w.lap == nil {
-		w.lap, w.lapAt = make(chan struct{}), revision
+		w.lap, w.lapLeft = make(chan struct{}), changes
 	}
 	return w.lap
 }
@@ -113,9 +113,11 @@ func (w *waiters[T]) wakeLocked(changes []store.Change[T], chunks []*chunk[T]) {
 	if w.count == 0 {
 		return
 	}
-	if w.lap != nil && changes[len(changes)-1].Revision >= w.lapAt {
-		close(w.lap)
-		w.lap = nil
+	if w.lap != nil {
+		if w.lapLeft -= min(w.lapLeft, uint64(len(changes))); w.lapLeft == 0 {
+			close(w.lap)
+			w.lap = nil
+		}
 	}
 	if t := w.everything; t != nil {
 		w.everything = nil
