@@ -55,7 +55,7 @@ type Feed struct {
 	// gaps are the newest of those that lists have made, oldest first.
 	gaps []gap
 	// marks are the newest versions that states had without a change, oldest first.
-	marks []uint64
+	marks []mark
 	// restored is nil if etcd was never restored from a backup.
 	restored *restore
 	// waiting are the readers that wait for a version, in no order.
@@ -286,14 +286,19 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 	if oldest = max(f.began, f.pastGaps(version)); version < oldest {
 		return 0, oldest, f.expired(version)
 	}
-	if revision, err = f.log.Since(version); err != nil {
+	revision, err = f.log.Since(version)
+	g := f.gapAt(version)
+	switch {
+	case g != nil && g.again < f.log.Stats().After:
+		return 0, max(g.before, version+1), f.expired(version)
+	case g != nil && err != nil:
+		// Changes of the version have left the log, but those that a list found with the
+		// same version are there.
+		return g.again, 0, nil
+	case g != nil:
+		return min(revision, g.again), 0, nil
+	case err != nil:
 		return 0, f.log.Oldest(), f.expired(version)
-	}
-	if g := f.gapAt(version); g != nil {
-		if g.again < f.log.Stats().After {
-			return 0, max(g.before, version+1), f.expired(version)
-		}
-		revision = min(revision, g.again)
 	}
 	return revision, 0, nil
 }

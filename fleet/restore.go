@@ -11,11 +11,14 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 )
 
-const (
-	// fewMarks is how many marks a feed keeps, mostMarks how many while versions repeat
-	// those from before a restore. A quiet watch brings one a minute.
-	fewMarks, mostMarks = 8, 1024
-)
+// mostMarks limits how many marks a feed keeps. A quiet watch brings one a minute.
+const mostMarks = 1024
+
+// mark is a version that a state had without a change of that version.
+type mark struct {
+	version uint64
+	at      time.Time
+}
 
 // restore is what a feed remembers of the time before etcd was restored from a backup.
 // A version up to last may be from before or from now. It counts as one from now if the
@@ -33,14 +36,18 @@ type restore struct {
 // before mean something else now.
 func (f *Feed) restartLocked(last *Moment, s state) {
 	next := &restore{last: last.Version, at: time.Now()}
-	next.former = append(f.versionsLocked(), f.marks...)
+	// A list may also have had the version of the change before those in the log.
+	oldest := f.log.Oldest()
+	next.former = append(f.versionsLocked(), last.Version, oldest, max(oldest, 1)-1)
+	for _, m := range f.marks {
+		next.former = append(next.former, m.version)
+	}
 	if was := f.restored; was != nil {
 		next.last = max(next.last, was.last)
 		if time.Since(was.at) < historyAge {
 			next.former = append(next.former, was.former...)
 		}
 	}
-	next.former = slices.DeleteFunc(next.former, func(v uint64) bool { return v < s.Version() })
 	slices.Sort(next.former)
 	next.former = slices.Clip(slices.Compact(next.former))
 	f.restored, f.marks, f.gaps, f.began = next, nil, nil, s.Version()
@@ -66,19 +73,19 @@ func (f *Feed) versionsLocked() []uint64 {
 	return all
 }
 
-// markLocked remembers a version that a state has without a change of that version.
+// markLocked remembers a version that a state has without a change of that version: as
+// long as a list can have had it that is not older than a change may become or, while
+// versions repeat those from before a restore, for longer.
 func (f *Feed) markLocked(version uint64) {
-	if n := len(f.marks); n > 0 && f.marks[n-1] >= version {
-		return
+	now, old := time.Now(), 0
+	for old+1 < len(f.marks) && now.Sub(f.marks[old+1].at) > historyAge {
+		old++
 	}
-	most := fewMarks
 	if f.restored != nil && version <= f.restored.last {
-		most = mostMarks
+		old = 0
 	}
-	if len(f.marks) >= most {
-		f.marks = slices.Delete(f.marks, 0, len(f.marks)-most+1)
-	}
-	f.marks = append(f.marks, version)
+	old = max(old, len(f.marks)-mostMarks+1)
+	f.marks = append(slices.Delete(f.marks, 0, old), mark{version, now})
 }
 
 // doubtfulLocked reports whether a version may be from before a restore.
@@ -103,7 +110,7 @@ func (f *Feed) doubtfulLocked(version uint64, now *Moment) bool {
 
 // hadLocked reports whether the feed is known to have had a version in this era.
 func (f *Feed) hadLocked(version uint64) bool {
-	if _, marked := slices.BinarySearch(f.marks, version); marked {
+	if slices.ContainsFunc(f.marks, func(m mark) bool { return m.version == version }) {
 		return true
 	}
 	revision, err := f.log.Since(version)
