@@ -293,9 +293,11 @@ func (u *upstream) flush() {
 
 // lost reports whether a version is one of which the feed cannot know.
 func (u *upstream) lost(version uint64) bool {
-	g := u.feed.gapAt(version)
+	if g := u.feed.gapAt(version); g != nil {
+		return g.again < u.feed.log.Stats().After
+	}
 	return slices.ContainsFunc(u.gaps, func(g gap) bool { return g.after < version && version < g.before }) ||
-		version < u.feed.log.Oldest() || g != nil && g.again < u.feed.log.Stats().After
+		version < u.feed.log.Oldest()
 }
 
 // at is what there was on the server at a version: key and version of each object.
