@@ -209,4 +209,5 @@ func (f *Fleet) replace(m *Member) {
 	m.retire()
 	f.beginLocked(m.entry(), m)
 	f.nameLocked()
+	f.journal.disturb(f.members[m.name])
 }
