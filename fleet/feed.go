@@ -56,8 +56,10 @@ type Feed struct {
 	gaps []gap
 	// marks are the newest versions that states had without a change, oldest first.
 	marks []mark
-	// restored is nil if etcd was never restored from a backup.
-	restored *restore
+	// restored is nil if etcd was never restored from a backup, and no other cluster
+	// had the place of this one. predecessor is that cluster's feed until there is a state.
+	restored    *restore
+	predecessor *Feed
 	// waiting are the readers that wait for a version, in no order.
 	waiting []*waiter
 	closed  bool
@@ -117,6 +119,7 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	switch {
 	case last == nil && whole:
 		f.began = s.Version()
+		f.inheritLocked()
 		f.now.Store(&Moment{State: s, Version: s.Version()})
 		f.markLocked(s.Version())
 	case last == nil:

@@ -4,6 +4,7 @@
 package fleet_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -294,4 +295,87 @@ func TestAlias_usesCredentialsThatAreAccepted(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestIdentity_versionsOfTheClusterBeforeExpire resumes a feed with versions of the
+// cluster that another has replaced, which look like versions of the other one.
+func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 100})
+	at := newFront(t)
+	at.lead(t, s.Cluster(0), "uid-0")
+	r := newRoster()
+	r.set("one", at.config())
+	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, History: 1 << 20, Logger: quiet})
+	if err := f.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	feed := func() *fleet.Feed {
+		m, _ := f.Member("one")
+		feed, ok := m.Feed(podResource)
+		if !ok {
+			return nil
+		}
+		return feed
+	}
+	reach := func(version uint64) *fleet.Feed {
+		t.Helper()
+		var is *fleet.Feed
+		eventually(t, 20*time.Second, func() string {
+			if is = feed(); is == nil {
+				return "there is no feed"
+			}
+			if now, err := is.Now(); err != nil || now.Version != version {
+				return fmt.Sprintf("the feed is at %v, not at %d: %v", now, version, err)
+			}
+			return ""
+		})
+		return is
+	}
+	var versions []uint64
+	for i := range 5 {
+		versions = append(versions, s.Cluster(0).Touch(i))
+		if reach(versions[i]); i < 4 {
+			s.Cluster(0).Compact() // has a version, without a change
+		}
+	}
+	first := reach(versions[4])
+	for _, v := range versions {
+		if _, _, err := first.Since(v); err != nil {
+			t.Errorf("version %d of the first cluster: %v", v, err)
+		}
+	}
+	// The other cluster begins before these versions, and goes through them later.
+	s.Cluster(1).Compact()
+	s.Cluster(1).Compact()
+	at.lead(t, s.Cluster(1), "uid-1")
+	var second *fleet.Feed
+	eventually(t, 20*time.Second, func() string {
+		if second = feed(); second == nil || second == first {
+			return "there is no other feed"
+		}
+		if _, err := second.Now(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	own := s.Cluster(1).Version()
+	if now, _ := second.Now(); now.Version != own {
+		t.Fatalf("the other cluster is at %d, its feed at %d", own, now.Version)
+	}
+	if _, _, err := second.Since(own); err != nil {
+		t.Errorf("version %d of the list of the other cluster: %v", own, err)
+	}
+	for i := range 10 {
+		s.Cluster(1).Touch(i)
+	}
+	last := s.Cluster(1).Version()
+	reach(last)
+	for _, v := range versions {
+		if _, _, err := second.Since(v); !errors.Is(err, fleet.ErrExpired) {
+			t.Errorf("version %d of the first cluster is taken for one of the other: %v", v, err)
+		}
+	}
+	if _, _, err := second.Since(last); err != nil {
+		t.Errorf("version %d of the other cluster: %v", last, err)
+	}
 }

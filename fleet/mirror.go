@@ -67,6 +67,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 	if selected {
 		if f.opts.History > 0 {
 			x.feed = newFeed(x)
+			x.feed.succeed(m.feedBefore(r.GroupResource()))
 		}
 		x.collection = f.collection(r.GroupResource())
 		x.collection.introduce(x)

@@ -35,6 +35,16 @@ type restore struct {
 // restartLocked begins a new era: etcd was restored from a backup, and versions from
 // before mean something else now.
 func (f *Feed) restartLocked(last *Moment, s state) {
+	f.restored, f.marks, f.gaps, f.began = f.legacyLocked(last), nil, nil, s.Version()
+	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
+	f.now.Store(now)
+	f.log.Cut(now.Revision)
+	f.markLocked(now.Version)
+	f.wakeLocked(func(*waiter) bool { return true })
+}
+
+// legacyLocked returns what the next era must remember of the versions up to now.
+func (f *Feed) legacyLocked(last *Moment) *restore {
 	next := &restore{last: last.Version, at: time.Now()}
 	// A list may also have had the version of the change before those in the log.
 	oldest := f.log.Oldest()
@@ -50,12 +60,7 @@ func (f *Feed) restartLocked(last *Moment, s state) {
 	}
 	slices.Sort(next.former)
 	next.former = slices.Clip(slices.Compact(next.former))
-	f.restored, f.marks, f.gaps, f.began = next, nil, nil, s.Version()
-	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
-	f.now.Store(now)
-	f.log.Cut(now.Revision)
-	f.markLocked(now.Version)
-	f.wakeLocked(func(*waiter) bool { return true })
+	return next
 }
 
 // versionsLocked returns the versions of the changes in the log.
