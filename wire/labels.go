@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"unique"
 
@@ -12,7 +13,8 @@ import (
 
 // The labels of a packed object are kept beside it, so that selectors need not
 // unpack it: names and values, each behind its length, as one string that all
-// objects with the same labels share.
+// objects with the same labels share. A name that an object has twice is there once, with
+// the last value, which is the one that a decoder leaves.
 
 // unlabelled marks an object whose labels are not kept.
 var unlabelled unique.Handle[string]
@@ -57,17 +59,25 @@ func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(la
 func (o *Object) EachLabel(call func(key, value string)) {
 	b := o.body.Load()
 	if b.dict != nil && o.labels != unlabelled {
-		for kept := o.labels.Value(); len(kept) > 0; {
-			var key, value string
-			key, kept = cutLabel(kept)
-			value, kept = cutLabel(kept)
-			call(key, value)
-		}
+		eachKept(o.labels.Value(), call)
 		return
 	}
 	raw, scratch := o.open()
 	defer scratch.free()
-	eachLabel(raw, o.encoding, func(k, v []byte) { call(string(k), string(v)) })
+	s := newScratch()
+	defer s.free()
+	s.b, _ = appendLabels(s.b[:0], raw, o.encoding)
+	eachKept(string(s.b), call)
+}
+
+// eachKept calls a function for labels as they are kept.
+func eachKept(labels string, call func(key, value string)) {
+	for len(labels) > 0 {
+		var key, value string
+		key, labels = cutLabel(labels)
+		value, labels = cutLabel(labels)
+		call(key, value)
+	}
 }
 
 // findLabel looks a label up in labels as they are kept.
@@ -99,13 +109,8 @@ func cutLabel(labels string) (text, rest string) {
 func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handle[string] {
 	s := newScratch()
 	defer s.free()
-	s.b = s.b[:0]
-	if !eachLabel(raw, e, func(k, v []byte) {
-		s.b = binary.AppendUvarint(s.b, uint64(len(k)))
-		s.b = append(s.b, k...)
-		s.b = binary.AppendUvarint(s.b, uint64(len(v)))
-		s.b = append(s.b, v...)
-	}) {
+	var ok bool
+	if s.b, ok = appendLabels(s.b[:0], raw, e); !ok {
 		return unlabelled
 	}
 	if last != unlabelled && last.Value() == string(s.b) {
@@ -114,8 +119,40 @@ func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handl
 	return unique.Make(string(s.b))
 }
 
+// appendLabels appends the labels of an object in the form in which they are kept, and
+// reports whether they are what they should be.
+func appendLabels(b, raw []byte, e Encoding) ([]byte, bool) {
+	ok := eachLabel(raw, e, func(k, v []byte) {
+		if from, to := spanOfLabel(b, k); to > 0 {
+			b = append(b[:from], b[to:]...)
+		}
+		b = binary.AppendUvarint(b, uint64(len(k)))
+		b = append(b, k...)
+		b = binary.AppendUvarint(b, uint64(len(v)))
+		b = append(b, v...)
+	})
+	return b, ok
+}
+
+// spanOfLabel returns where a label is in labels as they are kept, 0 and 0 if it is not.
+func spanOfLabel(labels, key []byte) (from, to int) {
+	for at := 0; at < len(labels); {
+		from = at
+		n, l := binary.Uvarint(labels[at:])
+		name := labels[at+l : at+l+int(n)]
+		at += l + int(n)
+		n, l = binary.Uvarint(labels[at:])
+		at += l + int(n)
+		if bytes.Equal(name, key) {
+			return from, at
+		}
+	}
+	return 0, 0
+}
+
 // eachLabel reads the labels of an object and reports whether they are what they
-// should be. The slices are valid during the call.
+// should be. One that the object has twice is read twice. The slices are valid during
+// the call.
 func eachLabel(raw []byte, e Encoding, each func(key, value []byte)) bool {
 	if e == JSON {
 		s := jsonScan{b: raw}
