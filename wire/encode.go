@@ -5,6 +5,7 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -41,6 +42,38 @@ func Encode(value any, e Encoding, kind *Kind) (*Object, error) {
 		return nil, &ObjectError{Kind: kind.Kind, Err: fmt.Errorf("encode %T: %w", value, err)}
 	}
 	return NewObject(raw, e, kind)
+}
+
+// AppendProtobuf appends the object as a bare message: the bytes of an object in
+// protobuf; for an object in JSON the message of its Go type, which does not have the
+// members that the type does not have. If the object cannot be converted it returns an
+// [*ObjectError] and appends nothing.
+func (o *Object) AppendProtobuf(b []byte) ([]byte, error) {
+	if o.encoding == Protobuf {
+		return o.Append(b), nil
+	}
+	failed := func(err error) error {
+		return &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: fmt.Errorf("write as protobuf: %w", err)}
+	}
+	if o.kind.New == nil {
+		return b, failed(errors.New("it is JSON, and its Kind has no Go type (New)"))
+	}
+	value := o.kind.New()
+	message, ok := value.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return b, failed(fmt.Errorf("it is JSON, and %T has no protobuf", value))
+	}
+	if err := o.DecodeInto(value); err != nil {
+		return b, err
+	}
+	var raw []byte
+	if err := o.unmarshal(func() (err error) {
+		raw, err = message.Marshal()
+		return err
+	}); err != nil {
+		return b, failed(err)
+	}
+	return append(b, raw...), nil
 }
 
 // kindOfValue is what a value says it is, nil if it does not.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"weak"
 
 	"github.com/klauspost/compress/s2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,8 +48,10 @@ type blockKey struct {
 // their bytes. Where runs begin depends on the keys alone, so that a change of one
 // object makes one run another.
 type block struct {
-	key     blockKey
-	objects []*wire.Object
+	key blockKey
+	// objects identify the run. They are weak: a block that nobody asks for again must
+	// not keep objects alive that the store has dropped.
+	objects []weak.Pointer[wire.Object]
 	// before is the block whose place this one took, for what is the same in both;
 	// nil once it is not needed any more.
 	before *block
@@ -57,9 +60,10 @@ type block struct {
 	// waits.
 	mu    sync.Mutex
 	texts map[blockForm]*text
-	// place and size are the cache's, under its lock.
-	place *list.Element
-	size  int
+	// place, size and carried are the cache's, under its lock. carried is the part of
+	// size that is the block before.
+	place         *list.Element
+	size, carried int
 }
 
 // blockForm is how the objects of a block are written, one behind the other: as
@@ -80,10 +84,27 @@ type text struct {
 	length int
 	// ends is where each object's end, without a comma behind it.
 	ends []uint32
-	// bad are why some are not among them.
-	bad []error
+	// bad are the objects that cannot be encoded, and have no bytes.
+	bad []badObject
 	// gzip is the part of a gzip stream that they are; nil until somebody asks.
 	gzip *segment
+}
+
+// badObject is an object of a block, by its place, and why it cannot be encoded.
+type badObject struct {
+	at  int
+	err error
+}
+
+// check returns an error if any of some objects, or of all if some is nil, cannot be
+// encoded.
+func (t *text) check(some []int) error {
+	for _, bad := range t.bad {
+		if some == nil || slices.Contains(some, bad.at) {
+			return bad.err
+		}
+	}
+	return nil
 }
 
 // isLast reports whether a run ends with a key.
@@ -147,21 +168,43 @@ func (c *blocks) get(s shelf, run []*wire.Object) *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.byKey[key]
-	if b != nil && slices.Equal(b.objects, run) {
+	if b != nil && b.holds(run) {
 		if b.place != nil {
 			c.order.MoveToFront(b.place)
 		}
 		return b
 	}
-	next := &block{key: key, objects: slices.Clone(run), before: b, texts: map[blockForm]*text{}}
+	next := &block{key: key, objects: make([]weak.Pointer[wire.Object], len(run)), before: b, texts: map[blockForm]*text{}}
+	for i, o := range run {
+		next.objects[i] = weak.Make(o)
+	}
+	next.size = blockOverhead + weakSize*len(run)
 	if b != nil {
 		c.dropLocked(b)
+		next.carried = b.size - b.carried // it has let go of its own
+		next.size += next.carried
 	}
 	next.place = c.order.PushFront(next)
-	next.size = 300 + 8*len(run)
 	c.byKey[key] = next
 	c.addLocked(int64(next.size))
 	return next
+}
+
+// blockOverhead is about the size of a block without its objects and texts, weakSize that
+// of a weak pointer and its handle.
+const blockOverhead, weakSize = 400, 56
+
+// holds reports whether the block is of exactly these objects.
+func (b *block) holds(run []*wire.Object) bool {
+	if len(b.objects) != len(run) {
+		return false
+	}
+	for i, o := range run {
+		if b.objects[i].Value() != o {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *blocks) dropLocked(b *block) {
@@ -178,6 +221,15 @@ func (c *blocks) addLocked(n int64) {
 	}
 }
 
+// uncarry returns the size of the block before, which the block does not hold any more.
+func (c *blocks) uncarry(b *block) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := b.carried
+	b.carried = 0
+	return n
+}
+
 // grew takes note that a block has become larger.
 func (c *blocks) grew(b *block, n int) {
 	c.mu.Lock()
@@ -189,53 +241,72 @@ func (c *blocks) grew(b *block, n int) {
 	c.addLocked(int64(n))
 }
 
-// text is the bytes of a block in a form, and the segment too if gzip is wanted.
-func (c *blocks) text(b *block, f blockForm, gzip bool) *text {
+// part returns the bytes of a run of objects in a form, as a part of a response. If some
+// is not nil the part has only those of the run, by their places. It fails if one of the
+// objects cannot be encoded. The run is not kept.
+func (c *blocks) part(s shelf, run []*wire.Object, f blockForm, some []int) (part, error) {
+	b := c.get(s, run)
+	t := c.text(b, run, f)
+	return part{block: b, text: t, form: f, some: some}, t.check(some)
+}
+
+// text returns the bytes of a block, whose objects the caller has, in a form.
+func (c *blocks) text(b *block, run []*wire.Object, f blockForm) *text {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t, grown := b.texts[f], 0
-	if t == nil {
-		t = b.makeLocked(f)
-		for _, err := range t.bad {
-			c.logger.Error("object cannot be sent", "cluster", b.key.cluster, "resource", b.key.resource.GroupResource().String(), "err", err)
-		}
-		if t.plain && t.length > loose {
-			if gzip {
-				s := deflate(t.packed)
-				t.gzip = &s
-			}
-			return t // not kept
-		}
-		b.texts[f] = t
-		grown += len(t.packed) + 4*len(t.ends) + 4*len(t.pieces)
+	t := b.texts[f]
+	if t != nil {
+		return t
 	}
-	if gzip && t.gzip == nil {
-		raw, release := t.open()
-		s := deflate(raw)
-		release()
-		// Who has the text already must not see it change.
-		with := *t
-		with.gzip = &s
-		t = &with
-		b.texts[f] = t
-		grown += len(s.deflated)
+	had := b.before != nil
+	t = b.makeLocked(run, f)
+	for _, bad := range t.bad {
+		c.logger.Error("cannot encode object", "cluster", b.key.cluster, "resource", b.key.resource.GroupResource().String(), "err", bad.err)
 	}
-	if grown > 0 {
-		c.grew(b, grown)
+	if had && b.before == nil {
+		c.grew(b, -c.uncarry(b))
 	}
+	if t.plain && t.length > loose {
+		return t // not kept
+	}
+	b.texts[f] = t
+	c.grew(b, len(t.packed)+4*len(t.ends)+4*len(t.pieces))
 	return t
+}
+
+// segment returns the gzip stream of a text, and keeps it if the text is kept.
+func (c *blocks) segment(b *block, f blockForm, t *text) *segment {
+	if t.gzip != nil {
+		return t.gzip
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := b.texts[f]
+	if kept != nil && kept.gzip != nil {
+		return kept.gzip
+	}
+	raw, release := t.open()
+	s := deflate(raw)
+	release()
+	if kept != nil {
+		with := *kept // other readers have the text
+		with.gzip = &s
+		b.texts[f] = &with
+		c.grew(b, len(s.deflated))
+	}
+	return &s
 }
 
 // makeLocked writes the objects. What the block before has the bytes of is taken from
 // there.
-func (b *block) makeLocked(f blockForm) *text {
+func (b *block) makeLocked(run []*wire.Object, f blockForm) *text {
 	known, release := b.beforeLocked(f)
 	defer release()
 	buf := buffers.Get().(*[]byte)
 	defer keepBuffer(buf)
 	raw := (*buf)[:0]
-	t := &text{ends: make([]uint32, len(b.objects))}
-	for i, o := range b.objects {
+	t := &text{ends: make([]uint32, len(run))}
+	for i, o := range run {
 		at := len(raw)
 		if at > 0 && f.separated() {
 			raw = append(raw, ',')
@@ -244,8 +315,8 @@ func (b *block) makeLocked(f blockForm) *text {
 		if was, ok := known[o]; ok {
 			raw = append(raw, was...)
 		} else if raw, err = f.write(raw, o); err != nil {
-			// One that cannot be written must not keep the others from being read.
-			raw, t.bad = raw[:at], append(t.bad, err)
+			// Readers that do not want this one get the others.
+			raw, t.bad = raw[:at], append(t.bad, badObject{i, err})
 		}
 		t.ends[i] = uint32(len(raw))
 	}
@@ -274,11 +345,18 @@ func (t *text) pack(raw []byte) {
 // separated reports whether there are commas between the objects.
 func (f blockForm) separated() bool { return f.encoding == asJSON && !f.events }
 
+// write appends an object. After an error the bytes before it are the same.
 func (f blockForm) write(b []byte, o *wire.Object) ([]byte, error) {
-	if f.events {
-		return f.event(b, wire.Added, o)
+	out, err := encode(o, func() ([]byte, error) {
+		if f.events {
+			return f.event(b, wire.Added, o)
+		}
+		return f.item(b, o)
+	})
+	if err != nil {
+		return b, err
 	}
-	return f.item(b, o)
+	return out, nil
 }
 
 // beforeLocked is what of the block before can be used again.
@@ -299,9 +377,11 @@ func (b *block) beforeLocked(f blockForm) (known map[*wire.Object][]byte, releas
 	}
 	raw, release := t.open()
 	known = make(map[*wire.Object][]byte, len(t.ends))
-	for i, o := range before.objects {
-		if item := t.at(raw, i, f); len(item) > 0 {
-			known[o] = item
+	for i, p := range before.objects {
+		if o := p.Value(); o != nil {
+			if item := t.at(raw, i, f); len(item) > 0 {
+				known[o] = item
+			}
 		}
 	}
 	return known, release
@@ -325,19 +405,27 @@ func (t *text) at(raw []byte, i int, f blockForm) []byte {
 	return raw[from:to]
 }
 
-// pick appends the bytes of some objects, as the form has them one after the other.
-func (t *text) pick(b []byte, f blockForm, objects []int) []byte {
+// pick writes the bytes of some objects, as the form has them one after the other.
+func (t *text) pick(f blockForm, objects []int, write func([]byte) error) error {
 	raw, release := t.open()
 	defer release()
-	began := len(b)
+	first := true
 	for _, i := range objects {
 		item := t.at(raw, i, f)
-		if len(b) > began && len(item) > 0 && f.separated() {
-			b = append(b, ',')
+		if len(item) == 0 {
+			continue
 		}
-		b = append(b, item...)
+		if !first && f.separated() {
+			if err := write(comma); err != nil {
+				return err
+			}
+		}
+		first = false
+		if err := write(item); err != nil {
+			return err
+		}
 	}
-	return b
+	return nil
 }
 
 // open is the bytes, until they are released.

@@ -33,13 +33,13 @@ func benchObjects(b *testing.B, n int) []*wire.Object {
 func BenchmarkBlock(b *testing.B) {
 	objects := benchObjects(b, 48)
 	for name, f := range map[string]blockForm{"json": {}, "protobuf": {form: form{encoding: asProtobuf}}} {
-		blk := &block{objects: objects, texts: map[blockForm]*text{}}
-		t := blk.makeLocked(f)
+		blk := &block{texts: map[blockForm]*text{}}
+		t := blk.makeLocked(objects, f)
 		raw, _ := t.open()
 		b.Logf("%s: %d bytes, s2 %d, better %d, gzip %d", name, t.length/48, len(t.packed)/48, len(s2.EncodeBetter(nil, raw))/48, len(deflate(raw).deflated)/48)
 		b.Run(name+"/make", func(b *testing.B) {
 			for range b.N {
-				blk.makeLocked(f)
+				blk.makeLocked(objects, f)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/48, "ns/object")
 		})

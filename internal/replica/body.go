@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"errors"
 	"net/http"
 
 	"sigs.k8s.io/yaml"
@@ -12,8 +13,9 @@ import (
 // worthGzip is how long an answer must be to be compressed.
 const worthGzip = 128 << 10
 
-// body is an answer that is written part by part. It is compressed if it is long
-// enough and the client takes that: until that is known, parts are held.
+// body is an answer that is written part by part. The first parts are held: it is
+// compressed if it is long enough and the client takes that, and an error in them can
+// still be answered as such.
 type body struct {
 	*pulse
 	blocks      *blocks
@@ -25,30 +27,34 @@ type body struct {
 	held    []part
 	length  int
 	sum     gzipSum
+	// gathered are bytes that are not written yet, buffer where they are: nil if there
+	// are none. Small parts are compressed and written together.
+	gathered []byte
+	buffer   *[pieceBytes]byte
 }
 
-// part is some bytes of an answer, which must not change any more, or a block or some
-// objects of it.
+// part is some bytes of an answer, which must not change any more, or the text of a block
+// or of some of its objects.
 type part struct {
 	raw   []byte
 	block *block
+	text  *text
 	form  blockForm
 	// some are the objects of the block that are wanted; nil is all.
 	some []int
 }
 
-// length is how many bytes a part has.
-func (c *blocks) length(p part) int {
+// length returns how many bytes a part has.
+func (p part) length() int {
 	if p.block == nil {
 		return len(p.raw)
 	}
-	t := c.text(p.block, p.form, false)
 	if p.some == nil {
-		return t.length
+		return p.text.length
 	}
 	n := 0
 	for _, i := range p.some {
-		from, to := t.span(i, p.form)
+		from, to := p.text.span(i, p.form)
 		if n > 0 && to > from && p.form.separated() {
 			n++
 		}
@@ -66,9 +72,10 @@ func (b *body) add(p part) error {
 	if b.started {
 		return b.write(p)
 	}
-	b.length += b.blocks.length(p)
+	b.length += p.length()
 	b.held = append(b.held, p)
-	if b.wants && b.length <= worthGzip {
+	// Until something is written, an object that cannot be sent is a good error response.
+	if b.length <= pieceBytes || b.wants && b.length <= worthGzip {
 		return nil
 	}
 	return b.start()
@@ -101,30 +108,62 @@ func (b *body) start() error {
 }
 
 func (b *body) write(p part) error {
-	var err error
-	if p.some != nil {
-		t := b.blocks.text(p.block, p.form, false)
-		buf := buffers.Get().(*[]byte)
-		defer keepBuffer(buf)
-		*buf = t.pick((*buf)[:0], p.form, p.some)
-		p = part{raw: *buf}
-	}
 	switch {
-	case p.block == nil && b.zipping:
-		s := deflate(p.raw)
-		b.sum.add(s.crc, s.length)
-		_, err = b.Write(s.deflated)
 	case p.block == nil:
-		_, err = b.Write(p.raw)
-	default:
-		t := b.blocks.text(p.block, p.form, b.zipping)
-		if b.zipping {
-			b.sum.add(t.gzip.crc, t.gzip.length)
-			_, err = b.Write(t.gzip.deflated)
-			break
-		}
-		err = t.writeTo(b)
+		return b.gather(p.raw)
+	case p.some != nil:
+		return p.text.pick(p.form, p.some, b.gather)
 	}
+	if err := b.drain(); err != nil {
+		return err
+	}
+	if b.zipping {
+		return b.writeSegment(b.blocks.segment(p.block, p.form, p.text))
+	}
+	return p.text.writeTo(b)
+}
+
+func (b *body) writeSegment(s *segment) error {
+	b.sum.add(s.crc, s.length)
+	_, err := b.Write(s.deflated)
+	return err
+}
+
+// gather adds bytes to those that are written together.
+func (b *body) gather(raw []byte) error {
+	if len(b.gathered)+len(raw) > pieceBytes {
+		if err := b.drain(); err != nil {
+			return err
+		}
+	}
+	if len(raw) > pieceBytes {
+		return b.writeRaw(raw)
+	}
+	if b.buffer == nil {
+		b.buffer = pieces.Get().(*[pieceBytes]byte)
+		b.gathered = b.buffer[:0]
+	}
+	b.gathered = append(b.gathered, raw...)
+	return nil
+}
+
+// drain writes what was gathered, and gives the buffer back.
+func (b *body) drain() error {
+	if b.buffer == nil {
+		return nil
+	}
+	err := b.writeRaw(b.gathered)
+	pieces.Put(b.buffer)
+	b.gathered, b.buffer = nil, nil
+	return err
+}
+
+func (b *body) writeRaw(raw []byte) error {
+	if b.zipping {
+		s := deflate(raw)
+		return b.writeSegment(&s)
+	}
+	_, err := b.Write(raw)
 	return err
 }
 
@@ -134,6 +173,9 @@ func (b *body) close() error {
 		if err := b.start(); err != nil {
 			return err
 		}
+	}
+	if err := b.drain(); err != nil {
+		return err
 	}
 	if b.zipping {
 		_, err := b.Write(b.sum.tail())
@@ -151,10 +193,15 @@ func (b *body) finish(write func() error) error {
 	if err == nil {
 		err = b.close()
 	}
-	if err != nil && b.started {
-		panic(http.ErrAbortHandler)
+	if err == nil || !b.started {
+		return err
 	}
-	return err
+	var unsent *unsentError
+	if errors.As(err, &unsent) {
+		// The client cannot be sent the reason any more.
+		b.blocks.logger.Error("response cut off", "err", err)
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // writeBody answers with bytes.

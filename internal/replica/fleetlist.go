@@ -98,6 +98,9 @@ func (q *request) listAll(opts *internalversion.ListOptions) error {
 	l.parts = q.allParts(state, from)
 	if limit := int(opts.Limit); limit > 0 && (opts.ResourceVersion != "0" || opts.Continue != "") {
 		last, more := l.cutAll(limit)
+		if m.err != nil {
+			return m.err
+		}
 		if more {
 			next := token{Version: int64(at), Start: last + "\x00", Of: q.listOfAll()}
 			if m.all() {

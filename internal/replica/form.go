@@ -29,6 +29,32 @@ type form struct {
 	cluster string
 }
 
+// unsentError is returned for an object that cannot be encoded in the form that a client
+// wants. The response that should have contained it fails: a response without it would
+// look as if the object had been deleted.
+type unsentError struct {
+	object *wire.Object
+	err    error
+}
+
+func (e *unsentError) Error() string { return e.object.String() + " cannot be sent: " + e.err.Error() }
+
+func (e *unsentError) Unwrap() error { return e.err }
+
+// encode returns the bytes of an object. An error, and a panic in the code of a type,
+// become an [unsentError].
+func encode(o *wire.Object, bytes func() ([]byte, error)) (b []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+		if err != nil {
+			err = &unsentError{o, err}
+		}
+	}()
+	return bytes()
+}
+
 // custom reports whether objects of a kind say what they are in a list too: those
 // without a Go type in the API server do.
 func custom(kind schema.GroupVersionKind) bool {
@@ -51,10 +77,7 @@ func (f form) object(b []byte, o *wire.Object) ([]byte, error) {
 	case f.partial:
 		return f.partialJSON(b, o)
 	case f.encoding == asProtobuf:
-		if o.Encoding() != wire.Protobuf {
-			return b, fmt.Errorf("%s is not protobuf", o)
-		}
-		return o.Append(b), nil
+		return o.AppendProtobuf(b)
 	case o.Encoding() == wire.JSON:
 		return o.Append(b), nil
 	default:
@@ -105,7 +128,7 @@ func (f form) partialMessage(b []byte, o *wire.Object) ([]byte, error) {
 func (f form) partialJSON(b []byte, o *wire.Object) ([]byte, error) {
 	b = append(b, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`...)
 	b = append(append(b, f.version...), `","metadata":`...)
-	if o.Encoding() == wire.JSON {
+	if o.Encoding() == wire.JSON && !hides(o.GroupVersionKind()) {
 		return append(o.AppendMetadata(b), '}'), nil
 	}
 	value, err := metadata(o)
@@ -129,7 +152,7 @@ func (f form) item(b []byte, o *wire.Object) ([]byte, error) {
 		return prefixed(b, at, 2), nil
 	case f.partial:
 		return f.object(b, o)
-	case o.Encoding() == wire.JSON && custom(kind):
+	case o.Encoding() == wire.JSON && custom(kind) && o.Kind().New == nil:
 		return f.object(b, o)
 	case o.Encoding() == wire.JSON:
 		if f.cluster != "" {

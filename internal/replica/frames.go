@@ -11,8 +11,9 @@ import (
 )
 
 // frames keeps the bytes of events and of single objects that were sent lately, so
-// that each is made once however many watch. It is bounded by bytes; what was made
-// first goes first. All methods are safe for concurrent use.
+// that each is made once however many watch. It is bounded by bytes, of frames and of
+// the objects that they are made of; what was made first goes first. All methods are
+// safe for concurrent use.
 type frames struct {
 	max    int
 	logger *slog.Logger
@@ -40,8 +41,6 @@ type frame struct {
 	once sync.Once
 	data []byte
 	err  error
-	// told says that the error was logged: once, however many would have got it.
-	told sync.Once
 	// size is the cache's, under its lock: 0 until the frame is made.
 	size int
 }
@@ -50,24 +49,9 @@ func newFrames(max int, logger *slog.Logger) *frames {
 	return &frames{max: max, logger: logger, byKey: map[frameKey]*frame{}}
 }
 
-// get is the bytes, which must not be changed.
+// get returns the bytes of a frame, which must not be changed. The first caller makes
+// them. If that fails, all callers get the error, and it is logged once.
 func (c *frames) get(key frameKey) ([]byte, error) {
-	f := c.of(key)
-	return f.data, f.err
-}
-
-// try is the bytes for who goes on without an object that cannot be written, which is
-// logged.
-func (c *frames) try(key frameKey) ([]byte, bool) {
-	f := c.of(key)
-	if f.err != nil {
-		f.told.Do(func() { c.logger.Error("object cannot be sent", "object", key.object.String(), "err", f.err) })
-	}
-	return f.data, f.err == nil
-}
-
-// of is the frame, made if nobody has.
-func (c *frames) of(key frameKey) *frame {
 	c.mu.Lock()
 	f := c.byKey[key]
 	if f == nil {
@@ -77,31 +61,34 @@ func (c *frames) of(key frameKey) *frame {
 	}
 	c.mu.Unlock()
 	f.once.Do(func() {
-		f.data, f.err = c.make(key)
+		if f.data, f.err = encode(key.object, key.encode); f.err != nil {
+			c.logger.Error("cannot encode object", "object", key.object.String(), "err", f.err)
+		}
 		c.made(key, f)
 	})
-	return f
+	return f.data, f.err
 }
 
-func (c *frames) make(key frameKey) ([]byte, error) {
-	o := key.object
-	if key.version != 0 {
-		o = o.With(wire.Patch{Version: key.version})
+// encode makes the bytes of a frame.
+func (k frameKey) encode() ([]byte, error) {
+	o := k.object
+	if k.version != 0 {
+		o = o.With(wire.Patch{Version: k.version})
 	}
-	switch key.event {
+	switch k.event {
 	case 0:
-		return key.form.object(nil, o)
+		return k.form.object(nil, o)
 	case itemFrame:
-		return key.form.item(nil, o)
+		return k.form.item(nil, o)
 	}
-	data, err := key.form.event(nil, key.event, o)
-	if err == nil && key.gzip {
+	data, err := k.form.event(nil, k.event, o)
+	if err == nil && k.gzip {
 		data = deflate(data).member()
 	}
 	return data, err
 }
 
-// frameOverhead is what an entry costs besides its bytes.
+// frameOverhead is the size of an entry without its bytes and the object in its key.
 const frameOverhead = 250
 
 // made counts what was made, and drops the oldest.
@@ -111,7 +98,8 @@ func (c *frames) made(key frameKey, f *frame) {
 	if c.byKey[key] != f {
 		return // it was dropped meanwhile
 	}
-	f.size = len(f.data) + frameOverhead
+	// The key keeps the object alive after the store has dropped it.
+	f.size = len(f.data) + frameOverhead + key.object.Size()
 	c.bytes += f.size
 	for c.bytes > c.max && c.at < len(c.ring) {
 		old := c.ring[c.at]

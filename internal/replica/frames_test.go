@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/wire"
@@ -25,33 +29,56 @@ func widget(t *testing.T, name string) *wire.Object {
 	return o
 }
 
-// An object that cannot be written is an error for who asks for it, and one line in
-// the log however many watch it.
-func TestFrames_try(t *testing.T) {
+// An object that cannot be encoded is an error for every client, and one line in the log
+// however many watch it.
+func TestFrames_error(t *testing.T) {
 	var log bytes.Buffer
 	c := newFrames(1<<20, slog.New(slog.NewTextHandler(&log, nil)))
 	good := frameKey{object: widget(t, "good"), event: wire.Added}
 	bad := frameKey{object: widget(t, "bad"), form: form{encoding: asProtobuf}, event: wire.Added}
 	for range 3 {
-		if data, ok := c.try(good); !ok || !bytes.HasPrefix(data, []byte(`{"type":"ADDED"`)) {
-			t.Fatalf("good: %q, %t", data, ok)
+		if data, err := c.get(good); err != nil || !bytes.HasPrefix(data, []byte(`{"type":"ADDED"`)) {
+			t.Fatalf("good: %q, %v", data, err)
 		}
-		if _, ok := c.try(bad); ok {
-			t.Fatal("JSON was written as protobuf")
+		if _, err := c.get(bad); err == nil {
+			t.Fatal("JSON without a Go type was written as protobuf")
 		}
 	}
-	if _, err := c.get(bad); err == nil {
-		t.Error("get of what cannot be written is no error")
-	}
-	if n := strings.Count(log.String(), "object cannot be sent"); n != 1 || !strings.Contains(log.String(), "shop/bad") {
+	if n := strings.Count(log.String(), "cannot encode object"); n != 1 || !strings.Contains(log.String(), "shop/bad") {
 		t.Errorf("logged %d times, want once:\n%s", n, &log)
 	}
+}
+
+// A panic while a frame is made is an error for every client that wants the frame: none
+// gets an empty one.
+func TestFrames_panic(t *testing.T) {
+	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, New: func() runtime.Object { panic("no such type") }}
+	raw, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "shop", ResourceVersion: "7"}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := wire.NewObject(raw, wire.Protobuf, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newFrames(1<<20, slog.New(slog.DiscardHandler))
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			data, err := c.get(frameKey{object: o, event: wire.Added})
+			if err == nil || !strings.Contains(err.Error(), "no such type") || !strings.Contains(err.Error(), "shop/bad") {
+				t.Errorf("a client gets %q, %v", data, err)
+			}
+		})
+	}
+	clients.Wait()
 }
 
 // What is kept is bounded by bytes, and what was made first goes first.
 func TestFrames_bound(t *testing.T) {
 	const room = 20_000
 	c := newFrames(room, slog.New(slog.DiscardHandler))
+	size := 0
 	for i := range 3000 {
 		key := frameKey{object: widget(t, fmt.Sprint("w", i)), event: wire.Added}
 		first, err := c.get(key)
@@ -61,7 +88,8 @@ func TestFrames_bound(t *testing.T) {
 		if again, _ := c.get(key); &again[0] != &first[0] {
 			t.Fatal("a frame was made twice")
 		}
-		if c.bytes > room || len(c.byKey) > room/frameOverhead || len(c.ring)-c.at != len(c.byKey) || len(c.ring) > 3*1024 {
+		size = len(first) + frameOverhead + key.object.Size()
+		if c.bytes > room || len(c.byKey)*size > room+5*size || len(c.ring)-c.at != len(c.byKey) || len(c.ring) > 3*1024 {
 			t.Fatalf("after %d frames there are %d bytes, %d entries, a ring of %d from %d on", i+1, c.bytes, len(c.byKey), len(c.ring), c.at)
 		}
 	}

@@ -71,7 +71,11 @@ func (q *request) list(opts *internalversion.ListOptions) error {
 	}
 	l := &listing{kind: q.kind, matcher: m, meta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(at, 10)}}
 	if limit := opts.Limit; limit > 0 && (opts.ResourceVersion != "0" || opts.Continue != "") {
-		if last, more := m.cut(objects, int(limit)); more {
+		last, more := m.cut(objects, int(limit))
+		if m.err != nil {
+			return m.err
+		}
+		if more {
 			next := token{Version: int64(at), Start: last[len(prefix):] + "\x00", Left: from.Left - int(limit)}
 			if m.all() && from.Left == 0 {
 				next.Left = count(state, prefix, last)
@@ -214,9 +218,9 @@ func (q *request) writeList(l *listing) error {
 		if q.media.shape == partial {
 			none = "null" // as the API server writes no metadata
 		}
-		for p := range l.items(q.server, false) {
-			if q.server.blocks.length(p) == 0 {
-				continue
+		for p, err := range l.items(q.server, false) {
+			if err != nil {
+				return err
 			}
 			separator := comma
 			if first {
@@ -259,9 +263,10 @@ func (q *request) listHead(l *listing) []byte {
 }
 
 // items yields the parts of a list: blocks, and single objects where few of a block
-// are wanted. Between the parts there are commas to be written if they are JSON.
-func (l *listing) items(s *Server, events bool) iter.Seq[part] {
-	return func(yield func(part) bool) {
+// are wanted. Between the parts there are commas to be written if they are JSON. No part
+// is empty. It ends with the first error.
+func (l *listing) items(s *Server, events bool) iter.Seq2[part, error] {
+	return func(yield func(part, error) bool) {
 		for _, p := range l.parts {
 			if !l.part(s, &p, events, yield) {
 				return
@@ -270,20 +275,19 @@ func (l *listing) items(s *Server, events bool) iter.Seq[part] {
 	}
 }
 
-func (l *listing) part(s *Server, p *listPart, events bool, yield func(part) bool) bool {
+// part yields the parts of one cluster, and reports whether to go on.
+func (l *listing) part(s *Server, p *listPart, events bool, yield func(part, error) bool) bool {
 	f := blockForm{form: p.form, events: events}
 	for run := range runs(p.objects) {
 		some, all := l.matcher.some(run)
 		switch {
-		case all:
-			if !yield(part{block: s.blocks.get(p.shelf, run), form: f}) {
-				return false
-			}
+		case l.matcher.err != nil:
+			yield(part{}, l.matcher.err)
+			return false
+		case !all && len(some) == 0:
 			continue
-		case len(some) == 0:
-			continue
-		case len(some)*few >= len(run):
-			if !yield(part{block: s.blocks.get(p.shelf, run), form: f, some: some}) {
+		case all || len(some)*few >= len(run):
+			if piece, err := s.blocks.part(p.shelf, run, f, some); !yield(piece, err) || err != nil {
 				return false
 			}
 			continue
@@ -293,7 +297,7 @@ func (l *listing) part(s *Server, p *listPart, events bool, yield func(part) boo
 			if events {
 				key.event = wire.Added
 			}
-			if raw, ok := s.frames.try(key); ok && !yield(part{raw: raw}) {
+			if raw, err := s.frames.get(key); !yield(part{raw: raw}, err) || err != nil {
 				return false
 			}
 		}
@@ -304,7 +308,7 @@ func (l *listing) part(s *Server, p *listPart, events bool, yield func(part) boo
 // few of a run are not worth making the block: one in so many, or less.
 const few = 6
 
-// some are those of a run that match, if not all do.
+// some returns those of a run that match, nil if all do.
 func (m *matcher) some(run []*wire.Object) (some []int, all bool) {
 	if m.all() {
 		return nil, true
@@ -314,5 +318,8 @@ func (m *matcher) some(run []*wire.Object) (some []int, all bool) {
 			some = append(some, i)
 		}
 	}
-	return some, len(some) == len(run)
+	if len(some) == len(run) {
+		return nil, true
+	}
+	return some, false
 }

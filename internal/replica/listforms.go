@@ -9,6 +9,8 @@ import (
 	"iter"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/watershed-project/watershed/wire"
 )
 
 // writeProtoList answers with a list in protobuf. It begins with its length: the
@@ -19,8 +21,11 @@ func (q *request) writeProtoList(l *listing) error {
 		return err
 	}
 	length := 1 + uvarintLen(len(meta)) + len(meta)
-	for p := range l.items(q.server, false) {
-		length += q.server.blocks.length(p)
+	for p, err := range l.items(q.server, false) {
+		if err != nil {
+			return err
+		}
+		length += p.length()
 	}
 	apiVersion, kind := q.listKind(l).ToAPIVersionAndKind()
 	head := appendField(envelopeHead(nil, apiVersion, kind, length), 1, string(meta))
@@ -29,7 +34,10 @@ func (q *request) writeProtoList(l *listing) error {
 		if err := b.add(part{raw: head}); err != nil {
 			return err
 		}
-		for p := range l.items(q.server, false) {
+		for p, err := range l.items(q.server, false) {
+			if err != nil {
+				return err
+			}
 			if err := b.add(p); err != nil {
 				return err
 			}
@@ -38,20 +46,33 @@ func (q *request) writeProtoList(l *listing) error {
 	})
 }
 
-// each yields the items of a list in JSON, one by one, for people.
-func (l *listing) each() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for _, p := range l.parts {
-			for _, o := range p.objects {
-				if !l.matcher.all() && !l.matcher.matches(o) {
+// each yields the items of a list in JSON, one by one, for people. It ends with the first
+// error.
+func (l *listing) each() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for p, o := range l.objects() {
+			if l.matcher.err != nil {
+				yield(nil, l.matcher.err)
+				return
+			}
+			raw, err := encode(o, func() ([]byte, error) { return p.form.item(nil, o) })
+			if !yield(raw, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// objects yields the objects of a list. One of which it is not known whether it is wanted
+// is the last, and sets the matcher's error.
+func (l *listing) objects() iter.Seq2[*listPart, *wire.Object] {
+	return func(yield func(*listPart, *wire.Object) bool) {
+		for i := range l.parts {
+			for _, o := range l.parts[i].objects {
+				if !l.matcher.all() && !l.matcher.matches(o) && l.matcher.err == nil {
 					continue
 				}
-				raw, err := p.form.item(nil, o)
-				if err != nil {
-					l.matcher.server.opts.Logger.Error("object cannot be sent", "cluster", p.shelf.cluster, "object", o.String(), "err", err)
-					continue
-				}
-				if !yield(raw) {
+				if !yield(&l.parts[i], o) || l.matcher.err != nil {
 					return
 				}
 			}
@@ -68,13 +89,14 @@ func (q *request) writeYAMLList(l *listing) error {
 			return err
 		}
 		empty := true
-		for raw := range l.each() {
-			text, err := yaml.JSONToYAML(raw)
-			if err != nil {
-				return err
+		for raw, err := range l.each() {
+			if err == nil {
+				raw, err = yamlItem(raw)
 			}
-			lines := bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))
-			if err := b.add(part{raw: append([]byte("\n- "), lines...)}); err != nil {
+			if err == nil {
+				err = b.add(part{raw: raw})
+			}
+			if err != nil {
 				return err
 			}
 			empty = false
@@ -99,6 +121,28 @@ func (q *request) writeYAMLList(l *listing) error {
 	})
 }
 
+// yamlItem returns JSON as an item of a list in YAML, behind the end of the line before.
+func yamlItem(raw []byte) ([]byte, error) {
+	text, err := yaml.JSONToYAML(raw)
+	if err != nil {
+		return nil, err
+	}
+	lines := bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))
+	return append([]byte("\n- "), lines...), nil
+}
+
+// prettyItem returns JSON as an item of a list that is a member of an object, in the way
+// people like it.
+func prettyItem(raw []byte, first bool) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString(",\n    ")
+	if first {
+		out.Bytes()[0] = '['
+	}
+	err := json.Indent(&out, raw, "    ", "  ")
+	return out.Bytes(), err
+}
+
 // writePrettyList answers with a list in JSON as people like it.
 func (q *request) writePrettyList(l *listing) error {
 	b := q.begin(mediaTypes[asJSON])
@@ -108,27 +152,25 @@ func (q *request) writePrettyList(l *listing) error {
 		if err := b.add(part{raw: head[:end:end]}); err != nil {
 			return err
 		}
-		separator := "\n    "
-		for raw := range l.each() {
-			var out bytes.Buffer
-			if separator == "\n    " {
-				out.WriteByte('[')
+		first := true
+		for raw, err := range l.each() {
+			if err == nil {
+				raw, err = prettyItem(raw, first)
 			}
-			out.WriteString(separator)
-			if err := json.Indent(&out, raw, "    ", "  "); err != nil {
+			if err == nil {
+				err = b.add(part{raw: raw})
+			}
+			if err != nil {
 				return err
 			}
-			separator = ",\n    "
-			if err := b.add(part{raw: out.Bytes()}); err != nil {
-				return err
-			}
+			first = false
 		}
-		if separator == "\n    " && q.media.shape == partial {
-			return b.add(part{raw: []byte("null\n}\n")})
-		}
-		tail := "[]\n}\n"
-		if separator != "\n    " {
-			tail = "\n  ]\n}\n"
+		tail := "\n  ]\n}\n"
+		switch {
+		case first && q.media.shape == partial:
+			tail = "null\n}\n"
+		case first:
+			tail = "[]\n}\n"
 		}
 		return b.add(part{raw: []byte(tail)})
 	})

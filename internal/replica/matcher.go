@@ -28,6 +28,9 @@ type matcher struct {
 	set       *selectable.Set
 	// plain says that the fields are in the metadata.
 	plain bool
+	// err is set when an object could not be decoded, so that it is not known whether it
+	// matches. The response must fail.
+	err error
 	// scans are checks of other fields that need no decoding. Exact says that an object
 	// which passes them all is selected, narrow that few objects do.
 	scans         []fieldScan
@@ -78,7 +81,8 @@ func newMatcher(s *Server, opts *internalversion.ListOptions, t target, set *sel
 func (m *matcher) all() bool { return m.labels == nil && m.fields == nil }
 
 // matches reports whether an object is wanted. An object is decoded only for fields
-// outside the metadata, and only if its bytes do not decide.
+// outside the metadata, and only if its bytes do not decide. If that fails it sets m.err,
+// which the caller has to check.
 func (m *matcher) matches(o *wire.Object) bool { return m.selects(o, true) }
 
 // selects is matches. For the states of a change, at which many watchers may look, a scan
@@ -103,7 +107,11 @@ func (m *matcher) selects(o *wire.Object, scan bool) bool {
 		}
 	}
 	value, err := m.server.values.Decode(o)
-	return err == nil && m.fields.Matches(m.set.Of(value))
+	if err != nil {
+		m.err = &unsentError{o, err}
+		return false
+	}
+	return m.fields.Matches(m.set.Of(value))
 }
 
 // scan checks the fields in the bytes of an object, and reports whether that decides.

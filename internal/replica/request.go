@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -43,7 +44,7 @@ type request struct {
 	all     *collection
 	known   knowledge
 	kind    schema.GroupVersionKind
-	// builtin is the kind if it has a Go type: then its objects are protobuf.
+	// builtin is the kind if it has a Go type: then its objects can be protobuf.
 	builtin    *wire.Kind
 	namespaced bool
 	media      media
@@ -66,9 +67,17 @@ func (q *request) serve() error {
 		return err
 	}
 	var err error
-	q.media, err = negotiate(q.r, ability{protobuf: q.builtin != nil, shapes: true, tableless: tableless(q.target), watch: watch})
-	if err != nil {
+	can := ability{protobuf: q.builtin != nil, shapes: true, tableless: tableless(q.target), watch: watch}
+	if q.media, err = negotiate(q.r, can); err != nil {
 		return err
+	}
+	if q.media.encoding == asProtobuf && q.media.shape == 0 && q.isJSON() {
+		// Nothing is lost in JSON. Converted to protobuf, objects lose the fields that
+		// their Go types do not have.
+		can.protobuf = false
+		if m, err := negotiate(q.r, can); err == nil {
+			q.media = m
+		}
 	}
 	q.warn()
 	if watch || q.name == "" {
@@ -90,6 +99,27 @@ func (q *request) serve() error {
 		return q.getAll(query)
 	}
 	return q.get(query)
+}
+
+// isJSON reports whether a cluster sends the resource as JSON, judged by one object of
+// each.
+func (q *request) isJSON() bool {
+	first := func(objects iter.Seq2[string, *wire.Object]) bool {
+		for _, o := range objects {
+			return o.Encoding() == wire.JSON
+		}
+		return false
+	}
+	if q.all == nil {
+		now, err := q.feed.Now()
+		return err == nil && first(now.State.Range("", ""))
+	}
+	for _, state := range q.all.view.Snapshot().States() {
+		if first(state.Range("", "")) {
+			return true
+		}
+	}
+	return false
 }
 
 // routes reports whether the API server has the kind of its own, not by definition.

@@ -101,7 +101,8 @@ type eventStream struct {
 	// knows the columns.
 	rows      *rows
 	described bool
-	// pending are events that are not written yet.
+	// pending are events that are not written yet, buffer where they are: nil if there
+	// are none, since most watches are idle most of the time.
 	pending []byte
 	buffer  *[]byte
 }
@@ -133,8 +134,6 @@ func (q *request) openStream(opts *internalversion.ListOptions) (*eventStream, e
 // goes away is no error.
 func (s *eventStream) run(follow func() error) error {
 	defer s.end()
-	s.buffer = buffers.Get().(*[]byte)
-	defer keepBuffer(s.buffer)
 	if s.gzip {
 		s.w.Header().Set("Content-Encoding", "gzip")
 		s.w.Header().Add("Vary", "Accept-Encoding")
@@ -143,7 +142,6 @@ func (s *eventStream) run(follow func() error) error {
 	if err := s.flush(); err != nil {
 		return nil
 	}
-	s.pending = (*s.buffer)[:0]
 	err := follow()
 	var client *clientError
 	switch {
@@ -154,7 +152,6 @@ func (s *eventStream) run(follow func() error) error {
 		}
 	}
 	_ = s.send()
-	*s.buffer = s.pending
 	return nil
 }
 
@@ -189,6 +186,10 @@ func (s *eventStream) put(raw []byte, zipped bool) error {
 	if len(s.pending) == 0 && len(raw) >= gather {
 		return s.write(raw)
 	}
+	if s.buffer == nil {
+		s.buffer = buffers.Get().(*[]byte)
+		s.pending = (*s.buffer)[:0]
+	}
 	s.pending = append(s.pending, raw...)
 	if len(s.pending) >= gather {
 		return s.drain()
@@ -203,13 +204,15 @@ func (s *eventStream) write(raw []byte) error {
 	return nil
 }
 
-// drain writes what is pending.
+// drain writes what is pending, and gives the buffer back.
 func (s *eventStream) drain() error {
-	if len(s.pending) == 0 {
+	if s.buffer == nil {
 		return nil
 	}
 	err := s.write(s.pending)
-	s.pending = s.pending[:0]
+	*s.buffer = s.pending
+	keepBuffer(s.buffer)
+	s.pending, s.buffer = nil, nil
 	return err
 }
 
@@ -224,16 +227,21 @@ func (s *eventStream) send() error {
 	return nil
 }
 
-// event writes an event about an object.
+// event writes an event about an object. If the object cannot be sent it returns an
+// error, which ends the watch: without the event the client would be wrong for good.
 func (s *eventStream) event(t wire.EventType, o *wire.Object, cluster string, v uint64) error {
-	if s.rows != nil {
+	switch {
+	case t == wire.Error: // see [matcher.events]
+		_, err := s.server.values.Decode(o)
+		return &unsentError{o, err}
+	case s.rows != nil:
 		return s.rowEvent(t, o, cluster, v)
 	}
 	f := s.form
 	f.cluster = cluster
-	raw, ok := s.server.frames.try(frameKey{object: o, form: f, event: t, version: v, gzip: s.gzip})
-	if !ok {
-		return nil
+	raw, err := s.server.frames.get(frameKey{object: o, form: f, event: t, version: v, gzip: s.gzip})
+	if err != nil {
+		return err
 	}
 	return s.put(raw, s.gzip)
 }
@@ -246,8 +254,7 @@ func (s *eventStream) rowEvent(t wire.EventType, o *wire.Object, cluster string,
 	}
 	row, err := s.rows.row(o, cluster, time.Now())
 	if err != nil {
-		s.server.opts.Logger.Error("object cannot be printed", "object", o.String(), "err", err)
-		return nil
+		return err
 	}
 	return s.tableEvent(t, row, strconv.FormatUint(o.Version(), 10))
 }
@@ -269,13 +276,12 @@ func (s *eventStream) tableEvent(t wire.EventType, row []byte, version string) e
 // initial writes the state that there is, and the mark behind it.
 func (s *eventStream) initial(l *listing, version uint64) error {
 	if s.rows != nil {
-		for _, p := range l.parts {
-			for _, o := range p.objects {
-				if l.matcher.matches(o) {
-					if err := s.event(wire.Added, o, p.form.cluster, 0); err != nil {
-						return err
-					}
-				}
+		for p, o := range l.objects() {
+			if l.matcher.err != nil {
+				return l.matcher.err
+			}
+			if err := s.event(wire.Added, o, p.form.cluster, 0); err != nil {
+				return err
 			}
 		}
 	} else if err := s.initialBlocks(l); err != nil {
@@ -293,7 +299,11 @@ func (s *eventStream) initial(l *listing, version uint64) error {
 func (s *eventStream) initialBlocks(l *listing) error {
 	b := &body{pulse: s.pulse, blocks: s.server.blocks, started: true, zipping: s.gzip}
 	begun := false
-	for p := range l.items(s.server, true) {
+	var failed error
+	for p, err := range l.items(s.server, true) {
+		if failed = err; err != nil {
+			break // what was written before must be ended all the same
+		}
 		if s.gzip && !begun {
 			if err := s.write([]byte(gzipHead)); err != nil {
 				return err
@@ -304,10 +314,15 @@ func (s *eventStream) initialBlocks(l *listing) error {
 			return &clientError{err}
 		}
 	}
-	if s.gzip && begun {
-		return s.write(append([]byte(flushed), b.sum.tail()...))
+	if err := b.drain(); err != nil {
+		return &clientError{err}
 	}
-	return nil
+	if s.gzip && begun {
+		if err := s.write(append([]byte(flushed), b.sum.tail()...)); err != nil {
+			return err
+		}
+	}
+	return failed
 }
 
 // bookmark says how far the watch is.
@@ -319,12 +334,18 @@ func (s *eventStream) bookmark(version uint64, end bool) error {
 	return s.put(raw, false)
 }
 
-// events turns a change into what a client is told: an object may come to match and
-// cease to. It reports false if the change does not concern the client.
+// events turns a change into the event that a client gets: an object may come to match
+// and cease to. The type is 0 if the change does not concern the client, and [wire.Error]
+// if that is not known because the object cannot be decoded.
 func (m *matcher) events(c *store.Change[*wire.Object]) (t wire.EventType, o *wire.Object, v uint64) {
 	was := c.Type != delta.Added && m.selects(c.Old, false)
+	if m.err != nil {
+		return wire.Error, c.Old, 0
+	}
 	is := c.Type != delta.Deleted && m.selects(c.New, false)
 	switch {
+	case m.err != nil:
+		return wire.Error, c.New, 0
 	case was && is:
 		return wire.Modified, c.New, 0
 	case is:

@@ -4,13 +4,16 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	printing "github.com/watershed-project/watershed/internal/table"
 	"github.com/watershed-project/watershed/wire"
@@ -75,15 +78,17 @@ func (t *rows) encode(row metav1.TableRow, o *wire.Object, cluster string) ([]by
 
 // row prints one object.
 func (t *rows) row(o *wire.Object, cluster string, now time.Time) ([]byte, error) {
-	value, err := t.server.values.Decode(o)
-	if err != nil {
-		return nil, err
-	}
-	row, err := t.printer.Row(value, now)
-	if err != nil {
-		return nil, err
-	}
-	return t.encode(row, o, cluster)
+	return encode(o, func() ([]byte, error) {
+		value, err := t.server.values.Decode(o)
+		if err != nil {
+			return nil, err
+		}
+		row, err := t.printer.Row(value, now)
+		if err != nil {
+			return nil, err
+		}
+		return t.encode(row, o, cluster)
+	})
 }
 
 // head is a table up to its rows. Without columns it says null.
@@ -135,36 +140,69 @@ func (q *request) writeTable(l *listing, printer *printing.Printer) error {
 	if err != nil {
 		return err
 	}
-	if q.media.encoding == asYAML || q.media.pretty {
-		text := head
-		err := t.each(l, func(row []byte, first bool) error {
-			if !first {
-				text = append(text, ',')
-			}
-			text = append(text, row...)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return q.writeJSON(append(text, "]}"...))
+	frame, err := q.tableFrame(head)
+	if err != nil {
+		return err
 	}
-	b := q.begin(mediaTypes[asJSON])
+	b := q.begin(mediaTypes[q.media.encoding])
 	return b.finish(func() error {
-		if err := b.add(part{raw: head}); err != nil {
+		if err := b.add(part{raw: frame.head}); err != nil {
 			return err
 		}
+		empty := true
 		err := t.each(l, func(row []byte, first bool) error {
-			if !first {
-				row = append([]byte{','}, row...)
+			empty = false
+			text, err := frame.row(row, first)
+			if err != nil {
+				return err
 			}
-			return b.add(part{raw: row})
+			return b.add(part{raw: text})
 		})
 		if err != nil {
 			return err
 		}
-		return b.add(part{raw: []byte("]}\n")})
+		tail := frame.tail
+		if empty {
+			tail = frame.none
+		}
+		return b.add(part{raw: []byte(tail)})
 	})
+}
+
+// tableFrame is how a table is written around its rows, so that it can be written row by
+// row.
+type tableFrame struct {
+	head []byte
+	row  func(raw []byte, first bool) ([]byte, error)
+	// tail is what follows the last row, none what follows head if there are no rows.
+	tail, none string
+}
+
+// tableFrame returns the frame for the encoding of a request. Head is the JSON of the
+// table up to its rows.
+func (q *request) tableFrame(head []byte) (*tableFrame, error) {
+	end := len(head) - 1 // the bracket before the first row
+	whole := append(head[:len(head):len(head)], "]}"...)
+	switch {
+	case q.media.encoding == asYAML:
+		text, err := yaml.JSONToYAML(whole)
+		// In the order of names, rows are the last member.
+		text, found := bytes.CutSuffix(text, []byte(" []\n"))
+		if err == nil && !found {
+			err = errors.New("table: rows are not at the end of the YAML")
+		}
+		return &tableFrame{text, func(raw []byte, _ bool) ([]byte, error) { return yamlItem(raw) }, "\n", " []\n"}, err
+	case q.media.pretty:
+		text := indented(whole, true)
+		return &tableFrame{text[:bytes.LastIndexByte(text, '[')], prettyItem, "\n  ]\n}\n", "[]\n}\n"}, nil
+	}
+	return &tableFrame{head[:end], func(raw []byte, first bool) ([]byte, error) {
+		row := append(make([]byte, 0, 1+len(raw)), ',')
+		if first {
+			row[0] = '['
+		}
+		return append(row, raw...), nil
+	}, "]}\n", "[]}\n"}, nil
 }
 
 // each prints the objects of a list.
@@ -174,6 +212,9 @@ func (t *rows) each(l *listing, write func(row []byte, first bool) error) error 
 		var all []*wire.Object
 		for _, o := range p.objects {
 			if !l.matcher.all() && !l.matcher.matches(o) {
+				if l.matcher.err != nil {
+					return l.matcher.err
+				}
 				continue
 			}
 			if t.printer.Whole() {
@@ -182,8 +223,7 @@ func (t *rows) each(l *listing, write func(row []byte, first bool) error) error 
 			}
 			row, err := t.row(o, p.shelf.cluster, now)
 			if err != nil {
-				t.server.opts.Logger.Error("object cannot be printed", "cluster", p.shelf.cluster, "object", o.String(), "err", err)
-				continue
+				return err
 			}
 			if err := write(row, first); err != nil {
 				return err
@@ -210,7 +250,7 @@ func (t *rows) whole(objects []*wire.Object, cluster string, now time.Time, writ
 	for _, o := range objects {
 		value, err := decoded(o) // not shared: two that are one would be one row
 		if err != nil {
-			return err
+			return &unsentError{o, err}
 		}
 		of[value] = o
 		values = append(values, value)
