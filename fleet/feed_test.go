@@ -382,7 +382,7 @@ func TestFeed_ends(t *testing.T) {
 		// What is below objects may change while they are mirrored: it is told as it is,
 		// and no reason to begin again.
 		m.listed[0].Subresources = []kube.Subresource{{Name: "status"}}
-		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0]) {
+		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0], false) {
 			t.Errorf("with a subresource, served are %v", served)
 		}
 		m.listed = append(m.listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})

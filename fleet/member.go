@@ -81,6 +81,9 @@ type Member struct {
 	// mirrors are those that run, or are about to. next are those that are to take
 	// the place of one of them.
 	mirrors, next map[schema.GroupResource]*mirror
+	// asJSON are resources with objects that have fields which their Go types do not
+	// have. They are mirrored as JSON.
+	asJSON map[schema.GroupResource]bool
 	// listed is what discovery said last, served the same by name, missing what it
 	// could not say.
 	listed  []kube.Resource
@@ -94,7 +97,7 @@ func newMember(f *Fleet, name string) *Member {
 		name: name, fleet: f, logger: f.opts.Logger.With("cluster", name),
 		gate: newGate(f.opts.Budget.Lists, clusterPatience), meter: newMeter(f.opts.Budget.BytesPerSecond),
 		poked: make(chan struct{}, 1), since: time.Now(),
-		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{},
+		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
 }
 
@@ -286,12 +289,12 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(wanted), first) {
 		r := wanted[at]
-		if x := m.next[at]; x != nil && !x.same(r) {
+		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at]) {
 			delete(m.next, at)
 			m.stop(x, false)
 		}
 		now := m.mirrors[at]
-		if now != nil && now.same(r) || m.next[at] != nil {
+		if now != nil && now.same(r, m.asJSON[at]) || m.next[at] != nil {
 			continue
 		}
 		x, err := newMirror(m, m.cluster, r, !hidden[at]) // not the one that was asked: it may be another by now
@@ -302,7 +305,9 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		if now == nil {
 			m.mirrors[at] = x
 		} else {
-			m.logger.Info("resource is served otherwise", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
+			if r.Version != now.resource.Version {
+				m.logger.Info("resource is served otherwise", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
+			}
 			m.next[at] = x
 		}
 		m.startLocked(ctx, x)

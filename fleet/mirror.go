@@ -37,6 +37,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 	if selected {
 		query = m.fleet.scopeOf(m.used).query(r)
 	}
+	query.JSON = m.asJSON[r.GroupResource()]
 	src, err := newSource(m, cluster, query)
 	if err != nil {
 		return nil, err
@@ -55,6 +56,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 		Reflector:      f.opts.Reflector,
 		Logger:         f.opts.Logger,
 		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
+			src.synced.Store(true)
 			m.applied(x, s, changes)
 			x.feed.applied(s, changes, whole)
 		},
@@ -82,7 +84,8 @@ func (x *mirror) run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// same reports whether the mirror is of a resource as it is served now.
-func (x *mirror) same(r kube.Resource) bool {
-	return x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
+// same reports whether the mirror is of a resource as it is served now, and read as JSON
+// if that is so.
+func (x *mirror) same(r kube.Resource, json bool) bool {
+	return x.source.query.JSON == json && x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
 }

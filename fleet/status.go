@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +78,9 @@ type Status struct {
 	Identity Identity
 	// Scope is the part of the cluster that is mirrored.
 	Scope Scope
+	// JSON are the resources that are read as JSON, because objects have fields which
+	// the Go types of this program do not have.
+	JSON []schema.GroupResource
 	// Failing are the resources that are not current or could not be read, by name.
 	Failing []ResourceStatus
 }
@@ -116,7 +120,7 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
-	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.fleet.scopeOf(m.used)}
+	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.fleet.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
 	given := 0 // up
 	for _, r := range resources {
 		s.Resources++

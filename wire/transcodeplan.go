@@ -31,6 +31,8 @@ type plan struct {
 	foreign bool
 	// names are those of the members.
 	names []string
+	// visits are for a walk that only looks for unknown fields, by their numbers.
+	visits []visit
 }
 
 // place says where a field is in a plan, and which wire type it must have.
@@ -152,6 +154,7 @@ func newPlan(t reflect.Type, within []reflect.Type) *plan {
 		}
 		p.index[f.number] = place{at: uint8(i), wire: f.wire, known: true}
 	}
+	p.plotVisits()
 	return p
 }
 
