@@ -26,7 +26,7 @@ type Cursor[T any] struct {
 	after uint64
 	// lap is how many changes may pass a waiting reader; 0 is any number.
 	lap uint64
-	// batch is reused by a cursor that filters.
+	// batch is reused by a cursor that filters, while there is something to read.
 	batch []store.Change[T]
 }
 
@@ -65,12 +65,18 @@ func (c *Cursor[T]) Position() uint64 { return c.after }
 // After [ErrExpired] the cursor stays where it is: its owner takes a snapshot
 // and opens another.
 func (c *Cursor[T]) Next(ctx context.Context) ([]store.Change[T], error) {
+	return c.NextUntil(ctx, nil)
+}
+
+// NextUntil is [Cursor.Next], but returns nothing when due is closed while it waits. Many
+// readers can share one channel, which costs less than a context for each of them.
+func (c *Cursor[T]) NextUntil(ctx context.Context, due <-chan struct{}) ([]store.Change[T], error) {
 	for {
 		batch, err := c.read()
 		if err != nil || len(batch) > 0 {
 			return batch, err
 		}
-		if lapped, err := c.wait(ctx); err != nil || lapped {
+		if early, err := c.wait(ctx, due); early || err != nil {
 			return nil, err
 		}
 	}
@@ -122,9 +128,11 @@ func byRevision[T any](c store.Change[T], revision uint64) int {
 	}
 }
 
-// wait returns when there is something to read, or never will be, or after a lap.
-func (c *Cursor[T]) wait(ctx context.Context) (lapped bool, err error) {
+// wait returns when there is something to read, or never will be. It reports true after a
+// lap, and when due was closed.
+func (c *Cursor[T]) wait(ctx context.Context, due <-chan struct{}) (early bool, err error) {
 	l := c.log
+	c.batch = nil // an idle reader holds no buffer
 	l.mu.Lock()
 	if l.last > c.after {
 		l.mu.Unlock()
@@ -146,8 +154,10 @@ func (c *Cursor[T]) wait(ctx context.Context) (lapped bool, err error) {
 	select {
 	case <-t.woken:
 	case <-lap:
-		lapped = true
+		early = true
 	case <-l.closed:
+	case <-due:
+		early = true
 	case <-ctx.Done():
 		err = fmt.Errorf("wait for %s: %w", c.interest, context.Cause(ctx))
 	}
@@ -161,5 +171,5 @@ func (c *Cursor[T]) wait(ctx context.Context) (lapped bool, err error) {
 	}
 	l.waiting.leaveLocked(c.dimension, c.value, t)
 	c.after = max(c.after, l.last)
-	return lapped, err
+	return early, err
 }

@@ -36,7 +36,7 @@ func prefixOf(m *fleet.Moment, namespace string) iter.Seq2[string, *wire.Object]
 }
 
 // follow writes what changes from a state on or, without one, from the client's
-// version on. It ends with ctx, which is the end of the watch.
+// version on. It ends with ctx, and at the stream's deadline.
 func (w *clusterWatch) follow(ctx context.Context, from *fleet.Moment) error {
 	if err := w.begin(ctx, from); err != nil {
 		return err
@@ -47,8 +47,11 @@ func (w *clusterWatch) follow(ctx context.Context, from *fleet.Moment) error {
 		if next.After(end) && time.Now().Before(end) {
 			next = end
 		}
+		if next.After(w.stream.deadline) {
+			next = w.stream.deadline
+		}
 		err := w.until(ctx, next)
-		if err != nil || ctx.Err() != nil {
+		if err != nil || ctx.Err() != nil || !time.Now().Before(w.stream.deadline) {
 			return err
 		}
 		if w.stream.bookmarks {
@@ -85,25 +88,29 @@ func (w *clusterWatch) begin(ctx context.Context, from *fleet.Moment) error {
 
 // until writes changes until a moment.
 func (w *clusterWatch) until(ctx context.Context, moment time.Time) error {
-	waiting, cancel := context.WithDeadline(ctx, moment)
-	defer cancel()
+	due := w.stream.server.clock.at(moment)
 	for {
-		batch, err := w.cursor.Next(waiting)
-		if err != nil {
-			return w.cause(waiting, err)
+		batch, err := w.cursor.NextUntil(ctx, due)
+		if err != nil || len(batch) == 0 {
+			return w.cause(ctx, err)
 		}
 		for len(batch) > 0 {
 			if err := w.write(batch); err != nil {
 				return err
 			}
 			if batch, err = w.cursor.TryNext(); err != nil {
-				return w.cause(waiting, err)
+				return w.cause(ctx, err)
 			}
 		}
 		if len(w.stream.pending) > 0 {
 			if err := w.stream.send(); err != nil {
 				return err
 			}
+		}
+		select {
+		case <-due:
+			return nil // however much there is to write
+		default:
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -22,21 +21,23 @@ import (
 // connection. net/http's own part is about 9 KB.
 const idleLimit = 16 << 10
 
-// TestIdleWatch_memory measures what a watch takes that nothing happens on, after a list
-// as informers send it: on connections with 100 watches each, and with one. The clients
-// are another process. WATERSHED_IDLE_WATCHES is how many there are; the figures in
-// docs/performance are of 10,000.
+// TestIdleWatch_memory measures the memory of a watch on which nothing happens, after an
+// event, and after lists as informers send them: on connections with 100 watches each,
+// and with one. The clients are another process. WATERSHED_IDLE_WATCHES is how many
+// watches there are.
 func TestIdleWatch_memory(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("WATERSHED_IDLE_WATCHES"), "1000"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, 1, 200, nil)
-	w.read(w.pods(0) + "?fieldSelector=spec.nodeName%21%3Dnone") // pools have large buffers
-	watch := w.url + w.pods(0) + "?watch=1&allowWatchBookmarks=true&labelSelector=no%3Dsuch&resourceVersion=" + uitoa(w.clusters.Cluster(0).Version())
+	w := newWorld(t, 1, 20, nil)
+	c := w.clusters.Cluster(0)
+	pod := c.Pod(0)
+	list := w.url + w.pods(0) + "?fieldSelector=metadata.name%21%3Dnone"
+	watch := w.url + "/clusters/" + c.Name() + "/api/v1/namespaces/" + pod.Namespace + "/pods?allowWatchBookmarks=true&watch=1&resourceVersion="
 	each := func(n, streams int) (total uint64) {
 		heap, stacks := memoryInUse()
-		stop := idleClients(t, watch, n, streams)
+		stop := idleClients(t, list, watch+uitoa(c.Version()), n, streams, func() { c.Touch(0) })
 		defer stop()
 		nowHeap, nowStacks := memoryInUse()
 		heap, stacks = (nowHeap-heap)/uint64(n), (nowStacks-stacks)/uint64(n)
@@ -63,11 +64,12 @@ func memoryInUse() (heap, stacks uint64) {
 
 const idleEnv = "WATERSHED_IDLE_CLIENT"
 
-// idleClients starts a process with watches, and returns when all have begun.
-func idleClients(t *testing.T, url string, n, streams int) (stop func()) {
+// idleClients starts a process with watches, calls change when all have begun, and returns
+// when each has had an event.
+func idleClients(t *testing.T, list, watch string, n, streams int, change func()) (stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIdleClient$")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d", idleEnv, url, n, streams))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %d", idleEnv, list, watch, n, streams))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +81,14 @@ func idleClients(t *testing.T, url string, n, streams int) (stop func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("clients say %q: %v", line, err)
+	lines := bufio.NewReader(out)
+	for _, want := range []string{"begun\n", "seen\n"} {
+		if line, err := lines.ReadString('\n'); line != want {
+			t.Fatalf("clients say %q, want %q: %v", line, want, err)
+		}
+		if want == "begun\n" {
+			change()
+		}
 	}
 	return func() {
 		_ = in.Close()
@@ -90,16 +98,13 @@ func idleClients(t *testing.T, url string, n, streams int) (stop func()) {
 
 // TestIdleClient is the process of idleClients. It ends with its input.
 func TestIdleClient(t *testing.T) {
-	var url string
+	var list, watch string
 	var n, streams int
-	if _, err := fmt.Sscan(os.Getenv(idleEnv), &url, &n, &streams); err != nil {
+	if _, err := fmt.Sscan(os.Getenv(idleEnv), &list, &watch, &n, &streams); err != nil {
 		t.Skip("it is started by TestIdleWatch_memory")
 	}
 	var client *http.Client
-	for i := range n {
-		if i%streams == 0 {
-			client = &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-		}
+	get := func(url string) io.ReadCloser {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -108,12 +113,36 @@ func TestIdleClient(t *testing.T) {
 		r.Header.Set("User-Agent", "agent/v1.37.1 (linux/amd64) kubernetes/1234567")
 		resp, err := client.Do(r)
 		if err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
-			fmt.Println("watch", i, err, strings.TrimSpace(fmt.Sprint(resp)))
+			fmt.Println(url, err, resp)
 			os.Exit(1)
 		}
-		go func() { _, _ = io.Copy(io.Discard, resp.Body) }()
+		return resp.Body
 	}
-	fmt.Println("ready")
+	seen := make(chan error, n)
+	for i := range n {
+		if i%streams == 0 {
+			client = &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		}
+		if i%10 == 0 {
+			body := get(list)
+			_, _ = io.Copy(io.Discard, body)
+			_ = body.Close()
+		}
+		body := get(watch)
+		go func() {
+			_, err := io.ReadFull(body, make([]byte, 100))
+			seen <- err
+			_, _ = io.Copy(io.Discard, body)
+		}()
+	}
+	fmt.Println("begun")
+	for range n {
+		if err := <-seen; err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	fmt.Println("seen")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }

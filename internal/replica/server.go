@@ -76,6 +76,7 @@ type Server struct {
 	// values are objects as Go values, shared by those who look at fields.
 	values *wire.Sharer[runtime.Object]
 	pulses pulses
+	clock  clock
 
 	// mu guards what follows: what is known of each member besides its objects.
 	mu       sync.Mutex

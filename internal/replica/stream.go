@@ -59,9 +59,8 @@ func (q *request) stream(opts *internalversion.ListOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(q.r.Context(), timeout(opts))
-	defer cancel()
-	s.deadline, _ = ctx.Deadline()
+	ctx := q.r.Context()
+	s.deadline = time.Now().Add(timeout(opts))
 	w := &clusterWatch{stream: s, feed: q.feed, matcher: m, namespaced: q.namespaced, after: v}
 	return s.run(func() error {
 		if initial {
