@@ -26,7 +26,8 @@ type Options struct {
 	// Blocks is how many bytes of lists are kept for the next reader, compressed.
 	// Default 256 MiB.
 	Blocks int64
-	// Frames is how many bytes of events are kept for other watchers. Default 64 MiB.
+	// Frames is how many bytes of events are kept for other watchers, with the objects
+	// that they are of. Default 64 MiB.
 	Frames int
 	// Decoded is about how many bytes of values are kept that field selectors and
 	// tables looked at. Default 64 MiB.

@@ -70,7 +70,9 @@ func (q *request) stream(opts *internalversion.ListOptions) error {
 				return err
 			}
 		}
-		return w.follow(ctx, now)
+		from := now
+		now = nil // the watch must not keep the state that it began with
+		return w.follow(ctx, from)
 	})
 }
 
