@@ -23,6 +23,11 @@ func TestLabel_thatComesTwice(t *testing.T) {
 	must(t, err)
 	entry := "\n\x01a\x12\x012" // a: "2"
 	text := strings.Repeat("some text ", 40)
+	packers := map[wire.Encoding]*wire.Packer{}
+	for _, e := range encodings {
+		packers[e] = wire.NewPacker()
+		packedPods(t, packers[e], e, 500) // what a dictionary is made of
+	}
 	for name, object := range map[string]struct {
 		raw  string
 		e    wire.Encoding
@@ -39,8 +44,7 @@ func TestLabel_thatComesTwice(t *testing.T) {
 		if object.e == wire.JSON {
 			raw = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"w","namespace":"a","resourceVersion":"7","labels":` + raw + `},"spec":{"nodeName":"` + text + `"}}`
 		}
-		p := wire.NewPacker()
-		packedPods(t, p, object.e, 500) // what a dictionary is made of
+		p := packers[object.e]
 		o, err := wire.NewObject([]byte(raw), object.e, podKind)
 		must(t, err)
 		decoded, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)

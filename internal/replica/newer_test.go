@@ -74,6 +74,9 @@ func TestNewerCluster_losesNoFields(t *testing.T) {
 		if got := m.Status(); len(got.JSON) != 1 || got.JSON[0] != (schema.GroupResource{Resource: "pods"}) || got.State != fleet.Live {
 			t.Errorf("later %v: the status is %+v", later, got)
 		}
+		if page, _ := w.read("/clusters"); !strings.Contains(string(page), `"json":["pods"]`) {
+			t.Errorf("later %v: /clusters has %s", later, page)
+		}
 	}
 }
 

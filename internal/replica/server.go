@@ -202,6 +202,8 @@ func (s *Server) serveClusters(w http.ResponseWriter) {
 		Synced    int    `json:"synced"`
 		Resources int    `json:"resources"`
 		Objects   int    `json:"objects"`
+		// JSON are the resources of [fleet.Status.JSON].
+		JSON []string `json:"json,omitempty"`
 	}
 	answer := struct {
 		Clusters []state `json:"clusters"`
@@ -209,6 +211,9 @@ func (s *Server) serveClusters(w http.ResponseWriter) {
 	for _, m := range s.fleet.Members() {
 		is := m.Status()
 		one := state{Name: m.Name(), Aliases: m.Aliases(), UID: is.Identity.UID, State: is.State.String(), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects}
+		for _, r := range is.JSON {
+			one.JSON = append(one.JSON, r.String())
+		}
 		if !is.Since.IsZero() {
 			one.Since = is.Since.UTC().Format(time.RFC3339)
 		}
