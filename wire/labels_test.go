@@ -26,7 +26,7 @@ func TestLabel_thatComesTwice(t *testing.T) {
 	packers := map[wire.Encoding]*wire.Packer{}
 	for _, e := range encodings {
 		packers[e] = wire.NewPacker()
-		packedPods(t, packers[e], e, 500) // what a dictionary is made of
+		packedPods(t, packers[e], e, 50) // what a dictionary is made of
 	}
 	for name, object := range map[string]struct {
 		raw  string

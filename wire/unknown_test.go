@@ -16,8 +16,12 @@ import (
 func TestHasUnknownFields_ofEveryKind(t *testing.T) {
 	r := newSeed(t)
 	f := newFiller(r)
+	rounds := 5
+	if testing.Short() {
+		rounds = 2
+	}
 	for _, gvk := range objectKinds(t) {
-		for range 5 {
+		for range rounds {
 			message, ok := fill(r, f, gvk).(interface{ Marshal() ([]byte, error) })
 			if !ok {
 				break

@@ -50,7 +50,7 @@ func liveHeap() int64 {
 // they are of have been dropped by the store: objects that are listed once, and objects of
 // which one in each block changes, in two forms of which one is not asked for again.
 func TestCaches_boundMemory(t *testing.T) {
-	const bound = 4 << 20
+	const bound = 2 << 20
 	shelf := shelf{"c", schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 	forms := []blockForm{{form: form{encoding: asProtobuf}}, {form: form{encoding: asProtobuf}, events: true}}
 	list := func(c *blocks, objects []*wire.Object, forms ...blockForm) {
@@ -79,14 +79,14 @@ func TestCaches_boundMemory(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	t.Run("dead objects", func(t *testing.T) {
 		before, c := liveHeap(), newBlocks(bound, logger)
-		for generation := range 10 {
-			list(c, pods(fmt.Sprint("job-", generation), 300), forms[0])
+		for generation := range 8 {
+			list(c, pods(fmt.Sprint("job-", generation), 150), forms[0])
 		}
 		within(t, before, bound)
 		runtime.KeepAlive(c)
 	})
 	t.Run("blocks before", func(t *testing.T) {
-		objects := pods("web", 1500)
+		objects := pods("web", 750)
 		before, c := liveHeap(), newBlocks(bound, logger)
 		list(c, objects, forms...)
 		for i := range objects {
@@ -101,7 +101,7 @@ func TestCaches_boundMemory(t *testing.T) {
 	})
 	t.Run("frames", func(t *testing.T) {
 		before, c := liveHeap(), newFrames(bound, logger)
-		for i := range 3000 {
+		for i := range 750 {
 			o := noisyPod(t, random, fmt.Sprint("web-", i), 1)
 			// Metadata: a frame that is much smaller than the object.
 			if _, err := c.get(frameKey{object: o, form: form{partial: true, version: "v1"}, event: wire.Deleted}); err != nil {

@@ -80,7 +80,7 @@ func manyPods(t *testing.T, n int) (pods []*wire.Object) {
 // whole had been converted at once.
 func TestTable_isWrittenRowByRow(t *testing.T) {
 	tableOf := media{shape: table, version: "v1"}
-	pods := manyPods(t, 300)
+	pods := manyPods(t, 40)
 	for _, n := range []int{0, 1, len(pods)} {
 		plain := writeTestTable(t, pods[:n], tableOf, "identity").Body.Bytes()
 		inYAML, err := yaml.JSONToYAML(plain)
@@ -113,7 +113,7 @@ func TestTable_isWrittenRowByRow(t *testing.T) {
 func TestTable_gzip(t *testing.T) {
 	var pods []*wire.Object
 	kind := manyPods(t, 1)[0].Kind()
-	for i := range 1000 {
+	for i := range 500 {
 		o, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Namespace: "shop", ResourceVersion: fmt.Sprint(i + 1)}}, wire.Protobuf, kind)
 		if err != nil {
 			t.Fatal(err)
