@@ -114,7 +114,7 @@ func TestIdleClient(t *testing.T) {
 		r.Header.Set("User-Agent", "agent/v1.37.1 (linux/amd64) kubernetes/1234567")
 		resp, err := client.Do(r)
 		if err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
-			fmt.Println(url, err, resp)
+			fmt.Fprintln(os.Stdout, url, err, resp)
 			os.Exit(1)
 		}
 		return resp.Body
@@ -136,14 +136,14 @@ func TestIdleClient(t *testing.T) {
 			_, _ = io.Copy(io.Discard, body)
 		}()
 	}
-	fmt.Println("begun")
+	fmt.Fprintln(os.Stdout, "begun")
 	for range n {
 		if err := <-seen; err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
 	}
-	fmt.Println("seen")
+	fmt.Fprintln(os.Stdout, "seen")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
