@@ -73,7 +73,9 @@ func (w *clusterWatch) begin(ctx context.Context, from *fleet.Moment) error {
 	} else {
 		var oldest uint64
 		var err error
-		revision, oldest, err = w.feed.Resume(ctx, w.after)
+		waiting, cancel := context.WithDeadline(ctx, w.stream.deadline)
+		revision, oldest, err = w.feed.Resume(waiting, w.after)
+		cancel()
 		switch {
 		case errors.Is(err, fleet.ErrExpired):
 			return expired(fmt.Sprintf("too old resource version: %d (%d)", w.after, oldest), "")

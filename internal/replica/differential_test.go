@@ -61,7 +61,7 @@ func TestDifferential_watchesEndAsTheServerIs(t *testing.T) {
 		})
 	}
 	t.Logf("seed %d: %v", seed, &total)
-	if n >= 200 {
+	if n >= 2000 {
 		total.check(t, n)
 	}
 }
