@@ -124,3 +124,17 @@ func rank(r kube.Resource) int {
 	}
 	return n
 }
+
+// Unmirrored returns the resources that the cluster serves, that could be mirrored and that
+// [Options] leave out, each in the server's preferred version and in its order.
+func (m *Member) Unmirrored() []kube.Resource {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []kube.Resource
+	for _, r := range m.listed {
+		if r.Preferred && watchable(r) && !m.fleet.selection.has(r.GroupResource()) {
+			all = append(all, r)
+		}
+	}
+	return all
+}

@@ -57,17 +57,30 @@ type version struct {
 
 // New makes the documents of what is served. Resources are in the server's order of
 // groups and versions, and all of their subresources that have the verb get are told
-// of. Stale are the versions that there are and that cannot be discovered. Untold are
+// of. Unmirrored are resources that the server has and the copy does not: they are told of
+// without verbs and categories, so that clients which are asked for one by name send the
+// request and can be told why it fails, while those that list everything leave it
+// out. One whose name another resource has is left out. Stale are the versions that there are and that cannot be discovered. Untold are
 // others that the server has, which count where groups are put in order. All are read
 // only.
-func New(resources []kube.Resource, stale, untold []schema.GroupVersion) *Documents {
+func New(resources, unmirrored []kube.Resource, stale, untold []schema.GroupVersion) *Documents {
 	var groups []*group
+	names := map[string]bool{}
 	for _, r := range resources {
 		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(told, verb) })
 		if len(r.Verbs) == 0 {
 			continue
 		}
 		r.Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !slices.Contains(s.Verbs, "get") })
+		v := find(&groups, r.GroupVersion())
+		v.resources = append(v.resources, r)
+		names[r.Resource] = true
+	}
+	for _, r := range unmirrored {
+		if names[r.Resource] {
+			continue
+		}
+		r.Verbs, r.Categories, r.Subresources = []string{}, nil, nil
 		v := find(&groups, r.GroupVersion())
 		v.resources = append(v.resources, r)
 	}

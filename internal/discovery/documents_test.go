@@ -43,7 +43,7 @@ func get(d *discovery.Documents, method, path, accept string) (*httptest.Respons
 // TestServe_leavesOtherPathsAlone: whoever serves objects below the same root answers
 // for them.
 func TestServe_leavesOtherPathsAlone(t *testing.T) {
-	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil, nil)
+	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil, nil, nil)
 	for _, path := range []string{"", "/", "/apis/", "/api", "/api/v1", "/apis/apps/v1/"} {
 		_, served := get(d, http.MethodGet, path, "*/*")
 		if want := len(path) > 1; served != want {
@@ -64,7 +64,7 @@ func TestServe_leavesOtherPathsAlone(t *testing.T) {
 // nothing else; but a version whose resources are not known is there.
 func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	created := resource("authentication.k8s.io", "v1", "tokenreviews", "create")
-	d := discovery.New([]kube.Resource{created, resource("apps", "v1", "deployments", "create", "watch", "get")},
+	d := discovery.New([]kube.Resource{created, resource("apps", "v1", "deployments", "create", "watch", "get")}, nil,
 		[]schema.GroupVersion{{Group: "apps", Version: "v2"}, {Group: "apps", Version: "v1"}, {Group: "gone", Version: "v1"}}, nil)
 	w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	want := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[` +
@@ -81,7 +81,7 @@ func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	if w, _ := get(d, http.MethodGet, "/apis/gone/v1", "*/*"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("stale version: %d", w.Code)
 	}
-	empty := discovery.New(nil, nil, nil)
+	empty := discovery.New(nil, nil, nil, nil)
 	for path, want := range map[string]string{"/api": `"versions":[]`, "/apis": `"groups":[]`} {
 		if w, served := get(empty, http.MethodGet, path, ""); !served || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s of nothing: %s", path, w.Body)
@@ -110,7 +110,7 @@ func TestNew_ordersGroups(t *testing.T) {
 		{"", []schema.GroupVersion{{Group: "c.example.com", Version: "v1"}, {Group: "nothing", Version: "v1"}}, "batch apps c.example.com d.example.com b.example.com a.example.org"},
 		{aggregated, nil, "batch apps b.example.com c.example.com d.example.com a.example.org"},
 	} {
-		w, _ := get(discovery.New(all, nil, c.untold), http.MethodGet, "/apis", c.accept)
+		w, _ := get(discovery.New(all, nil, nil, c.untold), http.MethodGet, "/apis", c.accept)
 		var names []string
 		for _, m := range groups.FindAllStringSubmatch(w.Body.String(), -1) {
 			names = append(names, m[1])
@@ -124,7 +124,7 @@ func TestNew_ordersGroups(t *testing.T) {
 // TestServe_namesItsAddress: that of the connection or, if there is none, the one that
 // was asked for.
 func TestServe_namesItsAddress(t *testing.T) {
-	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get")}, nil, nil)
+	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get")}, nil, nil, nil)
 	want := func(body, address string) {
 		t.Helper()
 		if text := `"versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"` + address + `"}]`; !strings.Contains(body, text) {
@@ -160,7 +160,7 @@ func TestServe_compressesWhatIsLong(t *testing.T) {
 	for i := range 2000 {
 		many = append(many, resource(fmt.Sprintf("group-%d.example.com", i/20), "v1", fmt.Sprintf("resource-%d", i), "get", "list", "watch"))
 	}
-	d := discovery.New(many, nil, nil)
+	d := discovery.New(many, nil, nil, nil)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -100,7 +100,7 @@ func TestDocuments_areTheServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	resources, stale := discover(ctx, t, origin)
-	server := serve(t, discovery.New(resources, stale, nil))
+	server := serve(t, discovery.New(resources, nil, stale, nil))
 	replica, err := kube.FromConfig(&rest.Config{Host: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestDocuments_areTheServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents, found := openapi.New(func() *kube.Cluster { return cluster }, nil), discovery.New(resources, nil, nil)
+	documents, found := openapi.New(func() *kube.Cluster { return cluster }, nil), discovery.New(resources, nil, nil, nil)
 	const prefix = "/clusters/a%2Fb"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, below := strings.CutPrefix(r.URL.Path, prefix)

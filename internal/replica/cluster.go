@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"mime"
 	"net/http"
 	"reflect"
 	"slices"
@@ -41,11 +41,12 @@ type cluster struct {
 	types   types
 
 	// mu guards what follows: the documents of discovery, and what they are of.
-	mu        sync.Mutex
-	served    []kube.Resource
-	stale     []schema.GroupVersion
-	versions  []schema.GroupVersion
-	documents *discovery.Documents
+	mu         sync.Mutex
+	served     []kube.Resource
+	unmirrored []kube.Resource
+	stale      []schema.GroupVersion
+	versions   []schema.GroupVersion
+	documents  *discovery.Documents
 }
 
 func newCluster(s *Server, m *fleet.Member) *cluster {
@@ -59,7 +60,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, path string) {
 	case path == "/healthz" || path == "/livez" || path == "/readyz":
 		c.serveHealth(w, r, path)
 	case !c.member.Discovered():
-		writeError(w, r, unknown(fmt.Sprintf("cluster %s has not said yet what it serves", c.member.Name())))
+		writeError(w, r, unreachable([]*fleet.Member{c.member}, ""))
 	case isResource(path):
 		t, _ := parsePath(path)
 		if err := c.read(w, r, t, path); err != nil {
@@ -96,30 +97,14 @@ func isResource(path string) bool {
 	return ok
 }
 
-// serveHealth tells how the copy of the cluster is: alive if there is a cluster, ready
-// when it has been read.
-func (c *cluster) serveHealth(w http.ResponseWriter, r *http.Request, path string) {
-	is := c.member.Status()
-	ready := is.State == fleet.Live || is.State == fleet.Stale
-	_, verbose := r.URL.Query()["verbose"]
-	switch {
-	case path != "/livez" && !ready:
-		writeText(w, http.StatusInternalServerError, fmt.Sprintf("[-]synced failed: %s, %d of %d resources\n%s check failed\n", is.State, is.Synced, is.Resources, path[1:]))
-	case verbose:
-		writeText(w, http.StatusOK, fmt.Sprintf("[+]ping ok\n[+]synced ok\n%s check passed\n", path[1:]))
-	default:
-		writeText(w, http.StatusOK, "ok")
-	}
-}
-
 // discovery is the documents of what is mirrored now.
 func (c *cluster) discovery() *discovery.Documents {
-	served, stale, versions := c.member.Served(), c.member.Stale(), c.member.Versions()
+	served, unmirrored, stale, versions := c.member.Served(), c.member.Unmirrored(), c.member.Stale(), c.member.Versions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
-		c.documents = discovery.New(readable(served, defines(c.member)), stale, versions)
-		c.served, c.stale, c.versions = served, stale, versions
+	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !reflect.DeepEqual(unmirrored, c.unmirrored) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
+		c.documents = discovery.New(readable(served, defines(c.member)), unmirrored, stale, versions)
+		c.served, c.unmirrored, c.stale, c.versions = served, unmirrored, stale, versions
 		c.openapi.Changed()
 	}
 	return c.documents
@@ -138,6 +123,9 @@ func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path st
 			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 			return nil
 		}
+		if slices.ContainsFunc(c.member.Unmirrored(), isResourceOf(t)) {
+			return notMirrored(r, t, c.where)
+		}
 		return missing(path)
 	}
 	resource := feed.Resource()
@@ -151,6 +139,9 @@ func (c *cluster) read(w http.ResponseWriter, r *http.Request, t target, path st
 		return err
 	}
 	scope.warn(w.Header())
+	if err := unread(c.member, feed); err != nil {
+		return err
+	}
 	c.tellAge(w, feed)
 	req := &request{
 		server: c.server, w: w, r: r, target: t, cluster: c, feed: feed,
@@ -208,33 +199,18 @@ const ageHeader = "Watershed-Age"
 
 func ageSince(heard time.Time) string { return time.Since(heard).Round(time.Millisecond).String() }
 
-// staleWarning is what kubectl prints of a cluster that is not current.
-func staleWarning(cluster string, s reflector.Status) string {
-	text := fmt.Sprintf("cluster %s has been stale for %s", cluster, time.Since(s.StaleSince).Round(time.Second))
-	if s.Err != nil {
-		text += ": " + s.Err.Error()
-	}
-	return warning(text)
-}
-
-// warning is the value of a header that clients show to people.
-func warning(text string) string {
-	plain := strings.Map(func(r rune) rune {
-		if r == '"' || r == '\\' || r < ' ' || r > '~' {
-			return ' '
-		}
-		return r
-	}, text)
-	return `299 - "` + plain + `"`
-}
-
 // wantsOrigin reports whether a client wants to read from the cluster itself.
 func wantsOrigin(r *http.Request) bool {
 	return r.Header.Get("Watershed-Read") == "consistent" || strings.Contains(r.URL.RawQuery, "watershedRead=") && r.URL.Query().Get("watershedRead") == "consistent"
 }
 
-// hopHeaders are of one connection, and not of what is passed on.
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+// passedBack are the headers of a cluster's answer that reach the client. Others could
+// set cookies, ask for credentials or send a browser elsewhere, on behalf of every
+// cluster that this server has.
+var passedBack = []string{
+	"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Etag", "Last-Modified", "Retry-After", "Vary",
+	"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+}
 
 // errNoAnswer ends a request that was passed on.
 var errNoAnswer = errors.New("no answer")
@@ -243,7 +219,7 @@ var errNoAnswer = errors.New("no answer")
 func (c *cluster) proxy(w http.ResponseWriter, r *http.Request, path string) error {
 	connection := c.member.Cluster()
 	if connection == nil {
-		return failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the cluster cannot be reached")
+		return unreachable([]*fleet.Member{c.member}, "")
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -259,13 +235,19 @@ func (c *cluster) proxy(w http.ResponseWriter, r *http.Request, path string) err
 	case err != nil && errors.Is(context.Cause(ctx), errNoAnswer):
 		return failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not answer within %s", c.server.opts.Origin))
 	case err != nil:
-		return failure(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error())
+		return failure(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, shorten(err.Error(), mostCause))
 	}
 	defer resp.Body.Close()
-	maps.Copy(w.Header(), resp.Header)
-	for _, name := range hopHeaders {
-		w.Header().Del(name)
+	if !passable(resp) {
+		return failure(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
+			shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not an answer of a Kubernetes API", c.member.Name(), resp.Status, resp.Header.Get("Content-Type")), mostCause))
 	}
+	for _, name := range passedBack {
+		if values := resp.Header.Values(name); len(values) > 0 {
+			w.Header()[name] = values
+		}
+	}
+	passWarnings(w.Header(), resp.Header.Values("Warning"))
 	w.Header().Set("Watershed-Source", "origin")
 	w.WriteHeader(resp.StatusCode)
 	pulse := c.server.pulses.begin(w)
@@ -277,6 +259,19 @@ func (c *cluster) proxy(w http.ResponseWriter, r *http.Request, path string) err
 		panic(http.ErrAbortHandler) // a part must not look like the whole
 	}
 	return nil
+}
+
+// passable reports whether an answer can be one of a Kubernetes API: of a media type that
+// it has, and not a redirect. Plain text is what it says of paths that it does not have.
+func passable(resp *http.Response) bool {
+	switch {
+	case resp.StatusCode == http.StatusNotModified, resp.StatusCode == http.StatusNoContent:
+		return true
+	case resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest:
+		return false
+	}
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return err == nil && (slices.Contains(mediaTypes[:], media) || media == "text/plain")
 }
 
 // flushing sends everything at once, since it may be a watch.

@@ -10,10 +10,11 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -33,6 +34,7 @@ type everything struct {
 	// mu guards what follows: the documents of discovery, and what they are of.
 	mu        sync.Mutex
 	served    []kube.Resource
+	hidden    []kube.Resource // not mirrored
 	documents *discovery.Documents
 }
 
@@ -43,8 +45,16 @@ type collection struct {
 	view       *fleet.View[*wire.Object]
 	// members are those that have it, by name.
 	members map[string]*fleet.Member
+	// selector, if it is not nil, is what the request requires of the names of clusters.
+	// Members are only those that it selects.
+	selector labels.Selector
 	// heard is when the one was last heard of that was heard of longest ago.
 	heard time.Time
+	// stale counts clusters that are not current, warnings is what is said of the first
+	// ones, and unsynced names those of which nothing has been read.
+	stale    int
+	warnings []string
+	unsynced []string
 }
 
 func newEverything(s *Server) *everything {
@@ -64,10 +74,12 @@ func newEverything(s *Server) *everything {
 func (e *everything) serve(w http.ResponseWriter, r *http.Request, path string) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	switch {
-	case path == "/healthz" || path == "/livez" || path == "/readyz":
+	case path == "/healthz" || path == "/livez":
 		writeText(w, http.StatusOK, "ok")
+	case path == "/readyz":
+		e.server.serveReady(w, r)
 	case !e.discovered():
-		writeError(w, r, unknown("no cluster has said yet what it serves"))
+		writeError(w, r, e.undiscovered())
 	case isResource(path):
 		t, _ := parsePath(path)
 		if err := e.read(w, r, t, path); err != nil {
@@ -83,6 +95,18 @@ func (e *everything) serve(w http.ResponseWriter, r *http.Request, path string) 
 // discovered reports whether any cluster has said what it serves.
 func (e *everything) discovered() bool {
 	return slices.ContainsFunc(e.server.fleet.Members(), (*fleet.Member).Discovered)
+}
+
+// undiscovered is the 503 while the resources of no cluster are known.
+func (e *everything) undiscovered() error {
+	members := e.server.fleet.Members()
+	switch {
+	case !e.server.fleet.Known():
+		return unknown("the clusters are not known yet")
+	case len(members) == 0:
+		return apierrors.NewServiceUnavailable("there are no clusters")
+	}
+	return unreachable(members, "no cluster can be read")
 }
 
 // resources are what any cluster has, each in the version that most of them have.
@@ -112,24 +136,43 @@ func (e *everything) resources() []kube.Resource {
 
 func (e *everything) discovery() *discovery.Documents {
 	served := e.resources()
+	unmirrored := e.unmirrored()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.documents == nil || !reflect.DeepEqual(served, e.served) {
-		e.documents, e.served = discovery.New(readable(served, slices.ContainsFunc(e.server.fleet.Members(), defines)), nil, nil), served
+	if e.documents == nil || !reflect.DeepEqual(served, e.served) || !reflect.DeepEqual(unmirrored, e.hidden) {
+		e.documents = discovery.New(readable(served, slices.ContainsFunc(e.server.fleet.Members(), defines)), unmirrored, nil, nil)
+		e.served, e.hidden = served, unmirrored
 		e.openapi.Changed()
 	}
 	return e.documents
 }
 
+// unmirrored returns the resources that some cluster serves and the replica does not mirror.
+func (e *everything) unmirrored() []kube.Resource {
+	var all []kube.Resource
+	for _, m := range e.server.fleet.Members() {
+		for _, r := range m.Unmirrored() {
+			if !slices.ContainsFunc(all, func(other kube.Resource) bool { return other.GroupResource() == r.GroupResource() }) {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
 // read answers a request for a resource. What it returns has not been answered.
 func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path string) error {
-	c := &collection{everything: e, members: map[string]*fleet.Member{}}
+	c := &collection{everything: e, members: map[string]*fleet.Member{}, selector: clusterSelector(r.URL.Query())}
 	var known *fleet.Member
-	var others, silent []string
+	// Holders have the resource in the version of the request, others in another one.
+	var holders, others []string
+	var silent []*fleet.Member
 	var scope limits
 	for _, m := range e.server.fleet.Members() {
 		if !m.Discovered() {
-			silent = append(silent, m.Name())
+			if c.selects(m.Name()) {
+				silent = append(silent, m)
+			}
 			continue
 		}
 		if scope.leaveOut(m, t) {
@@ -140,37 +183,38 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 			continue
 		}
 		if feed.Resource().Version != t.Version {
-			others = append(others, m.Name())
+			if c.selects(m.Name()) {
+				others = append(others, m.Name())
+			}
 			continue
 		}
 		if known == nil {
 			known, c.resource = m, feed.Resource()
 		}
-		c.members[m.Name()] = m
-		c.tellAge(w, m, feed)
+		holders = append(holders, m.Name())
+		if c.selects(m.Name()) {
+			c.members[m.Name()] = m
+			c.addAge(m, feed)
+		}
 	}
 	switch {
+	case known == nil && slices.ContainsFunc(e.unmirrored(), isResourceOf(t)):
+		return notMirrored(r, t, elsewhere)
 	case known == nil && len(silent) > 0:
-		return unknown("not all clusters have said yet what they serve: " + strings.Join(silent, ", "))
+		return unreachable(silent, "not all clusters have said yet what they serve")
 	case known == nil && scope.refuse(t) != nil:
 		return scope.refuse(t)
 	case known == nil:
 		return missing(path)
+	case len(c.members) == 0 && len(silent) > 0:
+		return unreachable(silent, "no cluster that is selected can be read")
 	}
-	if err := refusal(known, c.resource, r, &t, path, func() string { return "the cluster that the object is in" }); err != nil {
+	if err := refusal(known, c.resource, r, &t, path, elsewhere); err != nil {
 		return err
 	}
-	if !c.heard.IsZero() {
-		w.Header().Set(ageHeader, ageSince(c.heard))
-	}
 	scope.warn(w.Header())
-	if len(silent) > 0 {
-		w.Header().Add("Warning", warning("not reached yet, and left out: cluster "+strings.Join(silent, ", ")))
-	}
-	if len(others) > 0 {
-		w.Header().Add("Warning", warning(fmt.Sprintf("not served as %s, and left out: cluster %s", t.GroupVersion(), strings.Join(others, ", "))))
-	}
-	c.view = fleet.OfResource[*wire.Object](e.server.fleet, t.GroupResource()).In(slices.Collect(maps.Keys(c.members))...)
+	c.warn(w.Header(), t, silent, others)
+	c.view = fleet.OfResource[*wire.Object](e.server.fleet, t.GroupResource()).In(holders...)
 	q := &request{
 		server: e.server, w: w, r: r, target: t, all: c,
 		kind: c.resource.GroupVersionKind(), builtin: builtin(c.resource), namespaced: c.resource.Namespaced,
@@ -179,25 +223,54 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 	return q.serve()
 }
 
-// tellAge warns of a cluster whose copy is not current, or not there, and takes note of
-// the oldest that is.
-func (c *collection) tellAge(w http.ResponseWriter, m *fleet.Member, feed *fleet.Feed) {
+// elsewhere names where a request belongs that the fleet cannot answer.
+func elsewhere() string { return "the cluster that the object is in" }
+
+// addAge notes how old the copy of a cluster is.
+func (c *collection) addAge(m *fleet.Member, feed *fleet.Feed) {
 	s := feed.Connection()
 	_, err := feed.Now()
 	if err == nil && !s.Heard.IsZero() && (c.heard.IsZero() || s.Heard.Before(c.heard)) {
 		c.heard = s.Heard
 	}
 	switch {
-	case len(w.Header()["Warning"]) > mostWarnings:
 	case err != nil:
-		w.Header().Add("Warning", warning(fmt.Sprintf("cluster %s is not synced yet, and left out", m.Name())))
+		c.unsynced = append(c.unsynced, m.Name())
 	case !s.StaleSince.IsZero() && s.State != reflector.Watching:
-		w.Header().Add("Warning", staleWarning(m.Name(), s))
+		if c.stale++; c.stale <= mostWarnings {
+			c.warnings = append(c.warnings, staleWarning(m.Name(), s))
+		}
 	}
 }
 
-// mostWarnings is how many clusters are named, more or less.
-const mostWarnings = 20
+// warn writes how old the answer is, and what is missing from it.
+func (c *collection) warn(h http.Header, t target, silent []*fleet.Member, others []string) {
+	if !c.heard.IsZero() {
+		h.Set(ageHeader, ageSince(c.heard))
+	}
+	for _, text := range c.warnings {
+		h.Add("Warning", text)
+	}
+	if more := c.stale - len(c.warnings); more > 0 {
+		h.Add("Warning", warning(fmt.Sprintf("%d more clusters are stale", more)))
+	}
+	if len(c.unsynced) > 0 {
+		h.Add("Warning", warning("not synced yet, and left out: cluster "+listed(c.unsynced)))
+	}
+	if len(silent) > 0 {
+		var names []string
+		for _, m := range silent {
+			names = append(names, m.Name())
+		}
+		h.Add("Warning", warning("not reached yet, and left out: cluster "+listed(names)))
+	}
+	if len(others) > 0 {
+		h.Add("Warning", warning(fmt.Sprintf("not served as %s, and left out: cluster %s", t.GroupVersion(), listed(others))))
+	}
+	if c.selector != nil && len(c.members) == 0 && len(others) == 0 {
+		h.Add("Warning", warning(fmt.Sprintf("no cluster matches %s", c.selector)))
+	}
+}
 
 // pins keeps states that lists are going on with, for a while.
 type pins struct {

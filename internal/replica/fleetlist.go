@@ -42,13 +42,13 @@ func (q *request) getAll(query url.Values) error {
 	switch len(in) {
 	case 0:
 		if unread := q.unread(); len(unread) > 0 {
-			return unknown(fmt.Sprintf("%s %q may be in a cluster that was not read yet: %s", q.GroupResource(), q.name, strings.Join(unread, ", ")))
+			return unreachable(unread, fmt.Sprintf("%s %q may be in a cluster that was not read yet", q.GroupResource(), q.name))
 		}
 		return apierrors.NewNotFound(q.GroupResource(), q.name)
 	case 1:
 	default:
 		return failure(http.StatusConflict, metav1.StatusReasonConflict,
-			fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", q.GroupResource(), q.name, strings.Join(in, ", ")))
+			fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", q.GroupResource(), q.name, listed(in)))
 	}
 	return q.writeOne(found, in[0])
 }
@@ -63,8 +63,8 @@ func (q *request) ofCopy() error {
 }
 
 // unread are clusters of which nobody can say yet whether they have an object.
-func (q *request) unread() []string {
-	var names []string
+func (q *request) unread() []*fleet.Member {
+	var all []*fleet.Member
 	for _, m := range q.server.fleet.Members() {
 		feed, ok := m.Feed(q.GroupResource())
 		if ok {
@@ -74,10 +74,10 @@ func (q *request) unread() []string {
 			ok = m.Discovered()
 		}
 		if !ok {
-			names = append(names, m.Name())
+			all = append(all, m)
 		}
 	}
-	return names
+	return all
 }
 
 // listAll answers with the objects of all clusters.
@@ -131,7 +131,7 @@ func (q *request) allParts(state fleet.Snapshot[*wire.Object], from token) []lis
 	for name, s := range state.States() {
 		p := listPart{shelf: shelf{name, q.GroupVersionResource}, form: q.form(name)}
 		switch {
-		case name < cluster:
+		case name < cluster, !q.all.selects(name):
 			continue
 		case name == cluster:
 			p.objects = s.Range(prefix, after)
@@ -225,11 +225,14 @@ func (q *request) stateOfAll(opts *internalversion.ListOptions) (fleet.Snapshot[
 
 // notOlder returns a state that is not older than a revision of the fleet, 0 for any. A
 // revision that another process has issued cannot be compared with ours, so it expires.
-// While no cluster has been read there is no state: to say that there is nothing would be
-// wrong.
+// While no cluster that is selected has been read there is no state: an empty list would
+// be wrong, unless the selector leaves none to read.
 func (q *request) notOlder(v uint64) (fleet.Snapshot[*wire.Object], error) {
 	s := q.all.view.Snapshot()
-	for range s.Clusters() {
+	for name := range s.Clusters() {
+		if !q.all.selects(name) && len(q.all.members) > 0 {
+			continue
+		}
 		if v == 0 {
 			return s, nil
 		}

@@ -29,11 +29,16 @@ type fleetWatch struct {
 	follower *fleet.Follower[*wire.Object]
 	// version is that of the resource. Clusters may have it in another.
 	version string
+	// selects reports whether the client wants the objects of a cluster.
+	selects func(cluster string) bool
 }
 
 // streamAll answers with the events of all clusters.
 func (q *request) streamAll(opts *internalversion.ListOptions) error {
 	if err := q.ofCopy(); err != nil {
+		return err
+	}
+	if err := q.keyed(); err != nil {
 		return err
 	}
 	m, err := newMatcher(q.server, opts, q.target, q.known.fields)
@@ -45,7 +50,7 @@ func (q *request) streamAll(opts *internalversion.ListOptions) error {
 		return err
 	}
 	// Which clusters there are may change while the watch goes on.
-	view := fleet.OfResource[*wire.Object](q.server.fleet, q.GroupResource()).Concerning(m.interest(true))
+	view := q.all.selected(fleet.OfResource[*wire.Object](q.server.fleet, q.GroupResource())).Concerning(m.interest(true))
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if initial {
 		if _, err := q.notOlder(v); err != nil {
@@ -59,7 +64,7 @@ func (q *request) streamAll(opts *internalversion.ListOptions) error {
 	if s.rows != nil {
 		s.rows.clusters = true
 	}
-	w := &fleetWatch{stream: s, matcher: m, version: q.Version}
+	w := &fleetWatch{stream: s, matcher: m, version: q.Version, selects: q.all.selects}
 	ctx, cancel := context.WithTimeout(q.r.Context(), timeout(opts))
 	defer cancel()
 	s.deadline, _ = ctx.Deadline()
@@ -145,6 +150,9 @@ func tooSlow(err error) error {
 // write writes changes, and reports whether any of them concerns the client.
 func (w *fleetWatch) write(changes iter.Seq[fleet.Change[*wire.Object]]) (told bool, err error) {
 	for c := range changes {
+		if !w.selects(c.Key.Cluster) {
+			continue
+		}
 		t, o, v := w.event(c)
 		if t == 0 {
 			continue

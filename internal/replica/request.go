@@ -85,6 +85,9 @@ func (q *request) serve() error {
 		if err != nil {
 			return err
 		}
+		if q.all != nil {
+			_, opts.LabelSelector = splitSelector(opts.LabelSelector)
+		}
 		switch {
 		case watch && q.all != nil:
 			return q.streamAll(opts)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,6 +84,8 @@ type Server struct {
 	mu       sync.Mutex
 	clusters map[*fleet.Member]*cluster
 	all      *everything
+	// ready says that readiness was reached once: see serveReady.
+	ready atomic.Bool
 }
 
 // New serves a fleet, whose options must have a History. A nil opts means the
@@ -145,6 +148,8 @@ func (s *Server) cluster(m *fleet.Member) *cluster {
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := s.pulses.begin(w)
+	defer answer.end()
 	defer func() {
 		if p := recover(); p != nil {
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -154,6 +159,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}()
+	if r.ProtoMajor == 1 {
+		answer.unlimit()
+	}
+	// What a cluster sends must not become a page of this server in a browser.
+	answer.Header().Set("X-Content-Type-Options", "nosniff")
+	s.route(answer, r)
+	answer.limit(s.opts.Patience)
+}
+
+// route answers a request by its path.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if err := impersonation(r); err != nil {
+		writeError(w, r, err)
+		return
+	}
 	root, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {
 	case root == "clusters" && rest == "":
@@ -163,7 +183,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m, ok := s.fleet.Member(name)
 		switch {
 		case !ok && !s.fleet.Known():
-			writeError(w, r, unknown("it is not known yet which clusters there are"))
+			writeError(w, r, unknown("the clusters are not known yet"))
 			return
 		case !ok:
 			writeError(w, r, failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no cluster %q", name)))
@@ -172,8 +192,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.cluster(m).serve(w, r, "/"+path)
 	case root == "fleet":
 		s.all.serve(w, r, "/"+rest)
-	case root == "healthz", root == "livez", root == "readyz":
+	case root == "healthz", root == "livez":
 		writeText(w, http.StatusOK, "ok")
+	case root == "readyz":
+		s.serveReady(w, r)
 	default:
 		// Some clients know no path but the server's own, kubectl get --raw among
 		// them: where there is one cluster they mean that one.
@@ -183,6 +205,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeError(w, r, noPath())
 	}
+}
+
+// impersonation refuses a request that asks for the rights of somebody else, nil if it does
+// not. Without access control it would be answered with the replica's own.
+func impersonation(r *http.Request) error {
+	for name := range r.Header {
+		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
+			return failure(http.StatusForbidden, metav1.StatusReasonForbidden,
+				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
+		}
+	}
+	return nil
 }
 
 // serveClusters tells which clusters there are, and how they are.
@@ -221,7 +255,7 @@ func (s *Server) serveClusters(w http.ResponseWriter) {
 			one.Scope = is.Scope.String()
 		}
 		if is.Err != nil {
-			one.Error = is.Err.Error()
+			one.Error = shorten(is.Err.Error(), mostCause)
 		}
 		answer.Clusters = append(answer.Clusters, one)
 	}
@@ -236,7 +270,6 @@ func (s *Server) serveClusters(w http.ResponseWriter) {
 
 func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(text))
 }

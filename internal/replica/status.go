@@ -10,11 +10,15 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/kube"
 )
 
 // failure is an error with a status that helpers of apierrors do not make.
@@ -57,11 +61,84 @@ func notReady() error {
 	return apierrors.NewTooManyRequests("storage is (re)initializing", 1)
 }
 
-// unknown is what a client is told when nobody can say yet whether there is what it
-// asks for. It must not take that for an answer.
+// unknown is the 503 for a request that cannot be answered yet. Clients of Kubernetes send it
+// again after a second, ten times.
 func unknown(what string) error {
 	err := apierrors.NewServiceUnavailable(what)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
+// unreachable is the 503 for a request that needs clusters of which nothing is known. It
+// gives the cause, after what, which is "" if the request is for that cluster alone. Only
+// while one of them is being tried for the first time clients may expect an answer
+// soon: otherwise kubectl, which asks for discovery five times, would repeat itself for 50 s.
+func unreachable(members []*fleet.Member, what string) error {
+	var causes []string
+	soon := false
+	for _, m := range members {
+		text, err := shorten(m.Name(), mostName), m.Status().Err
+		if err == nil {
+			soon = true
+			text += " has not answered yet"
+		} else {
+			text += " cannot be reached: " + shorten(firstOf(err).Error(), mostCause)
+		}
+		if len(causes) < 3 {
+			causes = append(causes, "cluster "+text)
+		}
+	}
+	message := strings.Join(causes, "; ")
+	if n := len(members) - len(causes); n > 0 {
+		message += fmt.Sprintf("; and %d more", n)
+	}
+	if what != "" {
+		message = what + ": " + message
+	}
+	if soon {
+		return unknown(message)
+	}
+	return apierrors.NewServiceUnavailable(message)
+}
+
+// firstOf returns the first of several errors: those of one cluster mostly repeat each other.
+func firstOf(err error) error {
+	for {
+		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of this error, not of those that it wraps
+		if !ok || len(joined.Unwrap()) == 0 {
+			return err
+		}
+		err = joined.Unwrap()[0]
+	}
+}
+
+// unread is the 503 for a resource that has never been read because the cluster refuses or
+// fails to send it, nil if it has been or is being read.
+func unread(m *fleet.Member, feed *fleet.Feed) error {
+	if _, err := feed.Now(); err == nil {
+		return nil
+	}
+	cause := feed.Connection().Err
+	if cause == nil {
+		return nil
+	}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s of cluster %s cannot be read: %s", feed.Resource().GroupResource(), shorten(m.Name(), mostName), shorten(cause.Error(), mostCause)))
+}
+
+// isResourceOf returns whether a resource is that of a path.
+func isResourceOf(t target) func(kube.Resource) bool {
+	return func(r kube.Resource) bool { return r.GroupVersionResource == t.GroupVersionResource }
+}
+
+// notMirrored is the answer for a resource that the cluster serves and the replica does not
+// mirror. It is not a 404, from which a client would conclude that an object does not exist.
+func notMirrored(r *http.Request, t target, where func() string) error {
+	if verb := verb(r, t); verb != "get" {
+		return readOnly(t.GroupResource(), verb, where())
+	}
+	err := apierrors.NewForbidden(t.GroupResource(), t.name, nil)
+	err.ErrStatus.Message = fmt.Sprintf("%[1]s is not mirrored by this replica: to read it here, add %[1]s to --resources of watershed serve and leave it out of --except; or read it from %[2]s",
+		t.GroupResource(), where())
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +31,8 @@ type rows struct {
 	printer *printing.Printer
 	version string
 	include metav1.IncludeObjectPolicy
-	// clusters says that rows begin with the name of their cluster.
+	// clusters says that rows end with the name of their cluster: programs find the other
+	// cells by their position.
 	clusters bool
 }
 
@@ -50,7 +52,7 @@ func (q *request) rows(printer *printing.Printer) (*rows, error) {
 func (t *rows) columns() []metav1.TableColumnDefinition {
 	columns := t.printer.Columns()
 	if t.clusters {
-		columns = append([]metav1.TableColumnDefinition{clusterColumn}, columns...)
+		columns = append(slices.Clone(columns), clusterColumn)
 	}
 	return columns
 }
@@ -58,7 +60,7 @@ func (t *rows) columns() []metav1.TableColumnDefinition {
 // encode is a row in JSON, with what of the object the client wants.
 func (t *rows) encode(row metav1.TableRow, o *wire.Object, cluster string) ([]byte, error) {
 	if t.clusters {
-		row.Cells = append([]any{cluster}, row.Cells...)
+		row.Cells = append(slices.Clone(row.Cells), cluster)
 	}
 	if !t.clusters {
 		cluster = ""
