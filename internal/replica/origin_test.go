@@ -166,7 +166,7 @@ func TestOrigin_isAskedByTheReplica(t *testing.T) {
 		return false
 	})
 	client := []string{
-		"Authorization", "Bearer of-the-client", "Cookie", "of=client", "X-Remote-User", "somebody", "Impersonate-User", "somebody",
+		"Authorization", "Bearer of-the-client", "Cookie", "of=client", "X-Remote-User", "somebody",
 		"Proxy-Authorization", "Basic xyz", "X-Forwarded-For", "10.0.0.1", "Te", "trailers", "User-Agent", "of-the-client", "Accept", "application/yaml", "Range", "bytes=0-1",
 	}
 	for query, header := range map[string][]string{
@@ -182,7 +182,7 @@ func TestOrigin_isAskedByTheReplica(t *testing.T) {
 		if r.Header.Get("Authorization") != "Bearer of-the-replica" || r.Host != strings.TrimPrefix(origins[0].server.URL, "https://") || r.Header.Get("Accept") != "application/yaml" {
 			t.Errorf("%s: the origin %s is asked %v", query, r.Host, r.Header)
 		}
-		for _, name := range []string{"Cookie", "X-Remote-User", "Impersonate-User", "Proxy-Authorization", "X-Forwarded-For", "Te", "Watershed-Read", "Range"} {
+		for _, name := range []string{"Cookie", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-For", "Te", "Watershed-Read", "Range"} {
 			if values := r.Header.Values(name); len(values) > 0 {
 				t.Errorf("%s: the origin is told %s: %q", query, name, values)
 			}
@@ -374,7 +374,7 @@ func TestFleet_watchesEndWithIt(t *testing.T) {
 	w.until(http.StatusOK, "/fleet/api/v1/pods")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	resp, err := w.get(ctx, "/fleet/api/v1/pods?watch=1&allowWatchBookmarks=true")
+	resp, err := w.get(ctx, "/fleet/api/v1/pods?watch=1&allowWatchBookmarks=true&watershedFleet=keyed-by-cluster")
 	if err != nil {
 		t.Fatal(err)
 	}

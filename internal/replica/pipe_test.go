@@ -28,6 +28,9 @@ type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
+
+	mu   sync.Mutex
+	open []net.Conn
 }
 
 func newPipeListener() *pipeListener {
@@ -54,6 +57,9 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	client, server := net.Pipe()
 	select {
 	case l.conns <- server:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = append(l.open, client)
 		return client, nil
 	case <-l.closed:
 		return nil, errors.New("connect: connection refused")
@@ -62,10 +68,22 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	}
 }
 
+// cut ends all connections.
+func (l *pipeListener) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+	l.open = nil
+}
+
 // apiServer is a cluster in memory with two config maps, a and b, and with secrets that a
 // replica does not mirror unless it is asked to.
 type apiServer struct {
 	network *pipeListener
+	// events go to its watch.
+	events chan string
 	// answer, if it is not nil, may answer in its place.
 	answer func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -89,14 +107,30 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 	case r.URL.Path == "/api/v1/configmaps" && query.Get("watch") != "":
 		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
+		for {
+			select {
+			case event := <-s.events:
+				_, _ = io.WriteString(w, event)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
 	case r.URL.Path == "/api/v1/configmaps":
-		const item = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%[1]q,"resourceVersion":"5"}}`
-		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s,%s]}`,
-			fmt.Sprintf(item, "a"), fmt.Sprintf(item, "b"))
+		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s,%s]}`, configMap("a", 5), configMap("b", 6))
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// configMap is one in JSON.
+func configMap(name string, version int) string {
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%[1]q,"resourceVersion":"%d","labels":{"app":%[1]q}}}`, name, version)
+}
+
+// add tells the watch of a cluster about a new config map.
+func (s *apiServer) add(name string, version int) {
+	s.events <- `{"type":"ADDED","object":` + configMap(name, version) + "}\n"
 }
 
 // pipeWorld is a replica of clusters in memory.
@@ -124,7 +158,7 @@ func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test 
 			running.Go(func() { _ = s.Serve(l) })
 		}
 		for _, name := range clusters {
-			o := &apiServer{network: newPipeListener()}
+			o := &apiServer{network: newPipeListener(), events: make(chan string)}
 			w.origins[name] = o
 			entries = append(entries, fleet.Entry{Name: name, Config: &rest.Config{Host: "http://" + name, Dial: o.network.dial}})
 		}

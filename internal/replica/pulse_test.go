@@ -96,16 +96,17 @@ func TestServer_slowClientsGetEverything(t *testing.T) {
 
 // A connection serves the next request though its last answer had a time limit.
 func TestServer_connectionsOutliveTheirLimits(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
-		c := w.open("/healthz")
+		const path = "/clusters/one/openapi/v2"
+		c := w.open(path)
 		defer c.Close()
 		for range 3 {
-			if text, err := readAnswer(c, "/healthz"); err != nil || text != "ok" {
-				t.Fatalf("%q %v", text, err)
+			if text, err := readAnswer(c, path); err != nil || text != largeDocument {
+				t.Fatalf("%d bytes: %v", len(text), err)
 			}
 			time.Sleep(2 * w.server.opts.Patience)
-			if _, err := fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: replica\r\n\r\n"); err != nil {
+			if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: replica\r\n\r\n", path); err != nil {
 				t.Fatal(err)
 			}
 		}
