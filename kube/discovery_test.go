@@ -4,9 +4,12 @@
 package kube_test
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -210,5 +213,34 @@ func TestResolve_asksSeldom(t *testing.T) {
 	}
 	if n := asked.Load(); n != 4 {
 		t.Errorf("%d requests after two seconds, want two more", n)
+	}
+}
+
+// TestResources_boundsDocuments: a small answer must not become a large one in memory.
+func TestResources_boundsDocuments(t *testing.T) {
+	for name, document := range map[string]string{
+		"bytes":   `{"versions":["` + strings.Repeat("x", 17<<20) + `"]}`,
+		"objects": `{"resources":[` + strings.Repeat("{},", 500_000) + `{}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var zipped bytes.Buffer
+			z := gzip.NewWriter(&zipped)
+			_, _ = io.WriteString(z, document)
+			_ = z.Close()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if name == "objects" && r.URL.Path == "/api" {
+					_, _ = io.WriteString(w, `{"versions":["v1"]}`)
+					return
+				}
+				w.Header().Set("Content-Encoding", "gzip")
+				_, _ = w.Write(zipped.Bytes())
+			}))
+			defer server.Close()
+			_, err := open(t, &rest.Config{Host: server.URL}).Resources(patient(t))
+			if err == nil || !strings.Contains(err.Error(), "the answer ") {
+				t.Errorf("%.200s", fmt.Sprint(err))
+			}
+		})
 	}
 }

@@ -21,8 +21,14 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// maxDocument bounds answers that are read as a whole: discovery documents.
-const maxDocument = 64 << 20
+const (
+	// maxDocument bounds answers that are read as a whole, in bytes without compression:
+	// discovery documents. Ten thousand custom types make one of about 5 MB.
+	maxDocument = 16 << 20
+	// maxParts bounds how many JSON objects such an answer has: one of two bytes takes some
+	// 300 when it is decoded.
+	maxParts = 400_000
+)
 
 // errClosed is the cause of the end of a request that nobody reads any more.
 var errClosed = fmt.Errorf("closed: %w", context.Canceled)
@@ -181,6 +187,9 @@ func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header
 	}
 	if len(body) > maxDocument {
 		return nil, nil, fmt.Errorf("%s: the answer is longer than %d bytes", r.doing, maxDocument)
+	}
+	if bytes.Count(body, []byte{'{'}) > maxParts {
+		return nil, nil, fmt.Errorf("%s: the answer has more than %d objects", r.doing, maxParts)
 	}
 	return body, resp.Header, nil
 }

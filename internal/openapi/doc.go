@@ -30,5 +30,6 @@
 //
 // Copies are kept compressed, as the server sent them if it compresses them, up to
 // [Options.Bytes]; those that were not asked for longest go first. A document of more
-// than 64 MiB is an error.
+// than 64 MiB without compression, or an index of more than 2 MiB, is an error, and so is an
+// answer whose media type is not that of a document.
 package openapi

@@ -4,6 +4,7 @@
 package openapi
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,4 +53,12 @@ func match(name string, offers []string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// known returns the media type of a document by the name that it is served with, whatever
+// parameters an API server adds, and false for one that documents do not have.
+func known(contentType string) (string, bool) {
+	name, _, _ := strings.Cut(contentType, ";")
+	name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "@", ".")
+	return name, slices.Contains(v2Types, name) || slices.Contains(v3Types, name)
 }

@@ -17,8 +17,10 @@ import (
 	"strings"
 )
 
-// maxDocument bounds a document, compressed or not.
-const maxDocument = 64 << 20
+// maxDocument bounds a document and maxIndex the index of version 3, in bytes without
+// compression. An index is read into memory, and has some 150 bytes for each version of a
+// group; a document is not.
+const maxDocument, maxIndex = 64 << 20, 2 << 20
 
 var errNoOrigin = errors.New("there is no way to the cluster")
 
@@ -57,45 +59,66 @@ func (d *Documents) ask(ctx context.Context, k key, old *edition) (*edition, err
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
 	switch {
 	case resp.StatusCode == http.StatusNotModified && old != nil:
 		return old, nil
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("GET %s in %s: %w", k.path, cluster.Name(), &refusal{resp.StatusCode})
-	case err != nil:
-		return nil, fmt.Errorf("GET %s in %s: %w", k.path, cluster.Name(), err)
-	case len(body) > maxDocument:
-		return nil, fmt.Errorf("GET %s in %s: the answer is longer than %d bytes", k.path, cluster.Name(), maxDocument)
 	}
-	e, err := newEdition(k, resp.Header, body)
+	e, err := newEdition(k, resp.Header, resp.Body)
 	if err != nil {
 		return nil, fmt.Errorf("GET %s in %s: %w", k.path, cluster.Name(), err)
 	}
 	return e, nil
 }
 
-func newEdition(k key, h http.Header, body []byte) (*edition, error) {
-	e := &edition{gzipped: body, etag: h.Get("Etag"), contentType: h.Get("Content-Type"), lastModified: h.Get("Last-Modified")}
-	if h.Get("Content-Encoding") != "gzip" {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		_, _ = z.Write(body) // a buffer takes everything
-		_ = z.Close()
-		e.gzipped = b.Bytes()
+// newEdition reads a document. It holds no more of it than what is kept, compressed.
+func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
+	e := &edition{etag: h.Get("Etag"), lastModified: h.Get("Last-Modified")}
+	var ok bool
+	if e.contentType, ok = known(h.Get("Content-Type")); !ok {
+		return nil, fmt.Errorf("the answer is of type %.100q, which is not that of a document", h.Get("Content-Type"))
 	}
-	// Whatever the origin compressed is good, or it is not kept.
+	most := int64(maxDocument)
+	if k.path == indexPath {
+		most = maxIndex
+	}
+	var kept bytes.Buffer
+	var err error
+	if h.Get("Content-Encoding") == "gzip" {
+		e.size, err = check(io.TeeReader(body, &kept), most)
+	} else {
+		z := gzip.NewWriter(&kept)
+		e.size, err = io.Copy(z, io.LimitReader(body, most+1))
+		err = errors.Join(err, z.Close())
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case e.size > most:
+		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
+	}
+	e.gzipped = bytes.Clone(kept.Bytes())
+	if k.path == indexPath {
+		e.hashes, err = e.index()
+	}
+	return e, err
+}
+
+// check reads a compressed document to its end, but not much further than so many bytes of it,
+// and returns how many there are.
+func check(compressed io.Reader, most int64) (int64, error) {
+	plain, err := gzip.NewReader(compressed)
+	if err != nil {
+		return 0, err
+	}
+	return io.Copy(io.Discard, io.LimitReader(plain, most+1))
+}
+
+// index returns the queries of the documents that an index has, by their paths.
+func (e *edition) index() (map[string]string, error) {
 	plain, err := e.plain()
 	if err != nil {
-		return nil, err
-	}
-	if e.size, err = io.Copy(io.Discard, plain); err != nil {
-		return nil, err
-	}
-	if k.path != indexPath {
-		return e, nil
-	}
-	if plain, err = e.plain(); err != nil {
 		return nil, err
 	}
 	var all struct {
@@ -106,15 +129,15 @@ func newEdition(k key, h http.Header, body []byte) (*edition, error) {
 	if err := json.NewDecoder(plain).Decode(&all); err != nil {
 		return nil, err
 	}
-	e.hashes = make(map[string]string, len(all.Paths))
+	hashes := make(map[string]string, len(all.Paths))
 	for path, at := range all.Paths {
 		u, err := url.Parse(at.URL)
 		if err != nil {
 			return nil, err
 		}
-		e.hashes[path] = u.RawQuery
+		hashes[path] = u.RawQuery
 	}
-	return e, nil
+	return hashes, nil
 }
 
 // plain reads the document uncompressed.

@@ -231,6 +231,7 @@ func TestOrigin_saysWhatItSays(t *testing.T) {
 		if !isRead(r) {
 			return false
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"kind":"PodList","items":[`))
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
@@ -256,6 +257,7 @@ func TestOrigin_isLeftWithTheClient(t *testing.T) {
 				return false
 			}
 			if begun {
+				w.Header().Set("Content-Type", "application/json")
 				_, _ = w.Write([]byte("{}\n"))
 				_ = http.NewResponseController(w).Flush()
 			}
@@ -295,6 +297,7 @@ func TestOrigin_isNotWaitedForForever(t *testing.T) {
 			return false
 		}
 		if r.URL.Query().Has("watch") {
+			w.Header().Set("Content-Type", "application/json")
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(originPatience + time.Second)
 			_, _ = w.Write([]byte("event\n"))
@@ -345,7 +348,7 @@ func TestFleet_saysNothingOfWhatItHasNotRead(t *testing.T) {
 	})
 	const all, absent = "/fleet/api/v1/pods", "/fleet/api/v1/namespaces/default/pods/absent"
 	w.until(http.StatusTooManyRequests, all)
-	for _, path := range []string{all, all + "?limit=3", all + "?watch=1&timeoutSeconds=1", absent} {
+	for _, path := range []string{all, all + "?limit=3", all + "?watch=1&timeoutSeconds=1&watershedFleet=keyed-by-cluster", absent} {
 		if code, header, status := w.ask(path); code != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
 			t.Errorf("%s before anything was read: %d %+v", path, code, status)
 		}
