@@ -138,18 +138,19 @@ func createPod(t *testing.T, c *kubetest.Cluster, name string) {
 	}
 }
 
-// rowsOf are cluster and name of each row of a table that has these columns.
+// rowsOf are cluster and name of each row of a table that has these columns. The cluster
+// is the last one: others may have spaces in them.
 func rowsOf(table string) []string {
 	var out []string
-	cluster, name := -1, -1
+	name := -1
 	for line := range strings.Lines(table) {
 		cells := strings.Fields(line)
-		if slices.Contains(cells, "CLUSTER") && slices.Contains(cells, "NAME") {
-			cluster, name = slices.Index(cells, "CLUSTER"), slices.Index(cells, "NAME")
+		if len(cells) > 0 && cells[len(cells)-1] == "CLUSTER" && slices.Contains(cells, "NAME") {
+			name = slices.Index(cells, "NAME")
 			continue
 		}
-		if cluster >= 0 && len(cells) > max(cluster, name) {
-			out = append(out, cells[cluster]+"/"+cells[name])
+		if name >= 0 && len(cells) > name {
+			out = append(out, cells[len(cells)-1]+"/"+cells[name])
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,11 +51,13 @@ func testFleetKubectl(t *testing.T, p *pair) {
 		return nil
 	})
 	for line, rows := range map[string][]string{
-		"get pods -n printed --chunk-size=5":                       want,
-		"get pods -A --chunk-size=5 --sort-by=.metadata.name":      {"east/pod-0", "west/pod-0", "east/pod-1", "west/pod-1", "east/pod-2", "west/pod-2", "east/pod-3", "west/pod-3", "east/pod-4", "west/pod-4", "east/pod-5", "west/pod-5"},
-		"get pods -A -l app=pod-3":                                 {"east/pod-3", "west/pod-3"},
-		"get pods -A -o wide --field-selector=metadata.name=pod-2": {"east/pod-2", "west/pod-2"},
-		"get pods -n printed --chunk-size=1 -l app!=pod-0":         slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasSuffix(s, "-0") }),
+		"get pods -n printed --chunk-size=5":                                          want,
+		"get pods -A --chunk-size=5 --sort-by=.metadata.name":                         {"east/pod-0", "west/pod-0", "east/pod-1", "west/pod-1", "east/pod-2", "west/pod-2", "east/pod-3", "west/pod-3", "east/pod-4", "west/pod-4", "east/pod-5", "west/pod-5"},
+		"get pods -A -l app=pod-3":                                                    {"east/pod-3", "west/pod-3"},
+		"get pods -A -o wide --field-selector=metadata.name=pod-2":                    {"east/pod-2", "west/pod-2"},
+		"get pods -A -l watershed.dev/cluster=west":                                   {"west/pod-0", "west/pod-1", "west/pod-2", "west/pod-3", "west/pod-4", "west/pod-5"},
+		"get pods -A -o wide --chunk-size=1 -l watershed.dev/cluster!=west,app=pod-3": {"east/pod-3"},
+		"get pods -n printed --chunk-size=1 -l app!=pod-0":                            slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasSuffix(s, "-0") }),
 	} {
 		if o := run(line); !slices.Equal(rowsOf(o.stdout), rows) || o.code != 0 {
 			t.Errorf("kubectl %s: %d %s\n%s", line, o.code, o.stderr, o.stdout)
@@ -99,6 +102,7 @@ func testFleetInformers(t *testing.T, p *pair) {
 	p.namespace(t, "informed")
 	cfg := p.process.config()
 	cfg.Host += "/fleet"
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return keyed{next} })
 	var mu sync.Mutex
 	address := p.process.address
 	cfg.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {

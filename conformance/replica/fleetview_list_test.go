@@ -83,14 +83,14 @@ func testFleetTable(t *testing.T, p *pair, path string, want []string) {
 		t.Fatal(err)
 	}
 	columns, _ := at(v, "columnDefinitions").([]any)
-	if len(columns) == 0 || text(columns[0], "name") != "Cluster" {
+	if len(columns) == 0 || text(columns[len(columns)-1], "name") != "Cluster" {
 		t.Errorf("the columns of a table are %v", columns)
 	}
 	rows, _ := at(v, "rows").([]any)
 	var got []string
 	for _, row := range rows {
 		got = append(got, located(at(row, "object", "metadata")))
-		if cells, _ := at(row, "cells").([]any); len(cells) != len(columns) || cells[0] != text(row, "object", "metadata", "annotations", clusterAnnotation) {
+		if cells, _ := at(row, "cells").([]any); len(cells) != len(columns) || cells[len(cells)-1] != text(row, "object", "metadata", "annotations", clusterAnnotation) {
 			t.Errorf("a row of %d columns has %v", len(columns), cells)
 		}
 	}

@@ -55,6 +55,8 @@ func TestFleetViews(t *testing.T) {
 		{"Get", testFleetGet},
 		{"Consistent", testFleetConsistent},
 		{"Kubectl", testFleetKubectl},
+		{"Unmirrored", testFleetUnmirrored},
+		{"Consent", testFleetConsent},
 		{"Watch", testFleetWatch},
 		{"WatchVersions", testFleetWatchVersions},
 		{"OtherVersions", testFleetOtherVersions},
@@ -109,6 +111,7 @@ func (p *pair) start(t *testing.T) {
 	if p.fleet, err = newSubject("fleet", process.config(), "/fleet"); err != nil {
 		t.Fatal(err)
 	}
+	p.fleet.header = keyedByCluster
 	p.await(t, func(ctx context.Context) error {
 		a := p.fleet.send(ctx, request{Method: http.MethodGet, URI: "/api/v1/configmaps?limit=1"})
 		if warnings := a.header.Values("Warning"); a.err != nil || a.code != http.StatusOK || len(warnings) > 0 {
@@ -209,6 +212,9 @@ func (p *pair) truth(ctx context.Context, namespace, selector string) ([]string,
 func identity(cluster string, m *metav1.ObjectMeta) string {
 	return cluster + "/" + m.Namespace + "/" + m.Name + "@" + m.ResourceVersion
 }
+
+// keyedByCluster is what a client sends that tells objects of different clusters apart.
+var keyedByCluster = http.Header{"Watershed-Fleet": {"keyed-by-cluster"}}
 
 // clusterAnnotation says where an object of the fleet is.
 const clusterAnnotation = "watershed.dev/cluster"

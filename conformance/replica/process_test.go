@@ -46,8 +46,14 @@ var build = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// startReplica serves contexts of a kubeconfig and returns when it has an address.
+// startReplica serves contexts of a kubeconfig, with all resources, and returns when it has
+// an address.
 func startReplica(ctx context.Context, dir, kubeconfig string, contexts ...string) (*replicaProcess, error) {
+	return startReplicaOf(ctx, mirrored, dir, kubeconfig, contexts...)
+}
+
+// startReplicaOf is startReplica with the resources of patterns, or with the default ones.
+func startReplicaOf(ctx context.Context, resources []string, dir, kubeconfig string, contexts ...string) (*replicaProcess, error) {
 	binary, err := build()
 	if err != nil {
 		return nil, err
@@ -57,7 +63,7 @@ func startReplica(ctx context.Context, dir, kubeconfig string, contexts ...strin
 	for _, name := range contexts {
 		args = append(args, "--context", name)
 	}
-	for _, pattern := range mirrored {
+	for _, pattern := range resources {
 		args = append(args, "--resources", pattern)
 	}
 	p.cmd = exec.Command(binary, args...)

@@ -25,6 +25,7 @@ type subject struct {
 	root   string // URL of the API's root, without a slash at its end
 	prefix string // the path of root
 	token  string
+	header http.Header // of every request
 	client *http.Client
 
 	mu     sync.Mutex
@@ -137,8 +138,10 @@ func (s *subject) do(ctx context.Context, r request, more http.Header) (*http.Re
 			req.Header.Set(name, value)
 		}
 	}
-	for name, values := range more {
-		req.Header[name] = values
+	for _, all := range []http.Header{s.header, more} {
+		for name, values := range all {
+			req.Header[name] = values
+		}
 	}
 	if s.token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.token)
