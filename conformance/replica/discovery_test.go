@@ -134,17 +134,27 @@ func sortBy(list any, name string) {
 }
 
 // sorted is a copy's discovery document with its resources in the order that restrict
-// leaves the server's in.
+// leaves the server's in, and without those that it does not mirror, which have no verbs.
 func sorted(v any) any {
+	mirrored := func(r map[string]any) map[string]any {
+		if verbs, _ := r["verbs"].([]any); len(verbs) == 0 {
+			return nil
+		}
+		return r
+	}
 	switch text(v, "kind") {
 	case "APIResourceList":
-		sortBy(at(v, "resources"), "name")
+		m := v.(map[string]any)
+		m["resources"] = each(m["resources"], mirrored)
+		sortBy(m["resources"], "name")
 	case "APIGroupDiscoveryList":
 		groups, _ := at(v, "items").([]any)
 		for _, g := range groups {
 			versions, _ := at(g, "versions").([]any)
 			for _, version := range versions {
-				sortBy(at(version, "resources"), "resource")
+				m := version.(map[string]any)
+				m["resources"] = each(m["resources"], mirrored)
+				sortBy(m["resources"], "resource")
 			}
 		}
 	}

@@ -60,6 +60,32 @@ func TestServe_leavesOtherPathsAlone(t *testing.T) {
 	}
 }
 
+// TestNew_unmirroredHaveNoVerbs: a resource that is not mirrored can be found by its name,
+// unless that is another's, and not by what can be done with it.
+func TestNew_unmirroredHaveNoVerbs(t *testing.T) {
+	hidden := []kube.Resource{resource("", "v1", "secrets", "get", "list"), resource("metrics", "v1", "pods", "list"), resource("other", "v1", "things", "list", "watch")}
+	for i := range hidden {
+		hidden[i].Categories, hidden[i].ShortNames = []string{"all"}, []string{"x"}
+		hidden[i].Subresources = []kube.Subresource{{Name: "status", Verbs: []string{"get"}}}
+	}
+	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get")}, hidden, nil, nil)
+	w, _ := get(d, http.MethodGet, "/api/v1", "application/json")
+	want := `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"kind","namespaced":true,"kind":"Kind","verbs":["get"]},` +
+		`{"name":"secrets","singularName":"kind","namespaced":true,"kind":"Kind","verbs":[],"shortNames":["x"]}]}`
+	if got := strings.TrimSpace(w.Body.String()); got != want {
+		t.Errorf("/api/v1 is\n%s, want\n%s", got, want)
+	}
+	w, _ = get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	want = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"other"},"versions":[{"version":"v1","resources":[` +
+		`{"resource":"things","responseKind":{"group":"other","version":"v1","kind":"Kind"},"scope":"Namespaced","singularResource":"kind","verbs":[],"shortNames":["x"]}],"freshness":"Current"}]}]}`
+	if got := strings.TrimSpace(w.Body.String()); got != want {
+		t.Errorf("/apis is\n%s, want\n%s", got, want)
+	}
+	if len(hidden[0].Verbs) != 2 || len(hidden[0].Categories) != 1 {
+		t.Errorf("the caller's resource is now %+v", hidden[0])
+	}
+}
+
 // TestNew_isEmptyOfWhatCannotBeRead: neither the resource, nor a group that has
 // nothing else; but a version whose resources are not known is there.
 func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {

@@ -15,8 +15,8 @@
 //
 // # What blocks
 //
-// A read waits for the client that reads it, up to [Options.Patience], and for
-// nobody else; a read of a version that the copy has not reached waits for it, up to
+// A read waits for the client that reads it, for as long as that makes progress within
+// [Options.Patience], and for no other client; a read of a version that the copy has not reached waits for it, up to
 // 3 s, as the API server does. One that is passed on waits for the cluster to begin its
 // answer, up to [Options.Origin].
 //

@@ -33,7 +33,8 @@ type Options struct {
 	// Decoded is about how many bytes of values are kept that field selectors and
 	// tables looked at. Default 64 MiB.
 	Decoded int
-	// Patience is how long a client may not read before it is cut off. Default 30 s.
+	// Patience is how long a client may make no progress in reading an answer before it is
+	// cut off. Default 30 s.
 	Patience time.Duration
 	// Origin is how long a cluster may take to begin its answer to a read that is passed
 	// on. Default 1 minute, which is the API server's own limit.
