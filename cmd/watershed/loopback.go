@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+
+	"github.com/watershed-project/watershed/internal/replica"
 )
 
 // listenLoopback listens on an address that only this machine reaches. Any other is
@@ -19,8 +21,7 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, notLoopback(address)
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
+	l, err := replica.ListenConfig().Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

@@ -60,7 +60,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, path string) {
 	case path == "/healthz" || path == "/livez" || path == "/readyz":
 		c.serveHealth(w, r, path)
 	case !c.member.Discovered():
-		writeError(w, r, unreachable([]*fleet.Member{c.member}, ""))
+		writeDiscoveryError(w, r, unreachable([]*fleet.Member{c.member}, ""))
 	case isResource(path):
 		t, _ := parsePath(path)
 		if err := c.read(w, r, t, path); err != nil {

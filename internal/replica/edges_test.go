@@ -156,6 +156,9 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 			if code != http.StatusServiceUnavailable || !strings.Contains(s.Message, c.want) || h.Get("Retry-After") != c.retry || (s.Details != nil && s.Details.RetryAfterSeconds > 0) != (c.retry != "") {
 				t.Errorf("%s: %d, Retry-After %q: %s", c.path, code, h.Get("Retry-After"), body)
 			}
+			if strings.HasPrefix(c.path, "/clusters/") && !strings.Contains(h.Get("Warning"), c.want) {
+				t.Errorf("%s: kubectl does not show the cause, which is not in the warning %q", c.path, h.Get("Warning"))
+			}
 		}
 		if code, _, body := w.get("/clusters/refused/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "connection refused") {
 			t.Errorf("readyz of the cluster: %d %s", code, body)

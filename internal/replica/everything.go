@@ -79,7 +79,7 @@ func (e *everything) serve(w http.ResponseWriter, r *http.Request, path string) 
 	case path == "/readyz":
 		e.server.serveReady(w, r)
 	case !e.discovered():
-		writeError(w, r, e.undiscovered())
+		writeDiscoveryError(w, r, e.undiscovered())
 	case isResource(path):
 		t, _ := parsePath(path)
 		if err := e.read(w, r, t, path); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // pulsePiece is how many bytes count as progress: a client that takes so many within
-// [Options.Patience] is slow, and one that takes fewer is cut off. The kernel reports
-// progress in steps of its own, up to a third of its send buffer.
+// [Options.Patience] is slow, and one that takes fewer is cut off. The kernel shows
+// progress in steps of its own: see [ListenConfig].
 const pulsePiece = 32 << 10
 
 // pulse is the response to one request, watched for progress. Every response is one, whatever

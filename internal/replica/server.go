@@ -172,7 +172,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route answers a request by its path.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	if err := impersonation(r); err != nil {
-		writeError(w, r, err)
+		writeDiscoveryError(w, r, err)
 		return
 	}
 	root, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")

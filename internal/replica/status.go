@@ -199,6 +199,13 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(body)
 }
 
+// writeDiscoveryError is writeError for a request that may be one for discovery. Of those
+// client-go drops the message of an error, and shows only its warnings.
+func writeDiscoveryError(w http.ResponseWriter, r *http.Request, err error) {
+	w.Header().Add("Warning", warning(statusOf(err).Message))
+	writeError(w, r, err)
+}
+
 func encodeStatus(status *metav1.Status, m media) (body []byte, contentType string) {
 	if m.encoding == asProtobuf {
 		if raw, err := status.Marshal(); err == nil {

@@ -85,6 +85,10 @@ func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *repli
 	go func() { ended <- f.Run(reading) }()
 	go func() { ended <- server.Run(ctx) }()
 	h := httptest.NewUnstartedServer(server)
+	_ = h.Listener.Close()
+	if h.Listener, err = replica.ListenConfig().Listen(t.Context(), "tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
 	h.EnableHTTP2 = true
 	h.StartTLS()
 	t.Cleanup(func() {
