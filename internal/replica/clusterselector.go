@@ -11,7 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+	operators "k8s.io/apimachinery/pkg/selection"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/wire"
@@ -77,12 +77,12 @@ func (c *collection) selected(all *fleet.View[*wire.Object]) *fleet.View[*wire.O
 	requirements, _ := c.selector.Requirements()
 	for _, r := range requirements {
 		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
+		case operators.Equals, operators.DoubleEquals, operators.In:
 			if names := slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool { return !c.selects(name) }); len(names) > 0 {
 				return all.In(names...)
 			}
 			return all.In(noCluster)
-		case selection.DoesNotExist:
+		case operators.DoesNotExist:
 			return all.In(noCluster)
 		}
 	}
