@@ -258,6 +258,25 @@ func TestFeed_isToldOfARestore(t *testing.T) {
 	})
 }
 
+// TestFeed_isToldOfARestoreThatHasPassed has a restored server pass the last version
+// before its state is read: it is another history all the same.
+func TestFeed_isToldOfARestoreThatHasPassed(t *testing.T) {
+	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)))
+	cursor := feedCursor(t, f, moment(t, f).Revision, fanout.Everything())
+	restored, end := replaced(newPod(t, "a", 38, nil)), reached(42)
+	restored.Missed, end.Missed = true, true
+	i.Write(restored, missing(newPod(t, "b", 40, nil), 42), end)
+	if _, err := cursor.TryNext(); !errors.Is(err, ErrExpired) {
+		t.Errorf("a reader from before is told %v", err)
+	}
+	for version, want := range map[uint64]error{30: ErrExpired, 40: ErrExpired, 41: ErrExpired, 42: nil, 43: ErrFuture} {
+		if _, _, err := f.Since(version); !errors.Is(err, want) {
+			t.Errorf("after version %d: %v, want %v", version, err, want)
+		}
+	}
+}
+
 func TestFeed_waitsForAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := newHistoricFleet(t, Options{})

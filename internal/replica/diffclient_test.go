@@ -121,7 +121,7 @@ func (c *diffClient) finish() {
 			c.stop()
 			c.resume()
 		}
-		time.Sleep(3 * time.Minute) // for a bookmark
+		time.Sleep(61 * time.Second) // for a bookmark
 		c.h.settle()
 		if c.read(); c.watch != nil {
 			break
@@ -173,7 +173,7 @@ func (c *diffClient) became(version uint64) {
 	}
 	c.version, c.at, c.direct, c.home, c.shown = version, time.Now(), false, c.site, nil
 	if c.watch != nil {
-		c.at = c.watch.last
+		c.at = c.watch.came
 	}
 }
 

@@ -262,7 +262,7 @@ func (h *history) settle() {
 
 // live has things happen.
 func (h *history) live() {
-	for range 16 + h.rng.IntN(18) {
+	for range 14 + h.rng.IntN(16) {
 		h.settle()
 		j := h.journals[h.rng.IntN(len(h.journals))]
 		c := h.clients[h.rng.IntN(len(h.clients))]

@@ -20,12 +20,14 @@ type diffWatch struct {
 	initial bool
 	header  http.Header
 	done    chan struct{}
+	// came is when the first of the events came that were taken last.
+	came time.Time
 
 	mu      sync.Mutex
 	code    int
 	bytes   []byte
 	err     error
-	last    time.Time // of the last event
+	first   time.Time // when the first event came of those in bytes
 	stalled bool
 	room    chan struct{}
 }
@@ -44,7 +46,10 @@ func (w *diffWatch) Write(b []byte) (int, error) {
 		w.mu.Lock()
 		stalled, err := w.stalled, w.err
 		if !stalled && err == nil {
-			w.bytes, w.last = append(w.bytes, b...), time.Now()
+			if len(w.bytes) == 0 {
+				w.first = time.Now()
+			}
+			w.bytes = append(w.bytes, b...)
 		}
 		w.mu.Unlock()
 		switch {
@@ -91,6 +96,7 @@ func (w *diffWatch) take(protobuf bool) (frames [][]byte, code int, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.bytes
+	w.came = w.first
 	w.bytes = nil
 	if w.code != http.StatusOK {
 		return [][]byte{all}, w.code, over

@@ -163,6 +163,8 @@ func (j *journal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answerJSON(200, `{"kind":"APIGroupList","groups":[]}`), nil
 	case "/api/v1":
 		return answerJSON(200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`), nil
+	case "/api/v1/namespaces/kube-system":
+		return answerJSON(200, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"%p"}}`, j)), nil
 	case "/api/v1/pods":
 		query := r.URL.Query()
 		version, _ := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
