@@ -54,8 +54,15 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// startServe runs watershed serve for the time of the test, until it has written its
-// address.
+// knowsClusters reports whether the server of a state folder has read its kubeconfig.
+func knowsClusters(t *testing.T, s *state) bool {
+	t.Helper()
+	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir)
+	return err == nil && strings.Contains(text, "/clusters/")
+}
+
+// startServe runs watershed serve for the time of the test, and returns when it knows
+// its clusters.
 func startServe(t *testing.T, s *state, args ...string) (log *output, stop func() error) {
 	t.Helper()
 	log = &output{}
@@ -71,7 +78,7 @@ func startServe(t *testing.T, s *state, args ...string) (log *output, stop func(
 	})
 	t.Cleanup(func() { _ = stop() })
 	for {
-		if strings.Contains(log.String(), "msg=serving") {
+		if knowsClusters(t, s) {
 			return log, stop
 		}
 		select {
@@ -232,6 +239,11 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 		}
 	}
 	until("msg=serving")
+	for end := time.Now().Add(30 * time.Second); !knowsClusters(t, &s); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no clusters; log:\n%s", log)
+		}
+	}
 	if err := os.Rename(config, config+".away"); err != nil {
 		t.Fatal(err)
 	}
