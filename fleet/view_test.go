@@ -12,7 +12,7 @@ import (
 )
 
 // clustersOf returns the clusters of which a view has objects, by each way to read it.
-func clustersOf(t *testing.T, w *world, v *View[*wire.Object], x *Index[*wire.Object, string]) map[string][]string {
+func clustersOf(t *testing.T, v *View[*wire.Object], x *Index[*wire.Object, string]) map[string][]string {
 	t.Helper()
 	ways := map[string][]string{"All": {}, "Clusters": {}, "Get": {}, "Snapshot.Get": {}, "IndexBy": {}, "Index.GetIn": {}}
 	add := func(way, cluster string) { ways[way] = append(ways[way], cluster) }
@@ -65,7 +65,7 @@ func TestView_inSelectsClusters(t *testing.T) {
 		{"In(eu).In(us)", all.In("eu").In("us"), []string{}},
 		{"In().In(us)", all.In().In("us"), []string{}},
 	} {
-		for way, got := range clustersOf(t, w, test.view, index) {
+		for way, got := range clustersOf(t, test.view, index) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("%s: %s reads %v, not %v", test.name, way, got, test.want)
 			}

@@ -149,6 +149,9 @@ func (c *diffClient) path(query string) string {
 		path += "namespaces/" + c.selector.namespace + "/"
 	}
 	path += "pods?" + c.selector.query
+	if c.cluster < 0 {
+		path += "&watershedFleet=keyed-by-cluster"
+	}
 	return path + "&" + query
 }
 

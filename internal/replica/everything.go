@@ -198,7 +198,7 @@ func (e *everything) read(w http.ResponseWriter, r *http.Request, t target, path
 		}
 	}
 	switch {
-	case known == nil && slices.ContainsFunc(e.unmirrored(), isResourceOf(t)):
+	case known == nil && scope.refuse(t) == nil && slices.ContainsFunc(e.unmirrored(), isResourceOf(t)):
 		return notMirrored(r, t, elsewhere)
 	case known == nil && len(silent) > 0:
 		return unreachable(silent, "not all clusters have said yet what they serve")

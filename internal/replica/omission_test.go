@@ -276,7 +276,7 @@ func TestBrokenObject_endsTheWatch(t *testing.T) {
 // that says that shop/bad cannot be sent.
 func (w *world) endsWithError(what, path, shape, encoding string, protobuf bool, then func()) {
 	w.t.Helper()
-	query := "?watch=1&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
+	query := "?watch=1&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watershedFleet=keyed-by-cluster"
 	accept, framed := "application/json", false
 	switch {
 	case shape == "table":

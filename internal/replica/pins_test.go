@@ -29,7 +29,7 @@ func noisyPod(t testing.TB, random *rand.Rand, name string, version int) *wire.O
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", ResourceVersion: fmt.Sprint(version), Annotations: map[string]string{"noise": string(noise)}}}
 	// Managed fields are most of a real pod, and compress well.
 	for range 4 {
-		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: fmt.Appendf(nil, "{\"f:%01000d\":{}}", 0)}})
+		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: metav1.NewFieldsV1(fmt.Sprintf("{\"f:%01000d\":{}}", 0))})
 	}
 	o, err := wire.Encode(p, wire.Protobuf, kind)
 	if err != nil {

@@ -104,7 +104,7 @@ func unreachable(members []*fleet.Member, what string) error {
 // firstOf returns the first of several errors: those of one cluster mostly repeat each other.
 func firstOf(err error) error {
 	for {
-		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of this error, not of those that it wraps
+		joined, ok := err.(interface{ Unwrap() []error })
 		if !ok || len(joined.Unwrap()) == 0 {
 			return err
 		}

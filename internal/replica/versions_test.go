@@ -209,7 +209,7 @@ func TestVersions_ofAnotherReplicaExpire(t *testing.T) {
 		// Something that only the first has: its version is ahead of the other's.
 		c.list()
 		foreign, token := c.page()
-		path := "/fleet/api/v1/pods?"
+		path := "/fleet/api/v1/pods?watershedFleet=keyed-by-cluster&"
 		if code, body := here.get(t, path+"limit=2&continue="+token); code != http.StatusOK {
 			t.Errorf("an own token: %d %s", code, body)
 		}
