@@ -258,7 +258,11 @@ func TestStats_matchTheHeap(t *testing.T) {
 	for _, memory := range []watershed.Memory{watershed.Fast, watershed.Packed} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			before := restingHeap()
-			i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: memory})
+			var eager *watershed.Packing
+			if memory == watershed.Packed {
+				eager = watershed.NewPacking(&watershed.PackingOptions{Settling: 1})
+			}
+			i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: memory, Packing: eager})
 			watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 			stop := running(t, i.Run)
 			defer stop()
