@@ -69,7 +69,7 @@ func TestReady_waitsForClusters(t *testing.T) {
 	inMemory(t, []string{"dead", "one", "two"}, func(w *pipeWorld) {
 		open = make(chan struct{}) // in the bubble
 		_ = w.origins["dead"].network.Close()
-		w.origins["two"].answer = func(_ http.ResponseWriter, r *http.Request) bool {
+		w.origins["two"].answers(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/api/v1/configmaps" {
 				select {
 				case <-open:
@@ -77,7 +77,7 @@ func TestReady_waitsForClusters(t *testing.T) {
 				}
 			}
 			return false
-		}
+		})
 	}, func(t *testing.T, w *pipeWorld) {
 		if code, _, body := w.get("/readyz"); code != http.StatusInternalServerError {
 			t.Errorf("before anything is read: %d %s", code, body)
@@ -127,19 +127,19 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 	inMemory(t, []string{"one", "refused", "silent", "unauthorized"}, func(w *pipeWorld) {
 		silence = make(chan struct{})
 		_ = w.origins["refused"].network.Close()
-		w.origins["unauthorized"].answer = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.origins["unauthorized"].answers(func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`)
 			return true
-		}
-		w.origins["silent"].answer = func(_ http.ResponseWriter, r *http.Request) bool {
+		})
+		w.origins["silent"].answers(func(_ http.ResponseWriter, r *http.Request) bool {
 			select {
 			case <-silence:
 			case <-r.Context().Done():
 			}
 			return true
-		}
+		})
 	}, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(5 * time.Second)
 		for _, c := range []struct{ path, want, retry string }{
@@ -170,7 +170,7 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 // A resource that the cluster refuses to send is not said to be on its way.
 func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 	inMemory(t, []string{"one"}, func(w *pipeWorld) {
-		w.origins["one"].answer = func(w http.ResponseWriter, r *http.Request) bool {
+		w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/api/v1/configmaps" {
 				return false
 			}
@@ -178,7 +178,7 @@ func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"configmaps is forbidden: User \"x\" cannot list","reason":"Forbidden","code":403}`)
 			return true
-		}
+		})
 	}, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
 		code, h, body := w.get("/clusters/one/api/v1/configmaps")
@@ -262,12 +262,12 @@ func TestFleet_boundsWarnings(t *testing.T) {
 	inMemory(t, append(names, "dead"), func(w *pipeWorld) { _ = w.origins["dead"].network.Close() }, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
 		for _, name := range names {
-			w.origins[name].answer = func(w http.ResponseWriter, _ *http.Request) bool {
+			w.origins[name].answers(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusInternalServerError)
 				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"`+strings.Repeat("x", 8<<10)+`","reason":"InternalError","code":500}`)
 				return true
-			}
+			})
 			w.origins[name].network.cut()
 		}
 		time.Sleep(time.Minute)
@@ -291,7 +291,7 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 	var code int
 	var says http.Header
 	inMemory(t, []string{"one"}, func(w *pipeWorld) {
-		w.origins["one"].answer = func(w http.ResponseWriter, r *http.Request) bool {
+		w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.Contains(r.URL.RawQuery, "mine") {
 				return false
 			}
@@ -303,7 +303,7 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 				_, _ = io.WriteString(w, "<script>alert(1)</script>")
 			}
 			return true
-		}
+		})
 	}, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
 		for _, c := range []struct {

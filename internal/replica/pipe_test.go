@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -85,11 +86,14 @@ type apiServer struct {
 	// events go to its watch.
 	events chan string
 	// answer, if it is not nil, may answer in its place.
-	answer func(w http.ResponseWriter, r *http.Request) bool
+	answer atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
 }
 
+// answers has a function answer requests. If that returns false, the server does.
+func (s *apiServer) answers(f func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&f) }
+
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.answer != nil && s.answer(w, r) {
+	if answer := s.answer.Load(); answer != nil && (*answer)(w, r) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -17,14 +17,14 @@ import (
 var largeDocument = `{"x":"` + strings.Repeat("0123456789abcdef", 1<<16) + `"}`
 
 func largeOpenAPI(w *pipeWorld) {
-	w.origins["one"].answer = func(w http.ResponseWriter, r *http.Request) bool {
+	w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/openapi/v2" {
 			return false
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, largeDocument)
 		return true
-	}
+	})
 }
 
 // A client that does not read is cut off, whatever it was going to read.
