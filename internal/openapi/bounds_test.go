@@ -101,3 +101,18 @@ func TestServe_onlyKnownMediaTypes(t *testing.T) {
 		}
 	}
 }
+
+// The index of an API server with aggregation is JSON that it calls plain text; nothing
+// else may be.
+func TestServe_plainTextIndex(t *testing.T) {
+	d := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, `{"paths":{"api/v1":{}}}`)
+	})
+	if w := get(t, d, "/openapi/v3", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("the index: %d %v", w.Code, w.Header())
+	}
+	if w := get(t, d, "/openapi/v3/api/v1", nil); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a document: %d %v", w.Code, w.Header())
+	}
+}

@@ -55,9 +55,15 @@ func match(name string, offers []string) (string, bool) {
 	return "", false
 }
 
-// known returns the media type of a document by the name that it is served with, whatever
-// parameters an API server adds, and false for one that documents do not have.
-func known(contentType string) (string, bool) {
+// plainText is what API servers with aggregation call their index, though it is JSON.
+const plainText = "text/plain; charset=utf-8"
+
+// known returns the media type that a document at a path is served with, without most
+// parameters that an API server adds, and false for one that documents do not have.
+func known(path, contentType string) (string, bool) {
+	if path == indexPath && contentType == plainText {
+		return plainText, true
+	}
 	name, _, _ := strings.Cut(contentType, ";")
 	name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "@", ".")
 	return name, slices.Contains(v2Types, name) || slices.Contains(v3Types, name)

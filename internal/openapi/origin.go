@@ -76,7 +76,7 @@ func (d *Documents) ask(ctx context.Context, k key, old *edition) (*edition, err
 func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
 	e := &edition{etag: h.Get("Etag"), lastModified: h.Get("Last-Modified")}
 	var ok bool
-	if e.contentType, ok = known(h.Get("Content-Type")); !ok {
+	if e.contentType, ok = known(k.path, h.Get("Content-Type")); !ok {
 		return nil, fmt.Errorf("the answer is of type %.100q, which is not that of a document", h.Get("Content-Type"))
 	}
 	most := int64(maxDocument)
