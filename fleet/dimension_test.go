@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,43 +180,41 @@ func TestConcerning_missesNothing(t *testing.T) {
 // TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt has a follower wait while
 // changes pass that do not concern it: the state that it holds moves on.
 func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
-	w := newWorld(t, 1<<20)
-	defer w.close()
-	w.c.apart = 4
-	w.join("eu")
-	for _, v := range []*View[*wire.Object]{
-		OfResource[*wire.Object](w.fleet, w.c.resource).Concerning(HasField("spec.nodeName", "a")),
-		OfResource[*wire.Object](w.fleet, w.c.resource).In("us"),
-	} {
-		_, f := v.Follow()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := f.Next(ctx)
-			done <- err
-		}()
-		const changes = 40
-		var revisions []uint64 // after each change
-		for range changes {
-			for w.c.log.Stats().Waiting == 0 {
-				runtime.Gosched()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1<<20)
+		defer w.close()
+		w.c.apart = 4
+		w.join("eu")
+		for _, v := range []*View[*wire.Object]{
+			OfResource[*wire.Object](w.fleet, w.c.resource).Concerning(HasField("spec.nodeName", "a")),
+			OfResource[*wire.Object](w.fleet, w.c.resource).In("us"),
+		} {
+			_, f := v.Follow()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() {
+				_, err := f.Next(ctx)
+				done <- err
+			}()
+			const changes = 40
+			var revisions []uint64 // after each change
+			for range changes {
+				synctest.Wait()
+				w.version++
+				w.mirrors["eu"].informer.Write(updated(onNode(t, "p", "b", w.version)))
+				revisions = append(revisions, w.c.newest(nil).revision)
 			}
-			w.version++
-			w.mirrors["eu"].informer.Write(updated(onNode(t, "p", "b", w.version)))
-			revisions = append(revisions, w.c.newest(nil).revision)
+			synctest.Wait()
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			seen, _ := slices.BinarySearch(revisions, f.inner.base.revision+1)
+			if behind := changes - seen; behind > 2*w.c.apart {
+				t.Errorf("after %d changes the base is %d behind, want at most %d", changes, behind, 2*w.c.apart)
+			}
 		}
-		for w.c.log.Stats().Waiting == 0 {
-			runtime.Gosched()
-		}
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		seen, _ := slices.BinarySearch(revisions, f.inner.base.revision+1)
-		if behind := changes - seen; behind > 2*w.c.apart {
-			t.Errorf("after %d changes the base is %d behind, want at most %d", changes, behind, 2*w.c.apart)
-		}
-	}
+	})
 }
 
 // TestOpenField_scansEachStateOnce counts the scans of a field that many

@@ -148,7 +148,7 @@ func (r *replica) ready(ctx context.Context, c *kubetest.Cluster, resource strin
 
 // find asks how clients are to reach the replica.
 func (r *replica) find(cluster string) error {
-	text, err := exec.Command(r.cmd.Path, "kubeconfig", "--state-dir", r.dir).Output()
+	text, err := exec.Command(r.cmd.Path, "kubeconfig", "--prefix", "", "--state-dir", r.dir).Output()
 	if err != nil {
 		return fmt.Errorf("watershed kubeconfig: %w", err)
 	}

@@ -6,6 +6,7 @@ package replica_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -50,11 +51,11 @@ func testFleetGet(t *testing.T, p *pair) {
 		t.Errorf("what is in neither: %v, want %v", err, want)
 	}
 	// Versions mean what they mean in a list.
-	now := p.settled(t, "got").ResourceVersion
-	if _, err := get("east-01", "?resourceVersion="+now); err != nil {
+	list := p.settled(t, "got")
+	if _, err := get("east-01", "?resourceVersion="+list.ResourceVersion); err != nil {
 		t.Errorf("at the version of a list: %v", err)
 	}
-	if _, err := get("east-01", "?resourceVersion=9"+now); !apierrors.IsTimeout(err) {
+	if _, err := get("east-01", fmt.Sprint("?resourceVersion=", revision(t, list)+1000)); !apierrors.IsResourceExpired(err) {
 		t.Errorf("at a version of the future: %v", err)
 	}
 	_, err = get("east-01", "?resourceVersion=x")

@@ -121,7 +121,7 @@ func (p *replicaProcess) ready() error {
 
 // kubeconfig is what watershed kubeconfig prints.
 func (p *replicaProcess) kubeconfig() ([]byte, error) {
-	out, err := exec.Command(p.cmd.Path, "kubeconfig", "--state-dir", p.dir).Output()
+	out, err := exec.Command(p.cmd.Path, "kubeconfig", "--prefix", "", "--state-dir", p.dir).Output()
 	if err != nil {
 		return nil, fmt.Errorf("watershed kubeconfig: %w", err)
 	}

@@ -135,7 +135,7 @@ func (r *replica) ready(ctx context.Context) error {
 	if err := r.process.running(); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, r.binary, "kubeconfig", "--state-dir", r.stateDir()).Output()
+	out, err := exec.CommandContext(ctx, r.binary, "kubeconfig", "--prefix", "", "--state-dir", r.stateDir()).Output()
 	if err != nil {
 		return fmt.Errorf("watershed kubeconfig: %w", err)
 	}
