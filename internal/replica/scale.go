@@ -6,6 +6,7 @@ package replica
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,7 +154,7 @@ func (q *request) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object,
 	}
 	columns := scaleColumns(!routes(q.kind))
 	if t.clusters = cluster != ""; t.clusters {
-		columns = append([]metav1.TableColumnDefinition{clusterColumn}, columns...)
+		columns = append(slices.Clone(columns), clusterColumn)
 	}
 	row, err := t.encode(metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, age}}, made, cluster)
 	if err != nil {
