@@ -144,17 +144,15 @@ func sorted(v any) any {
 	}
 	switch text(v, "kind") {
 	case "APIResourceList":
-		m := v.(map[string]any)
-		m["resources"] = each(m["resources"], mirrored)
-		sortBy(m["resources"], "name")
+		only(v.(map[string]any), mirrored)
+		sortBy(at(v, "resources"), "name")
 	case "APIGroupDiscoveryList":
 		groups, _ := at(v, "items").([]any)
 		for _, g := range groups {
 			versions, _ := at(g, "versions").([]any)
 			for _, version := range versions {
-				m := version.(map[string]any)
-				m["resources"] = each(m["resources"], mirrored)
-				sortBy(m["resources"], "resource")
+				only(version.(map[string]any), mirrored)
+				sortBy(at(version, "resources"), "resource")
 			}
 		}
 	}
@@ -183,4 +181,12 @@ func splitVersion(s string) (group, version string) {
 		return "", s
 	}
 	return group, version
+}
+
+// only keeps the resources of a document that a function returns. A document of a server
+// that does not answer has none.
+func only(document map[string]any, keep func(map[string]any) map[string]any) {
+	if resources, ok := document["resources"]; ok {
+		document["resources"] = each(resources, keep)
+	}
 }
