@@ -15,7 +15,7 @@ import (
 // gap is a range of versions that a list has passed over. The feed does not know what
 // happened at the versions between after and before: an object may have come and gone.
 //
-// A list also finds differences whose versions nobody knows, such as deletions. They
+// A list also finds differences whose versions are unknown, such as deletions. They
 // have the version after, as if they had happened there: a client that has seen a part
 // of a list's differences then holds a version that is complete, here and at the API
 // server.
@@ -71,7 +71,7 @@ func (f *Feed) pastGaps(version uint64) uint64 {
 }
 
 // net makes of the changes of each object one, from the first state to the last. A
-// list that was broken off and begun again tells of an object twice.
+// list that was broken off and begun again reports an object twice.
 func net(changes []store.Change[*wire.Object]) []store.Change[*wire.Object] {
 	at := make(map[string]int, len(changes))
 	all := changes[:0]

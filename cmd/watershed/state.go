@@ -53,7 +53,7 @@ func (s *state) find() error {
 
 func (s *state) serverFile() string { return filepath.Join(s.dir, "server.json") }
 
-// server is what a running server tells other commands.
+// server is what a running server announces to other commands.
 type server struct {
 	Address string `json:"address"`
 	// Kubeconfig are the files whose contexts it mirrors.
