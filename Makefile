@@ -107,8 +107,9 @@ nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs,
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 .PHONY: diff
-diff: ## the full differential run against client-go, with the race detector
+diff: ## the full differential runs: against client-go with the race detector, and 20,000 histories of the replica's watches
 	cd conformance && go test -timeout 60m -race ./bench ./compat ./diff/... ./servers
+	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./internal/replica -histories 20000
 
 .PHONY: bench
 bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets

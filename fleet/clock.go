@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // A revision of a collection is a time in microseconds, or the next number if that one
 // is taken, times 1024, plus a random number below 1024, the slot, that all revisions of
-// the collection have. It fits in an int64. Revisions of one collection grow, those of
+// the fleet have. It fits in an int64. Revisions of one collection grow, those of
 // different processes are about the same at the same time, and a foreign one is
 // recognized.
 const (
@@ -24,6 +25,10 @@ const (
 	// mostRaised limits how many revisions without a change are remembered.
 	mostRaised = 64
 )
+
+// newSlot returns the slot of a fleet: one for all its collections, so that another
+// process can be recognized by any revision that it issued.
+func newSlot() uint64 { return rand.Uint64N(1 << slotBits) }
 
 // microseconds is the time that revisions begin with.
 func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }

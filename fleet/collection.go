@@ -5,7 +5,6 @@ package fleet
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +50,7 @@ type collection struct {
 	mu sync.Mutex
 	// revision is that of the newest state. See clock.go.
 	revision uint64
-	// slot is in all revisions, and raised are the newest of those without a change,
+	// slot is the fleet's, in all revisions, and raised are the newest of those without a change,
 	// oldest first.
 	slot   uint64
 	raised []uint64
@@ -89,8 +88,8 @@ type clusterState struct {
 	state   state
 }
 
-func newCollection(r schema.GroupResource, window int64) *collection {
-	c := &collection{resource: r, apart: 1024, slot: rand.Uint64N(1 << slotBits), indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
+func newCollection(r schema.GroupResource, window int64, slot uint64) *collection {
+	c := &collection{resource: r, apart: 1024, slot: slot, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
 	c.revision = c.nextLocked(microseconds())
 	c.parts.Store(&[]*part{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })

@@ -108,6 +108,7 @@ type Fleet struct {
 	directory Directory
 	opts      Options
 	selection selection
+	slot      uint64 // of revisions, see clock.go
 	gate      *gate
 	packing   *watershed.Packing
 	recent    *wire.Recent
@@ -139,7 +140,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	if d == nil {
 		return nil, errors.New("fleet: no directory")
 	}
-	f := &Fleet{directory: d, opts: opts.withDefaults(), members: map[string]*Member{}, collections: map[schema.GroupResource]*collection{}}
+	f := &Fleet{directory: d, opts: opts.withDefaults(), slot: newSlot(), members: map[string]*Member{}, collections: map[schema.GroupResource]*collection{}}
 	var err error
 	if f.selection, err = newSelection(f.opts.Resources, f.opts.Except); err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
@@ -240,7 +241,7 @@ func (f *Fleet) collection(r schema.GroupResource) *collection {
 	defer f.resources.Unlock()
 	c := f.collections[r]
 	if c == nil {
-		c = newCollection(r, f.opts.Window)
+		c = newCollection(r, f.opts.Window, f.slot)
 		f.collections[r] = c
 	}
 	return c

@@ -21,9 +21,6 @@ import (
 // of the cluster that the object is in. Objects have it as an annotation.
 const clusterLabel = clusterAnnotation
 
-// noCluster is a name that no cluster has.
-const noCluster = ""
-
 // clusterSelector returns what the label selector of a request requires of clusters, nil
 // if that is nothing. One that cannot be parsed is reported later, with all other
 // parameters.
@@ -78,12 +75,9 @@ func (c *collection) selected(all *fleet.View[*wire.Object]) *fleet.View[*wire.O
 	for _, r := range requirements {
 		switch r.Operator() {
 		case operators.Equals, operators.DoubleEquals, operators.In:
-			if names := slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool { return !c.selects(name) }); len(names) > 0 {
-				return all.In(names...)
-			}
-			return all.In(noCluster)
+			return all.In(slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool { return !c.selects(name) })...)
 		case operators.DoesNotExist:
-			return all.In(noCluster)
+			return all.In()
 		}
 	}
 	return all

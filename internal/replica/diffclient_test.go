@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,7 +67,7 @@ func (h *history) newClient(number int) *diffClient {
 	if h.rng.IntN(4) == 0 {
 		c.cluster = -1
 	}
-	c.protobuf = h.rng.IntN(2) == 0 && !slices.ContainsFunc(h.journals, func(j *journal) bool { return j.asJSON })
+	c.protobuf = !h.odd && h.rng.IntN(2) == 0
 	return c
 }
 

@@ -187,9 +187,6 @@ func (m *matcher) interest(namespaced bool) fanout.Interest {
 func narrowest(requirements labels.Requirements) (string, bool) {
 	label := ""
 	for _, r := range requirements {
-		if r.Key() == clusterAnnotation {
-			continue // no object has it as a label
-		}
 		switch r.Operator() {
 		case "=", "==", "in":
 			if values := r.ValuesUnsorted(); len(values) == 1 {

@@ -325,7 +325,6 @@ func TestMatcher_waitsForTheNarrowestRequirement(t *testing.T) {
 		{selection{"", "", "status.phase=Running"}, true, fleet.HasField("status.phase", "Running")},
 		{selection{"n", "", "status.phase=Running"}, true, fanout.Namespace("n")},
 		{selection{"", "app", "status.phase=Running"}, true, fanout.In(fleet.ByLabel, "app")},
-		{selection{"", "watershed.dev/cluster=eu", ""}, true, fanout.Everything()},
 	} {
 		if got := newTestMatcher(t, c.selection, pods).interest(c.namespaced); got != c.want {
 			t.Errorf("%v waits for %v, want %v", c.selection, got, c.want)

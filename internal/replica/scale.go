@@ -6,7 +6,6 @@ package replica
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -152,15 +151,12 @@ func (q *request) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object,
 	if !scale.CreationTimestamp.IsZero() {
 		age = duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))
 	}
-	columns := scaleColumns(!routes(q.kind))
-	if t.clusters = cluster != ""; t.clusters {
-		columns = append(slices.Clone(columns), clusterColumn)
-	}
+	t.clusters = cluster != ""
 	row, err := t.encode(metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, age}}, made, cluster)
 	if err != nil {
 		return err
 	}
-	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, columns)
+	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, t.located(scaleColumns(!routes(q.kind))))
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,15 @@ func (q *request) rows(printer *printing.Printer) (*rows, error) {
 }
 
 func (t *rows) columns() []metav1.TableColumnDefinition {
-	columns := t.printer.Columns()
-	if t.clusters {
-		columns = append(slices.Clone(columns), clusterColumn)
+	return t.located(t.printer.Columns())
+}
+
+// located adds the column of the cluster, if rows have it.
+func (t *rows) located(columns []metav1.TableColumnDefinition) []metav1.TableColumnDefinition {
+	if !t.clusters {
+		return columns
 	}
-	return columns
+	return append(slices.Clone(columns), clusterColumn)
 }
 
 // encode is a row in JSON, with what of the object the client wants.
