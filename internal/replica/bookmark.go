@@ -99,7 +99,7 @@ func (s *eventStream) bookmarkRow(meta metav1.ObjectMeta) ([]byte, error) {
 		return nil, err
 	}
 	if s.rows.clusters {
-		row.Cells = append([]any{""}, row.Cells...)
+		row.Cells = append(row.Cells, "")
 	}
 	switch s.rows.include {
 	case metav1.IncludeMetadata, metav1.IncludeNone: // it would say nothing without

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -223,6 +224,27 @@ func TestFleet_clusterIsTheLastColumn(t *testing.T) {
 		}
 		if again, _ := columns("/clusters/one/api/v1/configmaps"); !slices.Equal(own, again) {
 			t.Errorf("columns of one cluster: %q, and before: %q", again, own)
+		}
+		bookmark := func(path string) []any {
+			_, _, body := w.get(path+"?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "Accept", tableAccept)
+			for line := range strings.Lines(body) {
+				var event struct {
+					Type   string
+					Object metav1.Table
+				}
+				if err := json.Unmarshal([]byte(line), &event); err != nil {
+					t.Fatalf("%v: %s", err, line)
+				}
+				if event.Type == "BOOKMARK" {
+					return event.Object.Rows[0].Cells
+				}
+			}
+			t.Fatalf("%s: no bookmark in %s", path, body)
+			return nil
+		}
+		one, all := bookmark("/clusters/one/api/v1/configmaps"), bookmark("/fleet/api/v1/configmaps")
+		if !reflect.DeepEqual(all, append(one, "")) {
+			t.Errorf("bookmark of the fleet has the row %v, want that of one cluster, %v, and an empty cluster", all, one)
 		}
 	})
 }
