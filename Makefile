@@ -109,7 +109,7 @@ nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs,
 .PHONY: diff
 diff: ## the full differential runs: against client-go with the race detector, and 20,000 histories of the replica's watches
 	cd conformance && go test -timeout 60m -race ./bench ./compat ./diff/... ./servers
-	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./internal/replica -histories 20000
+	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
 bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets

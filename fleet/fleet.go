@@ -134,6 +134,9 @@ type Fleet struct {
 	collections map[schema.GroupResource]*collection
 }
 
+// KeepsHistory reports whether there are feeds, see [Options.History].
+func (f *Fleet) KeepsHistory() bool { return f.opts.History > 0 }
+
 // New returns a fleet of the clusters of a directory. It does not connect to
 // anything before [Fleet.Run]. A nil opts means the defaults.
 func New(d Directory, opts *Options) (*Fleet, error) {

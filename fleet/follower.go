@@ -84,17 +84,22 @@ func (f *follower) open(revision uint64) {
 	f.cursor = c
 }
 
-// next waits for changes.
-func (f *follower) next(ctx context.Context) (iter.Seq[*change], error) {
+// next waits for changes. It returns nil when due is closed while it waits.
+func (f *follower) next(ctx context.Context, due <-chan struct{}) (iter.Seq[*change], error) {
 	if changes, err := f.tryNext(); changes != nil || err != nil {
 		return changes, err
 	}
 	for {
-		batch, err := f.cursor.Next(ctx)
+		batch, err := f.cursor.NextUntil(ctx, due)
 		if err != nil || len(batch) > 0 {
 			return f.take(batch, err)
 		}
 		f.renew()
+		select {
+		case <-due:
+			return nil, nil
+		default: // it was a lap
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 //
 //go:noinline
 func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
-	changes, err := f.next(ctx)
+	changes, err := f.next(ctx, nil)
 	if err != nil {
 		return false // ctx or the fleet's run has ended
 	}
@@ -129,11 +129,17 @@ func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
 	return &Follower[T]{view: v, inner: f}, nil
 }
 
-// Next waits for changes. What it yields is to be read before the next call. The error
-// is that of ctx, or that the fleet's run has ended.
+// Next waits for changes, which must be read before the next call. The error is that of ctx,
+// or that the fleet's run has ended.
 func (f *Follower[T]) Next(ctx context.Context) (iter.Seq[Change[T]], error) {
-	changes, err := f.inner.next(ctx)
-	if err != nil {
+	return f.NextUntil(ctx, nil)
+}
+
+// NextUntil is [Follower.Next], but returns nil when due is closed while it waits. Many
+// readers can share one channel, which costs less than a context for each of them.
+func (f *Follower[T]) NextUntil(ctx context.Context, due <-chan struct{}) (iter.Seq[Change[T]], error) {
+	changes, err := f.inner.next(ctx, due)
+	if err != nil || changes == nil {
 		return nil, err
 	}
 	return f.changes(changes), nil

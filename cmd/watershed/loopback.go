@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/watershed-project/watershed/internal/replica"
+	"github.com/watershed-project/watershed/replica"
 )
 
 // listenLoopback listens on an address that only this machine reaches. Any other is

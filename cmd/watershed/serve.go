@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/internal/replica"
+	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
 )
 

@@ -57,18 +57,35 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 
-	"internal/table":     {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
-	"internal/fields":    {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
-	"internal/discovery": {own: []string{"kube"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
-	"internal/openapi":   {own: []string{"kube"}, others: []string{"k8s.io/apimachinery/"}},
-	"internal/replica": {
+	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
+	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
+	"replica/internal/status": {others: []string{"k8s.io/apimachinery/"}},
+	"replica/internal/encode": {own: []string{"wire"}, others: []string{"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/"}},
+	"replica/internal/view": {
 		own: []string{
-			"delta", "store", "fanout", "reflector", "wire", "kube", ".", "fleet",
-			"internal/table", "internal/fields", "internal/discovery", "internal/openapi",
+			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/table", "internal/fields",
+			"replica/internal/status", "replica/internal/encode",
 		},
-		others: []string{"github.com/klauspost/compress/", "github.com/munnerz/goautoneg", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+		others: []string{"k8s.io/apimachinery/"},
 	},
-	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "internal/replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
+	"replica/internal/respond": {
+		own:    []string{"replica/internal/status", "replica/internal/encode"},
+		others: []string{"github.com/munnerz/goautoneg", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+	},
+	"replica/internal/discovery": {
+		own:    []string{"kube", "replica/internal/status", "replica/internal/encode", "replica/internal/respond"},
+		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
+	},
+	"replica/internal/openapi": {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
+	"replica": {
+		own: []string{
+			"fanout", "wire", "kube", "fleet", "internal/table",
+			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
+			"replica/internal/discovery", "replica/internal/openapi",
+		},
+		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+	},
+	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/watershed-project/watershed/replica/internal/discovery"
+	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/openapi"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/replica/internal/view"
+)
+
+// ageHeader has how long ago the server was heard of last or, of several clusters, the one
+// that was heard of longest ago.
+const ageHeader = "Watershed-Age"
+
+// api is the API of one cluster, [clusterAPI], or of all of them, [fleetAPI].
+type api interface {
+	// serveHealth answers a request for the health of the API.
+	serveHealth(w http.ResponseWriter, r *http.Request, q *Request)
+	// unknown returns the error while the resources are not known, nil otherwise.
+	unknown() error
+	// discovery returns the documents about the resources that are mirrored now.
+	discovery() *discovery.Documents
+	// schemas returns the OpenAPI documents.
+	schemas() *openapi.Documents
+	// read answers a request for a resource. If it returns an error, nothing has been
+	// written.
+	read(w http.ResponseWriter, r *http.Request, q *Request) error
+}
+
+// serveAPI answers a request for a path of an API.
+func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
+	w.Header().Set("Cache-Control", "no-cache, private")
+	if q.Path == "/healthz" || q.Path == "/livez" || q.Path == "/readyz" {
+		a.serveHealth(w, r, q)
+		return
+	}
+	if err := a.unknown(); err != nil {
+		respond.DiscoveryError(w, r, err)
+		return
+	}
+	switch {
+	case q.IsResource:
+		if err := a.read(w, r, q); err != nil {
+			respond.Error(w, r, err)
+		}
+	case a.discovery().Serve(w, r, q.Path):
+	case !q.Fleet && q.Path == "/version" && r.Method == http.MethodHead:
+		respond.Error(w, r, status.NoMethod())
+	case !q.Fleet && q.Path == "/version" && respond.CheckRoute(r.Header.Get("Accept"), encode.JSON.MediaType()) != nil:
+		respond.Error(w, r, respond.CheckRoute(r.Header.Get("Accept"), encode.JSON.MediaType()))
+	case a.schemas().Serve(w, r, q.Path):
+	default:
+		respond.Error(w, r, missing(q.Path))
+	}
+}
+
+// addFreshness adds the headers about the age of the copies and the parts that are missing.
+func addFreshness(h http.Header, f *view.Freshness, more ...string) {
+	if !f.Heard.IsZero() {
+		h.Set(ageHeader, time.Since(f.Heard).Round(time.Millisecond).String())
+	}
+	addWarnings(h, f.Warnings())
+	addWarnings(h, more)
+}
+
+func addWarnings(h http.Header, texts []string) {
+	for _, text := range texts {
+		h.Add("Warning", status.Warning(text))
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica/internal/discovery"
+	"github.com/watershed-project/watershed/replica/internal/openapi"
+	"github.com/watershed-project/watershed/replica/internal/view"
+)
+
+// clusterAPI is the API of one member.
+type clusterAPI struct {
+	*shared
+	member  *fleet.Member
+	origin  origin
+	openapi *openapi.Documents
+	kinds   view.Kinds
+
+	// mu guards what follows: the documents of discovery, and what they are made from.
+	mu         sync.Mutex
+	served     []kube.Resource
+	unmirrored []kube.Resource
+	stale      []schema.GroupVersion
+	versions   []schema.GroupVersion
+	documents  *discovery.Documents
+}
+
+func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
+	return &clusterAPI{
+		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
+		origin: origin{member: m, tracker: &s.tracker, timeout: opts.OriginTimeout},
+	}
+}
+
+func (c *clusterAPI) unknown() error {
+	if c.member.Discovered() {
+		return nil
+	}
+	return view.Unreachable([]*fleet.Member{c.member}, "")
+}
+
+func (c *clusterAPI) schemas() *openapi.Documents { return c.openapi }
+
+func (c *clusterAPI) discovery() *discovery.Documents {
+	served, unmirrored, stale, versions := c.member.Served(), c.member.Unmirrored(), c.member.Stale(), c.member.Versions()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !reflect.DeepEqual(unmirrored, c.unmirrored) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
+		c.documents = discovery.New(readable(served, mirrorsDefinitions(c.member)), unmirrored, stale, versions)
+		c.served, c.unmirrored, c.stale, c.versions = served, unmirrored, stale, versions
+		c.openapi.Changed()
+	}
+	return c.documents
+}
+
+func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) error {
+	var limits view.Limits
+	out := limits.LeaveOut(c.member, q.GroupVersionResource, q.Namespace)
+	feed, ok := c.member.Feed(q.GroupResource())
+	if out && !ok {
+		return limits.Refuse(q.GroupResource(), q.Name)
+	}
+	if !ok || feed.Resource().Version != q.Version {
+		if slices.Contains(c.member.Stale(), q.GroupVersion()) {
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+			return nil
+		}
+		if slices.ContainsFunc(c.member.Unmirrored(), isResourceOf(q)) {
+			return notMirrored(q, c.where)
+		}
+		return missing(q.Path)
+	}
+	resource := feed.Resource()
+	if err := refusal(c.member, resource, r, q, c.where); err != nil {
+		return err
+	}
+	if wantsOrigin(r, q) {
+		return c.origin.proxy(w, r, q)
+	}
+	if err := limits.RefusePart(q.GroupResource(), q.Namespace, q.Name); err != nil {
+		return err
+	}
+	addWarnings(w.Header(), limits.Warnings())
+	if err := view.Unread(c.member, feed); err != nil {
+		return err
+	}
+	addFreshness(w.Header(), view.FreshnessOf(c.member, feed))
+	return newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed)).serve()
+}
+
+// where returns the address of the cluster, for requests that the replica cannot answer.
+func (c *clusterAPI) where() string {
+	if connection := c.member.Cluster(); connection != nil {
+		return connection.Config().Host
+	}
+	return "the cluster " + c.member.Name()
+}

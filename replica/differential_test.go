@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/replica"
+)
+
+var (
+	histories = flag.Int("histories", 2000, "how many random histories TestDifferential lives through")
+	firstSeed = flag.Uint64("seed", 0, "the seed of its first history, 0 is a random one")
+)
+
+// TestDifferential_watchesEndAsTheServerIs lives through random histories of clusters
+// whose servers are written to, break off, forget and are restored from backups, and of
+// clients that list, watch, stop, read slowly, and go to the API server and back, with
+// whatever version they hold. The journals of the servers are the model:
+//
+//   - a list, and the state of a client at a bookmark, is what there was at that version;
+//   - a client that goes on at the API server then knows what there is;
+//   - a version expires only for a reason that the model knows;
+//   - in the end each client knows what there is.
+func TestDifferential_watchesEndAsTheServerIs(t *testing.T) {
+	seed := *firstSeed
+	if seed == 0 {
+		seed = rand.Uint64() >> 20
+	}
+	n := *histories
+	if testing.Short() {
+		n = min(n, 200)
+	}
+	var total tally
+	for i := range uint64(n) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("go test ./replica -run Differential -seed %d -histories 1", seed+i)
+				}
+			})
+			h := newHistory(t, seed+i, &total)
+			h.live()
+			h.end()
+		})
+	}
+	t.Logf("seed %d: %v", seed, &total)
+	if n >= 2000 {
+		total.check(t, n)
+	}
+}
+
+// tally counts what the histories were about.
+type tally struct {
+	resumed, ahead, bookmarks, lists, switched, events, restores, slow atomic.Int64
+
+	mu      sync.Mutex
+	expired map[string]int
+}
+
+func (c *tally) String() string {
+	return fmt.Sprintf("%d watches resumed, %d of them ahead of the copy, %d bookmarks, %d lists, %d times at the API server, %d events, %d restores, %d slow clients, expired for %v",
+		c.resumed.Load(), c.ahead.Load(), c.bookmarks.Load(), c.lists.Load(), c.switched.Load(), c.events.Load(), c.restores.Load(), c.slow.Load(), c.expired)
+}
+
+func (c *tally) expire(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.expired == nil {
+		c.expired = map[string]int{}
+	}
+	c.expired[reason]++
+}
+
+// check wants enough of everything, so that the test stays one.
+func (c *tally) check(t *testing.T, n int) {
+	t.Helper()
+	for what, count := range map[string]int64{
+		"resumed": c.resumed.Load() / 4, "ahead": c.ahead.Load() * 4, "bookmarks": c.bookmarks.Load() / 2, "switched": c.switched.Load(),
+		"restores": c.restores.Load() * 10, "a gap": int64(c.expired["a gap"]) * 20, "a restore": int64(c.expired["a restore"]) * 20,
+		"the window": int64(c.expired["the window"]) * 20, "its age": int64(c.expired["its age"]) * 200, "another process": int64(c.expired["another process"]) * 200,
+	} {
+		if count < int64(n) {
+			t.Errorf("%s: hardly a test: %v", what, c)
+		}
+	}
+	lost := 0
+	for _, n := range c.expired {
+		lost += n
+	}
+	if resumed := c.resumed.Load(); int64(lost) > resumed {
+		t.Errorf("%d watches were resumed, and %d versions expired", resumed, lost)
+	}
+}
+
+// history is one of them.
+type history struct {
+	t        *testing.T
+	rng      *rand.Rand
+	tally    *tally
+	journals []*journal
+	sites    []*site
+	clients  []*diffClient
+	// odd says that servers without protobuf have pods that are not quite pods. Protobuf
+	// cannot carry those, so that all clients use JSON.
+	odd bool
+	// small says that the logs hold a few changes only.
+	small bool
+	over  bool
+}
+
+// site is a replica of all clusters.
+type site struct {
+	fleet  *fleet.Fleet
+	server *replica.Server
+	copies []siteCopy
+}
+
+// siteCopy is what the model knows of a site's copy of a cluster.
+type siteCopy struct {
+	// first is the version that the copy began with in its era, seen the last that it is
+	// known to have had, formerly the highest before the last restore, at restored.
+	first, seen, formerly uint64
+	restored              time.Time
+	// gaps are at least what lists have passed over, and lists how many of the journal's
+	// have been taken into account.
+	gaps  [][2]uint64
+	lists int
+}
+
+func newHistory(t *testing.T, seed uint64, total *tally) *history {
+	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), tally: total}
+	h.small, h.odd = h.rng.IntN(6) == 0, h.rng.IntN(2) == 0
+	for range 1 + h.rng.IntN(2) {
+		j := newJournal(h.rng.IntN(3) == 0, h.rng.IntN(2) == 0)
+		for range h.rng.IntN(6) {
+			j.write(h.pod(j))
+		}
+		h.journals = append(h.journals, j)
+	}
+	sites := 1
+	if h.rng.IntN(4) == 0 {
+		sites = 2
+	}
+	for range sites {
+		h.sites = append(h.sites, h.serve())
+	}
+	for _, s := range h.sites {
+		if err := s.fleet.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.settle()
+	t.Cleanup(func() {
+		for _, c := range h.clients {
+			c.stop()
+		}
+	})
+	for i := range 3 + h.rng.IntN(3) {
+		h.clients = append(h.clients, h.newClient(i))
+	}
+	return h
+}
+
+// serve starts a replica.
+func (h *history) serve() *site {
+	var entries []fleet.Entry
+	for i, j := range h.journals {
+		entries = append(entries, fleet.Entry{Name: clusterName(i), Config: &rest.Config{Host: "http://" + clusterName(i), Transport: j}})
+	}
+	directory, err := fleet.NewStatic(entries...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	opts := &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Fast: true, Logger: logger,
+		Reflector: reflector.Options{PageSize: 3, ListOnly: h.rng.IntN(4) == 0}}
+	if h.small {
+		opts.Window = 3000
+	}
+	s := &site{copies: make([]siteCopy, len(h.journals))}
+	if s.fleet, err = fleet.New(directory, opts); err != nil {
+		h.t.Fatal(err)
+	}
+	if s.server, err = replica.New(s.fleet, &replica.Options{Logger: logger}); err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.fleet.Run(ctx) })
+	running.Go(func() { _ = s.server.Run(ctx) })
+	h.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return s
+}
+
+func clusterName(i int) string { return fmt.Sprintf("c%d", i) }
+
+// pod is a random write: names are few, so that they come, change and go.
+func (h *history) pod(j *journal) entry {
+	e := entry{namespace: []string{"n", "m"}[h.rng.IntN(2)], name: string(rune('a' + h.rng.IntN(4)))}
+	e.deleted = h.rng.IntN(3) == 0
+	e.app = []string{"x", "x", "y", ""}[h.rng.IntN(4)]
+	e.node = []string{"n1", "n2", ""}[h.rng.IntN(3)]
+	e.odd = j.asJSON && h.odd && h.rng.IntN(4) == 0
+	return e
+}
+
+// feed returns what a site serves of a cluster.
+func (s *site) feed(cluster int) *fleet.Moment {
+	m, ok := s.fleet.Member(clusterName(cluster))
+	if !ok {
+		return nil
+	}
+	f, ok := m.Feed(schema.GroupResource{Resource: "pods"})
+	if !ok {
+		return nil
+	}
+	now, _ := f.Now() // nil before the first list
+	return now
+}
+
+// settle lets everybody finish what they do now, and notes what the copies have become.
+func (h *history) settle() {
+	synctest.Wait()
+	for _, s := range h.sites {
+		for i := range s.copies {
+			c, j, now := &s.copies[i], h.journals[i], s.feed(i)
+			if now == nil {
+				continue
+			}
+			if c.first == 0 {
+				c.first = now.Version
+			}
+			j.mu.Lock()
+			for _, n := range j.lists[c.lists:] {
+				if n > c.seen {
+					c.gaps = append(c.gaps, [2]uint64{c.seen, n})
+				}
+			}
+			c.lists = len(j.lists)
+			j.mu.Unlock()
+			c.seen = now.Version
+		}
+	}
+}
+
+// live has things happen.
+func (h *history) live() {
+	for range 14 + h.rng.IntN(16) {
+		h.settle()
+		j := h.journals[h.rng.IntN(len(h.journals))]
+		c := h.clients[h.rng.IntN(len(h.clients))]
+		switch n := h.rng.IntN(100); {
+		case n < 24:
+			for range 1 + h.rng.IntN(4) {
+				j.write(h.pod(j))
+			}
+		case n < 27:
+			j.pass()
+		case n < 32:
+			j.bookmark()
+		case n < 36:
+			j.cut(false)
+		case n < 40:
+			h.outage(j)
+		case n < 42:
+			h.restore()
+		case n < 60:
+			time.Sleep(time.Duration(h.rng.IntN(5000)) * time.Millisecond)
+		case n < 66:
+			time.Sleep(time.Duration(h.rng.IntN(100)) * time.Second)
+		case n < 67:
+			time.Sleep(6 * time.Minute)
+		default:
+			c.act()
+		}
+		if h.settle(); h.t.Failed() {
+			return
+		}
+	}
+}
+
+// outage has the copies fall behind, and then perhaps list again.
+func (h *history) outage(j *journal) {
+	j.cut(true)
+	for range 1 + h.rng.IntN(6) {
+		j.write(h.pod(j))
+		if h.rng.IntN(3) == 0 {
+			j.pass()
+		}
+	}
+	if h.rng.IntN(3) > 0 {
+		j.forget()
+	}
+	for range 2 + h.rng.IntN(4) {
+		h.clients[h.rng.IntN(len(h.clients))].act()
+		h.settle()
+		if h.rng.IntN(3) == 0 {
+			j.write(h.pod(j))
+		}
+	}
+	j.cut(false)
+	time.Sleep(time.Duration(h.rng.IntN(3)) * 30 * time.Second)
+}
+
+// restore puts a server back behind what all copies have seen, and lets them find that
+// out: the protocol does not show one that has gone on beyond that meanwhile.
+func (h *history) restore() {
+	which := h.rng.IntN(len(h.journals))
+	j := h.journals[which]
+	behind := j.version
+	for _, s := range h.sites {
+		behind = min(behind, s.copies[which].seen)
+	}
+	if behind < 3 {
+		return
+	}
+	to := behind - 1 - uint64(h.rng.IntN(min(int(behind)-2, 12)))
+	j.restore(to)
+	for range h.rng.IntN(int(behind - to)) {
+		j.write(h.pod(j))
+	}
+	era := uint64(j.era())
+	for waited := 0; ; waited++ {
+		synctest.Wait()
+		if !slices.ContainsFunc(h.sites, func(s *site) bool { return s.feed(which).State.Era() != era }) {
+			break
+		}
+		if waited > 600 {
+			h.t.Fatalf("the restore is not noticed after %d s", waited)
+		}
+		time.Sleep(time.Second)
+	}
+	for _, s := range h.sites {
+		c, now := &s.copies[which], s.feed(which)
+		*c = siteCopy{first: now.Version, seen: now.Version, formerly: max(c.formerly, c.seen), restored: time.Now(), lists: len(j.lists)}
+	}
+	h.tally.restores.Add(1)
+	// Versions are soon those from before again.
+	for range h.rng.IntN(8) {
+		j.write(h.pod(j))
+	}
+}
+
+// end lets everybody catch up, and compares what they know with what there is.
+func (h *history) end() {
+	if h.t.Failed() {
+		return
+	}
+	for _, j := range h.journals {
+		j.cut(false)
+		j.pass()
+	}
+	time.Sleep(2 * time.Minute)
+	for _, j := range h.journals {
+		j.bookmark()
+	}
+	h.settle()
+	h.over = true
+	for _, c := range h.clients {
+		c.finish()
+	}
+}
+
+// truth returns what a client with a selector sees of a cluster at a version of an era.
+func (h *history) truth(cluster, era int, version uint64, s *diffSelector) map[string]uint64 {
+	state := map[string]uint64{}
+	j := h.journals[cluster]
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, e := range j.at(era, version) {
+		if s.matches(e) {
+			state[clusterName(cluster)+"/"+key] = e.version
+		}
+	}
+	return state
+}
+
+// reason returns why a version of a client may have expired at a site, "" if it may not.
+func (h *history) reason(s *site, c *diffClient) string {
+	if h.small {
+		return "the window"
+	}
+	if c.cluster < 0 {
+		switch {
+		case c.home != s:
+			return "another process"
+		case time.Since(c.at) > 5*time.Minute:
+			return "its age"
+		}
+		return ""
+	}
+	known, j := &s.copies[c.cluster], h.journals[c.cluster]
+	switch {
+	case c.era != int(s.feed(c.cluster).State.Era()), c.version <= known.formerly, known.seen <= known.formerly && c.version > known.seen:
+		return "a restore"
+	case c.version < known.first:
+		return "the beginning"
+	case slices.ContainsFunc(known.gaps, func(g [2]uint64) bool { return g[0] < c.version && c.version < g[1] }):
+		return "a gap"
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.eras[j.era()] {
+		if e.version > c.version && time.Since(e.at) > 5*time.Minute {
+			return "its age"
+		}
+	}
+	return ""
+}

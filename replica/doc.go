@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package replica serves the read side of the Kubernetes API from the copy that a fleet
+// keeps. kubectl, client-go and controller-runtime read from it unmodified. Below
+// /clusters/<name> is the API of one cluster, with the versions of its API server. Below
+// /fleet is the API of all of them, with versions of its own.
+//
+// A [Server] is an [http.Handler] that a program can embed. It has no access control of its
+// own: [Options.Authorize], [Options.Admit] and [Options.Audit] are called for every request.
+//
+// # Guarantees
+//
+// A list is one state that the server had, and a watch from its version continues from there
+// without a gap. Reads are answered from the copy, and headers say how old that is. A request
+// goes to a cluster only if the client requests that. Nothing can be written.
+//
+// # What blocks
+//
+// A read blocks only on its own client, as long as that makes progress within
+// [Options.WriteTimeout]. A read of a resourceVersion that the copy has not reached waits up
+// to 3 s for it, like kube-apiserver. A request that is passed on waits up to
+// [Options.OriginTimeout] for the headers of the cluster's response.
+//
+// # Bounds and ownership
+//
+// A response is written while it is made, a block of neighbouring objects at a time. While
+// it waits for its client it holds 64 KB of a block. The bytes of blocks and of events are
+// kept for the next reader, within [Options.Blocks] and [Options.Frames]. A watch takes a
+// goroutine and its stack. What it has not sent yet is in the log that all readers share,
+// and a client that is too slow for the log receives a 410.
+package replica

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package openapi_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica/internal/openapi"
+)
+
+// answering returns documents of an origin that answers as it is told.
+func answering(t *testing.T, answer http.HandlerFunc) *openapi.Documents {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c, err := kube.FromConfig(&rest.Config{Host: server.URL}, &kube.Options{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return openapi.New(func() *kube.Cluster { return c }, nil)
+}
+
+// bomb is a document of so many MB, compressed.
+func bomb(t *testing.T, mb int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := strings.Repeat("a", 1<<20)
+	_, _ = io.WriteString(z, `{"paths":{"`)
+	for range mb {
+		_, _ = io.WriteString(z, chunk)
+	}
+	_, _ = io.WriteString(z, `":{}}}`)
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// What a cluster sends is bounded as it is without compression: a small answer must not
+// take a lot of memory.
+func TestServe_boundsPlainBytes(t *testing.T) {
+	index, document := bomb(t, 16), bomb(t, 65)
+	d := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		if r.URL.Path == "/openapi/v3" {
+			_, _ = w.Write(index)
+			return
+		}
+		_, _ = w.Write(document)
+	})
+	for _, target := range []string{"/openapi/v3", "/openapi/v3/apis/none", "/openapi/v2"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := get(t, d, target, nil)
+		runtime.ReadMemStats(&after)
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "longer than") {
+			t.Errorf("%s: %d %.200s", target, w.Code, w.Body)
+		}
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 8 {
+			t.Errorf("%s takes %d MB", target, mb)
+		}
+	}
+}
+
+// An answer is served with a media type that documents have, or not at all: it could be a
+// page with a script.
+func TestServe_onlyKnownMediaTypes(t *testing.T) {
+	says := ""
+	d := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = []string{says}
+		_, _ = io.WriteString(w, `{"paths":{"api/v1":{}}}`)
+	})
+	for says = range map[string]bool{"text/html": true, "": true, "image/svg+xml": true, "application/json+html": true, "text/html;application/json": true} {
+		for _, target := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/version"} {
+			d.Changed()
+			w := get(t, d, target, nil)
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("%s as %q: %d %v", target, says, w.Code, w.Header())
+			}
+		}
+	}
+	for says = range map[string]bool{"application/json": true, "Application/JSON; charset=utf-8": true} {
+		d.Changed()
+		if w := get(t, d, "/openapi/v3/api/v1", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%q: %d %v", says, w.Code, w.Header())
+		}
+	}
+}
+
+// The index of an API server with aggregation is JSON that it calls plain text; nothing
+// else may be.
+func TestServe_plainTextIndex(t *testing.T) {
+	d := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, `{"paths":{"api/v1":{}}}`)
+	})
+	if w := get(t, d, "/openapi/v3", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("the index: %d %v", w.Code, w.Header())
+	}
+	if w := get(t, d, "/openapi/v3/api/v1", nil); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a document: %d %v", w.Code, w.Header())
+	}
+}

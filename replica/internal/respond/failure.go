@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package respond
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/status"
+)
+
+// Text writes a response in plain text.
+func Text(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text))
+}
+
+// Error writes the status of an error, in the encoding that the client accepts.
+func Error(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, status.ErrNoPage) {
+		Text(w, http.StatusNotFound, err.Error()+"\n")
+		return
+	}
+	s := status.Of(err)
+	m, negotiated := Negotiate(r, Ability{Protobuf: true})
+	if negotiated != nil {
+		m = Media{Pretty: IsPretty(r)}
+	}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+	}
+	body, contentType := EncodeStatus(s, m)
+	header := w.Header()
+	header.Del("Content-Encoding")
+	header.Set("Content-Type", contentType)
+	header.Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(int(s.Code))
+	_, _ = w.Write(body)
+}
+
+// DiscoveryError is [Error] for a request that may be one for discovery. client-go drops
+// the message of such an error, and shows only warnings.
+func DiscoveryError(w http.ResponseWriter, r *http.Request, err error) {
+	w.Header().Add("Warning", status.Warning(status.Of(err).Message))
+	Error(w, r, err)
+}
+
+// EncodeStatus returns the bytes of a status, and their media type.
+func EncodeStatus(s *metav1.Status, m Media) (body []byte, contentType string) {
+	if m.Encoding == encode.Protobuf {
+		if raw, err := s.Marshal(); err == nil {
+			return encode.Envelope(nil, "v1", "Status", raw), encode.Protobuf.MediaType()
+		}
+	}
+	body, err := json.Marshal(s)
+	if err != nil {
+		return []byte(err.Error()), "text/plain"
+	}
+	if m.Encoding == encode.YAML {
+		if text, err := yaml.JSONToYAML(body); err == nil {
+			return text, encode.YAML.MediaType()
+		}
+	}
+	return append(Indent(body, m.Pretty), '\n'), encode.JSON.MediaType()
+}
+
+// Indent returns JSON with line breaks and indentation, if pretty is set.
+func Indent(body []byte, pretty bool) []byte {
+	if !pretty {
+		return body
+	}
+	var out bytes.Buffer
+	if json.Indent(&out, body, "", "  ") != nil {
+		return body
+	}
+	return out.Bytes()
+}

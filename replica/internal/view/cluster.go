@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package view
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/status"
+)
+
+// Cluster is a resource of one cluster, with the versions of its API server.
+type Cluster struct {
+	member     *fleet.Member
+	feed       *fleet.Feed
+	namespaced bool
+}
+
+// OfCluster returns the view of a feed of a member.
+func OfCluster(m *fleet.Member, feed *fleet.Feed) *Cluster {
+	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced}
+}
+
+// Spans implements [View].
+func (c *Cluster) Spans() bool { return false }
+
+// Now implements [View].
+func (c *Cluster) Now() *State {
+	now, err := c.feed.Now()
+	if err != nil {
+		return nil
+	}
+	return c.state(now)
+}
+
+func (c *Cluster) state(m *fleet.Moment) *State {
+	return &State{Version: m.Version, Parts: []Part{{Cluster: c.member.Name(), objects: m.State}}}
+}
+
+// NotOlder implements [View].
+func (c *Cluster) NotOlder(ctx context.Context, version uint64) (*State, error) {
+	now, err := c.wait(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	return c.state(now), nil
+}
+
+// wait returns a state that is not older than a version.
+func (c *Cluster) wait(ctx context.Context, version uint64) (*fleet.Moment, error) {
+	ctx, cancel := context.WithTimeout(ctx, freshness)
+	defer cancel()
+	now, err := c.feed.Wait(ctx, version)
+	switch {
+	case errors.Is(err, fleet.ErrFuture):
+		return nil, status.TooLarge(version, now.Version)
+	case err != nil:
+		return nil, status.NotReady()
+	}
+	return now, nil
+}
+
+// Exact implements [View].
+func (c *Cluster) Exact(ctx context.Context, version uint64) (*State, error) {
+	past, err := c.feed.At(version)
+	switch {
+	case errors.Is(err, fleet.ErrNotReady):
+		return nil, status.NotReady()
+	case errors.Is(err, fleet.ErrFuture):
+		if _, err := c.wait(ctx, version); err != nil {
+			return nil, err
+		}
+		return c.Exact(ctx, version) // the copy has reached it
+	case err != nil:
+		return nil, status.Expired(status.VersionExpired, "")
+	}
+	return &State{Version: version, Parts: []Part{{Cluster: c.member.Name(), objects: past}}}, nil
+}
+
+// Keep implements [View]. The history of the cluster has the state.
+func (c *Cluster) Keep(*State) {}
+
+func (c *Cluster) missing(r schema.GroupResource, name string) error { return notFound(r, name) }
+
+func (c *Cluster) list(string) string { return "" }
+
+// start returns the key within the namespace of the list, as kube-apiserver does.
+func (c *Cluster) start(_, key, prefix string) string { return key[len(prefix):] + "\x00" }
+
+func (c *Cluster) after(start, prefix string) (cluster, key string) {
+	return c.member.Name(), prefix + tokenKey(start)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// clusterWatch is a watch of one cluster.
+type clusterWatch struct {
+	cluster *Cluster
+	matcher *Matcher
+	start   Start
+	// from is the state that the watch begins with, nil if it begins at a version. Begin
+	// drops it: the watch must not keep that state.
+	from   *fleet.Moment
+	cursor *fanout.Cursor[*wire.Object]
+}
+
+// Watch implements [View].
+func (c *Cluster) Watch(ctx context.Context, start Start, m *Matcher) (Watch, error) {
+	w := &clusterWatch{cluster: c, matcher: m, start: start}
+	if start.Initial || start.Version == 0 {
+		var err error
+		w.from, err = c.wait(ctx, start.Version)
+		return w, err
+	}
+	if _, err := c.feed.Now(); err != nil {
+		return nil, status.NotReady()
+	}
+	return w, nil
+}
+
+// Begin implements [Watch]. A client may bring a version from the API server, or from
+// another replica, that the copy has not reached: it has seen everything until then, so
+// there is nothing to send before.
+func (w *clusterWatch) Begin(ctx context.Context) (*State, error) {
+	var state *State
+	var revision, oldest uint64
+	var err error
+	if w.from != nil {
+		revision = w.from.Revision
+		if w.start.Initial {
+			state = w.cluster.state(w.from)
+		}
+		w.from = nil
+	} else if revision, oldest, err = w.cluster.feed.Resume(ctx, w.start.Version); err != nil {
+		if errors.Is(err, fleet.ErrExpired) {
+			err = status.Expired(fmt.Sprintf("too old resource version: %d (%d)", w.start.Version, oldest), "")
+		}
+		return nil, err
+	}
+	w.cursor, err = w.cluster.feed.Cursor(revision, w.matcher.interest())
+	return state, err
+}
+
+// Eager implements [Watch].
+func (w *clusterWatch) Eager() bool { return false }
+
+// Next implements [Watch].
+func (w *clusterWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
+	some := false
+	batch, err := w.cursor.NextUntil(ctx, due)
+	for err == nil && len(batch) > 0 {
+		sent, err := w.emit(batch, emit)
+		some = some || sent
+		if err != nil {
+			return some, err
+		}
+		if batch, err = w.cursor.TryNext(); err != nil {
+			return some, w.cause(ctx, err)
+		}
+	}
+	return some, w.cause(ctx, err)
+}
+
+// cause returns why there is nothing more to read.
+func (w *clusterWatch) cause(ctx context.Context, err error) error {
+	return ended(ctx, err, "too old resource version: the client is too slow, or the server was restored from a backup")
+}
+
+func (w *clusterWatch) emit(batch []store.Change[*wire.Object], emit func(Event) error) (some bool, err error) {
+	for i := range batch {
+		e := w.matcher.event(&batch[i])
+		if e.Type == 0 {
+			continue
+		}
+		some = true
+		if err := emit(e); err != nil {
+			return some, err
+		}
+	}
+	return some, nil
+}
+
+// Mark implements [Watch].
+func (w *clusterWatch) Mark(emit func(Event) error) (uint64, bool, error) {
+	now, err := w.cluster.feed.Now()
+	if err != nil {
+		return 0, false, nil
+	}
+	batch, err := w.cursor.TryNext()
+	if err != nil {
+		return 0, false, w.cause(context.Background(), err)
+	}
+	if _, err := w.emit(batch, emit); err != nil {
+		return 0, false, err
+	}
+	return now.Version, w.cursor.Position() >= now.Revision, nil
+}

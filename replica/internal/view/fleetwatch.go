@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package view
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// fleetWatch is a watch of all clusters. Objects keep the versions that they have in their
+// clusters; bookmarks have the version of the fleet, after every batch of events, so that a
+// client can resume there.
+type fleetWatch struct {
+	fleet    *Fleet
+	matcher  *Matcher
+	start    Start
+	follower *fleet.Follower[*wire.Object]
+}
+
+// Watch implements [View].
+func (f *Fleet) Watch(ctx context.Context, start Start, m *Matcher) (Watch, error) {
+	if start.Initial {
+		if _, err := f.NotOlder(ctx, start.Version); err != nil {
+			return nil, err
+		}
+	}
+	return &fleetWatch{fleet: f, matcher: m, start: start}, nil
+}
+
+// Begin implements [Watch]. Clusters may join and leave while the watch goes on.
+func (w *fleetWatch) Begin(context.Context) (*State, error) {
+	view := w.fleet.selection().Concerning(w.matcher.interest())
+	if !w.start.Initial && w.start.Version != 0 {
+		var err error
+		if w.follower, err = view.FollowAfter(w.start.Version); err != nil {
+			return nil, status.Expired(fmt.Sprintf("too old resource version: %d", w.start.Version), "")
+		}
+		return nil, nil
+	}
+	var snapshot fleet.Snapshot[*wire.Object]
+	snapshot, w.follower = view.Follow()
+	if !w.start.Initial {
+		return nil, nil
+	}
+	state := w.fleet.state(snapshot)
+	state.Parts = slices.DeleteFunc(state.Parts, func(p Part) bool {
+		for _, o := range p.objects.Range("", "") {
+			return !w.owns(o)
+		}
+		return true
+	})
+	return state, nil
+}
+
+// owns reports whether an object has the version of the resource that the watch is for. A
+// cluster may have another.
+func (w *fleetWatch) owns(o *wire.Object) bool {
+	return o != nil && o.GroupVersionKind().Version == w.fleet.resource.Version
+}
+
+// Eager implements [Watch].
+func (w *fleetWatch) Eager() bool { return true }
+
+// Next implements [Watch].
+func (w *fleetWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
+	some := false
+	changes, err := w.follower.NextUntil(ctx, due)
+	for err == nil && changes != nil {
+		sent, err := w.emit(changes, emit)
+		some = some || sent
+		if err != nil {
+			return some, err
+		}
+		if changes, err = w.follower.TryNext(); err != nil {
+			return some, w.cause(ctx, err)
+		}
+	}
+	return some, w.cause(ctx, err)
+}
+
+// cause returns why there is nothing more to read.
+func (w *fleetWatch) cause(ctx context.Context, err error) error {
+	return ended(ctx, err, "too old resource version: the client is too slow, or clusters have joined or left")
+}
+
+func (w *fleetWatch) emit(changes iter.Seq[fleet.Change[*wire.Object]], emit func(Event) error) (some bool, err error) {
+	for c := range changes {
+		if !Selects(w.fleet.selector, c.Key.Cluster) {
+			continue
+		}
+		e := w.event(c)
+		if e.Type == 0 {
+			continue
+		}
+		some = true
+		e.Cluster = c.Key.Cluster
+		if err := emit(e); err != nil {
+			return some, err
+		}
+	}
+	return some, nil
+}
+
+// event returns the event for a change. Objects that a cluster has in another version do
+// not exist for the client.
+func (w *fleetWatch) event(c fleet.Change[*wire.Object]) Event {
+	old, now := c.Raw()
+	change := store.Change[*wire.Object]{Type: c.Type, Old: old, New: now, Version: now.Version()}
+	switch {
+	case w.owns(now) && old != nil && !w.owns(old):
+		change.Type, change.Old = delta.Added, nil
+	case !w.owns(now) && w.owns(old):
+		change.Type, change.New = delta.Deleted, old
+	case !w.owns(now):
+		return Event{}
+	}
+	return w.matcher.event(&change)
+}
+
+// Mark implements [Watch].
+func (w *fleetWatch) Mark(func(Event) error) (uint64, bool, error) {
+	return w.follower.Position(), true, nil
+}

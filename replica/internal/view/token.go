@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package view
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+)
+
+// token is where a list continues. It is that of kube-apiserver with the number of objects
+// that remain, so that they are not counted for every page.
+type token struct {
+	APIVersion string `json:"v"`
+	// Version is that of the state, -1 for the newest.
+	Version int64 `json:"rv"`
+	// Start is the key after the last one that was sent, see [View.start].
+	Start string `json:"start"`
+	// Left is how many objects remain, 0 if that is not known.
+	Left int `json:"left,omitempty"`
+	// Of is the name of the list, see [View.list]: keys mean something else in another.
+	Of string `json:"of,omitempty"`
+}
+
+const tokenVersion = "meta.k8s.io/v1"
+
+func (t token) String() string {
+	t.APIVersion = tokenVersion
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return "" // strings and numbers can be written
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// tokenOf returns the continue token of a list, which must not have a version besides.
+func tokenOf(opts *internalversion.ListOptions, of string) (token, error) {
+	t, err := parseToken(opts.Continue, of)
+	if err == nil && opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+		err = apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	}
+	return t, err
+}
+
+// parseToken parses the continue token of a list. A client may send anything.
+func parseToken(text, of string) (token, error) {
+	var t token
+	err := func() error {
+		raw, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil {
+			return fmt.Errorf("continue key is not valid: %w", err)
+		}
+		if err := json.Unmarshal(raw, &t); err != nil {
+			return fmt.Errorf("continue key is not valid: %w", err)
+		}
+		key := t.Start
+		if !strings.HasPrefix(key, "/") {
+			key = "/" + key
+		}
+		switch {
+		case t.APIVersion != tokenVersion:
+			return fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.APIVersion)
+		case t.Version == 0:
+			return errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+		case t.Start == "":
+			return errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+		case path.Clean(key) != key:
+			return fmt.Errorf("continue key is not valid: %s", t.Start)
+		case t.Of != of:
+			return errors.New("continue key is not valid: it is of another list")
+		}
+		return nil
+	}()
+	if err != nil {
+		return t, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
+	}
+	t.Left = max(t.Left, 0)
+	return t, nil
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Options configure a [Server]. The zero value, and nil, are the defaults.
+type Options struct {
+	// Blocks is how many bytes of lists are kept for the next reader, compressed.
+	// Default 256 MiB.
+	Blocks int64
+	// Frames is how many bytes of events are kept for other watchers, including the objects
+	// that they are made from. Default 64 MiB.
+	Frames int
+	// Decoded is about how many bytes of decoded objects are kept for field selectors and
+	// tables. Default 64 MiB.
+	Decoded int
+	// WriteTimeout is how long a client may make no progress in reading a response before
+	// it is cut off. Default 30 s.
+	WriteTimeout time.Duration
+	// OriginTimeout is how long a cluster may take to send the headers of its response to a
+	// request that is passed on. Default 1 minute, the limit of kube-apiserver.
+	OriginTimeout time.Duration
+	// Logger receives all messages. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Authorize, unless it is nil, decides whether a request may be answered, before the
+	// cluster, the resource or the object is looked up. Its error is the response: one
+	// without a status of the Kubernetes API becomes a 500. Default: all requests may be.
+	Authorize func(r *http.Request, q *Request) error
+	// Admit, unless it is nil, may delay or refuse a request, to bound the work in
+	// progress. It is called before Authorize. Done is called when the response is
+	// complete. Default: no bound.
+	Admit func(r *http.Request, q *Request) (done func(), err error)
+	// Audit, unless it is nil, is called after every response. Default: no audit.
+	Audit func(r *http.Request, q *Request, outcome Outcome)
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	// Status is the code of the response.
+	Status int
+	// Began is when the request arrived, and Took how long the response took.
+	Began time.Time
+	Took  time.Duration
+}
+
+const (
+	defaultBlocks        = 256 << 20
+	defaultFrames        = 64 << 20
+	defaultDecoded       = 64 << 20
+	defaultWriteTimeout  = 30 * time.Second
+	defaultOriginTimeout = time.Minute
+)
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Blocks <= 0 {
+		opts.Blocks = defaultBlocks
+	}
+	if opts.Frames <= 0 {
+		opts.Frames = defaultFrames
+	}
+	if opts.Decoded <= 0 {
+		opts.Decoded = defaultDecoded
+	}
+	if opts.WriteTimeout <= 0 {
+		opts.WriteTimeout = defaultWriteTimeout
+	}
+	if opts.OriginTimeout <= 0 {
+		opts.OriginTimeout = defaultOriginTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	return opts
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/replica/internal/view"
+)
+
+// passedBack are the headers of a cluster's response that reach the client. Others could
+// set cookies, request credentials or redirect a browser, on behalf of every cluster that
+// this server has.
+var passedBack = []string{
+	"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Etag", "Last-Modified", "Retry-After", "Vary",
+	"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+}
+
+// errNoResponse ends a request that was passed on.
+var errNoResponse = errors.New("no response")
+
+// wantsOrigin reports whether a client wants to read from the cluster itself.
+func wantsOrigin(r *http.Request, q *Request) bool {
+	return r.Header.Get("Watershed-Read") == "consistent" || q.Query.Get("watershedRead") == "consistent"
+}
+
+// origin passes reads on to a cluster.
+type origin struct {
+	member  *fleet.Member
+	tracker *respond.Tracker
+	// timeout is how long the cluster may take to send headers.
+	timeout time.Duration
+}
+
+// proxy passes a read on. If it returns an error, nothing has been written.
+func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error {
+	connection := o.member.Cluster()
+	if connection == nil {
+		return view.Unreachable([]*fleet.Member{o.member}, "")
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	passed := r.Clone(ctx)
+	query := r.URL.Query()
+	query.Del("watershedRead")
+	passed.URL.Path, passed.URL.RawPath, passed.URL.RawQuery = q.Path, "", query.Encode()
+	passed.Body = http.NoBody
+	limit := time.AfterFunc(o.timeout, func() { cancel(errNoResponse) })
+	resp, err := connection.RoundTrip(passed)
+	limit.Stop()
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errNoResponse):
+		return status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not answer within %s", o.timeout))
+	case err != nil:
+		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, status.Shorten(err.Error(), status.MaxCause))
+	}
+	defer resp.Body.Close()
+	if !passable(resp) {
+		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
+			status.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not an answer of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), status.MaxCause))
+	}
+	o.pass(w, r, resp)
+	return nil
+}
+
+// pass writes the response of the cluster.
+func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Response) {
+	for _, name := range passedBack {
+		if values := resp.Header.Values(name); len(values) > 0 {
+			w.Header()[name] = values
+		}
+	}
+	status.PassWarnings(w.Header(), resp.Header.Values("Warning"))
+	w.Header().Set("Watershed-Source", "origin")
+	w.WriteHeader(resp.StatusCode)
+	response := o.tracker.Begin(w)
+	defer response.End()
+	if err := response.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
+		return
+	}
+	if _, err := io.Copy(&flushing{response}, resp.Body); err != nil && !errors.Is(err, r.Context().Err()) {
+		panic(http.ErrAbortHandler) // a part must not look like the whole
+	}
+}
+
+// passable reports whether a response can be one of a Kubernetes API: of a media type that
+// it has, and not a redirect. It uses plain text for paths that it does not have.
+func passable(resp *http.Response) bool {
+	switch {
+	case resp.StatusCode == http.StatusNotModified, resp.StatusCode == http.StatusNoContent:
+		return true
+	case resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest:
+		return false
+	}
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return err == nil && (slices.Contains(encode.MediaTypes[:], media) || media == "text/plain")
+}
+
+// flushing flushes every write, since the response may be a watch.
+type flushing struct{ *respond.Response }
+
+func (f *flushing) Write(b []byte) (int, error) {
+	n, err := f.Response.Write(b)
+	return n, cmp.Or(err, f.FlushError())
+}

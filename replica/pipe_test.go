@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// pipeListener is a network in memory, so that tests about waiting take no time. Its
+// connections have no buffers: a client that does not read stalls every write.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = append(l.open, client)
+		return client, nil
+	case <-l.closed:
+		return nil, errors.New("connect: connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// cut ends all connections.
+func (l *pipeListener) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.open {
+		_ = c.Close()
+	}
+	l.open = nil
+}
+
+// apiServer is a cluster in memory with two config maps, a and b, and with secrets that a
+// replica does not mirror unless it is asked to.
+type apiServer struct {
+	network *pipeListener
+	// events go to its watch.
+	events chan string
+	// answer, if it is not nil, may answer in its place.
+	answer atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
+}
+
+// answers has a function answer requests. If that returns false, the server does.
+func (s *apiServer) answers(f func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&f) }
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if answer := s.answer.Load(); answer != nil && (*answer)(w, r) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch query := r.URL.Query(); {
+	case r.URL.Path == "/api":
+		_, _ = io.WriteString(w, `{"kind":"APIVersions","versions":["v1"]}`)
+	case r.URL.Path == "/apis":
+		_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+	case r.URL.Path == "/api/v1":
+		const resource = `{"name":%q,"singularName":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch","create"],"categories":["all"]}`
+		_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[%s,%s]}`,
+			fmt.Sprintf(resource, "configmaps", "configmap", "ConfigMap"), fmt.Sprintf(resource, "secrets", "secret", "Secret"))
+	case r.URL.Path == "/api/v1/configmaps" && query.Get("sendInitialEvents") != "":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+	case r.URL.Path == "/api/v1/configmaps" && query.Get("watch") != "":
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case event := <-s.events:
+				_, _ = io.WriteString(w, event)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	case r.URL.Path == "/api/v1/configmaps":
+		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s,%s]}`, configMap("a", 5), configMap("b", 6))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// configMap is one in JSON.
+func configMap(name string, version int) string {
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%[1]q,"resourceVersion":"%d","labels":{"app":%[1]q}}}`, name, version)
+}
+
+// add tells the watch of a cluster about a new config map.
+func (s *apiServer) add(name string, version int) {
+	s.events <- `{"type":"ADDED","object":` + configMap(name, version) + "}\n"
+}
+
+// pipeWorld is a replica of clusters in memory.
+type pipeWorld struct {
+	// options are those of the replica, set before it starts.
+	options Options
+	t       *testing.T
+	server  *Server
+	fleet   *fleet.Fleet
+	network *pipeListener
+	origins map[string]*apiServer
+	client  *http.Client
+}
+
+// inMemory runs a test with a replica of clusters in memory, in a bubble. Prepare, if it is
+// not nil, is called before the replica starts.
+func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test func(t *testing.T, w *pipeWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}}
+		var entries []fleet.Entry
+		var running sync.WaitGroup
+		var servers []*http.Server
+		run := func(h http.Handler, l *pipeListener) {
+			s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+			servers = append(servers, s)
+			running.Go(func() { _ = s.Serve(l) })
+		}
+		for _, name := range clusters {
+			o := &apiServer{network: newPipeListener(), events: make(chan string)}
+			w.origins[name] = o
+			entries = append(entries, fleet.Entry{Name: name, Config: &rest.Config{Host: "http://" + name, Dial: o.network.dial}})
+		}
+		if prepare != nil {
+			prepare(w)
+		}
+		for _, o := range w.origins {
+			run(o, o.network)
+		}
+		directory, err := fleet.NewStatic(entries...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logger := slog.New(slog.DiscardHandler)
+		if w.fleet, err = fleet.New(directory, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
+			t.Fatal(err)
+		}
+		w.options.Logger = logger
+		if w.server, err = New(w.fleet, &w.options); err != nil {
+			t.Fatal(err)
+		}
+		run(w.server, w.network)
+		transport := &http.Transport{DialContext: w.network.dial}
+		w.client = &http.Client{Transport: transport}
+		ctx, cancel := context.WithCancel(t.Context())
+		running.Go(func() { _ = w.fleet.Run(ctx) })
+		running.Go(func() { _ = w.server.Run(ctx) })
+		defer running.Wait()
+		defer func() {
+			transport.CloseIdleConnections()
+			for _, s := range servers {
+				_ = s.Close()
+			}
+		}()
+		defer cancel()
+		test(t, w)
+	})
+}
+
+// get returns the code, the headers and the body of an answer.
+func (w *pipeWorld) get(path string, header ...string) (int, http.Header, string) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://replica"+path, http.NoBody)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := w.client.Do(r)
+	if err != nil {
+		w.t.Fatalf("GET %s: %v", path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatalf("GET %s: %v", path, err)
+	}
+	return resp.StatusCode, resp.Header, string(body)
+}
+
+// open sends a request and returns the connection, from which nothing was read.
+func (w *pipeWorld) open(path string) net.Conn {
+	w.t.Helper()
+	c, err := w.network.dial(w.t.Context(), "", "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: replica\r\n\r\n", path); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// readAnswer reads the rest of an answer from a connection.
+func readAnswer(c net.Conn, path string) (string, error) {
+	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodGet})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	defer resp.Body.Close()
+	var text strings.Builder
+	_, err = io.Copy(&text, resp.Body)
+	return text.String(), err
+}

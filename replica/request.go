@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Request is a request as the replica understands it, parsed once. It is data only.
+type Request struct {
+	// Cluster is the name of the cluster that the request addresses, "" if it addresses the
+	// fleet or the server itself.
+	Cluster string
+	// Fleet means that the request addresses all clusters, below /fleet.
+	Fleet bool
+	// Path is the path below the root of the API that is addressed.
+	Path string
+	// Verb is that of the Kubernetes API: get, list, watch, create, update, patch, delete
+	// or deletecollection. For a path that is not a resource it is the method in lower case.
+	Verb string
+	// IsResource means that the path is that of a resource, and that the following fields
+	// are set.
+	IsResource bool
+	schema.GroupVersionResource
+	// Namespace is "" for all namespaces and for resources without them.
+	Namespace string
+	// Name is "" for a list or a watch of many objects.
+	Name string
+	// Subresource is the rest of the path behind the name.
+	Subresource string
+	// Query are the parameters of the request.
+	Query url.Values
+
+	// watchPath means that the path has the prefix watch, the old form of a watch.
+	watchPath bool
+}
+
+// Attributes are the parts of a request that decide whether it is allowed, with the values
+// that kube-apiserver uses.
+type Attributes struct {
+	Verb, Path                                             string
+	IsResource                                             bool
+	Group, Version, Resource, Subresource, Namespace, Name string
+}
+
+// Attributes returns the attributes of the request. As in kube-apiserver, a list or a watch
+// that selects one object by its name has that name.
+func (q *Request) Attributes() Attributes {
+	a := Attributes{
+		Verb: q.Verb, Path: q.Path, IsResource: q.IsResource,
+		Group: q.Group, Version: q.Version, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name,
+	}
+	if a.Name == "" && (q.Verb == "list" || q.Verb == "watch") {
+		if selector, err := fields.ParseSelector(q.Query.Get("fieldSelector")); err == nil {
+			a.Name, _ = selector.RequiresExactMatch("metadata.name")
+		}
+	}
+	return a
+}
+
+// parse returns what a request addresses. It looks up nothing.
+func parse(r *http.Request) *Request {
+	q := &Request{Path: r.URL.Path, Query: r.URL.Query()}
+	root, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	switch {
+	case root == "clusters" && rest != "":
+		q.Cluster, rest, _ = strings.Cut(rest, "/")
+		q.Path = "/" + rest
+	case root == "fleet":
+		q.Fleet, q.Path = true, "/"+rest
+	}
+	q.parsePath()
+	q.Verb = q.verb(r.Method)
+	return q
+}
+
+// parsePath splits a path that begins with api or apis and names a resource.
+func (q *Request) parsePath() {
+	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(q.Path, "/"), "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		q.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		q.Group, q.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return
+	}
+	q.IsResource = true
+	if parts[0] == "watch" && len(parts) > 1 {
+		q.watchPath, parts = true, parts[1:]
+	}
+	// A namespace is a resource, and other resources are below it.
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		q.Namespace, parts = parts[1], parts[2:]
+	}
+	q.Resource = parts[0]
+	if len(parts) > 1 {
+		q.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		q.Subresource = strings.Join(parts[2:], "/")
+	}
+}
+
+// verb returns the verb of a method.
+func (q *Request) verb(method string) string {
+	if !q.IsResource {
+		return strings.ToLower(method)
+	}
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		switch {
+		case q.watches():
+			return "watch"
+		case q.Name == "":
+			return "list"
+		}
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if q.Name == "" {
+			return "deletecollection"
+		}
+		return "delete"
+	}
+	return strings.ToLower(method)
+}
+
+// watches reports whether the request is a watch, if it is a read.
+func (q *Request) watches() bool { return q.watchPath || q.Name == "" && isTrue(q.Query, "watch") }
+
+// reads reports whether the verb is that of a read.
+func (q *Request) reads() bool { return q.Verb == "get" || q.Verb == "list" || q.Verb == "watch" }
+
+// isTrue reads a flag of a query as kube-apiserver does.
+func isTrue(query url.Values, name string) bool {
+	values, ok := query[name]
+	return ok && (len(values) == 0 || values[0] != "0" && !strings.EqualFold(values[0], "false"))
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/replica/internal/view"
+)
+
+// Server answers requests from a fleet's copy. It is an [http.Handler]; all methods are
+// safe for concurrent use.
+type Server struct {
+	shared
+	fleet *fleet.Fleet
+	opts  Options
+	ready readiness
+	all   *fleetAPI
+
+	// mu guards clusters.
+	mu       sync.Mutex
+	clusters map[*fleet.Member]*clusterAPI
+}
+
+// New returns a server for a fleet, whose options must have a History. A nil opts means the
+// defaults. The caller runs [Server.Run] while it serves.
+func New(f *fleet.Fleet, opts *Options) (*Server, error) {
+	switch {
+	case f == nil:
+		return nil, errors.New("replica: no fleet")
+	case !f.KeepsHistory():
+		return nil, errors.New("replica: the fleet keeps no history, which watches and lists at a version need: set History in fleet.Options")
+	}
+	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
+	s.logger = s.opts.Logger
+	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
+	s.frames = encode.NewFrames(s.opts.Frames, s.logger)
+	s.values = view.NewValues(s.opts.Decoded)
+	s.ready.fleet = f
+	s.all = newFleetAPI(&s.shared, f, &s.ready, func(m *fleet.Member) *view.Kinds { return &s.cluster(m).kinds })
+	return s, nil
+}
+
+// Run cuts off clients that do not read, and drops what belongs to clusters that have left,
+// until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			s.tracker.Cut(s.opts.WriteTimeout)
+			s.dropClusters()
+			s.all.pins.DropOld()
+		}
+	}
+}
+
+// dropClusters drops the APIs of clusters that have left.
+func (s *Server) dropClusters() {
+	members := map[*fleet.Member]bool{}
+	for _, m := range s.fleet.Members() {
+		members[m] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for m := range s.clusters {
+		if !members[m] {
+			delete(s.clusters, m)
+		}
+	}
+}
+
+// cluster returns the API of a member.
+func (s *Server) cluster(m *fleet.Member) *clusterAPI {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[m]
+	if c == nil {
+		c = newClusterAPI(&s.shared, m, &s.opts)
+		s.clusters[m] = c
+	}
+	return c
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	response := s.tracker.Begin(w)
+	defer response.End()
+	defer func() {
+		if p := recover(); p != nil {
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p)
+			}
+			s.logger.Error("request panicked", "path", r.URL.Path, "panic", fmt.Sprint(p))
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	if r.ProtoMajor == 1 {
+		response.Unlimit()
+	}
+	// The documents of a cluster must not become pages of this server in a browser.
+	response.Header().Set("X-Content-Type-Options", "nosniff")
+	s.serve(response, r)
+	response.Limit(s.opts.WriteTimeout)
+}
+
+// serve parses a request, runs the hooks, and routes it.
+func (s *Server) serve(w *respond.Response, r *http.Request) {
+	q := parse(r)
+	if q.Cluster == "" && !q.Fleet && !isServerPath(q.Path) {
+		// Some clients use only the root of a server, kubectl get --raw among them. If there
+		// is one cluster, they mean that one.
+		if members := s.fleet.Members(); len(members) == 1 {
+			q.Cluster = members[0].Name()
+		}
+	}
+	if s.opts.Audit != nil {
+		began := time.Now()
+		defer func() {
+			s.opts.Audit(r, q, Outcome{Status: w.Status(), Began: began, Took: time.Since(began)})
+		}()
+	}
+	if s.opts.Admit != nil {
+		done, err := s.opts.Admit(r, q)
+		if err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+		defer done()
+	}
+	if err := checkImpersonation(r); err != nil {
+		respond.DiscoveryError(w, r, err)
+		return
+	}
+	if s.opts.Authorize != nil {
+		if err := s.opts.Authorize(r, q); err != nil {
+			respond.DiscoveryError(w, r, err)
+			return
+		}
+	}
+	s.route(w, r, q)
+}
+
+// isServerPath reports whether a path belongs to the server itself.
+func isServerPath(path string) bool {
+	root, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch root {
+	case "clusters", "healthz", "livez", "readyz":
+		return true
+	}
+	return false
+}
+
+// route answers a request by what it addresses.
+func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
+	switch {
+	case q.Fleet:
+		serveAPI(s.all, w, r, q)
+		return
+	case q.Cluster != "":
+		m, ok := s.fleet.Member(q.Cluster)
+		switch {
+		case ok:
+			serveAPI(s.cluster(m), w, r, q)
+		case !s.fleet.Known():
+			respond.Error(w, r, status.RetrySoon("the clusters are not known yet"))
+		default:
+			respond.Error(w, r, status.New(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no cluster %q", q.Cluster)))
+		}
+		return
+	}
+	root, _, _ := strings.Cut(strings.TrimPrefix(q.Path, "/"), "/")
+	switch root {
+	case "clusters":
+		serveClusters(w, s.fleet)
+	case "healthz", "livez":
+		respond.Text(w, http.StatusOK, "ok")
+	case "readyz":
+		s.ready.serve(w, r)
+	default:
+		respond.Error(w, r, status.NoPath())
+	}
+}
+
+// checkImpersonation refuses a request for the rights of another user. Without access
+// control it would be answered with the replica's own.
+func checkImpersonation(r *http.Request) error {
+	for name := range r.Header {
+		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
+			return status.New(http.StatusForbidden, metav1.StatusReasonForbidden,
+				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
+		}
+	}
+	return nil
+}
