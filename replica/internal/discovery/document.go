@@ -99,7 +99,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, as media) {
 		}
 	}
 	if err != nil {
-		respond.Error(w, r, fmt.Errorf("encode a discovery document: %w", err))
+		respond.DocumentError(w, fmt.Errorf("encode a discovery document: %w", err))
 		return
 	}
 	body := plain

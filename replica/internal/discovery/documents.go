@@ -315,7 +315,7 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 		return false
 	}
 	if r.Method != http.MethodGet {
-		respond.Error(w, r, status.NoMethod())
+		respond.DocumentError(w, status.NoMethod())
 		return true
 	}
 	if !known {
@@ -337,7 +337,7 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 		if d.routed(path) {
 			err = cmp.Or(respond.CheckRoute(accept, respond.ObjectTypes...), err)
 		}
-		respond.Error(w, r, err)
+		respond.DocumentError(w, err)
 		return true
 	}
 	legacy.serve(w, r, as)

@@ -30,16 +30,25 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		Text(w, http.StatusNotFound, err.Error()+"\n")
 		return
 	}
-	s := status.Of(err)
 	m, negotiated := Negotiate(r, Ability{Protobuf: true})
 	if negotiated != nil {
 		m = Media{Pretty: IsPretty(r)}
 	}
+	writeStatus(w, status.Of(err), m)
+}
+
+// DocumentError writes the status of an error of a discovery document, in indented JSON
+// whatever the client accepts, as kube-apiserver does.
+func DocumentError(w http.ResponseWriter, err error) {
+	writeStatus(w, status.Of(err), Media{Pretty: true})
+}
+
+func writeStatus(w http.ResponseWriter, s *metav1.Status, m Media) {
+	header := w.Header()
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+		header.Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
 	}
 	body, contentType := EncodeStatus(s, m)
-	header := w.Header()
 	header.Del("Content-Encoding")
 	header.Set("Content-Type", contentType)
 	header.Set("Cache-Control", "no-cache, private")
