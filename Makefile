@@ -61,10 +61,11 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 	@go build -o $(CACHE)/kubecluster ./internal/kubetest/kubecluster
 	@exec $(CACHE)/kubecluster -n $(N)
 
+# Two packages at a time: these tests wait for servers about half of the time.
 .PHONY: e2e
 e2e: ## every test, those against a real control plane included; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 1 ./...
-	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 1 ./compat ./replica ./soak
+	WATERSHED_KUBE=required go test -timeout 30m -p 2 ./...
+	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 2 ./replica ./soak ./compat
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
 ROUNDS ?= 20
