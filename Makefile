@@ -116,6 +116,12 @@ diff: ## the full differential runs: against client-go with the race detector, a
 bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets
 	cd conformance && go run ./bench $(NAME)
 
+.PHONY: figures
+figures: ## count names, references against the flow, duplicates, long functions, linked modules; BEFORE=commit compares, PLACES=1 lists
+	@set -e; before=; if [ -n "$(BEFORE)" ]; then old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \
+		git archive "$(BEFORE)" | tar -x -C "$$old"; before="$(BEFORE)=$$old"; fi; \
+		go run ./internal/layout/count $(if $(PLACES),-places) $$before now=.
+
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"
 	@GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -90,6 +90,8 @@ var rules = map[string]rule{
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
 	"internal/layout":            {},
+	"internal/layout/figures":    {},
+	"internal/layout/count":      {own: []string{"internal/layout/figures"}},
 	"internal/kubetest/binaries": {others: []string{"golang.org/x/mod/"}},
 	"internal/kubetest": {own: []string{"internal/kubetest/binaries"}, others: []string{
 		"go.etcd.io/etcd/", "google.golang.org/grpc", "k8s.io/", "sigs.k8s.io/yaml",
@@ -160,6 +162,9 @@ func sources(t *testing.T) []source {
 			return err
 		}
 		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && file != root {
+			return filepath.SkipDir
+		}
+		if d.IsDir() && d.Name() == "testdata" {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(file, ".go") {

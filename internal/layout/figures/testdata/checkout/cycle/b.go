@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package cycle
+
+func b() {
+	c()
+	c()
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package conformance has a copy that is not part of the product.
+package conformance
+
+func supporting(numbers []int) (sum int) {
+	for i, number := range numbers {
+		if number > 10 {
+			sum += number * i
+			continue
+		}
+		if number < 0 {
+			sum -= number / 2
+			continue
+		}
+		sum = max(sum, number) % 7
+	}
+	return sum
+}

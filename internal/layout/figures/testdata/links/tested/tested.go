@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package tested is linked by tests only.
+package tested
