@@ -258,7 +258,7 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) string {
 		return l.name + " is not a member"
 	}
 	if s := m.Status(); s.State != fleet.Live {
-		return fmt.Sprintf("%s is %s: %+v", l.name, s.State, s)
+		return fmt.Sprintf("%s is %s: %+v%s", l.name, s.State, s, l.mend(ctx, s.Err))
 	}
 	served, err := m.Cluster().Resources(ctx)
 	if err != nil {
@@ -285,6 +285,17 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) string {
 		}
 	}
 	return ""
+}
+
+// mend removes what a request left behind that the API server was serving while its type was
+// removed: an object at a key of the old scope. With the other scope kube-apiserver cannot
+// read it, and never serves the type again.
+func (l *territory) mend(ctx context.Context, err error) string {
+	if err == nil || !strings.Contains(err.Error(), "couldn't compute key") {
+		return ""
+	}
+	l.count("mend")
+	return fmt.Sprintf("; mended: %v", l.cluster.Erase(ctx, custom("gizmos")))
 }
 
 // explain is what the member and the server say of a resource.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // withEtcd calls f with a client of its own: one that lives longer waits ever
@@ -53,6 +54,18 @@ func (c *Cluster) Compact(ctx context.Context) (revision int64, err error) {
 		return 0, fmt.Errorf("compact etcd: %w", err)
 	}
 	return revision, nil
+}
+
+// Erase removes every object of a resource from etcd, past the API server.
+func (c *Cluster) Erase(ctx context.Context, resource schema.GroupResource) error {
+	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+		_, err := client.Delete(ctx, storagePrefix(resource), clientv3.WithPrefix())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("erase %s: %w", resource, err)
+	}
+	return nil
 }
 
 // Expire makes every resourceVersion that was given out before the call expire
