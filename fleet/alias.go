@@ -19,7 +19,7 @@ func routeOf(cfg *rest.Config) string {
 	}
 	route := &rest.Config{Host: identityOf(cfg).Endpoint, APIPath: cfg.APIPath, Proxy: cfg.Proxy}
 	route.TLSClientConfig = rest.TLSClientConfig{Insecure: cfg.Insecure, ServerName: cfg.ServerName, CAFile: cfg.CAFile, CAData: cfg.CAData}
-	digest, err := accessOf(route)
+	digest, err := Access(route)
 	if err != nil {
 		return ""
 	}

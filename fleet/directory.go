@@ -5,39 +5,57 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"k8s.io/client-go/rest"
 )
 
-// Directory knows which clusters there are.
+// Directory lists the clusters of a [Fleet] and reports changes of that list. Package
+// fleet/directory has the implementations: kubeconfig contexts, a folder of
+// kubeconfigs, Cluster API, ClusterProfiles and others.
 type Directory interface {
-	// Follow calls tell with all the clusters there are, in the order of their
-	// names and each name once, as soon as that is known and again whenever
-	// something about one of them has changed, until ctx ends; then it returns nil.
-	// Tell may block for a moment; it is called by one goroutine at a time, which is
-	// Follow's own. What tell is given belongs to who is told.
+	// Follow calls notify with all clusters as soon as they are known, and again
+	// whenever one of them has changed, until ctx ends. Then it returns nil. The
+	// entries are sorted by name, and each name occurs once. Follow calls notify from
+	// one goroutine at a time and never after it has returned. Notify may block for a
+	// moment and owns the slice and everything in it.
 	//
-	// A directory that cannot be read says nothing, so that no cluster is taken to
-	// be gone because of it: it logs and tries again. An error is returned only
-	// where trying again cannot help.
-	Follow(ctx context.Context, tell func([]Entry)) error
+	// A directory that cannot be read keeps its last list: it logs the error and
+	// retries, and does not call notify, so that no cluster is removed because of a
+	// read error. Follow returns an error only if a retry cannot help.
+	Follow(ctx context.Context, notify func([]Entry)) error
 }
 
-// Entry is a cluster as a directory knows it.
+// Entry is one cluster of a [Directory].
 type Entry struct {
-	// Name is the cluster's name in the fleet. It has no slash and is not empty.
+	// Name is the cluster's name in the fleet. See [ValidateName].
 	Name string
-	// Config leads to the cluster. Nil if Err is not.
+	// Config is the configuration to connect with. It is nil if Err is not.
 	Config *rest.Config
-	// Access is another string when Config leads elsewhere or has other
-	// credentials, unless they are such as client-go renews by itself: a token in
-	// a file, or what a plugin gets. It must not reveal them. Empty if Err is not
-	// nil.
+	// Access identifies the server and the credentials of Config without revealing
+	// them. It changes when either changes, except for credentials that client-go
+	// renews by itself: a token file, or the output of a credential plugin. [Access]
+	// computes it. It is empty if Err is not nil.
 	Access string
-	// Scope limits what is mirrored of the cluster. Nil: [Options.Scope].
+	// Scope limits the objects that are mirrored from the cluster. Nil means
+	// [Options.Scope].
 	Scope *Scope
-	// Err is why the cluster is known and cannot be reached: its credentials cannot
-	// be read, say. A cluster that was reached before goes on with the credentials
-	// it had.
+	// Err is the reason why a known cluster cannot be connected to, such as
+	// credentials that cannot be read. A cluster that was connected before stays
+	// connected with its previous credentials.
 	Err error
+}
+
+// ValidateName returns an error if a cluster cannot have this name: it must not be
+// empty or contain a slash.
+func ValidateName(name string) error {
+	if name == "" {
+		return errors.New("cluster name is empty")
+	}
+	if strings.Contains(name, "/") {
+		return fmt.Errorf("cluster name %q contains a slash", name)
+	}
+	return nil
 }

@@ -4,7 +4,7 @@
 // Package fleet mirrors many clusters, everything in them that can be listed and
 // watched or a part of it, and reads across them as if they were one.
 //
-//	f, err := fleet.New(fleet.NewContexts(nil), &fleet.Options{Resources: []string{"pods", "*.apps"}})
+//	f, err := fleet.New(directory.NewKubeconfig(nil), &fleet.Options{Resources: []string{"pods", "*.apps"}})
 //	go f.Run(ctx)
 //	err = f.WaitForSync(ctx)
 //
@@ -14,10 +14,10 @@
 //	for key, pod := range pods.In("eu-1", "us-2").All() { … }   // in two of them
 //	for c := range pods.Watch(ctx) { … }                        // clusters come and go: Added, Deleted
 //
-// A [Directory] says which clusters there are. Each is a [Member] of the [Fleet]: it
-// asks what the cluster serves, mirrors each resource with one list and one watch,
-// and asks again when custom types, aggregated APIs or the server itself change. A
-// [View] reads one resource of all members.
+// A [Directory] lists the clusters; package fleet/directory has the implementations.
+// Each cluster is a [Member] of the [Fleet]. It runs discovery, mirrors each resource
+// with one list and one watch, and runs discovery again when custom types, aggregated
+// APIs or the server itself change. A [View] reads one resource of all members.
 //
 // # Promises
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest/miniature"
 )
 
@@ -23,7 +24,7 @@ func ExampleFleet() {
 	us := miniature.New(miniature.Pod("shop", "cart", "node-1"))
 	defer us.Close()
 
-	clusters, err := fleet.NewStatic( // or fleet.NewContexts(nil): every context of the kubeconfig
+	clusters, err := directory.NewStatic( // or directory.NewKubeconfig(nil): every context of the kubeconfig
 		fleet.Entry{Name: "eu", Config: eu.Config()}, fleet.Entry{Name: "us", Config: us.Config()})
 	if err != nil {
 		fmt.Println(err)

@@ -186,11 +186,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 	if f.opts.History > 0 {
 		f.runs.Go(func() { f.forget(ctx) })
 	}
-	err := f.directory.Follow(ctx, f.tell)
+	err := f.directory.Follow(ctx, f.admit)
 	if err != nil {
 		err = fmt.Errorf("fleet: directory: %w", err)
 	} else {
-		<-ctx.Done() // a directory that has nothing more to say
+		<-ctx.Done() // a directory may return early if its list never changes
 	}
 	cancel()
 	f.runs.Wait()
@@ -250,8 +250,8 @@ func (f *Fleet) collection(r schema.GroupResource) *collection {
 	return c
 }
 
-// tell takes the clusters there are.
-func (f *Fleet) tell(entries []Entry) {
+// admit makes the members match the entries of the directory.
+func (f *Fleet) admit(entries []Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.running.Err() != nil {
@@ -260,8 +260,8 @@ func (f *Fleet) tell(entries []Entry) {
 	f.told = true
 	there := map[string]bool{}
 	for _, e := range f.mergeLocked(entries) {
-		if err := checkName(e.Name); err != nil || there[e.Name] {
-			f.opts.Logger.Error("directory names a cluster that cannot be", "cluster", e.Name, "err", err)
+		if err := ValidateName(e.Name); err != nil || there[e.Name] {
+			f.opts.Logger.Error("cluster left out: its name is not valid or occurs twice", "cluster", e.Name, "err", err)
 			continue
 		}
 		there[e.Name] = true

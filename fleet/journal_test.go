@@ -66,13 +66,13 @@ func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, n
 // fixed is a directory that does not change.
 type fixed map[string]*rest.Config
 
-func (d fixed) Follow(_ context.Context, tell func([]Entry)) error {
+func (d fixed) Follow(_ context.Context, notify func([]Entry)) error {
 	var entries []Entry
 	for name, cfg := range d {
-		entries = append(entries, entryOf(name, cfg, nil))
+		entries = append(entries, Entry{Name: name, Config: cfg, Access: cfg.Host})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	tell(entries)
+	notify(entries)
 	return nil
 }
 

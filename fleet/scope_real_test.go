@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -77,7 +78,7 @@ func TestScope_serviceAccount(t *testing.T) {
 		}
 		return ""
 	})
-	d, err := fleet.NewStatic(
+	d, err := directory.NewStatic(
 		fleet.Entry{Name: "team", Config: serviceAccount(t, c, client, namespace), Scope: &fleet.Scope{Namespace: namespace}},
 		fleet.Entry{Name: "shop", Config: c.Config(), Scope: &fleet.Scope{LabelSelector: "app=shop"}},
 		fleet.Entry{Name: "whole", Config: c.Config()},

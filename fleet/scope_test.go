@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -40,7 +41,7 @@ func TestScope_credentialsOfOneNamespace(t *testing.T) {
 		return inside && strings.Contains(path, "/namespaces/"+one+"/") || !inside && discovery
 	}
 	at.lead(t, c, "")
-	d, err := fleet.NewStatic(fleet.Entry{Name: "one", Config: at.config(), Scope: &fleet.Scope{Namespace: one}})
+	d, err := directory.NewStatic(fleet.Entry{Name: "one", Config: at.config(), Scope: &fleet.Scope{Namespace: one}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestScope_change(t *testing.T) {
 	scoped := func(name, namespace string) fleet.Entry {
 		return fleet.Entry{Name: name, Config: c.Config(), Scope: &fleet.Scope{Namespace: namespace}}
 	}
-	d, err := fleet.NewStatic(scoped("one", one), scoped("two", one), scoped("three", other))
+	d, err := directory.NewStatic(scoped("one", one), scoped("two", one), scoped("three", other))
 	if err != nil {
 		t.Fatal(err)
 	}

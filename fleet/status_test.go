@@ -31,7 +31,7 @@ func TestStatus_directoryError(t *testing.T) {
 		f.runs.Wait()
 	}()
 	f.running = ctx
-	good := entryOf("a", &rest.Config{Host: "http://127.0.0.1:1"}, nil)
+	good := Entry{Name: "a", Config: &rest.Config{Host: "http://127.0.0.1:1"}, Access: "old"}
 	bad := Entry{Name: "a", Err: errors.New("secret is being replaced")}
 	m := newMember(f, "a")
 	m.end = cancel
@@ -52,17 +52,17 @@ func TestStatus_directoryError(t *testing.T) {
 	}
 	discover()
 	check("at first", "")
-	f.tell([]Entry{bad})
+	f.admit([]Entry{bad})
 	check("while the directory fails", "secret is being replaced")
 	discover()
 	check("after a discovery while the directory fails", "secret is being replaced")
-	f.tell([]Entry{bad})
-	f.tell([]Entry{good})
+	f.admit([]Entry{bad})
+	f.admit([]Entry{good})
 	check("once the directory has recovered", "")
 
 	// The same, with other credentials than before.
-	f.tell([]Entry{bad})
-	f.tell([]Entry{entryOf("a", &rest.Config{Host: "http://127.0.0.1:1", BearerToken: "new"}, nil)})
+	f.admit([]Entry{bad})
+	f.admit([]Entry{{Name: "a", Config: &rest.Config{Host: "http://127.0.0.1:1", BearerToken: "new"}, Access: "new"}})
 	check("with new credentials", "")
 }
 

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -112,12 +111,5 @@ func TestView_inNothingFollowsNothing(t *testing.T) {
 func TestNew_refusesAnEmptySelection(t *testing.T) {
 	if _, err := New(noDirectory{}, &Options{Resources: []string{}}); err == nil {
 		t.Error("a list without patterns is taken for all resources")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	told := func(entries []Entry) { t.Errorf("%d contexts are selected by an empty list", len(entries)) }
-	d := NewContexts(&ContextsOptions{Paths: []string{"/nonexistent"}, Contexts: []string{}})
-	if err := d.Follow(ctx, told); err == nil {
-		t.Error("a list without contexts is taken for all contexts")
 	}
 }

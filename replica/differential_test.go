@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -184,7 +185,7 @@ func (h *history) serve() *site {
 	for i, j := range h.journals {
 		entries = append(entries, fleet.Entry{Name: clusterName(i), Config: &rest.Config{Host: "http://" + clusterName(i), Transport: j}})
 	}
-	directory, err := fleet.NewStatic(entries...)
+	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func (h *history) serve() *site {
 		opts.Window = 3000
 	}
 	s := &site{copies: make([]siteCopy, len(h.journals))}
-	if s.fleet, err = fleet.New(directory, opts); err != nil {
+	if s.fleet, err = fleet.New(clusters, opts); err != nil {
 		h.t.Fatal(err)
 	}
 	if s.server, err = replica.New(s.fleet, &replica.Options{Logger: logger}); err != nil {

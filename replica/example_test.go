@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest/miniature"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -25,7 +26,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	clusters, _ := fleet.NewStatic(fleet.Entry{Name: "eu", Config: cluster.Config()})
+	clusters, _ := directory.NewStatic(fleet.Entry{Name: "eu", Config: cluster.Config()})
 	f, _ := fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler)})
 	reads, _ := replica.New(f, nil)
 	go func() { _ = f.Run(ctx) }()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 // The hooks see every request once, in order, before anything is looked up: a request that
@@ -65,11 +66,11 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 
 // A fleet without history cannot serve watches.
 func TestNew_needsHistory(t *testing.T) {
-	directory, err := fleet.NewStatic()
+	clusters, err := directory.NewStatic()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := fleet.New(directory, nil)
+	f, err := fleet.New(clusters, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 // pipeListener is a network in memory, so that tests about waiting take no time. Its
@@ -174,12 +175,12 @@ func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test 
 		for _, o := range w.origins {
 			run(o, o.network)
 		}
-		directory, err := fleet.NewStatic(entries...)
+		clusters, err := directory.NewStatic(entries...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
-		if w.fleet, err = fleet.New(directory, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
+		if w.fleet, err = fleet.New(clusters, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
 			t.Fatal(err)
 		}
 		w.options.Logger = logger

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -62,12 +63,12 @@ func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 // own.
 func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
 	t.Helper()
-	directory, err := fleet.NewStatic(entries...)
+	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	f, err = fleet.New(directory, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger})
+	f, err = fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

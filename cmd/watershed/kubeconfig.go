@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 const (
@@ -86,7 +86,7 @@ func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefi
 	if err != nil {
 		return err
 	}
-	contexts, err := fleet.NewContexts(&fleet.ContextsOptions{Paths: running.Kubeconfig}).Read()
+	contexts, err := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: running.Kubeconfig}).Read()
 	if err != nil { // the server goes on without it
 		fmt.Fprintf(trouble, "watershed: namespaces are left out: %v\n", err)
 	}
@@ -139,8 +139,8 @@ func clusterNames(ctx context.Context, address string, ca *authority) ([]string,
 
 // newKubeconfig returns a kubeconfig with these clusters and the fleet, which is
 // current unless there is one cluster.
-func newKubeconfig(address string, ca []byte, prefix string, clusters []string, contexts []fleet.Context) *clientcmdapi.Config {
-	mirrored := map[string]fleet.Context{}
+func newKubeconfig(address string, ca []byte, prefix string, clusters []string, contexts []directory.Context) *clientcmdapi.Config {
+	mirrored := map[string]directory.Context{}
 	for _, c := range contexts {
 		mirrored[c.Cluster] = c
 	}

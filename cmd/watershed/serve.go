@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -36,9 +37,6 @@ type serveOptions struct {
 	dropManagedFields bool
 	history           int64 // MiB
 	pprof             string
-	// interval is how often the kubeconfig is read again, 0 for the default. Tests
-	// set it.
-	interval time.Duration
 }
 
 func newServeCommand() *cobra.Command {
@@ -163,17 +161,17 @@ func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
 }
 
 // clusters returns the directory of the contexts to mirror, all of which exist now.
-func (o *serveOptions) clusters(logger *slog.Logger) (*fleet.Contexts, error) {
-	opts := &fleet.ContextsOptions{Contexts: o.contexts, Interval: o.interval, Logger: logger}
+func (o *serveOptions) clusters(logger *slog.Logger) (*directory.Kubeconfig, error) {
+	opts := &directory.KubeconfigOptions{Contexts: o.contexts, Logger: logger}
 	if o.kubeconfig != "" {
 		opts.Paths = []string{o.kubeconfig}
 	}
-	directory := fleet.NewContexts(opts)
-	found, err := directory.Read()
+	contexts := directory.NewKubeconfig(opts)
+	found, err := contexts.Read()
 	if err != nil {
 		return nil, fmt.Errorf("%w: name another file with --kubeconfig", err)
 	}
-	files := strings.Join(directory.Paths(), ", ")
+	files := strings.Join(contexts.Paths(), ", ")
 	if len(found) == 0 {
 		return nil, fmt.Errorf("kubeconfig %s has no contexts: there is nothing to mirror", files)
 	}
@@ -182,12 +180,12 @@ func (o *serveOptions) clusters(logger *slog.Logger) (*fleet.Contexts, error) {
 			return nil, fmt.Errorf("context %q does not exist in kubeconfig %s: %s", c.Name, files, existing(opts.Paths))
 		}
 	}
-	return directory, nil
+	return contexts, nil
 }
 
 // existing lists the contexts of kubeconfig files for an error message.
 func existing(paths []string) string {
-	all, err := fleet.NewContexts(&fleet.ContextsOptions{Paths: paths}).Read()
+	all, err := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: paths}).Read()
 	if err != nil || len(all) == 0 {
 		return "it has none"
 	}

@@ -227,7 +227,7 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), serveOptions{
-			state: s, kubeconfig: config, listen: "127.0.0.1:0", history: 1, interval: time.Millisecond,
+			state: s, kubeconfig: config, listen: "127.0.0.1:0", history: 1,
 		})
 	}()
 	until := func(want string) {
@@ -247,14 +247,14 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	if err := os.Rename(config, config+".away"); err != nil {
 		t.Fatal(err)
 	}
-	until(`level=WARN msg="cannot load kubeconfig: the clusters stay as they are" err="kubeconfig ` + config)
+	until(`level=WARN msg="cannot read clusters; they stay as they are" source="kubeconfig ` + config)
 	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir); err != nil || !strings.Contains(text, "/clusters/a") {
 		t.Errorf("the kubeconfig is then %q, %v", text, err)
 	}
 	if err := os.Rename(config+".away", config); err != nil {
 		t.Fatal(err)
 	}
-	until(`level=INFO msg="kubeconfig loaded again"`)
+	until(`level=INFO msg="clusters can be read again"`)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -56,11 +57,11 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	if err != nil {
 		return fmt.Errorf("-l: %w", err)
 	}
-	contexts := &fleet.ContextsOptions{}
+	contexts := &directory.KubeconfigOptions{}
 	if o.kubeconfig != "" {
 		contexts.Paths = []string{o.kubeconfig}
 	}
-	f, err := fleet.New(fleet.NewContexts(contexts), &fleet.Options{Resources: []string{o.resource}})
+	f, err := fleet.New(directory.NewKubeconfig(contexts), &fleet.Options{Resources: []string{o.resource}})
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ var rules = map[string]rule{
 	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/undecodable"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
+	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
 
 	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
@@ -85,7 +88,7 @@ var rules = map[string]rule{
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},
-	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
+	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "fleet/directory", "replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
@@ -127,7 +130,7 @@ var rules = map[string]rule{
 	"examples/factory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
-	"examples/fleet": {own: []string{"wire", "fleet"}, others: []string{"k8s.io/apimachinery/"}},
+	"examples/fleet": {own: []string{"wire", "fleet", "fleet/directory"}, others: []string{"k8s.io/apimachinery/"}},
 	"examples/traps": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},

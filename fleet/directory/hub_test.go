@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet_test
+package directory_test
 
 import (
 	"context"
@@ -19,14 +19,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 )
 
-var dirProfiles = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+var profileResource = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
 
-// dirHub is a hub and a cluster that it knows.
-type dirHub struct {
+// hub is a hub and a cluster that it knows.
+type hub struct {
 	*kubetest.Cluster
 	member  *kubetest.Cluster
 	cluster *kube.Cluster
@@ -35,7 +36,7 @@ type dirHub struct {
 }
 
 func TestHub(t *testing.T) {
-	h := &dirHub{
+	h := &hub{
 		Cluster: kubetest.Start(t, &kubetest.Options{Name: "hub", Users: []kubetest.User{{Name: "nobody"}}}),
 		member: kubetest.Start(t, &kubetest.Options{Name: "member", Users: []kubetest.User{
 			{Name: "second", Groups: []string{"system:masters"}},
@@ -44,16 +45,16 @@ func TestHub(t *testing.T) {
 	h.cluster = h.open(t, h.Config())
 	var err error
 	h.client, err = kubernetes.NewForConfig(h.Config())
-	dirMust(t, err)
+	must(t, err)
 	h.dynamic, err = dynamic.NewForConfig(h.Config())
-	dirMust(t, err)
+	must(t, err)
 	for _, name := range []string{"one", "two", "ours", "theirs"} {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if name == "ours" || name == "theirs" {
 			n.Labels = map[string]string{"x-k8s.io/cluster-inventory-consumer": name}
 		}
 		_, err := h.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{})
-		dirMust(t, err)
+		must(t, err)
 	}
 	t.Run("refused", h.testRefused)
 	t.Run("ClusterAPI", h.testClusterAPI)
@@ -63,33 +64,33 @@ func TestHub(t *testing.T) {
 }
 
 // open is a cluster for the time of the test.
-func (h *dirHub) open(t *testing.T, cfg *rest.Config) *kube.Cluster {
+func (h *hub) open(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	t.Helper()
 	c, err := kube.FromConfig(cfg, nil)
-	dirMust(t, err)
+	must(t, err)
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
 
 // kubeconfig leads to the member.
-func (h *dirHub) kubeconfig(user string) []byte {
+func (h *hub) kubeconfig(user string) []byte {
 	cfg := h.member.Config()
 	if user != "" {
 		cfg = h.member.UserConfig(user)
 	}
-	return dirKubeconfig(func(k *clientcmdapi.Config) {
+	return kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.Clusters["x"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
 		k.AuthInfos["x"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
 	}, "x")
 }
 
 // reach fails unless an entry leads to the member.
-func (h *dirHub) reach(t *testing.T, e fleet.Entry) {
+func (h *hub) reach(t *testing.T, e fleet.Entry) {
 	t.Helper()
 	if e.Err != nil {
 		t.Fatal(e.Err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), dirPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if resources, err := h.open(t, e.Config).Resources(ctx); err != nil || len(resources) == 0 {
 		t.Errorf("%s cannot be reached: %v", e.Name, err)
@@ -100,38 +101,38 @@ func (h *dirHub) reach(t *testing.T, e fleet.Entry) {
 }
 
 // secret makes or changes a Secret.
-func (h *dirHub) secret(t *testing.T, namespace, name string, kind corev1.SecretType, labels map[string]string, data map[string][]byte) {
+func (h *hub) secret(t *testing.T, namespace, name string, kind corev1.SecretType, labels map[string]string, data map[string][]byte) {
 	t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}, Type: kind, Data: data}
 	secrets := h.client.CoreV1().Secrets(namespace)
 	if _, err := secrets.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 		_, err = secrets.Update(t.Context(), s, metav1.UpdateOptions{})
-		dirMust(t, err)
+		must(t, err)
 	}
 }
 
-func (h *dirHub) deleteSecret(t *testing.T, namespace, name string) {
+func (h *hub) deleteSecret(t *testing.T, namespace, name string) {
 	t.Helper()
-	dirMust(t, h.client.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	must(t, h.client.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // capi makes or changes the kubeconfig of one of Cluster API's clusters.
-func (h *dirHub) capi(t *testing.T, namespace, cluster string, kubeconfig []byte) {
+func (h *hub) capi(t *testing.T, namespace, cluster string, kubeconfig []byte) {
 	t.Helper()
 	h.secret(t, namespace, cluster+"-kubeconfig", "cluster.x-k8s.io/secret",
 		map[string]string{"cluster.x-k8s.io/cluster-name": cluster}, map[string][]byte{"value": kubeconfig})
 }
 
 // profile makes or changes a profile with a status.
-func (h *dirHub) profile(t *testing.T, namespace, name string, status map[string]any) {
+func (h *hub) profile(t *testing.T, namespace, name string, status map[string]any) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), dirPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	profiles := h.dynamic.Resource(dirProfiles).Namespace(namespace)
+	profiles := h.dynamic.Resource(profileResource).Namespace(namespace)
 	p, err := profiles.Get(ctx, name, metav1.GetOptions{})
 	for err != nil { // the server may not serve it everywhere yet
 		p, err = profiles.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": dirProfiles.GroupVersion().String(), "kind": "ClusterProfile",
+			"apiVersion": profileResource.GroupVersion().String(), "kind": "ClusterProfile",
 			"metadata": map[string]any{"name": name, "namespace": namespace},
 			"spec":     map[string]any{"clusterManager": map[string]any{"name": "test"}},
 		}}, metav1.CreateOptions{})
@@ -141,27 +142,27 @@ func (h *dirHub) profile(t *testing.T, namespace, name string, status map[string
 	}
 	p.Object["status"] = status
 	_, err = profiles.UpdateStatus(ctx, p, metav1.UpdateOptions{})
-	dirMust(t, err)
+	must(t, err)
 }
 
-func (h *dirHub) testRefused(t *testing.T) {
-	var log dirLog
+func (h *hub) testRefused(t *testing.T) {
+	var log logBuffer
 	hub := h.open(t, h.UserConfig("nobody"))
-	told := dirFollow(t, fleet.NewClusterAPI(hub, &fleet.ClusterAPIOptions{Logger: log.logger()}))
-	told.calm("Secrets may not be read")
-	if told.times() != 0 || !strings.Contains(log.String(), "forbidden") {
-		t.Errorf("told %d times, logged:\n%s", told.times(), log.String())
+	seen := follow(t, directory.NewClusterAPI(hub, &directory.ClusterAPIOptions{Logger: log.logger()}))
+	seen.quiet("Secrets may not be read")
+	if seen.count() != 0 || !strings.Contains(log.String(), "forbidden") {
+		t.Errorf("%d reports, logged:\n%s", seen.count(), log.String())
 	}
-	for _, d := range []fleet.Directory{fleet.NewClusterAPI(nil, nil), fleet.NewClusterProfiles(nil, nil)} {
+	for _, d := range []fleet.Directory{directory.NewClusterAPI(nil, nil), directory.NewClusterProfile(nil, nil)} {
 		if err := d.Follow(t.Context(), nil); err == nil {
 			t.Errorf("%T without a hub", d)
 		}
 	}
 }
 
-func (h *dirHub) testClusterAPI(t *testing.T) {
-	told := dirFollow(t, fleet.NewClusterAPI(h.cluster, nil))
-	told.names()
+func (h *hub) testClusterAPI(t *testing.T) {
+	seen := follow(t, directory.NewClusterAPI(h.cluster, nil))
+	seen.names()
 	h.capi(t, "one", "prod", h.kubeconfig(""))
 	h.capi(t, "two", "prod", h.kubeconfig(""))
 	// What else Cluster API keeps, and what it does not keep.
@@ -170,100 +171,100 @@ func (h *dirHub) testClusterAPI(t *testing.T) {
 	h.secret(t, "one", "prod-user-kubeconfig", "cluster.x-k8s.io/secret", label, map[string][]byte{"value": h.kubeconfig("")})
 	h.secret(t, "one", "other-kubeconfig", "Opaque", map[string]string{"cluster.x-k8s.io/cluster-name": "other"}, nil)
 	h.secret(t, "one", "third-kubeconfig", "cluster.x-k8s.io/secret", nil, nil)
-	was := told.names("one.prod", "two.prod")
+	was := seen.names("one.prod", "two.prod")
 	h.reach(t, was["one.prod"])
 	h.reach(t, was["two.prod"])
 
 	h.capi(t, "one", "prod", h.kubeconfig("second"))
-	now := told.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.prod"].Access != was["one.prod"].Access })
+	now := seen.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.prod"].Access != was["one.prod"].Access })
 	h.reach(t, now["one.prod"])
 	if now["two.prod"].Access != was["two.prod"].Access {
 		t.Error("another one has changed")
 	}
-	before := told.times()
+	before := seen.count()
 	h.secret(t, "one", "prod-kubeconfig", "cluster.x-k8s.io/secret",
 		map[string]string{"cluster.x-k8s.io/cluster-name": "prod", "more": "labels"}, map[string][]byte{"value": h.kubeconfig("second")})
-	told.calm("labels do not matter")
-	if told.times() != before {
-		t.Error("told that labels have changed")
+	seen.quiet("labels do not matter")
+	if seen.count() != before {
+		t.Error("a change of labels is reported")
 	}
 
 	for what, kubeconfig := range map[string][]byte{
 		"nothing": nil,
 		"noise":   []byte("this: is: *no-kubeconfig"),
-		"command": dirKubeconfig(func(k *clientcmdapi.Config) {
+		"command": kubeconfigWith(func(k *clientcmdapi.Config) {
 			k.AuthInfos["x"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}}
 		}, "x"),
-		"token file":  dirKubeconfig(func(k *clientcmdapi.Config) { k.AuthInfos["x"] = &clientcmdapi.AuthInfo{TokenFile: "/etc/hostname"} }, "x"),
-		"certificate": dirKubeconfig(func(k *clientcmdapi.Config) { k.Clusters["x"].CertificateAuthority = "/etc/hostname" }, "x"),
+		"token file":  kubeconfigWith(func(k *clientcmdapi.Config) { k.AuthInfos["x"] = &clientcmdapi.AuthInfo{TokenFile: "/etc/hostname"} }, "x"),
+		"certificate": kubeconfigWith(func(k *clientcmdapi.Config) { k.Clusters["x"].CertificateAuthority = "/etc/hostname" }, "x"),
 	} {
 		h.capi(t, "one", "prod", kubeconfig)
-		got := told.until(what, func(m map[string]fleet.Entry) bool { return m["one.prod"].Err != nil && m["two.prod"].Err == nil })
+		got := seen.until(what, func(m map[string]fleet.Entry) bool { return m["one.prod"].Err != nil && m["two.prod"].Err == nil })
 		if err := got["one.prod"].Err; !strings.Contains(err.Error(), "one/prod-kubeconfig") {
 			t.Errorf("%s: %v", what, err)
 		}
 		h.capi(t, "one", "prod", h.kubeconfig(""))
-		told.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.prod"].Access == was["one.prod"].Access })
+		seen.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.prod"].Access == was["one.prod"].Access })
 	}
 	h.deleteSecret(t, "one", "prod-kubeconfig")
-	told.names("two.prod")
+	seen.names("two.prod")
 
-	here := dirFollow(t, fleet.NewClusterAPI(h.cluster, &fleet.ClusterAPIOptions{Namespace: "one"}))
+	here := follow(t, directory.NewClusterAPI(h.cluster, &directory.ClusterAPIOptions{Namespace: "one"}))
 	here.names()
 	h.capi(t, "one", "new", h.kubeconfig(""))
 	here.names("one.new")
-	told.names("one.new", "two.prod")
+	seen.names("one.new", "two.prod")
 }
 
-// testRestart is last: it disturbs everything else. It is told of clusters by both
-// kinds of resources, a built-in one and a custom one, of which a server that has
-// just started knows nothing for a moment.
-func (h *dirHub) testRestart(t *testing.T) {
+// testRestart is last, because it disturbs everything else. It uses both kinds of
+// resources, a built-in one and a custom one: a server that has just started does not
+// serve custom ones for a moment.
+func (h *hub) testRestart(t *testing.T) {
 	h.capi(t, "one", "kept", h.kubeconfig(""))
 	h.profile(t, "one", "kept", nil)
-	capi := dirFollow(t, fleet.NewClusterAPI(h.cluster, &fleet.ClusterAPIOptions{Namespace: "one"}))
-	profiles := dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Namespace: "one", Consumer: "ours"}))
+	capi := follow(t, directory.NewClusterAPI(h.cluster, &directory.ClusterAPIOptions{Namespace: "one"}))
+	profiles := follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Namespace: "one", Consumer: "ours"}))
 	kept := func(m map[string]fleet.Entry) bool { _, ok := m["one.kept"]; return ok }
 	capi.until("before", kept)
 	profiles.until("before", kept)
-	before := [2]int{capi.times(), profiles.times()}
+	before := [2]int{capi.count(), profiles.count()}
 	h.APIServer.Kill()
-	capi.calm("the hub is away")
-	ctx, cancel := context.WithTimeout(t.Context(), dirPatience)
+	capi.quiet("the hub is away")
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	dirMust(t, h.APIServer.Start(ctx))
-	dirMust(t, h.WaitReady(ctx))
+	must(t, h.APIServer.Start(ctx))
+	must(t, h.WaitReady(ctx))
 	h.capi(t, "one", "after", h.kubeconfig(""))
 	h.profile(t, "one", "after", nil)
 	after := func(m map[string]fleet.Entry) bool { _, ok := m["one.after"]; return ok }
 	capi.until("after", after)
 	profiles.until("after", after)
-	for i, d := range []*dirTold{capi, profiles} {
-		if n := d.times() - before[i]; n != 1 {
-			t.Errorf("directory %d: told %d times, want once", i, n)
+	for i, d := range []*recorder{capi, profiles} {
+		if n := d.count() - before[i]; n != 1 {
+			t.Errorf("directory %d: %d reports, want one", i, n)
 		}
 	}
-	for _, d := range []*dirTold{capi, profiles} {
+	for _, d := range []*recorder{capi, profiles} {
 		all := d.history()
 		for i := 1; i < len(all); i++ {
 			if len(all[i]) < len(all[i-1]) {
-				t.Errorf("told that clusters are gone: %v after %v", all[i], all[i-1])
+				t.Errorf("clusters are removed: %v after %v", all[i], all[i-1])
 			}
 		}
 	}
 }
 
 // create creates what a manifest has.
-func (h *dirHub) create(t *testing.T, manifest []byte) {
+func (h *hub) create(t *testing.T, manifest []byte) {
 	t.Helper()
 	_, err := h.cluster.Create(t.Context(), manifest)
-	dirMust(t, err)
+	must(t, err)
 }
 
 // refused fails unless the member refuses a configuration.
-func (h *dirHub) refused(t *testing.T, cfg *rest.Config) {
+func (h *hub) refused(t *testing.T, cfg *rest.Config) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), dirPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if _, err := h.open(t, cfg).Resources(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the member is reached without credentials: %v", err)

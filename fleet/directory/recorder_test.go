@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet_test
+package directory_test
 
 import (
 	"bytes"
@@ -31,30 +31,30 @@ import (
 )
 
 const (
-	// dirPatience is how long anything may take that should take no time.
-	dirPatience = time.Minute
-	// dirInterval is how often tests have files looked at, dirCalm how long it takes
-	// to be sure that nothing is told.
-	dirInterval = 10 * time.Millisecond
-	dirCalm     = 400 * time.Millisecond
+	// testTimeout is how long a test waits for something that should take no time.
+	testTimeout = time.Minute
+	// testInterval is how often tests poll files.
+	testInterval = 10 * time.Millisecond
+	// quietPeriod is how long a test waits to be sure that nothing is reported.
+	quietPeriod = 400 * time.Millisecond
 )
 
-// dirTold is what a directory tells.
-type dirTold struct {
+// recorder records the reports of a directory.
+type recorder struct {
 	t       *testing.T
 	mu      sync.Mutex
 	all     [][]fleet.Entry
 	changed chan struct{}
 }
 
-// dirFollow follows a directory for the time of the test, and holds it to its
-// contract.
-func dirFollow(t *testing.T, d fleet.Directory) *dirTold {
+// follow follows a directory until the end of the test, and checks that its reports are
+// well formed.
+func follow(t *testing.T, d fleet.Directory) *recorder {
 	t.Helper()
-	told := &dirTold{t: t, changed: make(chan struct{}, 1)}
+	seen := newRecorder(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- d.Follow(ctx, told.tell) }()
+	go func() { done <- d.Follow(ctx, seen.notify) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -62,21 +62,23 @@ func dirFollow(t *testing.T, d fleet.Directory) *dirTold {
 			if err != nil {
 				t.Errorf("Follow: %v", err)
 			}
-		case <-time.After(dirPatience):
+		case <-time.After(testTimeout):
 			t.Error("Follow does not return")
 		}
 	})
-	return told
+	return seen
 }
 
-func (d *dirTold) tell(entries []fleet.Entry) {
+func newRecorder(t *testing.T) *recorder { return &recorder{t: t, changed: make(chan struct{}, 1)} }
+
+func (d *recorder) notify(entries []fleet.Entry) {
 	last := ""
 	for _, e := range entries {
 		switch {
 		case e.Name == "" || strings.Contains(e.Name, "/") || e.Name <= last:
-			d.t.Errorf("told %q after %q", e.Name, last)
+			d.t.Errorf("reported %q after %q", e.Name, last)
 		case (e.Config == nil) == (e.Err == nil) || (e.Access == "") == (e.Err == nil):
-			d.t.Errorf("told %s with configuration %t, access %q and error %v", e.Name, e.Config != nil, e.Access, e.Err)
+			d.t.Errorf("reported %s with configuration %t, access %q and error %v", e.Name, e.Config != nil, e.Access, e.Err)
 		}
 		last = e.Name
 	}
@@ -89,22 +91,22 @@ func (d *dirTold) tell(entries []fleet.Entry) {
 	}
 }
 
-// times is how often something was told.
-func (d *dirTold) times() int {
+// count returns the number of reports.
+func (d *recorder) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.all)
 }
 
-// history is all that was told.
-func (d *dirTold) history() [][]fleet.Entry {
+// history returns all reports.
+func (d *recorder) history() [][]fleet.Entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.all)
 }
 
-// last is what was told last.
-func (d *dirTold) last() map[string]fleet.Entry {
+// last returns the last report by name.
+func (d *recorder) last() map[string]fleet.Entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.all) == 0 {
@@ -117,10 +119,10 @@ func (d *dirTold) last() map[string]fleet.Entry {
 	return byName
 }
 
-// until waits until what was told last is as it should be.
-func (d *dirTold) until(what string, ok func(map[string]fleet.Entry) bool) map[string]fleet.Entry {
+// until waits until the last report is as it should be.
+func (d *recorder) until(what string, ok func(map[string]fleet.Entry) bool) map[string]fleet.Entry {
 	d.t.Helper()
-	deadline := time.After(dirPatience)
+	deadline := time.After(testTimeout)
 	for {
 		if last := d.last(); last != nil && ok(last) {
 			return last
@@ -128,13 +130,13 @@ func (d *dirTold) until(what string, ok func(map[string]fleet.Entry) bool) map[s
 		select {
 		case <-d.changed:
 		case <-deadline:
-			d.t.Fatalf("%s: told last %v", what, dirText(d.last()))
+			d.t.Fatalf("%s: the last report is %v", what, describe(d.last()))
 		}
 	}
 }
 
-// names waits until the clusters have these names.
-func (d *dirTold) names(names ...string) map[string]fleet.Entry {
+// names waits until the last report has these names.
+func (d *recorder) names(names ...string) map[string]fleet.Entry {
 	d.t.Helper()
 	return d.until(fmt.Sprint("names ", names), func(m map[string]fleet.Entry) bool {
 		for _, n := range names {
@@ -146,17 +148,17 @@ func (d *dirTold) names(names ...string) map[string]fleet.Entry {
 	})
 }
 
-// calm fails if anything is told.
-func (d *dirTold) calm(what string) {
+// quiet fails if anything is reported during the quiet period.
+func (d *recorder) quiet(what string) {
 	d.t.Helper()
-	before := d.times()
-	time.Sleep(dirCalm)
-	if d.times() != before {
-		d.t.Fatalf("%s: told %v", what, dirText(d.last()))
+	before := d.count()
+	time.Sleep(quietPeriod)
+	if d.count() != before {
+		d.t.Fatalf("%s: reported %v", what, describe(d.last()))
 	}
 }
 
-func dirText(m map[string]fleet.Entry) []string {
+func describe(m map[string]fleet.Entry) []string {
 	var all []string
 	for name, e := range m {
 		all = append(all, fmt.Sprintf("%s %.8s %v", name, e.Access, e.Err))
@@ -164,29 +166,29 @@ func dirText(m map[string]fleet.Entry) []string {
 	return all
 }
 
-// dirLog is a log that can be read.
-type dirLog struct {
+// logBuffer is a log that a test reads while it is written.
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *dirLog) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *dirLog) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-func (l *dirLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// dirKubeconfig has a context, a cluster and a user of every name; change is for
-// what else is to be in it.
-func dirKubeconfig(change func(*clientcmdapi.Config), names ...string) []byte {
+// kubeconfigWith returns a kubeconfig with a context, a cluster and a user of every
+// name, after change.
+func kubeconfigWith(change func(*clientcmdapi.Config), names ...string) []byte {
 	k := clientcmdapi.NewConfig()
 	for _, n := range names {
 		k.Clusters[n] = &clientcmdapi.Cluster{Server: "https://" + strings.ToLower(strings.NewReplacer("/", "-", ":", "-", "@", "-", "%", "-").Replace(n)) + ".example.com"}
@@ -206,51 +208,51 @@ func dirKubeconfig(change func(*clientcmdapi.Config), names ...string) []byte {
 	return data
 }
 
-// dirClock is when a file is said to have been written last: a while ago, since what
-// is new is read again and again.
-var dirClock atomic.Int64
+// fileClock is the modification time of the next file, in milliseconds after an hour
+// ago. Files with a recent modification time would be read at every poll.
+var fileClock atomic.Int64
 
-// dirWrite writes a file in place.
-func dirWrite(t *testing.T, data []byte, path ...string) string {
+// write writes a file in place.
+func write(t *testing.T, data []byte, path ...string) string {
 	t.Helper()
 	file := filepath.Join(path...)
-	dirMust(t, os.WriteFile(file, data, 0o600))
-	at := time.Now().Add(-time.Hour).Add(time.Duration(dirClock.Add(1)) * time.Millisecond)
-	dirMust(t, os.Chtimes(file, at, at))
+	must(t, os.WriteFile(file, data, 0o600))
+	at := time.Now().Add(-time.Hour).Add(time.Duration(fileClock.Add(1)) * time.Millisecond)
+	must(t, os.Chtimes(file, at, at))
 	return file
 }
 
-// dirRename writes a file beside and moves it there, as careful programs do.
-func dirRename(t *testing.T, data []byte, path ...string) string {
+// replace writes a file beside the given one and renames it, as careful programs do.
+func replace(t *testing.T, data []byte, path ...string) string {
 	t.Helper()
 	file := filepath.Join(path...)
-	next := dirWrite(t, data, filepath.Dir(file), ".next")
+	next := write(t, data, filepath.Dir(file), ".next")
 	if err := os.Rename(next, file); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-func dirMust(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// dirCertificate is a new certificate, its own authority, and its key.
-func dirCertificate(t *testing.T) (cert, key []byte) {
+// certificate returns a new self-signed certificate and its key.
+func certificate(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	dirMust(t, err)
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"},
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	dirMust(t, err)
+	must(t, err)
 	bytes, err := x509.MarshalECPrivateKey(private)
-	dirMust(t, err)
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: bytes})
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet_test
+package directory_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,13 +16,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-func dirContexts(log *dirLog, paths ...string) *fleet.Contexts {
-	return fleet.NewContexts(&fleet.ContextsOptions{Paths: paths, Interval: dirInterval, Logger: log.logger()})
+func newKubeconfig(log *logBuffer, paths ...string) *directory.Kubeconfig {
+	return directory.Poll(directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: paths, Logger: log.logger()}), testInterval)
 }
 
-func TestContexts_names(t *testing.T) {
+func TestKubeconfig_names(t *testing.T) {
 	names := map[string]string{
 		"arn:aws:eks:eu-west-1:1234:cluster/prod": "arn:aws:eks:eu-west-1:1234:cluster%2Fprod",
 		"gke_project_europe-west1_prod":           "gke_project_europe-west1_prod",
@@ -35,8 +37,8 @@ func TestContexts_names(t *testing.T) {
 	for context, cluster := range names {
 		contexts, clusters = append(contexts, context), append(clusters, cluster)
 	}
-	path := dirWrite(t, dirKubeconfig(nil, contexts...), t.TempDir(), "config")
-	got := dirFollow(t, dirContexts(&dirLog{}, path)).names(clusters...)
+	path := write(t, kubeconfigWith(nil, contexts...), t.TempDir(), "config")
+	got := follow(t, newKubeconfig(&logBuffer{}, path)).names(clusters...)
 	for context, cluster := range names {
 		if e := got[cluster]; e.Err != nil || e.Config.BearerToken != "token-of-"+context {
 			t.Errorf("context %q: %v", context, e.Err)
@@ -44,26 +46,26 @@ func TestContexts_names(t *testing.T) {
 	}
 }
 
-func TestContexts_sameServerTwice(t *testing.T) {
-	path := dirWrite(t, dirKubeconfig(func(k *clientcmdapi.Config) {
+func TestKubeconfig_sameServerTwice(t *testing.T) {
+	path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.Contexts["b"] = k.Contexts["a"].DeepCopy()
 	}, "a"), t.TempDir(), "config")
-	got := dirFollow(t, dirContexts(&dirLog{}, path)).names("a", "b")
+	got := follow(t, newKubeconfig(&logBuffer{}, path)).names("a", "b")
 	if got["a"].Access != got["b"].Access {
 		t.Error("the same access has two digests")
 	}
 }
 
-func TestContexts_default(t *testing.T) {
+func TestKubeconfig_default(t *testing.T) {
 	dir := t.TempDir()
-	first := dirWrite(t, dirKubeconfig(nil, "a", "both"), dir, "first")
-	second := dirWrite(t, dirKubeconfig(func(k *clientcmdapi.Config) {
+	first := write(t, kubeconfigWith(nil, "a", "both"), dir, "first")
+	second := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.AuthInfos["both"].Token = "another"
 	}, "b", "both"), dir, "second")
 	t.Setenv("KUBECONFIG", strings.Join([]string{filepath.Join(dir, "none"), first, second}, string(os.PathListSeparator)))
-	got := dirFollow(t, fleet.NewContexts(nil)).names("a", "b", "both")
+	got := follow(t, directory.NewKubeconfig(nil)).names("a", "b", "both")
 	kubectl, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
-	dirMust(t, err)
+	must(t, err)
 	for name := range kubectl.Contexts {
 		if got[name].Config.BearerToken != kubectl.AuthInfos[name].Token {
 			t.Errorf("%s: not the credentials that kubectl would use", name)
@@ -71,101 +73,101 @@ func TestContexts_default(t *testing.T) {
 	}
 }
 
-func TestContexts_chosen(t *testing.T) {
-	path := dirWrite(t, dirKubeconfig(nil, "a", "b", "c"), t.TempDir(), "config")
-	told := dirFollow(t, fleet.NewContexts(&fleet.ContextsOptions{Paths: []string{path}, Contexts: []string{"c", "none", "a", "c"}, Interval: dirInterval}))
-	got := told.names("a", "c", "none")
+func TestKubeconfig_chosen(t *testing.T) {
+	path := write(t, kubeconfigWith(nil, "a", "b", "c"), t.TempDir(), "config")
+	seen := follow(t, directory.Poll(directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: []string{path}, Contexts: []string{"c", "none", "a", "c"}}), testInterval))
+	got := seen.names("a", "c", "none")
 	if err := got["none"].Err; err == nil || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("a context that is not there: %v", err)
 	}
-	dirRename(t, dirKubeconfig(nil, "a", "b", "c", "none"), path)
-	told.until("it is there", func(m map[string]fleet.Entry) bool { return m["none"].Err == nil })
+	replace(t, kubeconfigWith(nil, "a", "b", "c", "none"), path)
+	seen.until("it is there", func(m map[string]fleet.Entry) bool { return m["none"].Err == nil })
 }
 
-func TestContexts_follow(t *testing.T) {
-	var log dirLog
+func TestKubeconfig_follow(t *testing.T) {
+	var log logBuffer
 	dir := t.TempDir()
 	one := filepath.Join(dir, "one")
-	two := dirWrite(t, dirKubeconfig(nil, "c"), dir, "two")
-	told := dirFollow(t, dirContexts(&log, one, two))
-	told.names("c")
-	dirWrite(t, dirKubeconfig(nil, "a", "b"), one)
-	before := told.names("a", "b", "c")
+	two := write(t, kubeconfigWith(nil, "c"), dir, "two")
+	seen := follow(t, newKubeconfig(&log, one, two))
+	seen.names("c")
+	write(t, kubeconfigWith(nil, "a", "b"), one)
+	before := seen.names("a", "b", "c")
 
-	dirWrite(t, dirKubeconfig(nil, "a", "b"), one)
-	told.calm("the same was written again")
+	write(t, kubeconfigWith(nil, "a", "b"), one)
+	seen.quiet("the same was written again")
 
-	dirRename(t, dirKubeconfig(func(k *clientcmdapi.Config) { k.AuthInfos["a"].Token = "another" }, "a", "b"), one)
-	after := told.until("another token", func(m map[string]fleet.Entry) bool { return m["a"].Access != before["a"].Access })
+	replace(t, kubeconfigWith(func(k *clientcmdapi.Config) { k.AuthInfos["a"].Token = "another" }, "a", "b"), one)
+	after := seen.until("another token", func(m map[string]fleet.Entry) bool { return m["a"].Access != before["a"].Access })
 	if after["b"].Access != before["b"].Access || after["a"].Config.BearerToken != "another" {
-		t.Errorf("another token: %v", dirText(after))
+		t.Errorf("another token: %v", describe(after))
 	}
 
-	dirWrite(t, []byte("apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user: {token: *top-secret}\n"), one)
-	told.calm("it cannot be parsed")
+	write(t, []byte("apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user: {token: *top-secret}\n"), one)
+	seen.quiet("it cannot be parsed")
 	if n := strings.Count(log.String(), "cannot be parsed"); n != 1 || strings.Contains(log.String(), "top-secret") {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
-	dirWrite(t, dirKubeconfig(nil, "a"), one)
-	told.names("a", "c")
+	write(t, kubeconfigWith(nil, "a"), one)
+	seen.names("a", "c")
 
-	dirMust(t, os.Remove(two))
-	told.names("a")
-	dirWrite(t, nil, one)
-	told.calm("it is empty")
-	dirMust(t, os.Remove(one))
-	told.calm("there is no file")
-	if !strings.Contains(log.String(), "exists and has something in it") {
+	must(t, os.Remove(two))
+	seen.names("a")
+	write(t, nil, one)
+	seen.quiet("it is empty")
+	must(t, os.Remove(one))
+	seen.quiet("there is no file")
+	if !strings.Contains(log.String(), "are missing or empty") {
 		t.Errorf("logged:\n%s", log.String())
 	}
-	dirWrite(t, dirKubeconfig(nil, "a", "d"), one)
-	told.names("a", "d")
+	write(t, kubeconfigWith(nil, "a", "d"), one)
+	seen.names("a", "d")
 }
 
-// TestContexts_slowWriter writes in place, in pieces that make sense by themselves.
-func TestContexts_slowWriter(t *testing.T) {
-	path := dirWrite(t, dirKubeconfig(nil, "a", "b"), t.TempDir(), "config")
-	told := dirFollow(t, dirContexts(&dirLog{}, path))
-	told.names("a", "b")
+// TestKubeconfig_slowWriter writes in place, in pieces after which the file is valid.
+func TestKubeconfig_slowWriter(t *testing.T) {
+	path := write(t, kubeconfigWith(nil, "a", "b"), t.TempDir(), "config")
+	seen := follow(t, newKubeconfig(&logBuffer{}, path))
+	seen.names("a", "b")
 	for range 3 {
 		f, err := os.Create(path)
-		dirMust(t, err)
-		data := dirKubeconfig(nil, "a", "b", "c")
+		must(t, err)
+		data := kubeconfigWith(nil, "a", "b", "c")
 		for _, piece := range strings.SplitAfter(string(data), "\n") {
 			begin := time.Now()
 			_, err := f.WriteString(piece)
-			dirMust(t, err)
-			time.Sleep(2 * dirInterval)
-			if time.Since(begin) > 8*dirInterval {
+			must(t, err)
+			time.Sleep(2 * testInterval)
+			if time.Since(begin) > 8*testInterval {
 				t.Skip("the machine is too busy: files are left alone for too long")
 			}
 		}
-		dirMust(t, f.Close())
-		told.names("a", "b", "c")
-		dirRename(t, dirKubeconfig(nil, "a", "b"), path)
-		told.names("a", "b")
+		must(t, f.Close())
+		seen.names("a", "b", "c")
+		replace(t, kubeconfigWith(nil, "a", "b"), path)
+		seen.names("a", "b")
 	}
-	if n := told.times(); n != 7 {
-		t.Errorf("told %d times, want 7", n)
+	if n := seen.count(); n != 7 {
+		t.Errorf("%d reports, want 7", n)
 	}
 }
 
-func TestContexts_referencedFiles(t *testing.T) {
+func TestKubeconfig_referencedFiles(t *testing.T) {
 	dir := t.TempDir()
-	ca, _ := dirCertificate(t)
-	cert, key := dirCertificate(t)
-	dirMust(t, os.Mkdir(filepath.Join(dir, "pki"), 0o700))
-	dirWrite(t, ca, dir, "pki", "ca.crt")
-	dirWrite(t, cert, dir, "pki", "client.crt")
-	dirWrite(t, key, dir, "pki", "client.key")
-	dirWrite(t, []byte("first"), dir, "token")
-	path := dirWrite(t, dirKubeconfig(func(k *clientcmdapi.Config) {
+	ca, _ := certificate(t)
+	cert, key := certificate(t)
+	must(t, os.Mkdir(filepath.Join(dir, "pki"), 0o700))
+	write(t, ca, dir, "pki", "ca.crt")
+	write(t, cert, dir, "pki", "client.crt")
+	write(t, key, dir, "pki", "client.key")
+	write(t, []byte("first"), dir, "token")
+	path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.Clusters["a"].CertificateAuthority = "pki/ca.crt"
 		k.AuthInfos["a"] = &clientcmdapi.AuthInfo{ClientCertificate: "pki/client.crt", ClientKey: filepath.Join(dir, "pki", "client.key")}
 		k.AuthInfos["b"] = &clientcmdapi.AuthInfo{TokenFile: "token"}
 	}, "a", "b"), dir, "config")
-	told := dirFollow(t, dirContexts(&dirLog{}, path))
-	was := told.names("a", "b")
+	seen := follow(t, newKubeconfig(&logBuffer{}, path))
+	was := seen.names("a", "b")
 	a, b := was["a"].Config, was["b"].Config
 	if string(a.CAData) != string(ca) || a.CAFile != "" || string(a.CertData) != string(cert) || string(a.KeyData) != string(key) {
 		t.Errorf("certificates: %v", a.TLSClientConfig)
@@ -174,39 +176,39 @@ func TestContexts_referencedFiles(t *testing.T) {
 		t.Errorf("token file: %s", b.BearerTokenFile)
 	}
 
-	dirWrite(t, []byte("second"), dir, "token")
-	told.calm("client-go reads the token")
+	write(t, []byte("second"), dir, "token")
+	seen.quiet("client-go reads the token")
 
-	next, _ := dirCertificate(t)
-	dirRename(t, next, dir, "pki", "ca.crt")
-	now := told.until("another authority", func(m map[string]fleet.Entry) bool { return m["a"].Access != was["a"].Access })
+	next, _ := certificate(t)
+	replace(t, next, dir, "pki", "ca.crt")
+	now := seen.until("another authority", func(m map[string]fleet.Entry) bool { return m["a"].Access != was["a"].Access })
 	if string(now["a"].Config.CAData) != string(next) || now["b"].Access != was["b"].Access {
-		t.Errorf("another authority: %v", dirText(now))
+		t.Errorf("another authority: %v", describe(now))
 	}
 
-	cert, key = dirCertificate(t)
-	dirWrite(t, cert, dir, "pki", "client.crt")
-	told.until("a certificate without its key", func(m map[string]fleet.Entry) bool { return m["a"].Err != nil })
-	dirWrite(t, key, dir, "pki", "client.key")
-	told.until("another certificate", func(m map[string]fleet.Entry) bool {
+	cert, key = certificate(t)
+	write(t, cert, dir, "pki", "client.crt")
+	seen.until("a certificate without its key", func(m map[string]fleet.Entry) bool { return m["a"].Err != nil })
+	write(t, key, dir, "pki", "client.key")
+	seen.until("another certificate", func(m map[string]fleet.Entry) bool {
 		return m["a"].Err == nil && string(m["a"].Config.CertData) == string(cert)
 	})
 
-	dirWrite(t, nil, dir, "pki", "ca.crt")
-	told.until("no authority must not be any authority", func(m map[string]fleet.Entry) bool { return m["a"].Err != nil })
-	dirWrite(t, next, dir, "pki", "ca.crt")
-	told.until("the authority is back", func(m map[string]fleet.Entry) bool { return m["a"].Err == nil })
-	dirMust(t, os.Remove(filepath.Join(dir, "token")))
-	told.until("no token", func(m map[string]fleet.Entry) bool { return m["b"].Err != nil && m["a"].Err == nil })
-	dirWrite(t, []byte("third"), dir, "token")
-	told.until("a token", func(m map[string]fleet.Entry) bool { return m["b"].Access == was["b"].Access })
+	write(t, nil, dir, "pki", "ca.crt")
+	seen.until("no authority must not be any authority", func(m map[string]fleet.Entry) bool { return m["a"].Err != nil })
+	write(t, next, dir, "pki", "ca.crt")
+	seen.until("the authority is back", func(m map[string]fleet.Entry) bool { return m["a"].Err == nil })
+	must(t, os.Remove(filepath.Join(dir, "token")))
+	seen.until("no token", func(m map[string]fleet.Entry) bool { return m["b"].Err != nil && m["a"].Err == nil })
+	write(t, []byte("third"), dir, "token")
+	seen.until("a token", func(m map[string]fleet.Entry) bool { return m["b"].Access == was["b"].Access })
 }
 
-// TestContexts_exec has one user with a plugin in two clusters that have something
-// to say to it.
-func TestContexts_exec(t *testing.T) {
+// TestKubeconfig_exec has one user with a plugin, and two clusters with an extension for
+// the plugin.
+func TestKubeconfig_exec(t *testing.T) {
 	dir := t.TempDir()
-	path := dirWrite(t, dirKubeconfig(func(k *clientcmdapi.Config) {
+	path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.AuthInfos["a"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 			Command: "./plugin", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		}}
@@ -215,14 +217,14 @@ func TestContexts_exec(t *testing.T) {
 			c.Extensions = map[string]runtime.Object{"client.authentication.k8s.io/exec": &runtime.Unknown{Raw: []byte(`{"for":"` + name + `"}`)}}
 		}
 	}, "a", "b"), dir, "config")
-	got := dirFollow(t, dirContexts(&dirLog{}, path)).names("a", "b")
+	got := follow(t, newKubeconfig(&logBuffer{}, path)).names("a", "b")
 	for name, e := range got {
 		if e.Err != nil {
 			t.Fatal(e.Err)
 		}
 		raw := e.Config.ExecProvider.Config.(*runtime.Unknown).Raw
 		if string(raw) != `{"for":"`+name+`"}` || e.Config.ExecProvider.Command != filepath.Join(dir, "plugin") {
-			t.Errorf("%s: plugin %s is told %s", name, e.Config.ExecProvider.Command, raw)
+			t.Errorf("%s: plugin %s receives %s", name, e.Config.ExecProvider.Command, raw)
 		}
 	}
 	if got["a"].Access == got["b"].Access {
@@ -230,10 +232,10 @@ func TestContexts_exec(t *testing.T) {
 	}
 }
 
-// TestContexts_secrets has what errors of parsers and checkers like to quote.
-func TestContexts_secrets(t *testing.T) {
+// TestKubeconfig_secrets has secrets in fields that parsers quote in their errors.
+func TestKubeconfig_secrets(t *testing.T) {
 	const secret = "s3cr3t"
-	cert, key := dirCertificate(t)
+	cert, key := certificate(t)
 	for name, change := range map[string]func(*clientcmdapi.Config){
 		"server":     func(k *clientcmdapi.Config) { k.Clusters["a"].Server = "https://me:" + secret + "@host:port" },
 		"proxy":      func(k *clientcmdapi.Config) { k.Clusters["a"].ProxyURL = "http://me:" + secret + "@host:port" },
@@ -256,11 +258,11 @@ func TestContexts_secrets(t *testing.T) {
 		"impersonate": func(k *clientcmdapi.Config) { k.AuthInfos["a"].ImpersonateGroups = []string{"g"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := dirWrite(t, dirKubeconfig(func(k *clientcmdapi.Config) {
+			path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 				k.AuthInfos["a"].Token = secret
 				change(k)
 			}, "a", "b"), t.TempDir(), "config")
-			got := dirFollow(t, dirContexts(&dirLog{}, path)).names("a", "b")
+			got := follow(t, newKubeconfig(&logBuffer{}, path)).names("a", "b")
 			err := got["a"].Err
 			if err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), `context "a"`) {
 				t.Errorf("error %v, want one that names the context and no secret", err)
@@ -272,9 +274,19 @@ func TestContexts_secrets(t *testing.T) {
 	}
 }
 
-func TestContexts_noPath(t *testing.T) {
-	err := fleet.NewContexts(&fleet.ContextsOptions{Paths: []string{""}}).Follow(t.Context(), nil)
+func TestKubeconfig_noPath(t *testing.T) {
+	err := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: []string{""}}).Follow(t.Context(), nil)
 	if err == nil {
 		t.Error("no error without a path")
+	}
+}
+
+func TestKubeconfig_emptySelection(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	notify := func(entries []fleet.Entry) { t.Errorf("%d contexts are selected by an empty list", len(entries)) }
+	d := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: []string{"/nonexistent"}, Contexts: []string{}})
+	if err := d.Follow(ctx, notify); err == nil {
+		t.Error("an empty list of contexts selects all contexts")
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet_test
+package directory_test
 
 import (
 	"encoding/base64"
@@ -18,31 +18,32 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-// dirPlugin is a plugin that looks the token up in a folder, in the file that the
-// profile says, and wants an argument and a variable.
-func dirPlugin(t *testing.T) (plugin clientcmdapi.ExecConfig, tokens string) {
+// testPlugin returns a plugin that reads the token from the file in a folder that the
+// profile names. It needs an argument and a variable.
+func testPlugin(t *testing.T) (plugin clientcmdapi.ExecConfig, tokens string) {
 	t.Helper()
 	tokens = t.TempDir()
-	script := dirWrite(t, []byte(`#!/bin/sh
+	script := write(t, []byte(`#!/bin/sh
 [ "$1" = "--from" ] && [ "$MODE" = "test" ] || { echo "arguments $*, mode $MODE" >&2; exit 1; }
 file=$(printf '%s' "$KUBERNETES_EXEC_INFO" | sed -n 's/.*"config":{"file":"\([a-z]*\)"}.*/\1/p')
 printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "$(cat "$2/$file")"
 `), t.TempDir(), "plugin")
-	dirMust(t, os.Chmod(script, 0o700))
+	must(t, os.Chmod(script, 0o700))
 	return clientcmdapi.ExecConfig{
 		Command: script, Args: []string{"--from"}, APIVersion: "client.authentication.k8s.io/v1", ProvideClusterInfo: true,
 	}, tokens
 }
 
-// dirExtension is an extension of a profile's cluster.
-func dirExtension(name string, extension any) any {
+// extension returns an extension of a profile's cluster.
+func extension(name string, extension any) any {
 	return map[string]any{"name": name, "extension": extension}
 }
 
-// provider is how a profile says that the member can be reached.
-func (h *dirHub) provider(name string, extensions ...any) any {
+// provider returns an access provider for the member.
+func (h *hub) provider(name string, extensions ...any) any {
 	cfg := h.member.Config()
 	return map[string]any{"name": name, "cluster": map[string]any{
 		"server":                     cfg.Host,
@@ -51,73 +52,73 @@ func (h *dirHub) provider(name string, extensions ...any) any {
 	}}
 }
 
-func (h *dirHub) testClusterProfiles(t *testing.T) {
-	plugin, tokens := dirPlugin(t)
-	dirWrite(t, []byte(h.member.Config().BearerToken), tokens, "right")
-	dirWrite(t, []byte("wrong"), tokens, "wrong")
-	opts := &fleet.ClusterProfilesOptions{Plugins: map[string]fleet.AccessPlugin{"files": {Exec: plugin, ProfileArgs: true, ProfileEnv: true}}}
-	told := dirFollow(t, fleet.NewClusterProfiles(h.cluster, opts))
-	told.names() // the hub knows no profiles
-	definition, err := os.ReadFile(filepath.Join("testdata", "directory", "clusterprofiles.yaml"))
-	dirMust(t, err)
+func (h *hub) testClusterProfiles(t *testing.T) {
+	plugin, tokens := testPlugin(t)
+	write(t, []byte(h.member.Config().BearerToken), tokens, "right")
+	write(t, []byte("wrong"), tokens, "wrong")
+	opts := &directory.ClusterProfileOptions{Plugins: map[string]directory.AccessPlugin{"files": {Exec: plugin, ProfileArgs: true, ProfileEnv: true}}}
+	seen := follow(t, directory.NewClusterProfile(h.cluster, opts))
+	seen.names() // the hub does not have the resource
+	definition, err := os.ReadFile(filepath.Join("testdata", "clusterprofiles.yaml"))
+	must(t, err)
 	h.create(t, definition)
-	told.calm("there are none")
+	seen.quiet("there are none")
 
-	args := dirExtension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", []any{tokens})
-	env := dirExtension("clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", map[string]any{"MODE": "test"})
+	args := extension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", []any{tokens})
+	env := extension("clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", map[string]any{"MODE": "test"})
 	input := func(file string) any {
-		return dirExtension("client.authentication.k8s.io/exec", map[string]any{"file": file})
+		return extension("client.authentication.k8s.io/exec", map[string]any{"file": file})
 	}
 	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("other"), h.provider("files", args, env, input("right"))}})
 	h.profile(t, "one", "old.name", map[string]any{"credentialProviders": []any{h.provider("files", args, env, input("right"))}})
 	h.profile(t, "two", "a", map[string]any{"accessProviders": []any{h.provider("google"), h.provider("azure")}})
 	h.profile(t, "two", "b", nil)
-	got := told.until("all", func(m map[string]fleet.Entry) bool {
+	got := seen.until("all", func(m map[string]fleet.Entry) bool {
 		return len(m) == 4 && m["one.a"].Err == nil && m["one.old.name"].Err == nil && strings.Contains(m["two.a"].Err.Error(), "google")
 	})
 	h.reach(t, got["one.a"])
 	h.reach(t, got["one.old.name"])
 	for name, want := range map[string]string{
 		"two.a": "two/a in 127.0.0.1", // and what follows
-		"two.b": "access providers (none), there are plugins for files, and secrets are not read",
+		"two.b": "access providers are (none), plugins exist for files, and secrets are not read",
 	} {
 		if err := got[name].Err; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := got["two.a"].Err; !strings.Contains(err.Error(), "access providers azure, google, there are plugins for files") {
+	if err := got["two.a"].Err; !strings.Contains(err.Error(), "access providers are azure, google, plugins exist for files") {
 		t.Errorf("two.a: %v", err)
 	}
 
 	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("wrong"))}})
-	now := told.until("another input", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
+	now := seen.until("another input", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
 	h.refused(t, now["one.a"].Config)
-	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", dirExtension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "no list"))}})
-	told.until("it is broken", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
+	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", extension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "no list"))}})
+	seen.until("it is broken", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
 	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("right"))}})
-	told.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == got["one.a"].Access })
+	seen.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == got["one.a"].Access })
 
-	profiles := h.dynamic.Resource(dirProfiles)
-	dirMust(t, profiles.Namespace("two").Delete(t.Context(), "a", metav1.DeleteOptions{}))
-	told.names("one.a", "one.old.name", "two.b")
-	dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Namespace: "two"})).names("two.b")
-	dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{LabelSelector: "a=b"})).names()
-	dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Version: "v9"})).names()
+	profiles := h.dynamic.Resource(profileResource)
+	must(t, profiles.Namespace("two").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	seen.names("one.a", "one.old.name", "two.b")
+	follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Namespace: "two"})).names("two.b")
+	follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{LabelSelector: "a=b"})).names()
+	follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Version: "v9"})).names()
 	for _, key := range []string{"one/a", "one/old.name", "two/b"} {
 		namespace, name, _ := strings.Cut(key, "/")
-		dirMust(t, profiles.Namespace(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+		must(t, profiles.Namespace(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	told.names()
+	seen.names()
 }
 
-func (h *dirHub) testProfileSecrets(t *testing.T) {
+func (h *hub) testProfileSecrets(t *testing.T) {
 	for _, key := range []string{"one/a", "one/b", "one/c", "two/d"} {
 		namespace, name, _ := strings.Cut(key, "/")
 		h.profile(t, namespace, name, nil)
 	}
-	told := dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Consumer: "ours"}))
-	inOne := dirFollow(t, fleet.NewClusterProfiles(h.cluster, &fleet.ClusterProfilesOptions{Consumer: "ours", Namespace: "one"}))
-	before := told.names("one.a", "one.b", "one.c", "two.d")
+	seen := follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Consumer: "ours"}))
+	inOne := follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Consumer: "ours", Namespace: "one"}))
+	before := seen.names("one.a", "one.b", "one.c", "two.d")
 	for name, e := range before {
 		if e.Err == nil || !strings.Contains(e.Err.Error(), `consumer "ours"`) {
 			t.Errorf("%s: %v", name, e.Err)
@@ -137,49 +138,49 @@ func (h *dirHub) testProfileSecrets(t *testing.T) {
 	// In the consumer's namespace.
 	secret("ours", "b", "", "cluster-profile=b", "cluster-profile-namespace=one")
 	secret("ours", "d", "", "cluster-profile=d", "cluster-profile-namespace=two")
-	// None of these is for us: they are for somebody else, or whoever wrote them has
-	// no business in the profile's namespace.
+	// None of these is for consumer ours: they are for another consumer, or their author
+	// has no rights in the profile's namespace.
 	secret("one", "c1", "", "cluster-profile=c", "cluster-inventory-consumer=theirs")
 	secret("theirs", "c2", "", "cluster-profile=c", "cluster-profile-namespace=one")
 	secret("theirs", "c3", "", "cluster-profile=c", "cluster-profile-namespace=one", "cluster-inventory-consumer=ours")
 	secret("ours", "c4", "", "cluster-profile=c", "cluster-profile-namespace=one", "cluster-inventory-consumer=theirs")
-	got := told.until("credentials", func(m map[string]fleet.Entry) bool {
+	got := seen.until("credentials", func(m map[string]fleet.Entry) bool {
 		return m["one.a"].Err == nil && m["one.b"].Err == nil && m["two.d"].Err == nil
 	})
-	told.calm("secrets of others")
+	seen.quiet("secrets of others")
 	h.reach(t, got["one.a"])
 	h.reach(t, got["one.b"])
 	h.reach(t, got["two.d"])
-	if err := told.last()["one.c"].Err; err == nil || !strings.Contains(err.Error(), "no secret") {
+	if err := seen.last()["one.c"].Err; err == nil || !strings.Contains(err.Error(), "no secret") {
 		t.Errorf("one.c has credentials from others: %v", err)
 	}
 	inOne.until("in this namespace", func(m map[string]fleet.Entry) bool { return m["one.a"].Err == nil && m["one.b"].Err != nil })
 
 	secret("one", "a", "second", "cluster-profile=a", "cluster-inventory-consumer=ours")
-	now := told.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
+	now := seen.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
 	h.reach(t, now["one.a"])
 	secret("ours", "a2", "", "cluster-profile=a", "cluster-profile-namespace=one")
-	told.until("two secrets", func(m map[string]fleet.Entry) bool {
+	seen.until("two secrets", func(m map[string]fleet.Entry) bool {
 		return m["one.a"].Err != nil && strings.Contains(m["one.a"].Err.Error(), "2 secrets")
 	})
 	h.deleteSecret(t, "ours", "a2")
-	told.until("one secret", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == now["one.a"].Access })
+	seen.until("one secret", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == now["one.a"].Access })
 	h.secret(t, "one", "a", "Opaque", map[string]string{"x-k8s.io/cluster-profile": "a", "x-k8s.io/cluster-inventory-consumer": "ours"}, nil)
-	got = told.until("it is empty", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
+	got = seen.until("it is empty", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
 	if err := got["one.a"].Err; !strings.Contains(err.Error(), "secret one/a") {
 		t.Errorf("it is empty: %v", err)
 	}
 	h.deleteSecret(t, "ours", "b")
-	told.until("no credentials", func(m map[string]fleet.Entry) bool { return m["one.b"].Err != nil && len(m) == 4 })
-	dirMust(t, h.dynamic.Resource(dirProfiles).Namespace("two").Delete(t.Context(), "d", metav1.DeleteOptions{}))
-	told.names("one.a", "one.b", "one.c")
+	seen.until("no credentials", func(m map[string]fleet.Entry) bool { return m["one.b"].Err != nil && len(m) == 4 })
+	must(t, h.dynamic.Resource(profileResource).Namespace("two").Delete(t.Context(), "d", metav1.DeleteOptions{}))
+	seen.names("one.a", "one.b", "one.c")
 }
 
 func TestAccessPlugin(t *testing.T) {
 	raw := func(name, text string) clientcmdv1.NamedExtension {
 		return clientcmdv1.NamedExtension{Name: name, Extension: runtime.RawExtension{Raw: []byte(text)}}
 	}
-	ca, _ := dirCertificate(t)
+	ca, _ := certificate(t)
 	cluster := &clientcmdv1.Cluster{
 		Server: "https://a/path", TLSServerName: "name", CertificateAuthorityData: ca, ProxyURL: "http://proxy", DisableCompression: true,
 		Extensions: []clientcmdv1.NamedExtension{
@@ -202,11 +203,11 @@ func TestAccessPlugin(t *testing.T) {
 		{false, true, "[a b]", "[{X own} {A profile} {Y profile}]"},
 		{true, true, "[a b c d]", "[{X own} {A profile} {Y profile}]"},
 	} {
-		p := &fleet.AccessPlugin{Exec: exec, ProfileArgs: test.args, ProfileEnv: test.env}
-		_, err := fleet.AccessPluginConfig(p, cluster)
-		dirMust(t, err)
-		cfg, err := fleet.AccessPluginConfig(p, cluster) // does not add up
-		dirMust(t, err)
+		p := &directory.AccessPlugin{Exec: exec, ProfileArgs: test.args, ProfileEnv: test.env}
+		_, err := directory.AccessPluginConfig(p, cluster)
+		must(t, err)
+		cfg, err := directory.AccessPluginConfig(p, cluster) // does not add up
+		must(t, err)
 		e := cfg.ExecProvider
 		if fmt.Sprint(e.Args) != test.wantArgs || fmt.Sprint(e.Env) != test.wantVars {
 			t.Errorf("arguments %v, variables %v", e.Args, e.Env)
@@ -222,9 +223,9 @@ func TestAccessPlugin(t *testing.T) {
 	if len(exec.Args) != 2 || len(exec.Env) != 1 {
 		t.Error("the program's own plugin was changed")
 	}
-	own := &fleet.AccessPlugin{Exec: *exec.DeepCopy()}
+	own := &directory.AccessPlugin{Exec: *exec.DeepCopy()}
 	own.Exec.Config = &runtime.Unknown{Raw: []byte(`{"own":1}`)}
-	cfg, err := fleet.AccessPluginConfig(own, &clientcmdv1.Cluster{Server: "https://a"})
+	cfg, err := directory.AccessPluginConfig(own, &clientcmdv1.Cluster{Server: "https://a"})
 	if err != nil || string(cfg.ExecProvider.Config.(*runtime.Unknown).Raw) != `{"own":1}` {
 		t.Errorf("the program's own input: %v, %v", cfg, err)
 	}
@@ -233,11 +234,11 @@ func TestAccessPlugin(t *testing.T) {
 		"file":      {Server: "https://a", CertificateAuthority: "/etc/hostname"},
 		"proxy":     {Server: "https://a", ProxyURL: "ftp://p"},
 	} {
-		if _, err := fleet.AccessPluginConfig(own, c); err == nil {
+		if _, err := directory.AccessPluginConfig(own, c); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := fleet.AccessPluginConfig(&fleet.AccessPlugin{}, cluster); err == nil {
+	if _, err := directory.AccessPluginConfig(&directory.AccessPlugin{}, cluster); err == nil {
 		t.Error("a plugin without a command")
 	}
 }

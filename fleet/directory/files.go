@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package directory
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"time"
+)
+
+const (
+	// settleTime is how long a changed file must stay unchanged before it is read.
+	// Many programs write files in place, and a partly written kubeconfig may be
+	// valid.
+	settleTime = 100 * time.Millisecond
+	// timestampGranularity is how far apart two changes must be to have different
+	// modification times on every file system. Some count in seconds.
+	timestampGranularity = 2 * time.Second
+)
+
+// reading records the files that something is read from, as they were just before they
+// were read.
+type reading struct {
+	at    time.Time
+	files map[string]fs.FileInfo // nil if stat failed
+	// retry is set if the read failed for a reason that can end without a change of the
+	// recorded files. Then the files are read again at the next poll.
+	retry bool
+}
+
+func newReading() *reading { return &reading{at: time.Now(), files: map[string]fs.FileInfo{}} }
+
+// note records a file that another package reads.
+func (r *reading) note(path string) {
+	info, err := os.Stat(path) // follows links
+	if err != nil {
+		info = nil
+	}
+	r.files[path] = info
+}
+
+// read records and reads a file. An empty file is an error.
+func (r *reading) read(path string) ([]byte, error) {
+	r.note(path)
+	data, err := os.ReadFile(path)
+	switch {
+	case err != nil:
+		r.retry = r.retry || !errors.Is(err, fs.ErrNotExist)
+	case len(data) == 0:
+		err = fmt.Errorf("read %s: the file is empty", path)
+	}
+	return data, err
+}
+
+// again records the same files as they are now.
+func (r *reading) again() *reading {
+	now := newReading()
+	for path := range r.files {
+		now.note(path)
+	}
+	return now
+}
+
+// same reports whether the files are unchanged between two readings.
+func (r *reading) same(other *reading) bool {
+	return maps.EqualFunc(r.files, other.files, func(a, b fs.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == b
+		}
+		return os.SameFile(a, b) && a.Mode() == b.Mode() && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	})
+}
+
+// ambiguous reports whether a file was changed so shortly before the reading that
+// another change could have left the same modification time.
+func (r *reading) ambiguous() bool {
+	for _, info := range r.files {
+		if info != nil && r.at.Sub(info.ModTime()).Abs() < timestampGranularity {
+			return true
+		}
+	}
+	return false
+}
+
+// tracked decides when to read a set of files again.
+type tracked struct {
+	last *reading // of the last read; nil before the first
+	// changed is the first reading of the current change, nil if the files are as in
+	// last.
+	changed *reading
+}
+
+// due reports whether to read the files now. If not, soon reports whether to poll again
+// after settleTime, because the files are changing.
+func (t *tracked) due() (read, soon bool) {
+	if t.last == nil {
+		return true, false
+	}
+	now := t.last.again()
+	switch {
+	case now.same(t.last):
+		t.changed = nil
+		return t.last.retry || t.last.ambiguous(), false
+	case t.changed == nil || !now.same(t.changed):
+		t.changed = now
+		return false, true
+	default:
+		settled := now.at.Sub(t.changed.at) >= settleTime
+		return settled, !settled
+	}
+}
+
+// done records a read.
+func (t *tracked) done(r *reading) { t.last, t.changed = r, nil }

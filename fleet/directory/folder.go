@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// FolderOptions tune a [Folder]. The zero value, and nil, are the defaults.
+type FolderOptions struct {
+	// Logger receives a line when the folder cannot be read, and for each file that is
+	// left out. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Folder is a [fleet.Directory] of the kubeconfig files in one folder, such as a
+// mounted Secret. Each file is a cluster: that of its current context, or of its only
+// context.
+//
+// The name of a cluster is the name of its file, without the extension .yaml, .yml,
+// .kubeconfig or .conf. If two files have the same name without it, the first in
+// alphabetical order is used, and the other is logged. Files whose names begin with "."
+// or end with "~" are ignored. So is everything that is not a regular file or a link to
+// one.
+//
+// The files are polled and read like those of [Kubeconfig]. A truncated or broken file
+// is a cluster with an error until the file changes. If a file is removed, so is its
+// cluster. If the folder cannot be read, the clusters stay as they are.
+type Folder struct {
+	path   string
+	poller poller
+}
+
+// NewFolder returns the directory of the kubeconfig files in a folder, which may be
+// created later. A nil opts means the defaults.
+func NewFolder(path string, opts *FolderOptions) *Folder {
+	f := &Folder{path: path}
+	var o FolderOptions
+	if opts != nil {
+		o = *opts
+	}
+	f.poller = newPoller(o.Logger, f.String())
+	return f
+}
+
+// String returns a short name of the directory for log lines and errors.
+func (f *Folder) String() string { return "folder " + f.path }
+
+// Follow reports the files. See [fleet.Directory].
+func (f *Folder) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
+	if f.path == "" {
+		return errors.New("folder of kubeconfigs: no path")
+	}
+	v := folderView{folder: f, poller: f.poller, notifier: notifier{notify: notify}, files: map[string]*folderFile{}}
+	v.poller.run(ctx, v.check)
+	return nil
+}
+
+// folderView is the state of one Follow.
+type folderView struct {
+	folder   *Folder
+	poller   poller
+	notifier notifier
+	clashes  clashes
+	files    map[string]*folderFile // by name
+}
+
+type folderFile struct {
+	tracked
+	entry fleet.Entry // without a name until the file was read
+}
+
+// missing reports whether the file did not exist when it was read last.
+func (f *folderFile) missing(path string) bool { return f.last != nil && f.last.files[path] == nil }
+
+// check reads the files that have changed.
+func (v *folderView) check() (soon bool) {
+	names, err := v.folder.list()
+	v.poller.log(err)
+	if err != nil {
+		return false
+	}
+	for _, name := range names {
+		if v.files[name] != nil {
+			continue
+		}
+		file := &folderFile{}
+		if v.notifier.notified {
+			// The last check did not find the file, so it may still be being written:
+			// let it settle.
+			file.last = &reading{files: map[string]os.FileInfo{v.folder.join(name): nil}}
+		}
+		v.files[name] = file
+	}
+	for name, file := range v.files {
+		read, wait := file.due()
+		soon = soon || wait
+		_, listed := slices.BinarySearch(names, name)
+		switch {
+		case !listed && file.missing(v.folder.join(name)):
+			delete(v.files, name)
+		case !read:
+		case listed:
+			r := newReading()
+			file.entry = v.folder.read(r, name)
+			file.done(r)
+		default:
+			delete(v.files, name)
+		}
+	}
+	v.notifier.update(v.entries())
+	return soon
+}
+
+// entries returns the clusters of all files, each name once.
+func (v *folderView) entries() []fleet.Entry {
+	defer v.clashes.done()
+	entries := make([]fleet.Entry, 0, len(v.files))
+	used := map[string]string{} // files by cluster name
+	for _, name := range slices.Sorted(maps.Keys(v.files)) {
+		e := v.files[name].entry
+		if e.Name == "" {
+			continue
+		}
+		if first, ok := used[e.Name]; ok {
+			if v.clashes.add(name) {
+				v.poller.logger.Warn("file left out: another file has the same cluster name", "folder", v.folder.path, "file", name, "used", first)
+			}
+			continue
+		}
+		used[e.Name] = name
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// list returns the names of the files to read, sorted.
+func (f *Folder) list() ([]string, error) {
+	all, err := os.ReadDir(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("folder of kubeconfigs: %w", err)
+	}
+	var names []string
+	for _, d := range all {
+		name := d.Name()
+		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
+			continue
+		}
+		// A dangling link is a file that cannot be read.
+		if info, err := os.Stat(f.join(name)); err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func (f *Folder) join(name string) string { return filepath.Join(f.path, name) }
+
+// read returns the entry of a file.
+func (f *Folder) read(r *reading, name string) fleet.Entry {
+	cfg, err := f.config(r, name)
+	e := newEntry(fileCluster(name), cfg, err)
+	if e.Err != nil {
+		e.Err = fmt.Errorf("file %s: %w", name, e.Err)
+	}
+	return e
+}
+
+func (f *Folder) config(r *reading, name string) (*rest.Config, error) {
+	k, err := r.kubeconfig(f.join(name))
+	if err != nil {
+		return nil, err
+	}
+	context, err := currentContext(k)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	cfg, err := r.config(k, context)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig context %q: %w", context, err)
+	}
+	return cfg, nil
+}
+
+// fileCluster returns the name of the cluster of a file.
+func fileCluster(name string) string {
+	for _, ext := range []string{".yaml", ".yml", ".kubeconfig", ".conf"} {
+		if short, ok := strings.CutSuffix(name, ext); ok {
+			return short
+		}
+	}
+	return name
+}
