@@ -48,9 +48,10 @@ func newKubeconfigCommand() *cobra.Command {
 		Use:   "kubeconfig",
 		Short: "Print a kubeconfig for the running server",
 		Long: `Kubeconfig prints a kubeconfig with a context for each cluster that watershed serve
-mirrors and one for all of them together. The context of a cluster is named after the
-mirrored context and has its namespace; that of all clusters is called fleet. All names
-begin with a prefix, so that the kubeconfig can be merged with others.
+mirrors and one for all of them together. The context of a cluster has the name of the
+cluster. If the cluster is a context of a kubeconfig, it has the name and the namespace
+of that context. The context of all clusters is called fleet. All names begin with a
+prefix, so that the kubeconfig can be merged with others.
 
 The token in it is not a secret: the server does not ask for one.`,
 		Example: `  watershed kubeconfig > replica.yaml
@@ -86,8 +87,8 @@ func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefi
 	if err != nil {
 		return err
 	}
-	contexts, err := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: running.Kubeconfig}).Read()
-	if err != nil { // the server goes on without it
+	contexts, err := running.contexts()
+	if err != nil { // the server keeps its clusters without the kubeconfig
 		fmt.Fprintf(trouble, "watershed: namespaces are left out: %v\n", err)
 	}
 	text, err := clientcmd.Write(*newKubeconfig(running.Address, ca.pem, prefix, names, contexts))
@@ -98,6 +99,14 @@ func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefi
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// contexts returns the contexts that the server mirrors.
+func (s *server) contexts() ([]directory.Context, error) {
+	if len(s.Kubeconfig) == 0 {
+		return nil, nil
+	}
+	return directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: s.Kubeconfig, Contexts: s.Contexts}).Read()
 }
 
 // clusterNames asks the server which clusters there are.

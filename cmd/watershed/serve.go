@@ -4,24 +4,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -29,8 +24,7 @@ import (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	state             state
-	kubeconfig        string
-	contexts          []string
+	sources           sourceOptions
 	listen            string
 	resources, except []string
 	scope             fleet.Scope
@@ -44,17 +38,41 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a read replica of clusters on this machine",
-		Long: `Serve mirrors the clusters of a kubeconfig and answers the reads of their API from
-the copy: each cluster at https://ADDRESS/clusters/NAME, all of them together at
+		Long: `Serve mirrors clusters and answers the reads of their API from the copy: each
+cluster at https://ADDRESS/clusters/NAME, all of them together at
 https://ADDRESS/fleet. Clients need a kubeconfig of their own: see watershed
-kubeconfig. Contexts that are added to the kubeconfig later, or removed, count at once.
+kubeconfig.
+
+The clusters come from one or more sources:
+
+  --kubeconfig, --context  every context of the kubeconfig, or those that are named
+  --kubeconfig-dir         every kubeconfig file in a folder, named after the file
+  --in-cluster             the cluster that serve runs in
+  --cluster-api            the clusters that Cluster API manages from a hub cluster,
+                           named NAMESPACE.NAME
+  --cluster-profiles       the ClusterProfiles on a hub cluster, named NAMESPACE.NAME
+
+Without any of these flags, serve mirrors every context of the kubeconfig. With
+several, it mirrors the clusters of all of them. If two sources have a cluster of the
+same name, the source that is higher in this list is used, and the other cluster is
+left out with a warning in the log. The same cluster under several names is mirrored
+once. Clusters that are added to a source or removed while serve runs are added or
+removed within seconds.
+
+The hub is the cluster that kubectl would use: the current context of the
+kubeconfig or, in a pod without one, the cluster of the pod. --hub-kubeconfig and
+--hub-context select another one. The hub itself is not mirrored unless another
+source has it.
 
 There is no access control yet. Whoever can connect reads everything that is mirrored,
 so serve listens on loopback addresses only. Secrets are mirrored only if --resources
 names them.`,
 		Example: `  watershed serve
   watershed serve --context prod-eu --context prod-us --resources 'pods,*.apps'
-  watershed serve --resources '*,secrets'`,
+  watershed serve --resources '*,secrets'
+  watershed serve --kubeconfig-dir /etc/clusters
+  watershed serve --in-cluster=hub --cluster-api
+  watershed serve --cluster-profiles --cluster-profile-consumer watershed --hub-context hub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), newLogger(cmd.ErrOrStderr()), o)
@@ -62,8 +80,7 @@ names them.`,
 	}
 	stateFlag(cmd, &o.state)
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the contexts (default what KUBECONFIG names, else ~/.kube/config)")
-	flags.StringArrayVar(&o.contexts, "context", nil, "a `context` to mirror; may be repeated (default every context)")
+	o.sources.addFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "the loopback `address` to serve at; port 0 is any that is free")
 	flags.StringSliceVar(&o.resources, "resources", []string{"*", "events", "events.events.k8s.io", "leases.coordination.k8s.io"},
 		"`patterns` of what to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases only where one names them without a star")
@@ -105,10 +122,11 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer listener.Close()
-	contexts, err := o.clusters(logger)
+	clusters, err := o.sources.open(logger)
 	if err != nil {
 		return err
 	}
+	defer clusters.close()
 	ca, made, err := o.state.openAuthority(time.Now)
 	if err != nil {
 		return err
@@ -118,7 +136,7 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	}
 	ca.address = loopbackIP(listener)
 	address := listener.Addr().String()
-	f, err := fleet.New(others{contexts, address, ca.pem, logger}, o.fleetOptions(logger))
+	f, err := fleet.New(selfFilter{clusters, address, ca.pem, logger}, o.fleetOptions(logger))
 	if err != nil {
 		return err
 	}
@@ -139,16 +157,19 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		s.endpoints = append(s.endpoints, newProfileEndpoint(profiles, logger))
 		logger.Info("profiles", "url", "http://"+profiles.Addr().String()+"/debug/pprof/")
 	}
-	files, err := absolute(contexts.Paths())
-	if err != nil {
-		return err
+	announced := server{Address: address}
+	if clusters.kubeconfig != nil {
+		announced.Contexts = o.sources.contexts
+		if announced.Kubeconfig, err = absolute(clusters.kubeconfig.Paths()); err != nil {
+			return err
+		}
 	}
-	withdraw, err := o.state.announce(server{Address: address, Kubeconfig: files})
+	withdraw, err := o.state.announce(announced)
 	if err != nil {
 		return err
 	}
 	defer withdraw()
-	logger.Info("serving", "url", "https://"+address, "kubeconfig", strings.Join(files, ","), "state", o.state.dir, "version", version())
+	logger.Info("serving", "url", "https://"+address, "clusters", fmt.Sprint(clusters.Directory), "state", o.state.dir, "version", version())
 	return s.run(ctx)
 }
 
@@ -158,46 +179,6 @@ func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
 		opts.Drop = wire.ManagedFields
 	}
 	return opts
-}
-
-// clusters returns the directory of the contexts to mirror, all of which exist now.
-func (o *serveOptions) clusters(logger *slog.Logger) (*directory.Kubeconfig, error) {
-	opts := &directory.KubeconfigOptions{Contexts: o.contexts, Logger: logger}
-	if o.kubeconfig != "" {
-		opts.Paths = []string{o.kubeconfig}
-	}
-	contexts := directory.NewKubeconfig(opts)
-	found, err := contexts.Read()
-	if err != nil {
-		return nil, fmt.Errorf("%w: name another file with --kubeconfig", err)
-	}
-	files := strings.Join(contexts.Paths(), ", ")
-	if len(found) == 0 {
-		return nil, fmt.Errorf("kubeconfig %s has no contexts: there is nothing to mirror", files)
-	}
-	for _, c := range found {
-		if !c.Exists {
-			return nil, fmt.Errorf("context %q does not exist in kubeconfig %s: %s", c.Name, files, existing(opts.Paths))
-		}
-	}
-	return contexts, nil
-}
-
-// existing lists the contexts of kubeconfig files for an error message.
-func existing(paths []string) string {
-	all, err := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: paths}).Read()
-	if err != nil || len(all) == 0 {
-		return "it has none"
-	}
-	var names []string
-	for _, c := range all[:min(len(all), 20)] {
-		names = append(names, c.Name)
-	}
-	text := "it has " + strings.Join(names, ", ")
-	if len(all) > len(names) {
-		text += fmt.Sprintf(" and %d more", len(all)-len(names))
-	}
-	return text
 }
 
 func absolute(paths []string) ([]string, error) {
@@ -210,36 +191,4 @@ func absolute(paths []string) ([]string, error) {
 		all = append(all, path)
 	}
 	return all, nil
-}
-
-// others is a directory without the contexts that lead back to the server itself: a
-// kubeconfig that lists this replica must not make it mirror itself. The server is
-// known by its address and by its authority, which stays the same when it listens
-// elsewhere.
-type others struct {
-	fleet.Directory
-	address   string
-	authority []byte
-	logger    *slog.Logger
-}
-
-func (d others) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
-	logged := map[string]bool{}
-	return d.Directory.Follow(ctx, func(entries []fleet.Entry) {
-		tell(slices.DeleteFunc(entries, func(e fleet.Entry) bool {
-			if e.Config == nil || !d.isServer(e.Config) {
-				return false
-			}
-			if !logged[e.Name] {
-				logged[e.Name] = true
-				d.logger.Info("context left out: it leads to this server", "cluster", e.Name)
-			}
-			return true
-		}))
-	})
-}
-
-func (d others) isServer(cfg *rest.Config) bool {
-	return strings.HasPrefix(cfg.Host+"/", "https://"+d.address+"/") ||
-		len(d.authority) > 0 && bytes.Equal(bytes.TrimSpace(cfg.CAData), bytes.TrimSpace(d.authority))
 }

@@ -61,6 +61,20 @@ func knowsClusters(t *testing.T, s *state) bool {
 	return err == nil && strings.Contains(text, "/clusters/")
 }
 
+// printedKubeconfig returns the output of watershed kubeconfig.
+func printedKubeconfig(t *testing.T, s *state) *clientcmdapi.Config {
+	t.Helper()
+	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := clientcmd.Load([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
 // startServe runs watershed serve for the time of the test, and returns when it knows
 // its clusters.
 func startServe(t *testing.T, s *state, args ...string) (log *output, stop func() error) {
@@ -167,18 +181,6 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	s := &state{dir: t.TempDir()}
 	config := writeKubeconfig(t, map[string]string{"eu/1": "shop", "us": ""})
 	startServe(t, s, "--kubeconfig", config)
-	printed := func() *clientcmdapi.Config {
-		t.Helper()
-		text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, err := clientcmd.Load([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
 	namespace := func(k *clientcmdapi.Config, path string) string {
 		t.Helper()
 		for name, context := range k.Contexts {
@@ -192,7 +194,7 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 		t.Fatalf("no context for %s", path)
 		return ""
 	}
-	k := printed()
+	k := printedKubeconfig(t, s)
 	for path, want := range map[string]string{"/clusters/eu%252F1": "shop", "/clusters/us": "", "/fleet": ""} {
 		if got := namespace(k, path); got != want {
 			t.Errorf("the context of %s has namespace %q, want %q", path, got, want)
@@ -205,14 +207,14 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	if err := os.WriteFile(config, bytes.ReplaceAll(changed, []byte("namespace: shop"), []byte("namespace: bar")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := namespace(printed(), "/clusters/eu%252F1"); got != "bar" {
+	if got := namespace(printedKubeconfig(t, s), "/clusters/eu%252F1"); got != "bar" {
 		t.Errorf("another namespace: %q, want bar", got)
 	}
 	// Without the file there are the contexts, without their namespaces.
 	if err := os.Remove(config); err != nil {
 		t.Fatal(err)
 	}
-	if got := namespace(printed(), "/clusters/eu%252F1"); got != "" {
+	if got := namespace(printedKubeconfig(t, s), "/clusters/eu%252F1"); got != "" {
 		t.Errorf("without a kubeconfig: %q", got)
 	}
 }
@@ -227,7 +229,7 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), serveOptions{
-			state: s, kubeconfig: config, listen: "127.0.0.1:0", history: 1,
+			state: s, sources: sourceOptions{kubeconfig: config}, listen: "127.0.0.1:0", history: 1,
 		})
 	}()
 	until := func(want string) {

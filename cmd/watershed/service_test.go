@@ -9,13 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"github.com/watershed-project/watershed/fleet"
 )
 
 // TestService_endsInOrder: watches at once, other requests when they are done, and
@@ -109,33 +106,5 @@ func TestService_endsWithAPart(t *testing.T) {
 	}
 	if err := s.run(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("the service ends with %v", err)
-	}
-}
-
-// list is a directory that says one thing.
-type list []fleet.Entry
-
-func (l list) Follow(_ context.Context, tell func([]fleet.Entry)) error {
-	tell(l)
-	return nil
-}
-
-func TestOthers_leavesTheServerItselfOut(t *testing.T) {
-	entry := func(name, host string) fleet.Entry { return fleet.Entry{Name: name, Config: &rest.Config{Host: host}} }
-	from := list{
-		entry("real", "https://127.0.0.1:6443"), entry("own", "https://127.0.0.1:7443/clusters/real"), entry("fleet", "https://127.0.0.1:7443/fleet"),
-		entry("root", "https://127.0.0.1:7443"), entry("like", "https://127.0.0.1:74430"), {Name: "unreachable", Err: errors.New("no")},
-		entry("elsewhere", "https://localhost:8443/clusters/real"), entry("another's", "https://localhost:8443/clusters/real"),
-	}
-	authority := []byte("PEM\n")
-	from[6].Config.CAData, from[7].Config.CAData = []byte("PEM"), []byte("other")
-	var told []string
-	err := others{from, "127.0.0.1:7443", authority, quiet}.Follow(t.Context(), func(entries []fleet.Entry) {
-		for _, e := range entries {
-			told = append(told, e.Name)
-		}
-	})
-	if want := []string{"real", "like", "unreachable", "another's"}; err != nil || !slices.Equal(told, want) {
-		t.Errorf("told of %v, %v, want %v", told, err, want)
 	}
 }

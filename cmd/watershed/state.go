@@ -56,8 +56,11 @@ func (s *state) serverFile() string { return filepath.Join(s.dir, "server.json")
 // server is what a running server announces to other commands.
 type server struct {
 	Address string `json:"address"`
-	// Kubeconfig are the files whose contexts it mirrors.
+	// Kubeconfig are the files whose contexts the server mirrors. It is empty if the
+	// server has other sources of clusters only.
 	Kubeconfig []string `json:"kubeconfig,omitempty"`
+	// Contexts are the contexts of these files that it mirrors, nil if it mirrors all.
+	Contexts []string `json:"contexts,omitempty"`
 }
 
 // announce writes what other commands need to know of the server. The caller has

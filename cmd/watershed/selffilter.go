@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// selfFilter is a directory without the clusters that are this server itself: a
+// kubeconfig that lists this replica must not make it mirror itself. The server is
+// recognized by its address and by its certificate authority, which stays the same when
+// it listens elsewhere.
+type selfFilter struct {
+	fleet.Directory
+	address   string
+	authority []byte
+	logger    *slog.Logger
+}
+
+// Follow reports the clusters of the directory that are not this server. It logs a line
+// when none is left.
+func (d selfFilter) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
+	logged := map[string]bool{}
+	return d.Directory.Follow(ctx, func(entries []fleet.Entry) {
+		entries = slices.DeleteFunc(entries, func(e fleet.Entry) bool {
+			if e.Config == nil || !d.isServer(e.Config) {
+				return false
+			}
+			if !logged[e.Name] {
+				logged[e.Name] = true
+				d.logger.Info("cluster left out: it is this server", "cluster", e.Name)
+			}
+			return true
+		})
+		if len(entries) == 0 {
+			d.logger.Warn("no clusters to mirror: the sources are empty")
+		}
+		notify(entries)
+	})
+}
+
+func (d selfFilter) isServer(cfg *rest.Config) bool {
+	return strings.HasPrefix(cfg.Host+"/", "https://"+d.address+"/") ||
+		len(d.authority) > 0 && bytes.Equal(bytes.TrimSpace(cfg.CAData), bytes.TrimSpace(d.authority))
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// list is a directory that does not change.
+type list []fleet.Entry
+
+func (l list) Follow(_ context.Context, notify func([]fleet.Entry)) error {
+	notify(l)
+	return nil
+}
+
+func TestSelfFilter(t *testing.T) {
+	entry := func(name, host string) fleet.Entry { return fleet.Entry{Name: name, Config: &rest.Config{Host: host}} }
+	from := list{
+		entry("real", "https://127.0.0.1:6443"), entry("own", "https://127.0.0.1:7443/clusters/real"), entry("fleet", "https://127.0.0.1:7443/fleet"),
+		entry("root", "https://127.0.0.1:7443"), entry("like", "https://127.0.0.1:74430"), {Name: "unreachable", Err: errors.New("no")},
+		entry("elsewhere", "https://localhost:8443/clusters/real"), entry("another's", "https://localhost:8443/clusters/real"),
+	}
+	authority := []byte("PEM\n")
+	from[6].Config.CAData, from[7].Config.CAData = []byte("PEM"), []byte("other")
+	var reported []string
+	err := selfFilter{from, "127.0.0.1:7443", authority, quiet}.Follow(t.Context(), func(entries []fleet.Entry) {
+		for _, e := range entries {
+			reported = append(reported, e.Name)
+		}
+	})
+	if want := []string{"real", "like", "unreachable", "another's"}; err != nil || !slices.Equal(reported, want) {
+		t.Errorf("reported %v, %v, want %v", reported, err, want)
+	}
+}
+
+// TestSelfFilter_noClusters logs why the replica is empty.
+func TestSelfFilter_noClusters(t *testing.T) {
+	log := &output{}
+	from := list{{Name: "own", Config: &rest.Config{Host: "https://127.0.0.1:7443/clusters/a"}}}
+	notified := false
+	err := selfFilter{from, "127.0.0.1:7443", nil, slog.New(slog.NewTextHandler(log, nil))}.Follow(t.Context(), func(entries []fleet.Entry) {
+		notified = len(entries) == 0
+	})
+	if err != nil || !notified || !strings.Contains(log.String(), "no clusters to mirror") {
+		t.Errorf("notified %t, error %v, log:\n%s", notified, err, log)
+	}
+}

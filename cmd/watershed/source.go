@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/kube"
+)
+
+// defaultInCluster is the name of the cluster of --in-cluster without a value.
+const defaultInCluster = "in-cluster"
+
+// sourceOptions are the flags for the sources of clusters.
+type sourceOptions struct {
+	kubeconfig      string
+	contexts        []string
+	folders         []string
+	inCluster       string // the name of the cluster, "" if it is not mirrored
+	clusterAPI      bool
+	clusterProfiles bool
+	profileConsumer string
+	providerFile    string
+	hubKubeconfig   string
+	hubContext      string
+	hubNamespace    string
+}
+
+func (o *sourceOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)")
+	flags.StringArrayVar(&o.contexts, "context", nil, "a `context` to mirror; may be repeated (default every context)")
+	flags.StringArrayVar(&o.folders, "kubeconfig-dir", nil, "a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated")
+	flags.StringVar(&o.inCluster, "in-cluster", "", "mirror the cluster that serve runs in, under this `name`; needs a pod with a service account")
+	flags.Lookup("in-cluster").NoOptDefVal = defaultInCluster
+	flags.BoolVar(&o.clusterAPI, "cluster-api", false, "mirror the clusters that Cluster API manages from the hub; needs the right to list and watch Secrets there")
+	flags.BoolVar(&o.clusterProfiles, "cluster-profiles", false, "mirror the clusters of the ClusterProfiles on the hub; needs --cluster-profile-consumer or --cluster-profile-provider-file")
+	flags.StringVar(&o.profileConsumer, "cluster-profile-consumer", "", "the `name` of the inventory consumer whose Secrets have the kubeconfigs of ClusterProfiles")
+	flags.StringVar(&o.providerFile, "cluster-profile-provider-file", "", "a JSON `file` with the credential plugins for the access providers of ClusterProfiles, in the format of the cluster-inventory-api project")
+	flags.StringVar(&o.hubKubeconfig, "hub-kubeconfig", "", "the kubeconfig `file` of the hub (default the files in KUBECONFIG, else ~/.kube/config, else the service account of the pod)")
+	flags.StringVar(&o.hubContext, "hub-context", "", "the `context` of the hub (default the current context)")
+	flags.StringVar(&o.hubNamespace, "hub-namespace", "", "read only this `namespace` of the hub (default all namespaces)")
+}
+
+// sources are the opened sources of clusters.
+type sources struct {
+	fleet.Directory
+	// kubeconfig is the source of contexts, nil if contexts are not mirrored.
+	kubeconfig *directory.Kubeconfig
+	// hub is the hub cluster, nil if no source needs one.
+	hub *kube.Cluster
+}
+
+// close closes the connections to the hub. Follow must have returned.
+func (s *sources) close() {
+	if s.hub != nil {
+		s.hub.CloseIdleConnections()
+	}
+}
+
+// open checks the flags and returns the sources that they select, joined. If two of them
+// have a cluster of the same name, the one that is opened first is used.
+func (o *sourceOptions) open(logger *slog.Logger) (*sources, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &sources{}
+	var parts []fleet.Directory
+	if o.usesContexts() {
+		k, err := o.openKubeconfig(logger)
+		if err != nil {
+			return nil, err
+		}
+		s.kubeconfig = k
+		parts = append(parts, k)
+	}
+	for _, path := range o.folders {
+		if _, err := os.ReadDir(path); err != nil {
+			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a folder that exists, or a single file with --kubeconfig", err)
+		}
+		parts = append(parts, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
+	}
+	if o.inCluster != "" {
+		if err := o.checkInCluster(); err != nil {
+			return nil, err
+		}
+		parts = append(parts, directory.NewInCluster(o.inCluster, &directory.InClusterOptions{Logger: logger}))
+	}
+	if o.usesHub() {
+		hub, inventories, err := o.openHub(logger)
+		if err != nil {
+			return nil, err
+		}
+		s.hub = hub
+		parts = append(parts, inventories...)
+	}
+	s.Directory = parts[0]
+	if len(parts) > 1 {
+		s.Directory = directory.NewJoin(parts, &directory.JoinOptions{Logger: logger})
+	}
+	return s, nil
+}
+
+// usesContexts reports whether contexts are mirrored: if a flag names them, and by
+// default.
+func (o *sourceOptions) usesContexts() bool {
+	other := len(o.folders) > 0 || o.inCluster != "" || o.usesHub()
+	return o.kubeconfig != "" || len(o.contexts) > 0 || !other
+}
+
+func (o *sourceOptions) usesHub() bool { return o.clusterAPI || o.clusterProfiles }
+
+// validate rejects flags that would have no effect.
+func (o *sourceOptions) validate() error {
+	for _, f := range []struct{ name, value string }{
+		{"--hub-kubeconfig", o.hubKubeconfig}, {"--hub-context", o.hubContext}, {"--hub-namespace", o.hubNamespace},
+	} {
+		if f.value != "" && !o.usesHub() {
+			return fmt.Errorf("%s has no effect without a source that reads the hub: add --cluster-api or --cluster-profiles", f.name)
+		}
+	}
+	for _, f := range []struct{ name, value string }{
+		{"--cluster-profile-consumer", o.profileConsumer}, {"--cluster-profile-provider-file", o.providerFile},
+	} {
+		if f.value != "" && !o.clusterProfiles {
+			return fmt.Errorf("%s has no effect without --cluster-profiles: add it", f.name)
+		}
+	}
+	if o.clusterProfiles && o.profileConsumer == "" && o.providerFile == "" {
+		return errors.New("--cluster-profiles: no credentials for the clusters: add --cluster-profile-consumer or --cluster-profile-provider-file")
+	}
+	return nil
+}
+
+// openKubeconfig returns the source of contexts. All contexts that the flags name exist.
+func (o *sourceOptions) openKubeconfig(logger *slog.Logger) (*directory.Kubeconfig, error) {
+	opts := &directory.KubeconfigOptions{Contexts: o.contexts, Logger: logger}
+	if o.kubeconfig != "" {
+		opts.Paths = []string{o.kubeconfig}
+	}
+	k := directory.NewKubeconfig(opts)
+	found, err := k.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%w: name another file with --kubeconfig, or another source of clusters (see watershed serve --help)", err)
+	}
+	files := strings.Join(k.Paths(), ", ")
+	if len(found) == 0 {
+		return nil, fmt.Errorf("kubeconfig %s has no contexts: name another file with --kubeconfig", files)
+	}
+	for _, c := range found {
+		if !c.Exists {
+			return nil, fmt.Errorf("context %q does not exist in kubeconfig %s: %s", c.Name, files, existing(opts.Paths))
+		}
+	}
+	return k, nil
+}
+
+// existing lists the contexts of kubeconfig files for an error message.
+func existing(paths []string) string {
+	all, err := directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: paths}).Read()
+	if err != nil || len(all) == 0 {
+		return "it has none"
+	}
+	var names []string
+	for _, c := range all[:min(len(all), 20)] {
+		names = append(names, c.Name)
+	}
+	text := "it has " + strings.Join(names, ", ")
+	if len(all) > len(names) {
+		text += fmt.Sprintf(" and %d more", len(all)-len(names))
+	}
+	return text
+}
+
+// checkInCluster returns an error if serve does not run in a pod. Other errors may end
+// while serve runs, and are logged then.
+func (o *sourceOptions) checkInCluster() error {
+	if err := fleet.ValidateName(o.inCluster); err != nil {
+		return fmt.Errorf("--in-cluster: %w", err)
+	}
+	if _, err := rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
+		return fmt.Errorf("--in-cluster: %w: run serve in a pod, or use --kubeconfig", err)
+	}
+	return nil
+}
+
+// openHub returns the hub and the sources that read it.
+func (o *sourceOptions) openHub(logger *slog.Logger) (*kube.Cluster, []fleet.Directory, error) {
+	var plugins map[string]directory.AccessPlugin
+	if o.providerFile != "" {
+		var err error
+		if plugins, err = readAccessPlugins(o.providerFile); err != nil {
+			return nil, nil, fmt.Errorf("--cluster-profile-provider-file: %w", err)
+		}
+	}
+	hub, err := o.connectHub()
+	if err != nil {
+		return nil, nil, fmt.Errorf("hub: %w: name the context of the hub with --hub-context, and its file with --hub-kubeconfig", err)
+	}
+	var parts []fleet.Directory
+	if o.clusterAPI {
+		parts = append(parts, directory.NewClusterAPI(hub, &directory.ClusterAPIOptions{Namespace: o.hubNamespace, Logger: logger}))
+	}
+	if o.clusterProfiles {
+		parts = append(parts, directory.NewClusterProfile(hub, &directory.ClusterProfileOptions{
+			Namespace: o.hubNamespace, Consumer: o.profileConsumer, Plugins: plugins, Logger: logger,
+		}))
+	}
+	return hub, parts, nil
+}
+
+func (o *sourceOptions) connectHub() (*kube.Cluster, error) {
+	if o.hubKubeconfig != "" {
+		return kube.FromKubeconfig(o.hubKubeconfig, o.hubContext)
+	}
+	return kube.FromContext(o.hubContext)
+}
