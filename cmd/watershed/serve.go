@@ -61,8 +61,8 @@ removed within seconds.
 
 The hub is the cluster that kubectl would use: the current context of the
 kubeconfig or, in a pod without one, the cluster of the pod. --hub-kubeconfig and
---hub-context select another one. The hub itself is not mirrored unless another
-source has it.
+--hub-context select another one. Its kubeconfig is read once, at the start. The hub
+itself is not mirrored unless another source has it.
 
 There is no access control yet. Whoever can connect reads everything that is mirrored,
 so serve listens on loopback addresses only. Secrets are mirrored only if --resources

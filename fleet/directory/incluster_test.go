@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -22,12 +23,21 @@ func TestInCluster(t *testing.T) {
 	var log logBuffer
 	d := directory.Poll(directory.NewInCluster("here", &directory.InClusterOptions{Logger: log.logger()}), testInterval)
 	token := write(t, []byte("token"), dir, "token")
+	var mounted atomic.Bool // the files of the service account
 	directory.LoadInCluster(d, func() (*rest.Config, error) {
+		if !mounted.Load() {
+			return nil, errors.New("no token yet")
+		}
 		return &rest.Config{Host: "https://here", BearerToken: "token", BearerTokenFile: token, TLSClientConfig: rest.TLSClientConfig{CAFile: dir + "/ca.crt"}}, nil
 	})
 	seen := follow(t, d)
+	seen.quiet("there is no token")
+	if n := strings.Count(log.String(), "no token yet"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+	mounted.Store(true)
 	seen.quiet("there is no authority")
-	if n := strings.Count(log.String(), "cannot read clusters"); n != 1 || !strings.Contains(log.String(), `source="in-cluster here"`) {
+	if n := strings.Count(log.String(), "ca.crt"); n != 1 || !strings.Contains(log.String(), `source="in-cluster here"`) {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	write(t, ca, dir, "ca.crt")
