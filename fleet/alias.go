@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// routeOf returns a digest of how requests get to a server, whoever sends them: its
-// address, its authority and the proxy on the way. Entries with the same one lead to one
-// cluster. It is empty if that cannot be said.
+// routeOf returns a digest of the path to a server without the credentials: its address,
+// its certificate authority and the proxy. Entries with equal digests are one cluster.
+// The digest is empty if the configuration has functions, which cannot be compared.
 func routeOf(cfg *rest.Config) string {
 	if cfg == nil || cfg.Dial != nil || cfg.Transport != nil || cfg.WrapTransport != nil {
 		return ""

@@ -27,10 +27,11 @@ import (
 const (
 	// fleetContext is the context of all clusters together.
 	fleetContext = "fleet"
-	// nobody is the user of all contexts. The token is no secret, and nobody looks at
-	// it: kubectl asks for a name and a password where it finds no credentials.
-	nobody      = "watershed"
-	nobodyToken = "none"
+	// userName is the user of all contexts.
+	userName = "watershed"
+	// userToken is not a secret, and the server ignores it. Without a token kubectl
+	// would ask for a name and a password.
+	userToken = "none"
 )
 
 // maxClusters bounds what is read of a server's list of clusters, in bytes.
@@ -157,10 +158,10 @@ func newKubeconfig(address string, ca []byte, prefix string, clusters []string, 
 	add := func(name, path, namespace string) {
 		name = prefix + name
 		k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + address + path, CertificateAuthorityData: ca}
-		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: nobody, Namespace: namespace}
+		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: userName, Namespace: namespace}
 		k.CurrentContext = name
 	}
-	k.AuthInfos[nobody] = &clientcmdapi.AuthInfo{Token: nobodyToken}
+	k.AuthInfos[userName] = &clientcmdapi.AuthInfo{Token: userToken}
 	for _, cluster := range clusters {
 		name := cmp.Or(mirrored[cluster].Name, cluster)
 		if name == fleetContext {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
+	"net"
 	"syscall"
 	"time"
 
@@ -33,12 +33,9 @@ type serveOptions struct {
 	pprof             string
 }
 
-func newServeCommand() *cobra.Command {
-	var o serveOptions
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve a read replica of clusters on this machine",
-		Long: `Serve mirrors clusters and answers the reads of their API from the copy: each
+// serveLong and serveExample are the help text of serve.
+const (
+	serveLong = `Serve mirrors clusters and answers the reads of their API from the copy: each
 cluster at https://ADDRESS/clusters/NAME, all of them together at
 https://ADDRESS/fleet. Clients need a kubeconfig of their own: see watershed
 kubeconfig.
@@ -64,16 +61,25 @@ kubeconfig or, in a pod without one, the cluster of the pod. --hub-kubeconfig an
 --hub-context select another one. Its kubeconfig is read once, at the start. The hub
 itself is not mirrored unless another source has it.
 
-There is no access control yet. Whoever can connect reads everything that is mirrored,
-so serve listens on loopback addresses only. Secrets are mirrored only if --resources
-names them.`,
-		Example: `  watershed serve
+There is no access control yet. Every client that can connect reads everything that is
+mirrored, so serve listens on loopback addresses only. Secrets are mirrored only if --resources
+names them.`
+	serveExample = `  watershed serve
   watershed serve --context prod-eu --context prod-us --resources 'pods,*.apps'
   watershed serve --resources '*,secrets'
   watershed serve --kubeconfig-dir /etc/clusters
   watershed serve --in-cluster=hub --cluster-api
-  watershed serve --cluster-profiles --cluster-profile-consumer watershed --hub-context hub`,
-		Args: cobra.NoArgs,
+  watershed serve --cluster-profiles --cluster-profile-consumer watershed --hub-context hub`
+)
+
+func newServeCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Serve a read replica of clusters on this machine",
+		Long:    serveLong,
+		Example: serveExample,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), newLogger(cmd.ErrOrStderr()), o)
 		},
@@ -93,8 +99,8 @@ names them.`,
 	return cmd
 }
 
-// newLogger writes for people and machines to read. What Kubernetes' libraries have to
-// say, of credential plugins above all, is said there too and not in a form of its own.
+// newLogger returns a logger in logfmt. The log lines of Kubernetes' libraries, most of
+// them about credential plugins, go to the same logger.
 func newLogger(w io.Writer) *slog.Logger {
 	logger := slog.New(slog.NewTextHandler(w, nil))
 	klog.SetSlogLogger(logger)
@@ -114,10 +120,7 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer release()
-	listener, err := listenLoopback(ctx, o.listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w: choose another address with --listen", err)
-	}
+	listener, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,12 +130,9 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer clusters.close()
-	ca, made, err := o.state.openAuthority(time.Now)
+	ca, err := o.openAuthority(logger)
 	if err != nil {
 		return err
-	}
-	if made {
-		logger.Info("created a certificate authority: clients need the output of watershed kubeconfig", "file", o.state.authorityFile())
 	}
 	ca.address = loopbackIP(listener)
 	address := listener.Addr().String()
@@ -149,22 +149,18 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		parts:     []func(context.Context) error{f.Run, handler.Run},
 	}
 	if o.pprof != "" {
-		profiles, err := listenLoopback(ctx, o.pprof)
+		profiles, err := openProfiles(ctx, o.pprof, logger)
 		if err != nil {
-			return fmt.Errorf("profiles: %w", err)
-		}
-		defer profiles.Close()
-		s.endpoints = append(s.endpoints, newProfileEndpoint(profiles, logger))
-		logger.Info("profiles", "url", "http://"+profiles.Addr().String()+"/debug/pprof/")
-	}
-	announced := server{Address: address}
-	if clusters.kubeconfig != nil {
-		announced.Contexts = o.sources.contexts
-		if announced.Kubeconfig, err = absolute(clusters.kubeconfig.Paths()); err != nil {
 			return err
 		}
+		defer profiles.listener.Close()
+		s.endpoints = append(s.endpoints, profiles)
 	}
-	withdraw, err := o.state.announce(announced)
+	kubeconfig, err := clusters.paths()
+	if err != nil {
+		return err
+	}
+	withdraw, err := o.state.announce(server{Address: address, Kubeconfig: kubeconfig, Contexts: o.sources.contexts})
 	if err != nil {
 		return err
 	}
@@ -173,22 +169,39 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	return s.run(ctx)
 }
 
+// open listens on the address of the replica.
+func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
+	listener, err := listenLoopback(ctx, o.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: choose another address with --listen", err)
+	}
+	return listener, err
+}
+
+// openAuthority returns the certificate authority of the state folder, and creates it if
+// there is none.
+func (o *serveOptions) openAuthority(logger *slog.Logger) (*authority, error) {
+	ca, created, err := o.state.openAuthority(time.Now)
+	if created && err == nil {
+		logger.Info("created a certificate authority: clients need the output of watershed kubeconfig", "file", o.state.authorityFile())
+	}
+	return ca, err
+}
+
+// openProfiles listens on the address of Go's profiles.
+func openProfiles(ctx context.Context, address string, logger *slog.Logger) (endpoint, error) {
+	listener, err := listenLoopback(ctx, address)
+	if err != nil {
+		return endpoint{}, fmt.Errorf("profiles: %w", err)
+	}
+	logger.Info("profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	return newProfileEndpoint(listener, logger), nil
+}
+
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
 	opts := &fleet.Options{Resources: o.resources, Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields
 	}
 	return opts
-}
-
-func absolute(paths []string) ([]string, error) {
-	all := make([]string, 0, len(paths))
-	for _, path := range paths {
-		path, err := filepath.Abs(path)
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig: %w", err)
-		}
-		all = append(all, path)
-	}
-	return all, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -65,6 +66,21 @@ func (s *sources) close() {
 	if s.hub != nil {
 		s.hub.CloseIdleConnections()
 	}
+}
+
+// paths returns the absolute paths of the kubeconfig files whose contexts are mirrored.
+func (s *sources) paths() ([]string, error) {
+	if s.kubeconfig == nil {
+		return nil, nil
+	}
+	paths := s.kubeconfig.Paths()
+	for i, path := range paths {
+		var err error
+		if paths[i], err = filepath.Abs(path); err != nil {
+			return nil, fmt.Errorf("kubeconfig: %w", err)
+		}
+	}
+	return paths, nil
 }
 
 // open checks the flags and returns the sources that they select, joined. If two of them

@@ -209,7 +209,7 @@ func TestFolder_clash(t *testing.T) {
 	write(t, kubeconfigWith(nil, "y"), dir, "a.yml")
 	seen := follow(t, newFolder(&log, dir))
 	if host := seen.names("a")["a"].Config.Host; host != "https://x.example.com" {
-		t.Errorf("the second one counts: %s", host)
+		t.Errorf("the second file is used: %s", host)
 	}
 	write(t, kubeconfigWith(nil, "z"), dir, "b")
 	seen.names("a", "b")

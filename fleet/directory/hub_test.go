@@ -72,7 +72,7 @@ func (h *hub) open(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	return c
 }
 
-// kubeconfig leads to the member.
+// kubeconfig returns a kubeconfig of the member.
 func (h *hub) kubeconfig(user string) []byte {
 	cfg := h.member.Config()
 	if user != "" {
@@ -84,7 +84,7 @@ func (h *hub) kubeconfig(user string) []byte {
 	}, "x")
 }
 
-// reach fails unless an entry leads to the member.
+// reach fails unless an entry connects to the member.
 func (h *hub) reach(t *testing.T, e fleet.Entry) {
 	t.Helper()
 	if e.Err != nil {
@@ -96,7 +96,7 @@ func (h *hub) reach(t *testing.T, e fleet.Entry) {
 		t.Errorf("%s cannot be reached: %v", e.Name, err)
 	}
 	if e.Config.Host != h.member.Config().Host {
-		t.Errorf("%s leads to %s", e.Name, e.Config.Host)
+		t.Errorf("%s connects to %s", e.Name, e.Config.Host)
 	}
 }
 

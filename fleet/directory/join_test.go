@@ -57,7 +57,7 @@ func TestJoin(t *testing.T) {
 	got := seen.names("a", "b", "c", "d")
 	for name, host := range map[string]string{"a": "https://a.one", "b": "https://b.one", "c": "https://c.one", "d": "https://d.two"} {
 		if got[name].Config.Host != host {
-			t.Errorf("%s leads to %s", name, got[name].Config.Host)
+			t.Errorf("%s connects to %s", name, got[name].Config.Host)
 		}
 	}
 	must(t, two.Set(entriesIn("two", "b", "c", "d", "e")...))
