@@ -18,9 +18,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // Identity tells a cluster from others: by the UID of its namespace kube-system together
@@ -154,11 +156,11 @@ func uidOf(ctx context.Context, cluster *kube.Cluster) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("identity of the cluster: %w", err)
 	}
-	meta, err := o.Meta()
+	meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
 	if err != nil {
 		return "", fmt.Errorf("identity of the cluster: %w", err)
 	}
-	return meta.UID, nil
+	return string(meta.UID), nil
 }
 
 // arrival is a request's connection.

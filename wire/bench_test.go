@@ -89,7 +89,7 @@ func BenchmarkMeta(b *testing.B) {
 	benchmark(b, func(b *testing.B, e wire.Encoding, _ []byte) {
 		o := podObject(b, e, 1)
 		for b.Loop() {
-			if _, err := o.Meta(); err != nil {
+			if _, err := wire.MetaOf(o); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -5,7 +5,6 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -13,13 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // Pointer is satisfied by *P.
 type Pointer[P any] interface{ *P }
-
-// unmarshaler is what the Go types of built-in kinds are.
-type unmarshaler interface{ Unmarshal([]byte) error }
 
 // Decode gives the object as a T: a Go type of the Kubernetes API,
 // [*unstructured.Unstructured], [*metav1.PartialObjectMetadata], any other type
@@ -111,7 +109,7 @@ func (o *Object) decodeTyped(raw []byte, into any) error {
 			return fmt.Errorf("it is a %v", own)
 		}
 	}
-	if message, ok := into.(unmarshaler); ok {
+	if message, ok := into.(protobuf.Message); ok {
 		return o.unmarshal(func() error { return message.Unmarshal(raw) })
 	}
 	own, err := o.own(raw)
@@ -138,10 +136,10 @@ func (o *Object) unmarshal(do func() error) (err error) {
 // own is the object as its own Go type, from protobuf.
 func (o *Object) own(raw []byte) (runtime.Object, error) {
 	if o.kind.New == nil {
-		return nil, errors.New("it is protobuf, and its Kind has no Go type (New)")
+		return nil, errNoType
 	}
 	own := o.kind.New()
-	message, ok := own.(unmarshaler)
+	message, ok := own.(protobuf.Message)
 	if !ok {
 		return nil, fmt.Errorf("it is protobuf, which %T cannot read", own)
 	}
@@ -176,18 +174,18 @@ func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 		enterMember(&s, "metadata")
 		return utiljson.Unmarshal(s.value(), into)
 	}
-	p := protoScan{b: raw}
-	for p.next() {
-		if p.field != 1 {
+	p := protobuf.Scanner{Data: raw}
+	for p.Next() {
+		if p.Field != 1 {
 			continue
 		}
 		// The generated code adds to what is there, as a message whose field comes
 		// twice wants it.
-		if err := into.Unmarshal(p.bytes()); err != nil {
+		if err := into.Unmarshal(p.Bytes()); err != nil {
 			return err
 		}
 	}
-	if p.bad {
+	if p.Bad {
 		return errProtobuf
 	}
 	return nil

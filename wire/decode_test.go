@@ -5,7 +5,6 @@ package wire_test
 
 import (
 	"errors"
-	"math/rand"
 	"reflect"
 	"runtime"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -196,10 +196,10 @@ func TestDecode_concurrentDecodersAgree(t *testing.T) {
 }
 
 func TestEncode_roundTrip(t *testing.T) {
-	r := newSeed(t)
-	filler := newFiller(r)
+	r := specimen.Rand(t)
+	filler := specimen.New(r)
 	for _, gvk := range objectKinds(t) {
-		value := fill(rand.New(rand.NewSource(r.Int63())), filler, gvk)
+		value := filler.Object(gvk)
 		for _, e := range encodings {
 			o, err := wire.Encode(value, e, kindOf(gvk))
 			must(t, err)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/watershed-project/watershed/internal/transcode"
 )
 
 // Encode makes an object of a value: a Go type of the Kubernetes API,
@@ -74,6 +76,41 @@ func (o *Object) AppendProtobuf(b []byte) ([]byte, error) {
 		return b, failed(err)
 	}
 	return append(b, raw...), nil
+}
+
+// AppendJSON appends the object as JSON. For an object in protobuf that is byte for byte
+// what encoding/json writes for its Go value, without apiVersion and kind, and is made
+// without decoding the object. For an object in JSON it is its bytes. If the object
+// cannot be converted it returns an [*ObjectError] and appends nothing.
+func (o *Object) AppendJSON(b []byte) ([]byte, error) {
+	raw, scratch := o.open()
+	defer scratch.free()
+	if o.encoding == JSON {
+		return append(b, raw...), nil
+	}
+	t := o.kind.goType()
+	err := errNoType
+	if t != nil {
+		b, err = transcode.AppendJSON(b, t, raw)
+	}
+	if err != nil {
+		return b, &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: fmt.Errorf("write as JSON: %w", err)}
+	}
+	return b, nil
+}
+
+// HasUnknownFields reports whether an object in protobuf has fields that its Go type does
+// not have: the API server is newer than the k8s.io/api of this program, or it is older
+// and still has a field that was removed. Bytes has such fields; a Go value, and the JSON
+// of [Object.AppendJSON], do not. It costs about 1 us for a pod of 5 KB. It returns false
+// for an object in JSON, for one whose Kind has no Go type, and for a malformed one.
+func (o *Object) HasUnknownFields() bool {
+	if o.encoding != Protobuf {
+		return false
+	}
+	raw, scratch := o.open()
+	defer scratch.free()
+	return transcode.HasUnknownFields(o.kind.goType(), raw)
 }
 
 // kindOfValue is what a value says it is, nil if it does not.

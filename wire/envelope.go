@@ -6,6 +6,8 @@ package wire
 import (
 	"bytes"
 	"errors"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // magic opens every protobuf body and every object in a protobuf watch.
@@ -24,16 +26,16 @@ func openEnvelope(b []byte) (envelope, error) {
 	if !ok {
 		return env, errMagic
 	}
-	p := protoScan{b: b}
-	for p.next() {
-		switch p.field {
+	p := protobuf.Scanner{Data: b}
+	for p.Next() {
+		switch p.Field {
 		case 1:
-			p.bad = !env.scanType(p.bytes()) || p.bad
+			p.Bad = !env.scanType(p.Bytes()) || p.Bad
 		case 2:
-			env.raw = p.bytes()
+			env.raw = p.Bytes()
 		}
 	}
-	if p.bad {
+	if p.Bad {
 		return env, errProtobuf
 	}
 	return env, nil
@@ -41,16 +43,16 @@ func openEnvelope(b []byte) (envelope, error) {
 
 // scanType reads runtime.TypeMeta.
 func (e *envelope) scanType(b []byte) bool {
-	p := protoScan{b: b}
-	for p.next() {
-		switch p.field {
+	p := protobuf.Scanner{Data: b}
+	for p.Next() {
+		switch p.Field {
 		case 1:
-			e.apiVersion = p.bytes()
+			e.apiVersion = p.Bytes()
 		case 2:
-			e.kind = p.bytes()
+			e.kind = p.Bytes()
 		}
 	}
-	return !p.bad
+	return !p.Bad
 }
 
 // status reports whether the envelope holds the API server's word on what went

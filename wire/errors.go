@@ -13,6 +13,7 @@ var (
 	errNoName    = errors.New("it has no name")
 	errNoVersion = errors.New("it has no resourceVersion")
 	errSlash     = errors.New("namespace or name contains a slash")
+	errNoType    = errors.New("it is protobuf, and its Kind has no Go type (New)")
 	errProtobuf  = errors.New("malformed protobuf")
 	errJSON      = errors.New("malformed JSON")
 	errTooLarge  = fmt.Errorf("larger than %d MiB", maxObject>>20)

@@ -8,6 +8,15 @@ import "runtime"
 // KindOf is the very Kind an object has.
 func KindOf(o *Object) *Kind { return o.kind }
 
+// Meta and Owner are the metadata that is scanned from an object.
+type (
+	Meta  = metadata
+	Owner = owner
+)
+
+// MetaOf scans the metadata of an object.
+func MetaOf(o *Object) (Meta, error) { return o.metadata() }
+
 // Views is how many values an object remembers, dead or alive.
 func Views(o *Object) (n int) {
 	for v := o.views.Load(); v != nil; v = v.next {

@@ -6,6 +6,8 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // Fields are parts of an object's metadata that few programs read.
@@ -48,21 +50,21 @@ func (o *Object) Without(fields Fields) *Object {
 // should be.
 func (f Fields) fromProtobuf(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
-	p := protoScan{b: raw}
-	for from := 0; p.next(); from = p.at {
-		if p.field != 1 {
-			out = append(out, raw[from:p.at]...)
+	p := protobuf.Scanner{Data: raw}
+	for from := 0; p.Next(); from = p.At {
+		if p.Field != 1 {
+			out = append(out, raw[from:p.At]...)
 			continue
 		}
-		meta := f.fromProtobufMeta(p.bytes())
+		meta := f.fromProtobufMeta(p.Bytes())
 		if meta == nil {
 			return nil
 		}
-		out = append(out, 1<<3|wireBytes)
+		out = append(out, 1<<3|protobuf.TypeBytes)
 		out = binary.AppendUvarint(out, uint64(len(meta)))
 		out = append(out, meta...)
 	}
-	if p.bad {
+	if p.Bad {
 		return nil
 	}
 	return out
@@ -70,21 +72,21 @@ func (f Fields) fromProtobuf(raw []byte) []byte {
 
 func (f Fields) fromProtobufMeta(meta []byte) []byte {
 	out := make([]byte, 0, len(meta))
-	p := protoScan{b: meta}
-	for from := 0; p.next(); from = p.at {
+	p := protobuf.Scanner{Data: meta}
+	for from := 0; p.Next(); from = p.At {
 		drop := false
-		switch p.field {
+		switch p.Field {
 		case 17:
 			drop = f&ManagedFields != 0
 		case 12:
-			key, _, ok := protoEntry(p.bytes())
+			key, _, ok := protoEntry(p.Bytes())
 			drop = ok && f&LastApplied != 0 && string(key) == lastApplied
 		}
 		if !drop {
-			out = append(out, meta[from:p.at]...)
+			out = append(out, meta[from:p.At]...)
 		}
 	}
-	if p.bad {
+	if p.Bad {
 		return nil
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -19,12 +20,12 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // TestObject_Without compares with what apimachinery makes of the same removals.
 func TestObject_Without(t *testing.T) {
-	r := newSeed(t)
-	f := newFiller(r)
+	r := specimen.Rand(t)
+	f := specimen.New(r)
 	dropped := 0
 	for _, gvk := range objectKinds(t) {
 		for _, e := range encodings {
-			filled := fill(r, f, gvk)
+			filled := f.Object(gvk)
 			m := filled.(metav1.Object)
 			switch r.Intn(3) {
 			case 0:

@@ -11,6 +11,8 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // jsonFrames is a watch in JSON: one object after the other.
@@ -79,22 +81,22 @@ func (p *protoFrames) next() (frame, error) {
 	}
 	f := frame{encoding: Protobuf}
 	var raw []byte
-	s := protoScan{b: message}
-	for s.next() {
-		switch s.field {
+	s := protobuf.Scanner{Data: message}
+	for s.Next() {
+		switch s.Field {
 		case 1:
-			f.what = s.bytes()
+			f.what = s.Bytes()
 		case 2:
-			extension := protoScan{b: s.bytes()}
-			for extension.next() {
-				if extension.field == 1 {
-					raw = extension.bytes()
+			extension := protobuf.Scanner{Data: s.Bytes()}
+			for extension.Next() {
+				if extension.Field == 1 {
+					raw = extension.Bytes()
 				}
 			}
-			s.bad = s.bad || extension.bad
+			s.Bad = s.Bad || extension.Bad
 		}
 	}
-	if s.bad {
+	if s.Bad {
 		return frame{}, errProtobuf
 	}
 	env, err := openEnvelope(raw)

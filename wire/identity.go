@@ -3,7 +3,11 @@
 
 package wire
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
+)
 
 // initialEnd is the annotation of the bookmark behind the initial events.
 const initialEnd = "k8s.io/initial-events-end"
@@ -163,32 +167,32 @@ func jsonEntry(s *jsonScan, key string) (value []byte, found bool) {
 // is looked into but the metadata: a field that comes again counts, as it does
 // for the generated code.
 func (id *identity) scanProtobuf(object []byte) error {
-	p := protoScan{b: object}
-	for p.next() {
-		if p.field != 1 {
+	p := protobuf.Scanner{Data: object}
+	for p.Next() {
+		if p.Field != 1 {
 			continue
 		}
-		m := protoScan{b: p.bytes()}
-		for m.next() {
-			switch m.field {
+		m := protobuf.Scanner{Data: p.Bytes()}
+		for m.Next() {
+			switch m.Field {
 			case 1:
-				id.name = m.bytes()
+				id.name = m.Bytes()
 			case 3:
-				id.namespace = m.bytes()
+				id.namespace = m.Bytes()
 			case 6:
-				id.version = m.bytes()
+				id.version = m.Bytes()
 			case 12:
-				if entry := m.bytes(); id.bookmark {
+				if entry := m.Bytes(); id.bookmark {
 					key, value, ok := protoEntry(entry)
-					if m.bad = m.bad || !ok; string(key) == initialEnd {
+					if m.Bad = m.Bad || !ok; string(key) == initialEnd {
 						id.initialEnd = string(value) == "true"
 					}
 				}
 			}
 		}
-		p.bad = p.bad || m.bad
+		p.Bad = p.Bad || m.Bad
 	}
-	if p.bad {
+	if p.Bad {
 		return errProtobuf
 	}
 	return nil
@@ -196,16 +200,16 @@ func (id *identity) scanProtobuf(object []byte) error {
 
 // protoEntry takes an entry of a map of strings apart.
 func protoEntry(entry []byte) (key, value []byte, ok bool) {
-	p := protoScan{b: entry}
-	for p.next() {
-		switch p.field {
+	p := protobuf.Scanner{Data: entry}
+	for p.Next() {
+		switch p.Field {
 		case 1:
-			key = p.bytes()
+			key = p.Bytes()
 		case 2:
-			value = p.bytes()
+			value = p.Bytes()
 		}
 	}
-	return key, value, !p.bad
+	return key, value, !p.Bad
 }
 
 // parseVersion is a resourceVersion as a number, 0 unless the number is written

@@ -9,6 +9,8 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // The labels of a packed object are kept beside it, so that selectors need not
@@ -166,22 +168,22 @@ func eachLabel(raw []byte, e Encoding, each func(key, value []byte)) bool {
 		}
 		return !s.bad
 	}
-	p := protoScan{b: raw}
-	for p.next() {
-		if p.field != 1 {
+	p := protobuf.Scanner{Data: raw}
+	for p.Next() {
+		if p.Field != 1 {
 			continue
 		}
-		m := protoScan{b: p.bytes()}
-		for m.next() {
-			if m.field != 11 {
+		m := protobuf.Scanner{Data: p.Bytes()}
+		for m.Next() {
+			if m.Field != 11 {
 				continue
 			}
-			k, v, ok := protoEntry(m.bytes())
-			if m.bad = m.bad || !ok; !m.bad {
+			k, v, ok := protoEntry(m.Bytes())
+			if m.Bad = m.Bad || !ok; !m.Bad {
 				each(k, v)
 			}
 		}
-		p.bad = p.bad || m.bad
+		p.Bad = p.Bad || m.Bad
 	}
-	return !p.bad
+	return !p.Bad
 }

@@ -6,9 +6,9 @@ package wire
 import (
 	"bytes"
 	"reflect"
-	"strconv"
-	"strings"
 	"sync"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // Two states of an object have most of their bytes in common. A state is decoded
@@ -95,16 +95,14 @@ func layoutOf(t reflect.Type) *layout {
 }
 
 func newLayout(t reflect.Type) *layout {
-	if t.Kind() != reflect.Struct || !reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]()) {
+	if t.Kind() != reflect.Struct || !protobuf.IsMessage(t) {
 		return nil
 	}
 	m, known := new(layout), false
 	for i := range t.NumField() {
 		f := t.Field(i)
-		_, rest, _ := strings.Cut(f.Tag.Get("protobuf"), ",")
-		text, _, _ := strings.Cut(rest, ",")
-		number, err := strconv.Atoi(text)
-		if err != nil || number >= maxField || !f.IsExported() {
+		_, number := protobuf.Tag(f)
+		if number <= 0 || number >= maxField || !f.IsExported() {
 			continue
 		}
 		known = true
@@ -114,7 +112,7 @@ func newLayout(t reflect.Type) *layout {
 		switch {
 		case f.Type.Kind() == reflect.Struct:
 			m.fields[number].message = newLayout(f.Type)
-		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct && reflect.PointerTo(f.Type.Elem()).Implements(reflect.TypeFor[unmarshaler]()):
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct && protobuf.IsMessage(f.Type.Elem()):
 			m.fields[number].list = true
 		}
 	}
@@ -130,21 +128,21 @@ type span struct{ from, to, count int }
 // spans finds the fields of a message. It is false if a field's parts are not next
 // to each other, or there is one with too large a number.
 func spans(raw []byte, of *[maxField]span) bool {
-	p := protoScan{b: raw}
-	for from := 0; p.next(); from = p.at {
-		if p.field >= maxField {
+	p := protobuf.Scanner{Data: raw}
+	for from := 0; p.Next(); from = p.At {
+		if p.Field >= maxField {
 			return false
 		}
-		s := &of[p.field]
+		s := &of[p.Field]
 		if s.count == 0 {
 			s.from = from
 		} else if s.to != from {
 			return false
 		}
-		s.to = p.at
+		s.to = p.At
 		s.count++
 	}
-	return !p.bad
+	return !p.Bad
 }
 
 // fill decodes raw into an empty value, taking over what is the same in like.
@@ -165,8 +163,8 @@ func (m *layout) fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 		case b.count > 0 && bytes.Equal(raw[a.from:a.to], likeRaw[b.from:b.to]):
 			into.Field(f.index - 1).Set(like.Field(f.index - 1))
 		case f.message != nil && a.count == 1 && b.count == 1:
-			x, y := protoScan{b: raw[a.from:a.to]}, protoScan{b: likeRaw[b.from:b.to]}
-			if !x.next() || !y.next() || !f.message.fill(into.Field(f.index-1), like.Field(f.index-1), x.bytes(), y.bytes()) || x.bad || y.bad {
+			x, y := protobuf.Scanner{Data: raw[a.from:a.to]}, protobuf.Scanner{Data: likeRaw[b.from:b.to]}
+			if !x.Next() || !y.Next() || !f.message.fill(into.Field(f.index-1), like.Field(f.index-1), x.Bytes(), y.Bytes()) || x.Bad || y.Bad {
 				return false
 			}
 		case f.list && a.count == b.count:
@@ -178,7 +176,7 @@ func (m *layout) fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 		}
 	}
 	scratch.b = rest
-	return len(rest) == 0 || into.Addr().Interface().(unmarshaler).Unmarshal(rest) == nil
+	return len(rest) == 0 || into.Addr().Interface().(protobuf.Message).Unmarshal(rest) == nil
 }
 
 // fillList decodes a list of messages beside one of the same length. An element
@@ -188,18 +186,18 @@ func fillList(into, like reflect.Value, raw, likeRaw []byte, n int) bool {
 		return false
 	}
 	list := reflect.MakeSlice(into.Type(), n, n)
-	x, y := protoScan{b: raw}, protoScan{b: likeRaw}
+	x, y := protobuf.Scanner{Data: raw}, protobuf.Scanner{Data: likeRaw}
 	for i := range n {
-		if !x.next() || !y.next() {
+		if !x.Next() || !y.Next() {
 			return false
 		}
-		own, other := x.bytes(), y.bytes()
+		own, other := x.Bytes(), y.Bytes()
 		if bytes.Equal(own, other) {
 			list.Index(i).Set(like.Index(i))
-		} else if list.Index(i).Addr().Interface().(unmarshaler).Unmarshal(own) != nil {
+		} else if list.Index(i).Addr().Interface().(protobuf.Message).Unmarshal(own) != nil {
 			return false
 		}
 	}
 	into.Set(list)
-	return !x.bad && !y.bad
+	return !x.Bad && !y.Bad
 }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/randfill"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -27,12 +27,12 @@ func likeness[T interface {
 	wire.Pointer[P]
 	runtime.Object
 	metav1.Object
-}, P any](t *testing.T, r *rand.Rand, f *randfill.Filler) {
+}, P any](t *testing.T, r *rand.Rand, f *specimen.Maker) {
 	t.Helper()
 	gvk := kindOfType[T](t)
 	kind := kindOf(gvk)
 	for n := range 60 {
-		a := fill(r, f, gvk).(T)
+		a := f.Object(gvk).(T)
 		b := a.DeepCopyObject().(T)
 		mutate(r, f, reflect.ValueOf(b).Elem(), 3)
 		b.SetName(a.GetName())
@@ -69,7 +69,7 @@ func kindOfType[T runtime.Object](t *testing.T) schema.GroupVersionKind {
 }
 
 // mutate changes some fields of a struct at random, on several levels.
-func mutate(r *rand.Rand, f *randfill.Filler, v reflect.Value, depth int) {
+func mutate(r *rand.Rand, f *specimen.Maker, v reflect.Value, depth int) {
 	for i := range v.NumField() {
 		field := v.Field(i)
 		switch {
@@ -85,8 +85,8 @@ func mutate(r *rand.Rand, f *randfill.Filler, v reflect.Value, depth int) {
 }
 
 func TestDecodeLike_isAsDecode(t *testing.T) {
-	r := newSeed(t)
-	f := newFiller(r)
+	r := specimen.Rand(t)
+	f := specimen.New(r)
 	likeness[*corev1.Pod](t, r, f)
 	likeness[*corev1.Node](t, r, f)
 	likeness[*corev1.Secret](t, r, f)

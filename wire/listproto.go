@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // protoList is a list in protobuf: magic number, envelope, and in it the list
@@ -122,18 +124,18 @@ func (l *protoList) listField() (*Object, error) {
 }
 
 func (l *protoList) scanMeta(b []byte) error {
-	p := protoScan{b: b}
-	for p.next() {
-		switch p.field {
+	p := protobuf.Scanner{Data: b}
+	for p.Next() {
+		switch p.Field {
 		case 2:
-			l.about.ResourceVersion = string(p.bytes())
+			l.about.ResourceVersion = string(p.Bytes())
 		case 3:
-			l.about.Continue = string(p.bytes())
+			l.about.Continue = string(p.Bytes())
 		case 4:
-			l.about.RemainingItemCount = int64(p.varint())
+			l.about.RemainingItemCount = int64(p.Varint())
 		}
 	}
-	if p.bad {
+	if p.Bad {
 		return errProtobuf
 	}
 	return nil

@@ -7,30 +7,32 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// Meta is the part of an object's metadata that is worth reading without
-// decoding the object.
-type Meta struct {
+// metadata is the part of an object's metadata that can be read without decoding the
+// object.
+type metadata struct {
 	Namespace, Name, UID, ResourceVersion string
 	Generation                            int64
-	// Created and Deleted are zero if the object does not have them: one that is
-	// not being deleted has no Deleted.
+	// Created and Deleted are zero if the object does not have them. Only an object
+	// that is being deleted has Deleted.
 	Created, Deleted time.Time
 	Labels           map[string]string
-	Owners           []Owner
+	Owners           []owner
 }
 
-// Owner is one of the objects that an object belongs to.
-type Owner struct {
+// owner is an owner reference of an object.
+type owner struct {
 	APIVersion, Kind, Name, UID string
-	// Controller marks the one that manages the object.
+	// Controller marks the owner that manages the object.
 	Controller bool
 }
 
-// Meta scans the object's metadata. It is the caller's own.
-func (o *Object) Meta() (Meta, error) {
-	m := Meta{Namespace: o.Namespace(), Name: o.Name(), ResourceVersion: o.ResourceVersion()}
+// metadata scans the object's metadata. The caller owns the result.
+func (o *Object) metadata() (metadata, error) {
+	m := metadata{Namespace: o.Namespace(), Name: o.Name(), ResourceVersion: o.ResourceVersion()}
 	raw, scratch := o.open()
 	defer scratch.free()
 	var err error
@@ -40,12 +42,12 @@ func (o *Object) Meta() (Meta, error) {
 		err = m.scanProtobuf(raw)
 	}
 	if err != nil {
-		return Meta{}, &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: err}
+		return metadata{}, &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: err}
 	}
 	return m, nil
 }
 
-// ResourceVersion is the object's version as the API server wrote it.
+// ResourceVersion returns the object's version as the API server wrote it.
 func (o *Object) ResourceVersion() string {
 	if o.version != 0 {
 		return strconv.FormatUint(o.version, 10)
@@ -54,14 +56,15 @@ func (o *Object) ResourceVersion() string {
 	defer scratch.free()
 	var id identity
 	if o.encoding == JSON {
-		_ = id.scanJSON(raw) // it was filed, so it can be scanned
+		_ = id.scanJSON(raw) // filing has scanned the same bytes without an error
 	} else {
 		_ = id.scanProtobuf(raw)
 	}
 	return string(id.version)
 }
 
-// enterMember goes into an object and before the value of one of its members.
+// enterMember goes into a JSON object, to the value of one of its members. It returns
+// false if the object has no such member.
 func enterMember(s *jsonScan, name string) bool {
 	if s.null() || !s.begin('{') {
 		return false
@@ -75,8 +78,8 @@ func enterMember(s *jsonScan, name string) bool {
 	return false
 }
 
-// scanJSON relies on what filing has made sure of: no member comes twice.
-func (m *Meta) scanJSON(object []byte) error {
+// scanJSON scans an object in JSON. No member occurs twice: filing has checked that.
+func (m *metadata) scanJSON(object []byte) error {
 	s := jsonScan{b: object}
 	if !enterMember(&s, "metadata") || !s.begin('{') {
 		return errJSON
@@ -132,13 +135,13 @@ func (s *jsonScan) stringMap() map[string]string {
 	return m
 }
 
-func (s *jsonScan) owners() []Owner {
+func (s *jsonScan) owners() []owner {
 	if s.null() || !s.begin('[') {
 		return nil
 	}
-	var owners []Owner
+	var owners []owner
 	for s.more(']') {
-		var o Owner
+		var o owner
 		if s.null() {
 			owners = append(owners, o)
 			continue
@@ -165,81 +168,84 @@ func (s *jsonScan) owners() []Owner {
 	return owners
 }
 
-func (m *Meta) scanProtobuf(object []byte) error {
-	p := protoScan{b: object}
-	for p.next() {
-		if p.field != 1 {
+func (m *metadata) scanProtobuf(object []byte) error {
+	p := protobuf.Scanner{Data: object}
+	for p.Next() {
+		if p.Field != 1 {
 			continue
 		}
-		meta := protoScan{b: p.bytes()}
-		for meta.next() {
+		meta := protobuf.Scanner{Data: p.Bytes()}
+		for meta.Next() {
 			m.protoField(&meta)
 		}
-		p.bad = p.bad || meta.bad
+		p.Bad = p.Bad || meta.Bad
 	}
-	if p.bad {
+	if p.Bad {
 		return errProtobuf
 	}
 	return nil
 }
 
-func (m *Meta) protoField(p *protoScan) {
-	switch p.field {
+func (m *metadata) protoField(p *protobuf.Scanner) {
+	switch p.Field {
 	case 5:
-		m.UID = string(p.bytes())
+		m.UID = string(p.Bytes())
 	case 7:
-		m.Generation = int64(p.varint())
+		m.Generation = int64(p.Varint())
 	case 8:
-		m.Created = p.time()
+		m.Created = scanTime(p)
 	case 9:
-		m.Deleted = p.time()
+		m.Deleted = scanTime(p)
 	case 11:
-		key, value, ok := protoEntry(p.bytes())
-		if p.bad = p.bad || !ok; !p.bad {
+		key, value, ok := protoEntry(p.Bytes())
+		p.Bad = p.Bad || !ok
+		if !p.Bad {
 			if m.Labels == nil {
 				m.Labels = map[string]string{}
 			}
 			m.Labels[string(key)] = string(value)
 		}
 	case 13:
-		m.Owners = append(m.Owners, p.owner())
+		m.Owners = append(m.Owners, scanOwner(p))
 	}
 }
 
-// time reads metav1.Time, of which the seconds count only: JSON has no more.
-func (p *protoScan) time() time.Time {
-	b := p.bytes()
+// scanTime reads the current field as a metav1.Time. It ignores the nanoseconds, which
+// JSON does not have.
+func scanTime(p *protobuf.Scanner) time.Time {
+	b := p.Bytes()
 	if len(b) == 0 {
 		return time.Time{}
 	}
 	var seconds int64
-	t := protoScan{b: b}
-	for t.next() {
-		if t.field == 1 {
-			seconds = int64(t.varint())
+	t := protobuf.Scanner{Data: b}
+	for t.Next() {
+		if t.Field == 1 {
+			seconds = int64(t.Varint())
 		}
 	}
-	p.bad = p.bad || t.bad
+	p.Bad = p.Bad || t.Bad
 	return time.Unix(seconds, 0)
 }
 
-func (p *protoScan) owner() Owner {
-	var o Owner
-	s := protoScan{b: p.bytes()}
-	for s.next() {
-		switch s.field {
+// scanOwner reads the current field as a metav1.OwnerReference.
+func scanOwner(p *protobuf.Scanner) owner {
+	var o owner
+	s := protobuf.Scanner{Data: p.Bytes()}
+	for s.Next() {
+		switch s.Field {
 		case 1:
-			o.Kind = string(s.bytes())
+			o.Kind = string(s.Bytes())
 		case 3:
-			o.Name = string(s.bytes())
+			o.Name = string(s.Bytes())
 		case 4:
-			o.UID = string(s.bytes())
+			o.UID = string(s.Bytes())
 		case 5:
-			o.APIVersion = string(s.bytes())
+			o.APIVersion = string(s.Bytes())
 		case 6:
-			o.Controller = s.varint() != 0
+			o.Controller = s.Varint() != 0
 		}
 	}
-	p.bad = p.bad || s.bad
+	p.Bad = p.Bad || s.Bad
 	return o
 }

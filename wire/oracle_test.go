@@ -21,6 +21,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -60,7 +61,7 @@ func checkObject(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, e w
 
 func checkMeta(tb testing.TB, o *wire.Object, m metav1.Object) {
 	tb.Helper()
-	got, err := o.Meta()
+	got, err := wire.MetaOf(o)
 	must(tb, err)
 	want := wire.Meta{
 		Namespace: m.GetNamespace(), Name: m.GetName(), UID: string(m.GetUID()), ResourceVersion: m.GetResourceVersion(),
@@ -124,12 +125,12 @@ func checkPartial(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind) {
 // forAllKinds runs for random objects of every kind in both encodings, once with
 // the kind given and once with the kind taken from the bytes.
 func forAllKinds(t *testing.T, test func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind, objects []runtime.Object)) {
-	r := newSeed(t)
-	filler := newFiller(r)
+	r := specimen.Rand(t)
+	filler := specimen.New(r)
 	for _, gvk := range objectKinds(t) {
 		var objects []runtime.Object
 		for range 3 {
-			objects = append(objects, fill(r, filler, gvk))
+			objects = append(objects, filler.Object(gvk))
 		}
 		for _, e := range encodings {
 			for _, kind := range []*wire.Kind{kindOf(gvk), nil} {

@@ -20,14 +20,15 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // TestPacker_changesNothing packs random objects of every kind in both ways, and
 // compares all that can be read from them with what apimachinery reads.
 func TestPacker_changesNothing(t *testing.T) {
-	r := newSeed(t)
-	f := newFiller(r)
+	r := specimen.Rand(t)
+	f := specimen.New(r)
 	packed, dense := 0, 0
 	kinds, few := objectKinds(t), 200
 	if raceEnabled {
@@ -39,7 +40,7 @@ func TestPacker_changesNothing(t *testing.T) {
 			var objects []*wire.Object
 			var bodies [][]byte
 			for range 12 {
-				body := encode(t, e, gvk.GroupVersion(), fill(r, f, gvk))
+				body := encode(t, e, gvk.GroupVersion(), f.Object(gvk))
 				o, err := wire.ReadObject(strings.NewReader(string(body)), e, kindOf(gvk))
 				must(t, err)
 				objects, bodies = append(objects, o), append(bodies, body)

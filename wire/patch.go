@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // Patch is what can be said otherwise of an object without decoding it. The zero
@@ -56,7 +58,7 @@ func (p Patch) protobuf(raw []byte) []byte {
 }
 
 func appendField(b []byte, field byte, value string) []byte {
-	b = append(b, field<<3|wireBytes)
+	b = append(b, field<<3|protobuf.TypeBytes)
 	b = binary.AppendUvarint(b, uint64(len(value)))
 	return append(b, value...)
 }
@@ -131,10 +133,10 @@ func (o *Object) AppendMetadata(b []byte) []byte {
 		}
 		return b
 	}
-	p := protoScan{b: raw}
-	for from := 0; p.next(); from = p.at {
-		if p.field == 1 {
-			b = append(b, raw[from:p.at]...)
+	p := protobuf.Scanner{Data: raw}
+	for from := 0; p.Next(); from = p.At {
+		if p.Field == 1 {
+			b = append(b, raw[from:p.At]...)
 		}
 	}
 	return b

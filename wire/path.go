@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/internal/transcode"
 )
 
 // Path names a field of objects by its JSON members, such as "spec.nodeName", so
@@ -120,7 +123,7 @@ func (p *Path) route(t reflect.Type) *route {
 func newRoute(t reflect.Type, names []string) *route {
 	r := new(route)
 	for _, name := range names {
-		if t = pointee(t); t == nil || !isMessage(t) || marshalsItself(t) {
+		if t = pointee(t); t == nil || !protobuf.IsMessage(t) || transcode.MarshalsItself(t) {
 			return nil
 		}
 		number, field := messageField(t, name)
@@ -132,7 +135,7 @@ func newRoute(t reflect.Type, names []string) *route {
 	t = pointee(t)
 	switch r.leaf = t.Kind(); r.leaf {
 	case reflect.String, reflect.Bool, reflect.Int32, reflect.Int64:
-		if !marshalsItself(t) {
+		if !transcode.MarshalsItself(t) {
 			return r
 		}
 	}
@@ -157,9 +160,7 @@ func messageField(t reflect.Type, name string) (int32, reflect.Type) {
 		if member, _, _ := strings.Cut(f.Tag.Get("json"), ","); member != name {
 			continue
 		}
-		_, rest, _ := strings.Cut(f.Tag.Get("protobuf"), ",")
-		text, _, _ := strings.Cut(rest, ",")
-		number, _ := strconv.ParseInt(text, 10, 32)
+		_, number := protobuf.Tag(f)
 		return int32(number), f.Type
 	}
 	return 0, nil
@@ -185,13 +186,13 @@ func (r *route) read(raw []byte) (text string, ok bool) {
 
 // walk follows the numbers of fields into messages within messages.
 func walk(raw []byte, numbers []int32, text bool) (found bool, value []byte, num uint64, ok bool) {
-	p := protoScan{b: raw}
-	for p.next() {
-		if p.field != numbers[0] {
+	p := protobuf.Scanner{Data: raw}
+	for p.Next() {
+		if p.Field != numbers[0] {
 			continue
 		}
 		if len(numbers) > 1 {
-			inner, v, n, ok := walk(p.bytes(), numbers[1:], text)
+			inner, v, n, ok := walk(p.Bytes(), numbers[1:], text)
 			if !ok {
 				return false, nil, 0, false
 			}
@@ -201,10 +202,10 @@ func walk(raw []byte, numbers []int32, text bool) (found bool, value []byte, num
 			continue
 		}
 		if found = true; text {
-			value = p.bytes()
+			value = p.Bytes()
 		} else {
-			num = p.varint()
+			num = p.Varint()
 		}
 	}
-	return found, value, num, !p.bad
+	return found, value, num, !p.Bad
 }

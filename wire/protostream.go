@@ -7,6 +7,8 @@ import (
 	"bufio"
 	"io"
 	"math"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
 // endless is the length of a message that ends with its stream.
@@ -37,7 +39,7 @@ func (p *protoStream) next() error {
 		return err
 	}
 	p.field, p.wire = int32(tag>>3), uint8(tag&7)
-	if p.field <= 0 || p.wire == wireGroupUp {
+	if p.field <= 0 || p.wire == protobuf.TypeGroupEnd {
 		return errProtobuf
 	}
 	return nil
@@ -75,7 +77,7 @@ func (p *protoStream) take(n uint64) error {
 
 // length is that of the field's bytes, which come next.
 func (p *protoStream) length() (uint64, error) {
-	if p.wire != wireBytes {
+	if p.wire != protobuf.TypeBytes {
 		return 0, errProtobuf
 	}
 	n, err := p.uvarint()
@@ -103,17 +105,17 @@ func (p *protoStream) skip() error {
 		var n uint64
 		var err error
 		switch tag & 7 {
-		case wireVarint:
+		case protobuf.TypeVarint:
 			_, err = p.uvarint()
-		case wireFixed64:
+		case protobuf.TypeFixed64:
 			n = 8
-		case wireBytes:
+		case protobuf.TypeBytes:
 			n, err = p.uvarint()
-		case wireGroup:
+		case protobuf.TypeGroup:
 			depth++
-		case wireGroupUp:
+		case protobuf.TypeGroupEnd:
 			depth--
-		case wireFixed32:
+		case protobuf.TypeFixed32:
 			n = 4
 		default:
 			err = errProtobuf

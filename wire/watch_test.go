@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -203,7 +204,7 @@ func TestWatchReader_sameBytesAsList(t *testing.T) {
 // TestReaders_surviveCorruption changes bytes at random: whatever comes of it, it
 // ends, and without a panic.
 func TestReaders_surviveCorruption(t *testing.T) {
-	r := newSeed(t)
+	r := specimen.Rand(t)
 	rounds := 2000
 	if raceEnabled {
 		rounds = 200
@@ -249,12 +250,12 @@ func TestReaders_surviveCorruption(t *testing.T) {
 
 // useObject calls everything; errors are fine.
 func useObject(o *wire.Object) {
-	_, _ = o.Meta()
+	_, _ = wire.MetaOf(o)
 	o.Label("app")
 	_ = o.ResourceVersion() + o.Namespace() + o.Name() + o.String()
 	_, _ = wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
 	pod, _ := wire.DecodeFresh[*corev1.Pod](o)
 	less := o.Without(wire.ManagedFields | wire.LastApplied)
-	_, _ = less.Meta()
+	_, _ = wire.MetaOf(less)
 	_, _ = wire.DecodeLike(less, nil, o, pod)
 }

@@ -6,27 +6,20 @@ package wire_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	restwatch "k8s.io/client-go/rest/watch"
-	"sigs.k8s.io/randfill"
 
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -103,84 +96,15 @@ func kindOf(gvk schema.GroupVersionKind) *wire.Kind {
 	}}
 }
 
-// objectKinds are all kinds of client-go's scheme that have metadata.
+// objectKinds are the kinds that a test of all kinds uses.
 func objectKinds(tb testing.TB) []schema.GroupVersionKind {
 	tb.Helper()
-	var all []schema.GroupVersionKind
-	for gvk := range scheme.Scheme.AllKnownTypes() {
-		o, err := scheme.Scheme.New(gvk)
-		must(tb, err)
-		if _, ok := o.(metav1.Object); ok && gvk.Version != runtime.APIVersionInternal {
-			all = append(all, gvk)
-		}
-	}
-	slices.SortFunc(all, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
-	if len(all) < 100 {
-		tb.Fatalf("the scheme has %d kinds, that cannot be all", len(all))
-	}
+	all := specimen.Kinds(tb)
 	if raceEnabled {
 		// There is one goroutine, and nothing for the race detector to find.
 		return all[:25]
 	}
 	return all
-}
-
-// newSeed prints the seed, so that a failure can be seen again.
-func newSeed(tb testing.TB) *rand.Rand {
-	tb.Helper()
-	seed := time.Now().UnixNano()
-	tb.Logf("seed %d", seed)
-	return rand.New(rand.NewSource(seed))
-}
-
-func newFiller(r *rand.Rand) *randfill.Filler {
-	more := func(serializer.CodecFactory) []any {
-		return []any{
-			func(v *intstr.IntOrString, c randfill.Continue) {
-				if c.Bool() {
-					*v = intstr.FromString(c.String(0))
-				} else {
-					*v = intstr.FromInt32(c.Int31())
-				}
-			},
-			func(v *metav1.FieldsV1, _ randfill.Continue) {
-				v.SetRawString(`{"f:metadata":{"f:labels":{".":{},"f:a\"}]{[":{}}}}`)
-			},
-			func(v *metav1.ManagedFieldsEntry, c randfill.Continue) { c.FillNoCustom(v) },
-		}
-	}
-	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, more)
-	return fuzzer.FuzzerFor(funcs, rand.NewSource(r.Int63()), codecs).NilChance(.3).NumElements(0, 2)
-}
-
-// oddNames need escapes in JSON, or look as if they were something else.
-var oddNames = []string{
-	"web-0", "a", "kube-root-ca.crt", "system:node:x", `with "quotes"`, `back\slash\`, "höhe", "<&>", "line\nend",
-	"metadata", "}", "{\"name\":\"x\"", "\u2028", "日本", strings.Repeat("long-", 50),
-}
-
-func fill(r *rand.Rand, f *randfill.Filler, gvk schema.GroupVersionKind) runtime.Object {
-	o, err := scheme.Scheme.New(gvk)
-	if err != nil {
-		panic(err)
-	}
-	f.Fill(o)
-	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	m := o.(metav1.Object)
-	m.SetName(oddNames[r.Intn(len(oddNames))])
-	m.SetNamespace("")
-	if r.Intn(2) == 0 {
-		m.SetNamespace(oddNames[r.Intn(len(oddNames))])
-	}
-	switch r.Intn(10) {
-	case 0:
-		m.SetResourceVersion("")
-	case 1:
-		m.SetResourceVersion("0" + strconv.Itoa(r.Int()))
-	case 2:
-		m.SetResourceVersion("v-" + strconv.Itoa(r.Int()))
-	}
-	return o
 }
 
 // newList makes a list of the kind, if there is one.

@@ -38,7 +38,9 @@ var rules = map[string]rule{
 	"delta":  {},
 	"store":  {own: []string{"delta"}, others: []string{"github.com/tidwall/btree"}},
 	"fanout": {own: []string{"store", "delta"}},
-	"wire": {others: []string{
+	"internal/protobuf":  {},
+	"internal/transcode": {own: []string{"internal/protobuf"}, others: []string{"k8s.io/apimachinery/"}},
+	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
 	"reflector": {own: []string{"delta"}},
@@ -102,6 +104,7 @@ var rules = map[string]rule{
 	"internal/kubetest/simulated": {own: []string{"internal/kubetest"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/",
 	}},
+	"internal/kubetest/specimen":  {others: []string{"k8s.io/", "sigs.k8s.io/randfill"}},
 	"internal/kubetest/miniature": {others: []string{"k8s.io/"}},
 	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
 	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"}, others: []string{

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package transcode
 
 import (
 	"encoding"
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -16,62 +15,70 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// plan is how the message of a Go type becomes JSON. It never changes, and no plan
-// contains itself: how deep messages are in each other is bounded by their types.
+// plan describes how the message of a Go type is written as JSON. It is immutable. No
+// plan contains itself, so the nesting of messages is bounded by their types.
 type plan struct {
-	// fields are those of the Go type, in its order.
+	// fields are the fields of the Go type, in its order.
 	fields []field
-	// index is of fields by their numbers.
+	// index finds a field by its number.
 	index []place
-	// always are the fields that JSON shows although the message has not got them.
+	// always is the bit set of the fields that JSON has even if the message lacks them.
 	always uint64
-	// foreign says that something in it must be decoded.
-	foreign bool
-	// names are those of the members.
+	// decodes says that a value of form formDecoded is somewhere in the message.
+	decodes bool
+	// names are the names of the JSON members.
 	names []string
-	// visits are for a walk that only looks for unknown fields, by their numbers.
+	// visits is the index for HasUnknownFields.
 	visits []visit
 }
 
-// place says where a field is in a plan, and which wire type it must have.
+// place is the position of a field in a plan, and the wire type that it must have.
 type place struct {
 	at, wire uint8
 	known    bool
 }
 
-// maxPlanned is how many fields a plan may have: a bit is kept for each.
-const maxPlanned = 64
+const (
+	// maxPlanned is how many fields a plan may have: bit sets have one bit for each.
+	maxPlanned = 64
+	// maxNumber is the limit below which the field numbers of a plan must be.
+	maxNumber = 1 << 10
+)
 
-// maxNumber is above all field numbers of a plan.
-const maxNumber = 1 << 10
-
-// field is one of a plan.
+// field is a field of a plan.
 type field struct {
-	// name is that of the member, behind a comma and before a colon.
+	// name is the name of the JSON member, with a comma before and a colon after it.
 	name   []byte
 	number int32
 	wire   uint8
 	form   form
-	// list and mapped are of what form says. inline adds the members of the message to
-	// those of the one that it is in.
-	list, mapped, inline bool
-	// omitEmpty and omitZero leave out the values that can be left out: what a pointer
-	// points to cannot.
-	omitEmpty, omitZero bool
-	// plan is that of a message.
+	// list says that the field is a list of values of that form.
+	list bool
+	// mapped says that the field is a map of strings to values of that form.
+	mapped bool
+	// inline says that the members of the message are written among those of the
+	// enclosing message.
+	inline bool
+	// omitEmpty leaves out empty values, except where a pointer refers to one.
+	omitEmpty bool
+	// omitZero leaves out the zero time.
+	omitZero bool
+	// plan is the plan of a value of form formMessage.
 	plan *plan
-	// absent is the whole member if the message has not got the field, empty if there
-	// is none then.
+	// absent is the whole JSON member for a message that lacks the field. It is empty
+	// if there is no member then.
 	absent []byte
-	// zero is the value of an empty message.
+	// zero is the JSON of an empty message.
 	zero []byte
-	// foreign is the Go type of a value, to decode it where that must be.
-	foreign reflect.Type
+	// goType is the Go type of a value, for values that must be decoded.
+	goType reflect.Type
 }
 
-// form is how a value is written.
+// form is the way in which a value is written.
 type form uint8
 
 const (
@@ -81,21 +88,22 @@ const (
 	formBool
 	formInt32
 	formInt64
-	// formMessage has a plan.
+	// formMessage is a message with a plan.
 	formMessage
-	// formStrings is a message that stands for a list of strings, which can be nil.
+	// formStrings is a message that represents a list of strings. Unlike a list it can
+	// be nil in a map.
 	formStrings
 	formTime
 	formMicroTime
 	formQuantity
 	formIntOrString
-	// formRaw is a message with JSON in it.
+	// formRaw is a message that contains JSON.
 	formRaw
-	// formForeign is a message of a type that no plan can be made of.
-	formForeign
+	// formDecoded is a message whose type has no plan. It is always decoded.
+	formDecoded
 )
 
-// forms are the types that write their JSON themselves, in a way that is known here.
+// forms are the types with a MarshalJSON method that this package reproduces.
 var forms = map[reflect.Type]form{
 	reflect.TypeFor[metav1.Time]():          formTime,
 	reflect.TypeFor[metav1.MicroTime]():     formMicroTime,
@@ -107,11 +115,11 @@ var forms = map[reflect.Type]form{
 
 var plans sync.Map // of reflect.Type to *plan
 
-// planOf is nil for types that must be decoded.
+// planOf returns the plan of a struct type. It is nil for types that must be decoded.
 func planOf(t reflect.Type) *plan { return planWithin(t, nil) }
 
-// planWithin is planOf for a type within others. One that is within itself is
-// decoded there.
+// planWithin is [planOf] for a type that is nested in others. A type that is nested in
+// itself is decoded there.
 func planWithin(t reflect.Type, within []reflect.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
@@ -125,7 +133,7 @@ func planWithin(t reflect.Type, within []reflect.Type) *plan {
 }
 
 func newPlan(t reflect.Type, within []reflect.Type) *plan {
-	if t.Kind() != reflect.Struct || !isMessage(t) || marshalsItself(t) {
+	if t.Kind() != reflect.Struct || !protobuf.IsMessage(t) || MarshalsItself(t) {
 		return nil
 	}
 	p := new(plan)
@@ -136,7 +144,7 @@ func newPlan(t reflect.Type, within []reflect.Type) *plan {
 	}
 	names := slices.Sorted(slices.Values(p.names))
 	if len(p.fields) > maxPlanned || len(slices.Compact(names)) != len(p.names) {
-		return nil // encoding/json has rules for members of the same name
+		return nil // encoding/json has special rules for members of the same name
 	}
 	for i := range p.fields {
 		f := &p.fields[i]
@@ -158,15 +166,13 @@ func newPlan(t reflect.Type, within []reflect.Type) *plan {
 	return p
 }
 
-// add adds a field of the Go type, and reports whether it understands it.
+// add adds a field of the Go type. It returns false if the field cannot be planned.
 func (p *plan) add(of reflect.StructField, within []reflect.Type) bool {
-	kind, rest, _ := strings.Cut(of.Tag.Get("protobuf"), ",")
-	text, _, _ := strings.Cut(rest, ",")
-	number, _ := strconv.Atoi(text)
+	format, number := protobuf.Tag(of)
 	name, options, _ := strings.Cut(of.Tag.Get("json"), ",")
 	if of.Tag.Get("json") == "-" || !of.IsExported() {
-		// Only what is not in the message either can be left out: the generated code
-		// would look at it.
+		// The field can be ignored only if the message does not have it either: the
+		// generated code would read it.
 		return number == 0 && !of.Anonymous
 	}
 	f := field{number: int32(number)}
@@ -184,8 +190,8 @@ func (p *plan) add(of reflect.StructField, within []reflect.Type) bool {
 	if !f.inline && number == 0 || number < 0 || number >= maxNumber || !f.shape(of.Type, within) {
 		return false
 	}
-	// Some tags say bytes of a number, which the generated code does not care about.
-	if number != 0 && kind != "bytes" && kind != "varint" {
+	// Some tags declare a number as bytes. The generated code ignores that.
+	if number != 0 && format != "bytes" && format != "varint" {
 		return false
 	}
 	if f.inline && (f.form != formMessage || of.Type.Kind() != reflect.Struct) {
@@ -197,13 +203,13 @@ func (p *plan) add(of reflect.StructField, within []reflect.Type) bool {
 	return p.finish(f, name, of.Type)
 }
 
-// finish adds a field whose shape is known.
+// finish adds a field whose shape is set.
 func (p *plan) finish(f field, name string, t reflect.Type) bool {
 	empty, err := json.Marshal(reflect.New(t).Interface())
 	if err != nil {
 		return false
 	}
-	p.foreign = p.foreign || f.hasForeign()
+	p.decodes = p.decodes || f.decodes()
 	if f.inline {
 		p.names = append(p.names, f.plan.names...)
 		if members := empty[1 : len(empty)-1]; len(members) > 0 {
@@ -218,33 +224,36 @@ func (p *plan) finish(f field, name string, t reflect.Type) bool {
 	}
 	p.names = append(p.names, name)
 	f.name = append(append([]byte{','}, quoted...), ':')
-	structure := t.Kind() == reflect.Struct // which is never empty
+	structure := t.Kind() == reflect.Struct // encoding/json never treats one as empty
 	if f.omitZero && (f.form != formTime || !structure) {
 		return false
 	}
 	if !f.omitZero && (!f.omitEmpty || structure) {
 		f.absent = slices.Concat(f.name, empty)
 	}
-	// A pointer to what is empty is not empty, and so is no list and no map that the
-	// message has.
+	// A pointer to an empty value is not empty. Lists and maps that the message has are
+	// never empty.
 	f.omitEmpty = f.omitEmpty && !structure && t.Kind() != reflect.Pointer
 	p.fields = append(p.fields, f)
 	return true
 }
 
-// shape says what the values of a type are in a message.
+// shape sets whether the field is a list or a map, and the form of its values. It
+// returns false if values of the type cannot be planned.
 func (f *field) shape(t reflect.Type, within []reflect.Type) bool {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		t = t.Elem()
 		return t.Kind() != reflect.Slice && f.element(t, within)
-	case t.Kind() == reflect.Map && !marshalsItself(t):
+	case t.Kind() == reflect.Map && !MarshalsItself(t):
 		f.mapped = true
-		// What a map holds has no address, so some that write themselves would not.
-		return t.Key().Kind() == reflect.String && f.element(t.Elem(), within) && f.wire == wireBytes && !f.hasForeign()
-	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && !isMessage(t) && !marshalsItself(t):
+		// The values of a map are not addressable, so encoding/json does not call their
+		// MarshalJSON if its receiver is a pointer.
+		return t.Key().Kind() == reflect.String && f.element(t.Elem(), within) && f.wire == protobuf.TypeBytes && !f.decodes()
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && !protobuf.IsMessage(t) && !MarshalsItself(t):
 		f.list = true
-		if t = t.Elem(); t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
 		return f.element(t, within) && f.form != formStrings
@@ -253,21 +262,22 @@ func (f *field) shape(t reflect.Type, within []reflect.Type) bool {
 	}
 }
 
-// element says what a value of a type is, which is not itself a list or a map.
+// element sets the form of a value that is not itself a list or a map. It returns false
+// if values of the type cannot be planned.
 func (f *field) element(t reflect.Type, within []reflect.Type) bool {
-	f.wire = wireBytes
-	f.foreign = t
+	f.wire = protobuf.TypeBytes
+	f.goType = t
 	if f.form = forms[t]; f.form != formNone {
 		return f.setZero(t)
 	}
-	if t.Kind() == reflect.Struct && isMessage(t) {
-		f.form = formForeign
+	if t.Kind() == reflect.Struct && protobuf.IsMessage(t) {
+		f.form = formDecoded
 		if f.plan = planWithin(t, within); f.plan != nil {
 			f.form = formMessage
 		}
 		return f.setZero(t)
 	}
-	if marshalsItself(t) {
+	if MarshalsItself(t) {
 		return false
 	}
 	switch t.Kind() {
@@ -275,36 +285,34 @@ func (f *field) element(t reflect.Type, within []reflect.Type) bool {
 		f.form = formString
 	case reflect.Slice:
 		switch {
-		case t.Elem().Kind() == reflect.Uint8 && !isMessage(t) && !marshalsItself(t.Elem()):
+		case t.Elem().Kind() == reflect.Uint8 && !protobuf.IsMessage(t) && !MarshalsItself(t.Elem()):
 			f.form = formBytes
-		case t.Elem().Kind() == reflect.String && isMessage(t) && !marshalsItself(t.Elem()):
+		case t.Elem().Kind() == reflect.String && protobuf.IsMessage(t) && !MarshalsItself(t.Elem()):
 			f.form = formStrings
 		}
 	case reflect.Bool:
-		f.form, f.wire = formBool, wireVarint
+		f.form, f.wire = formBool, protobuf.TypeVarint
 	case reflect.Int32:
-		f.form, f.wire = formInt32, wireVarint
+		f.form, f.wire = formInt32, protobuf.TypeVarint
 	case reflect.Int64:
-		f.form, f.wire = formInt64, wireVarint
+		f.form, f.wire = formInt64, protobuf.TypeVarint
 	}
 	return f.form != formNone
 }
 
-func (f *field) hasForeign() bool { return f.form == formForeign || f.plan != nil && f.plan.foreign }
+// decodes reports whether some value in the field is always decoded.
+func (f *field) decodes() bool { return f.form == formDecoded || f.plan != nil && f.plan.decodes }
 
+// setZero sets the JSON of an empty message.
 func (f *field) setZero(t reflect.Type) bool {
 	var err error
 	f.zero, err = json.Marshal(reflect.New(t).Interface())
 	return err == nil
 }
 
-// isMessage reports whether the generated code has a message for a type.
-func isMessage(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
-}
-
-// marshalsItself reports whether encoding/json leaves a type to itself.
-func marshalsItself(t reflect.Type) bool {
+// MarshalsItself reports whether a type has a method that encoding/json calls to write
+// it.
+func MarshalsItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }

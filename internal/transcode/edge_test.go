@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package transcode_test
 
 import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -17,22 +18,21 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/wire"
+	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/transcode"
 )
 
-// edgeKinds have all forms of values between them.
-var edgeKinds = map[string]*wire.Kind{
-	"pod":      podKind,
-	"config":   kindOf(corev1.SchemeGroupVersion.WithKind("ConfigMap")),
-	"secret":   kindOf(corev1.SchemeGroupVersion.WithKind("Secret")),
-	"node":     kindOf(corev1.SchemeGroupVersion.WithKind("Node")),
-	"service":  kindOf(corev1.SchemeGroupVersion.WithKind("Service")),
-	"revision": kindOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision")),
-	"lease":    kindOf(coordinationv1.SchemeGroupVersion.WithKind("Lease")),
-	"access":   kindOf(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview")),
+// edgeTypes have among them values of all forms.
+var edgeTypes = map[string]reflect.Type{
+	"pod":      podType,
+	"config":   typeOf(corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+	"secret":   typeOf(corev1.SchemeGroupVersion.WithKind("Secret")),
+	"node":     typeOf(corev1.SchemeGroupVersion.WithKind("Node")),
+	"service":  typeOf(corev1.SchemeGroupVersion.WithKind("Service")),
+	"revision": typeOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision")),
+	"lease":    typeOf(coordinationv1.SchemeGroupVersion.WithKind("Lease")),
+	"access":   typeOf(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview")),
 }
 
 // bytesField is a field that is bytes, a string, or a message of parts.
@@ -125,16 +125,16 @@ func edges() map[string][]string {
 
 func TestAppendJSON_atTheEdges(t *testing.T) {
 	good, bad := 0, 0
-	r := newSeed(t)
+	r := specimen.Rand(t)
 	for name, messages := range edges() {
 		for _, raw := range messages {
 			// Beside each other, and with some bytes changed.
 			both := raw + messages[r.Intn(len(messages))]
-			sameJSON(t, wire.Message([]byte(both), edgeKinds[name]))
+			sameJSON(t, edgeTypes[name], []byte(both))
 			if both != "" {
-				sameJSON(t, wire.Message(spoil(r, []byte(both)), edgeKinds[name]))
+				sameJSON(t, edgeTypes[name], spoil(r, []byte(both)))
 			}
-			if sameJSON(t, wire.Message([]byte(raw), edgeKinds[name])) {
+			if sameJSON(t, edgeTypes[name], []byte(raw)) {
 				good++
 			} else {
 				bad++
@@ -149,29 +149,28 @@ func TestAppendJSON_atTheEdges(t *testing.T) {
 
 // TestAppendJSON_ofEveryPiece cuts a pod everywhere, and changes it everywhere.
 func TestAppendJSON_ofEveryPiece(t *testing.T) {
-	raw := podBytes(t, wire.Protobuf, 1)
+	raw := podMessage(t, 1)
 	step := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		step = 7
 	}
 	for i := 0; i < len(raw); i += step {
-		sameJSON(t, wire.Message(raw[:i], podKind))
+		sameJSON(t, podType, raw[:i])
 		raw[i] ^= 1 << (i % 8)
-		sameJSON(t, wire.Message(raw, podKind))
+		sameJSON(t, podType, raw)
 		raw[i] ^= 1 << (i % 8)
 	}
 }
 
-// TestAppendJSON_ofWhatHasNoGoType cannot be written.
-func TestAppendJSON_ofWhatHasNoGoType(t *testing.T) {
-	o := wire.Message(podBytes(t, wire.Protobuf, 1), &wire.Kind{GroupVersionKind: podKind.GroupVersionKind})
-	var failed *wire.ObjectError
-	if b, err := o.AppendJSON(nil); !errors.As(err, &failed) || len(b) != 0 {
-		t.Errorf("%s, %v", b, err)
+func TestAppendJSON_ofNoMessage(t *testing.T) {
+	for _, typ := range []reflect.Type{nil, podType.Elem(), reflect.TypeFor[*metav1.WatchEvent]().Elem(), reflect.TypeFor[*string]()} {
+		if b, err := transcode.AppendJSON([]byte("before"), typ, podMessage(t, 1)); err == nil || string(b) != "before" {
+			t.Errorf("%v: %s, %v", typ, b, err)
+		}
 	}
 }
 
-func FuzzTranscode(f *testing.F) {
+func FuzzAppendJSON(f *testing.F) {
 	names := []string{"pod", "config", "secret", "node", "service", "revision", "lease", "access"}
 	all := edges()
 	for i, name := range names {
@@ -180,9 +179,9 @@ func FuzzTranscode(f *testing.F) {
 			f.Add(uint8(i), []byte(all[name][at]))
 		}
 	}
-	f.Add(uint8(0), podBytes(f, wire.Protobuf, 1))
+	f.Add(uint8(0), podMessage(f, 1))
 	f.Fuzz(func(t *testing.T, i uint8, raw []byte) {
-		sameJSON(t, wire.Message(raw, edgeKinds[names[int(i)%len(names)]]))
+		sameJSON(t, edgeTypes[names[int(i)%len(names)]], raw)
 	})
 }
 
@@ -228,8 +227,6 @@ type machine struct {
 	Spare             *gauge  `json:"spare" protobuf:"bytes,3,opt,name=spare"`
 	Shouts            []shout `json:"shouts,omitempty" protobuf:"bytes,4,rep,name=shouts"`
 }
-
-func (m *machine) DeepCopyObject() runtime.Object { c := *m; return &c }
 
 func (m *machine) Unmarshal(raw []byte) error {
 	return eachField(raw, func(number byte, value []byte) error {
@@ -295,8 +292,6 @@ type pallet struct {
 	*Strap            `json:",inline" protobuf:"bytes,2,opt,name=strap"`
 }
 
-func (p *pallet) DeepCopyObject() runtime.Object { c := *p; return &c }
-
 func (p *pallet) Unmarshal(raw []byte) error {
 	return eachField(raw, func(number byte, value []byte) error {
 		if number != 2 {
@@ -313,8 +308,6 @@ type load struct {
 	Cargo           map[string]cargo `json:"cargo" protobuf:"bytes,1,rep,name=cargo"`
 }
 
-func (l *load) DeepCopyObject() runtime.Object { c := *l; return &c }
-
 func (l *load) Unmarshal(raw []byte) error {
 	return eachField(raw, func(_ byte, value []byte) error {
 		l.Cargo = map[string]cargo{}
@@ -328,42 +321,40 @@ func (l *load) Unmarshal(raw []byte) error {
 }
 
 func TestAppendJSON_ofTagsThatKubernetesHasNot(t *testing.T) {
-	pallets := &wire.Kind{New: func() runtime.Object { return &pallet{} }}
-	loads := &wire.Kind{New: func() runtime.Object { return &load{} }}
+	pallets := reflect.TypeFor[*pallet]()
+	loads := reflect.TypeFor[*load]()
 	for _, raw := range []string{"", bytesField(2), bytesField(2, bytesField(1, "w")), bytesField(1, bytesField(1, "n"))} {
-		if !sameJSON(t, wire.Message([]byte(raw), pallets)) {
+		if !sameJSON(t, pallets, []byte(raw)) {
 			t.Errorf("%x has no JSON", raw)
 		}
 	}
 	for _, raw := range []string{"", mapEntry(1, "k", bytesField(1, bytesField(1, "hey")))} {
-		if !sameJSON(t, wire.Message([]byte(raw), loads)) {
+		if !sameJSON(t, loads, []byte(raw)) {
 			t.Errorf("%x has no JSON", raw)
 		}
 	}
 }
 
 func TestAppendJSON_ofTypesWithoutAPlan(t *testing.T) {
-	gvk := schema.GroupVersionKind{Version: "v1", Kind: "Machine"}
-	machines := &wire.Kind{GroupVersionKind: gvk, New: func() runtime.Object { return &machine{} }}
-	crates := &wire.Kind{GroupVersionKind: gvk, New: func() runtime.Object { return &crate{} }}
-	if diff := cmp.Diff(map[string]bool{"wire_test.gauge": true, "wire_test.shout": true}, wire.Foreign(machines)); diff != "" {
+	machines, crates := reflect.TypeFor[*machine](), reflect.TypeFor[*crate]()
+	if diff := cmp.Diff(map[string]bool{"transcode_test.gauge": true, "transcode_test.shout": true}, transcode.Decoded(machines)); diff != "" {
 		t.Errorf("what is decoded of a machine (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]bool{"*wire_test.crate": true}, wire.Foreign(crates)); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"*transcode_test.crate": true}, transcode.Decoded(crates)); diff != "" {
 		t.Errorf("what is decoded of a crate (-want +got):\n%s", diff)
 	}
 	level := func(last byte) string { return "\x09\x00\x00\x00\x00\x00\x00\xf0" + string(last) }
 	for _, raw := range []string{
 		"", bytesField(2, level('?')), bytesField(3), bytesField(3, level('@')), bytesField(4, "--hey <you>") + bytesField(1, bytesField(1, "n")) + bytesField(4),
 	} {
-		quickJSON(t, wire.Message([]byte(raw), machines))
-		sameJSON(t, wire.Message([]byte(raw), crates))
+		quickJSON(t, machines, []byte(raw))
+		sameJSON(t, crates, []byte(raw))
 	}
-	if !sameJSON(t, wire.Message([]byte(bytesField(2, level('?'))+bytesField(2, level('@'))), machines)) {
+	if !sameJSON(t, machines, []byte(bytesField(2, level('?'))+bytesField(2, level('@')))) {
 		t.Error("a member that comes again is refused")
 	}
 	for name, raw := range map[string]string{"error": "x", "panic": level(0x13), "infinity": level(0x7f)} {
-		if sameJSON(t, wire.Message([]byte(bytesField(2, raw)), machines)) {
+		if sameJSON(t, machines, []byte(bytesField(2, raw))) {
 			t.Errorf("there is JSON in spite of an %s", name)
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package transcode
 
 import (
 	"strconv"
@@ -10,10 +10,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// plain are the bytes that mean themselves in a string of JSON, as encoding/json
-// writes it: safe in HTML too.
+// plain is true for the bytes that encoding/json writes unescaped in a string. It
+// escapes those that HTML gives a meaning.
 var plain = func() (is [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		is[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
@@ -27,7 +29,8 @@ func appendText(b, text []byte) []byte {
 	for {
 		n := plainLength(text)
 		b = append(b, text[:n]...)
-		if text = text[n:]; len(text) == 0 {
+		text = text[n:]
+		if len(text) == 0 {
 			return append(b, '"')
 		}
 		if text[0] < utf8.RuneSelf {
@@ -44,7 +47,7 @@ func appendText(b, text []byte) []byte {
 	}
 }
 
-// plainLength is how many plain bytes a text begins with.
+// plainLength returns the number of plain bytes at the beginning of a text.
 func plainLength(text []byte) int {
 	for i, c := range text {
 		if !plain[c] {
@@ -75,37 +78,38 @@ func appendEscape(b []byte, c byte) []byte {
 	}
 }
 
-// appendStrings appends the strings of a message that has nothing else.
+// appendStrings appends a message that consists of strings as a list. It returns false
+// if the message has other fields.
 func appendStrings(b, raw []byte) ([]byte, bool) {
 	b = append(b, '[')
-	s := protoScan{b: raw}
-	for s.next() {
-		if s.field != 1 || s.wire != wireBytes {
+	s := protobuf.Scanner{Data: raw}
+	for s.Next() {
+		if s.Field != 1 || s.Type != protobuf.TypeBytes {
 			return b, false
 		}
-		b = append(appendText(b, s.value), ',')
+		b = append(appendText(b, s.Value), ',')
 	}
 	if len(raw) == 0 {
 		return append(b, ']'), true
 	}
 	b[len(b)-1] = ']'
-	return b, !s.bad
+	return b, !s.Bad
 }
 
 // appendTime appends a [metav1.Time], or a [metav1.MicroTime].
 func appendTime(b, raw []byte, micro bool) ([]byte, bool) {
 	var seconds int64
 	var nanos int32
-	s := protoScan{b: raw}
-	for s.next() {
+	s := protobuf.Scanner{Data: raw}
+	for s.Next() {
 		switch {
-		case s.field > 2:
-		case s.wire != wireVarint:
+		case s.Field > 2:
+		case s.Type != protobuf.TypeVarint:
 			return b, false
-		case s.field == 1:
-			seconds = int64(s.num)
+		case s.Field == 1:
+			seconds = int64(s.Number)
 		default:
-			nanos = int32(s.num)
+			nanos = int32(s.Number)
 		}
 	}
 	layout := time.RFC3339
@@ -117,28 +121,28 @@ func appendTime(b, raw []byte, micro bool) ([]byte, bool) {
 	}
 	t := time.Unix(seconds, int64(nanos)).UTC()
 	if t.IsZero() {
-		return append(b, "null"...), !s.bad
+		return append(b, "null"...), !s.Bad
 	}
 	b = t.AppendFormat(append(b, '"'), layout)
-	return append(b, '"'), !s.bad
+	return append(b, '"'), !s.Bad
 }
 
 func appendIntOrString(b, raw []byte) ([]byte, bool) {
 	var kind, number uint64
 	var text []byte
-	s := protoScan{b: raw}
-	for s.next() {
-		switch s.field {
+	s := protobuf.Scanner{Data: raw}
+	for s.Next() {
+		switch s.Field {
 		case 1:
-			kind = s.varint()
+			kind = s.Varint()
 		case 2:
-			number = s.varint()
+			number = s.Varint()
 		case 3:
-			text = s.bytes()
+			text = s.Bytes()
 		}
 	}
 	switch {
-	case s.bad || kind > uint64(intstr.String):
+	case s.Bad || kind > uint64(intstr.String):
 		return b, false
 	case kind == uint64(intstr.String):
 		return appendText(b, text), true
@@ -147,15 +151,17 @@ func appendIntOrString(b, raw []byte) ([]byte, bool) {
 	}
 }
 
-// only is the one field of a message that has no other than bytes with number 1.
-func only(raw []byte) ([]byte, bool) {
-	s := protoScan{b: raw}
-	ok := s.next() && s.field == 1 && s.wire == wireBytes && s.at == len(raw)
-	return s.value, ok
+// onlyField returns the value of a message's field 1 if that is bytes and the message
+// has no other field.
+func onlyField(raw []byte) ([]byte, bool) {
+	s := protobuf.Scanner{Data: raw}
+	ok := s.Next() && s.Field == 1 && s.Type == protobuf.TypeBytes && s.At == len(raw)
+	return s.Value, ok
 }
 
-// canonical reports whether a quantity that is parsed from a text is written as that
-// text again. It knows whole numbers that fit into 64 bits and says no to others.
+// canonical reports whether a [resource.Quantity] that is parsed from a text writes the
+// same text. It returns false for numbers that are not integers of at most 18 digits,
+// even if they are canonical.
 func canonical(text []byte) bool {
 	negative := len(text) > 0 && text[0] == '-'
 	if negative {
@@ -190,16 +196,17 @@ func canonical(text []byte) bool {
 }
 
 // compact reports whether a text is a JSON object that encoding/json would not change.
-// It says no to some that are.
+// It returns false for some such objects, see [compactEnd].
 func compact(text []byte) bool {
 	return len(text) > 0 && text[0] == '{' && compactEnd(text, 0, 0) == len(text)
 }
 
-// maxNested is how deep JSON is looked into.
+// maxNested is the depth to which compactEnd follows nested JSON values.
 const maxNested = 100
 
-// compactEnd is where the JSON value that begins at at ends, -1 if there is none, or
-// if it has spaces, a number that is not whole, or what encoding/json would escape.
+// compactEnd returns the end of the JSON value that begins at an offset. It returns -1
+// if there is no valid value, if the value has spaces, a number that is not an integer
+// or a character that encoding/json would escape, or if it is nested too deeply.
 func compactEnd(b []byte, at, depth int) int {
 	if at >= len(b) || depth > maxNested {
 		return -1
@@ -209,7 +216,8 @@ func compactEnd(b []byte, at, depth int) int {
 		return compactString(b, at)
 	case '{', '[':
 		closing := c + 2
-		if at++; at < len(b) && b[at] == closing {
+		at++
+		if at < len(b) && b[at] == closing {
 			return at + 1
 		}
 		for {
@@ -220,7 +228,7 @@ func compactEnd(b []byte, at, depth int) int {
 				at++
 			}
 			if at+2 < len(b) && b[at] == '{' && b[at+1] == '}' {
-				at += 2 // as most are in what says who manages fields
+				at += 2 // most values in managedFields are {}
 			} else if at = compactEnd(b, at, depth+1); at < 0 || at >= len(b) {
 				return -1
 			}
@@ -238,7 +246,7 @@ func compactEnd(b []byte, at, depth int) int {
 	}
 }
 
-// compactString is compactEnd for a string.
+// compactString is [compactEnd] for a string.
 func compactString(b []byte, at int) int {
 	if at >= len(b) || b[at] != '"' {
 		return -1
@@ -263,7 +271,7 @@ func compactString(b []byte, at int) int {
 	}
 }
 
-// literalEnd is compactEnd for whole numbers, true, false and null.
+// literalEnd is [compactEnd] for integers, true, false and null.
 func literalEnd(b []byte, at int) int {
 	for _, literal := range []string{"true", "false", "null"} {
 		if len(b)-at >= len(literal) && string(b[at:at+len(literal)]) == literal {
@@ -280,5 +288,5 @@ func literalEnd(b []byte, at int) int {
 	if at == from || b[from] == '0' && at-from > 1 {
 		return -1
 	}
-	return at // what makes it a fraction is no comma and no end
+	return at // a fraction is refused by the caller, which finds neither a comma nor an end
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package transcode
 
 import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -16,78 +15,65 @@ import (
 	"strconv"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// The JSON of a message is written from its bytes, by a plan of its Go type. Each
-// message is walked twice: once to find its fields, once to write them in the order
-// of the Go type. Only what API servers write is understood. Anything else, and so
-// anything malformed, is left to the generated code and encoding/json, whose verdict
-// counts.
-
-// AppendJSON appends the object as JSON: that which encoding/json makes of the Go
-// value of an object in protobuf, byte for byte, without apiVersion and kind; the
-// bytes of an object in JSON. What cannot be written is an [*ObjectError], and then
-// nothing is appended.
-func (o *Object) AppendJSON(b []byte) ([]byte, error) {
-	raw, scratch := o.open()
-	defer scratch.free()
-	if o.encoding == JSON {
-		return append(b, raw...), nil
+// AppendJSON appends the JSON of a message: byte for byte what encoding/json writes
+// for the decoded value, without apiVersion and kind. t is the type of a pointer to
+// the Go type of the message. After an error b is returned as it was.
+//
+// It decodes nothing if the message is in the form in which API servers write it and
+// its Go type has a [plan]. Otherwise it decodes the message with the generated code,
+// which also decides whether the message is malformed.
+func AppendJSON(b []byte, t reflect.Type, raw []byte) ([]byte, error) {
+	if t == nil || t.Kind() != reflect.Pointer {
+		return b, fmt.Errorf("%v is not a pointer to a message", t)
 	}
-	if t := o.kind.goType(); t != nil && t.Kind() == reflect.Pointer && len(raw) <= math.MaxInt32 {
-		if p := planOf(t.Elem()); p != nil {
-			if b, ok := transcode(b, p, raw); ok {
-				return b, nil
-			}
+	t = t.Elem()
+	if p := planOf(t); p != nil && len(raw) <= math.MaxInt32 {
+		if text, ok := transcode(b, p, raw); ok {
+			return text, nil
 		}
 	}
-	text, err := o.marshalOwn(raw)
+	text, err := marshalDecoded(t, raw)
 	if err != nil {
-		return b, &ObjectError{Kind: o.kind.Kind, Key: o.key, Err: fmt.Errorf("write as JSON: %w", err)}
+		return b, err
 	}
 	return append(b, text...), nil
 }
 
-// marshalOwn is what AppendJSON must append for a message.
-func (o *Object) marshalOwn(raw []byte) (text []byte, err error) {
-	own, err := o.own(raw)
-	if err != nil {
-		return nil, err
-	}
-	own.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	err = o.unmarshal(func() (err error) {
-		text, err = json.Marshal(own)
-		return err
-	})
-	return text, err
-}
-
-// transcoder is what transcoding one object needs for a moment. Each message on the
-// way to the one being written has its part of slots and entries.
+// transcoder holds the buffers for transcoding one message. The messages that enclose
+// the one being written each occupy a part of slots and entries.
 type transcoder struct {
 	slots   []slot
 	entries []entry
-	// merged are messages that came in several parts.
+	// merged holds messages whose field occurred several times, joined.
 	merged []byte
 }
 
-// slot is where a field is in its message. It holds anything unless the field is
-// there.
+// slot is the position of a field in its message. Its content is undefined for a field
+// that the message does not have.
 type slot struct {
-	// first is where its first tag begins, from and to are its last value.
+	// first is the offset of the field's first tag. from and to enclose its last value.
 	first, from, to int32
 	// num is the last value of a number.
 	num uint64
 }
 
-// entry is one of a map.
+// entry is an entry of a map.
 type entry struct{ key, value []byte }
+
+const (
+	// maxMerged is how many bytes of merged messages a pooled transcoder keeps.
+	maxMerged = 1 << 20
+	// maxEntries is how many map entries a pooled transcoder has room for.
+	maxEntries = 16 << 10
+)
 
 var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
 
-// transcode appends the JSON of a message. It is false for what it does not
-// understand, and what is returned then is of no use.
+// transcode appends the JSON of a message. It returns false, and unusable bytes, for a
+// message that has to be decoded.
 func transcode(b []byte, p *plan, raw []byte) ([]byte, bool) {
 	t := transcoders.Get().(*transcoder)
 	b, ok := t.message(b, p, raw)
@@ -96,10 +82,10 @@ func transcode(b []byte, p *plan, raw []byte) ([]byte, bool) {
 }
 
 func (t *transcoder) free() {
-	if cap(t.merged) > 16*keep || cap(t.entries) > keep/4 {
+	if cap(t.merged) > maxMerged || cap(t.entries) > maxEntries {
 		return
 	}
-	clear(t.entries) // see object
+	clear(t.entries) // after a failure they still refer to the message
 	t.slots, t.entries, t.merged = t.slots[:0], t.entries[:0], t.merged[:0]
 	transcoders.Put(t)
 }
@@ -110,11 +96,11 @@ func (t *transcoder) message(b []byte, p *plan, raw []byte) ([]byte, bool) {
 	if len(b) == at {
 		return append(b, '{', '}'), ok
 	}
-	b[at] = '{' // it was the comma before the first member
+	b[at] = '{' // instead of the comma before the first member
 	return append(b, '}'), ok
 }
 
-// members appends the members of a message's JSON, each behind a comma.
+// members appends the members of a message's JSON, each after a comma.
 func (t *transcoder) members(b []byte, p *plan, raw []byte) ([]byte, bool) {
 	base := len(t.slots)
 	t.slots = slices.Grow(t.slots, len(p.fields))[:base+len(p.fields)]
@@ -126,7 +112,8 @@ func (t *transcoder) members(b []byte, p *plan, raw []byte) ([]byte, bool) {
 			b = append(b, f.absent...)
 			continue
 		}
-		// It stays as it is when messages within need more slots, and these move.
+		// Nested messages may move t.slots to a larger array. The old array keeps its
+		// content, so s stays valid.
 		s := &t.slots[base+i]
 		switch {
 		case f.list:
@@ -147,12 +134,13 @@ func (t *transcoder) members(b []byte, p *plan, raw []byte) ([]byte, bool) {
 	return b, ok
 }
 
-// find fills the slots of the fields that a message has, and says which these are, and
-// which of them it has again.
+// find fills the slots of the fields that a message has. It returns two bit sets: the
+// fields that the message has, and those that occur more than once.
 func (p *plan) find(slots []slot, raw []byte) (there, again uint64, ok bool) {
 	for at := 0; at < len(raw); {
-		first, number, wire, from, num := at, int32(raw[at]>>3), uint8(wireBytes), at+2, uint64(0)
-		if at = shortEnd(raw, first); at == 0 {
+		first, number, wire, from, num := at, int32(raw[at]>>3), uint8(protobuf.TypeBytes), at+2, uint64(0)
+		at = shortEnd(raw, first)
+		if at == 0 {
 			number, wire, from, at, num = fieldAt(raw, first)
 			if at < 0 {
 				return 0, 0, false
@@ -176,29 +164,29 @@ func (p *plan) find(slots []slot, raw []byte) (there, again uint64, ok bool) {
 	return there, again, true
 }
 
-// shortEnd is where the field at at ends, if it is bytes and neither its tag nor its
-// length need more than a byte, as most; else 0.
+// shortEnd returns where the field at an offset ends if it is bytes and its tag and its
+// length take one byte each, as in most fields. Otherwise it returns 0.
 func shortEnd(b []byte, at int) int {
-	if at+1 < len(b) && b[at] > 7 && b[at]&0x87 == wireBytes && b[at+1] < 0x80 && int(b[at+1]) <= len(b)-at-2 {
+	if at+1 < len(b) && b[at] > 7 && b[at]&0x87 == protobuf.TypeBytes && b[at+1] < 0x80 && int(b[at+1]) <= len(b)-at-2 {
 		return at + 2 + int(b[at+1])
 	}
 	return 0
 }
 
-// fieldAt is the field at at: its value is from from to to, or num. To is -1 if there
-// is none.
+// fieldAt returns the field at an offset. Its value is b[from:to] or num. to is -1 if
+// the field is malformed.
 func fieldAt(b []byte, at int) (number int32, wire uint8, from, to int, num uint64) {
-	if at+1 < len(b) && b[at] > 7 && b[at]&0x87 == wireVarint && b[at+1] < 0x80 {
-		return int32(b[at] >> 3), wireVarint, at + 1, at + 2, uint64(b[at+1])
+	if at+1 < len(b) && b[at] > 7 && b[at]&0x87 == protobuf.TypeVarint && b[at+1] < 0x80 {
+		return int32(b[at] >> 3), protobuf.TypeVarint, at + 1, at + 2, uint64(b[at+1])
 	}
-	s := protoScan{b: b, at: at}
-	if !s.next() {
+	s := protobuf.Scanner{Data: b, At: at}
+	if !s.Next() {
 		return 0, 0, 0, -1, 0
 	}
-	return s.field, s.wire, s.at - len(s.value), s.at, s.num
+	return s.Field, s.Type, s.At - len(s.Value), s.At, s.Number
 }
 
-// scalar appends bytes or a number. If the field came again the last one counts.
+// scalar appends bytes or a number: the last one, if the field occurs several times.
 func (f *field) scalar(b, raw []byte, s *slot) []byte {
 	if f.form == formBytes {
 		if s.from == s.to && f.omitEmpty {
@@ -212,7 +200,7 @@ func (f *field) scalar(b, raw []byte, s *slot) []byte {
 	return appendNumber(append(b, f.name...), f.form, s.num)
 }
 
-// appendNumber appends a boolean too, which is one in protobuf.
+// appendNumber appends an integer or a boolean, which protobuf writes as an integer.
 func appendNumber(b []byte, form form, num uint64) []byte {
 	switch form {
 	case formBool:
@@ -229,13 +217,14 @@ func appendBytes(b, value []byte) []byte {
 	return append(b, '"')
 }
 
-// single appends a field that is one message, which may have come again.
+// single appends a field that holds one message. again says that the field occurs
+// several times.
 func (t *transcoder) single(b []byte, f *field, raw []byte, s *slot, again bool) ([]byte, bool) {
 	value := raw[s.from:s.to]
 	if again {
 		var ok bool
 		if value, ok = t.merge(raw, f.number); !ok || f.form != formMessage && f.form != formStrings {
-			return b, false // a time, say, is not merged
+			return b, false // the generated code does not merge times, for example
 		}
 	}
 	switch {
@@ -249,26 +238,26 @@ func (t *transcoder) single(b []byte, f *field, raw []byte, s *slot, again bool)
 	at := len(b)
 	b, ok := t.value(append(b, f.name...), f, value)
 	if f.omitZero && string(b[at+len(f.name):]) == "null" {
-		b = b[:at] // a time that is zero
+		b = b[:at] // the zero time
 	}
 	return b, ok
 }
 
-// merge is a message that came in several parts, one behind the other. Each must be
-// whole, else the end of one would be taken for the beginning of the next.
+// merge joins the parts of a message whose field occurs several times. Each part must be
+// well-formed; otherwise the end of one would be read as the beginning of the next.
 func (t *transcoder) merge(raw []byte, number int32) (whole []byte, ok bool) {
 	at := len(t.merged)
-	for s := (protoScan{b: raw}); s.next(); {
-		if s.field != number {
+	for s := (protobuf.Scanner{Data: raw}); s.Next(); {
+		if s.Field != number {
 			continue
 		}
-		part := protoScan{b: s.value}
-		for part.next() {
+		part := protobuf.Scanner{Data: s.Value}
+		for part.Next() {
 		}
-		if part.bad {
+		if part.Bad {
 			return nil, false
 		}
-		t.merged = append(t.merged, s.value...)
+		t.merged = append(t.merged, s.Value...)
 	}
 	return t.merged[at:], true
 }
@@ -281,10 +270,11 @@ func (t *transcoder) list(b []byte, f *field, raw []byte, s *slot) ([]byte, bool
 		if to == 0 {
 			number, _, from, to, num = fieldAt(raw, at)
 		}
-		if at = to; number != f.number {
+		at = to
+		if number != f.number {
 			continue
 		}
-		if f.wire == wireVarint {
+		if f.wire == protobuf.TypeVarint {
 			b = appendNumber(b, f.form, num)
 		} else {
 			b, ok = t.value(b, f, raw[from:to])
@@ -295,8 +285,8 @@ func (t *transcoder) list(b []byte, f *field, raw []byte, s *slot) ([]byte, bool
 	return b, ok
 }
 
-// object appends a map. As encoding/json does, it sorts by key; of entries with the
-// same key the last counts.
+// object appends a map, sorted by key as encoding/json does. Of entries with the same
+// key the last one is written.
 func (t *transcoder) object(b []byte, f *field, raw []byte, s *slot) ([]byte, bool) {
 	base, sorted := len(t.entries), true
 	for at := int(s.first); at < int(s.to); {
@@ -304,7 +294,8 @@ func (t *transcoder) object(b []byte, f *field, raw []byte, s *slot) ([]byte, bo
 		if to == 0 {
 			number, _, from, to, _ = fieldAt(raw, at)
 		}
-		if at = to; number != f.number {
+		at = to
+		if number != f.number {
 			continue
 		}
 		e, ok := parseEntry(raw[from:to])
@@ -324,7 +315,8 @@ func (t *transcoder) object(b []byte, f *field, raw []byte, s *slot) ([]byte, bo
 	for i := base; ok && i < end; i++ {
 		e := t.entries[i]
 		if !sorted && i+1 < end && bytes.Equal(e.key, t.entries[i+1].key) {
-			// What is overruled must be good all the same, which is easy to say of text.
+			// A superseded entry must still be valid; we can vouch only for strings and
+			// bytes.
 			ok = f.form == formString || f.form == formBytes
 			continue
 		}
@@ -332,26 +324,26 @@ func (t *transcoder) object(b []byte, f *field, raw []byte, s *slot) ([]byte, bo
 		b, ok = t.value(b, f, e.value)
 		b = append(b, ',')
 	}
-	clear(t.entries[base:]) // they must not hold the bytes of an object
+	clear(t.entries[base:]) // a pooled transcoder must not retain the message
 	t.entries = t.entries[:base]
 	b[len(b)-1] = '}'
 	return b, ok
 }
 
-// parseEntry takes a map's entry apart. The generated code looks neither at wire types
-// within it nor at its end, so it must be exactly as that writes it: bytes that are nil
-// are left out.
+// parseEntry returns the key and the value of a map's entry. The generated code checks
+// neither the wire types within an entry nor its end, so an entry must be exactly as the
+// generated code writes it. That code leaves nil bytes out.
 func parseEntry(raw []byte) (e entry, ok bool) {
-	s := protoScan{b: raw}
-	if !s.next() || s.field != 1 || s.wire != wireBytes {
+	s := protobuf.Scanner{Data: raw}
+	if !s.Next() || s.Field != 1 || s.Type != protobuf.TypeBytes {
 		return entry{}, false
 	}
-	e.key = s.value
-	if s.at == len(raw) {
+	e.key = s.Value
+	if s.At == len(raw) {
 		return e, true
 	}
-	ok = s.next() && s.field == 2 && s.wire == wireBytes && s.at == len(raw)
-	e.value = s.value
+	ok = s.Next() && s.Field == 2 && s.Type == protobuf.TypeBytes && s.At == len(raw)
+	e.value = s.Value
 	return e, ok
 }
 
@@ -380,29 +372,30 @@ func (t *transcoder) value(b []byte, f *field, value []byte) ([]byte, bool) {
 	case formIntOrString:
 		return appendIntOrString(b, value)
 	case formQuantity:
-		if text, ok = only(value); ok && canonical(text) {
+		if text, ok = onlyField(value); ok && canonical(text) {
 			return append(append(append(b, '"'), text...), '"'), true
 		}
 	case formRaw:
-		if text, ok = only(value); ok && compact(text) {
+		if text, ok = onlyField(value); ok && compact(text) {
 			return append(b, text...), true
 		}
 	}
-	text, err := marshalForeign(f.foreign, value)
+	text, err := marshalDecoded(f.goType, value)
 	return append(b, text...), err == nil
 }
 
-// marshalForeign is the JSON of a message by its Go type alone.
-func marshalForeign(t reflect.Type, raw []byte) (text []byte, err error) {
+// marshalDecoded decodes a message of type t with the generated code and returns its
+// JSON. A panic in the code of the type becomes an error.
+func marshalDecoded(t reflect.Type, raw []byte) (text []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	value := reflect.New(t).Interface()
-	message, ok := value.(unmarshaler)
+	message, ok := value.(protobuf.Message)
 	if !ok {
-		return nil, errors.New("it has no protobuf form")
+		return nil, fmt.Errorf("%v cannot be read from protobuf", t)
 	}
 	if err := message.Unmarshal(raw); err != nil {
 		return nil, err

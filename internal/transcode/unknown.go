@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package transcode
+
+import (
+	"math"
+	"reflect"
+
+	"github.com/watershed-project/watershed/internal/protobuf"
+)
+
+// HasUnknownFields reports whether a message has fields that its Go type does not have.
+// t is the type of a pointer to the Go type. It returns false for a malformed message.
+func HasUnknownFields(t reflect.Type, raw []byte) bool {
+	if t == nil || t.Kind() != reflect.Pointer || len(raw) > math.MaxInt32 {
+		return false
+	}
+	if p := planOf(t.Elem()); p != nil {
+		return p.unknown(raw)
+	}
+	return decodedShorter(t.Elem(), raw)
+}
+
+// visit is a field as the search for unknown fields sees it.
+type visit struct {
+	// plan is the plan of a message. It is nil for values that cannot have unknown
+	// fields.
+	plan *plan
+	// goType is the type of a message without a plan.
+	goType reflect.Type
+	wire   uint8
+	known  bool
+	mapped bool
+}
+
+// plotVisits derives the visits from the fields.
+func (p *plan) plotVisits() {
+	p.visits = make([]visit, len(p.index))
+	for number, of := range p.index {
+		if !of.known {
+			continue
+		}
+		f := &p.fields[of.at]
+		s := visit{wire: of.wire, known: true, mapped: f.mapped}
+		switch f.form {
+		case formMessage:
+			s.plan = f.plan
+		case formDecoded:
+			s.goType = f.goType
+		}
+		p.visits[number] = s
+	}
+}
+
+// unknown reports whether a message, or one nested in it, has a field that is not
+// planned.
+func (p *plan) unknown(raw []byte) bool {
+	visits := p.visits
+	for at := 0; at < len(raw); {
+		number, from, wire := int(raw[at]>>3), at+2, uint8(protobuf.TypeBytes)
+		to := shortEnd(raw, at)
+		if to == 0 {
+			var n int32
+			if n, wire, from, to, _ = fieldAt(raw, at); to < 0 {
+				return false
+			}
+			number = int(n)
+		}
+		at = to
+		if number >= len(visits) {
+			return true
+		}
+		s := &visits[number]
+		switch {
+		case !s.known:
+			return true
+		case wire != s.wire:
+			return false
+		case s.plan == nil && s.goType == nil:
+			continue
+		}
+		value := raw[from:to]
+		if s.mapped {
+			e, ok := parseEntry(value)
+			if !ok {
+				return false
+			}
+			value = e.value
+		}
+		if s.plan != nil && s.plan.unknown(value) || s.goType != nil && decodedShorter(s.goType, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// decodedShorter reports whether a message takes fewer bytes after decoding, because the
+// Go type does not keep its unknown fields. It is used for types without a plan.
+func decodedShorter(t reflect.Type, raw []byte) bool {
+	value, ok := reflect.New(t).Interface().(interface {
+		protobuf.Message
+		Size() int
+	})
+	return ok && value.Unmarshal(raw) == nil && value.Size() < len(raw)
+}
