@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -53,10 +54,10 @@ func (s *server) put(key string, edit func(*corev1.Pod)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	typ, p := reflector.Modified, s.pods[key]
+	typ, p := delta.Updated, s.pods[key]
 	if p == nil {
 		namespace, name, _ := strings.Cut(key, "/")
-		typ, p = reflector.Added, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		typ, p = delta.Added, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: types.UID(strconv.FormatUint(s.version, 10)),
 		}}
 	}
@@ -76,7 +77,7 @@ func (s *server) delete(key string) {
 	p := s.pods[key].DeepCopy()
 	delete(s.pods, key)
 	p.ResourceVersion = strconv.FormatUint(s.version, 10)
-	s.sendLocked(reflector.Deleted, p)
+	s.sendLocked(delta.Deleted, p)
 }
 
 // state is every pod's version.
@@ -90,14 +91,14 @@ func (s *server) state() map[string]string {
 	return state
 }
 
-func (s *server) sendLocked(typ reflector.EventType, p *corev1.Pod) {
+func (s *server) sendLocked(typ delta.Type, p *corev1.Pod) {
 	e := s.event(typ, p)
 	for w := range s.streams {
 		w.send(e)
 	}
 }
 
-func (s *server) event(typ reflector.EventType, p *corev1.Pod) reflector.Event[*wire.Object] {
+func (s *server) event(typ delta.Type, p *corev1.Pod) reflector.Event[*wire.Object] {
 	o, err := wire.Encode(p, s.encoding, podKind)
 	if err != nil {
 		panic(err)
@@ -110,7 +111,7 @@ func (s *server) List(_ context.Context, _ reflector.ListOptions, each func(*wir
 	version, pods := s.version, slices.Collect(maps.Values(s.pods))
 	s.mu.Unlock()
 	for _, p := range pods {
-		if err := each(s.event(reflector.Added, p).Object); err != nil {
+		if err := each(s.event(delta.Added, p).Object); err != nil {
 			return reflector.Page{}, err
 		}
 	}
@@ -125,9 +126,9 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	defer s.mu.Unlock()
 	w := &serverStream{server: s, ready: make(chan struct{}, 1), end: ctx.Done()}
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
-		w.send(s.event(reflector.Added, s.pods[key]))
+		w.send(s.event(delta.Added, s.pods[key]))
 	}
-	w.send(reflector.Event[*wire.Object]{Type: reflector.Bookmark, Version: strconv.FormatUint(s.version, 10), InitialEnd: true})
+	w.send(reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: strconv.FormatUint(s.version, 10), InitialEnd: true})
 	s.streams[w] = struct{}{}
 	return w, nil
 }

@@ -164,9 +164,9 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 		}
 		calls = calls[len(calls)-1:]
 		told(tapped{Whole: true, Version: 20, State: map[string]uint64{"a/1": 15}})
-		s.watches <- []reflector.Event[*wire.Object]{{Type: reflector.Bookmark, Version: "22"}}
+		s.watches <- []reflector.Event[*wire.Object]{{Type: delta.Bookmark, Version: "22"}}
 		told(tapped{Whole: true, Version: 22, State: map[string]uint64{"a/1": 15}})
-		s.watches <- []reflector.Event[*wire.Object]{{Type: reflector.Deleted, Object: podAt(t, "1", 25), Version: "25"}}
+		s.watches <- []reflector.Event[*wire.Object]{{Type: delta.Deleted, Object: podAt(t, "1", 25), Version: "25"}}
 		told(tapped{Whole: true, Version: 25, State: map[string]uint64{}, Changes: []string{"Deleted a/1@25"}})
 		stop()
 	})

@@ -23,7 +23,7 @@ import (
 
 // send sends an event of a pod "a/name" whose state may be one that cannot be decoded
 // into a Pod.
-func (s *server) send(t *testing.T, typ reflector.EventType, name string, decodable bool) {
+func (s *server) send(t *testing.T, typ delta.Type, name string, decodable bool) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,27 +53,27 @@ func podState(t *testing.T, name string, version uint64, decodable bool) *wire.O
 
 // undecodableHistory is played to readers of every kind. A state is decodable or not.
 var undecodableHistory = []struct {
-	typ       reflector.EventType
+	typ       delta.Type
 	name      string
 	decodable bool
 	want      []string
 }{
-	{reflector.Added, "mended", false, nil},
-	{reflector.Modified, "mended", false, nil},
-	{reflector.Modified, "mended", true, []string{"add mended@103 initial=false"}},
-	{reflector.Modified, "mended", true, []string{"update mended@104 from 103"}},
-	{reflector.Modified, "mended", false, nil},
-	{reflector.Modified, "mended", true, []string{"update mended@106 from 104"}},
-	{reflector.Added, "breaks", true, []string{"add breaks@107 initial=false"}},
-	{reflector.Modified, "breaks", false, nil},
-	{reflector.Modified, "breaks", false, nil},
-	{reflector.Deleted, "breaks", false, []string{"delete breaks@107 seen=false"}},
-	{reflector.Deleted, "mended", false, []string{"delete mended@106 seen=false"}},
-	{reflector.Added, "never", false, nil},
-	{reflector.Deleted, "never", false, nil},
-	{reflector.Added, "breaks", true, []string{"add breaks@114 initial=false"}},
-	{reflector.Modified, "breaks", false, nil},
-	{reflector.Deleted, "breaks", true, []string{"delete breaks@116 seen=true"}},
+	{delta.Added, "mended", false, nil},
+	{delta.Updated, "mended", false, nil},
+	{delta.Updated, "mended", true, []string{"add mended@103 initial=false"}},
+	{delta.Updated, "mended", true, []string{"update mended@104 from 103"}},
+	{delta.Updated, "mended", false, nil},
+	{delta.Updated, "mended", true, []string{"update mended@106 from 104"}},
+	{delta.Added, "breaks", true, []string{"add breaks@107 initial=false"}},
+	{delta.Updated, "breaks", false, nil},
+	{delta.Updated, "breaks", false, nil},
+	{delta.Deleted, "breaks", false, []string{"delete breaks@107 seen=false"}},
+	{delta.Deleted, "mended", false, []string{"delete mended@106 seen=false"}},
+	{delta.Added, "never", false, nil},
+	{delta.Deleted, "never", false, nil},
+	{delta.Added, "breaks", true, []string{"add breaks@114 initial=false"}},
+	{delta.Updated, "breaks", false, nil},
+	{delta.Deleted, "breaks", true, []string{"delete breaks@116 seen=true"}},
 }
 
 func TestHandler_statesThatCannotBeDecoded(t *testing.T) {
@@ -136,12 +136,12 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 		<-pods.Synced()
 		synctest.Wait()
 		wantEqual(t, tr.take(), []string{"add good@2 initial=true"})
-		s.send(t, reflector.Modified, "good", false)
+		s.send(t, delta.Updated, "good", false)
 		synctest.Wait()
 		wantEqual(t, tr.take(), nil)
 		time.Sleep(1500 * time.Millisecond)
 		wantEqual(t, tr.take(), []string{"update good@2 from 2"})
-		s.send(t, reflector.Modified, "bad", true)
+		s.send(t, delta.Updated, "bad", true)
 		synctest.Wait()
 		wantEqual(t, tr.take(), []string{"add bad@102 initial=false"})
 	})
@@ -207,8 +207,8 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 		<-pods.Synced()
 		for range 2 {
 			logged.take()
-			s.send(t, reflector.Modified, "bad", false)
-			s.send(t, reflector.Modified, "good", true)
+			s.send(t, delta.Updated, "bad", false)
+			s.send(t, delta.Updated, "good", true)
 			synctest.Wait()
 			for range 100 {
 				for key := range pods.All() {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -37,11 +38,11 @@ type bytesWatch struct {
 	err    error // why it is over
 }
 
-var eventTypes = [wire.Error + 1]reflector.EventType{
-	wire.Added:    reflector.Added,
-	wire.Modified: reflector.Modified,
-	wire.Deleted:  reflector.Deleted,
-	wire.Bookmark: reflector.Bookmark,
+var eventTypes = [wire.Error + 1]delta.Type{
+	wire.Added:    delta.Added,
+	wire.Modified: delta.Updated,
+	wire.Deleted:  delta.Deleted,
+	wire.Bookmark: delta.Bookmark,
 }
 
 // Next waits for the next event. See [reflector.Watch].
@@ -133,21 +134,21 @@ func (w *valueWatch) Next() (event, error) {
 }
 
 func (w *valueWatch) event(e watch.Event) (event, error) {
-	var t reflector.EventType
+	var t delta.Type
 	switch e.Type {
 	case watch.Added:
-		t = reflector.Added
+		t = delta.Added
 	case watch.Modified:
-		t = reflector.Modified
+		t = delta.Updated
 	case watch.Deleted:
-		t = reflector.Deleted
+		t = delta.Deleted
 	case watch.Bookmark:
 		m, err := meta.Accessor(e.Object)
 		if err != nil {
-			return event{Type: reflector.Bookmark}, w.unreadable("", false, fmt.Errorf("a bookmark: %w", err))
+			return event{Type: delta.Bookmark}, w.unreadable("", false, fmt.Errorf("a bookmark: %w", err))
 		}
 		return event{
-			Type:       reflector.Bookmark,
+			Type:       delta.Bookmark,
 			Version:    m.GetResourceVersion(),
 			InitialEnd: m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true",
 		}, nil

@@ -5,29 +5,30 @@ package delta
 
 import "fmt"
 
-// Type says what happened to an object.
+// Type is what happened to an object. Sources, the queue, the store, the log and all
+// readers use it. Package wire has the event types of the watch protocol beside it, which
+// are names in a stream: one of them is an error, and none stands for a list.
 type Type uint8
 
 const (
-	// Added means that the source reports a new object.
+	// Added means that the source reported a new object.
 	Added Type = iota + 1
-	// Updated means that the source reports a new state of an object.
+	// Updated means that the source reported a new state of an object.
 	Updated
-	// Deleted means that the object is gone, by the source's report or by its
-	// absence from a complete list.
+	// Deleted means that the object is gone: the source reported its deletion, or a
+	// complete list does not have it.
 	Deleted
-	// Replaced means that the object was in a complete list. Whether it is new,
-	// changed or the same is for the consumer to find out.
+	// Replaced means that the object was in a complete list. The consumer finds out
+	// whether it is new, changed or the same.
 	Replaced
-	// Sync means that the object is known and unchanged, and is to be looked at
-	// again.
+	// Sync means that the object has not changed and is to be processed again.
 	Sync
-	// Bookmark is no object's: it says which version the source has reached.
-	// Only [FIFO.Drain] gives it.
+	// Bookmark is not about an object: it is a version that the source has reached.
+	// Only [FIFO.Drain] returns it.
 	Bookmark
 )
 
-// String is the name the field knows: "Added", "Updated", "Deleted",
+// String returns the name as client-go spells it: "Added", "Updated", "Deleted",
 // "Replaced", "Sync" or "Bookmark".
 func (t Type) String() string {
 	switch t {

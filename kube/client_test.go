@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -76,7 +77,7 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == reflector.Added {
+		if e.Type == delta.Added {
 			got = append(got, e.Object.Key())
 		}
 		if len(got) == 2 {

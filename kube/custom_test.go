@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -193,8 +194,8 @@ func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *ku
 		t.Errorf("create what is there: %v", err)
 	}
 	for _, w := range []reflector.Watch[*wire.Object]{afterList, afterInitial} {
-		gone := wantEvent(t, w, reflector.Deleted, "default/json")
-		back := wantEvent(t, w, reflector.Added, "default/json")
+		gone := wantEvent(t, w, delta.Deleted, "default/json")
+		back := wantEvent(t, w, delta.Added, "default/json")
 		if back.Version() <= gone.Version() {
 			t.Errorf("%s comes after %s", back, gone)
 		}

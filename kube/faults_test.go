@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -142,7 +143,7 @@ func TestTimeout(t *testing.T) {
 		_, err := c.Create(ctx, []byte(configMap("late", "timeout")))
 		created <- err
 	})
-	wantEvent(t, w, reflector.Added, "default/late")
+	wantEvent(t, w, delta.Added, "default/late")
 	if err := <-created; err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/mod/semver"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -99,9 +100,9 @@ func watchInitial(w reflector.Watch[*wire.Object]) (map[string]*wire.Object, str
 		switch {
 		case err != nil:
 			return nil, "", err
-		case e.InitialEnd && e.Type == reflector.Bookmark && e.Object == nil && e.Version != "":
+		case e.InitialEnd && e.Type == delta.Bookmark && e.Object == nil && e.Version != "":
 			return objects, e.Version, nil
-		case e.Type != reflector.Added || e.Object == nil || e.InitialEnd:
+		case e.Type != delta.Added || e.Object == nil || e.InitialEnd:
 			return nil, "", fmt.Errorf("%+v is no initial event", e)
 		}
 		objects[e.Object.Key()] = e.Object
@@ -127,14 +128,14 @@ func next(t *testing.T, w reflector.Watch[*wire.Object]) reflector.Event[*wire.O
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type != reflector.Bookmark {
+		if e.Type != delta.Bookmark {
 			return e
 		}
 	}
 }
 
 // wantEvent wants an event about an object.
-func wantEvent(t *testing.T, w reflector.Watch[*wire.Object], want reflector.EventType, key string) *wire.Object {
+func wantEvent(t *testing.T, w reflector.Watch[*wire.Object], want delta.Type, key string) *wire.Object {
 	t.Helper()
 	e := next(t, w)
 	if e.Type != want || e.Object.Key() != key || e.Version == "" || e.Version != e.Object.ResourceVersion() {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -210,7 +211,7 @@ func TestUndecodable(t *testing.T) {
 	}
 
 	w := beginWatch(t.Context(), t, s, reflector.WatchOptions{})
-	if e, err := w.Next(); reflector.ReasonOf(err) != reflector.Undecodable || e.Type != reflector.Added || e.Version != "6" || e.Object != nil {
+	if e, err := w.Next(); reflector.ReasonOf(err) != reflector.Undecodable || e.Type != delta.Added || e.Version != "6" || e.Object != nil {
 		t.Errorf("an event without a name: %+v, %v", e, err)
 	}
 	var reasons []reflector.Reason

@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -23,11 +24,11 @@ type watch struct {
 	err    error // why it is over
 }
 
-var eventTypes = [wire.Error + 1]reflector.EventType{
-	wire.Added:    reflector.Added,
-	wire.Modified: reflector.Modified,
-	wire.Deleted:  reflector.Deleted,
-	wire.Bookmark: reflector.Bookmark,
+var eventTypes = [wire.Error + 1]delta.Type{
+	wire.Added:    delta.Added,
+	wire.Modified: delta.Updated,
+	wire.Deleted:  delta.Deleted,
+	wire.Bookmark: delta.Bookmark,
 }
 
 // Next waits for the next event. With an error of reason [reflector.Undecodable]

@@ -108,7 +108,7 @@ func randomFault(rng *rand.Rand, k kind) fault {
 		return fault{cut: err, after: after}
 	case 5:
 		if k == watches {
-			return fault{first: []item{unreadable(reflector.Modified, "", "")}}
+			return fault{first: []item{unreadable(delta.Updated, "", "")}}
 		}
 	}
 	return fault{err: err}
@@ -143,7 +143,7 @@ func (c *chaos) delete(name string) {
 	c.server.delUnseen(name)
 	version := fmt.Sprint(c.server.at())
 	c.server.send([]item{
-		unreadable(reflector.Deleted, name, version), unreadable(reflector.Deleted, "", version), unreadable(reflector.Deleted, "", ""),
+		unreadable(delta.Deleted, name, version), unreadable(delta.Deleted, "", version), unreadable(delta.Deleted, "", ""),
 	}[c.rng.IntN(3)])
 }
 
@@ -170,7 +170,7 @@ func (c *chaos) step() {
 		c.server.forget()
 	case roll < 80:
 		c.trouble.Add(1)
-		c.server.send([]item{end, {err: errReset}, {err: expired}, {err: busy(0)}, unreadable(reflector.Modified, "", "")}[c.rng.IntN(5)])
+		c.server.send([]item{end, {err: errReset}, {err: expired}, {err: busy(0)}, unreadable(delta.Updated, "", "")}[c.rng.IntN(5)])
 	case roll < 84:
 		c.repeat(state)
 	case roll < 88:
@@ -202,7 +202,7 @@ func (c *chaos) repeat(state map[string]pod) {
 		return
 	}
 	e := c.server.log[c.rng.IntN(len(c.server.log))]
-	if _, exists := state[e.Object.Name]; exists && e.Type != reflector.Deleted {
+	if _, exists := state[e.Object.Name]; exists && e.Type != delta.Deleted {
 		c.server.send(item{event: e})
 	}
 }

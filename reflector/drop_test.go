@@ -29,12 +29,12 @@ func TestDrop_undecodableEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		w.puts("a")
-		w.server.fail(watches, fault{first: []item{unreadable(reflector.Added, "", ""), unreadable(reflector.Modified, "", "")}})
+		w.server.fail(watches, fault{first: []item{unreadable(delta.Added, "", ""), unreadable(delta.Updated, "", "")}})
 		w.start().let(time.Second)
 		w.wantDropped(2, "no such wire type")
 		wantEqual(t, w.queue.HasSynced(), true)
 
-		w.server.send(unreadable(reflector.Modified, "", ""))
+		w.server.send(unreadable(delta.Updated, "", ""))
 		w.puts("b")
 		w.let(time.Second)
 		w.wantDropped(3, "no such wire type")
@@ -140,7 +140,7 @@ func TestDelete_ofAnUnknownObjectIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
 		w.server.skip(1)
-		w.server.send(item{event: event(reflector.Deleted, pod{Name: "z", Version: 4})})
+		w.server.send(item{event: event(delta.Deleted, pod{Name: "z", Version: 4})})
 		w.let(time.Second)
 		w.wantGot()
 		wantEqual(t, w.Status().Dropped, 0)
@@ -149,7 +149,7 @@ func TestDelete_ofAnUnknownObjectIsNoNews(t *testing.T) {
 }
 
 // unreadable is an event whose object cannot be read.
-func unreadable(typ reflector.EventType, key, version string) item {
+func unreadable(typ delta.Type, key, version string) item {
 	return item{
 		event: reflector.Event[pod]{Type: typ, Version: version},
 		err:   &reflector.Error{Reason: reflector.Undecodable, Key: key, Err: errors.New("no such wire type")},
@@ -161,7 +161,7 @@ func TestDelete_thatCannotBeReadDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
 		w.server.skip(1)
-		w.server.send(unreadable(reflector.Deleted, "b", "4"))
+		w.server.send(unreadable(delta.Deleted, "b", "4"))
 		w.let(time.Second)
 		w.wantGot("Deleted b@2 (missed)", "Bookmark 4")
 		w.wantDropped(1, "no such wire type")
@@ -176,7 +176,7 @@ func TestDelete_thatCannotBeReadMayBeOfAnUnknownObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
 		w.server.skip(1)
-		w.server.send(unreadable(reflector.Deleted, "z", "4"))
+		w.server.send(unreadable(delta.Deleted, "z", "4"))
 		w.let(time.Second)
 		w.wantGot("Bookmark 4")
 		w.wantAsked()
@@ -186,12 +186,12 @@ func TestDelete_thatCannotBeReadMayBeOfAnUnknownObject(t *testing.T) {
 // TestDelete_ofAnUnreadableKeyIsFoundByAList: nothing says which object it was.
 func TestDelete_ofAnUnreadableKeyIsFoundByAList(t *testing.T) {
 	for name, tt := range map[string]struct {
-		typ     reflector.EventType
+		typ     delta.Type
 		version string
 		asked   []string
 	}{
-		"deleted":            {reflector.Deleted, "4", []string{"stream 4"}},
-		"deleted somewhen":   {reflector.Deleted, "", []string{`list "", limit 1`, "stream"}},
+		"deleted":            {delta.Deleted, "4", []string{"stream 4"}},
+		"deleted somewhen":   {delta.Deleted, "", []string{`list "", limit 1`, "stream"}},
 		"something happened": {0, "", []string{`list "", limit 1`, "stream"}},
 	} {
 		bubble(name, t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestDelete_thatCannotBeReadWhileStreaming(t *testing.T) {
 			w := newWorld(t, nil, nil)
 			w.puts("a")
 			gone := pod{Name: "z", Version: 1}
-			w.server.fail(watches, fault{first: []item{{event: event(reflector.Added, gone)}, unreadable(reflector.Deleted, key, "1")}})
+			w.server.fail(watches, fault{first: []item{{event: event(delta.Added, gone)}, unreadable(delta.Deleted, key, "1")}})
 			w.start().untilCopied()
 			wantEqual(t, w.store.Snapshot().Len(), 1)
 		})
@@ -224,7 +224,7 @@ func TestStream_whoseEndCannotBeReadIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		w.puts("a")
-		w.server.fail(watches, fault{first: []item{unreadable(reflector.Bookmark, "", "")}, deaf: true, after: 1})
+		w.server.fail(watches, fault{first: []item{unreadable(delta.Bookmark, "", "")}, deaf: true, after: 1})
 		w.start().let(2 * time.Second)
 		w.wantCopy()
 		wantEqual(t, w.queue.HasSynced(), true)
@@ -233,7 +233,7 @@ func TestStream_whoseEndCannotBeReadIsListed(t *testing.T) {
 
 // TestDrop_unreadableStatesMoveTheVersion: they would only come again.
 func TestDrop_unreadableStatesMoveTheVersion(t *testing.T) {
-	for _, typ := range []reflector.EventType{reflector.Added, reflector.Modified, reflector.Bookmark} {
+	for _, typ := range []delta.Type{delta.Added, delta.Updated, delta.Bookmark} {
 		bubble(typ.String(), t, func(t *testing.T) {
 			w := watching(t, nil)
 			w.server.skip(1)

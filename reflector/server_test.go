@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -112,9 +113,9 @@ func newServer() *server {
 func (s *server) put(name, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	typ := reflector.Added
+	typ := delta.Added
 	if _, ok := s.stateLocked(s.version)[name]; ok {
-		typ = reflector.Modified
+		typ = delta.Updated
 	}
 	s.version++
 	s.happenLocked(event(typ, pod{name, s.version, text}))
@@ -127,7 +128,7 @@ func (s *server) del(name string) {
 	last := s.stateLocked(s.version)[name]
 	s.version++
 	last.Version = s.version
-	s.happenLocked(event(reflector.Deleted, last))
+	s.happenLocked(event(delta.Deleted, last))
 }
 
 // delUnseen deletes an object and leaves watches alone.
@@ -137,7 +138,7 @@ func (s *server) delUnseen(name string) {
 	last := s.stateLocked(s.version)[name]
 	s.version++
 	last.Version = s.version
-	s.log = append(s.log, event(reflector.Deleted, last))
+	s.log = append(s.log, event(delta.Deleted, last))
 }
 
 // skip advances the version by something that is not of this resource.
@@ -147,7 +148,7 @@ func (s *server) skip(n int) {
 	s.version += n
 }
 
-func event(typ reflector.EventType, p pod) reflector.Event[pod] {
+func event(typ delta.Type, p pod) reflector.Event[pod] {
 	return reflector.Event[pod]{Type: typ, Object: p, Version: fmt.Sprint(p.Version)}
 }
 
@@ -183,7 +184,7 @@ func (s *server) vanish() {
 	for _, p := range s.stateLocked(s.version) {
 		s.version++
 		p.Version = s.version
-		s.log = append(s.log, event(reflector.Deleted, p))
+		s.log = append(s.log, event(delta.Deleted, p))
 	}
 	s.absent, s.forgotten = true, s.version
 	s.pushAllLocked(item{err: notServed})
@@ -250,7 +251,7 @@ func (s *server) stateLocked(version int) map[string]pod {
 	for _, e := range s.log {
 		switch {
 		case e.Object.Version > version:
-		case e.Type == reflector.Deleted:
+		case e.Type == delta.Deleted:
 			delete(state, e.Object.Name)
 		default:
 			state[e.Object.Name] = e.Object

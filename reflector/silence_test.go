@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -186,7 +187,7 @@ func TestSilence_isNoneInASlowButSteadyState(t *testing.T) {
 func TestSilence_ofUndecodableObjectsIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
-		w.server.fail(watches, fault{pace: 25 * time.Second, first: []item{unreadable(reflector.Modified, "", ""), unreadable(reflector.Modified, "", ""), unreadable(reflector.Modified, "", "")}})
+		w.server.fail(watches, fault{pace: 25 * time.Second, first: []item{unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", "")}})
 		w.start().until("synced", w.queue.HasSynced)
 		wantEqual(t, w.Status().Failures, 0)
 		wantEqual(t, w.Status().Dropped, 3)

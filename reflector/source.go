@@ -6,6 +6,8 @@ package reflector
 import (
 	"context"
 	"time"
+
+	"github.com/watershed-project/watershed/delta"
 )
 
 // Source is where objects come from: one resource of one server. The methods are
@@ -73,40 +75,14 @@ type WatchOptions struct {
 	Timeout time.Duration
 }
 
-// EventType says what an event is.
-type EventType uint8
-
-const (
-	// Added is a new object, or one of the initial state.
-	Added EventType = iota + 1
-	// Modified is a new state of an object.
-	Modified
-	// Deleted is the final state of an object that is gone.
-	Deleted
-	// Bookmark is a version and no object.
-	Bookmark
-)
-
-// String is the name on the wire: "ADDED", "MODIFIED", "DELETED" or "BOOKMARK".
-func (t EventType) String() string {
-	switch t {
-	case Added:
-		return "ADDED"
-	case Modified:
-		return "MODIFIED"
-	case Deleted:
-		return "DELETED"
-	case Bookmark:
-		return "BOOKMARK"
-	default:
-		return "unknown event"
-	}
-}
-
 // Event is one event of a watch.
 type Event[T any] struct {
-	Type EventType
-	// Object is the object's new state, or its final one. A bookmark has none.
+	// Type is [delta.Added] for a new object and for one of the initial state,
+	// [delta.Updated], [delta.Deleted] or [delta.Bookmark]. A watch has no events of
+	// other types.
+	Type delta.Type
+	// Object is the object's new state, or the final state of a deleted one. A
+	// bookmark has none.
 	Object T
 	// Version is the resourceVersion of the object or the bookmark.
 	Version string

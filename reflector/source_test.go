@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -180,7 +181,7 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	case initial && s.mode == streams:
 		w.from = s.version
 		w.stateLocked()
-		w.pushLocked(item{event: reflector.Event[pod]{Type: reflector.Bookmark, Version: fmt.Sprint(s.version), InitialEnd: true}})
+		w.pushLocked(item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(s.version), InitialEnd: true}})
 	case opts.Version == "":
 		w.from = s.version
 		w.stateLocked()
@@ -200,7 +201,7 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 // stateLocked sends the whole state.
 func (w *watch) stateLocked() {
 	for _, p := range sorted(w.server.stateLocked(w.server.version)) {
-		w.pushLocked(item{event: event(reflector.Added, p)})
+		w.pushLocked(item{event: event(delta.Added, p)})
 	}
 }
 
@@ -248,7 +249,7 @@ func (w *watch) take() (item, bool) {
 		w.mark = now.Add(s.marks)
 		// A watch from a version that is not reached yet brings nothing at all.
 		if s.version >= w.from {
-			return item{event: reflector.Event[pod]{Type: reflector.Bookmark, Version: fmt.Sprint(s.version)}}, true
+			return item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(s.version)}}, true
 		}
 	}
 	return item{}, false

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -61,10 +62,10 @@ func TestStream_bringsWhatHappensMeanwhile(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		// What a server sends between the state and the bookmark is part of it.
 		w.server.fail(watches, fault{first: []item{
-			{event: event(reflector.Added, pod{Name: "a", Version: 1})},
-			{event: event(reflector.Added, pod{Name: "b", Version: 2})},
-			{event: event(reflector.Modified, pod{Name: "a", Version: 3})},
-			{event: event(reflector.Deleted, pod{Name: "b", Version: 4})},
+			{event: event(delta.Added, pod{Name: "a", Version: 1})},
+			{event: event(delta.Added, pod{Name: "b", Version: 2})},
+			{event: event(delta.Updated, pod{Name: "a", Version: 3})},
+			{event: event(delta.Deleted, pod{Name: "b", Version: 4})},
 		}})
 		w.server.skip(4)
 		w.start().let(time.Second)

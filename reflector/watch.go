@@ -114,9 +114,9 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 		r.heard("")
 		s.news++
 		switch {
-		case e.Type == Deleted:
+		case e.Type == delta.Deleted:
 			err = r.keep(ctx, relist.Delete(ctx, e.Object))
-		case e.Type != Bookmark:
+		case e.Type != delta.Bookmark:
 			err = r.add(ctx, relist, e.Object)
 		case e.InitialEnd:
 			return r.commit(ctx, relist, e.Version, back)
@@ -136,10 +136,10 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 func (r *Reflector[T]) skipInitial(relist *delta.Relist[T], e Event[T], err error) error {
 	key, nameless := subject(err)
 	switch {
-	case e.Type == Added, e.Type == Modified:
+	case e.Type == delta.Added, e.Type == delta.Updated:
 		r.skip(relist, err)
 		return nil
-	case e.Type == Deleted && (key != "" || nameless):
+	case e.Type == delta.Deleted && (key != "" || nameless):
 		r.drop(err)
 		relist.Forget(key)
 		return nil
@@ -181,19 +181,19 @@ func (r *Reflector[T]) apply(ctx context.Context, s *stream[T], e Event[T]) erro
 	var err error
 	r.holds = true
 	switch e.Type {
-	case Added:
+	case delta.Added:
 		err = r.queue.Add(ctx, e.Object)
-	case Modified:
+	case delta.Updated:
 		err = r.queue.Update(ctx, e.Object)
-	case Deleted:
+	case delta.Deleted:
 		err = r.queue.Delete(ctx, e.Object)
-	case Bookmark:
+	case delta.Bookmark:
 		s.quiet.within(r.opts.Silence)
 		err = r.queue.Bookmark(ctx, number(e.Version))
 	default:
 		err = fmt.Errorf("event of unknown type %d", e.Type)
 	}
-	if err != nil && e.Type == Deleted {
+	if err != nil && e.Type == delta.Deleted {
 		// A final state that the transform refuses makes a Missed deletion.
 		err = errors.Join(err, r.queue.Bookmark(ctx, number(e.Version)))
 	}
@@ -219,9 +219,9 @@ func (r *Reflector[T]) reached(s *stream[T], version string) {
 func (r *Reflector[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], err error) error {
 	key, nameless := subject(err)
 	switch {
-	case e.Type == Added, e.Type == Modified, e.Type == Bookmark, nameless:
+	case e.Type == delta.Added, e.Type == delta.Updated, e.Type == delta.Bookmark, nameless:
 		r.drop(err)
-	case e.Type == Deleted && key != "":
+	case e.Type == delta.Deleted && key != "":
 		r.drop(err)
 		// Missed deletions are those of a list, and a bookmark ends a list.
 		version := number(e.Version)

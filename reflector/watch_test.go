@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -171,7 +172,7 @@ func TestWatch_thatFailsThriceWithoutNewsIsReplacedByAList(t *testing.T) {
 }
 
 func bookmark(version int) item {
-	return item{event: reflector.Event[pod]{Type: reflector.Bookmark, Version: fmt.Sprint(version)}}
+	return item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(version)}}
 }
 
 func TestWatch_bookmarkAdvancesTheVersion(t *testing.T) {
@@ -194,8 +195,8 @@ func TestWatch_repeatedEventsChangeNothing(t *testing.T) {
 		w := watching(t, nil)
 		w.puts("a", "d")
 		w.server.send(
-			item{event: event(reflector.Added, pod{Name: "a", Version: 1})},
-			item{event: event(reflector.Deleted, pod{Name: "a", Version: 2})},
+			item{event: event(delta.Added, pod{Name: "a", Version: 1})},
+			item{event: event(delta.Deleted, pod{Name: "a", Version: 2})},
 			bookmark(2),
 			item{err: errReset})
 		w.let(time.Second)
@@ -210,7 +211,7 @@ func TestWatch_repeatedEventsChangeNothing(t *testing.T) {
 func TestWatch_ofRepeatedEventsOnlyIsFruitless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
-		again := fault{first: []item{{event: event(reflector.Added, pod{Name: "a", Version: 1})}, end}}
+		again := fault{first: []item{{event: event(delta.Added, pod{Name: "a", Version: 1})}, end}}
 		w.server.fail(watches, again, again, again)
 		w.server.send(end)
 		w.until("listed", func() bool { return w.Status().Lists == 2 })
@@ -221,7 +222,7 @@ func TestWatch_ofRepeatedEventsOnlyIsFruitless(t *testing.T) {
 func TestWatch_versionsNeedNotBeNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
-		w.server.send(item{event: reflector.Event[pod]{Type: reflector.Bookmark, Version: "x1"}})
+		w.server.send(item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: "x1"}})
 		w.let(time.Second)
 		wantEqual(t, w.Status().Version, "x1")
 	})

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -209,10 +210,10 @@ func (s *replayed) Next() (reflector.Event[*wire.Object], error) {
 	case s.at < n:
 		o, err := wire.Encode(s.r.state[s.at], wire.Protobuf, s.kind)
 		s.at++
-		return reflector.Event[*wire.Object]{Type: reflector.Added, Object: o}, err
+		return reflector.Event[*wire.Object]{Type: delta.Added, Object: o}, err
 	case s.at == n:
 		s.at++
-		return reflector.Event[*wire.Object]{Type: reflector.Bookmark, Version: strconv.Itoa(n), InitialEnd: true}, nil
+		return reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: strconv.Itoa(n), InitialEnd: true}, nil
 	}
 	select {
 	case <-s.start:
@@ -224,7 +225,7 @@ func (s *replayed) Next() (reflector.Event[*wire.Object], error) {
 		<-s.ctx.Done() // nothing comes after the recording
 		return reflector.Event[*wire.Object]{}, err
 	}
-	return reflector.Event[*wire.Object]{Type: reflector.Modified, Object: e.Object, Version: e.Version}, nil
+	return reflector.Event[*wire.Object]{Type: delta.Updated, Object: e.Object, Version: e.Version}, nil
 }
 
 func (s *replayed) Close() error { return nil }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -101,9 +102,9 @@ func (t *taken) Next() (reflector.Event[*wire.Object], error) {
 		return reflector.Event[*wire.Object]{}, err
 	}
 	if e.Type == wire.Bookmark {
-		return reflector.Event[*wire.Object]{Type: reflector.Bookmark, Version: e.Version, InitialEnd: e.InitialEnd}, nil
+		return reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: e.Version, InitialEnd: e.InitialEnd}, nil
 	}
-	return reflector.Event[*wire.Object]{Type: reflector.Modified, Object: e.Object, Version: e.Version}, nil
+	return reflector.Event[*wire.Object]{Type: delta.Updated, Object: e.Object, Version: e.Version}, nil
 }
 
 func (t *taken) Close() error { return nil }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -236,10 +237,10 @@ func theirEvent(e event) watch.Event {
 
 func ourEvent(e event, encoding wire.Encoding) reflector.Event[*wire.Object] {
 	if e.typ == watch.Bookmark {
-		return reflector.Event[*wire.Object]{Type: reflector.Bookmark, Version: strconv.Itoa(e.version), InitialEnd: e.end}
+		return reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: strconv.Itoa(e.version), InitialEnd: e.end}
 	}
-	typ := map[watch.EventType]reflector.EventType{
-		watch.Added: reflector.Added, watch.Modified: reflector.Modified, watch.Deleted: reflector.Deleted,
+	typ := map[watch.EventType]delta.Type{
+		watch.Added: delta.Added, watch.Modified: delta.Updated, watch.Deleted: delta.Deleted,
 	}[e.typ]
 	return reflector.Event[*wire.Object]{Type: typ, Object: encode(e.pod, encoding), Version: e.pod.ResourceVersion}
 }

@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/examples/internal/terminal"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -55,7 +55,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		if err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}
-		if event.Type == reflector.Bookmark {
+		if event.Type == delta.Bookmark {
 			continue // a version to go on from, and no pod
 		}
 		pod, err := wire.Decode[*corev1.Pod](event.Object)
@@ -69,13 +69,13 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 }
 
 // word is what the API server calls an event.
-func word(t reflector.EventType) string {
+func word(t delta.Type) string {
 	switch t {
-	case reflector.Added:
+	case delta.Added:
 		return "ADDED"
-	case reflector.Modified:
+	case delta.Updated:
 		return "MODIFIED"
-	case reflector.Deleted:
+	case delta.Deleted:
 		return "DELETED"
 	default:
 		return fmt.Sprint(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -61,11 +62,11 @@ func TestWatchdog(t *testing.T) {
 	source := &plain{
 		state: []pod{{"web", "Running"}},
 		events: []reflector.Event[pod]{
-			{Type: reflector.Added, Object: pod{"nettool", "Pending"}, Version: "2"},
-			{Type: reflector.Modified, Object: pod{"nettool", "Running"}, Version: "3"},
-			{Type: reflector.Modified, Object: pod{"web", "Failed"}, Version: "4"},
-			{Type: reflector.Deleted, Object: pod{"nettool", "Running"}, Version: "5"},
-			{Type: reflector.Added, Object: pod{"end", ""}, Version: "6"},
+			{Type: delta.Added, Object: pod{"nettool", "Pending"}, Version: "2"},
+			{Type: delta.Updated, Object: pod{"nettool", "Running"}, Version: "3"},
+			{Type: delta.Updated, Object: pod{"web", "Failed"}, Version: "4"},
+			{Type: delta.Deleted, Object: pod{"nettool", "Running"}, Version: "5"},
+			{Type: delta.Added, Object: pod{"end", ""}, Version: "6"},
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -35,9 +35,9 @@ type rule struct {
 }
 
 var rules = map[string]rule{
-	"delta":  {},
-	"store":  {own: []string{"delta"}, others: []string{"github.com/tidwall/btree"}},
-	"fanout": {own: []string{"store", "delta"}},
+	"delta":              {},
+	"store":              {own: []string{"delta"}, others: []string{"github.com/tidwall/btree"}},
+	"fanout":             {own: []string{"store", "delta"}},
 	"internal/protobuf":  {},
 	"internal/transcode": {own: []string{"internal/protobuf"}, others: []string{"k8s.io/apimachinery/"}},
 	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
