@@ -6,16 +6,14 @@ package compat
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -33,121 +31,82 @@ type source struct {
 
 var _ reflector.Source[*wire.Object] = (*source)(nil)
 
-// maxSkipped bounds what is told of objects that cannot be read.
-const maxSkipped = 10_000
-
 // List reads one page. See [reflector.Source].
 func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
-	r := &reading{request: request{doing: "list " + s.prototype.String()}, each: each}
-	err := s.list(ctx, opts, r)
-	if err == nil || r.stopped || ctx.Err() != nil {
-		return r.page, err
+	stopped := false
+	page, err := s.list(ctx, opts, func(o *wire.Object) error {
+		err := each(o)
+		stopped = err != nil
+		return err
+	})
+	if err == nil || stopped || ctx.Err() != nil {
+		return page, err
 	}
 	newest := opts.Version == "" && opts.Continue == ""
 	switch reason := reflector.ReasonOf(err); {
 	case (reason == reflector.Expired || reason == reflector.TooLarge) && !newest:
-		// Another version is asked for instead.
+		// The reflector asks for another version instead.
 	default:
 		s.complain(ctx, err)
 	}
-	return r.page, err
+	return page, err
 }
 
-func (s *source) list(ctx context.Context, opts reflector.ListOptions, r *reading) error {
-	options := metav1.ListOptions{Limit: opts.Limit, Continue: opts.Continue, ResourceVersion: opts.Version}
-	if opts.NotOlder {
-		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	}
+func (s *source) list(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+	r := newRequest("list", s.prototype)
 	call := s.call(ctx, false)
-	list, err := s.lister.ListWithContext(call.context(ctx), options)
+	list, err := s.lister.ListWithContext(call.context(ctx), listwatch.ListOptions(opts))
 	if a := call.answer(); a != nil {
 		defer a.close()
-		return s.readList(ctx, a, r)
+		return listwatch.ReadList(r.Request, &body{request: r, ctx: ctx, source: s, answer: a}, a.encoding, s.prototype.kind, each)
 	}
 	if err != nil {
-		return r.failed(ctx, err)
+		return reflector.Page{}, r.failed(ctx, err)
 	}
-	return s.takeList(ctx, list, r)
+	return s.takeList(ctx, list, r, each)
 }
 
-// reading is a page being read.
-type reading struct {
+// body is an answer for package listwatch.
+type body struct {
 	request
-	each func(*wire.Object) error
-	page reflector.Page
-	// stopped: each has failed.
-	stopped bool
+	ctx    context.Context
+	source *source
+	*answer
 }
 
-func (r *reading) add(o *wire.Object) error {
-	err := r.each(o)
-	r.stopped = err != nil
-	return err
-}
+func (b *body) Cancel()      { b.cancel(listwatch.ErrClosed) }
+func (b *body) Close()       { b.close() }
+func (b *body) Ended() error { return b.request.Ended(b.ctx) }
 
-// skip notes an object that cannot be read.
-func (r *reading) skip(key string, nameless bool, err error) error {
-	err = r.unreadable(key, nameless, err)
-	if r.page.Skipped = append(r.page.Skipped, err); len(r.page.Skipped) > maxSkipped {
-		return fmt.Errorf("too many objects: %w", err)
+// Failed returns the error of a body that cannot be read to its end. If the server has
+// sent all of it, the client may understand a form that we do not, so that it decodes
+// the next ones.
+func (b *body) Failed(err error) error {
+	if b.answer.failed == nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		b.source.decoded.Store(true)
 	}
-	return nil
+	return b.broken(err)
 }
 
-// readList reads a list's bytes.
-func (s *source) readList(ctx context.Context, a *answer, r *reading) error {
-	reader := wire.NewListReader(a, a.encoding, s.prototype.kind)
-	for {
-		obj, err := reader.Next()
-		var unfiled *wire.ObjectError
-		switch {
-		case ctx.Err() != nil:
-			return r.failed(ctx, ctx.Err())
-		case err == nil:
-			err = r.add(obj)
-		case err == io.EOF: //nolint:errorlint // a wrapped EOF is a body that broke off
-			a.drain()
-			m := reader.Meta()
-			r.page.Version, r.page.Continue = m.ResourceVersion, m.Continue
-			return nil
-		case errors.As(err, &unfiled):
-			err = r.skip(unfiled.Key, unfiled.Nameless(), err)
-		default:
-			s.unread(a, err)
-			err = r.failed(ctx, err)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// unread is told why an answer could not be read to its end. If the server sent
-// all of it, the client may understand what we do not.
-func (s *source) unread(a *answer, err error) {
-	if a.failed == nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		s.decoded.Store(true)
-	}
-}
-
-// takeList encodes the objects of a list that a client has decoded.
-func (s *source) takeList(ctx context.Context, list runtime.Object, r *reading) error {
+// takeList encodes the objects of a list that the client has decoded.
+func (s *source) takeList(ctx context.Context, list runtime.Object, r request, each func(*wire.Object) error) (page reflector.Page, err error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
-		return r.failed(ctx, err)
+		return page, r.failed(ctx, err)
 	}
-	r.page.Version, r.page.Continue = m.GetResourceVersion(), m.GetContinue()
-	return meta.EachListItem(list, func(item runtime.Object) error {
-		if ctx.Err() != nil {
-			return r.failed(ctx, ctx.Err())
+	page.Version, page.Continue = m.GetResourceVersion(), m.GetContinue()
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		if err := r.Ended(ctx); err != nil {
+			return err
 		}
 		o, err := s.prototype.encode(item)
 		if err != nil {
 			key, nameless := identify(item)
-			return r.skip(key, nameless, err)
+			return listwatch.Skip(&page, r.Undecodable(key, nameless, err))
 		}
-		return r.add(o)
+		return each(o)
 	})
+	return page, err
 }
 
 // identify returns the key of an object, and whether it is known to have none.
@@ -164,24 +123,15 @@ func keyOf(obj any) string {
 
 // Watch begins a watch. See [reflector.Source].
 func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
-	r := request{doing: "watch " + s.prototype.String(), initialEvents: opts.InitialEvents}
-	options := metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, ResourceVersion: opts.Version}
-	if opts.Timeout > 0 {
-		seconds := int64((opts.Timeout + time.Second - 1) / time.Second)
-		options.TimeoutSeconds = &seconds
-	}
-	if opts.InitialEvents {
-		yes := true
-		options.SendInitialEvents = &yes
-		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	}
+	r := newRequest("watch", s.prototype)
+	r.InitialEvents = opts.InitialEvents
 	call := s.call(ctx, true)
-	w, err := s.lister.WatchWithContext(call.context(ctx), options)
+	w, err := s.lister.WatchWithContext(call.context(ctx), listwatch.WatchOptions(opts))
 	if a := call.answer(); a != nil {
 		if err == nil && w != nil {
-			w.Stop() // nothing is left in it
+			w.Stop() // its body is empty: the tap has taken it
 		}
-		return &bytesWatch{request: r, ctx: ctx, source: s, answer: a, reader: wire.NewWatchReader(a, a.encoding, s.prototype.kind)}, nil
+		return listwatch.NewWatch(r.Request, &body{request: r, ctx: ctx, source: s, answer: a}, a.encoding, s.prototype.kind), nil
 	}
 	if err == nil {
 		return newValueWatch(ctx, r, s.prototype, w), nil

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -53,7 +54,7 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &attached{ReadCloser: resp.Body, end: func() {
 		detach()
-		cancel(errClosed)
+		cancel(listwatch.ErrClosed)
 	}}
 	return resp, nil
 }
@@ -157,13 +158,13 @@ func encodingOf(resp *http.Response) wire.Encoding {
 	return 0
 }
 
-// answer is the body of a list or a watch.
+// answer is the response to a list or a watch.
 type answer struct {
 	encoding wire.Encoding
 	body     io.ReadCloser
 	cancel   context.CancelCauseFunc
 	detach   func() bool
-	// failed is why reading failed; it is the reader's.
+	// failed is why reading failed. Only the goroutine that reads uses it.
 	failed error
 }
 
@@ -176,13 +177,10 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads what may be left of a body whose content is complete, if only its
-// end, so that the connection can be used again.
-func (a *answer) drain() { _, _ = io.CopyN(io.Discard, a.body, 4<<10) }
-
-// close ends the request. Nobody must be reading: cancel ends that.
+// close ends the request. It must not be called while the body is being read: cancel
+// ends that.
 func (a *answer) close() {
 	a.detach()
-	a.cancel(errClosed)
+	a.cancel(listwatch.ErrClosed)
 	_ = a.body.Close() // it is over either way
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -102,7 +103,9 @@ func (c *Cluster) Get(ctx context.Context, q Query, name string) (*wire.Object, 
 		method: http.MethodGet,
 		path:   append(resourcePath(q.Resource, q.Namespace), url.PathEscape(name)),
 		accept: source.accept(partialObject),
-		doing:  doing,
-		expect: expectation{resource: q.Resource.GroupResource(), name: name},
+
+		resource: q.Resource.GroupResource(),
+		name:     name,
+		Request:  listwatch.Request{Doing: doing},
 	}, kind)
 }

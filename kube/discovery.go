@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/internal/listwatch"
 )
 
 // Resource is something that a cluster serves.
@@ -94,8 +96,10 @@ func (c *Cluster) discoveryRequest(accept string, path ...string) *request {
 		method: http.MethodGet,
 		path:   path,
 		accept: accept,
-		doing:  fmt.Sprintf("discover /%s in %s", strings.Join(path, "/"), c.name),
-		expect: expectation{collection: true},
+		Request: listwatch.Request{
+			Doing:      fmt.Sprintf("discover /%s in %s", strings.Join(path, "/"), c.name),
+			Collection: true,
+		},
 	}
 }
 
@@ -109,7 +113,7 @@ func (c *Cluster) discover(ctx context.Context, root string) ([]Resource, error)
 	if isAggregated(header) {
 		var list apidiscoveryv2.APIGroupDiscoveryList
 		if err := json.Unmarshal(body, &list); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.doing, err)
+			return nil, fmt.Errorf("%s: %w", r.Doing, err)
 		}
 		return aggregated(&list)
 	}
@@ -120,7 +124,7 @@ func (c *Cluster) discover(ctx context.Context, root string) ([]Resource, error)
 		err = json.Unmarshal(body, &groups)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.doing, err)
+		return nil, fmt.Errorf("%s: %w", r.Doing, err)
 	}
 	return c.discoverEach(ctx, groups.Groups)
 }
@@ -275,7 +279,7 @@ func (c *Cluster) discoverVersion(ctx context.Context, gv schema.GroupVersion) (
 	}
 	list := &metav1.APIResourceList{}
 	if err := json.Unmarshal(body, list); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.doing, err)
+		return nil, fmt.Errorf("%s: %w", r.Doing, err)
 	}
 	return list, nil
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -70,7 +71,7 @@ func (c *Cluster) delete(ctx context.Context, d *document) error {
 		return err
 	}
 	if err := validateSegment("name", d.Metadata.Name); err != nil {
-		return fmt.Errorf("%s: %w", r.doing, err)
+		return fmt.Errorf("%s: %w", r.Doing, err)
 	}
 	r.method = http.MethodDelete
 	r.path = append(r.path, url.PathEscape(d.Metadata.Name))
@@ -107,8 +108,10 @@ func (c *Cluster) manifestRequest(ctx context.Context, verb string, d *document)
 	return &request{
 		path:   resourcePath(resource.GroupVersionResource, namespace),
 		accept: runtime.ContentTypeJSON,
-		doing:  doing,
-		expect: expectation{resource: resource.GroupResource(), name: d.Metadata.Name, collection: true},
+
+		resource: resource.GroupResource(),
+		name:     d.Metadata.Name,
+		Request:  listwatch.Request{Doing: doing, Collection: true},
 	}, resource.GroupVersionResource, nil
 }
 

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -30,9 +32,6 @@ const (
 	maxParts = 400_000
 )
 
-// errClosed is the cause of the end of a request that nobody reads any more.
-var errClosed = fmt.Errorf("closed: %w", context.Canceled)
-
 // request is one request to the API server.
 type request struct {
 	method string
@@ -40,21 +39,39 @@ type request struct {
 	query  url.Values
 	accept string
 	body   []byte // JSON
-	// doing is what errors begin with: list pods in prod-eu.
-	doing string
-	// stream says that the body may take its time.
+	// stream says that reading the body may take longer than the client's timeout.
 	stream bool
-	expect expectation
+	// resource and name are those of the object in the request, for errors.
+	resource schema.GroupResource
+	name     string
+	listwatch.Request
 }
 
-// response is the answer to a request that went well.
+// response is a response with a good status.
 type response struct {
 	*http.Response
-	doing string
-	// asked is the context of who asked, own that of the request.
-	asked, own context.Context
-	cancel     context.CancelCauseFunc
-	timer      *time.Timer
+	request listwatch.Request
+	// asked is the caller's context.
+	asked context.Context
+	// own is the context of the HTTP request, derived from asked.
+	own    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+// body is a response for package listwatch.
+type body struct{ *response }
+
+func (b body) Read(p []byte) (int, error) { return b.Body.Read(p) }
+func (b body) Cancel()                    { b.cancel(listwatch.ErrClosed) }
+func (b body) Close()                     { b.close() }
+func (b body) Failed(err error) error     { return b.failed(err) }
+
+func (b body) Ended() error {
+	if b.own.Err() == nil {
+		return nil
+	}
+	return b.failed(b.own.Err())
 }
 
 // send makes the request and returns when the header of a good answer is there.
@@ -69,8 +86,8 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	}
 	req, err := http.NewRequestWithContext(own, r.method, u.String(), body)
 	if err != nil {
-		cancel(errClosed)
-		return nil, fmt.Errorf("%s: %w", r.doing, err)
+		cancel(listwatch.ErrClosed)
+		return nil, fmt.Errorf("%s: %w", r.Doing, err)
 	}
 	req.Header.Set("Accept", r.accept)
 	if !c.config.DisableCompression {
@@ -79,7 +96,7 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	if r.body != nil {
 		req.Header.Set("Content-Type", runtime.ContentTypeJSON)
 	}
-	resp := &response{doing: r.doing, asked: ctx, own: own, cancel: cancel}
+	resp := &response{request: r.Request, asked: ctx, own: own, cancel: cancel}
 	if limit := c.config.Timeout; limit > 0 {
 		resp.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("no answer within %s", limit)) })
 	}
@@ -124,45 +141,43 @@ func (r *response) close() {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	r.cancel(errClosed)
+	r.cancel(listwatch.ErrClosed)
 	if r.Response != nil {
 		_ = r.Body.Close()
 	}
 }
 
-// drain reads what may be left of a body whose content is complete, if only its
-// end, so that the connection can be used again.
+// drain reads the rest of a body whose content is complete, usually only its end, so
+// that the connection can be used again.
 func (r *response) drain() {
 	_, _ = io.CopyN(io.Discard, r.Body, 4<<10)
 }
 
-// failed says why reading or asking failed: if a context ended, that is why.
+// failed returns the error of a request or of a body that cannot be read. If a context
+// has ended, that is the error.
 func (r *response) failed(err error) error {
-	if ended := r.asked.Err(); ended != nil {
-		if cause := context.Cause(r.asked); !errors.Is(cause, ended) {
-			return fmt.Errorf("%s: %w: %w", r.doing, ended, cause)
-		}
-		return fmt.Errorf("%s: %w", r.doing, ended)
+	if ended := r.request.Ended(r.asked); ended != nil {
+		return ended
 	}
 	reason := reflector.Unknown
 	switch {
 	case r.own.Err() != nil:
 		err = context.Cause(r.own)
-		if errors.Is(err, errClosed) {
-			return fmt.Errorf("%s: %w", r.doing, err)
+		if errors.Is(err, listwatch.ErrClosed) {
+			return fmt.Errorf("%s: %w", r.request.Doing, err)
 		}
 	case utilnet.IsConnectionRefused(err):
 		reason = reflector.Refused
 	}
-	// The address says nothing that doing does not, and is long.
+	// The address repeats what Doing says, and is long.
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return &reflector.Error{Reason: reason, Err: fmt.Errorf("%s: %w", r.doing, err)}
+	return &reflector.Error{Reason: reason, Err: fmt.Errorf("%s: %w", r.request.Doing, err)}
 }
 
-// encoding is that of the body, by its Content-Type.
+// encoding returns the encoding of the body, by its Content-Type.
 func (r *response) encoding() (wire.Encoding, error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -171,7 +186,7 @@ func (r *response) encoding() (wire.Encoding, error) {
 	case err == nil && media == runtime.ContentTypeProtobuf:
 		return wire.Protobuf, nil
 	}
-	return 0, &reflector.Error{Err: fmt.Errorf("%s: the answer is %q, neither JSON nor protobuf", r.doing, r.Header.Get("Content-Type"))}
+	return 0, &reflector.Error{Err: fmt.Errorf("%s: the answer is %q, neither JSON nor protobuf", r.request.Doing, r.Header.Get("Content-Type"))}
 }
 
 // document sends a request and reads the whole body.
@@ -186,10 +201,10 @@ func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header
 		return nil, nil, resp.failed(err)
 	}
 	if len(body) > maxDocument {
-		return nil, nil, fmt.Errorf("%s: the answer is longer than %d bytes", r.doing, maxDocument)
+		return nil, nil, fmt.Errorf("%s: the answer is longer than %d bytes", r.Doing, maxDocument)
 	}
 	if bytes.Count(body, []byte{'{'}) > maxParts {
-		return nil, nil, fmt.Errorf("%s: the answer has more than %d objects", r.doing, maxParts)
+		return nil, nil, fmt.Errorf("%s: the answer has more than %d objects", r.Doing, maxParts)
 	}
 	return body, resp.Header, nil
 }
@@ -213,11 +228,11 @@ func (c *Cluster) object(ctx context.Context, r *request, kind *wire.Kind) (*wir
 	return obj, nil
 }
 
-// unreadable is failed for errors that may be of one object alone.
+// unreadable is failed for errors that can be about one object.
 func (r *response) unreadable(err error) error {
 	var o *wire.ObjectError
 	if errors.As(err, &o) {
-		return &reflector.Error{Reason: reflector.Undecodable, Key: o.Key, Nameless: o.Nameless(), Err: fmt.Errorf("%s: %w", r.doing, err)}
+		return r.request.Undecodable(o.Key, o.Nameless(), err)
 	}
 	return r.failed(err)
 }

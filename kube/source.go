@@ -10,13 +10,13 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -53,20 +53,9 @@ func (c *Cluster) Source(q Query) (*Source, error) {
 	return s, nil
 }
 
-// maxSkipped bounds what is told of objects that cannot be read.
-const maxSkipped = 10_000
-
 // List reads one page. See [reflector.Source].
 func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (page reflector.Page, err error) {
-	listOptions := metav1.ListOptions{
-		Limit:           opts.Limit,
-		Continue:        opts.Continue,
-		ResourceVersion: opts.Version,
-	}
-	if opts.NotOlder {
-		listOptions.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	}
-	r, kind, err := s.prepare(ctx, "list", partialObjectList, listOptions)
+	r, kind, err := s.prepare(ctx, "list", partialObjectList, listwatch.ListOptions(opts))
 	if err != nil {
 		return page, err
 	}
@@ -79,30 +68,7 @@ func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func
 	if err != nil {
 		return page, err
 	}
-	reader := wire.NewListReader(resp.Body, encoding, kind)
-	for {
-		obj, err := reader.Next()
-		var unfiled *wire.ObjectError
-		switch {
-		case ctx.Err() != nil:
-			return page, resp.failed(ctx.Err())
-		case err == nil:
-			if err := each(obj); err != nil {
-				return page, err
-			}
-		case err == io.EOF: //nolint:errorlint // a wrapped EOF is a body that broke off
-			resp.drain()
-			meta := reader.Meta()
-			page.Version, page.Continue = meta.ResourceVersion, meta.Continue
-			return page, nil
-		case errors.As(err, &unfiled):
-			if page.Skipped = append(page.Skipped, resp.unreadable(err)); len(page.Skipped) > maxSkipped {
-				return page, fmt.Errorf("too many objects: %w", resp.unreadable(err))
-			}
-		default:
-			return page, resp.failed(err)
-		}
-	}
+	return listwatch.ReadList(r.Request, body{resp}, encoding, kind, each)
 }
 
 // Count asks how many objects there are. It costs the server one object, of which
@@ -150,26 +116,12 @@ func (s *Source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	return w, nil
 }
 
-func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*watch, error) {
-	listOptions := metav1.ListOptions{
-		Watch:               true,
-		AllowWatchBookmarks: true,
-		ResourceVersion:     opts.Version,
-	}
-	if opts.Timeout > 0 {
-		seconds := int64((opts.Timeout + time.Second - 1) / time.Second)
-		listOptions.TimeoutSeconds = &seconds
-	}
-	if opts.InitialEvents {
-		yes := true
-		listOptions.SendInitialEvents = &yes
-		listOptions.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	}
-	r, kind, err := s.prepare(ctx, "watch", partialObject, listOptions)
+func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*listwatch.Watch, error) {
+	r, kind, err := s.prepare(ctx, "watch", partialObject, listwatch.WatchOptions(opts))
 	if err != nil {
 		return nil, err
 	}
-	r.expect.initialEvents = opts.InitialEvents
+	r.InitialEvents = opts.InitialEvents
 	resp, err := s.send(ctx, r)
 	if err != nil {
 		return nil, err
@@ -179,7 +131,7 @@ func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*watch
 		resp.close()
 		return nil, err
 	}
-	return &watch{resp: resp, expect: r.expect, reader: wire.NewWatchReader(resp.Body, encoding, kind)}, nil
+	return listwatch.NewWatch(r.Request, body{resp}, encoding, kind), nil
 }
 
 // Served asks the server whether it has the resource. See [reflector.Source].
@@ -230,9 +182,10 @@ func (s *Source) prepare(ctx context.Context, verb, partial string, options meta
 		path:   resourcePath(s.query.Resource, s.query.Namespace),
 		query:  query,
 		accept: s.accept(partial),
-		doing:  doing,
 		stream: true,
-		expect: expectation{resource: s.query.Resource.GroupResource(), collection: true},
+
+		resource: s.query.Resource.GroupResource(),
+		Request:  listwatch.Request{Doing: doing, Collection: true},
 	}, kind, nil
 }
 

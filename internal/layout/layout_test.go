@@ -43,15 +43,16 @@ var rules = map[string]rule{
 	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
-	"reflector": {own: []string{"delta"}},
-	"kube": {own: []string{"reflector", "wire"}, others: []string{
+	"reflector":          {own: []string{"delta"}},
+	"internal/listwatch": {own: []string{"delta", "reflector", "wire"}, others: []string{"k8s.io/apimachinery/"}},
+	"kube": {own: []string{"internal/listwatch", "reflector", "wire"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
 	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/undecodable"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
-	"compat": {own: []string{"delta", "reflector", "wire", "kube", "."}, others: []string{
+	"compat": {own: []string{"internal/listwatch", "delta", "reflector", "wire", "kube", "."}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
@@ -118,7 +119,7 @@ var rules = map[string]rule{
 
 	"examples/internal/nobody":   {own: []string{"kube"}, others: []string{"k8s.io/client-go/rest"}},
 	"examples/internal/terminal": {own: []string{"kube"}},
-	"examples/listwatch":         {own: []string{"reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
+	"examples/listwatch":         {own: []string{"delta", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
 	"examples/reflector": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/",
 	}},

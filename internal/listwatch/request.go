@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package listwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// Request is what the meaning of an error depends on besides the error.
+type Request struct {
+	// Doing begins every error: "list pods in prod-eu".
+	Doing string
+	// Collection says that the request is not for a single object: a 404 can mean that
+	// the resource is not served.
+	Collection bool
+	// InitialEvents says that the request asks for initial events, which old servers
+	// refuse.
+	InitialEvents bool
+}
+
+// Ended returns an error if ctx has ended, with its cause.
+func (r Request) Ended(ctx context.Context) error {
+	ended := ctx.Err()
+	if ended == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, ended) {
+		return fmt.Errorf("%s: %w: %w", r.Doing, ended, cause)
+	}
+	return fmt.Errorf("%s: %w", r.Doing, ended)
+}
+
+// Refused returns the error of a request that the server has refused. after is the
+// value of the Retry-After header if it is given.
+func (r Request) Refused(err *apierrors.StatusError, after time.Duration, given bool) *reflector.Error {
+	if d := err.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 && !given {
+		after, given = time.Duration(d.RetryAfterSeconds)*time.Second, true
+	}
+	return &reflector.Error{
+		Reason:     r.reason(err, given),
+		RetryAfter: after,
+		Err:        fmt.Errorf("%s: %w", r.Doing, err),
+	}
+}
+
+// Undecodable returns the error for one object that cannot be read. key is empty if it
+// is not known, and nameless says that the object has none.
+func (r Request) Undecodable(key string, nameless bool, err error) *reflector.Error {
+	return &reflector.Error{Reason: reflector.Undecodable, Key: key, Nameless: nameless, Err: fmt.Errorf("%s: %w", r.Doing, err)}
+}
+
+// reason returns what a status means to a reflector. retryAfter says that the server
+// has said when to retry.
+func (r Request) reason(err *apierrors.StatusError, retryAfter bool) reflector.Reason {
+	switch code := err.ErrStatus.Code; {
+	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || code == http.StatusGone:
+		return reflector.Expired
+	case isTooLarge(err):
+		return reflector.TooLarge
+	case apierrors.IsTooManyRequests(err),
+		code == http.StatusServiceUnavailable && retryAfter:
+		return reflector.Busy
+	case r.Collection && isNotServed(err):
+		return reflector.NotServed
+	case r.InitialEvents && (code == http.StatusUnprocessableEntity || code == http.StatusBadRequest):
+		return reflector.NotSupported
+	case code == http.StatusInternalServerError && apierrors.IsInternalError(err):
+		return reflector.Internal
+	default:
+		return reflector.Unknown
+	}
+}
+
+// isTooLarge reports whether a server has not reached the version in the request. It
+// checks the message too, because servers before 1.20 do not send a cause.
+func isTooLarge(err error) bool {
+	const message = "Too large resource version"
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) ||
+		apierrors.IsTimeout(err) && strings.Contains(err.Error(), message)
+}
+
+// isNotServed reports whether a server does not serve the resource or, if it answers in
+// plain text, the path. A missing object, such as the cluster behind a proxy for many
+// clusters, and the error page of a web server are something else.
+func isNotServed(err *apierrors.StatusError) bool {
+	status := err.ErrStatus
+	if status.Code != http.StatusNotFound || !apierrors.IsNotFound(err) {
+		return false
+	}
+	if cause, text := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse); text {
+		return strings.Contains(cause.Message, "404 page not found")
+	}
+	return status.Details == nil || status.Details.Name == ""
+}
