@@ -30,7 +30,10 @@ func TestOptions_window(t *testing.T) {
 		"given":   {1 << 20, 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const states, size = 1500, 16 << 10 // 24 MB
+			const (
+				states = 1500
+				size   = 16 << 10 // 24 MB together
+			)
 			w := watch.NewFakeWithChanSize(states, false)
 			report := &watershed.Report{}
 			opts := compat.Options{Fast: true, Window: c.window, Report: report, Logger: quiet.Logger}

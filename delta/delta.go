@@ -69,8 +69,5 @@ type Delta[T any] struct {
 // Deltas are changes in the order in which they arrived.
 type Deltas[T any] []Delta[T]
 
-// Oldest is the first change. It must not be called on no deltas.
-func (d Deltas[T]) Oldest() Delta[T] { return d[0] }
-
-// Newest is the last change. It must not be called on no deltas.
+// Newest returns the last change. There must be one.
 func (d Deltas[T]) Newest() Delta[T] { return d[len(d)-1] }

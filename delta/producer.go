@@ -60,8 +60,9 @@ func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 		return err
 	}
 	defer func() { <-f.producing }()
-	if f.populate(); typ == Deleted && !f.exists(key) {
-		return nil // not worth a transform, nor a wait for room
+	f.populate()
+	if typ == Deleted && !f.exists(key) {
+		return nil // the deletion needs neither a transform nor room in the queue
 	}
 	return f.enqueue(ctx, Delta[T]{Type: typ, Key: key, Object: obj}, false)
 }

@@ -189,7 +189,8 @@ func randomChanges(rng *rand.Rand, n int) []store.Change[*pod] {
 		case rng.IntN(5) == 0:
 			c.Type, c.New = delta.Deleted, c.Old
 		}
-		if state[key] = c.New; c.Type == delta.Deleted {
+		state[key] = c.New
+		if c.Type == delta.Deleted {
 			delete(state, key)
 		}
 		all[i] = c

@@ -118,7 +118,8 @@ func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
 					if told != gone || !gone && !slices.Equal(got, want) {
 						t.Fatalf("run %d: after version %d of %d to %d: got %v (expired %t), want %v (%t)", run, v, began, version, got, told, want, gone)
 					}
-					if answered++; gone {
+					answered++
+					if gone {
 						expired++
 					}
 					if oldest := l.Oldest(); gone != (v < oldest) {

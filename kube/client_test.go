@@ -133,7 +133,8 @@ func testSelection(t *testing.T, k *kubetest.Cluster) {
 		q.Resource = pods
 		n := 0
 		if _, err := c.List(ctx, q, func(o *wire.Object) error {
-			if n++; !want(o) {
+			n++
+			if !want(o) {
 				return fmt.Errorf("%s is not what was asked for", o)
 			}
 			return nil

@@ -131,8 +131,12 @@ func TestRequests(t *testing.T) {
 	warnings := &warnings{}
 	c := open(t, &rest.Config{Host: server.URL + "/clusters/a", WarningHandler: warnings, Timeout: time.Hour})
 
-	const proto, asJSON = "application/vnd.kubernetes.protobuf", "application/json"
-	const list, object = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	const (
+		proto  = "application/vnd.kubernetes.protobuf"
+		asJSON = "application/json"
+		list   = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+		object = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	)
 	widgets := kube.Query{Resource: nonsense}
 	for name, test := range map[string]struct {
 		query  kube.Query

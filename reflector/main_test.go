@@ -158,7 +158,8 @@ func (w *world) let(d time.Duration) {
 func (w *world) until(what string, so func() bool) {
 	w.t.Helper()
 	for range time.Hour / w.grain {
-		if synctest.Wait(); so() {
+		synctest.Wait()
+		if so() {
 			return
 		}
 		time.Sleep(w.grain)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
@@ -199,22 +198,6 @@ func (x *Index[T, K]) Values(s *Snapshot[T]) iter.Seq[K] {
 			return yield(e.value)
 		})
 	}
-}
-
-// Like yields the objects that share at least one value with obj, which need not
-// be in the store, in key order.
-func (x *Index[T, K]) Like(s *Snapshot[T], obj T) (iter.Seq2[string, T], error) {
-	values, err := x.eval("", obj)
-	if err != nil {
-		return nil, err
-	}
-	var entries []entry[K]
-	for _, value := range values {
-		entries = slices.AppendSeq(entries, x.having(s, value))
-	}
-	slices.SortFunc(entries, func(a, b entry[K]) int { return strings.Compare(a.key, b.key) })
-	entries = slices.CompactFunc(entries, func(a, b entry[K]) bool { return a.key == b.key })
-	return objectsOf(s, slices.Values(entries)), nil
 }
 
 // in is the index as the snapshot has it.

@@ -21,7 +21,10 @@ import (
 func TestReaders_seeWholeBatches(t *testing.T) {
 	s := store.New(podKey, nil)
 	x := store.NewIndex(s, "label", byLabel)
-	const places, batches = 50, 3000
+	const (
+		places  = 50
+		batches = 3000
+	)
 	name := func(i int) string { return fmt.Sprintf("a/%02d", i%places) }
 	var first []delta.Delta[*pod]
 	for i := range places {

@@ -50,8 +50,13 @@ func (s *Snapshot[T]) Size() (keys, indexes int) {
 	return perObject * s.Len(), indexes
 }
 
-// What an object and an entry of an index cost: measured, see memory_test.go.
-const perObject, perEntry = 110, 120
+// Sizes in bytes, measured by memory_test.go.
+const (
+	// perObject is what the store needs for an object besides the object.
+	perObject = 110
+	// perEntry is what an index needs for an entry.
+	perEntry = 120
+)
 
 // Get returns the object with the given key.
 func (s *Snapshot[T]) Get(key string) (T, bool) {

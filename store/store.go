@@ -174,7 +174,8 @@ func (s *Store[T]) applyAllLocked(deltas []delta.Delta[T]) []Change[T] {
 
 func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
 	if d.Type == delta.Bookmark {
-		if s.version = max(s.version, d.Version); d.Missed {
+		s.version = max(s.version, d.Version)
+		if d.Missed {
 			s.version = d.Version
 			s.era++
 		}

@@ -18,9 +18,11 @@ const (
 	// maxHistory is how much of the samples a dictionary holds: more than one
 	// object of each of the shapes that a resource commonly has.
 	maxHistory = 32 << 10
-	// The first byte of packed data says how it was packed.
-	packedFast, packedDense byte = 's', 'z'
-	// dictionaryID is in each dense frame. It need not tell dictionaries apart:
+	// packedFast is the first byte of data that is packed with S2.
+	packedFast byte = 's'
+	// packedDense is the first byte of data that is packed with zstd.
+	packedDense byte = 'z'
+	// dictionaryID is in each dense frame. It need not distinguish dictionaries:
 	// a body points to its own.
 	dictionaryID = 1
 )
@@ -68,7 +70,12 @@ func newDictionary(samples [][]byte) *dictionary {
 // makes some of the others smallest. What is last in the history is nearest, and
 // costs least to point at.
 func choose(samples [][]byte) []byte {
-	const candidates, judges = 6, 12
+	const (
+		// candidates is how many samples are tried in each step.
+		candidates = 6
+		// judges is how many samples a candidate is tried on.
+		judges = 12
+	)
 	var history []byte
 	for len(history) < maxHistory && len(samples) > 0 {
 		var best []byte

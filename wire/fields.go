@@ -112,10 +112,11 @@ func (f Fields) fromJSON(raw []byte) []byte {
 }
 
 // editMember returns a JSON object with another value for one of its members, or
-// without it if edit returns nil. What is no object stays as it is.
+// without the member if edit returns nil. Anything but an object is returned unchanged.
 func editMember(object []byte, name string, edit func(value []byte) []byte) []byte {
 	s := jsonScan{b: object}
-	if s.space(); s.at >= len(s.b) || !s.begin('{') {
+	s.space()
+	if s.at >= len(s.b) || !s.begin('{') {
 		return object
 	}
 	out := append(make([]byte, 0, len(object)), '{')
@@ -134,7 +135,8 @@ func editMember(object []byte, name string, edit func(value []byte) []byte) []by
 		}
 		if string(key) == name {
 			now := edit(value)
-			if edited = true; now == nil {
+			edited = true
+			if now == nil {
 				continue
 			}
 			// The value ends where the member does.

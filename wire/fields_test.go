@@ -43,7 +43,8 @@ func TestObject_Without(t *testing.T) {
 			if fields&wire.ManagedFields != 0 {
 				w.SetManagedFields(nil)
 			}
-			if all := w.GetAnnotations(); fields&wire.LastApplied != 0 {
+			if fields&wire.LastApplied != 0 {
+				all := w.GetAnnotations()
 				delete(all, lastApplied)
 				if len(all) == 0 {
 					w.SetAnnotations(nil)

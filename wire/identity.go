@@ -163,9 +163,9 @@ func jsonEntry(s *jsonScan, key string) (value []byte, found bool) {
 	return value, found
 }
 
-// scanProtobuf reads an object's message. All of its fields are looked at, none
-// is looked into but the metadata: a field that comes again counts, as it does
-// for the generated code.
+// scanProtobuf reads an object's message. It checks all fields but descends only into
+// the metadata. If the metadata occurs several times it reads all of them, as the
+// generated code does.
 func (id *identity) scanProtobuf(object []byte) error {
 	p := protobuf.Scanner{Data: object}
 	for p.Next() {
@@ -182,11 +182,14 @@ func (id *identity) scanProtobuf(object []byte) error {
 			case 6:
 				id.version = m.Bytes()
 			case 12:
-				if entry := m.Bytes(); id.bookmark {
-					key, value, ok := protoEntry(entry)
-					if m.Bad = m.Bad || !ok; string(key) == initialEnd {
-						id.initialEnd = string(value) == "true"
-					}
+				entry := m.Bytes()
+				if !id.bookmark {
+					continue
+				}
+				key, value, ok := protoEntry(entry)
+				m.Bad = m.Bad || !ok
+				if string(key) == initialEnd {
+					id.initialEnd = string(value) == "true"
 				}
 			}
 		}
@@ -198,7 +201,7 @@ func (id *identity) scanProtobuf(object []byte) error {
 	return nil
 }
 
-// protoEntry takes an entry of a map of strings apart.
+// protoEntry returns the key and the value of an entry of a map of strings.
 func protoEntry(entry []byte) (key, value []byte, ok bool) {
 	p := protobuf.Scanner{Data: entry}
 	for p.Next() {

@@ -100,7 +100,8 @@ func cutLabel(labels string) (text, rest string) {
 	for shift := 0; ; shift += 7 {
 		c := labels[at]
 		at++
-		if n |= int(c&0x7f) << shift; c < 0x80 {
+		n |= int(c&0x7f) << shift
+		if c < 0x80 {
 			return labels[at : at+n], labels[at+n:]
 		}
 	}
@@ -179,7 +180,8 @@ func eachLabel(raw []byte, e Encoding, each func(key, value []byte)) bool {
 				continue
 			}
 			k, v, ok := protoEntry(m.Bytes())
-			if m.Bad = m.Bad || !ok; !m.Bad {
+			m.Bad = m.Bad || !ok
+			if !m.Bad {
 				each(k, v)
 			}
 		}

@@ -101,7 +101,12 @@ func (o *Object) Length() int {
 // Packed reports whether the bytes are kept packed.
 func (o *Object) Packed() bool { return o.body.Load().dict != nil }
 
-const objectSize, bodySize = 64, 32
+const (
+	// objectSize is the size of an [Object] in bytes.
+	objectSize = 64
+	// bodySize is the size of its body in bytes, without the data.
+	bodySize = 32
+)
 
 // String is kind, key and version, for logs.
 func (o *Object) String() string {

@@ -13,22 +13,32 @@ import (
 )
 
 const (
-	// maxSample is how much of an object is a sample.
+	// maxSample is how many bytes of an object are used as a sample.
 	maxSample = 64 << 10
-	// worthPacking is the size below which objects are left as they are.
+	// worthPacking is the size in bytes below which objects are not packed.
 	worthPacking = 256
-	// A dictionary is made when this many bytes of a kind were seen, and again
-	// whenever trainAgain times as many were: a list comes in the order of names,
-	// and its first objects know little of the others.
-	trainFirst, trainAgain = 64 << 10, 8
-	// samples is how many objects of a kind a dictionary is made of. Of later ones
-	// one in sampleEvery takes the place of another, and one in sampleFast when
-	// the dictionary has stopped fitting and all are replaced.
-	samples, fewestSamples, sampleEvery, sampleFast = 48, 8, 64, 8
-	// The dictionary is judged by so many objects, and has stopped fitting when
-	// they take unfit times what the same number took at best.
-	judged, unfit = 512, 1.3
-	// better is what another dictionary has to be for taking its place.
+	// trainFirst is after how many bytes of a kind its first dictionary is made.
+	trainFirst = 64 << 10
+	// trainAgain is the factor by which the bytes seen must grow before another
+	// dictionary is made. A list arrives in the order of names, so its first objects
+	// do not represent the others.
+	trainAgain = 8
+	// samples is how many objects of a kind a dictionary is made of.
+	samples = 48
+	// fewestSamples is how many objects a dictionary needs at least.
+	fewestSamples = 8
+	// sampleEvery: once there are enough samples, one object in so many replaces one.
+	sampleEvery = 64
+	// sampleFast is the same number while a dictionary that no longer fits is being
+	// replaced.
+	sampleFast = 8
+	// judged is by how many objects the fit of a dictionary is judged.
+	judged = 512
+	// unfit: a dictionary no longer fits if those objects take so many times what the
+	// same number took at best.
+	unfit = 1.3
+	// better: another dictionary replaces the current one if the samples take at most
+	// this part of what they take with it.
 	better = 0.97
 )
 

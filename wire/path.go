@@ -201,7 +201,8 @@ func walk(raw []byte, numbers []int32, text bool) (found bool, value []byte, num
 			}
 			continue
 		}
-		if found = true; text {
+		found = true
+		if text {
 			value = p.Bytes()
 		} else {
 			num = p.Varint()

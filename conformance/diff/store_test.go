@@ -236,17 +236,6 @@ func (x *stores) compare() {
 			x.check("Get "+key, ours.String(), fmt.Sprint(theirs))
 		}
 	}
-	if x.tag != nil {
-		p := x.pod()
-		like, err := x.tag.Like(snapshot, p)
-		x.check("error", kind(err), "none")
-		var ours []*pod
-		for _, q := range like {
-			ours = append(ours, q)
-		}
-		theirs, _ := x.theirs.Index("tag", p)
-		x.check("Like "+p.String(), lines(ours), sortedLines(podsOf(theirs)))
-	}
 }
 
 // compareMoments looks at old snapshots, and at what leads from one to another.

@@ -8,5 +8,11 @@ import (
 	"maps"
 )
 
+// Supports reports whether a client may use a label.
+func (s *Set) Supports(label string) bool {
+	_, ok := s.labels[label]
+	return ok
+}
+
 // Labels yields the labels that a client may use.
 func (s *Set) Labels() iter.Seq[string] { return maps.Keys(s.labels) }

@@ -97,7 +97,11 @@ var podValues = map[string]func(*corev1.Pod) string{
 
 func addCertificates(kinds map[schema.GroupVersionKind]*Set) {
 	v1, v1beta1 := certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion
-	const signer, pod, node = "spec.signerName", "spec.podName", "spec.nodeName"
+	const (
+		signer = "spec.signerName"
+		pod    = "spec.podName"
+		node   = "spec.nodeName"
+	)
 	kinds[v1.WithKind("CertificateSigningRequest")] = set(map[string]func(*certificatesv1.CertificateSigningRequest) string{
 		signer: func(o *certificatesv1.CertificateSigningRequest) string { return o.Spec.SignerName },
 	}, name)
@@ -120,7 +124,11 @@ func addCertificates(kinds map[schema.GroupVersionKind]*Set) {
 }
 
 func addSlices(kinds map[schema.GroupVersionKind]*Set) {
-	const node, driver, pool = resourcev1.ResourceSliceSelectorNodeName, resourcev1.ResourceSliceSelectorDriver, resourcev1.ResourceSliceSelectorPoolName
+	const (
+		node   = resourcev1.ResourceSliceSelectorNodeName
+		driver = resourcev1.ResourceSliceSelectorDriver
+		pool   = resourcev1.ResourceSliceSelectorPoolName
+	)
 	add := func(version schema.GroupVersion, s *Set) {
 		kind := version.WithKind("ResourceSlice")
 		s.refuse = func(label string) string { return fmt.Sprintf("field label not supported for %s: %s", kind, label) }

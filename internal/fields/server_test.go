@@ -243,8 +243,8 @@ func valuesAt(list []byte, label string) map[string]bool {
 	}
 	for _, o := range l.Items {
 		if value, ok, _ := unstructured.NestedFieldNoCopy(o, strings.Split(label, ".")...); ok {
-			if s := fmt.Sprint(value); len(values) < 6 {
-				values[s] = true
+			if len(values) < 6 {
+				values[fmt.Sprint(value)] = true
 			}
 		}
 	}
@@ -302,11 +302,7 @@ func (c *comparison) ours(objects []runtime.Object, text string) ([]string, erro
 		if err != nil {
 			return nil, err
 		}
-		matches := selector.Matches(c.set.Of(obj))
-		if fields.OnlyMetadata(selector) && matches != selector.Matches(fields.Metadata{Name: m.GetName(), Namespace: m.GetNamespace()}) {
-			return nil, fmt.Errorf("the metadata of %s is selected: %t, the object: %t", m.GetName(), !matches, matches)
-		}
-		if matches {
+		if selector.Matches(c.set.Of(obj)) {
 			names[m.GetNamespace()+"/"+m.GetName()] = true
 		}
 	}

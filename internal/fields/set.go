@@ -54,12 +54,6 @@ var metadataOnly = &Set{
 	},
 }
 
-// Supports says whether a client may use a label.
-func (s *Set) Supports(label string) bool {
-	_, ok := s.labels[label]
-	return ok
-}
-
 // Parse parses what a client gave as a selector, and replaces labels by what they
 // stand for. An error is a status for the client.
 func (s *Set) Parse(selector string) (fields.Selector, error) {
@@ -129,29 +123,12 @@ var wide = []string{
 	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
 }
 
-// OnlyMetadata says that a selector asks for nothing but name and namespace, so
-// that objects need not be decoded: see [Metadata].
+// OnlyMetadata reports whether a selector has requirements on name and namespace only,
+// so that objects need not be decoded.
 func OnlyMetadata(selector fields.Selector) bool {
 	return !slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool {
 		return r.Field != name && r.Field != namespace
 	})
-}
-
-// Metadata is what a selector for which [OnlyMetadata] holds asks of an object.
-type Metadata struct{ Name, Namespace string }
-
-// Has is part of [fields.Fields].
-func (m Metadata) Has(label string) bool { return label == name || label == namespace }
-
-// Get is part of [fields.Fields].
-func (m Metadata) Get(label string) string {
-	switch label {
-	case name:
-		return m.Name
-	case namespace:
-		return m.Namespace
-	}
-	return ""
 }
 
 // object is an object seen by its fields.

@@ -107,10 +107,6 @@ func TestSet_has(t *testing.T) {
 	if !pods.Supports("spec.host") || pods.Supports("nonsense") {
 		t.Error("wrong labels are supported")
 	}
-	m := fields.Metadata{Name: "a"}
-	if !m.Has("metadata.namespace") || m.Has("spec.nodeName") || m.Get("spec.nodeName") != "" {
-		t.Errorf("%+v has wrong labels", m)
-	}
 }
 
 func TestCustom_wantsPaths(t *testing.T) {

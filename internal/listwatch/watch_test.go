@@ -77,7 +77,9 @@ func TestWatch_endsWithAnError(t *testing.T) {
 		body string
 		is   func(error) bool
 	}{
-		"status":  {expired, func(err error) bool { return reflector.ReasonOf(err) == reflector.Expired && apierrors.IsResourceExpired(err) }},
+		"status": {expired, func(err error) bool {
+			return reflector.ReasonOf(err) == reflector.Expired && apierrors.IsResourceExpired(err)
+		}},
 		"cut off": {unfinished, func(err error) bool { return errors.Is(err, errBroken) && errors.Is(err, io.ErrUnexpectedEOF) }},
 	} {
 		t.Run(name, func(t *testing.T) {

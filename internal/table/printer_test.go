@@ -91,7 +91,10 @@ func storageClass(name string, created time.Time, annotation string) *storagev1.
 
 // The newest of the default classes is the default.
 func TestRows_ofStorageClasses(t *testing.T) {
-	const v1, beta = "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"
+	const (
+		v1   = "storageclass.kubernetes.io/is-default-class"
+		beta = "storageclass.beta.kubernetes.io/is-default-class"
+	)
 	p := printer(t, storagev1.SchemeGroupVersion.WithKind("StorageClass"))
 	if !p.Whole() {
 		t.Error("storage classes can be printed one by one")
