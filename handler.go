@@ -191,7 +191,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 		return
 	}
 	d.busy.Store(time.Now().UnixNano())
-	for key, o := range f.base.All() {
+	for key, o := range f.Base().All() {
 		if d.over.Load() {
 			return
 		}
@@ -203,29 +203,29 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 	again := newResync(r.handler.Resync)
 	var b *block[T]
 	for {
-		d.position.Store(f.position())
+		d.position.Store(f.Position())
 		d.busy.Store(0)
-		changes, err := again.next(ctx, f)
+		next, err := again.next(ctx, f)
 		if err != nil {
 			return
 		}
 		d.busy.Store(time.Now().UnixNano())
 		r.expired.Store(f.expired)
-		for c := range changes {
+		for c := range next.All {
 			if d.over.Load() {
 				return
 			}
 			switch {
 			case !r.wants(c):
 				r.check(d, c)
-			case f.batch == nil: // differences are this handler's own
+			case next.Differences(): // only this handler has them
 				r.deliver(d, c, r.informer.decodeChange(c), false)
 			default:
 				b = shared.block(c.Revision, b)
 				r.deliver(d, c, b.decode(r.informer, c), false)
 			}
 			d.position.Store(c.Revision)
-			if s := again.reached(f, c); s != nil && !r.walk(d, s) {
+			if s := again.reached(next, c); s != nil && !r.walk(d, s) {
 				return
 			}
 		}

@@ -6,7 +6,6 @@ package watershed
 import (
 	"context"
 	"errors"
-	"iter"
 	"time"
 )
 
@@ -37,32 +36,32 @@ func (r *resync) schedule() {
 }
 
 // next is the follower's; without changes it returns none when a resync is due.
-func (r *resync) next(ctx context.Context, f *follower) (iter.Seq[*change], error) {
+func (r *resync) next(ctx context.Context, f *follower) (changes, error) {
 	if r.period == 0 {
 		return f.next(ctx)
 	}
 	if r.target == nil && !time.Now().Before(r.at) {
 		r.target = f.life.store.Snapshot()
 	}
-	if r.target != nil && r.target.Revision() <= f.position() {
-		return func(func(*change) bool) {}, nil
+	if r.target != nil && r.target.Revision() <= f.Position() {
+		return changes{}, nil
 	}
 	if r.target == nil {
 		wait, cancel := context.WithDeadlineCause(ctx, r.at, errResync)
 		defer cancel()
-		changes, err := f.next(wait)
+		next, err := f.next(wait)
 		if errors.Is(err, errResync) && ctx.Err() == nil {
-			return func(func(*change) bool) {}, nil
+			return changes{}, nil
 		}
-		return changes, err
+		return next, err
 	}
 	return f.next(ctx)
 }
 
-// reached returns the state to give now that a change was delivered.
-func (r *resync) reached(f *follower, c *change) *snapshot {
-	// Differences are in no order: only their end is a moment.
-	if r.target == nil || f.batch == nil || c.Revision != r.target.Revision() {
+// reached returns the state to give now that one of the changes was delivered.
+func (r *resync) reached(all changes, c *change) *snapshot {
+	// Differences have no order. Only the state after the last one existed.
+	if r.target == nil || all.Differences() || c.Revision != r.target.Revision() {
 		return nil
 	}
 	defer r.schedule()
@@ -72,12 +71,12 @@ func (r *resync) reached(f *follower, c *change) *snapshot {
 // caughtUp returns the state to give after a batch, if that got the handler there
 // otherwise than change by change.
 func (r *resync) caughtUp(f *follower) *snapshot {
-	if r.target == nil || r.target.Revision() > f.position() {
+	if r.target == nil || r.target.Revision() > f.Position() {
 		return nil
 	}
 	defer r.schedule()
-	if f.batch == nil && f.base.Revision() == f.position() {
-		return f.base // differences end here, or there were none
+	if f.Base().Revision() == f.Position() {
+		return f.Base() // where differences end, or the reader had nothing to read
 	}
 	return r.target
 }

@@ -93,17 +93,17 @@ func (i *Informer[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 				informer: i, loop: loop, turn: turn, old: given.Old, now: given.New,
 			})
 		}
-		for key, o := range f.base.All() {
+		for key, o := range f.Base().All() {
 			if !give(&change{Type: delta.Added, Key: key, New: o}, true) {
 				return
 			}
 		}
 		for {
-			changes, err := f.next(ctx)
+			next, err := f.next(ctx)
 			if err != nil {
 				return // ctx or the run has ended
 			}
-			for c := range changes {
+			for c := range next.All {
 				if !give(c, false) {
 					return
 				}

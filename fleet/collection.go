@@ -40,9 +40,9 @@ type located struct {
 // It costs 100 bytes for each cluster, and the window of the log.
 type collection struct {
 	resource schema.GroupResource
-	// apart is how many changes a reader keeps before it renews its base.
-	apart int
-	log   *fanout.Log[located]
+	// keep is how many changes a follower keeps before it renews its base.
+	keep int
+	log  *fanout.Log[located]
 	// parts are sorted by cluster. The list is replaced, not changed.
 	parts atomic.Pointer[[]*part]
 
@@ -89,7 +89,7 @@ type clusterState struct {
 }
 
 func newCollection(r schema.GroupResource, window int64, slot uint64) *collection {
-	c := &collection{resource: r, apart: 1024, slot: slot, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
+	c := &collection{resource: r, keep: 1024, slot: slot, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
 	c.revision = c.nextLocked(microseconds())
 	c.parts.Store(&[]*part{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })

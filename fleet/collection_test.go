@@ -242,7 +242,7 @@ func TestCollection_readersFollow(t *testing.T) {
 
 func history(t *testing.T, rng *rand.Rand) {
 	w := newWorld(t, []int64{1, 2000, 1 << 20}[rng.IntN(3)])
-	w.c.apart = []int{1, 5, 40, 1000}[rng.IntN(4)]
+	w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 	defer w.close()
 	names := []string{"a", "b", "c", "d", "e"}
 	clusters := []string{"eu", "us", "za"}

@@ -10,11 +10,10 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// diff yields what must change to get from one vector to another, cluster by
-// cluster and in the order of keys: Added, Updated and, as Missed, Deleted. Of
-// clusters whose state is the same it looks at nothing, of the others at every key,
-// some 100 ns each. Only clusters that are wanted count.
-func diff(from, to *vector, wanted func(cluster string) bool) iter.Seq[*change] {
+// diff yields the changes that lead from one vector to another, cluster by cluster and
+// in the order of keys: Added, Updated and, as Missed, Deleted. It skips clusters whose
+// state is the same, and reads every key of the others, at some 100 ns each.
+func diff(from, to *vector) iter.Seq[*change] {
 	return func(yield func(*change) bool) {
 		a, b := from.clusters, to.clusters
 		for len(a) > 0 || len(b) > 0 {
@@ -29,15 +28,15 @@ func diff(from, to *vector, wanted func(cluster string) bool) iter.Seq[*change] 
 				cluster, was, is = a[0].cluster, a[0].state, b[0].state
 				a, b = a[1:], b[1:]
 			}
-			if was != is && wanted(cluster) && !diffCluster(cluster, was, is, to.revision, yield) {
+			if was != is && !diffCluster(cluster, was, is, to.revision, yield) {
 				return
 			}
 		}
 	}
 }
 
-// diffCluster yields the differences of one cluster's states, either of which may be
-// of another store, or the zero value, which is empty.
+// diffCluster yields the differences between two states of one cluster, which may be of
+// different stores. The zero value is an empty state.
 func diffCluster(cluster string, was, is state, revision uint64, yield func(*change) bool) bool {
 	next, stop := iter.Pull2(objects(was))
 	defer stop()
@@ -75,7 +74,7 @@ func diffCluster(cluster string, was, is state, revision uint64, yield func(*cha
 	return true
 }
 
-// objects are a state's in key order.
+// objects yields the objects of a state in key order.
 func objects(s state) iter.Seq2[string, *wire.Object] {
 	if s == (state{}) {
 		return func(func(string, *wire.Object) bool) {}

@@ -119,7 +119,7 @@ func TestConcerning_missesNothing(t *testing.T) {
 	for run := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, run))
 		w := newWorld(t, []int64{1 << 20, 1 << 20, 3000}[rng.IntN(3)])
-		w.c.apart = []int{1, 5, 40, 1000}[rng.IntN(4)]
+		w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 		nodes, clusters := []string{"", "a", "b", "c"}, []string{"eu", "us"}
 		truth := map[Key]*wire.Object{}
 		view := OfResource[*wire.Object](w.fleet, w.c.resource)
@@ -183,7 +183,7 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1<<20)
 		defer w.close()
-		w.c.apart = 4
+		w.c.keep = 4
 		w.join("eu")
 		for _, v := range []*View[*wire.Object]{
 			OfResource[*wire.Object](w.fleet, w.c.resource).Concerning(HasField("spec.nodeName", "a")),
@@ -209,9 +209,9 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			seen, _ := slices.BinarySearch(revisions, f.inner.base.revision+1)
-			if behind := changes - seen; behind > 2*w.c.apart {
-				t.Errorf("after %d changes the base is %d behind, want at most %d", changes, behind, 2*w.c.apart)
+			seen, _ := slices.BinarySearch(revisions, f.inner.Base().revision+1)
+			if behind := changes - seen; behind > 2*w.c.keep {
+				t.Errorf("after %d changes the base is %d behind, want at most %d", changes, behind, 2*w.c.keep)
 			}
 		}
 	})

@@ -126,7 +126,7 @@ func TestFollower_goesOn(t *testing.T) {
 	for run := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, run))
 		w := newWorld(t, []int64{1 << 20, 1 << 20, 3000}[rng.IntN(3)])
-		w.c.apart = []int{1, 5, 40, 1000}[rng.IntN(4)]
+		w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 		names, clusters := []string{"a", "b", "c", "d"}, []string{"eu", "us", "za"}
 		var all []*subscriber
 		cuts := 0

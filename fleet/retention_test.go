@@ -85,7 +85,7 @@ func TestFollower_doesNotRetainOldStates(t *testing.T) {
 				t.Errorf("a reader that has caught up retains %d of %d old states of the busy cluster", n, len(old))
 			}
 			var got []string
-			for _, c := range f.inner.base.clusters {
+			for _, c := range f.inner.Base().clusters {
 				got = append(got, c.cluster)
 				if c.state != w.mirrors[c.cluster].informer.Snapshot() {
 					t.Errorf("the base has an old state of %s", c.cluster)
@@ -110,7 +110,7 @@ func TestCollection_retainsNothingForReadersThatLeft(t *testing.T) {
 	for n := range 50 {
 		names = append(names, fmt.Sprint(n))
 	}
-	w.c.apart = 10
+	w.c.keep = 10
 	w.join("eu", names...)
 	func() {
 		_, f := OfResource[*wire.Object](w.fleet, w.c.resource).Follow()
@@ -139,13 +139,13 @@ func TestCollection_sharesVectors(t *testing.T) {
 	view := OfResource[*wire.Object](w.fleet, w.c.resource)
 	_, a := view.Follow()
 	_, b := view.Follow()
-	if a.inner.base != b.inner.base {
+	if a.inner.Base() != b.inner.Base() {
 		t.Error("two readers that begin at the same revision have a vector each")
 	}
 	w.put("eu", "a")
 	drain(t, a)
 	drain(t, b)
-	if a.inner.base != b.inner.base {
+	if a.inner.Base() != b.inner.Base() {
 		t.Error("two readers that have caught up have a vector each")
 	}
 }

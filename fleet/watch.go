@@ -73,8 +73,8 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		f := newFollower(v.collection, v.clusters, v.interest)
 		loop := new(undecodable.Loop[Key])
-		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), vector: f.base}).All() {
-			c := v.change(loop, &change{Type: delta.Added, Key: key.Object, Revision: f.base.revision, New: located{key.Cluster, o}})
+		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), vector: f.Base()}).All() {
+			c := v.change(loop, &change{Type: delta.Added, Key: key.Object, Revision: f.Base().revision, New: located{key.Cluster, o}})
 			c.Initial = true
 			if ctx.Err() != nil || !yield(c) {
 				return
@@ -92,11 +92,11 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 //
 //go:noinline
 func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
-	changes, err := f.next(ctx, nil)
+	next, err := f.next(ctx, nil)
 	if err != nil {
 		return false // ctx or the fleet's run has ended
 	}
-	for c := range changes {
+	for c := range next.All {
 		if ctx.Err() != nil || !yield(v.change(loop, c)) {
 			return false
 		}
@@ -115,7 +115,7 @@ type Follower[T any] struct {
 // Follow is the state now, and what changes from there on.
 func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
 	f := newFollower(v.collection, v.clusters, v.interest)
-	return Snapshot[T]{view: v, vector: f.base}, &Follower[T]{view: v, inner: f}
+	return Snapshot[T]{view: v, vector: f.Base()}, &Follower[T]{view: v, inner: f}
 }
 
 // FollowAfter is what has changed after a revision of the collection, see
@@ -138,28 +138,28 @@ func (f *Follower[T]) Next(ctx context.Context) (iter.Seq[Change[T]], error) {
 // NextUntil is [Follower.Next], but returns nil when due is closed while it waits. Many
 // readers can share one channel, which costs less than a context for each of them.
 func (f *Follower[T]) NextUntil(ctx context.Context, due <-chan struct{}) (iter.Seq[Change[T]], error) {
-	changes, err := f.inner.next(ctx, due)
-	if err != nil || changes == nil {
+	next, err := f.inner.next(ctx, due)
+	if err != nil || next.None() {
 		return nil, err
 	}
-	return f.changes(changes), nil
+	return f.changes(next), nil
 }
 
 // TryNext is Next without waiting: nil if there is nothing.
 func (f *Follower[T]) TryNext() (iter.Seq[Change[T]], error) {
-	changes, err := f.inner.tryNext()
-	if err != nil || changes == nil {
+	next, err := f.inner.tryNext()
+	if err != nil || next.None() {
 		return nil, err
 	}
-	return f.changes(changes), nil
+	return f.changes(next), nil
 }
 
 // Position is the revision up to which everything was told.
-func (f *Follower[T]) Position() uint64 { return f.inner.cursor.Position() }
+func (f *Follower[T]) Position() uint64 { return f.inner.Position() }
 
-func (f *Follower[T]) changes(changes iter.Seq[*change]) iter.Seq[Change[T]] {
+func (f *Follower[T]) changes(next changes) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
-		for c := range changes {
+		for c := range next.All {
 			if !yield(f.view.change(&f.loop, c)) {
 				return
 			}

@@ -48,15 +48,16 @@ var rules = map[string]rule{
 	"kube": {own: []string{"internal/listwatch", "reflector", "wire"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
+	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
-	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/undecodable"}, others: []string{
+	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/catchup", "internal/undecodable"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
 	"compat": {own: []string{"internal/listwatch", "delta", "reflector", "wire", "kube", "."}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
-	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/undecodable"}, others: []string{
+	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/catchup", "internal/undecodable"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{

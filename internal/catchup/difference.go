@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package catchup
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
+)
+
+// Key identifies an object of a state.
+type Key struct {
+	// Cluster is "" where all objects are of one cluster.
+	Cluster string
+	Object  string
+}
+
+// Compare orders keys by cluster, and within a cluster by object.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Cluster, other.Cluster), strings.Compare(k.Object, other.Object))
+}
+
+// Objects is access to the objects T of states S. The zero value of T stands for no
+// object.
+type Objects[S State, T comparable] interface {
+	// Key returns the key of a change's object.
+	Key(c *store.Change[T]) Key
+	// Get returns an object of a state, the zero value if the state does not have it.
+	Get(s S, key Key) T
+	// Same reports whether two objects are the same version of one object.
+	Same(a, b T) bool
+	// Diff yields the changes that lead from one state to another, in the order of keys:
+	// Added, Updated and, as Missed, Deleted.
+	Diff(from, to S) iter.Seq[*store.Change[T]]
+}
+
+// missed yields the changes that lead from what a reader has seen, which is base and the
+// changes since, to now.
+func missed[S State, T comparable](objects Objects[S, T], base S, seen [][]store.Change[T], now S) iter.Seq[*store.Change[T]] {
+	return func(yield func(*store.Change[T]) bool) {
+		last := newest(objects, base.Revision(), seen)
+		for c := range objects.Diff(base, now) {
+			key := objects.Key(c)
+			if saw, ok := last[key]; ok {
+				delete(last, key)
+				if !correct(c, result(saw)) {
+					continue
+				}
+			}
+			if !yield(c) {
+				return
+			}
+		}
+		// These objects are in now as they were in base, and changed in between, or they
+		// are in neither.
+		for _, key := range slices.SortedFunc(maps.Keys(last), Key.Compare) {
+			c, differs := between(objects, result(last[key]), objects.Get(now, key))
+			if !differs {
+				continue
+			}
+			c.Key, c.Revision = key.Object, now.Revision()
+			if !yield(&c) {
+				return
+			}
+		}
+	}
+}
+
+// newest returns the last change of each object among those after a revision.
+func newest[S State, T comparable](objects Objects[S, T], after uint64, seen [][]store.Change[T]) map[Key]*store.Change[T] {
+	last := map[Key]*store.Change[T]{}
+	for _, batch := range seen {
+		for i := range batch {
+			if c := &batch[i]; c.Revision > after {
+				last[objects.Key(c)] = c
+			}
+		}
+	}
+	return last
+}
+
+// result returns the object after a change, the zero value if it was deleted.
+func result[T comparable](c *store.Change[T]) T {
+	if c.Type == delta.Deleted {
+		return *new(T)
+	}
+	return c.New
+}
+
+// correct turns a change since base into one since what the reader saw, and reports
+// whether there is a difference.
+func correct[T comparable](c *store.Change[T], saw T) bool {
+	absent, gone := saw == *new(T), c.Type == delta.Deleted
+	switch {
+	case absent && gone, !gone && saw == c.New:
+		return false
+	case absent:
+		c.Type, c.Old = delta.Added, *new(T)
+	case gone:
+		c.Old, c.New = saw, saw
+	default:
+		c.Type, c.Old = delta.Updated, saw
+	}
+	return true
+}
+
+// between returns the change from the object that the reader saw to the current one,
+// either of which may be absent. It reports whether there is one.
+func between[S State, T comparable](objects Objects[S, T], saw, is T) (store.Change[T], bool) {
+	switch none := *new(T); {
+	case saw == is, saw != none && is != none && objects.Same(saw, is):
+		return store.Change[T]{}, false
+	case is == none:
+		return store.Change[T]{Type: delta.Deleted, Missed: true, Old: saw, New: saw}, true
+	case saw == none:
+		return store.Change[T]{Type: delta.Added, New: is}, true
+	default:
+		return store.Change[T]{Type: delta.Updated, Old: saw, New: is}, true
+	}
+}
