@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -52,20 +53,13 @@ func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Obj
 // join looks every second for as long as a life lasts.
 func (d *detector[T]) join(l *life) {
 	l.spawn(func(ctx context.Context) {
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				d.look(l, true)
-				return
-			case <-d.ended.Done():
-				d.look(l, true)
-				return
-			case <-ticker.C:
-				d.look(l, false)
-			}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(d.ended, cancel)()
+		for timer.Sleep(ctx, time.Second) == nil {
+			d.look(l, false)
 		}
+		d.look(l, true)
 	})
 }
 

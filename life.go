@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -198,11 +199,11 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.begin(ctx)
-	defer every(time.Minute, l.tidy)()
+	defer timer.Every(time.Minute, l.tidy)()
 	if l.packing != nil {
 		l.packing.shared.users.Add(1)
 		defer l.packing.shared.users.Add(-1)
-		defer every(settleAfter, l.settle)()
+		defer timer.Every(settleAfter, l.settle)()
 	}
 	var reflected sync.WaitGroup
 	var err error
@@ -417,26 +418,4 @@ func (l *life) markAt(revision uint64) *snapshot {
 func (l *life) tidy() {
 	l.log.Expire()
 	l.remark()
-}
-
-// every calls a function now and then until the caller stops it. It is a timer, not a
-// goroutine: there may be many informers. A timer that was stopped may stay in the
-// runtime's heap until it would have fired: it lets go of the life at once.
-func every(period time.Duration, call func()) (stop func()) {
-	var current atomic.Pointer[func()]
-	current.Store(&call)
-	var timer *time.Timer
-	ready := make(chan struct{})
-	timer = time.AfterFunc(period, func() {
-		<-ready
-		if call := current.Load(); call != nil {
-			(*call)()
-			timer.Reset(period)
-		}
-	})
-	close(ready)
-	return func() {
-		current.Store(nil)
-		timer.Stop()
-	}
 }

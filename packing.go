@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -252,10 +253,8 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 func (p *Packing) pause(ctx context.Context) bool {
 	rest := p.rest
 	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
+		if timer.Sleep(ctx, rest) != nil {
 			return false
-		case <-time.After(rest):
 		}
 		if p.busy == nil || n == busyRests || !p.busy() {
 			return true

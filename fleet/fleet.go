@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -181,7 +182,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	f.running = ctx
 	f.mu.Unlock()
 
-	defer f.tidy(ctx)()
+	defer timer.Every(time.Minute, f.tidy)()
 	f.runs.Go(func() { f.journal.run(ctx) })
 	if f.opts.History > 0 {
 		f.runs.Go(func() { f.forget(ctx) })
@@ -198,22 +199,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return err
 }
 
-// tidy drops what has left the windows of the logs, now and then until it is stopped.
-// It is a timer, not a goroutine: a fleet may be a small one.
-func (f *Fleet) tidy(ctx context.Context) (stop func()) {
-	var timer *time.Timer
-	ready := make(chan struct{})
-	timer = time.AfterFunc(time.Minute, func() {
-		<-ready
-		for _, c := range f.all() {
-			c.log.Expire()
-		}
-		if ctx.Err() == nil {
-			timer.Reset(time.Minute)
-		}
-	})
-	close(ready)
-	return func() { timer.Stop() }
+// tidy drops changes that are too old from the logs, also when nothing is written.
+func (f *Fleet) tidy() {
+	for _, c := range f.all() {
+		c.log.Expire()
+	}
 }
 
 // empty lets go of everything. Readers are not told that all is deleted, but that it
@@ -369,7 +359,7 @@ func (f *Fleet) WaitForSync(ctx context.Context) error {
 		if told {
 			break
 		}
-		if err := sleep(ctx, syncPoll); err != nil {
+		if err := timer.Sleep(ctx, syncPoll); err != nil {
 			return fmt.Errorf("wait for the directory: %w", err)
 		}
 	}

@@ -6,6 +6,8 @@ package fleet
 import (
 	"context"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 func (f *Fleet) forget(ctx context.Context) {
 	// age is about that of the oldest change there is.
 	age, last := time.Duration(0), time.Now()
-	for sleep(ctx, forgetEvery) == nil {
+	for timer.Sleep(ctx, forgetEvery) == nil {
 		age, last = min(age+time.Since(last), historyAge), time.Now()
 		keep := historyAge
 		feeds, bytes := f.feeds(), int64(0)

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // cadence is the timing of a journal.
@@ -71,16 +73,16 @@ func (j *journal) disturb(m *Member) {
 
 // run keeps the journal until ctx ends.
 func (j *journal) run(ctx context.Context) {
-	timer := time.NewTimer(j.sweep)
-	defer timer.Stop()
+	due := time.NewTimer(j.sweep)
+	defer due.Stop()
 	swept := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-due.C:
 		case <-j.wake:
-			if sleep(ctx, j.burst) != nil {
+			if timer.Sleep(ctx, j.burst) != nil {
 				return
 			}
 		}
@@ -93,7 +95,7 @@ func (j *journal) run(ctx context.Context) {
 		if j.examine(now, sweep) {
 			next = j.pace
 		}
-		timer.Reset(next)
+		due.Reset(next)
 	}
 }
 

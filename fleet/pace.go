@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // Budget limits the load that initial lists and relists put on one API server.
@@ -78,7 +80,7 @@ func (g *gate) isShut() bool { return time.Now().UnixNano() < g.until.Load() }
 // enter waits for a place. It counts until it is given back: see [pass.begin].
 func (g *gate) enter(ctx context.Context) (*pass, error) {
 	for {
-		if err := sleep(ctx, time.Until(time.Unix(0, g.until.Load()))); err != nil {
+		if err := timer.Sleep(ctx, time.Until(time.Unix(0, g.until.Load()))); err != nil {
 			return nil, err
 		}
 		if err := g.take(ctx); err != nil {
@@ -269,7 +271,7 @@ func (m *meter) read(ctx context.Context, n int) error {
 	if wait < 10*time.Millisecond {
 		return nil // so little is made up for by the next
 	}
-	return sleep(ctx, wait)
+	return timer.Sleep(ctx, wait)
 }
 
 // pay is how long to wait for n bytes.
@@ -282,19 +284,4 @@ func (m *meter) pay(n int) time.Duration {
 	}
 	m.free = m.free.Add(time.Duration(float64(n) / float64(m.perSecond) * float64(time.Second)))
 	return m.free.Sub(now)
-}
-
-// sleep waits, not at all if the wait is over, or ends with the context.
-func sleep(ctx context.Context, wait time.Duration) error {
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

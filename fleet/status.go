@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -221,7 +222,7 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 		case s.State == Gone, s.State == Connecting && s.Err != nil:
 			return fmt.Errorf("wait for %s: %w: %w", m.name, ErrUnreachable, cmp.Or(s.Err, errors.New("it has left")))
 		}
-		if err := sleep(ctx, syncPoll); err != nil {
+		if err := timer.Sleep(ctx, syncPoll); err != nil {
 			return fmt.Errorf("wait for %s: %w", m.name, err)
 		}
 	}

@@ -4,7 +4,6 @@
 package reflector
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -49,16 +48,4 @@ func (b *backoff) next(err error) time.Duration {
 	}
 	b.calmed = now.Add(wait + calm)
 	return wait
-}
-
-// sleep waits, or ends with the context.
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // ErrRunning is returned by a second Run while the first has not returned.
@@ -217,7 +218,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	wait := r.backoff.next(err)
 	r.enter(Waiting)
 	r.opts.Logger.Warn("will retry", "err", err, "wait", wait, "rv", r.version)
-	return sleep(ctx, wait)
+	return timer.Sleep(ctx, wait)
 }
 
 // park deals with a resource that the source does not have, and returns when the source has it, or cannot say
@@ -231,7 +232,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		}
 		r.plan = plan{list: true}
 		r.enter(Waiting)
-		return sleep(ctx, r.backoff.next(err))
+		return timer.Sleep(ctx, r.backoff.next(err))
 	}
 	r.opts.Logger.Info("parked: the server does not have the resource", "kept", r.holds)
 	r.enter(Parked)
@@ -250,7 +251,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 				wait = min(wait, time.Until(absent.Add(r.opts.Absence)))
 			}
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := timer.Sleep(ctx, wait); err != nil {
 			return err
 		}
 		switch served, err := r.served(ctx); {

@@ -10,6 +10,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // link is one connection through a proxy: two sockets and, per direction, a
@@ -152,20 +154,7 @@ func (l *link) waitFlow() bool {
 	}
 }
 
-func (l *link) waitUntil(due time.Time) bool {
-	wait := time.Until(due)
-	if wait <= 0 {
-		return l.ctx.Err() == nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-l.ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
+func (l *link) waitUntil(due time.Time) bool { return timer.Sleep(l.ctx, time.Until(due)) == nil }
 
 // abort closes with a reset instead of an orderly end.
 func abort(c *net.TCPConn) {

@@ -43,21 +43,22 @@ var rules = map[string]rule{
 	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
-	"reflector":          {own: []string{"delta"}},
+	"internal/timer":     {},
+	"reflector":          {own: []string{"delta", "internal/timer"}},
 	"internal/listwatch": {own: []string{"delta", "reflector", "wire"}, others: []string{"k8s.io/apimachinery/"}},
 	"kube": {own: []string{"internal/listwatch", "reflector", "wire"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
-	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/catchup", "internal/undecodable"}, others: []string{
+	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/catchup", "internal/timer", "internal/undecodable"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
 	"compat": {own: []string{"internal/listwatch", "delta", "reflector", "wire", "kube", "."}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
-	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/catchup", "internal/undecodable"}, others: []string{
+	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/catchup", "internal/timer", "internal/undecodable"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
@@ -100,7 +101,7 @@ var rules = map[string]rule{
 	"internal/layout/figures":    {},
 	"internal/layout/count":      {own: []string{"internal/layout/figures"}},
 	"internal/kubetest/binaries": {others: []string{"golang.org/x/mod/"}},
-	"internal/kubetest": {own: []string{"internal/kubetest/binaries"}, others: []string{
+	"internal/kubetest": {own: []string{"internal/kubetest/binaries", "internal/timer"}, others: []string{
 		"go.etcd.io/etcd/", "google.golang.org/grpc", "k8s.io/", "sigs.k8s.io/yaml",
 	}},
 	"internal/kubetest/simulated": {own: []string{"internal/kubetest"}, others: []string{
