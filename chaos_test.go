@@ -275,7 +275,8 @@ func (m *mirrored[T]) see(t *testing.T, c watershed.Change[T]) {
 	case now.Version() < had, c.Type == delta.Updated && now.Version() == had:
 		t.Errorf("%s: %s of %s goes from %d to %d", m.resource, c.Type, c.Key, had, now.Version())
 	}
-	if m.known[c.Key] = now.Version(); c.Type == delta.Deleted {
+	m.known[c.Key] = now.Version()
+	if c.Type == delta.Deleted {
 		delete(m.known, c.Key)
 	}
 }

@@ -11,7 +11,7 @@ func Settle[T any](i *Informer[T]) {
 	l.packing.due() // notes how far it may go
 	if l.packing.due() {
 		done := make(chan struct{})
-		l.packing.shared.ask(&turn{start: func() bool {
+		l.packing.shared.ask(&packingTurn{start: func() bool {
 			return l.spawn(func(ctx context.Context) {
 				defer close(done)
 				defer l.packing.shared.done()
@@ -24,7 +24,7 @@ func Settle[T any](i *Informer[T]) {
 
 // Occupy takes the turn at packing densely until the caller calls done.
 func (p *Packing) Occupy() (done func()) {
-	p.ask(&turn{start: func() bool { return true }})
+	p.ask(&packingTurn{start: func() bool { return true }})
 	return p.done
 }
 

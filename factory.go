@@ -64,13 +64,13 @@ type Factory struct {
 	mu      sync.Mutex
 	running context.Context // nil while it does not run
 	ending  bool            // nothing is started any more
-	shared  map[selection]*shared
+	shared  map[shareKey]*shared
 	// runs are the goroutines that Run waits for.
 	runs sync.WaitGroup
 }
 
-// selection is what informers share if it is the same.
-type selection struct {
+// shareKey identifies the informers that share one engine.
+type shareKey struct {
 	resource                                schema.GroupVersionResource
 	namespace, labelSelector, fieldSelector string
 	metadataOnly                            bool
@@ -90,7 +90,7 @@ type shared struct {
 
 // NewFactory returns a factory without informers. A nil opts means the defaults.
 func NewFactory(cluster *kube.Cluster, opts *FactoryOptions) *Factory {
-	f := &Factory{cluster: cluster, shared: map[selection]*shared{}}
+	f := &Factory{cluster: cluster, shared: map[shareKey]*shared{}}
 	if opts != nil {
 		f.opts = *opts
 	}
@@ -159,7 +159,7 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 
 // lease finds or makes what the query asks for, and starts it if it is time.
 func (f *Factory) lease(q kube.Query) (*shared, error) {
-	at := selection{q.Resource, q.Namespace, q.LabelSelector, q.FieldSelector, q.MetadataOnly}
+	at := shareKey{q.Resource, q.Namespace, q.LabelSelector, q.FieldSelector, q.MetadataOnly}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, ok := f.shared[at]
@@ -182,7 +182,8 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 	if s.leases == 0 {
 		s.unused = make(chan struct{})
 	}
-	if s.leases++; s.idle != nil {
+	s.leases++
+	if s.idle != nil {
 		s.idle.Stop()
 		s.idle = nil
 	}
@@ -209,7 +210,8 @@ func (f *Factory) startLocked(s *shared) {
 func (f *Factory) release(s *shared) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s.leases--; s.leases > 0 || f.opts.StopIdle == 0 {
+	s.leases--
+	if s.leases > 0 || f.opts.StopIdle == 0 {
 		return
 	}
 	close(s.unused)
@@ -227,7 +229,7 @@ func (f *Factory) stopIdle(s *shared) {
 	if s.stop != nil {
 		s.stop()
 	}
-	maps.DeleteFunc(f.shared, func(_ selection, other *shared) bool { return other == s })
+	maps.DeleteFunc(f.shared, func(_ shareKey, other *shared) bool { return other == s })
 }
 
 // Run runs the informers there are, and those that are asked for later, until ctx

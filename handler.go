@@ -201,7 +201,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 	}
 	close(d.synced)
 	again := newResync(r.handler.Resync)
-	var b *block[T]
+	var b *changeBlock[T]
 	for {
 		d.position.Store(f.Position())
 		d.busy.Store(0)

@@ -224,7 +224,8 @@ func (r *reader) see(typ delta.Type, key string, old, now *wire.Object) {
 	case typ == delta.Updated && now.Version() <= had.Version():
 		r.t.Errorf("%s: %s goes back from %v to %v", r.name, key, had, now)
 	}
-	if r.state[key] = now; typ == delta.Deleted {
+	r.state[key] = now
+	if typ == delta.Deleted {
 		delete(r.state, key)
 	}
 }
@@ -301,7 +302,12 @@ func TestHandler_thatSleepsForever(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million changes take a while")
 	}
-	const pods, size, queue, byDefault = 1000, 2400, 2 << 20, 64 << 20
+	const (
+		pods      = 1000
+		size      = 2400
+		queue     = 2 << 20
+		byDefault = 64 << 20
+	)
 	t.Run("default window", func(t *testing.T) {
 		if growth := sleeper(t, 0, pods, 1_000_000); growth >= byDefault {
 			t.Errorf("heap grew by %d bytes, more than the window", growth)

@@ -73,14 +73,16 @@ type life struct {
 }
 
 const (
-	// apart is the least number of changes between two marks: a reader keeps at
-	// most about as many states it has seen since the last mark.
-	apart = 1024
-	// The log keeps as many changes as fit its bytes if they are not smaller than
-	// this on average, and not fewer than that.
-	smallest, fewest = 1 << 10, 10_000
-	// overhead is what a change itself costs in the log.
-	overhead = 120
+	// minMarkGap is the least number of changes between two marks. A reader keeps about
+	// as many of the changes that it has seen, at most.
+	minMarkGap = 1024
+	// averageChange is how many bytes a change has on average, if the log is to be full
+	// by its bytes before it is full by its number of changes.
+	averageChange = 1 << 10
+	// minLogChanges is how many changes the log may have at least, in number.
+	minLogChanges = 10_000
+	// changeOverhead is how many bytes a change takes in the log besides its states.
+	changeOverhead = 120
 )
 
 func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
@@ -102,9 +104,9 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	if window <= 0 {
 		window = 64 << 20
 	}
-	l.marking = window >= apart*smallest
+	l.marking = window >= minMarkGap*averageChange
 	// A quarter is left for what readers who fell out of the log hold on to.
-	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(fewest, int(window/smallest))})
+	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(minLogChanges, int(window/averageChange))})
 	if opts.memory == Packed {
 		l.packing = newPacking(l.store, opts.packing)
 		l.packing.turn.start = l.startSettling
@@ -146,7 +148,7 @@ func size(c change) int {
 	if c.Type == delta.Deleted {
 		n += c.New.Size()
 	}
-	return overhead + n + n/8 // what the allocator rounds up
+	return changeOverhead + n + n/8 // what the allocator rounds up
 }
 
 // spawn runs a function beside the life, now or when it begins, until its context
@@ -381,7 +383,7 @@ func (l *life) mark() {
 	}
 	now := l.store.Snapshot()
 	marks := *l.marks.Load()
-	if n := len(marks); n > 0 && now.Revision() < marks[n-1].Revision()+apart {
+	if n := len(marks); n > 0 && now.Revision() < marks[n-1].Revision()+minMarkGap {
 		return
 	}
 	l.remark(now)

@@ -20,10 +20,13 @@ const (
 	// settleAfter is how long an object has to be unchanged, at least, before it is
 	// packed densely, and how often it is looked for such.
 	settleAfter = 30 * time.Second
-	// settleWork is how long settling works before it rests. While there is something
-	// more urgent it rests for busyRest at a time, until busyRests are over: then it
-	// works again, since what is urgent may never end.
-	settleWork, busyRest, busyRests = 2 * time.Millisecond, 100 * time.Millisecond, 3
+	// settleWork is how long settling works before it rests.
+	settleWork = 2 * time.Millisecond
+	// busyRest is how long settling rests at a time while there is something more urgent.
+	busyRest = 100 * time.Millisecond
+	// busyRests is how many such rests it takes before it works again in any case, because
+	// the urgent work may never end.
+	busyRests = 3
 	// fresh is how many bytes of new states are left as they came, for the handlers
 	// that are about to decode them.
 	fresh = 1 << 20
@@ -57,11 +60,11 @@ type Packing struct {
 	// They do not wait as goroutines, because there may be many.
 	mu    sync.Mutex
 	taken bool
-	next  []*turn
+	next  []*packingTurn
 }
 
-// turn is a life's place in the queue of a [Packing]. The packing's mu guards it.
-type turn struct {
+// packingTurn is a life's place in the queue of a [Packing]. The packing's mu guards it.
+type packingTurn struct {
 	// start begins to settle, and reports whether it did.
 	start func() bool
 	// over says that the life has ended and must not be queued again.
@@ -70,7 +73,7 @@ type turn struct {
 
 // ask starts a turn now, or when those that asked before are done. Once it has started
 // it must call done.
-func (p *Packing) ask(t *turn) {
+func (p *Packing) ask(t *packingTurn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t.over {
@@ -83,11 +86,11 @@ func (p *Packing) ask(t *turn) {
 }
 
 // leave takes a life that has ended out of the queue, which must not keep it alive.
-func (p *Packing) leave(t *turn) {
+func (p *Packing) leave(t *packingTurn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.over = true
-	p.next = slices.DeleteFunc(p.next, func(other *turn) bool { return other == t })
+	p.next = slices.DeleteFunc(p.next, func(other *packingTurn) bool { return other == t })
 }
 
 // done gives the turn to the next.
@@ -126,7 +129,7 @@ type packing struct {
 	shared *Packing
 	packer *wire.Packer
 	store  *store.Store[*wire.Object]
-	turn   turn
+	turn   packingTurn
 
 	// mu is held while objects are packed, and guards what follows.
 	mu sync.Mutex
@@ -210,7 +213,8 @@ func (p *packing) settle(ctx context.Context) {
 	newest, ok := p.walk(ctx, from, to, known)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waits = false; ok {
+	p.waits = false
+	if ok {
 		p.settled, p.newest = to, newest
 	}
 }
@@ -225,7 +229,8 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 		if first {
 			// Objects packed with another dictionary are packed again, all of them,
 			// so that nothing needs that one any more.
-			if first, newest = false, p.packer.Newest(o); newest != known {
+			first, newest = false, p.packer.Newest(o)
+			if newest != known {
 				from = 0
 			} else if from == to {
 				return newest, true

@@ -216,7 +216,8 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 		state := map[string]uint64{}
 		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{
 			Tap: func(now watershed.Snapshot[*corev1.Pod], changes []store.Change[*wire.Object], _ bool) {
-				if calls++; calls == 1 {
+				calls++
+				if calls == 1 {
 					wantEqual(t, len(changes), 0)
 					wantEqual(t, now.Len(), 2)
 					for key, o := range now.Raw() {
@@ -228,7 +229,8 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 						t.Errorf("revision %d after %d", c.Revision, revision)
 					}
 					revision = int(c.Revision)
-					if state[c.Key] = c.New.Version(); c.Type == delta.Deleted {
+					state[c.Key] = c.New.Version()
+					if c.Type == delta.Deleted {
 						delete(state, c.Key)
 					}
 				}

@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// blockSize is how many changes are shared together, blocks how many such
-	// blocks can be found at once: handlers that are further apart than their
-	// product decode for themselves.
-	blockSize, blocks = 64, 256
+	// blockSize is how many changes a block has.
+	blockSize = 64
+	// blocks is how many blocks can be found at once. Handlers that are more than
+	// blocks*blockSize changes apart decode separately.
+	blocks = 256
 )
 
 // sharing lets the handlers of an informer use what one of them has decoded. Each
@@ -25,17 +26,17 @@ const (
 // It costs 2 KB and 40 bytes per block in use.
 type sharing[T any] struct {
 	life  *life
-	slots [blocks]atomic.Pointer[slot[T]]
+	slots [blocks]atomic.Pointer[blockSlot[T]]
 }
 
-// slot says where a block is.
-type slot[T any] struct {
+// blockSlot refers to a block.
+type blockSlot[T any] struct {
 	number uint64
-	block  weak.Pointer[block[T]]
+	block  weak.Pointer[changeBlock[T]]
 }
 
-// block has decoded changes by their revision.
-type block[T any] struct {
+// changeBlock has decoded changes by their revision.
+type changeBlock[T any] struct {
 	number  uint64
 	changes [blockSize]atomic.Pointer[decoded[T]]
 }
@@ -55,7 +56,7 @@ func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
 }
 
 // block returns the block of a revision, which is last if that is the one.
-func (s *sharing[T]) block(revision uint64, last *block[T]) *block[T] {
+func (s *sharing[T]) block(revision uint64, last *changeBlock[T]) *changeBlock[T] {
 	number := revision / blockSize
 	if last != nil && last.number == number {
 		return last
@@ -68,18 +69,18 @@ func (s *sharing[T]) block(revision uint64, last *block[T]) *block[T] {
 				return b
 			}
 		}
-		b := &block[T]{number: number}
+		b := &changeBlock[T]{number: number}
 		if was != nil && was.number > number {
 			return b // the handler is too far behind to share
 		}
-		if at.CompareAndSwap(was, &slot[T]{number: number, block: weak.Make(b)}) {
+		if at.CompareAndSwap(was, &blockSlot[T]{number: number, block: weak.Make(b)}) {
 			return b
 		}
 	}
 }
 
 // decode returns the change, decoded by whoever came first.
-func (b *block[T]) decode(i *Informer[T], c *change) *decoded[T] {
+func (b *changeBlock[T]) decode(i *Informer[T], c *change) *decoded[T] {
 	at := &b.changes[c.Revision%blockSize]
 	if d := at.Load(); d != nil {
 		return d

@@ -96,8 +96,8 @@ func (m *Member) detour(refused error) {
 	m.known.mu.Unlock()
 	used := m.entry().Access
 	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
-	if next := at + 1; len(ways) > 1 {
-		e := ways[next%len(ways)]
+	if len(ways) > 1 {
+		e := ways[(at+1)%len(ways)]
 		e.Name = m.name
 		m.use(e)
 	}

@@ -44,7 +44,7 @@ type collection struct {
 	keep int
 	log  *fanout.Log[located]
 	// parts are sorted by cluster. The list is replaced, not changed.
-	parts atomic.Pointer[[]*part]
+	parts atomic.Pointer[[]*clusterPart]
 
 	// mu is held by who writes, and guards what follows.
 	mu sync.Mutex
@@ -62,8 +62,8 @@ type collection struct {
 	mirrors map[*mirror]struct{}
 }
 
-// part is a cluster's in a collection. The collection's mu guards mirror.
-type part struct {
+// clusterPart is the part of a collection that one cluster has. The collection's mu guards mirror.
+type clusterPart struct {
 	cluster string
 	mirror  *mirror
 	state   atomic.Pointer[state]
@@ -91,7 +91,7 @@ type clusterState struct {
 func newCollection(r schema.GroupResource, window int64, slot uint64) *collection {
 	c := &collection{resource: r, keep: 1024, slot: slot, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
 	c.revision = c.nextLocked(microseconds())
-	c.parts.Store(&[]*part{})
+	c.parts.Store(&[]*clusterPart{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })
 	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), size
 	opts.Dimensions = append(opts.Dimensions, fanout.Dimension[located]{Name: byCluster, Values: func(l located) []fanout.Value {
@@ -118,8 +118,8 @@ func size(c change) int {
 }
 
 // find is the part of a cluster, nil if it has none, and where it is or would be.
-func find(parts []*part, cluster string) (*part, int) {
-	i, ok := slices.BinarySearchFunc(parts, cluster, func(p *part, name string) int { return cmp.Compare(p.cluster, name) })
+func find(parts []*clusterPart, cluster string) (*clusterPart, int) {
+	i, ok := slices.BinarySearchFunc(parts, cluster, func(p *clusterPart, name string) int { return cmp.Compare(p.cluster, name) })
 	if !ok {
 		return nil, i
 	}
@@ -155,7 +155,7 @@ func (c *collection) applied(m *mirror, s state, changes []store.Change[*wire.Ob
 		replaced, p.mirror = p.mirror, m
 		p.state.Store(&s)
 	} else {
-		p = &part{cluster: m.cluster, mirror: m}
+		p = &clusterPart{cluster: m.cluster, mirror: m}
 		p.state.Store(&s)
 		parts = slices.Insert(slices.Clone(parts), at, p)
 		c.parts.Store(&parts)
@@ -253,7 +253,7 @@ func (c *collection) newest(clusters clusterSet) *vector {
 func (c *collection) vectorLocked(clusters clusterSet) *vector {
 	parts := *c.parts.Load()
 	if clusters != nil {
-		some := make([]*part, 0, len(clusters))
+		some := make([]*clusterPart, 0, len(clusters))
 		for _, name := range clusters {
 			if p, _ := find(parts, name); p != nil {
 				some = append(some, p)

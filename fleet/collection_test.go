@@ -213,7 +213,8 @@ func (l *learner) learn(c Change[*wire.Object], v *View[*wire.Object]) {
 	if again || known == (c.Type == delta.Added) || known && (old == nil || old.Version() != had) || !v.clusters.has(c.Key.Cluster) {
 		l.errs = append(l.errs, fmt.Sprintf("%s of %s to %d (from %v), known %t at %d", c.Type, c.Key, now.Version(), old, known, had))
 	}
-	if l.known[c.Key] = now.Version(); c.Type == delta.Deleted {
+	l.known[c.Key] = now.Version()
+	if c.Type == delta.Deleted {
 		l.gone[c.Key] = max(had, now.Version())
 		delete(l.known, c.Key)
 	}

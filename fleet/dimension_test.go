@@ -81,7 +81,8 @@ func (a *nodeAgent) learn(changes iter.Seq[Change[*wire.Object]]) {
 		if _, known := a.known[c.Key]; known != was {
 			a.t.Errorf("agent of %q: %s of %v, known %t, was there %t", a.node, c.Type, c.Key, known, was)
 		}
-		if delete(a.known, c.Key); is {
+		delete(a.known, c.Key)
+		if is {
 			a.known[c.Key] = now.Version()
 		}
 	}
@@ -143,7 +144,8 @@ func TestConcerning_missesNothing(t *testing.T) {
 				w.version++
 				o := onNode(t, fmt.Sprint("p", rng.IntN(5)), nodes[rng.IntN(len(nodes))], w.version)
 				key := Key{cluster, o.Key()}
-				if d := updated(o); n < 85 {
+				d := updated(o)
+				if n < 85 {
 					truth[key] = o
 					w.mirrors[cluster].informer.Write(d)
 				} else if last := truth[key]; last != nil {

@@ -94,7 +94,8 @@ func (s *subscriber) read(n int) {
 			if truth := s.truth(); !maps.Equal(s.known, truth) {
 				s.w.t.Errorf("a follower of %v at %d knows %v, there is %v", s.view.clusters, s.follower.Position(), s.known, truth)
 			}
-			if s.position = s.follower.Position(); *s.cuts > s.cut {
+			s.position = s.follower.Position()
+			if *s.cuts > s.cut {
 				s.survived++
 			}
 			s.cut = *s.cuts
@@ -108,7 +109,8 @@ func (s *subscriber) read(n int) {
 func (s *subscriber) learn(changes iter.Seq[Change[*wire.Object]]) {
 	for c := range changes {
 		_, now := c.Raw()
-		if s.known[c.Key] = now.Version(); c.Type == delta.Deleted {
+		s.known[c.Key] = now.Version()
+		if c.Type == delta.Deleted {
 			delete(s.known, c.Key)
 		}
 		if !s.view.clusters.has(c.Key.Cluster) {

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// forgetEvery is how often the history is looked at, historyAge how old a change
-	// becomes where it need not go before.
-	forgetEvery, historyAge = 5 * time.Second, 5 * time.Minute
+	// forgetEvery is how often the size of the history is checked.
+	forgetEvery = 5 * time.Second
+	// historyAge is how long a change is kept if the history is within its bound.
+	historyAge = 5 * time.Minute
 )
 
-// forget keeps the history within its bound until ctx ends. What is too much goes by
-// age, so that what is left is as long everywhere.
+// forget keeps the history within its bound until ctx ends. It drops changes by their
+// age, so that the history of every feed reaches back equally far.
 func (f *Fleet) forget(ctx context.Context) {
-	// age is about that of the oldest change there is.
+	// age is about the age of the oldest change.
 	age, last := time.Duration(0), time.Now()
 	for timer.Sleep(ctx, forgetEvery) == nil {
 		age, last = min(age+time.Since(last), historyAge), time.Now()

@@ -34,7 +34,8 @@ func (c *chronicle) write(seconds, size int, check func()) {
 			i.Write(updated(newPod(c.t, "a", c.now, blob)))
 		}
 		time.Sleep(time.Second / 10)
-		if synctest.Wait(); c.now%50 == 0 {
+		synctest.Wait()
+		if c.now%50 == 0 {
 			check()
 		}
 	}
@@ -85,7 +86,8 @@ func TestHistory_goesByAge(t *testing.T) {
 
 		least, most, rest := 300, int64(0), 10
 		c.write(200, 5000, func() {
-			if rest--; rest > 0 {
+			rest--
+			if rest > 0 {
 				return // it takes its time to see what comes
 			}
 			most = max(most, c.bytes())

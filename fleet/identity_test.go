@@ -334,7 +334,8 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	var versions []uint64
 	for i := range 5 {
 		versions = append(versions, s.Cluster(0).Touch(i))
-		if reach(versions[i]); i < 4 {
+		reach(versions[i])
+		if i < 4 {
 			s.Cluster(0).Compact() // has a version, without a change
 		}
 	}

@@ -52,12 +52,12 @@ type journal struct {
 	disturbed map[*Member]struct{}
 
 	// The rest belongs to the goroutine of run.
-	pages map[*Member]*page
-	sync  firstSync
+	logs map[*Member]*memberLog
+	sync firstSync
 }
 
 func newJournal(f *Fleet) *journal {
-	return &journal{fleet: f, cadence: defaultCadence, wake: make(chan struct{}, 1), disturbed: map[*Member]struct{}{}, pages: map[*Member]*page{}}
+	return &journal{fleet: f, cadence: defaultCadence, wake: make(chan struct{}, 1), disturbed: map[*Member]struct{}{}, logs: map[*Member]*memberLog{}}
 }
 
 // disturb makes the journal examine a member soon.
@@ -109,10 +109,10 @@ func (j *journal) examine(now time.Time, all bool) (again bool) {
 	members := j.fleet.Members()
 	sum := progress{clusters: len(members)}
 	for _, m := range members {
-		p := j.pages[m]
+		p := j.logs[m]
 		if p == nil {
-			p = newPage(m, j.cadence)
-			j.pages[m] = p
+			p = newMemberLog(m, j.cadence)
+			j.logs[m] = p
 		}
 		if _, ok := disturbed[m]; !ok && !all && p.settled() && j.sync.done {
 			continue
@@ -130,15 +130,15 @@ func (j *journal) examine(now time.Time, all bool) (again bool) {
 	return again
 }
 
-// forget drops the pages of members that have left.
+// forget drops the logs of members that have left.
 func (j *journal) forget(members []*Member) {
 	there := make(map[*Member]bool, len(members))
 	for _, m := range members {
 		there[m] = true
 	}
-	for m := range j.pages {
+	for m := range j.logs {
 		if !there[m] {
-			delete(j.pages, m)
+			delete(j.logs, m)
 		}
 	}
 }
@@ -148,7 +148,7 @@ type progress struct {
 	clusters, live, unreachable, synced, resources, objects, expected int
 }
 
-func (p *progress) add(known *page, s Status) {
+func (p *progress) add(known *memberLog, s Status) {
 	switch {
 	case known.down != "":
 		p.unreachable++

@@ -153,9 +153,9 @@ func TestJournal_oneLinePerClusterAndChange(t *testing.T) {
 	expect()
 }
 
-// ledger is a page whose member a test describes.
+// ledger is a memberLog whose member a test describes.
 type ledger struct {
-	*page
+	*memberLog
 	t   *testing.T
 	log *lines
 	now time.Time
@@ -173,7 +173,7 @@ func newLedger(t *testing.T) *ledger {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	l := &ledger{page: newPage(newMember(f, "a"), defaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}, broken: apierrors.NewInternalError(errors.New("broken"))}
+	l := &ledger{memberLog: newMemberLog(newMember(f, "a"), defaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}, broken: apierrors.NewInternalError(errors.New("broken"))}
 	l.x = examination{joined: now, Status: Status{State: Connecting, Resources: 10}}
 	return l
 }
@@ -251,7 +251,7 @@ func TestPage_resources(t *testing.T) {
 	l.heal(letters(9)...)
 	l.after(time.Minute, `level=INFO msg="resources current again" cluster=a resources=9`)
 	if !l.settled() {
-		t.Error("the page is not settled though nothing fails")
+		t.Error("the log is not settled though nothing fails")
 	}
 
 	// Without a response it may be the whole cluster.

@@ -180,7 +180,8 @@ func (w *witness) see(c fleet.Change[*wire.Object]) {
 	case known && (old == nil || old.Version() != had):
 		w.t.Errorf("%s: %s of %s from %v, known at %d", w.name, c.Type, c.Key, old, had)
 	}
-	if w.known[c.Key] = now.Version(); c.Type == delta.Deleted {
+	w.known[c.Key] = now.Version()
+	if c.Type == delta.Deleted {
 		delete(w.known, c.Key)
 	}
 }
@@ -191,7 +192,8 @@ func (w *witness) behind(v *fleet.View[*wire.Object]) string {
 	defer w.mu.Unlock()
 	n := 0
 	for key, o := range v.All() {
-		if n++; w.known[key] != o.Version() {
+		n++
+		if w.known[key] != o.Version() {
 			return fmt.Sprintf("the reader of %s knows %s at %d, it is at %d", w.name, key, w.known[key], o.Version())
 		}
 	}

@@ -28,30 +28,31 @@ var (
 )
 
 const (
-	// discoverEvery is how often a cluster is asked what it serves without a reason,
-	// at least.
+	// discoverEvery is the longest time between two discoveries, plus up to a quarter.
 	discoverEvery = 10 * time.Minute
-	// discoverRetry is the first wait after it could not say; it doubles up to
-	// discoverRetryMost.
-	discoverRetry, discoverRetryMost = time.Second, 30 * time.Second
-	// discoverLagMost is how often it is asked, at least, while a type is defined that
-	// it does not serve.
+	// discoverRetry is the wait after a discovery that failed. It doubles with each
+	// failure.
+	discoverRetry = time.Second
+	// discoverRetryMost is the longest wait after a discovery that failed.
+	discoverRetryMost = 30 * time.Second
+	// discoverLagMost is the longest time between two discoveries while a type is
+	// defined that the cluster does not serve.
 	discoverLagMost = time.Minute
-	// discoverApart is the least time between two times, however much changes.
+	// discoverApart is the least time between two discoveries, however much changes.
 	discoverApart = 300 * time.Millisecond
 )
 
-// discoverAfter is when a cluster is asked after something about its types has
-// changed: discovery shows it a little later, nobody can say when.
+// discoverAfter are the times of discoveries after something about a cluster's types has
+// changed. Discovery shows the change after an unknown delay.
 var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
 
 // Member is one cluster of a fleet. All methods are safe for concurrent use.
 type Member struct {
-	name   string
-	fleet  *Fleet
-	logger *slog.Logger
-	gate   *gate
-	meter  *meter
+	name     string
+	fleet    *Fleet
+	logger   *slog.Logger
+	gate     *gate
+	throttle *throttle
 	// poked has a token when it is time to look what there is.
 	poked chan struct{}
 	// end ends the run.
@@ -95,7 +96,7 @@ type Member struct {
 func newMember(f *Fleet, name string) *Member {
 	return &Member{
 		name: name, fleet: f, logger: f.opts.Logger.With("cluster", name),
-		gate: newGate(f.opts.Budget.Lists, clusterPatience), meter: newMeter(f.opts.Budget.BytesPerSecond),
+		gate: newGate(f.opts.Budget.Lists, clusterPatience), throttle: newThrottle(f.opts.Budget.BytesPerSecond),
 		poked: make(chan struct{}, 1), since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
@@ -178,10 +179,11 @@ func (m *Member) run(ctx context.Context) {
 			m.succeedBefore()
 		}
 		failed = err != nil
-		if lagging = min(2*lagging, discoverLagMost); !m.incomplete() {
-			lagging = discoverRetry
-		} else {
+		lagging = min(2*lagging, discoverLagMost)
+		if m.incomplete() {
 			next = min(next, lagging)
+		} else {
+			lagging = discoverRetry
 		}
 		if m.replaces() {
 			next = min(next, time.Second)

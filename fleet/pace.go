@@ -27,10 +27,11 @@ type Budget struct {
 
 const (
 	// clusterPatience is how long a list may receive nothing before it stops counting
-	// against [Budget.Lists]: a stalled list must not block the others. fleetPatience
-	// is the same limit for the fleet-wide gate. It is shorter, because a slow server
-	// should delay only itself, while its slowness may be a sign of load.
-	clusterPatience, fleetPatience = 5 * time.Second, time.Second
+	// against [Budget.Lists]. A stalled list must not block the others.
+	clusterPatience = 5 * time.Second
+	// fleetPatience is the same limit for the fleet-wide gate. It is shorter, because a
+	// slow server should delay only itself.
+	fleetPatience = time.Second
 	// fleetLists is how many resources are read at once in the whole fleet, for each
 	// processor: objects that have arrived and are not stored yet take some MB for each.
 	fleetLists = 6
@@ -186,12 +187,12 @@ func (p *pass) look() {
 	if !p.held {
 		return
 	}
-	if beats := p.beats.Load(); p.idle.Load() && beats == p.seen {
+	beats := p.beats.Load()
+	if p.idle.Load() && beats == p.seen {
 		p.releaseLocked()
 		return
-	} else {
-		p.seen = beats
 	}
+	p.seen = beats
 	p.timer.Reset(p.gate.patience)
 }
 
@@ -244,44 +245,44 @@ func (p *pass) releaseLocked() {
 	}
 }
 
-// meter slows a reader down to a number of bytes per second. All methods are safe
+// throttle slows a reader down to a number of bytes per second. All methods are safe
 // for concurrent use, and do nothing on nil.
-type meter struct {
+type throttle struct {
 	perSecond int64
 
-	// mu guards free, which is when what was read has been paid for.
+	// mu guards free, the time at which the bytes read so far are within the rate.
 	mu   sync.Mutex
 	free time.Time
 }
 
-// newMeter returns nil if there is no bound.
-func newMeter(perSecond int64) *meter {
+// newThrottle returns nil if there is no bound.
+func newThrottle(perSecond int64) *throttle {
 	if perSecond <= 0 {
 		return nil
 	}
-	return &meter{perSecond: perSecond}
+	return &throttle{perSecond: perSecond}
 }
 
 // read waits until n more bytes may be read.
-func (m *meter) read(ctx context.Context, n int) error {
-	if m == nil {
+func (t *throttle) read(ctx context.Context, n int) error {
+	if t == nil {
 		return nil
 	}
-	wait := m.pay(n)
+	wait := t.pay(n)
 	if wait < 10*time.Millisecond {
-		return nil // so little is made up for by the next
+		return nil // the next read makes up for so little
 	}
 	return timer.Sleep(ctx, wait)
 }
 
-// pay is how long to wait for n bytes.
-func (m *meter) pay(n int) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// pay counts n bytes and returns how long to wait for them.
+func (t *throttle) pay(n int) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	now := time.Now()
-	if m.free.Before(now) {
-		m.free = now
+	if t.free.Before(now) {
+		t.free = now
 	}
-	m.free = m.free.Add(time.Duration(float64(n) / float64(m.perSecond) * float64(time.Second)))
-	return m.free.Sub(now)
+	t.free = t.free.Add(time.Duration(float64(n) / float64(t.perSecond) * float64(time.Second)))
+	return t.free.Sub(now)
 }

@@ -119,7 +119,7 @@ func TestGate_shutForATime(t *testing.T) {
 
 func TestMeter_slowsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMeter(1000)
+		m := newThrottle(1000)
 		took(t, 10*time.Second, func() {
 			for range 100 {
 				if err := m.read(t.Context(), 100); err != nil {
@@ -134,9 +134,9 @@ func TestMeter_slowsDown(t *testing.T) {
 		if err := m.read(ctx, 1000); !errors.Is(err, context.Canceled) {
 			t.Errorf("who does not wait any more is told %v", err)
 		}
-		var none *meter
+		var none *throttle
 		took(t, 0, func() { _ = none.read(t.Context(), 1<<30) })
-		if newMeter(0) != none {
+		if newThrottle(0) != none {
 			t.Error("no bound is one")
 		}
 	})

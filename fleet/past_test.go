@@ -157,7 +157,8 @@ func TestPast_besideAWriter(t *testing.T) {
 					return
 				}
 				for key, o := range past.Range("", "") {
-					if known.Add(1); o.Version() != v || past.Len() != 1 {
+					known.Add(1)
+					if o.Version() != v || past.Len() != 1 {
 						t.Errorf("at version %d %s is at %d, of %d", v, key, o.Version(), past.Len())
 						return
 					}

@@ -259,7 +259,7 @@ func (s *source) came(ctx context.Context, o *wire.Object) error {
 	}
 	s.turn.fleet.came()
 	s.turn.cluster.came()
-	return s.member.meter.read(ctx, o.Size())
+	return s.member.throttle.read(ctx, o.Size())
 }
 
 func (s *source) awaits() {

@@ -194,7 +194,8 @@ func (m *Member) resourcesLocked() []ResourceStatus {
 	all := make([]ResourceStatus, 0, len(m.mirrors))
 	for _, x := range m.mirrors {
 		s := ResourceStatus{Resource: x.resource.GroupVersionResource, Status: x.informer.Status()}
-		if s.Expected = s.Objects; !s.Synced {
+		s.Expected = s.Objects
+		if !s.Synced {
 			s.Expected = max(s.Objects, int(x.source.expected.Load()))
 		}
 		all = append(all, s)

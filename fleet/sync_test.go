@@ -251,7 +251,8 @@ func TestRun_isEmptyInTheEnd(t *testing.T) {
 	go func() {
 		n := 0
 		for c := range v.Watch(t.Context()) {
-			if n++; c.Type == delta.Deleted {
+			n++
+			if c.Type == delta.Deleted {
 				t.Errorf("%s is told to be deleted", c.Key)
 			}
 		}

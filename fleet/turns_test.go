@@ -47,7 +47,8 @@ func (l *lists) check() {
 			n++
 		}
 	}
-	if l.most = max(l.most, n); n > l.budget {
+	l.most = max(l.most, n)
+	if n > l.budget {
 		l.t.Errorf("%s: %d lists at once that have not stalled, for a budget of %d", l.name, n, l.budget)
 	}
 }

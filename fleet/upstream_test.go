@@ -191,12 +191,14 @@ func (u *upstream) deliver() {
 	n := u.rng.IntN(len(u.events) - u.sent + 1)
 	for _, e := range u.events[u.sent : u.sent+n] {
 		d := delta.Delta[*wire.Object]{Type: e.typ, Key: e.object.Key(), Object: e.object, Version: e.object.Version()}
-		if u.keys[d.Key] = e.object; e.typ == delta.Deleted {
+		u.keys[d.Key] = e.object
+		if e.typ == delta.Deleted {
 			delete(u.keys, d.Key)
 		}
 		u.queue = append(u.queue, step{d, func() {
 			state := maps.Clone(u.now.state)
-			if state[d.Key] = contentOf(d.Object); d.Type == delta.Deleted {
+			state[d.Key] = contentOf(d.Object)
+			if d.Type == delta.Deleted {
 				delete(state, d.Key)
 			}
 			u.told++
@@ -307,7 +309,8 @@ func (u *upstream) at(version uint64) map[string]string {
 		if e.object.Version() > version {
 			break
 		}
-		if state[e.object.Key()] = fmt.Sprint(e.object.Version()); e.typ == delta.Deleted {
+		state[e.object.Key()] = fmt.Sprint(e.object.Version())
+		if e.typ == delta.Deleted {
 			delete(state, e.object.Key())
 		}
 	}
@@ -383,7 +386,8 @@ func (c *client) read(n int) {
 		}
 		change := &c.batch[0]
 		c.batch = c.batch[1:]
-		if c.state[change.Key], c.seen = contentOf(change.New), change.New.Version(); change.Type == delta.Deleted {
+		c.state[change.Key], c.seen = contentOf(change.New), change.New.Version()
+		if change.Type == delta.Deleted {
 			delete(c.state, change.Key)
 			if change.Missed {
 				c.seen = change.Version
@@ -430,7 +434,8 @@ func (u *upstream) visit() {
 		}
 		for i := range batch {
 			c := &batch[i]
-			if knows[c.Key] = fmt.Sprint(c.New.Version()); c.Type == delta.Deleted {
+			knows[c.Key] = fmt.Sprint(c.New.Version())
+			if c.Type == delta.Deleted {
 				delete(knows, c.Key)
 			}
 		}

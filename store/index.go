@@ -106,7 +106,7 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		values:  values,
 		entries: newEntries[K](),
 	}
-	from, j := s.openJournal()
+	from, j := s.openBacklog()
 	// The index is visible to this goroutine alone: there is nothing to lock.
 	from.keys.Scan(func(key string, slot uint32) bool {
 		x.putLocked(slot, key, from.records.at(slot).object)
@@ -122,7 +122,7 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.replayLocked(s.takeLocked(j))
-	s.closeJournalLocked(j)
+	s.closeBacklogLocked(j)
 	s.indexes = append(s.indexes, x)
 	s.publishLocked()
 	return x

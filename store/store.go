@@ -57,8 +57,8 @@ type Store[T any] struct {
 	slots map[string]uint32
 	free  []uint32
 	used  uint32
-	// journals are those of the indexes that are being computed.
-	journals []*journal[T]
+	// backlogs are those of the indexes that are being computed.
+	backlogs []*backlog[T]
 	// greatest is the greatest key there ever was: lists come in key order, and
 	// the tree need not be searched for a place at its end.
 	greatest string
@@ -224,7 +224,7 @@ func (s *Store[T]) putLocked(key string, slot uint32, obj T, revision uint64) {
 	for _, x := range s.indexes {
 		x.putLocked(slot, key, obj)
 	}
-	if len(s.journals) > 0 {
+	if len(s.backlogs) > 0 {
 		s.noteLocked(write[T]{key: key, slot: slot, object: obj})
 	}
 }
@@ -252,7 +252,7 @@ func (s *Store[T]) removeLocked(key string, slot uint32) {
 	for _, x := range s.indexes {
 		x.removeLocked(slot, key)
 	}
-	if len(s.journals) > 0 {
+	if len(s.backlogs) > 0 {
 		s.noteLocked(write[T]{key: key, slot: slot, removed: true})
 	}
 	s.table.set(slot, record[T]{}) // lets go of the object

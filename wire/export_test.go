@@ -28,7 +28,7 @@ func Views(o *Object) (n int) {
 // Train makes a dictionary of what the packer has seen of an object's kind, without
 // waiting for more.
 func Train(p *Packer, o *Object) bool {
-	s := p.shelf(o)
+	s := p.kindPacker(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trainLocked()

@@ -50,17 +50,18 @@ const (
 // from. All methods are safe for concurrent use, but not on the same object. It
 // costs about 300 KB for each kind of which there is more than 64 KiB.
 type Packer struct {
-	mu      sync.RWMutex
-	shelves map[shelfLabel]*shelf
+	mu    sync.RWMutex
+	kinds map[kindKey]*kindPacker
 }
 
-type shelfLabel struct {
+type kindKey struct {
 	schema.GroupVersionKind
 	encoding Encoding
 }
 
-// shelf is a packer's part for one kind.
-type shelf struct {
+// kindPacker is the part of a packer for one kind and encoding: its dictionary, and the samples
+// and statistics for the next one.
+type kindPacker struct {
 	dict atomic.Pointer[dictionary]
 
 	// mu guards what follows. Who finds it taken does without: it is statistics.
@@ -78,22 +79,22 @@ type shelf struct {
 }
 
 // NewPacker returns a packer without dictionaries.
-func NewPacker() *Packer { return &Packer{shelves: map[shelfLabel]*shelf{}} }
+func NewPacker() *Packer { return &Packer{kinds: map[kindKey]*kindPacker{}} }
 
-// shelf is the one for an object's kind.
-func (p *Packer) shelf(o *Object) *shelf {
-	at := shelfLabel{o.kind.GroupVersionKind, o.encoding}
+// kindPacker returns the part for the kind of an object.
+func (p *Packer) kindPacker(o *Object) *kindPacker {
+	at := kindKey{o.kind.GroupVersionKind, o.encoding}
 	p.mu.RLock()
-	s := p.shelves[at]
+	s := p.kinds[at]
 	p.mu.RUnlock()
 	if s != nil {
 		return s
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s = p.shelves[at]; s == nil {
-		s = &shelf{next: trainFirst}
-		p.shelves[at] = s
+	if s = p.kinds[at]; s == nil {
+		s = &kindPacker{next: trainFirst}
+		p.kinds[at] = s
 	}
 	return s
 }
@@ -106,7 +107,7 @@ func (p *Packer) Pack(o, last *Object) {
 	if b.dict != nil || len(b.data) < worthPacking {
 		return
 	}
-	s := p.shelf(o)
+	s := p.kindPacker(o)
 	s.sample(b.data)
 	d := s.dict.Load()
 	if d == nil {
@@ -123,7 +124,7 @@ func (p *Packer) Pack(o, last *Object) {
 // 5 KB.
 func (p *Packer) Settle(o *Object) {
 	b := o.body.Load()
-	d := p.shelf(o).dict.Load()
+	d := p.kindPacker(o).dict.Load()
 	if d == nil || b.dict == d && dense(b.data) {
 		return
 	}
@@ -158,7 +159,7 @@ func (o *Object) repack(raw, data []byte, d *dictionary, last *Object) {
 }
 
 // sample takes note of an object, and makes a dictionary when it is time for one.
-func (s *shelf) sample(raw []byte) {
+func (s *kindPacker) sample(raw []byte) {
 	if !s.mu.TryLock() {
 		return
 	}
@@ -188,7 +189,7 @@ func (s *shelf) sample(raw []byte) {
 }
 
 // judge takes note of how well an object could be packed.
-func (s *shelf) judge(in, out int) {
+func (s *kindPacker) judge(in, out int) {
 	if !s.mu.TryLock() {
 		return
 	}
@@ -211,7 +212,7 @@ func (s *shelf) judge(in, out int) {
 }
 
 // trainLocked makes a dictionary of the samples and keeps it if it is better.
-func (s *shelf) trainLocked() {
+func (s *kindPacker) trainLocked() {
 	next := newDictionary(s.samples)
 	if next == nil {
 		return
@@ -238,14 +239,14 @@ func (d *dictionary) cost(samples [][]byte) float64 {
 
 // Newest changes when a kind has got another dictionary: what was settled before
 // can be settled again.
-func (p *Packer) Newest(o *Object) any { return p.shelf(o).dict.Load() }
+func (p *Packer) Newest(o *Object) any { return p.kindPacker(o).dict.Load() }
 
 // Dictionaries is how many kinds have one, and what they take. What only old
 // objects still need is not counted.
 func (p *Packer) Dictionaries() (n, bytes int) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	for _, s := range p.shelves {
+	for _, s := range p.kinds {
 		if d := s.dict.Load(); d != nil {
 			n++
 			bytes += d.size()

@@ -21,9 +21,9 @@ import (
 // get a line each. More of them share one line, and so do those that recover.
 const linesAtOnce = 5
 
-// page is a journal's record of one member: what it has logged, so that it logs
-// changes only.
-type page struct {
+// memberLog is what a journal has logged about one member, so that it logs only
+// changes.
+type memberLog struct {
 	member *Member
 	logger *slog.Logger
 	cadence
@@ -64,7 +64,7 @@ const (
 	accessRefused = "cluster refuses access"
 )
 
-// examination is all that a page needs to know of a member at one moment.
+// examination is all that a memberLog needs to know of a member at one moment.
 type examination struct {
 	Status
 	joined    time.Time
@@ -82,15 +82,15 @@ func (m *Member) examine() examination {
 	}
 }
 
-func newPage(m *Member, c cadence) *page {
-	return &page{member: m, logger: m.logger, cadence: c, troubles: map[string]*trouble{}, dropped: map[string]uint64{}}
+func newMemberLog(m *Member, c cadence) *memberLog {
+	return &memberLog{member: m, logger: m.logger, cadence: c, troubles: map[string]*trouble{}, dropped: map[string]uint64{}}
 }
 
 // settled reports whether the member need not be examined before it is disturbed.
-func (p *page) settled() bool { return p.live && p.down == "" && !p.troubled }
+func (p *memberLog) settled() bool { return p.live && p.down == "" && !p.troubled }
 
 // update logs how the member differs from what was logged before.
-func (p *page) update(now time.Time, x examination) {
+func (p *memberLog) update(now time.Time, x examination) {
 	if x.State == Gone {
 		return
 	}
@@ -122,7 +122,7 @@ func (p *page) update(now time.Time, x examination) {
 
 // unreadable returns the message for a cluster of which nothing can be read, and since
 // when; "" if something can.
-func (p *page) unreadable(now time.Time, x examination) (message string, since time.Time) {
+func (p *memberLog) unreadable(now time.Time, x examination) (message string, since time.Time) {
 	switch {
 	case x.State == Connecting && x.Err != nil:
 		since = x.joined
@@ -159,7 +159,7 @@ func answers(err error) bool {
 
 // fail logs that nothing of the cluster can be read, unless it was logged. Objects
 // that were read before stay readable.
-func (p *page) fail(message string, since time.Time, x examination) {
+func (p *memberLog) fail(message string, since time.Time, x examination) {
 	p.answered = time.Time{}
 	if p.down == "" {
 		p.downSince = since
@@ -192,7 +192,7 @@ func firstOf(err error) error {
 // recovered reports whether a cluster that could not be read can be again. Each
 // resource is retried at its own time, so those that still fail count only if they
 // have failed since the cluster has answered.
-func (p *page) recovered(now time.Time, x examination) bool {
+func (p *memberLog) recovered(now time.Time, x examination) bool {
 	if p.answered.IsZero() {
 		p.answered = now
 		p.member.poke() // discovery may have failed as well
@@ -204,7 +204,7 @@ func (p *page) recovered(now time.Time, x examination) bool {
 }
 
 // parts logs what has begun or ceased to fail in a cluster that answers.
-func (p *page) parts(now time.Time, x examination) {
+func (p *memberLog) parts(now time.Time, x examination) {
 	failing := make(map[string]bool, len(x.Failing))
 	var begun, ended []string
 	for _, r := range x.Failing {
@@ -242,7 +242,7 @@ func (p *page) parts(now time.Time, x examination) {
 
 // begins records a failure, if err is one, and reports whether to log it now: once, if
 // it began before a deadline.
-func (p *page) begins(name string, err error, since, deadline time.Time) bool {
+func (p *memberLog) begins(name string, err error, since, deadline time.Time) bool {
 	t := p.troubles[name]
 	if t == nil && (err != nil || name != discovery && name != directory) {
 		t = &trouble{since: since}
@@ -256,7 +256,7 @@ func (p *page) begins(name string, err error, since, deadline time.Time) bool {
 }
 
 // ends forgets a failure if err is nil. It reports whether it had been logged.
-func (p *page) ends(name string, err error) (*trouble, bool) {
+func (p *memberLog) ends(name string, err error) (*trouble, bool) {
 	t := p.troubles[name]
 	if t == nil || err != nil {
 		return nil, false
@@ -266,7 +266,7 @@ func (p *page) ends(name string, err error) (*trouble, bool) {
 }
 
 // logBegun logs resources that have begun to fail.
-func (p *page) logBegun(names []string, resources int) {
+func (p *memberLog) logBegun(names []string, resources int) {
 	if len(names) > linesAtOnce {
 		p.logger.Warn("resources not current", "failing", len(names), "resources", resources,
 			"first", strings.Join(names[:linesAtOnce], ","), "err", p.troubles[names[0]].err)
@@ -278,7 +278,7 @@ func (p *page) logBegun(names []string, resources int) {
 }
 
 // logEnded logs resources that have ceased to fail.
-func (p *page) logEnded(names []string, now time.Time) {
+func (p *memberLog) logEnded(names []string, now time.Time) {
 	logged := 0
 	for _, name := range names {
 		if p.troubles[name].logged {
@@ -296,7 +296,7 @@ func (p *page) logEnded(names []string, now time.Time) {
 }
 
 // counters logs what the reflectors have counted since the last time.
-func (p *page) counters(all []ResourceStatus) {
+func (p *memberLog) counters(all []ResourceStatus) {
 	restores := uint64(0)
 	for _, r := range all {
 		restores += r.Reflector.Restores

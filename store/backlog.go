@@ -5,10 +5,10 @@ package store
 
 import "slices"
 
-// journal records the writes while an index is computed from a snapshot, so that the
+// backlog has the writes since the snapshot that an index is computed from, so that the
 // index can catch up without computing its values under the store's lock. It costs
 // 48 bytes per write, and keeps the states alive that were written, until then.
-type journal[T any] struct {
+type backlog[T any] struct {
 	// writes is guarded by the store's mu.
 	writes []write[T]
 }
@@ -29,35 +29,35 @@ const (
 	fewWrites = 16
 )
 
-// openJournal returns the current snapshot and a journal of all writes after it.
-func (s *Store[T]) openJournal() (*Snapshot[T], *journal[T]) {
+// openBacklog returns the current snapshot and a backlog of all writes after it.
+func (s *Store[T]) openBacklog() (*Snapshot[T], *backlog[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := new(journal[T])
-	s.journals = append(s.journals, j)
-	return s.Snapshot(), j
+	b := new(backlog[T])
+	s.backlogs = append(s.backlogs, b)
+	return s.Snapshot(), b
 }
 
 // take returns the writes since the last call.
-func (s *Store[T]) take(j *journal[T]) []write[T] {
+func (s *Store[T]) take(b *backlog[T]) []write[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.takeLocked(j)
+	return s.takeLocked(b)
 }
 
-func (*Store[T]) takeLocked(j *journal[T]) []write[T] {
-	writes := j.writes
-	j.writes = nil
+func (*Store[T]) takeLocked(b *backlog[T]) []write[T] {
+	writes := b.writes
+	b.writes = nil
 	return writes
 }
 
-func (s *Store[T]) closeJournalLocked(j *journal[T]) {
-	s.journals = slices.DeleteFunc(s.journals, func(other *journal[T]) bool { return other == j })
+func (s *Store[T]) closeBacklogLocked(b *backlog[T]) {
+	s.backlogs = slices.DeleteFunc(s.backlogs, func(other *backlog[T]) bool { return other == b })
 }
 
-// noteLocked adds a write to every journal.
+// noteLocked adds a write to every backlog.
 func (s *Store[T]) noteLocked(w write[T]) {
-	for _, j := range s.journals {
-		j.writes = append(j.writes, w)
+	for _, b := range s.backlogs {
+		b.writes = append(b.writes, w)
 	}
 }
