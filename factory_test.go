@@ -23,6 +23,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
@@ -106,7 +107,7 @@ func TestFactory_waitForSyncSkipsWhatIsNotLeased(t *testing.T) {
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Error(err)
 	}
-	wantEqual(t, again.HasSynced(), true)
+	expect.Equal(t, again.HasSynced(), true)
 }
 
 func TestFactory_leaseOfEverything(t *testing.T) {
@@ -125,7 +126,7 @@ func TestFactory_leaseOfEverything(t *testing.T) {
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, server.take(), []string{
+	expect.Equal(t, server.take(), []string{
 		"/api/v1/namespaces/other/pods  ", "/api/v1/namespaces/shop/pods app=x spec.nodeName=n", "/api/v1/pods app=x spec.nodeName=n",
 	})
 }
@@ -156,18 +157,18 @@ func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 	first.Release()
 	<-closed.Done()
 	handlers := second.Status().Handlers
-	wantEqual(t, len(handlers), 1)
-	wantEqual(t, handlers[0].Name, "second")
+	expect.Equal(t, len(handlers), 1)
+	expect.Equal(t, handlers[0].Name, "second")
 	pod, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", ResourceVersion: "9"}}, wire.JSON, podKind)
 	if err != nil {
 		t.Fatal(err)
 	}
 	second.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: "shop/a", Object: pod, Version: 9})
-	wantEqual(t, slices.Collect(byName.Keys("a")), []string{"shop/a"})
-	wantEqual(t, watershed.Indexes(second.Informer), 1)
+	expect.Equal(t, slices.Collect(byName.Keys("a")), []string{"shop/a"})
+	expect.Equal(t, watershed.Indexes(second.Informer), 1)
 	byNodeOfFirst.Remove() // does no harm
 	second.Release()
-	wantEqual(t, watershed.Indexes(second.Informer), 0)
+	expect.Equal(t, watershed.Indexes(second.Informer), 0)
 }
 
 func TestShared_refusesWhatIsTheFactorys(t *testing.T) {
@@ -235,7 +236,7 @@ func TestStatus_isReadable(t *testing.T) {
 	s.put("shop/a", nil)
 	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
 	r := pods.Handle(watershed.Handler[*corev1.Pod]{Name: "mine", Add: func(*corev1.Pod, bool) { panic("mine") }})
-	wantEqual(t, pods.Status().String(), `idle, 0 objects at version 0, not synced; handler "mine": 0 behind, 0 delivered, not synced`)
+	expect.Equal(t, pods.Status().String(), `idle, 0 objects at version 0, not synced; handler "mine": 0 behind, 0 delivered, not synced`)
 	running(t, pods.Run)
 	<-r.Synced()
 	status := pods.Status()
@@ -243,6 +244,6 @@ func TestStatus_isReadable(t *testing.T) {
 	status.Reflector.State = reflector.Waiting
 	status.Reflector.StaleSince = time.Now().Add(-time.Minute)
 	status.Reflector.Err, status.Reflector.ErrAt, status.Reflector.Failures = errors.New("refused"), time.Now().Add(-time.Hour), 2
-	wantEqual(t, status.String(), `waiting, 1 objects at version 101, stale for 1m0s, 2 failures, last error 1h0m0s ago: refused; `+
+	expect.Equal(t, status.String(), `waiting, 1 objects at version 101, stale for 1m0s, 2 failures, last error 1h0m0s ago: refused; `+
 		`handler "mine": 0 behind, 0 delivered, 1 panics`)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -55,16 +56,16 @@ func TestHandler_thatPanicsHarmsNobody(t *testing.T) {
 		s.put("shop/a", nil)
 		s.delete("shop/a")
 		synctest.Wait()
-		wantEqual(t, other.take(), []string{"add a@101 initial=true", "update a@102 from 101", "delete a@103 seen=true"})
+		expect.Equal(t, other.take(), []string{"add a@101 initial=true", "update a@102 from 101", "delete a@103 seen=true"})
 		var bad watershed.HandlerStatus
 		for _, h := range pods.Status().Handlers {
 			if h.Name == "bad" {
 				bad = h
 			}
 		}
-		wantEqual(t, bad.Panics, 3)
-		wantEqual(t, bad.Delivered, 0)
-		wantEqual(t, len(logged.take()), 3)
+		expect.Equal(t, bad.Panics, 3)
+		expect.Equal(t, bad.Delivered, 0)
+		expect.Equal(t, len(logged.take()), 3)
 	})
 }
 
@@ -84,10 +85,10 @@ func TestHandler_panicsGoToItsOwnFunction(t *testing.T) {
 		<-r.Synced()
 		s.put("shop/a", nil)
 		synctest.Wait()
-		wantEqual(t, panicked.take(), []string{"boom in panicInHandler: true"})
-		wantEqual(t, tr.take(), []string{"update a@102 from 101"})
-		wantEqual(t, r.Status().Panics, 1)
-		wantEqual(t, logged.take(), nil)
+		expect.Equal(t, panicked.take(), []string{"boom in panicInHandler: true"})
+		expect.Equal(t, tr.take(), []string{"update a@102 from 101"})
+		expect.Equal(t, r.Status().Panics, 1)
+		expect.Equal(t, logged.take(), nil)
 	})
 }
 
@@ -116,8 +117,8 @@ func TestHandler_closesItself(t *testing.T) {
 		s.put("shop/b", nil)
 		<-r.Done()
 		synctest.Wait()
-		wantEqual(t, calls, 1)
-		wantEqual(t, len(pods.Status().Handlers), 0)
+		expect.Equal(t, calls, 1)
+		expect.Equal(t, len(pods.Status().Handlers), 0)
 	})
 }
 
@@ -132,7 +133,7 @@ func TestHandler_closedBeforeTheRun(t *testing.T) {
 		<-r.Done()
 		running(t, pods.Run)
 		synctest.Wait()
-		wantEqual(t, tr.take(), nil)
+		expect.Equal(t, tr.take(), nil)
 	})
 }
 
@@ -153,17 +154,17 @@ func TestResync_givesEverythingAgain(t *testing.T) {
 		<-pods.Synced()
 		synctest.Wait()
 		for _, tr := range []*trace{&often, &seldom, &never} {
-			wantEqual(t, tr.take(), []string{"add a@101 initial=true"})
+			expect.Equal(t, tr.take(), []string{"add a@101 initial=true"})
 		}
 		time.Sleep(90 * time.Second)
 		s.put("shop/a", nil)
 		time.Sleep(time.Minute)
-		wantEqual(t, often.take(), []string{"update a@101 from 101", "update a@102 from 101", "update a@102 from 102"})
-		wantEqual(t, seldom.take(), []string{"update a@102 from 101"})
-		wantEqual(t, never.take(), []string{"update a@102 from 101"})
+		expect.Equal(t, often.take(), []string{"update a@101 from 101", "update a@102 from 101", "update a@102 from 102"})
+		expect.Equal(t, seldom.take(), []string{"update a@102 from 101"})
+		expect.Equal(t, never.take(), []string{"update a@102 from 101"})
 		time.Sleep(time.Hour)
-		wantEqual(t, seldom.take(), []string{"update a@102 from 102"})
-		wantEqual(t, never.take(), nil)
+		expect.Equal(t, seldom.take(), []string{"update a@102 from 102"})
+		expect.Equal(t, never.take(), nil)
 	})
 }
 
@@ -198,7 +199,7 @@ func TestResync_neverGoesBack(t *testing.T) {
 		if syncs < 1000 {
 			t.Errorf("%d objects were given again, want more", syncs)
 		}
-		wantEqual(t, len(last), 20)
+		expect.Equal(t, len(last), 20)
 	})
 }
 
@@ -388,7 +389,7 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 	for slow.Status().Behind > 0 || quick.Status().Behind > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	wantEqual(t, slow.Status().Expired > 0, true)
+	expect.Equal(t, slow.Status().Expired > 0, true)
 	stop()
 	for _, r := range readers {
 		r.wantState(s.state())

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -29,22 +30,6 @@ import (
 // hasty reflectors do not make tests wait.
 var hasty = reflector.Options{
 	Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, Park: 200 * time.Millisecond, Absence: time.Second,
-}
-
-// eventually waits for a condition, which returns what is missing.
-func eventually(t *testing.T, within time.Duration, condition func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %v", within, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // TestReal_etcdRestoredFromABackup takes a backup, goes on, and goes back to it.
@@ -92,7 +77,7 @@ func TestReal_etcdRestoredFromABackup(t *testing.T) {
 	}
 	put("comes", "1")
 	must(configs.Delete(ctx, "goes", metav1.DeleteOptions{}))
-	eventually(t, 10*time.Second, func() error {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if _, ok := maps.Get("default/goes"); ok {
 			return errors.New("the informer lags")
 		}
@@ -105,7 +90,7 @@ func TestReal_etcdRestoredFromABackup(t *testing.T) {
 	must(os.RemoveAll(data))
 	must(os.CopyFS(data, os.DirFS(backup)))
 	must(errors.Join(c.Etcd.Start(ctx), c.APIServer.Start(ctx)))
-	eventually(t, time.Minute, func() error {
+	expect.Eventually(t, time.Minute, func() error {
 		all, _ := truth(t, c, "configmaps")
 		want := keep(all, "default/")
 		if diff := differences(maps, want, objects[*corev1.ConfigMap]); len(diff) > 0 {
@@ -114,9 +99,9 @@ func TestReal_etcdRestoredFromABackup(t *testing.T) {
 		return nil
 	})
 	cm, _ := maps.Get("default/changes")
-	wantEqual(t, cm.Data["v"], "old")
+	expect.Equal(t, cm.Data["v"], "old")
 	st := maps.Status()
-	wantEqual(t, st.Reflector.Restores, 1)
+	expect.Equal(t, st.Reflector.Restores, 1)
 	if st.Version >= before {
 		t.Errorf("version %d, before the restore it was %d", st.Version, before)
 	}
@@ -124,7 +109,7 @@ func TestReal_etcdRestoredFromABackup(t *testing.T) {
 		t.Errorf("nobody is told of the restore:\n%s", lines)
 	}
 	put("changes", "new")
-	eventually(t, 10*time.Second, func() error {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if cm, _ := maps.Get("default/changes"); cm.Data["v"] != "new" {
 			return fmt.Errorf("the informer does not follow after the restore: %+v", maps.Status().Reflector)
 		}
@@ -163,7 +148,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 	cluster := connect(t, c.Config())
 	create := func(manifest []byte) {
 		t.Helper()
-		eventually(t, 20*time.Second, func() error {
+		expect.Eventually(t, 20*time.Second, func() error {
 			_, err := cluster.Create(ctx, manifest)
 			return err
 		})
@@ -178,7 +163,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 	running(t, all.Run)
 	state := func(want reflector.State) {
 		t.Helper()
-		eventually(t, 20*time.Second, func() error {
+		expect.Eventually(t, 20*time.Second, func() error {
 			if got := all.Status().Reflector; got.State != want {
 				return fmt.Errorf("state %v, want %v: %w", got.State, want, got.Err)
 			}
@@ -186,13 +171,13 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		})
 	}
 	state(reflector.Parked) // it was never there
-	wantEqual(t, all.HasSynced(), false)
+	expect.Equal(t, all.HasSynced(), false)
 	create([]byte(widgets))
 	state(reflector.Watching)
 	synced(t, all, time.Minute)
 	create(widget("one"))
 	create(widget("two"))
-	eventually(t, 10*time.Second, func() error {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if n := all.Len(); n != 2 {
 			return fmt.Errorf("%d widgets", n)
 		}
@@ -202,7 +187,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	state(reflector.Parked)
-	eventually(t, 20*time.Second, func() error {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if n := all.Len(); n > 0 {
 			return fmt.Errorf("%d widgets of a resource that is gone", n)
 		}
@@ -210,13 +195,13 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 	})
 	create([]byte(widgets))
 	create(widget("three"))
-	eventually(t, 20*time.Second, func() error {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if n := all.Len(); n != 1 {
 			return fmt.Errorf("%d widgets: %+v", n, all.Status().Reflector)
 		}
 		return nil
 	})
-	eventually(t, 10*time.Second, func() error {
+	expect.Eventually(t, 10*time.Second, func() error {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		got := slices.Clone(tr.lines)
@@ -256,10 +241,10 @@ func TestReal_factory(t *testing.T) {
 	}
 	a, _ := typed.Get("default/one")
 	b, _ := free.Get("default/one")
-	wantEqual(t, a.Kind+a.APIVersion, b.GetKind()+b.GetAPIVersion())
-	wantEqual(t, string(a.UID), string(b.GetUID()))
-	wantEqual(t, other.Len(), 0)
-	wantEqual(t, len(f.Status()[configs]), 2) // one watch for two types, one for another selection
+	expect.Equal(t, a.Kind+a.APIVersion, b.GetKind()+b.GetAPIVersion())
+	expect.Equal(t, string(a.UID), string(b.GetUID()))
+	expect.Equal(t, other.Len(), 0)
+	expect.Equal(t, len(f.Status()[configs]), 2) // one watch for two types, one for another selection
 	if err := typed.Run(ctx); err == nil {
 		t.Error("a shared informer can be run by hand")
 	}
@@ -267,16 +252,16 @@ func TestReal_factory(t *testing.T) {
 	typed.Release()
 	typed.Release()
 	time.Sleep(200 * time.Millisecond)
-	wantEqual(t, free.Len() > 0, true) // the other lease keeps it
+	expect.Equal(t, free.Len() > 0, true) // the other lease keeps it
 	free.Release()
 	other.Release()
-	eventually(t, 10*time.Second, func() error {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if n := len(f.Status()); n > 0 {
 			return fmt.Errorf("%d resources are still there", n)
 		}
 		return nil
 	})
-	eventually(t, 10*time.Second, func() error {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if n := free.Len(); n > 0 {
 			return fmt.Errorf("%d objects are still there", n)
 		}
@@ -287,5 +272,5 @@ func TestReal_factory(t *testing.T) {
 		t.Fatal(err)
 	}
 	synced(t, again.Informer, 10*time.Second)
-	wantEqual(t, again.Len() > 0, true)
+	expect.Equal(t, again.Len() > 0, true)
 }

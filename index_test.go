@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // TestIndexBy_holdsNobodyUp adds an index whose function does not return, and uses the
@@ -54,8 +55,8 @@ func TestIndexBy_holdsNobodyUp(t *testing.T) {
 	close(release)
 	x := <-built
 	<-used
-	wantEqual(t, names(x.Get("n1")), []string{"b"})
-	wantEqual(t, names(x.Get("n2")), []string{"a"})
+	expect.Equal(t, names(x.Get("n1")), []string{"b"})
+	expect.Equal(t, names(x.Get("n2")), []string{"a"})
 }
 
 // TestIndexBy_acrossTheEndOfARun ends the run while an index is computed for it: the
@@ -80,8 +81,8 @@ func TestIndexBy_acrossTheEndOfARun(t *testing.T) {
 	stop()
 	close(release)
 	x := <-built
-	wantEqual(t, names(x.Get("n1")), []string{})
+	expect.Equal(t, names(x.Get("n1")), []string{})
 	running(t, pods.Run)
 	<-pods.Synced()
-	wantEqual(t, names(x.Get("n1")), []string{"a"})
+	expect.Equal(t, names(x.Get("n1")), []string{"a"})
 }

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,18 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func wantEqual[V any](t *testing.T, got, want V) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mismatch (-want +got):\n%s", diff)
-	}
-}
 
 // trace is what a handler was told, as a reader would write it.
 type trace struct {
@@ -89,25 +82,25 @@ func TestInformer_follows(t *testing.T) {
 		nodes := watershed.IndexBy(pods, byNode)
 		var early, late trace
 		pods.Handle(early.handler())
-		wantEqual(t, pods.Len(), 0)
+		expect.Equal(t, pods.Len(), 0)
 		running(t, pods.Run)
 		<-pods.Synced()
 		synctest.Wait()
-		wantEqual(t, early.take(), []string{"add a@101 initial=true", "add b@102 initial=true"})
-		wantEqual(t, names(nodes.Get("n1")), []string{"a"})
+		expect.Equal(t, early.take(), []string{"add a@101 initial=true", "add b@102 initial=true"})
+		expect.Equal(t, names(nodes.Get("n1")), []string{"a"})
 
 		s.put("shop/a", onNode("n2"))
 		s.put("stage/c", nil)
 		s.delete("shop/b")
 		synctest.Wait()
-		wantEqual(t, early.take(), []string{"update a@103 from 101", "add c@104 initial=false", "delete b@105 seen=true"})
-		wantEqual(t, names(nodes.Get("n2")), []string{"a"})
-		wantEqual(t, slices.Collect(nodes.Values()), []string{"", "n2"})
-		wantEqual(t, slices.Collect(nodes.Keys("n2")), []string{"shop/a"})
+		expect.Equal(t, early.take(), []string{"update a@103 from 101", "add c@104 initial=false", "delete b@105 seen=true"})
+		expect.Equal(t, names(nodes.Get("n2")), []string{"a"})
+		expect.Equal(t, slices.Collect(nodes.Values()), []string{"", "n2"})
+		expect.Equal(t, slices.Collect(nodes.Keys("n2")), []string{"shop/a"})
 
 		r := pods.Handle(late.handler())
 		<-r.Synced()
-		wantEqual(t, late.take(), []string{"add a@103 initial=true", "add c@104 initial=true"})
+		expect.Equal(t, late.take(), []string{"add a@103 initial=true", "add c@104 initial=true"})
 
 		p, ok := pods.Get("shop/a")
 		if !ok || p.APIVersion != "v1" || p.Kind != "Pod" {
@@ -116,10 +109,10 @@ func TestInformer_follows(t *testing.T) {
 		if again, _ := pods.Get("shop/a"); again != p {
 			t.Error("a second look decoded the object again while the first was held")
 		}
-		wantEqual(t, pods.Snapshot().Version(), 105)
-		wantEqual(t, slices.Collect(maps.Keys(maps.Collect(pods.Namespace("stage")))), []string{"stage/c"})
-		wantEqual(t, len(maps.Collect(pods.Namespace(metav1.NamespaceAll))), 2)
-		wantEqual(t, slices.Collect(maps.Keys(maps.Collect(pods.Namespace("shop")))), []string{"shop/a"})
+		expect.Equal(t, pods.Snapshot().Version(), 105)
+		expect.Equal(t, slices.Collect(maps.Keys(maps.Collect(pods.Namespace("stage")))), []string{"stage/c"})
+		expect.Equal(t, len(maps.Collect(pods.Namespace(metav1.NamespaceAll))), 2)
+		expect.Equal(t, slices.Collect(maps.Keys(maps.Collect(pods.Namespace("shop")))), []string{"shop/a"})
 	})
 }
 
@@ -141,12 +134,12 @@ func TestInformer_everyTypeHasItsKind(t *testing.T) {
 		c, _ := meta.Get("shop/a")
 		d, _ := raw.Get("shop/a")
 		want := corev1.SchemeGroupVersion.WithKind("Pod")
-		wantEqual(t, a.GroupVersionKind(), want)
-		wantEqual(t, b.GroupVersionKind(), want)
-		wantEqual(t, c.GroupVersionKind(), want)
-		wantEqual(t, d.GroupVersionKind(), want)
+		expect.Equal(t, a.GroupVersionKind(), want)
+		expect.Equal(t, b.GroupVersionKind(), want)
+		expect.Equal(t, c.GroupVersionKind(), want)
+		expect.Equal(t, d.GroupVersionKind(), want)
 		node, _, _ := unstructured.NestedString(b.Object, "spec", "nodeName")
-		wantEqual(t, node, "n1")
+		expect.Equal(t, node, "n1")
 	})
 }
 
@@ -165,19 +158,19 @@ func TestInformer_stopsAndStartsAgain(t *testing.T) {
 		}
 		kept := pods.Snapshot()
 		stop()
-		wantEqual(t, pods.Len(), 0)
-		wantEqual(t, pods.HasSynced(), false)
-		wantEqual(t, names(nodes.Get("n1")), []string{})
+		expect.Equal(t, pods.Len(), 0)
+		expect.Equal(t, pods.HasSynced(), false)
+		expect.Equal(t, names(nodes.Get("n1")), []string{})
 		// A snapshot outlives the run, and indexes know it.
-		wantEqual(t, kept.Len(), 1)
-		wantEqual(t, names(nodes.GetIn(kept, "n1")), []string{"a"})
-		wantEqual(t, tr.take(), []string{"add a@101 initial=true"})
+		expect.Equal(t, kept.Len(), 1)
+		expect.Equal(t, names(nodes.GetIn(kept, "n1")), []string{"a"})
+		expect.Equal(t, tr.take(), []string{"add a@101 initial=true"})
 
 		s.put("shop/b", onNode("n1"))
 		running(t, pods.Run)
 		<-r.Synced()
-		wantEqual(t, tr.take(), []string{"add a@101 initial=true", "add b@102 initial=true"})
-		wantEqual(t, names(nodes.Get("n1")), []string{"a", "b"})
+		expect.Equal(t, tr.take(), []string{"add a@101 initial=true", "add b@102 initial=true"})
+		expect.Equal(t, names(nodes.Get("n1")), []string{"a", "b"})
 	})
 }
 
@@ -223,7 +216,7 @@ func TestInformer_emptyResourceSyncs(t *testing.T) {
 		r := pods.Handle(watershed.Handler[*corev1.Pod]{})
 		running(t, pods.Run)
 		<-pods.Synced()
-		wantEqual(t, pods.Snapshot().Version(), 100)
+		expect.Equal(t, pods.Snapshot().Version(), 100)
 		<-r.Synced()
 	})
 }
@@ -259,7 +252,7 @@ func TestWatch_stateThenChanges(t *testing.T) {
 		synctest.Wait()
 		stop()
 		wg.Wait() // the end of the run ends the loop
-		wantEqual(t, lines, []string{"Added shop/a@101 initial", "Updated shop/a@102 from 101", "Deleted shop/a@103 from 102"})
+		expect.Equal(t, lines, []string{"Added shop/a@101 initial", "Updated shop/a@102 from 101", "Deleted shop/a@103 from 102"})
 	})
 }
 
@@ -292,7 +285,7 @@ func TestSnapshot_matching(t *testing.T) {
 				for key := range pods.Snapshot().Matching(parsed) {
 					got = append(got, key)
 				}
-				wantEqual(t, got, want)
+				expect.Equal(t, got, want)
 			}
 			stop()
 		}
@@ -323,12 +316,12 @@ func TestTransform_onceAndBeforeAnythingElse(t *testing.T) {
 		}})
 		running(t, pods.Run)
 		<-pods.Synced()
-		wantEqual(t, calls, 4)
+		expect.Equal(t, calls, 4)
 		p, _ := pods.Get("shop/a")
-		wantEqual(t, p.Labels, map[string]string{"was": "n1"})
-		wantEqual(t, p.Spec.NodeName, "")
-		wantEqual(t, pods.Len(), 1)
-		wantEqual(t, pods.Status().Reflector.Dropped, 3)
+		expect.Equal(t, p.Labels, map[string]string{"was": "n1"})
+		expect.Equal(t, p.Spec.NodeName, "")
+		expect.Equal(t, pods.Len(), 1)
+		expect.Equal(t, pods.Status().Reflector.Dropped, 3)
 	})
 }
 
@@ -349,7 +342,7 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		p.Spec.NodeName = "mine"
 		pods.Get("shop/b")
 		time.Sleep(3 * time.Second)
-		wantEqual(t, found.take(), []string{"shop/a: n1, now mine; b"})
+		expect.Equal(t, found.take(), []string{"shop/a: n1, now mine; b"})
 	})
 }
 
@@ -369,20 +362,20 @@ func TestStatus(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Minute)
 		st := pods.Status()
-		wantEqual(t, st.Reflector.State.String(), "watching")
-		wantEqual(t, st.Synced, true)
-		wantEqual(t, st.Objects, 1)
-		wantEqual(t, st.Version, 104)
+		expect.Equal(t, st.Reflector.State.String(), "watching")
+		expect.Equal(t, st.Synced, true)
+		expect.Equal(t, st.Objects, 1)
+		expect.Equal(t, st.Version, 104)
 		h := st.Handlers[0]
-		wantEqual(t, h.Name, "stuck")
-		wantEqual(t, h.Behind, 3)
-		wantEqual(t, h.Synced, true)
-		wantEqual(t, h.BusySince.Equal(began), true)
+		expect.Equal(t, h.Name, "stuck")
+		expect.Equal(t, h.Behind, 3)
+		expect.Equal(t, h.Synced, true)
+		expect.Equal(t, h.BusySince.Equal(began), true)
 		close(release)
 		synctest.Wait()
 		h = pods.Status().Handlers[0]
-		wantEqual(t, h.Behind, 0)
-		wantEqual(t, h.Delivered, 3)
-		wantEqual(t, h.BusySince.IsZero(), true)
+		expect.Equal(t, h.Behind, 0)
+		expect.Equal(t, h.Delivered, 3)
+		expect.Equal(t, h.BusySince.IsZero(), true)
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -50,7 +51,7 @@ func check(t *testing.T, s *server, i *watershed.Informer[*corev1.Pod], byNode *
 			t.Fatalf("%s is at %s, want %s", key, o.ResourceVersion, want.ResourceVersion)
 		}
 	}
-	wantEqual(t, n, len(s.pods))
+	expect.Equal(t, n, len(s.pods))
 	matching, on := 0, 0
 	selector, err := labels.Parse("team in (team-001,team-002),app.kubernetes.io/component!=api")
 	if err != nil {
@@ -70,8 +71,8 @@ func check(t *testing.T, s *server, i *watershed.Informer[*corev1.Pod], byNode *
 	for range byNode.Get("node-7") {
 		on--
 	}
-	wantEqual(t, matching, 0)
-	wantEqual(t, on, 0)
+	expect.Equal(t, matching, 0)
+	expect.Equal(t, on, 0)
 }
 
 func TestPacked_readsAsFast(t *testing.T) {
@@ -112,7 +113,7 @@ func TestPacked_readsAsFast(t *testing.T) {
 	watershed.Settle(i)
 	check(t, s, i, byNode)
 	stop()
-	wantEqual(t, told > 2000, true)
+	expect.Equal(t, told > 2000, true)
 	if left := i.Stats().Bytes(); left > 10_000 {
 		t.Errorf("%d bytes are left after the end: %+v", left, i.Stats())
 	}
@@ -145,7 +146,7 @@ func TestPacking_isShared(t *testing.T) {
 		stats := i.Stats()
 		dense += stats.ObjectBytes
 		dictionaries += stats.DictionaryBytes
-		wantEqual(t, stats.Packed, 500)
+		expect.Equal(t, stats.Packed, 500)
 	}
 	if dense > fast*3/4 {
 		t.Errorf("settled objects take %d bytes, %d before", dense, fast)
@@ -165,24 +166,24 @@ func TestPacking_slowsDownForWhatIsMoreUrgent(t *testing.T) {
 		began := time.Now()
 		busy := func() bool { return time.Since(began) < 150*time.Millisecond }
 		p := watershed.NewPacking(&watershed.PackingOptions{Settling: 0.25, Busy: func() bool { return busy() }})
-		wantEqual(t, p.Pause(t.Context()), true)
+		expect.Equal(t, p.Pause(t.Context()), true)
 		if waited := time.Since(began); waited < 150*time.Millisecond || waited > 250*time.Millisecond {
 			t.Errorf("went on after %v", waited)
 		}
 		from := time.Now()
-		wantEqual(t, p.Pause(t.Context()), true)
-		wantEqual(t, time.Since(from), 6*time.Millisecond) // a quarter of the time is work
+		expect.Equal(t, p.Pause(t.Context()), true)
+		expect.Equal(t, time.Since(from), 6*time.Millisecond) // a quarter of the time is work
 		busy = func() bool { return true }
 		from = time.Now()
 		for range 100 {
-			wantEqual(t, p.Pause(t.Context()), true)
+			expect.Equal(t, p.Pause(t.Context()), true)
 		}
 		if waited := time.Since(from); waited < 20*time.Second || waited > 60*time.Second {
 			t.Errorf("worked a hundred times in %v", waited)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		wantEqual(t, p.Pause(ctx), false)
+		expect.Equal(t, p.Pause(ctx), false)
 	})
 }
 
@@ -198,9 +199,9 @@ func TestPacking_doesNotKeepStoppedInformers(t *testing.T) {
 			stop := running(t, pods.Run)
 			<-pods.Synced()
 			time.Sleep(2 * time.Minute) // in which it asks for a turn
-			wantEqual(t, p.Waiting(), 1)
+			expect.Equal(t, p.Waiting(), 1)
 			stop()
-			wantEqual(t, p.Waiting(), 0)
+			expect.Equal(t, p.Waiting(), 0)
 		}
 		done()
 	})
@@ -218,8 +219,8 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 			Tap: func(now watershed.Snapshot[*corev1.Pod], changes []store.Change[*wire.Object], _ bool) {
 				calls++
 				if calls == 1 {
-					wantEqual(t, len(changes), 0)
-					wantEqual(t, now.Len(), 2)
+					expect.Equal(t, len(changes), 0)
+					expect.Equal(t, now.Len(), 2)
 					for key, o := range now.Raw() {
 						state[key] = o.Version()
 					}
@@ -235,9 +236,9 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 					}
 				}
 				for key, o := range now.Raw() {
-					wantEqual(t, state[key], o.Version())
+					expect.Equal(t, state[key], o.Version())
 				}
-				wantEqual(t, len(state), now.Len())
+				expect.Equal(t, len(state), now.Len())
 			},
 		})
 		stop := running(t, pods.Run)
@@ -246,8 +247,8 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 		s.put("a/1", nil)
 		s.delete("a/2")
 		synctest.Wait()
-		wantEqual(t, len(state), 2)
-		wantEqual(t, calls > 1, true)
+		expect.Equal(t, len(state), 2)
+		expect.Equal(t, calls > 1, true)
 		stop()
 	})
 }
@@ -326,7 +327,7 @@ func TestDrop_removesFromTheBytes(t *testing.T) {
 		})
 		stop := running(t, i.Run)
 		synced(t, i, 30*time.Second)
-		wantEqual(t, i.Len(), 11)
+		expect.Equal(t, i.Len(), 11)
 		for key, o := range i.All() {
 			pod, err := wire.Decode[*corev1.Pod](o)
 			if err != nil || len(pod.ManagedFields) > 0 {
@@ -335,7 +336,7 @@ func TestDrop_removesFromTheBytes(t *testing.T) {
 		}
 		o, _ := i.Get("a/applied")
 		pod, _ := wire.Decode[*corev1.Pod](o)
-		wantEqual(t, pod.Annotations, map[string]string{"b": "c"})
+		expect.Equal(t, pod.Annotations, map[string]string{"b": "c"})
 		stop()
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 	"github.com/watershed-project/watershed/kube"
@@ -180,7 +181,7 @@ func TestReal_thirtyThousandPodsEqualEtcd(t *testing.T) {
 		stop := running(t, run)
 		wait()
 		t.Logf("%s: %d pods synced in %v", name, n, time.Since(began).Round(time.Millisecond))
-		eventually(t, time.Minute, func() error {
+		expect.Eventually(t, time.Minute, func() error {
 			if diff := compare(); len(diff) > 0 {
 				return fmt.Errorf("%s: %v", name, diff)
 			}
@@ -220,7 +221,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 		stop := running(t, pods.Run)
 		synced(t, pods, time.Minute)
 		// A first list may be of any version, and the server is still reading.
-		eventually(t, time.Minute, func() error {
+		expect.Eventually(t, time.Minute, func() error {
 			if n := pods.Len(); n != 30_000 {
 				return fmt.Errorf("%d pods", n)
 			}
@@ -243,7 +244,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 	if with < before+100e6 {
 		t.Errorf("with 30,000 pods the heap was %d bytes, before %d: the test shows nothing", with, before)
 	}
-	wantEqual(t, pods.Len(), 0)
+	expect.Equal(t, pods.Len(), 0)
 	for range nodes.Values() {
 		t.Error("the index is not empty")
 		break

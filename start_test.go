@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -56,10 +57,10 @@ func TestHandler_registeredBeforeRunStartsAtTheFirstList(t *testing.T) {
 			synctest.Wait()
 			running(t, pods.Run)
 			synctest.Wait()
-			wantEqual(t, handler.take(), []string{
+			expect.Equal(t, handler.take(), []string{
 				"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false", "update b@104 from 103", "delete b@105 seen=true",
 			})
-			wantEqual(t, loop.take(), []string{
+			expect.Equal(t, loop.take(), []string{
 				"Added a@101 initial=true", "Updated a@102 initial=false", "Added b@103 initial=false", "Updated b@104 initial=false",
 				"Deleted b@105 initial=false",
 			})
@@ -83,6 +84,6 @@ func TestHandler_registeredInARunStartsAtItsRegistration(t *testing.T) {
 		s.put("shop/a", nil)
 		s.put("shop/b", nil)
 		synctest.Wait()
-		wantEqual(t, tr.take(), []string{"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false"})
+		expect.Equal(t, tr.take(), []string{"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false"})
 	})
 }

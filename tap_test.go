@@ -23,6 +23,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -145,7 +146,7 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 		told := func(want ...tapped) {
 			t.Helper()
 			synctest.Wait()
-			wantEqual(t, calls, want)
+			expect.Equal(t, calls, want)
 			calls = nil
 		}
 		told(tapped{Whole: true, Version: 10, State: map[string]uint64{"a/1": 3, "a/2": 4}})
@@ -153,14 +154,14 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 		s.lists <- scriptedList{objects: []*wire.Object{podAt(t, "0", 12), podAt(t, "1", 11)}, err: errors.New("broken off")}
 		synctest.Wait()
 		for _, c := range calls {
-			wantEqual(t, c.Whole, false)
+			expect.Equal(t, c.Whole, false)
 		}
-		wantEqual(t, i.Snapshot().Len(), 3)
+		expect.Equal(t, i.Snapshot().Len(), 3)
 		calls = nil
 		s.lists <- scriptedList{objects: []*wire.Object{podAt(t, "1", 15)}, version: "20"}
 		synctest.Wait()
 		for _, c := range calls[:len(calls)-1] {
-			wantEqual(t, c.Whole, false)
+			expect.Equal(t, c.Whole, false)
 		}
 		calls = calls[len(calls)-1:]
 		told(tapped{Whole: true, Version: 20, State: map[string]uint64{"a/1": 15}})
@@ -211,7 +212,7 @@ func TestTap_splitsBatches(t *testing.T) {
 					version = max(version, deltas[k].Version)
 					last.Version, last.State = version, maps.Clone(state)
 				}
-				wantEqual(t, calls, want)
+				expect.Equal(t, calls, want)
 				if len(want) > 2 {
 					several++
 				}
@@ -347,16 +348,12 @@ func TestSnapshot_ranges(t *testing.T) {
 		var got []string
 		for key, pod := range i.Snapshot().Range(c.prefix, c.after) {
 			got = append(got, key)
-			wantEqual(t, pod.Namespace+"/"+pod.Name, key)
+			expect.Equal(t, pod.Namespace+"/"+pod.Name, key)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("Range(%q, %q) is %v, want %v", c.prefix, c.after, got, c.want)
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); i.Connection().State != reflector.Watching; runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("the connection is %+v", i.Connection())
-		}
-	}
-	wantEqual(t, i.Connection().Lists, 1)
+	expect.Soon(t, "the watch", func() bool { return i.Connection().State == reflector.Watching })
+	expect.Equal(t, i.Connection().Lists, 1)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -92,10 +93,10 @@ func TestHandler_statesThatCannotBeDecoded(t *testing.T) {
 			for _, step := range undecodableHistory {
 				s.send(t, step.typ, step.name, step.decodable)
 				synctest.Wait()
-				wantEqual(t, tr.take(), step.want)
+				expect.Equal(t, tr.take(), step.want)
 			}
 			// A handler without Update receives the last decodable state at a deletion too.
-			wantEqual(t, addAndDelete.take(), []string{
+			expect.Equal(t, addAndDelete.take(), []string{
 				"add mended@103 initial=false", "add breaks@107 initial=false", "delete breaks@107 seen=false", "delete mended@106 seen=false",
 				"add breaks@114 initial=false", "delete breaks@116 seen=true",
 			})
@@ -135,15 +136,15 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 		running(t, pods.Run)
 		<-pods.Synced()
 		synctest.Wait()
-		wantEqual(t, tr.take(), []string{"add good@2 initial=true"})
+		expect.Equal(t, tr.take(), []string{"add good@2 initial=true"})
 		s.send(t, delta.Updated, "good", false)
 		synctest.Wait()
-		wantEqual(t, tr.take(), nil)
+		expect.Equal(t, tr.take(), nil)
 		time.Sleep(1500 * time.Millisecond)
-		wantEqual(t, tr.take(), []string{"update good@2 from 2"})
+		expect.Equal(t, tr.take(), []string{"update good@2 from 2"})
 		s.send(t, delta.Updated, "bad", true)
 		synctest.Wait()
-		wantEqual(t, tr.take(), []string{"add bad@102 initial=false"})
+		expect.Equal(t, tr.take(), []string{"add bad@102 initial=false"})
 	})
 }
 
@@ -192,7 +193,7 @@ func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 		for _, step := range undecodableHistory {
 			s.send(t, step.typ, step.name, step.decodable)
 			synctest.Wait()
-			wantEqual(t, tr.take(), step.want)
+			expect.Equal(t, tr.take(), step.want)
 		}
 	})
 }
@@ -212,17 +213,17 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 			synctest.Wait()
 			for range 100 {
 				for key := range pods.All() {
-					wantEqual(t, key, "a/good")
+					expect.Equal(t, key, "a/good")
 				}
 				if _, ok := pods.Get("a/bad"); ok {
 					t.Fatal("an object that cannot be decoded was returned")
 				}
 			}
-			wantEqual(t, len(logged.take()), 1)
+			expect.Equal(t, len(logged.take()), 1)
 		}
-		wantEqual(t, pods.Status().Undecodable, 2)
-		wantEqual(t, pods.Len(), 2) // Len counts it all the same
+		expect.Equal(t, pods.Status().Undecodable, 2)
+		expect.Equal(t, pods.Len(), 2) // Len counts it all the same
 		failing, _ := nodes.Failing()
-		wantEqual(t, failing, 1)
+		expect.Equal(t, failing, 1)
 	})
 }

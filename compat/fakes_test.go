@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // newPods is what a program gives to InformerFor to have pods from us.
@@ -119,7 +120,7 @@ func TestFakeDynamicClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	lister := dynamiclister.New(i.GetIndexer(), configMaps)
-	within(t, "the second one", func() bool {
+	expect.Soon(t, "the second one", func() bool {
 		list, err := lister.Namespace("a").List(labels.Everything())
 		return err == nil && len(list) == 2
 	})

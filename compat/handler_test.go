@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestHandler_isToldOfWhatHappens(t *testing.T) {
@@ -33,7 +34,7 @@ func TestHandler_isToldOfWhatHappens(t *testing.T) {
 	}
 	synced(t, i)
 	early.expect(t, "add a/1 true", "add a/2=x true")
-	within(t, "the handler's sync", r.HasSynced)
+	expect.Soon(t, "the handler's sync", r.HasSynced)
 
 	source.Add(pod("b", "1"))
 	source.Modify(labelled(pod("a", "2"), "y"))
@@ -41,7 +42,7 @@ func TestHandler_isToldOfWhatHappens(t *testing.T) {
 	early.expect(t, "add b/1 false", "update a/2=x a/2=y", "delete a/1")
 
 	late := &journal{}
-	within(t, "the late handler's sync", join(t, i, late).HasSynced)
+	expect.Soon(t, "the late handler's sync", join(t, i, late).HasSynced)
 	late.expect(t, "add a/2=y true", "add b/1 true")
 	source.Add(pod("c", "1"))
 	early.expect(t, "add c/1 false")
@@ -71,7 +72,7 @@ func TestHandler_functionsThatAreNotThere(t *testing.T) {
 			i := podInformer(source, 0, nil)
 			r := join(t, i, h)
 			synced(t, i)
-			within(t, "the handler's sync", r.HasSynced)
+			expect.Soon(t, "the handler's sync", r.HasSynced)
 		})
 	}
 }

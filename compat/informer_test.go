@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -33,7 +34,7 @@ func TestInformer_runsOnce(t *testing.T) {
 		t.Error("it runs already")
 	}
 	stop := synced(t, i)
-	within(t, "the handler's sync", r.HasSynced)
+	expect.Soon(t, "the handler's sync", r.HasSynced)
 	i.RunWithContext(t.Context()) // returns at once
 	if got := i.LastSyncResourceVersion(); got != "1" {
 		t.Errorf("the last version is %q, want 1", got)
@@ -307,7 +308,7 @@ func TestInformer_leavesOutWhatIsOfAnotherType(t *testing.T) {
 	// Another object's deletion, though they have the same key.
 	source.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "1"}})
 	source.Add(pod("a", "2"))
-	within(t, "the second pod", func() bool { return len(i.GetStore().ListKeys()) == 2 })
+	expect.Soon(t, "the second pod", func() bool { return len(i.GetStore().ListKeys()) == 2 })
 	if got := strings.Join(i.GetStore().ListKeys(), " "); got != "a/1 a/2" {
 		t.Errorf("it has %s", got)
 	}

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,21 +78,11 @@ func run(t *testing.T, i cache.SharedIndexInformer) func() {
 func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.ResourceEventHandlerRegistration) func() {
 	t.Helper()
 	stop := run(t, i)
-	within(t, "sync", i.HasSynced)
+	expect.Soon(t, "sync", i.HasSynced)
 	for _, r := range handlers {
-		within(t, "a handler's sync", r.HasSynced)
+		expect.Soon(t, "a handler's sync", r.HasSynced)
 	}
 	return stop
-}
-
-// within waits for a condition.
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
 }
 
 // journal is a handler that writes down what it is told.
@@ -136,7 +127,7 @@ func (j *journal) OnDelete(obj any) {
 // expect waits until exactly these lines were noted, and forgets them.
 func (j *journal) expect(t *testing.T, want ...string) {
 	t.Helper()
-	within(t, fmt.Sprintf("%q", want), func() bool {
+	expect.Soon(t, fmt.Sprintf("%q", want), func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return len(j.lines) >= len(want)

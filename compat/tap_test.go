@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // TestTap_clientReadsNothing: lists and watches reach the informer, and what of
@@ -58,7 +59,7 @@ func TestTap_clientReadsNothing(t *testing.T) {
 				cfg, read := s.config()
 				i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
 				stop := synced(t, i)
-				within(t, "the deletion", func() bool { return len(i.GetStore().ListKeys()) == 1 })
+				expect.Soon(t, "the deletion", func() bool { return len(i.GetStore().ListKeys()) == 1 })
 				obj, _, err := i.GetStore().GetByKey("a/2")
 				if err != nil {
 					t.Fatal(err)
@@ -66,7 +67,7 @@ func TestTap_clientReadsNothing(t *testing.T) {
 				if p := obj.(*corev1.Pod); p.Labels["label"] != "y" || p.TypeMeta != (metav1.TypeMeta{}) || p.ResourceVersion != "11" {
 					t.Errorf("it is %v", p)
 				}
-				within(t, "version 12", func() bool { return i.LastSyncResourceVersion() == "12" })
+				expect.Soon(t, "version 12", func() bool { return i.LastSyncResourceVersion() == "12" })
 				n := read.Load()
 				if streams && n != 0 {
 					t.Errorf("the client read %d bytes", n)
@@ -75,7 +76,7 @@ func TestTap_clientReadsNothing(t *testing.T) {
 					t.Errorf("the client read %d bytes, want a refusal", n)
 				}
 				stop()
-				within(t, "the end of the watch at the server", func() bool { return s.open.Load() == 0 })
+				expect.Soon(t, "the end of the watch at the server", func() bool { return s.open.Load() == 0 })
 			})
 		}
 	}
@@ -103,7 +104,7 @@ func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
 	i := compat.NewInformer(quiet)(podsOf(clientset(t, cfg)), &counted{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	r := join(t, i, cache.ResourceEventHandlerFuncs{})
 	synced(t, i)
-	within(t, "the handler's sync", r.HasSynced)
+	expect.Soon(t, "the handler's sync", r.HasSynced)
 	if keys, err := i.GetIndexer().IndexKeys(cache.NamespaceIndex, "a"); err != nil || len(keys) != 2 {
 		t.Errorf("keys in a: %v %v", keys, err)
 	}
@@ -226,10 +227,10 @@ func TestTap_clientsTimeoutIsForTheAnswersBeginning(t *testing.T) {
 	cfg.Timeout = timeout
 	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
 	synced(t, i)
-	within(t, "the watch", func() bool { return s.watches.Load() > 1 })
+	expect.Soon(t, "the watch", func() bool { return s.watches.Load() > 1 })
 	time.Sleep(2 * timeout)
 	close(changed)
-	within(t, "the change", func() bool { return len(i.GetStore().ListKeys()) == 2 })
+	expect.Soon(t, "the change", func() bool { return len(i.GetStore().ListKeys()) == 2 })
 	if n := s.watches.Load(); n != 2 {
 		t.Errorf("there were %d watches, want one that is refused and one", n)
 	}
@@ -256,7 +257,7 @@ func TestTap_endsWithTheInformer(t *testing.T) {
 			cfg, _ := s.config()
 			i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
 			stop := run(t, i)
-			within(t, "the list", func() bool { return s.lists.Load() == 1 })
+			expect.Soon(t, "the list", func() bool { return s.lists.Load() == 1 })
 			time.Sleep(10 * time.Millisecond)
 			stop()
 			<-ended

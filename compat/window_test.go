@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // TestOptions_window bounds what an informer keeps of old states: by default less than the engine does, since a
@@ -55,7 +56,7 @@ func TestOptions_window(t *testing.T) {
 				w.Modify(p)
 			}
 			synced(t, i)
-			within(t, "the last state", func() bool { return i.LastSyncResourceVersion() == fmt.Sprint(states+1) })
+			expect.Soon(t, "the last state", func() bool { return i.LastSyncResourceVersion() == fmt.Sprint(states+1) })
 			if got := report.Stats()[0].LogBytes; got > c.most || got < c.most/4 {
 				t.Errorf("it keeps %d KB of old states, want up to %d", got>>10, c.most>>10)
 			}

@@ -11,21 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// must is for calls that have nothing to wait for and no reason to fail.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // show writes deltas as a reader would: "Added pod1=1, Deleted pod1=2 (missed)".
 func show(ds delta.Deltas[pod]) string {
@@ -51,7 +43,7 @@ func popped(t *testing.T, f *delta.FIFO[pod]) (string, bool) {
 	t.Helper()
 	var text string
 	var flag bool
-	must(t, f.Pop(t.Context(), func(ds delta.Deltas[pod], initial bool) error {
+	expect.NoError(t, f.Pop(t.Context(), func(ds delta.Deltas[pod], initial bool) error {
 		text, flag = show(ds), initial
 		return nil
 	}))
@@ -62,7 +54,7 @@ func popped(t *testing.T, f *delta.FIFO[pod]) (string, bool) {
 func drained(t *testing.T, f *delta.FIFO[pod]) []string {
 	t.Helper()
 	var lines []string
-	must(t, f.Drain(t.Context(), func(ds delta.Deltas[pod], initial bool) error {
+	expect.NoError(t, f.Drain(t.Context(), func(ds delta.Deltas[pod], initial bool) error {
 		line := show(ds)
 		if initial {
 			line = "initial: " + line
@@ -73,33 +65,26 @@ func drained(t *testing.T, f *delta.FIFO[pod]) []string {
 	return lines
 }
 
-func wantEqual[V any](t *testing.T, got, want V) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mismatch (-want +got):\n%s", diff)
-	}
-}
-
 func TestPop_groupsByKeyInOrder(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Add(ctx, pod{"pod1", 1}))
-	must(t, f.Add(ctx, pod{"pod2", 2}))
-	must(t, f.Update(ctx, pod{"pod1", 3}))
-	must(t, f.Delete(ctx, pod{"pod1", 4}))
+	expect.NoError(t, f.Add(ctx, pod{"pod1", 1}))
+	expect.NoError(t, f.Add(ctx, pod{"pod2", 2}))
+	expect.NoError(t, f.Update(ctx, pod{"pod1", 3}))
+	expect.NoError(t, f.Delete(ctx, pod{"pod1", 4}))
 
-	wantEqual(t, f.ListKeys(), []string{"pod1", "pod2"})
-	wantEqual(t, f.List(), []pod{{"pod1", 4}, {"pod2", 2}})
+	expect.Equal(t, f.ListKeys(), []string{"pod1", "pod2"})
+	expect.Equal(t, f.List(), []pod{{"pod1", 4}, {"pod2", 2}})
 	ds, ok := f.Get(pod{Name: "pod1"})
-	wantEqual(t, ok, true)
-	wantEqual(t, show(ds), "Added pod1=1, Updated pod1=3, Deleted pod1=4")
+	expect.Equal(t, ok, true)
+	expect.Equal(t, show(ds), "Added pod1=1, Updated pod1=3, Deleted pod1=4")
 
 	got, initial := popped(t, f)
-	wantEqual(t, got, "Added pod1=1, Updated pod1=3, Deleted pod1=4")
-	wantEqual(t, initial, false)
+	expect.Equal(t, got, "Added pod1=1, Updated pod1=3, Deleted pod1=4")
+	expect.Equal(t, initial, false)
 	got, _ = popped(t, f)
-	wantEqual(t, got, "Added pod2=2")
-	wantEqual(t, f.Len(), 0)
+	expect.Equal(t, got, "Added pod2=2")
+	expect.Equal(t, f.Len(), 0)
 	if _, ok := f.GetByKey("pod1"); ok {
 		t.Error("pod1 is still queued after Pop")
 	}
@@ -109,41 +94,41 @@ func TestDrain_keepsArrivalOrderAcrossKeys(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
 	for i, name := range []string{"pod1", "pod2", "pod3", "pod1", "pod2"} {
-		must(t, f.Update(ctx, pod{name, i}))
+		expect.NoError(t, f.Update(ctx, pod{name, i}))
 	}
 	// A Pop in between takes pod1 out of the middle.
 	got, _ := popped(t, f)
-	wantEqual(t, got, "Updated pod1=0, Updated pod1=3")
-	must(t, f.Update(ctx, pod{"pod1", 9}))
-	wantEqual(t, drained(t, f), []string{"Updated pod2=1, Updated pod3=2, Updated pod2=4, Updated pod1=9"})
+	expect.Equal(t, got, "Updated pod1=0, Updated pod1=3")
+	expect.NoError(t, f.Update(ctx, pod{"pod1", 9}))
+	expect.Equal(t, drained(t, f), []string{"Updated pod2=1, Updated pod3=2, Updated pod2=4, Updated pod1=9"})
 }
 
 func TestDelete_isDroppedWithoutKnown(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Add(ctx, pod{"pod1", 1}))
+	expect.NoError(t, f.Add(ctx, pod{"pod1", 1}))
 	popped(t, f)
-	must(t, f.Delete(ctx, pod{"pod1", 1}))
-	wantEqual(t, f.Len(), 0)
+	expect.NoError(t, f.Delete(ctx, pod{"pod1", 1}))
+	expect.Equal(t, f.Len(), 0)
 }
 
 func TestDelete_isKeptForWhatIsKnown(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, &delta.Options[pod]{Known: known{"pod1": {"pod1", 1}}})
-	must(t, f.Delete(ctx, pod{"pod1", 2}))
-	must(t, f.Delete(ctx, pod{"pod9", 2}))
-	wantEqual(t, drained(t, f), []string{"Deleted pod1=2"})
+	expect.NoError(t, f.Delete(ctx, pod{"pod1", 2}))
+	expect.NoError(t, f.Delete(ctx, pod{"pod9", 2}))
+	expect.Equal(t, drained(t, f), []string{"Deleted pod1=2"})
 }
 
 func TestDelete_adjacentOnesMerge(t *testing.T) {
 	ctx := t.Context()
 	k := known{"pod1": {"pod1", 1}}
 	f := delta.New(podKey, &delta.Options[pod]{Known: k})
-	must(t, f.Replace(ctx, nil, 5))
-	must(t, f.Delete(ctx, pod{"pod1", 7}))
-	must(t, f.Delete(ctx, pod{"pod1", 8}))
+	expect.NoError(t, f.Replace(ctx, nil, 5))
+	expect.NoError(t, f.Delete(ctx, pod{"pod1", 7}))
+	expect.NoError(t, f.Delete(ctx, pod{"pod1", 8}))
 	// The inferred one gives way to the one that was seen, which then stays.
-	wantEqual(t, drained(t, f), []string{"initial: Deleted pod1=7, Bookmark 5"})
+	expect.Equal(t, drained(t, f), []string{"initial: Deleted pod1=7, Bookmark 5"})
 }
 
 func TestDelete_whileTheObjectIsBeingProcessed(t *testing.T) {
@@ -152,112 +137,112 @@ func TestDelete_whileTheObjectIsBeingProcessed(t *testing.T) {
 	ctx := t.Context()
 	k := known{}
 	f := delta.New(podKey, &delta.Options[pod]{Known: k})
-	must(t, f.Add(ctx, pod{"pod1", 1}))
-	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
-		must(t, f.Delete(ctx, pod{"pod1", 2}))
+	expect.NoError(t, f.Add(ctx, pod{"pod1", 1}))
+	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+		expect.NoError(t, f.Delete(ctx, pod{"pod1", 2}))
 		k.apply(ds)
 		return nil
 	}))
-	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
-		wantEqual(t, show(ds), "Deleted pod1=2")
+	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+		expect.Equal(t, show(ds), "Deleted pod1=2")
 		// And a deletion being processed is a deletion: nothing to delete again.
-		must(t, f.Delete(ctx, pod{"pod1", 3}))
-		must(t, f.Replace(ctx, nil, 9))
+		expect.NoError(t, f.Delete(ctx, pod{"pod1", 3}))
+		expect.NoError(t, f.Replace(ctx, nil, 9))
 		k.apply(ds)
 		return nil
 	}))
-	wantEqual(t, f.Len(), 0)
+	expect.Equal(t, f.Len(), 0)
 }
 
 func TestReplace_infersMissedDeletions(t *testing.T) {
 	ctx := t.Context()
 	k := known{"pod1": {"pod1", 1}, "pod2": {"pod2", 2}}
 	f := delta.New(podKey, &delta.Options[pod]{Known: k, Version: podVersion})
-	must(t, f.Add(ctx, pod{"pod3", 3}))
-	must(t, f.Replace(ctx, []pod{{"pod1", 11}, {"pod4", 14}}, 20))
+	expect.NoError(t, f.Add(ctx, pod{"pod3", 3}))
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 11}, {"pod4", 14}}, 20))
 	var versions []uint64
-	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
-		wantEqual(t, show(ds), "Added pod3=3, Replaced pod1=11, Replaced pod4=14, Deleted pod2=2 (missed), Deleted pod3=3 (missed), Bookmark 20")
+	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+		expect.Equal(t, show(ds), "Added pod3=3, Replaced pod1=11, Replaced pod4=14, Deleted pod2=2 (missed), Deleted pod3=3 (missed), Bookmark 20")
 		for _, d := range ds {
 			versions = append(versions, d.Version)
 		}
 		return nil
 	}))
-	wantEqual(t, versions, []uint64{3, 11, 14, 20, 20, 20})
+	expect.Equal(t, versions, []uint64{3, 11, 14, 20, 20, 20})
 }
 
 func TestRelist_brokenOffInfersNothing(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, &delta.Options[pod]{Known: known{"pod1": {"pod1", 1}}})
 	r, err := f.Relist(ctx)
-	must(t, err)
-	must(t, r.Add(ctx, pod{"pod2", 2}))
+	expect.NoError(t, err)
+	expect.NoError(t, r.Add(ctx, pod{"pod2", 2}))
 	r.Close()
 	r.Close()
-	wantEqual(t, f.HasSynced(), false)
-	wantEqual(t, drained(t, f), []string{"initial: Replaced pod2=2"})
-	wantEqual(t, f.HasSynced(), false)
+	expect.Equal(t, f.HasSynced(), false)
+	expect.Equal(t, drained(t, f), []string{"initial: Replaced pod2=2"})
+	expect.Equal(t, f.HasSynced(), false)
 	// The next complete list is still the first one.
-	must(t, f.Replace(ctx, []pod{{"pod1", 1}}, 0))
-	wantEqual(t, drained(t, f), []string{"initial: Replaced pod1=1"})
-	wantEqual(t, f.HasSynced(), true)
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 1}}, 0))
+	expect.Equal(t, drained(t, f), []string{"initial: Replaced pod1=1"})
+	expect.Equal(t, f.HasSynced(), true)
 }
 
 func TestRelist_objectDeletedWhileListing(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, &delta.Options[pod]{Known: known{"pod1": {"pod1", 1}}})
 	r, err := f.Relist(ctx)
-	must(t, err)
+	expect.NoError(t, err)
 	defer r.Close()
-	must(t, r.Add(ctx, pod{"pod1", 2}))
-	must(t, r.Add(ctx, pod{"pod2", 2}))
-	must(t, r.Delete(ctx, pod{"pod1", 3}))
-	must(t, r.Delete(ctx, pod{"pod9", 3}))
-	must(t, r.Commit(ctx, 4))
-	wantEqual(t, drained(t, f), []string{"initial: Replaced pod1=2, Replaced pod2=2, Deleted pod1=3, Bookmark 4"})
+	expect.NoError(t, r.Add(ctx, pod{"pod1", 2}))
+	expect.NoError(t, r.Add(ctx, pod{"pod2", 2}))
+	expect.NoError(t, r.Delete(ctx, pod{"pod1", 3}))
+	expect.NoError(t, r.Delete(ctx, pod{"pod9", 3}))
+	expect.NoError(t, r.Commit(ctx, 4))
+	expect.Equal(t, drained(t, f), []string{"initial: Replaced pod1=2, Replaced pod2=2, Deleted pod1=3, Bookmark 4"})
 }
 
 func TestBookmark_drainGivesItInOrderAndPopLeavesItOut(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Replace(ctx, []pod{{"pod1", 1}}, 3))
-	wantEqual(t, f.Len(), 1)
-	must(t, f.Bookmark(ctx, 5))
-	must(t, f.Bookmark(ctx, 6))
-	must(t, f.Add(ctx, pod{"pod2", 7}))
-	must(t, f.Bookmark(ctx, 8))
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 1}}, 3))
+	expect.Equal(t, f.Len(), 1)
+	expect.NoError(t, f.Bookmark(ctx, 5))
+	expect.NoError(t, f.Bookmark(ctx, 6))
+	expect.NoError(t, f.Add(ctx, pod{"pod2", 7}))
+	expect.NoError(t, f.Bookmark(ctx, 8))
 	// The list's own belongs to it; of two in a row the later one stays.
-	wantEqual(t, drained(t, f), []string{"initial: Replaced pod1=1, Bookmark 6", "Added pod2=7, Bookmark 8"})
+	expect.Equal(t, drained(t, f), []string{"initial: Replaced pod1=1, Bookmark 6", "Added pod2=7, Bookmark 8"})
 
-	must(t, f.Bookmark(ctx, 9))
-	must(t, f.Add(ctx, pod{"pod1", 10}))
-	must(t, f.Bookmark(ctx, 11))
-	must(t, f.Update(ctx, pod{"pod1", 12}))
+	expect.NoError(t, f.Bookmark(ctx, 9))
+	expect.NoError(t, f.Add(ctx, pod{"pod1", 10}))
+	expect.NoError(t, f.Bookmark(ctx, 11))
+	expect.NoError(t, f.Update(ctx, pod{"pod1", 12}))
 	got, _ := popped(t, f)
-	wantEqual(t, got, "Added pod1=10, Updated pod1=12")
-	must(t, f.Add(ctx, pod{"pod2", 13}))
-	wantEqual(t, drained(t, f), []string{"Added pod2=13"})
+	expect.Equal(t, got, "Added pod1=10, Updated pod1=12")
+	expect.NoError(t, f.Add(ctx, pod{"pod2", 13}))
+	expect.Equal(t, drained(t, f), []string{"Added pod2=13"})
 }
 
 func TestBookmark_popSyncsWithoutIt(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Replace(ctx, []pod{{"pod1", 1}}, 3))
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 1}}, 3))
 	popped(t, f)
-	wantEqual(t, f.HasSynced(), true)
+	expect.Equal(t, f.HasSynced(), true)
 }
 
 func TestRelistBack_tellsTheConsumer(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, &delta.Options[pod]{Version: podVersion})
 	r, err := f.RelistBack(ctx)
-	must(t, err)
-	must(t, r.Add(ctx, pod{"pod1", 2}))
-	must(t, r.Commit(ctx, 3))
+	expect.NoError(t, err)
+	expect.NoError(t, r.Add(ctx, pod{"pod1", 2}))
+	expect.NoError(t, r.Commit(ctx, 3))
 	r.Close()
-	must(t, f.Bookmark(ctx, 4))
-	must(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
-		wantEqual(t, ds, delta.Deltas[pod]{
+	expect.NoError(t, f.Bookmark(ctx, 4))
+	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+		expect.Equal(t, ds, delta.Deltas[pod]{
 			{Type: delta.Replaced, Missed: true, Key: "pod1", Object: pod{"pod1", 2}, Version: 2},
 			{Type: delta.Bookmark, Missed: true, Listed: true, Version: 4},
 		})
@@ -269,47 +254,47 @@ func TestResync_skipsWhatIsQueued(t *testing.T) {
 	ctx := t.Context()
 	k := known{"pod1": {"pod1", 1}, "pod2": {"pod2", 2}}
 	f := delta.New(podKey, &delta.Options[pod]{Known: k})
-	must(t, f.Update(ctx, pod{"pod2", 3}))
-	must(t, f.Resync(ctx))
-	wantEqual(t, drained(t, f), []string{"Updated pod2=3, Sync pod1=1"})
+	expect.NoError(t, f.Update(ctx, pod{"pod2", 3}))
+	expect.NoError(t, f.Resync(ctx))
+	expect.Equal(t, drained(t, f), []string{"Updated pod2=3, Sync pod1=1"})
 
 	f = delta.New(podKey, nil)
-	must(t, f.Resync(ctx))
-	wantEqual(t, f.Len(), 0)
+	expect.NoError(t, f.Resync(ctx))
+	expect.Equal(t, f.Len(), 0)
 }
 
 func TestHasSynced_afterTheFirstListIsProcessed(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, &delta.Options[pod]{Known: known{"pod9": {"pod9", 9}}})
-	wantEqual(t, f.HasSynced(), false)
-	must(t, f.Replace(ctx, []pod{{"pod1", 1}, {"pod2", 2}}, 0))
-	must(t, f.Update(ctx, pod{"pod1", 5}))
-	must(t, f.Add(ctx, pod{"pod3", 3}))
-	wantEqual(t, f.HasSynced(), false)
+	expect.Equal(t, f.HasSynced(), false)
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 1}, {"pod2", 2}}, 0))
+	expect.NoError(t, f.Update(ctx, pod{"pod1", 5}))
+	expect.NoError(t, f.Add(ctx, pod{"pod3", 3}))
+	expect.Equal(t, f.HasSynced(), false)
 
 	// Two calls: the list, and what came after it.
 	var syncedAt []bool
-	must(t, f.Drain(ctx, func(_ delta.Deltas[pod], _ bool) error {
+	expect.NoError(t, f.Drain(ctx, func(_ delta.Deltas[pod], _ bool) error {
 		syncedAt = append(syncedAt, f.HasSynced())
 		return nil
 	}))
-	wantEqual(t, syncedAt, []bool{false, true})
+	expect.Equal(t, syncedAt, []bool{false, true})
 }
 
 func TestDrain_beforeTheFirstListAllIsInitial(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, &delta.Options[pod]{Known: known{"pod1": {"pod1", 1}}})
-	must(t, f.Resync(ctx))
-	wantEqual(t, drained(t, f), []string{"initial: Sync pod1=1"})
-	wantEqual(t, f.HasSynced(), false)
+	expect.NoError(t, f.Resync(ctx))
+	expect.Equal(t, drained(t, f), []string{"initial: Sync pod1=1"})
+	expect.Equal(t, f.HasSynced(), false)
 }
 
 func TestHasSynced_popByPop(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Replace(ctx, []pod{{"pod1", 1}, {"pod2", 2}}, 0))
-	must(t, f.Update(ctx, pod{"pod1", 5}))
-	must(t, f.Add(ctx, pod{"pod3", 3}))
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 1}, {"pod2", 2}}, 0))
+	expect.NoError(t, f.Update(ctx, pod{"pod1", 5}))
+	expect.NoError(t, f.Add(ctx, pod{"pod3", 3}))
 	for _, want := range []struct {
 		deltas          string
 		initial, synced bool
@@ -319,19 +304,19 @@ func TestHasSynced_popByPop(t *testing.T) {
 		{"Added pod3=3", false, true},
 	} {
 		got, initial := popped(t, f)
-		wantEqual(t, got, want.deltas)
-		wantEqual(t, initial, want.initial)
-		wantEqual(t, f.HasSynced(), want.synced)
+		expect.Equal(t, got, want.deltas)
+		expect.Equal(t, initial, want.initial)
+		expect.Equal(t, f.HasSynced(), want.synced)
 	}
 }
 
 func TestHasSynced_atOnceForAnEmptyListOrAnEarlyAdd(t *testing.T) {
 	f := delta.New(podKey, nil)
-	must(t, f.Replace(t.Context(), nil, 0))
-	wantEqual(t, f.HasSynced(), true)
+	expect.NoError(t, f.Replace(t.Context(), nil, 0))
+	expect.Equal(t, f.HasSynced(), true)
 	f = delta.New(podKey, nil)
-	must(t, f.Add(t.Context(), pod{"pod1", 1}))
-	wantEqual(t, f.HasSynced(), true)
+	expect.NoError(t, f.Add(t.Context(), pod{"pod1", 1}))
+	expect.Equal(t, f.HasSynced(), true)
 	select {
 	case <-f.Synced():
 	default:
@@ -351,15 +336,15 @@ func TestTransform_onceForWhatTheSourceSends(t *testing.T) {
 			return pod{Name: "renamed", Value: p.Value * 100}, nil
 		},
 	})
-	must(t, f.Resync(ctx))
-	must(t, f.Update(ctx, pod{"pod3", 3}))
+	expect.NoError(t, f.Resync(ctx))
+	expect.NoError(t, f.Update(ctx, pod{"pod3", 3}))
 	if err := f.Update(ctx, pod{"pod4", 13}); !errors.Is(err, boom) || !strings.Contains(err.Error(), "pod4") {
 		t.Errorf("Update: %v, want the transform's error with the key", err)
 	}
-	must(t, f.Replace(ctx, []pod{{"pod1", 5}}, 0))
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 5}}, 0))
 	// The key is the object's own, computed before the transform; what comes
 	// from Known was transformed when it came in.
-	wantEqual(t, drained(t, f), []string{
+	expect.Equal(t, drained(t, f), []string{
 		"Sync pod1=1, Sync pod2=2, Updated pod3=300, Replaced pod1=500, Deleted pod2=2 (missed), Deleted pod3=300 (missed)",
 	})
 }
@@ -377,14 +362,14 @@ func TestTransform_refusesADeletion(t *testing.T) {
 			return p, nil
 		},
 	})
-	must(t, f.Add(ctx, pod{"pod2", 2}))
+	expect.NoError(t, f.Add(ctx, pod{"pod2", 2}))
 	// pod3 has been made anew since it was deleted at 13.
 	for _, name := range []string{"pod1", "pod2", "pod3"} {
 		if err := f.Delete(ctx, pod{name, 13}); !errors.Is(err, boom) {
 			t.Errorf("Delete: %v, want the transform's error", err)
 		}
 	}
-	wantEqual(t, drained(t, f), []string{"Added pod2=2, Deleted pod1=1 (missed), Deleted pod2=2 (missed)"})
+	expect.Equal(t, drained(t, f), []string{"Added pod2=2, Deleted pod1=1 (missed), Deleted pod2=2 (missed)"})
 }
 
 func TestNoKey(t *testing.T) {
@@ -406,9 +391,9 @@ func TestProcess_errorAndPanicLoseNothingElse(t *testing.T) {
 	ctx := t.Context()
 	boom := errors.New("boom")
 	f := delta.New(podKey, nil)
-	must(t, f.Add(ctx, pod{"pod1", 1}))
-	must(t, f.Add(ctx, pod{"pod2", 2}))
-	must(t, f.Add(ctx, pod{"pod3", 3}))
+	expect.NoError(t, f.Add(ctx, pod{"pod1", 1}))
+	expect.NoError(t, f.Add(ctx, pod{"pod2", 2}))
+	expect.NoError(t, f.Add(ctx, pod{"pod3", 3}))
 	if err := f.Pop(ctx, func(delta.Deltas[pod], bool) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("Pop: %v, want the process function's error", err)
 	}
@@ -417,19 +402,19 @@ func TestProcess_errorAndPanicLoseNothingElse(t *testing.T) {
 		_ = f.Pop(ctx, func(delta.Deltas[pod], bool) error { panic("boom") })
 	}()
 	got, _ := popped(t, f)
-	wantEqual(t, got, "Added pod3=3")
+	expect.Equal(t, got, "Added pod3=3")
 }
 
 func TestClose(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Add(ctx, pod{"pod1", 1}))
+	expect.NoError(t, f.Add(ctx, pod{"pod1", 1}))
 	f.Close()
 	f.Close()
 	if err := f.Add(ctx, pod{"pod2", 2}); !errors.Is(err, delta.ErrClosed) {
 		t.Errorf("Add: %v, want ErrClosed", err)
 	}
-	wantEqual(t, drained(t, f), []string{"Added pod1=1"})
+	expect.Equal(t, drained(t, f), []string{"Added pod1=1"})
 	if err := f.Pop(context.Background(), nil); !errors.Is(err, delta.ErrClosed) {
 		t.Errorf("Pop: %v, want ErrClosed", err)
 	}
@@ -453,17 +438,17 @@ func TestPop_holesAreClosed(t *testing.T) {
 	// small as what is in it.
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
-	must(t, f.Add(ctx, pod{"pod0", 0}))
+	expect.NoError(t, f.Add(ctx, pod{"pod0", 0}))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	const rounds = 100_000
 	names := []string{"poda", "podb", "podc"}
 	for i := range rounds {
-		must(t, f.Update(ctx, pod{names[i%3], i}))
-		must(t, f.Pop(ctx, func(delta.Deltas[pod], bool) error { return nil }))
+		expect.NoError(t, f.Update(ctx, pod{names[i%3], i}))
+		expect.NoError(t, f.Pop(ctx, func(delta.Deltas[pod], bool) error { return nil }))
 	}
 	runtime.ReadMemStats(&after)
-	wantEqual(t, f.Len(), 1)
+	expect.Equal(t, f.Len(), 1)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > rounds*40 {
 		t.Errorf("%d bytes allocated in %d rounds: the queue grows", grown, rounds)
 	}

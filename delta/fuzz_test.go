@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // FuzzFIFO plays bytes as operations into the queue and into the model, and
@@ -30,13 +31,13 @@ func FuzzFIFO(f *testing.F) {
 			p := podOf(int(op>>4)%6, step+1)
 			switch op % 8 {
 			case 0:
-				must(t, fifo.Add(ctx, p))
+				expect.NoError(t, fifo.Add(ctx, p))
 				m.change(delta.Added, p)
 			case 1:
-				must(t, fifo.Update(ctx, p))
+				expect.NoError(t, fifo.Update(ctx, p))
 				m.change(delta.Updated, p)
 			case 2:
-				must(t, fifo.Delete(ctx, p))
+				expect.NoError(t, fifo.Delete(ctx, p))
 				m.change(delta.Deleted, p)
 			case 3:
 				var list []pod
@@ -45,19 +46,19 @@ func FuzzFIFO(f *testing.F) {
 						list = append(list, podOf(n, step+1))
 					}
 				}
-				must(t, fifo.Replace(ctx, list, uint64(step)))
+				expect.NoError(t, fifo.Replace(ctx, list, uint64(step)))
 				m.replace(list, uint64(step))
 			case 4:
-				must(t, fifo.Resync(ctx))
+				expect.NoError(t, fifo.Resync(ctx))
 				m.resync()
 			case 5, 6:
 				if len(m.queued) == 0 {
 					continue
 				}
 				want, wantInitial := m.pop()
-				must(t, fifo.Pop(ctx, func(ds delta.Deltas[pod], initial bool) error {
-					wantEqual(t, ds, want)
-					wantEqual(t, initial, wantInitial)
+				expect.NoError(t, fifo.Pop(ctx, func(ds delta.Deltas[pod], initial bool) error {
+					expect.Equal(t, ds, want)
+					expect.Equal(t, initial, wantInitial)
 					if withKnown {
 						m.known.apply(ds)
 					}
@@ -68,7 +69,7 @@ func FuzzFIFO(f *testing.F) {
 					continue
 				}
 				var got delta.Deltas[pod]
-				must(t, fifo.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
+				expect.NoError(t, fifo.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
 					for _, d := range ds {
 						if d.Type != delta.Bookmark {
 							got = append(got, d)
@@ -76,18 +77,18 @@ func FuzzFIFO(f *testing.F) {
 					}
 					return nil
 				}))
-				wantEqual(t, got, m.queued)
+				expect.Equal(t, got, m.queued)
 				if withKnown {
 					m.known.apply(got)
 				}
 				m.queued, m.initial = nil, 0
 			}
-			wantEqual(t, fifo.ListKeys(), append([]string{}, m.keys()...))
-			wantEqual(t, fifo.HasSynced(), m.synced())
-			wantEqual(t, fifo.Len(), len(m.queued))
+			expect.Equal(t, fifo.ListKeys(), append([]string{}, m.keys()...))
+			expect.Equal(t, fifo.HasSynced(), m.synced())
+			expect.Equal(t, fifo.Len(), len(m.queued))
 			for _, key := range m.keys() {
 				ds, _ := fifo.GetByKey(key)
-				wantEqual(t, ds, m.of(key))
+				expect.Equal(t, ds, m.of(key))
 			}
 			if t.Failed() {
 				t.Fatalf("after step %d (operation %d of %v)", step, op%8, ops)

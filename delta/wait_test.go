@@ -13,32 +13,33 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestFull_producerWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		f := delta.New(podKey, &delta.Options[pod]{Capacity: 2})
-		must(t, f.Add(ctx, pod{"pod1", 1}))
-		must(t, f.Add(ctx, pod{"pod2", 2}))
+		expect.NoError(t, f.Add(ctx, pod{"pod1", 1}))
+		expect.NoError(t, f.Add(ctx, pod{"pod2", 2}))
 		added := false
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			must(t, f.Add(ctx, pod{"pod3", 3}))
+			expect.NoError(t, f.Add(ctx, pod{"pod3", 3}))
 			added = true
 		})
 		synctest.Wait()
-		wantEqual(t, added, false)
-		wantEqual(t, drained(t, f), []string{"Added pod1=1, Added pod2=2"})
+		expect.Equal(t, added, false)
+		expect.Equal(t, drained(t, f), []string{"Added pod1=1, Added pod2=2"})
 		wg.Wait()
-		wantEqual(t, added, true)
+		expect.Equal(t, added, true)
 	})
 }
 
 func TestFull_waitEndsWithContextOrClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := delta.New(podKey, &delta.Options[pod]{Capacity: 1})
-		must(t, f.Add(t.Context(), pod{"pod1", 1}))
+		expect.NoError(t, f.Add(t.Context(), pod{"pod1", 1}))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -72,10 +73,10 @@ func TestEmpty_consumerWaits(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			wantEqual(t, drained(t, f), []string{"Added pod1=1"})
+			expect.Equal(t, drained(t, f), []string{"Added pod1=1"})
 		})
 		synctest.Wait()
-		must(t, f.Add(t.Context(), pod{"pod1", 1}))
+		expect.NoError(t, f.Add(t.Context(), pod{"pod1", 1}))
 		wg.Wait()
 
 		errs := make([]error, 2)
@@ -103,8 +104,8 @@ func TestReplace_passesThroughALesserCapacity(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			must(t, f.Replace(t.Context(), list, 0))
-			must(t, f.Replace(t.Context(), list[:5], 0))
+			expect.NoError(t, f.Replace(t.Context(), list, 0))
+			expect.NoError(t, f.Replace(t.Context(), list[:5], 0))
 			f.Close()
 		})
 		longest := 0
@@ -119,11 +120,11 @@ func TestReplace_passesThroughALesserCapacity(t *testing.T) {
 			if errors.Is(err, delta.ErrClosed) {
 				break
 			}
-			must(t, err)
+			expect.NoError(t, err)
 		}
 		wg.Wait()
-		wantEqual(t, len(k.known), 5)
-		wantEqual(t, f.HasSynced(), true)
+		expect.Equal(t, len(k.known), 5)
+		expect.Equal(t, f.HasSynced(), true)
 		if longest > 3 {
 			t.Errorf("%d deltas waited in a queue of 3", longest)
 		}
@@ -134,14 +135,14 @@ func TestRelist_holdsOtherProducersBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := delta.New(podKey, nil)
 		r, err := f.Relist(t.Context())
-		must(t, err)
+		expect.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := f.Add(ctx, pod{"pod1", 1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Add during a list: %v, want the context's error", err)
 		}
 		r.Close()
-		must(t, f.Add(t.Context(), pod{"pod1", 1}))
+		expect.NoError(t, f.Add(t.Context(), pod{"pod1", 1}))
 	})
 }
 
@@ -149,7 +150,7 @@ func TestRelist_thatIsIdleDoesNotOutlastClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := delta.New(podKey, nil)
 		r, err := f.Relist(t.Context())
-		must(t, err)
+		expect.NoError(t, err)
 		defer r.Close()
 		waited := make(chan error)
 		go func() { waited <- f.Add(t.Context(), pod{"pod1", 1}) }()
@@ -183,19 +184,19 @@ func TestConcurrent_consumerEndsWithTheSourcesState(t *testing.T) {
 			if old, ok := source[p.Name]; ok && rng.IntN(3) == 0 {
 				delete(source, p.Name)
 				if !missed {
-					must(t, f.Delete(ctx, old))
+					expect.NoError(t, f.Delete(ctx, old))
 				}
 			} else {
 				source[p.Name] = p
 				if !missed {
-					must(t, f.Update(ctx, p))
+					expect.NoError(t, f.Update(ctx, p))
 				}
 			}
 			if rng.IntN(200) == 0 {
 				relist(t, f, source)
 			}
 			if rng.IntN(200) == 0 {
-				must(t, f.Resync(ctx))
+				expect.NoError(t, f.Resync(ctx))
 			}
 		}
 		relist(t, f, source)
@@ -223,10 +224,10 @@ func TestConcurrent_consumerEndsWithTheSourcesState(t *testing.T) {
 		if errors.Is(err, delta.ErrClosed) {
 			break
 		}
-		must(t, err)
+		expect.NoError(t, err)
 	}
 	wg.Wait()
-	wantEqual(t, mine.known, source)
+	expect.Equal(t, mine.known, source)
 }
 
 func relist(t *testing.T, f *delta.FIFO[pod], source known) {
@@ -234,5 +235,5 @@ func relist(t *testing.T, f *delta.FIFO[pod], source known) {
 	for _, p := range source.All() {
 		list = append(list, p)
 	}
-	must(t, f.Replace(t.Context(), list, 0))
+	expect.NoError(t, f.Replace(t.Context(), list, 0))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -55,7 +56,7 @@ func TestOpen_addsDimensions(t *testing.T) {
 		{fanout.In("label 1", "none"), []uint64{5}},
 	} {
 		for range 2 { // the second reader finds the values
-			wantEqual(t, rest(t, cursor(t, l, 0, test.interest)), test.want)
+			expect.Equal(t, rest(t, cursor(t, l, 0, test.interest)), test.want)
 		}
 	}
 	if _, err := l.Cursor(0, fanout.In("other", "x")); !errors.Is(err, fanout.ErrNoDimension) {
@@ -99,12 +100,12 @@ func TestLap_returnsWithoutChanges(t *testing.T) {
 			publish(l, added(r, "a/1", "blue"))
 			synctest.Wait()
 		}
-		wantEqual(t, <-returned, nil)
-		wantEqual(t, c.Position(), uint64(3000))
-		wantEqual(t, l.Stats().Waiting, 0)
+		expect.Equal(t, <-returned, nil)
+		expect.Equal(t, c.Position(), uint64(3000))
+		expect.Equal(t, l.Stats().Waiting, 0)
 		wait()
 		publish(l, added(4000, "a/1", "red"), added(5000, "a/1", "blue"), added(6000, "a/1", "blue"))
-		wantEqual(t, <-returned, []uint64{4000})
+		expect.Equal(t, <-returned, []uint64{4000})
 	})
 }
 

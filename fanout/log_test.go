@@ -13,11 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -89,25 +89,18 @@ func rest(t *testing.T, c *fanout.Cursor[*pod]) []uint64 {
 	}
 }
 
-func wantEqual[V any](t *testing.T, got, want V) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mismatch (-want +got):\n%s", diff)
-	}
-}
-
 func TestCursor_startsWhereItIsTold(t *testing.T) {
 	l := fanout.New[*pod](nil)
 	for r := uint64(101); r <= 110; r++ { // a log may begin late
 		publish(l, added(r, "a/1"))
 	}
-	wantEqual(t, rest(t, cursor(t, l, 107, fanout.Everything())), []uint64{108, 109, 110})
-	wantEqual(t, len(rest(t, cursor(t, l, 100, fanout.Everything()))), 10)
+	expect.Equal(t, rest(t, cursor(t, l, 107, fanout.Everything())), []uint64{108, 109, 110})
+	expect.Equal(t, len(rest(t, cursor(t, l, 100, fanout.Everything()))), 10)
 	c := cursor(t, l, 110, fanout.Everything())
-	wantEqual(t, rest(t, c), nil)
+	expect.Equal(t, rest(t, c), nil)
 	publish(l, added(111, "a/1"))
-	wantEqual(t, rest(t, c), []uint64{111})
-	wantEqual(t, c.Position(), uint64(111))
+	expect.Equal(t, rest(t, c), []uint64{111})
+	expect.Equal(t, c.Position(), uint64(111))
 	// What was before the log began is as lost as what it has dropped.
 	if _, err := cursor(t, l, 99, fanout.Everything()).Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
 		t.Errorf("Next before the beginning: %v, want ErrExpired", err)
@@ -120,11 +113,11 @@ func TestCursor_aheadOfTheLogSkipsWhatItsSnapshotHas(t *testing.T) {
 		l := fanout.New[*pod](nil)
 		publish(l, added(1, "a/1"))
 		c := cursor(t, l, 3, i)
-		wantEqual(t, rest(t, c), nil)
+		expect.Equal(t, rest(t, c), nil)
 		publish(l, added(2, "a/2"), added(3, "a/3"))
-		wantEqual(t, rest(t, c), nil)
+		expect.Equal(t, rest(t, c), nil)
 		publish(l, added(4, "a/4"))
-		wantEqual(t, rest(t, c), []uint64{4})
+		expect.Equal(t, rest(t, c), []uint64{4})
 	}
 }
 
@@ -153,8 +146,8 @@ func TestInterest_matches(t *testing.T) {
 		{fanout.In("label", "blue"), []uint64{2, 3}, "label blue"},
 		{fanout.In("label", "none"), nil, "label none"},
 	} {
-		wantEqual(t, rest(t, cursor(t, l, 0, test.interest)), test.want)
-		wantEqual(t, test.interest.String(), test.text)
+		expect.Equal(t, rest(t, cursor(t, l, 0, test.interest)), test.want)
+		expect.Equal(t, test.interest.String(), test.text)
 	}
 	if _, err := l.Cursor(0, fanout.In("node", "x")); !errors.Is(err, fanout.ErrNoDimension) || !strings.Contains(err.Error(), "node") {
 		t.Errorf("unknown dimension: %v, want ErrNoDimension", err)
@@ -187,21 +180,21 @@ func TestWait_onlyTheConcernedAreWoken(t *testing.T) {
 			}
 			return words
 		}
-		wantEqual(t, woken(), nil)
-		wantEqual(t, l.Stats().Waiting, 8)
+		expect.Equal(t, woken(), nil)
+		expect.Equal(t, l.Stats().Waiting, 8)
 		publish(l, added(1, "c/1"))
-		wantEqual(t, woken(), []string{"everything [1]"})
+		expect.Equal(t, woken(), []string{"everything [1]"})
 		publish(l, added(2, "c/1", "red"))
-		wantEqual(t, woken(), []string{"label red [2]", "label red [2]"})
+		expect.Equal(t, woken(), []string{"label red [2]", "label red [2]"})
 		publish(l, added(3, "b/1"), added(4, "b/2"))
-		wantEqual(t, woken(), []string{"namespace b [3 4]"})
-		wantEqual(t, l.Stats().Waiting, 4)
+		expect.Equal(t, woken(), []string{"namespace b [3 4]"})
+		expect.Equal(t, l.Stats().Waiting, 4)
 		publish(l, change(5, "a/2", []string{"blue"}, nil))
-		wantEqual(t, len(woken()), 3) // its namespace, its key, its label that was
-		wantEqual(t, l.Stats().Waiting, 1)
+		expect.Equal(t, len(woken()), 3) // its namespace, its key, its label that was
+		expect.Equal(t, l.Stats().Waiting, 1)
 		cancel()
 		synctest.Wait()
-		wantEqual(t, l.Stats().Waiting, 0)
+		expect.Equal(t, l.Stats().Waiting, 0)
 	})
 }
 
@@ -217,7 +210,7 @@ func TestWait_readerOfOtherThingsNeverFallsBehind(t *testing.T) {
 			publish(l, added(r, "busy/1"))
 		}
 		publish(l, added(r, "quiet/1"))
-		wantEqual(t, <-read, []uint64{1001})
+		expect.Equal(t, <-read, []uint64{1001})
 
 		// Nor does one that gave up waiting, up to the moment it gave up.
 		ctx, cancel := context.WithCancel(t.Context())
@@ -234,7 +227,7 @@ func TestWait_readerOfOtherThingsNeverFallsBehind(t *testing.T) {
 		if err := <-errs; !errors.Is(err, context.Canceled) {
 			t.Errorf("Next: %v, want the context's error", err)
 		}
-		wantEqual(t, c.Position(), uint64(2000))
+		expect.Equal(t, c.Position(), uint64(2000))
 	})
 }
 
@@ -255,9 +248,9 @@ func TestWindow_boundedByCount(t *testing.T) {
 		if _, err := slow.Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("slow reader: %v, want ErrExpired", err)
 		}
-		wantEqual(t, l.Stats().Expired, uint64(1))
-		wantEqual(t, l.Stats().Last, uint64(5000))
-		wantEqual(t, len(rest(t, cursor(t, l, l.Stats().After, fanout.Everything()))), l.Stats().Changes)
+		expect.Equal(t, l.Stats().Expired, uint64(1))
+		expect.Equal(t, l.Stats().Last, uint64(5000))
+		expect.Equal(t, len(rest(t, cursor(t, l, l.Stats().After, fanout.Everything()))), l.Stats().Changes)
 	}
 }
 
@@ -276,7 +269,7 @@ func TestWindow_boundedByBytes(t *testing.T) {
 	// One that is larger than the window is still delivered.
 	at := l.Stats().Last
 	publish(l, added(at+1, strings.Repeat("k", 5000)))
-	wantEqual(t, rest(t, cursor(t, l, at, fanout.Everything())), []uint64{at + 1})
+	expect.Equal(t, rest(t, cursor(t, l, at, fanout.Everything())), []uint64{at + 1})
 }
 
 func TestWindow_boundedByAge(t *testing.T) {
@@ -286,18 +279,18 @@ func TestWindow_boundedByAge(t *testing.T) {
 		c := cursor(t, l, 0, fanout.Everything())
 		time.Sleep(time.Minute)
 		l.Expire()
-		wantEqual(t, l.Stats().Changes, 1)
+		expect.Equal(t, l.Stats().Changes, 1)
 		time.Sleep(time.Second)
 		l.Expire()
-		wantEqual(t, l.Stats().Changes, 0)
+		expect.Equal(t, l.Stats().Changes, 0)
 		if _, err := c.Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("Next: %v, want ErrExpired", err)
 		}
 		// An emptied window goes on where it was.
 		up := cursor(t, l, 1, fanout.Everything())
-		wantEqual(t, rest(t, up), nil)
+		expect.Equal(t, rest(t, up), nil)
 		publish(l, added(2, "a/1"))
-		wantEqual(t, rest(t, up), []uint64{2})
+		expect.Equal(t, rest(t, up), []uint64{2})
 	})
 }
 
@@ -326,12 +319,12 @@ func TestCut_expiresEverybody(t *testing.T) {
 			t.Errorf("a reader that is behind is told %v", err)
 		}
 		s := l.Stats()
-		wantEqual(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting}, []any{uint64(5), uint64(5), 0, int64(0), 0})
+		expect.Equal(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting}, []any{uint64(5), uint64(5), 0, int64(0), 0})
 		c := cursor(t, l, 5, fanout.Everything())
 		publish(l, added(6, "a/3"))
 		l.Close()
 		l.Cut(7)
-		wantEqual(t, next(t, c), []uint64{6})
+		expect.Equal(t, next(t, c), []uint64{6})
 		if _, err := c.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
 			t.Errorf("a reader of a closed log is told %v", err)
 		}
@@ -355,7 +348,7 @@ func TestClose_afterWhatIsLeft(t *testing.T) {
 			t.Errorf("waiting reader: %v, want ErrClosed", err)
 		}
 		publish(l, added(2, "a/1")) // too late
-		wantEqual(t, next(t, behind), []uint64{1})
+		expect.Equal(t, next(t, behind), []uint64{1})
 		if _, err := behind.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
 			t.Errorf("reader at the end: %v, want ErrClosed", err)
 		}

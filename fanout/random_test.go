@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -58,7 +59,7 @@ func TestReaders_seeAllThatConcernsThemInOrder(t *testing.T) {
 	wg.Wait()
 	s := l.Stats()
 	t.Logf("%d times a reader was too slow", s.Expired)
-	wantEqual(t, s.Waiting, 0)
+	expect.Equal(t, s.Waiting, 0)
 }
 
 // readAll reads until the log is closed and compares with what was published.

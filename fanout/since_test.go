@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -216,23 +217,23 @@ func TestTrim_dropsWhatIsOlder(t *testing.T) {
 		}
 		left := func() int { return l.Stats().Changes }
 		l.Trim(time.Minute) // the first is just as old
-		wantEqual(t, left(), 6)
+		expect.Equal(t, left(), 6)
 		l.Trim(45 * time.Second)
-		wantEqual(t, left(), 4)
-		wantEqual(t, l.Oldest(), uint64(20))
+		expect.Equal(t, left(), 4)
+		expect.Equal(t, l.Oldest(), uint64(20))
 		l.Trim(time.Hour) // more than the log's own age
-		wantEqual(t, left(), 4)
+		expect.Equal(t, left(), 4)
 		time.Sleep(35 * time.Second)
 		l.Trim(time.Hour)
-		wantEqual(t, left(), 2)
+		expect.Equal(t, left(), 2)
 		l.Trim(0)
-		wantEqual(t, left(), 0)
+		expect.Equal(t, left(), 0)
 		s := l.Stats()
-		wantEqual(t, []uint64{s.After, s.Last, l.Oldest()}, []uint64{6, 6, 60})
+		expect.Equal(t, []uint64{s.After, s.Last, l.Oldest()}, []uint64{6, 6, 60})
 		// Nothing has happened since.
-		wantEqual(t, rest(t, cursor(t, l, 6, fanout.Everything())), nil)
+		expect.Equal(t, rest(t, cursor(t, l, 6, fanout.Everything())), nil)
 		got, expired := read(t, l, 60)
-		wantEqual(t, [2]bool{len(got) == 0, expired}, [2]bool{true, false})
+		expect.Equal(t, [2]bool{len(got) == 0, expired}, [2]bool{true, false})
 	})
 }
 
@@ -248,17 +249,17 @@ func TestTryNext_doesNotWait(t *testing.T) {
 			return revisions(batch)
 		}
 		all, one := cursor(t, l, 0, fanout.Everything()), cursor(t, l, 0, fanout.Key("b/1"))
-		wantEqual(t, try(all), nil)
+		expect.Equal(t, try(all), nil)
 		publish(l, added(1, "a/1"), added(2, "b/1"))
-		wantEqual(t, try(one), []uint64{2})
-		wantEqual(t, try(one), nil)
-		wantEqual(t, try(all), []uint64{1})
+		expect.Equal(t, try(one), []uint64{2})
+		expect.Equal(t, try(one), nil)
+		expect.Equal(t, try(all), []uint64{1})
 		for r := uint64(3); r <= 20; r++ {
 			publish(l, added(r, "a/1"))
 		}
 		if _, err := all.TryNext(); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("a reader that is behind is told %v", err)
 		}
-		wantEqual(t, try(cursor(t, l, 20, fanout.Everything())), nil)
+		expect.Equal(t, try(cursor(t, l, 20, fanout.Everything())), nil)
 	})
 }

@@ -5,6 +5,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -118,10 +120,10 @@ func TestChaos(t *testing.T) {
 		}
 		agreed := time.Now()
 		for _, l := range lands {
-			eventually(t, 2*time.Minute, func() string { return l.unlike(t.Context(), f) })
+			expect.Eventually(t, 2*time.Minute, func() error { return l.unlike(t.Context(), f) })
 		}
 		for gr, w := range witnesses {
-			eventually(t, 30*time.Second, func() string { return w.behind(fleet.OfResource[*wire.Object](f, gr)) })
+			expect.Eventually(t, 30*time.Second, func() error { return w.behind(fleet.OfResource[*wire.Object](f, gr)) })
 		}
 		t.Logf("round %d: equal to each etcd %v after the last of %v; %s", round+1, time.Since(agreed).Round(time.Millisecond),
 			time.Since(began).Round(time.Second), deeds(lands))
@@ -251,18 +253,18 @@ func (l *territory) write(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// unlike compares everything that the fleet mirrors, or should, with etcd.
-func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) string {
+// unlike returns how the mirrored resources of the cluster differ from its etcd.
+func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) error {
 	m, ok := f.Member(l.name)
 	if !ok {
-		return l.name + " is not a member"
+		return errors.New(l.name + " is not a member")
 	}
 	if s := m.Status(); s.State != fleet.Live {
-		return fmt.Sprintf("%s is %s: %+v%s", l.name, s.State, s, l.mend(ctx, s.Err))
+		return fmt.Errorf("%s is %s: %+v%s", l.name, s.State, s, l.mend(ctx, s.Err))
 	}
 	served, err := m.Cluster().Resources(ctx)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	there := map[schema.GroupResource]bool{}
 	for _, r := range served {
@@ -271,7 +273,7 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) string {
 	for _, r := range f.Resources() {
 		if !there[r] {
 			if n := fleet.OfResource[*wire.Object](f, r).In(l.name).Len(); n > 0 {
-				return fmt.Sprintf("%s: %d objects of %s, which is not served", l.name, n, r)
+				return fmt.Errorf("%s: %d objects of %s, which is not served", l.name, n, r)
 			}
 		}
 	}
@@ -279,12 +281,12 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) string {
 		switch {
 		case r.Group == "example.com", r.Resource == "pods" && r.Group == "", r.Resource == "configmaps", r.Resource == "deployments",
 			r.Resource == "replicasets", r.Resource == "nodes" && r.Group == "", r.Resource == "customresourcedefinitions", r.Resource == "serviceaccounts":
-			if said := unlike(ctx, f, l.name, l.cluster, r); said != "" {
-				return said + l.explain(ctx, m, r)
+			if err := unlike(ctx, f, l.name, l.cluster, r); err != nil {
+				return fmt.Errorf("%w%s", err, l.explain(ctx, m, r))
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // mend removes what a request left behind that the API server was serving while its type was

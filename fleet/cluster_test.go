@@ -5,6 +5,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
@@ -97,7 +99,7 @@ func TestMember_mirrorsWhatIsServed(t *testing.T) {
 		if gr == (schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}) {
 			continue // only the API server can read it
 		}
-		eventually(t, 10*time.Second, func() string { return unlike(t.Context(), f, "one", c, gr) })
+		expect.Eventually(t, 10*time.Second, func() error { return unlike(t.Context(), f, "one", c, gr) })
 	}
 }
 
@@ -115,7 +117,7 @@ func TestMember_followsCustomResources(t *testing.T) {
 	apply(t, c, crd("gadgets", "Namespaced", "v1alpha1"))
 	m, _ := f.Member("one")
 	var established, synced time.Time
-	eventually(t, 10*time.Second, func() string {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if established.IsZero() && isEstablished(t, m.Cluster(), "gadgets.example.com") {
 			established = time.Now()
 		}
@@ -125,82 +127,82 @@ func TestMember_followsCustomResources(t *testing.T) {
 			}
 		}
 		if established.IsZero() || synced.IsZero() {
-			return "the type is not mirrored"
+			return errors.New("the type is not mirrored")
 		}
-		return ""
+		return nil
 	})
 	took := synced.Sub(established)
 	t.Logf("a new type has synced %v after it was established", took.Round(time.Millisecond))
 	if took > 2*time.Second {
 		t.Errorf("a new type has synced %v after it was established", took)
 	}
-	eventually(t, 10*time.Second, func() string {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1alpha1, kind: Gadget, metadata: {name: a, namespace: default}, spec: {size: 1}}", "apply", "-f", "-"); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
-	eventually(t, time.Second, func() string {
+	expect.Eventually(t, time.Second, func() error {
 		if g, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "default/a"}); !ok {
-			return "the object is not there"
+			return errors.New("the object is not there")
 		} else if g.GetAPIVersion() != "example.com/v1alpha1" {
-			return "it is " + g.GetAPIVersion()
+			return errors.New("it is " + g.GetAPIVersion())
 		}
-		return ""
+		return nil
 	})
 
 	// Another version: the object is there in that one, and readers never miss it.
 	apply(t, c, crd("gadgets", "Namespaced", "v1", "v1alpha1"))
-	eventually(t, 15*time.Second, func() string {
+	expect.Eventually(t, 15*time.Second, func() error {
 		if g, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "default/a"}); !ok {
 			t.Fatal("the object is gone")
-			return ""
+			return nil
 		} else if g.GetAPIVersion() != "example.com/v1" {
-			return "it is " + g.GetAPIVersion()
+			return errors.New("it is " + g.GetAPIVersion())
 		}
-		return ""
+		return nil
 	})
 	// The watch loop may be a moment behind the state.
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		if n := w.count(); n != 2 {
-			return fmt.Sprintf("%d changes for an object that was made and got another version", n)
+			return fmt.Errorf("%d changes for an object that was made and got another version", n)
 		}
-		return ""
+		return nil
 	})
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		for _, r := range m.Resources() {
 			if r.Resource.Resource == "gadgets" && r.Resource.Version != "v1" {
-				return "still mirrored in " + r.Resource.Version
+				return errors.New("still mirrored in " + r.Resource.Version)
 			}
 		}
-		return ""
+		return nil
 	})
 
 	// Removed: the memory is freed and nobody asks for it any more.
 	if _, err := c.Kubectl(t.Context(), "delete", "crd", "gadgets.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() string {
+	expect.Eventually(t, 10*time.Second, func() error {
 		for _, r := range m.Resources() {
 			if r.Resource.Resource == "gadgets" {
-				return "still mirrored"
+				return errors.New("still mirrored")
 			}
 		}
 		if n := gadgets.Len(); n > 0 {
-			return fmt.Sprintf("%d objects", n)
+			return fmt.Errorf("%d objects", n)
 		}
 		return w.behind(fleet.OfResource[*wire.Object](f, custom("gadgets")))
 	})
 
 	// Back with another scope.
 	apply(t, c, crd("gadgets", "Cluster", "v1"))
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: b}}", "apply", "-f", "-"); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
-	eventually(t, 10*time.Second, func() string { return unlike(t.Context(), f, "one", c, custom("gadgets")) })
+	expect.Eventually(t, 10*time.Second, func() error { return unlike(t.Context(), f, "one", c, custom("gadgets")) })
 	if _, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "b"}); !ok {
 		t.Error("the object of the other scope is not there")
 	}
@@ -247,16 +249,16 @@ func TestFleet_rotatesCredentials(t *testing.T) {
 	before := lists()
 	first := m.Cluster()
 	r.set("one", c.UserConfig("second"))
-	eventually(t, 10*time.Second, func() string {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if m.Cluster() == first {
-			return "still the first credentials"
+			return errors.New("still the first credentials")
 		}
 		for _, r := range m.Resources() {
 			if r.Reflector.Watches < 2 {
-				return r.Resource.Resource + " is watched as before"
+				return errors.New(r.Resource.Resource + " is watched as before")
 			}
 		}
-		return ""
+		return nil
 	})
 	if now, _ := f.Member("one"); now != m {
 		t.Error("it is another member")
@@ -265,7 +267,7 @@ func TestFleet_rotatesCredentials(t *testing.T) {
 		t.Errorf("%d lists for another token", after-before)
 	}
 	create(t, c, "after")
-	eventually(t, 10*time.Second, func() string {
+	expect.Eventually(t, 10*time.Second, func() error {
 		return unlike(t.Context(), f, "one", c, schema.GroupResource{Resource: "configmaps"})
 	})
 }
@@ -287,7 +289,7 @@ func TestMember_readsWhatItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, c, "readable")
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		return unlike(t.Context(), f, "one", c, schema.GroupResource{Resource: "configmaps"})
 	})
 	m, _ := f.Member("one")
@@ -302,11 +304,11 @@ func TestMember_readsWhatItMay(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, func() string {
+	expect.Eventually(t, time.Minute, func() error {
 		if s := m.Status(); s.State != fleet.Live {
-			return fmt.Sprintf("%s: %d of %d, %v", s.State, s.Synced, s.Resources, s.Err)
+			return fmt.Errorf("%s: %d of %d, %v", s.State, s.Synced, s.Resources, s.Err)
 		}
-		return ""
+		return nil
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -137,13 +138,13 @@ func TestIdentity_anotherClusterAtTheAddress(t *testing.T) {
 	at.lead(t, s.Cluster(1), "uid-1")
 	pod := s.Cluster(1).Pod(0)
 	key := fleet.Key{Cluster: "one", Object: pod.Namespace + "/" + pod.Name}
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		p, ok := typed.Get(key)
 		if !ok {
 			t.Fatal("the pod was away")
 		}
 		if p.UID != pod.UID {
-			return "the pod is still that of the cluster before"
+			return errors.New("the pod is still that of the cluster before")
 		}
 		return w.behind(view)
 	})
@@ -182,11 +183,11 @@ func TestIdentity_isConfirmedOncePerConnection(t *testing.T) {
 	s.Cluster(0).Touch(0)
 	view := fleet.OfResource[*wire.Object](f, podResource)
 	pod := s.Cluster(0).Pod(0)
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if o, ok := view.Get(fleet.Key{Cluster: "one", Object: pod.Namespace + "/" + pod.Name}); !ok || fmt.Sprint(o.Version()) != pod.ResourceVersion {
-			return "the change is not there"
+			return errors.New("the change is not there")
 		}
-		return ""
+		return nil
 	})
 	if now, _ := f.Member("one"); now != m {
 		t.Error("the member was replaced, though the cluster is the same")
@@ -256,23 +257,23 @@ func TestAlias_oneClusterIsMirroredOnce(t *testing.T) {
 	}
 	// A name that comes before it does not move the objects of one that is there.
 	r.set("abc", cfg)
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		if aliases := m.Aliases(); !slices.Equal(aliases, []string{"abc", "eu-admin"}) {
-			return fmt.Sprintf("the aliases are %v", aliases)
+			return fmt.Errorf("the aliases are %v", aliases)
 		}
-		return ""
+		return nil
 	})
 	// When the name itself goes, another takes over.
 	r.set("eu", nil)
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		m, ok := f.Member("eu-admin")
 		if !ok || m.Name() != "abc" {
-			return "the other name does not lead to the cluster"
+			return errors.New("the other name does not lead to the cluster")
 		}
 		if n := view.In("abc").Len(); n != 100 || view.Len() != 200 {
-			return fmt.Sprintf("%d pods, %d of them in abc", view.Len(), n)
+			return fmt.Errorf("%d pods, %d of them in abc", view.Len(), n)
 		}
-		return ""
+		return nil
 	})
 	if _, ok := f.Member("eu"); ok {
 		t.Error("the name that went leads to a cluster")
@@ -289,11 +290,11 @@ func TestAlias_usesCredentialsThatAreAccepted(t *testing.T) {
 	r.set("a", expired)
 	r.set("b", s.Cluster(0).Config())
 	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet})
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if n := fleet.OfResource[*wire.Object](f, podResource).In("b").Len(); n != 100 {
-			return fmt.Sprintf("%d pods", n)
+			return fmt.Errorf("%d pods", n)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -320,14 +321,14 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	reach := func(version uint64) *fleet.Feed {
 		t.Helper()
 		var is *fleet.Feed
-		eventually(t, 20*time.Second, func() string {
+		expect.Eventually(t, 20*time.Second, func() error {
 			if is = feed(); is == nil {
-				return "there is no feed"
+				return errors.New("there is no feed")
 			}
 			if now, err := is.Now(); err != nil || now.Version != version {
-				return fmt.Sprintf("the feed is at %v, not at %d: %v", now, version, err)
+				return fmt.Errorf("the feed is at %v, not at %d: %v", now, version, err)
 			}
-			return ""
+			return nil
 		})
 		return is
 	}
@@ -350,14 +351,14 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	s.Cluster(1).Compact()
 	at.lead(t, s.Cluster(1), "uid-1")
 	var second *fleet.Feed
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if second = feed(); second == nil || second == first {
-			return "there is no other feed"
+			return errors.New("there is no other feed")
 		}
 		if _, err := second.Now(); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 	own := s.Cluster(1).Version()
 	if now, _ := second.Now(); now.Version != own {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -120,9 +121,9 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if n := events.Load(); n < 200*520 {
-			return fmt.Sprintf("%d of %d events", n, 200*520)
+			return fmt.Errorf("%d of %d events", n, 200*520)
 		}
 		return unlike(t.Context(), f, "one", c, schema.GroupResource{Resource: "pods"})
 	})
@@ -179,11 +180,11 @@ func TestLeave_freesMemory(t *testing.T) {
 	})
 	reached := func(n int) {
 		t.Helper()
-		eventually(t, time.Minute, func() string {
+		expect.Eventually(t, time.Minute, func() error {
 			if got, told := v.Len(), known.Load(); got != n || int(told) != n {
-				return fmt.Sprintf("%d pods of %d, of which the reader knows %d", got, n, told)
+				return fmt.Errorf("%d pods of %d, of which the reader knows %d", got, n, told)
 			}
-			return ""
+			return nil
 		})
 		if err := f.WaitForSync(t.Context()); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -93,25 +94,11 @@ func start(t *testing.T, d fleet.Directory, opts *fleet.Options) *fleet.Fleet {
 	return f
 }
 
-// eventually waits until there is nothing to say any more.
-func eventually(t *testing.T, within time.Duration, what func() string) {
-	t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
-		said := what()
-		if said == "" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %v: %s", within, said)
-		}
-	}
-}
-
-// unlike says how a cluster's part of a view differs from its etcd, "" if it does not.
-func unlike(ctx context.Context, f *fleet.Fleet, name string, c *kubetest.Cluster, r schema.GroupResource) string {
+// unlike returns how a cluster's part of a view differs from its etcd.
+func unlike(ctx context.Context, f *fleet.Fleet, name string, c *kubetest.Cluster, r schema.GroupResource) error {
 	truth, err := c.Truth(ctx, r)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	want := map[string]uint64{}
 	for _, o := range truth.Objects {
@@ -135,7 +122,10 @@ func unlike(ctx context.Context, f *fleet.Fleet, name string, c *kubetest.Cluste
 	if len(found) > 5 {
 		found = append(found[:5], "…")
 	}
-	return strings.Join(found, "\n")
+	if len(found) > 0 {
+		return errors.New(strings.Join(found, "\n"))
+	}
+	return nil
 }
 
 // witness follows a view and checks that what it is told fits what it was told.
@@ -186,21 +176,21 @@ func (w *witness) see(c fleet.Change[*wire.Object]) {
 	}
 }
 
-// behind says how what the witness knows differs from what the view has now.
-func (w *witness) behind(v *fleet.View[*wire.Object]) string {
+// behind returns how the objects that the witness knows differ from those of the view.
+func (w *witness) behind(v *fleet.View[*wire.Object]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for key, o := range v.All() {
 		n++
 		if w.known[key] != o.Version() {
-			return fmt.Sprintf("the reader of %s knows %s at %d, it is at %d", w.name, key, w.known[key], o.Version())
+			return fmt.Errorf("the reader of %s knows %s at %d, it is at %d", w.name, key, w.known[key], o.Version())
 		}
 	}
 	if n != len(w.known) {
-		return fmt.Sprintf("the reader of %s knows %d objects of %d", w.name, len(w.known), n)
+		return fmt.Errorf("the reader of %s knows %d objects of %d", w.name, len(w.known), n)
 	}
-	return ""
+	return nil
 }
 
 func (w *witness) count() int {

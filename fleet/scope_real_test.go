@@ -20,6 +20,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -72,11 +73,11 @@ func TestScope_serviceAccount(t *testing.T) {
 	put("team-b", "one", "shop")
 	put("team-b", "two", "bank")
 	var system *corev1.Namespace
-	eventually(t, 30*time.Second, func() string {
+	expect.Eventually(t, 30*time.Second, func() error {
 		if system, err = client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{}); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 	d, err := directory.NewStatic(
 		fleet.Entry{Name: "team", Config: serviceAccount(t, c, client, namespace), Scope: &fleet.Scope{Namespace: namespace}},
@@ -117,11 +118,11 @@ func TestScope_serviceAccount(t *testing.T) {
 	}
 	want := func(cluster string, keys ...string) {
 		t.Helper()
-		eventually(t, 10*time.Second, func() string {
+		expect.Eventually(t, 10*time.Second, func() error {
 			if got := names(cluster); !slices.Equal(got, keys) {
-				return fmt.Sprintf("%s has %v, not %v", cluster, got, keys)
+				return fmt.Errorf("%s has %v, not %v", cluster, got, keys)
 			}
-			return ""
+			return nil
 		})
 	}
 	want("team", "team-a/one")
@@ -134,5 +135,5 @@ func TestScope_serviceAccount(t *testing.T) {
 	if team.Excludes(corev1.SchemeGroupVersion.WithResource("configmaps")) || !team.Excludes(corev1.SchemeGroupVersion.WithResource("nodes")) {
 		t.Error("the scope excludes config maps, or does not exclude nodes")
 	}
-	eventually(t, 10*time.Second, func() string { return unlike(t.Context(), f, "whole", c, schema.GroupResource{Resource: "configmaps"}) })
+	expect.Eventually(t, 10*time.Second, func() error { return unlike(t.Context(), f, "whole", c, schema.GroupResource{Resource: "configmaps"}) })
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -54,32 +55,32 @@ func TestScope_credentialsOfOneNamespace(t *testing.T) {
 		t.Errorf("the member is %s, limited to %s: %v, %v", s.State, s.Scope, s.Err, s.Failing)
 	}
 	pods := fleet.OfResource[*wire.Object](f, podResource)
-	same := func() string {
+	same := func() error {
 		want := inNamespace(c, one)
 		if n := pods.Len(); n != len(want) || n == 0 {
-			return fmt.Sprintf("%d pods of %d", n, len(want))
+			return fmt.Errorf("%d pods of %d", n, len(want))
 		}
 		for key, o := range pods.All() {
 			if want[key.Object] != fmt.Sprint(o.Version()) {
-				return fmt.Sprintf("%s is at %d, not %s", key, o.Version(), want[key.Object])
+				return fmt.Errorf("%s is at %d, not %s", key, o.Version(), want[key.Object])
 			}
 		}
-		return ""
+		return nil
 	}
-	eventually(t, 5*time.Second, same)
+	expect.Eventually(t, 5*time.Second, same)
 	c.Touch(299) // elsewhere
 	version := c.Touch(0)
-	eventually(t, 5*time.Second, same)
+	expect.Eventually(t, 5*time.Second, same)
 	// The feed goes by the version of the server.
 	feed, ok := m.Feed(podResource)
 	if !ok {
 		t.Fatal("there is no feed of pods")
 	}
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		if now, err := feed.Now(); err != nil || now.Version < version {
-			return fmt.Sprintf("the feed is before version %d: %v", version, err)
+			return fmt.Errorf("the feed is before version %d: %v", version, err)
 		}
-		return ""
+		return nil
 	})
 	for _, r := range m.Served() {
 		if !r.Namespaced {
@@ -115,13 +116,13 @@ func TestScope_change(t *testing.T) {
 	w := watchView(t, "pods", pods)
 	want := func(namespace ...string) {
 		t.Helper()
-		eventually(t, 20*time.Second, func() string {
+		expect.Eventually(t, 20*time.Second, func() error {
 			n := 0
 			for _, name := range namespace {
 				n += len(inNamespace(c, name))
 			}
 			if got := pods.Len(); got != n {
-				return fmt.Sprintf("%d pods, not %d", got, n)
+				return fmt.Errorf("%d pods, not %d", got, n)
 			}
 			return w.behind(pods)
 		})
@@ -134,9 +135,9 @@ func TestScope_change(t *testing.T) {
 	if err := d.Set(fleet.Entry{Name: "one", Config: c.Config()}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if n := pods.Len(); n != 300 {
-			return fmt.Sprintf("%d pods", n)
+			return fmt.Errorf("%d pods", n)
 		}
 		return w.behind(pods)
 	})

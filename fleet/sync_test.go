@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -56,11 +57,11 @@ func TestSync_badClustersDelayNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if n := pods.Len(); n < 8*500 {
-			return fmt.Sprintf("%d pods", n)
+			return fmt.Errorf("%d pods", n)
 		}
-		return ""
+		return nil
 	})
 	t.Logf("8 clusters synced in %v beside 8 bad ones", time.Since(began).Round(time.Millisecond))
 	for _, m := range f.Members() {
@@ -68,11 +69,11 @@ func TestSync_badClustersDelayNobody(t *testing.T) {
 		if m.Name() < "good" {
 			want = fleet.Connecting
 		}
-		eventually(t, 5*time.Second, func() string {
+		expect.Eventually(t, 5*time.Second, func() error {
 			if s := m.Status(); s.State != want {
-				return fmt.Sprintf("%s is %s: %v", m.Name(), s.State, s.Err)
+				return fmt.Errorf("%s is %s: %v", m.Name(), s.State, s.Err)
 			}
-			return ""
+			return nil
 		})
 	}
 	m, _ := f.Member("bad-nobody")
@@ -90,15 +91,15 @@ func TestSync_progressAndPace(t *testing.T) {
 	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Budget: fleet.Budget{BytesPerSecond: 4 << 20}})
 	began := time.Now()
 	var m *fleet.Member
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		var ok bool
 		if m, ok = f.Member("one"); !ok {
-			return "not a member"
+			return errors.New("not a member")
 		}
 		if s := m.Status(); s.State != fleet.Syncing || s.Expected < 4000 || s.Objects == 0 || s.Objects >= 4000 || s.Resources != 3 {
-			return fmt.Sprintf("not under way: %+v", s)
+			return fmt.Errorf("not under way: %+v", s)
 		}
-		return ""
+		return nil
 	})
 	t.Logf("under way: %+v", m.Status())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -138,11 +139,11 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	r.set("a", wrong)
 	m, _ := f.Member("a")
 	before := time.Now()
-	eventually(t, 10*time.Second, func() string {
+	expect.Eventually(t, 10*time.Second, func() error {
 		if s := m.Status(); s.State != fleet.Stale {
-			return fmt.Sprintf("%s: %v", s.State, s.Err)
+			return fmt.Errorf("%s: %v", s.State, s.Err)
 		}
-		return ""
+		return nil
 	})
 	status := m.Status()
 	if status.Err == nil || status.Since.Before(before.Add(-10*time.Second)) || status.Since.After(time.Now()) || len(status.Failing) == 0 {
@@ -156,16 +157,16 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	}
 	s.Cluster(0).Touch(7)
 	r.set("a", s.Cluster(0).Config())
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		if s := m.Status(); s.State != fleet.Live {
-			return fmt.Sprintf("%s: %v", s.State, s.Err)
+			return fmt.Errorf("%s: %v", s.State, s.Err)
 		}
 		pod := s.Cluster(0).Pod(7)
 		o, ok := v.Get(fleet.Key{Cluster: "a", Object: pod.Namespace + "/" + pod.Name})
 		if !ok || fmt.Sprint(o.Version()) != pod.ResourceVersion {
-			return fmt.Sprintf("pod 7 is %v, not at %s", o, pod.ResourceVersion)
+			return fmt.Errorf("pod 7 is %v, not at %s", o, pod.ResourceVersion)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -181,7 +182,7 @@ func TestMember_anotherServerTakesTheName(t *testing.T) {
 	}
 	v := fleet.OfResource[*wire.Object](f, podResource)
 	w := watchView(t, "pods", v)
-	eventually(t, 5*time.Second, func() string { return w.behind(v) })
+	expect.Eventually(t, 5*time.Second, func() error { return w.behind(v) })
 	uid := func(i int) string { return string(s.Cluster(i).Pod(0).UID) }
 	pod := s.Cluster(0).Pod(0)
 	key := fleet.Key{Cluster: "one", Object: pod.Namespace + "/" + pod.Name}
@@ -190,13 +191,13 @@ func TestMember_anotherServerTakesTheName(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.set("one", s.Cluster(1).Config())
-	eventually(t, 20*time.Second, func() string {
+	expect.Eventually(t, 20*time.Second, func() error {
 		p, ok := typed.Get(key)
 		if !ok {
 			t.Fatal("the pod was away")
 		}
 		if string(p.UID) != uid(1) {
-			return "still the other cluster's"
+			return errors.New("still the other cluster's")
 		}
 		return w.behind(v)
 	})
@@ -204,17 +205,17 @@ func TestMember_anotherServerTakesTheName(t *testing.T) {
 		t.Errorf("%d pods", n)
 	}
 	s.Cluster(1).Touch(0)
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		if p, _ := typed.Get(key); p.ResourceVersion != s.Cluster(1).Pod(0).ResourceVersion {
-			return "not followed"
+			return errors.New("not followed")
 		}
 		return w.behind(v)
 	})
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		if n := s.Cluster(0).Stats().OpenWatches; n != 0 {
-			return fmt.Sprintf("%d watches of the cluster before", n)
+			return fmt.Errorf("%d watches of the cluster before", n)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -258,11 +259,11 @@ func TestRun_isEmptyInTheEnd(t *testing.T) {
 		}
 		seen <- n
 	}()
-	eventually(t, 5*time.Second, func() string {
+	expect.Eventually(t, 5*time.Second, func() error {
 		if n := v.Len(); n != 100 {
-			return fmt.Sprintf("%d pods", n)
+			return fmt.Errorf("%d pods", n)
 		}
-		return ""
+		return nil
 	})
 	if err := f.Run(ctx); !errors.Is(err, fleet.ErrRunning) {
 		t.Errorf("a second run: %v", err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -58,13 +59,13 @@ func serve(ctx context.Context, t *testing.T, c *kube.Cluster, plural, kind stri
 	t.Helper()
 	create(ctx, t, c, definition(plural, kind))
 	s := sourceOf(t, c, kube.Query{Resource: custom(plural)})
-	eventually(ctx, t, plural, func() error {
+	expect.NoError(t, expect.Until(ctx, func() error {
 		if served, err := s.Served(ctx); err != nil || !served {
 			return fmt.Errorf("served: %t, %w", served, err)
 		}
 		_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
 		return err
-	})
+	}))
 }
 
 func testCustomResource(t *testing.T, k *kubetest.Cluster) {
@@ -95,10 +96,10 @@ metadata: {name: blue, namespace: kube-system, labels: {app: b}}
 spec: {colour: blue}
 `
 	var made []*wire.Object
-	eventually(ctx, t, "create", func() (err error) {
+	expect.NoError(t, expect.Until(ctx, func() (err error) {
 		made, err = c.Create(ctx, []byte(first))
 		return err
-	})
+	}))
 	made = append(made, create(ctx, t, c, more)...)
 	if len(made) != 3 || made[0].Key() != "default/json" || made[2].Key() != "kube-system/blue" || made[1].GroupVersionKind() != gvk {
 		t.Fatalf("made %v", made)
@@ -157,7 +158,7 @@ spec: {colour: blue}
 	if err := c.Delete(ctx, []byte(definition("oxen", "Ox"))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(ctx, t, "the resource is still there", func() error {
+	expect.NoError(t, expect.Until(ctx, func() error {
 		if served, err := s.Served(ctx); err != nil || served {
 			return fmt.Errorf("served: %t, %w", served, err)
 		}
@@ -166,7 +167,7 @@ spec: {colour: blue}
 			return fmt.Errorf("list: %w", err)
 		}
 		return nil
-	})
+	}))
 }
 
 // testCustomChanges watches after a list and after initial events while an object
@@ -211,11 +212,11 @@ func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 	s := sourceOf(t, c, kube.Query{Resource: custom("mice"), MetadataOnly: true})
 	for _, kind := range []string{"Mouse", "Rat"} {
 		serve(ctx, t, c, "mice", kind)
-		eventually(ctx, t, "create", func() error {
+		expect.NoError(t, expect.Until(ctx, func() error {
 			_, err := c.Create(ctx, fmt.Appendf(nil, `{"apiVersion": "example.com/v1", "kind": %q, "metadata": {"name": "a"}, "spec": {"size": 1}}`, kind))
 			return err
-		})
-		eventually(ctx, t, "list", func() error {
+		}))
+		expect.NoError(t, expect.Until(ctx, func() error {
 			listed, _, err := listAll(ctx, s, reflector.ListOptions{})
 			o := listed["default/a"]
 			if err != nil || o == nil {
@@ -225,24 +226,24 @@ func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 				return fmt.Errorf("%s is of kind %s", o.Bytes(), o.GroupVersionKind())
 			}
 			return nil
-		})
+		}))
 		if err := c.Delete(ctx, []byte(definition("mice", kind))); err != nil {
 			t.Fatal(err)
 		}
-		eventually(ctx, t, "not served", func() error {
+		expect.NoError(t, expect.Until(ctx, func() error {
 			_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
 			if reflector.ReasonOf(err) != reflector.NotServed {
 				return fmt.Errorf("list: %w", errors.Join(err, errors.New("want not served")))
 			}
 			return nil
-		})
+		}))
 	}
 	if _, err := c.Resolve(ctx, custom("").GroupVersion().WithKind("Rat")); err != nil {
 		t.Fatalf("what was discovered is forgotten: %v", err)
 	}
 	serve(ctx, t, c, "rats", "Rat")
-	eventually(ctx, t, "create", func() error {
+	expect.NoError(t, expect.Until(ctx, func() error {
 		_, err := c.Create(ctx, []byte(`{"apiVersion": "example.com/v1", "kind": "Rat", "metadata": {"name": "a"}}`))
 		return err
-	})
+	}))
 }

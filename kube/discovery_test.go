@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 )
@@ -53,7 +54,7 @@ func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 			}
 			c := open(t, cfg)
 			var resources []kube.Resource
-			eventually(ctx, t, "the broken group", func() error {
+			expect.NoError(t, expect.Until(ctx, func() error {
 				var err error
 				resources, err = c.Resources(ctx)
 				var broken *kube.GroupError
@@ -64,7 +65,7 @@ func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 					t.Errorf("stale, the %s way: %v", way, err)
 				}
 				return nil
-			})
+			}))
 			_, lists, err := client.ServerGroupsAndResources()
 			if failed, ok := discovery.GroupDiscoveryFailedErrorGroups(err); !ok || len(failed) != 1 {
 				t.Fatal(err)

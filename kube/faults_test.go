@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -101,14 +102,14 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 
 			// Nobody listens.
 			proxy.Down()
-			eventually(ctx, t, "list while nobody listens", func() error {
+			expect.NoError(t, expect.Until(ctx, func() error {
 				// The first attempt may still find the connection that breaks.
 				_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
 				if reflector.ReasonOf(err) != reflector.Refused {
 					return fmt.Errorf("%w is not refused", err)
 				}
 				return nil
-			})
+			}))
 			_, err = s.Watch(ctx, reflector.WatchOptions{})
 			wantReason(t, "watch while nobody listens", err, reflector.Refused)
 			if _, err := s.Served(ctx); reflector.ReasonOf(err) != reflector.Refused {

@@ -168,22 +168,6 @@ func create(ctx context.Context, t *testing.T, c *kube.Cluster, manifest string)
 	return made
 }
 
-// eventually asks until the answer is right.
-func eventually(ctx context.Context, t *testing.T, what string, ask func() error) {
-	t.Helper()
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 // needStreams skips a test that asks for the state as a stream on a server that
 // does not do that unless it is told to.
 func needStreams(t *testing.T) {

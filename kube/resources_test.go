@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -192,13 +193,13 @@ func testContent(t *testing.T, k *kubetest.Cluster) {
 	}
 	// A hundred of them have one version, so there is a moment in which the
 	// server has reached that and not all of them.
-	eventually(ctx, t, "the pods", func() error {
+	expect.NoError(t, expect.Until(ctx, func() error {
 		listed, _, err := listAll(ctx, sourceOf(t, c, kube.Query{Resource: pods}), reflector.ListOptions{})
 		if err == nil && len(listed) < n {
 			err = fmt.Errorf("%d of %d", len(listed), n)
 		}
 		return err
-	})
+	}))
 	for mode, q := range modes {
 		t.Run(mode, func(t *testing.T) {
 			ctx := patient(t)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -20,13 +21,13 @@ func TestAbsence_ofAMomentDeletesNothing(t *testing.T) {
 			w.server.hide()
 			w.server.send(item{err: notServed})
 			synctest.Wait()
-			wantEqual(t, w.Status().State, reflector.Parked)
-			wantEqual(t, w.Status().StaleSince.IsZero(), false)
-			wantEqual(t, w.store.Snapshot().Len(), 3)
+			expect.Equal(t, w.Status().State, reflector.Parked)
+			expect.Equal(t, w.Status().StaleSince.IsZero(), false)
+			expect.Equal(t, w.store.Snapshot().Len(), 3)
 			w.let(100 * time.Millisecond)
 			w.server.appear()
 			w.let(2 * time.Second)
-			wantEqual(t, w.Status().State, reflector.Watching)
+			expect.Equal(t, w.Status().State, reflector.Watching)
 			w.wantGot("Replaced a@1", "Replaced b@2", "Replaced c@3", "Bookmark 3")
 			w.wantCopy()
 		})
@@ -47,7 +48,7 @@ func TestAbsence_isConfirmedForAsLongAsTheOptionsSay(t *testing.T) {
 			w.server.vanish()
 			w.until("empty", func() bool { return w.store.Snapshot().Len() == 0 })
 			within(t, time.Since(began), tt.least, tt.most)
-			wantEqual(t, w.Status().State, reflector.Parked)
+			expect.Equal(t, w.Status().State, reflector.Parked)
 		})
 	}
 }
@@ -58,7 +59,7 @@ func TestAbsence_isNeverConfirmedIfItIsNegative(t *testing.T) {
 		w.server.vanish()
 		w.let(24 * time.Hour)
 		w.wantGot()
-		wantEqual(t, w.store.Snapshot().Len(), 3)
+		expect.Equal(t, w.store.Snapshot().Len(), 3)
 		// The next complete list decides.
 		w.server.appear()
 		w.puts("b")
@@ -77,7 +78,7 @@ func TestAbsence_beginsAnewAfterAnyOtherAnswer(t *testing.T) {
 		w.let(9 * time.Second)
 		w.server.fail(serves, fault{err: refused})
 		w.let(5 * time.Second)
-		wantEqual(t, w.store.Snapshot().Len(), 3)
+		expect.Equal(t, w.store.Snapshot().Len(), 3)
 		w.until("empty", func() bool { return w.store.Snapshot().Len() == 0 })
 	})
 }

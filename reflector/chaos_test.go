@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -269,7 +270,7 @@ func (c *chaos) judge() {
 			c.t.Errorf("%d deletions of %s, which was deleted %d times", n, name, c.deaths[name])
 		}
 	}
-	wantEqual(c.t, c.Status().Restores, uint64(len(c.eras)))
+	expect.Equal(c.t, c.Status().Restores, uint64(len(c.eras)))
 	if version := c.store.Snapshot().Version(); version > uint64(c.server.at()) {
 		c.t.Errorf("the store is at %d, the server at %d", version, c.server.at())
 	}

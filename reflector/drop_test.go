@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -18,11 +19,11 @@ import (
 func (w *world) wantDropped(n uint64, reason string) {
 	w.t.Helper()
 	s := w.Status()
-	wantEqual(w.t, s.Dropped, n)
+	expect.Equal(w.t, s.Dropped, n)
 	if s.Err == nil || !strings.Contains(s.Err.Error(), reason) {
 		w.t.Errorf("Err is %v, want %q", s.Err, reason)
 	}
-	wantEqual(w.t, s.Failures, 0)
+	expect.Equal(w.t, s.Failures, 0)
 }
 
 func TestDrop_undecodableEvents(t *testing.T) {
@@ -32,7 +33,7 @@ func TestDrop_undecodableEvents(t *testing.T) {
 		w.server.fail(watches, fault{first: []item{unreadable(delta.Added, "", ""), unreadable(delta.Updated, "", "")}})
 		w.start().let(time.Second)
 		w.wantDropped(2, "no such wire type")
-		wantEqual(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.queue.HasSynced(), true)
 
 		w.server.send(unreadable(delta.Updated, "", ""))
 		w.puts("b")
@@ -51,7 +52,7 @@ func TestDrop_undecodableObjectsOfAList(t *testing.T) {
 		w.start().let(time.Second)
 		w.wantDropped(2, "garbled")
 		w.wantGot("Replaced c@3", "Bookmark 3")
-		wantEqual(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.queue.HasSynced(), true)
 	})
 }
 
@@ -65,10 +66,10 @@ func TestDrop_whatCannotBeReadIsNotGone(t *testing.T) {
 		w.server.del("b")
 		w.server.send(item{err: expired})
 		w.let(time.Minute)
-		wantEqual(t, w.Status().Dropped, 1)
+		expect.Equal(t, w.Status().Dropped, 1)
 		_, ok := w.store.Get("a")
-		wantEqual(t, ok, true)
-		wantEqual(t, w.store.Snapshot().Len(), 2)
+		expect.Equal(t, ok, true)
+		expect.Equal(t, w.store.Snapshot().Len(), 2)
 	})
 }
 
@@ -79,14 +80,14 @@ func TestDrop_objectsWithoutAKey(t *testing.T) {
 			w.puts("", "a")
 			w.start().let(time.Second)
 			w.wantDropped(1, "no key")
-			wantEqual(t, w.queue.HasSynced(), true)
+			expect.Equal(t, w.queue.HasSynced(), true)
 			w.puts("", "b")
 			w.server.del("")
 			w.let(time.Second)
 			w.wantDropped(3, "no key")
 			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4", "Bookmark 5")
 			// The version has passed them: they would only come again.
-			wantEqual(t, w.Status().Version, "5")
+			expect.Equal(t, w.Status().Version, "5")
 		})
 	}
 }
@@ -104,7 +105,7 @@ func TestDrop_objectsThatTheTransformRefuses(t *testing.T) {
 			w.puts("b", "c")
 			w.start().let(time.Second)
 			w.wantDropped(1, "cannot make that better")
-			wantEqual(t, w.queue.HasSynced(), true)
+			expect.Equal(t, w.queue.HasSynced(), true)
 
 			w.server.put("b", "bad")
 			w.puts("c")
@@ -119,7 +120,7 @@ func TestDrop_objectsThatTheTransformRefuses(t *testing.T) {
 			if _, ok := w.store.Get("b"); !ok {
 				t.Error("b is gone")
 			}
-			wantEqual(t, w.Status().Dropped, 4)
+			expect.Equal(t, w.Status().Dropped, 4)
 		})
 	}
 }
@@ -143,8 +144,8 @@ func TestDelete_ofAnUnknownObjectIsNoNews(t *testing.T) {
 		w.server.send(item{event: event(delta.Deleted, pod{Name: "z", Version: 4})})
 		w.let(time.Second)
 		w.wantGot()
-		wantEqual(t, w.Status().Dropped, 0)
-		wantEqual(t, w.Status().Version, "4")
+		expect.Equal(t, w.Status().Dropped, 0)
+		expect.Equal(t, w.Status().Version, "4")
 	})
 }
 
@@ -165,10 +166,10 @@ func TestDelete_thatCannotBeReadDeletes(t *testing.T) {
 		w.let(time.Second)
 		w.wantGot("Deleted b@2 (missed)", "Bookmark 4")
 		w.wantDropped(1, "no such wire type")
-		wantEqual(t, w.Status().Version, "4")
+		expect.Equal(t, w.Status().Version, "4")
 		w.wantAsked()
 		_, ok := w.store.Get("b")
-		wantEqual(t, ok, false)
+		expect.Equal(t, ok, false)
 	})
 }
 
@@ -214,7 +215,7 @@ func TestDelete_thatCannotBeReadWhileStreaming(t *testing.T) {
 			gone := pod{Name: "z", Version: 1}
 			w.server.fail(watches, fault{first: []item{{event: event(delta.Added, gone)}, unreadable(delta.Deleted, key, "1")}})
 			w.start().untilCopied()
-			wantEqual(t, w.store.Snapshot().Len(), 1)
+			expect.Equal(t, w.store.Snapshot().Len(), 1)
 		})
 	}
 }
@@ -227,7 +228,7 @@ func TestStream_whoseEndCannotBeReadIsListed(t *testing.T) {
 		w.server.fail(watches, fault{first: []item{unreadable(delta.Bookmark, "", "")}, deaf: true, after: 1})
 		w.start().let(2 * time.Second)
 		w.wantCopy()
-		wantEqual(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.queue.HasSynced(), true)
 	})
 }
 
@@ -242,7 +243,7 @@ func TestDrop_unreadableStatesMoveTheVersion(t *testing.T) {
 			w.wantGot()
 			w.wantAsked()
 			w.wantDropped(1, "no such wire type")
-			wantEqual(t, w.Status().Version, "4")
+			expect.Equal(t, w.Status().Version, "4")
 		})
 	}
 }
@@ -259,7 +260,7 @@ func TestDrop_ofAnUnreadableKeyIsNoReasonToDelete(t *testing.T) {
 		w.let(time.Second)
 		w.wantGot("Replaced b@2", "Replaced c@3", "Bookmark 3")
 		_, ok := w.store.Get("a")
-		wantEqual(t, ok, true)
+		expect.Equal(t, ok, true)
 		// A list that can be read finds what is gone, at the latest when the watch has had its time.
 		w.server.delUnseen("a")
 		w.let(11 * time.Minute)

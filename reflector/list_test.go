@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -23,7 +24,7 @@ func TestList_goesByPages(t *testing.T) {
 		w.start().let(time.Second)
 		w.wantAsked(`list "0", limit 2`, `list "" from 5/b, limit 2`, `list "" from 5/d, limit 2`, "watch 5")
 		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced c@3", "Replaced d@4", "Replaced e@5", "Bookmark 5")
-		wantEqual(t, w.Status().Lists, 1)
+		expect.Equal(t, w.Status().Lists, 1)
 	})
 }
 
@@ -63,7 +64,7 @@ func TestList_asksForTheNewestIfItsVersionWillNotDo(t *testing.T) {
 			w.untilCopied()
 			// One object is asked for first: has the server gone back?
 			w.wantAsked(`list "3" or newer`, `list "", limit 1`, `list "", limit 2`, `list "" from 3/b, limit 2`, "watch 3")
-			wantEqual(t, w.Status().Restores, 0)
+			expect.Equal(t, w.Status().Restores, 0)
 			// That was for once.
 			w.server.send(item{err: expired})
 			w.untilCopied()
@@ -93,8 +94,8 @@ func TestList_thatExpiresHalfWayIsReadAtOnce(t *testing.T) {
 		w.let(10 * time.Second)
 		w.wantAsked("watch 4")
 		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced a@1", "Replaced b@2", "Replaced c@3", "Replaced d@4", "Bookmark 4")
-		wantEqual(t, w.Status().Failures, 1)
-		wantEqual(t, w.Status().Lists, 1)
+		expect.Equal(t, w.Status().Failures, 1)
+		expect.Equal(t, w.Status().Lists, 1)
 	})
 }
 
@@ -139,7 +140,7 @@ func TestList_findsWhatWentAwayUnseen(t *testing.T) {
 		w.server.forget()
 		w.untilCopied()
 		w.wantGot("Replaced a@1", "Replaced c@3", "Replaced d@5", "Deleted b@2 (missed)", "Bookmark 5")
-		wantEqual(t, w.store.Snapshot().Version(), uint64(5))
+		expect.Equal(t, w.store.Snapshot().Version(), uint64(5))
 	})
 }
 
@@ -151,8 +152,8 @@ func TestList_thatChangesNothingIsNoNews(t *testing.T) {
 			w.server.send(item{err: expired})
 			w.untilCopied()
 		}
-		wantEqual(t, w.Status().Lists, 4)
-		wantEqual(t, w.store.Snapshot().Revision(), before)
+		expect.Equal(t, w.Status().Lists, 4)
+		expect.Equal(t, w.store.Snapshot().Revision(), before)
 	})
 }
 
@@ -167,7 +168,7 @@ func TestList_passesThroughALesserQueue(t *testing.T) {
 			w.server.deafen()
 			w.server.forget()
 			w.untilCopied()
-			wantEqual(t, w.Status().Dropped, 0)
+			expect.Equal(t, w.Status().Dropped, 0)
 		})
 	}
 }

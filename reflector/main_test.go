@@ -15,22 +15,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func wantEqual[V any](t *testing.T, got, want V) {
-	t.Helper()
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("mismatch (-want +got):\n%s", diff)
-	}
-}
 
 // world is a reflector between a server and a consumer that keeps a store.
 type world struct {
@@ -175,7 +168,7 @@ func (w *world) untilState(s reflector.State) {
 // wantCopy wants the store to be what the server has.
 func (w *world) wantCopy() {
 	w.t.Helper()
-	wantEqual(w.t, maps.Collect(w.store.All()), w.server.state())
+	expect.Equal(w.t, maps.Collect(w.store.All()), w.server.state())
 }
 
 // untilCopied passes time until the store is what the server has, and being
@@ -190,7 +183,7 @@ func (w *world) untilCopied() {
 // wantAsked wants these requests since the last time.
 func (w *world) wantAsked(want ...string) {
 	w.t.Helper()
-	wantEqual(w.t, w.server.got(), want)
+	expect.Equal(w.t, w.server.got(), want)
 }
 
 // times is when the requests since the last wantAsked were made, of which there
@@ -207,7 +200,7 @@ func (w *world) times(n int) []time.Time {
 // wantGot wants these deltas since the last time.
 func (w *world) wantGot(want ...string) {
 	w.t.Helper()
-	wantEqual(w.t, w.got(), want)
+	expect.Equal(w.t, w.got(), want)
 }
 
 // within wants a wait to be in [least, most).

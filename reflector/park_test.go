@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -17,29 +18,29 @@ func TestPark_deletesWhatWasKnownAndComesBack(t *testing.T) {
 			w := watching(t, &reflector.Options{ListOnly: only, Absence: time.Nanosecond})
 			w.server.vanish()
 			w.let(time.Second)
-			wantEqual(t, w.Status().State, reflector.Parked)
+			expect.Equal(t, w.Status().State, reflector.Parked)
 			w.wantAsked("served?", "served?")
 			w.wantGot("Deleted a@1 (missed)", "Deleted b@2 (missed)", "Deleted c@3 (missed)")
-			wantEqual(t, w.store.Snapshot().Len(), 0)
+			expect.Equal(t, w.store.Snapshot().Len(), 0)
 
 			w.let(10 * time.Minute)
 			times := w.server.times()
 			for i, what := range w.server.got() {
-				wantEqual(t, what, "served?")
+				expect.Equal(t, what, "served?")
 				if i > 0 {
 					within(t, times[i].Sub(times[i-1]), 10*time.Second, 12501*time.Millisecond)
 				}
 			}
-			wantEqual(t, w.Status().State, reflector.Parked)
+			expect.Equal(t, w.Status().State, reflector.Parked)
 			w.wantGot()
 
 			w.server.appear()
 			w.puts("x")
 			w.let(13 * time.Second)
-			wantEqual(t, w.Status().State, reflector.Watching)
+			expect.Equal(t, w.Status().State, reflector.Watching)
 			w.wantGot("Replaced x@7", "Bookmark 7")
 			w.wantCopy()
-			wantEqual(t, w.Status().Restores, 0)
+			expect.Equal(t, w.Status().Restores, 0)
 		})
 	}
 }
@@ -63,7 +64,7 @@ func TestPark_happensWhereverItIsFound(t *testing.T) {
 			w.untilState(reflector.Parked)
 			w.wantAsked(tt.asked...)
 			w.let(time.Minute)
-			wantEqual(t, w.store.Snapshot().Len(), 0)
+			expect.Equal(t, w.store.Snapshot().Len(), 0)
 		})
 	}
 }
@@ -73,14 +74,14 @@ func TestPark_beforeThereWasAnythingIsNotSynced(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		w.server.vanish()
 		w.start().let(time.Hour)
-		wantEqual(t, w.Status().State, reflector.Parked)
-		wantEqual(t, w.queue.HasSynced(), false)
+		expect.Equal(t, w.Status().State, reflector.Parked)
+		expect.Equal(t, w.queue.HasSynced(), false)
 		w.wantGot()
-		wantEqual(t, w.Status().Failures, 1)
+		expect.Equal(t, w.Status().Failures, 1)
 		w.server.appear()
 		w.puts("a")
 		w.untilCopied()
-		wantEqual(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.queue.HasSynced(), true)
 	})
 }
 
@@ -92,11 +93,11 @@ func TestPark_deletesWhatAnIncompleteListBrought(t *testing.T) {
 			w.server.fail(lists, fault{cut: errReset, after: 2})
 			w.server.fail(watches, fault{cut: errReset, after: 2})
 			w.start().untilFailed(1)
-			wantEqual(t, w.store.Snapshot().Len(), 2)
+			expect.Equal(t, w.store.Snapshot().Len(), 2)
 			w.server.vanish()
 			w.untilState(reflector.Parked)
 			w.let(time.Second)
-			wantEqual(t, w.store.Snapshot().Len(), 0)
+			expect.Equal(t, w.store.Snapshot().Len(), 0)
 		})
 	}
 }
@@ -106,7 +107,7 @@ func TestPark_isNotForAResourceThatIsServed(t *testing.T) {
 		w := watching(t, nil)
 		w.server.send(item{err: notServed})
 		synctest.Wait()
-		wantEqual(t, w.Status().State, reflector.Waiting)
+		expect.Equal(t, w.Status().State, reflector.Waiting)
 		w.let(time.Second)
 		w.wantAsked("served?", "stream 3")
 		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced c@3", "Bookmark 3")
@@ -120,11 +121,11 @@ func TestPark_isNotForAServerThatCannotSay(t *testing.T) {
 		w.server.fail(watches, fault{err: notServed})
 		w.server.send(item{err: notServed})
 		w.let(59 * time.Second)
-		wantEqual(t, w.Status().State, reflector.Waiting)
-		wantEqual(t, w.store.Snapshot().Len(), 3)
+		expect.Equal(t, w.Status().State, reflector.Waiting)
+		expect.Equal(t, w.store.Snapshot().Len(), 3)
 		w.until("watching", func() bool { return w.Status().Watches == 2 })
 		w.wantAsked("served?", "stream 3", "served?", "stream 3")
-		wantEqual(t, w.Status().Failures, 3)
+		expect.Equal(t, w.Status().Failures, 3)
 	})
 }
 
@@ -136,8 +137,8 @@ func TestPark_outlastsErrors(t *testing.T) {
 		w.until("empty", func() bool { return w.store.Snapshot().Len() == 0 })
 		w.server.fail(serves, fault{err: refused}, fault{err: internal})
 		w.let(3 * time.Minute)
-		wantEqual(t, w.Status().State, reflector.Parked)
-		wantEqual(t, w.Status().Failures, 3)
+		expect.Equal(t, w.Status().State, reflector.Parked)
+		expect.Equal(t, w.Status().Failures, 3)
 		w.server.appear()
 		w.untilCopied()
 	})
@@ -153,9 +154,9 @@ func TestPark_inARestoredServerGoesBack(t *testing.T) {
 		w.server.appear()
 		w.puts("x")
 		w.untilCopied()
-		wantEqual(t, w.Status().Restores, 1)
+		expect.Equal(t, w.Status().Restores, 1)
 		// A reader that goes on from the store's version must not skip what the
 		// server is yet to write.
-		wantEqual(t, w.store.Snapshot().Version(), uint64(1))
+		expect.Equal(t, w.store.Snapshot().Version(), uint64(1))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -39,10 +40,10 @@ func TestRestore_isFoundWhenTheConnectionComesBack(t *testing.T) {
 			w.untilCopied()
 			w.wantAsked(tt.asked...)
 			w.wantGot("Replaced a@4 (missed)", "Replaced b@2 (missed)", "Replaced c@3 (missed)", "Deleted d@5 (missed)", "Bookmark 4 (missed)")
-			wantEqual(t, w.store.Snapshot().Version(), uint64(4))
+			expect.Equal(t, w.store.Snapshot().Version(), uint64(4))
 			s := w.Status()
-			wantEqual(t, s.Restores, 1)
-			wantEqual(t, s.Version, "4")
+			expect.Equal(t, s.Restores, 1)
+			expect.Equal(t, s.Version, "4")
 
 			// And life goes on from there.
 			w.server.put("b", "later")
@@ -51,7 +52,7 @@ func TestRestore_isFoundWhenTheConnectionComesBack(t *testing.T) {
 			w.wantCopy()
 			w.server.send(item{err: expired})
 			w.untilCopied()
-			wantEqual(t, w.Status().Restores, 1)
+			expect.Equal(t, w.Status().Restores, 1)
 		})
 	}
 }
@@ -64,7 +65,7 @@ func TestRestore_isFoundWhenAWatchCannotBeBegunAgain(t *testing.T) {
 		w.until("refused", func() bool { return w.Status().Failures == 1 })
 		w.server.restore(3)
 		w.untilCopied()
-		wantEqual(t, w.Status().Restores, 1)
+		expect.Equal(t, w.Status().Restores, 1)
 	})
 }
 
@@ -74,7 +75,7 @@ func TestRestore_isFoundAfterASilence(t *testing.T) {
 		w.server.deafen()
 		w.server.restore(2)
 		w.untilCopied()
-		wantEqual(t, w.Status().Restores, 1)
+		expect.Equal(t, w.Status().Restores, 1)
 	})
 }
 
@@ -86,8 +87,8 @@ func TestRestore_isFoundByTheNextRun(t *testing.T) {
 			w.server.restore(3)
 			w.run()
 			w.untilCopied()
-			wantEqual(t, w.Status().Restores, 1)
-			wantEqual(t, w.store.Snapshot().Version(), uint64(3))
+			expect.Equal(t, w.Status().Restores, 1)
+			expect.Equal(t, w.store.Snapshot().Version(), uint64(3))
 		})
 	}
 }
@@ -99,7 +100,7 @@ func TestRestore_isOneHoweverManyTriesItTakes(t *testing.T) {
 		w.server.fail(lists, fault{}, fault{}, fault{cut: errReset, after: 2}, fault{err: busy(0)})
 		w.server.restore(3)
 		w.untilCopied()
-		wantEqual(t, w.Status().Restores, 1)
+		expect.Equal(t, w.Status().Restores, 1)
 	})
 }
 
@@ -110,7 +111,7 @@ func TestRestore_isNotForgottenWhenTheResourceSeemsToBeGone(t *testing.T) {
 		w.server.restore(3)
 		w.untilCopied()
 		w.wantAsked(`list "6" or newer, limit 1`, `list "", limit 1`, "stream", "served?", "stream")
-		wantEqual(t, w.Status().Restores, 1)
+		expect.Equal(t, w.Status().Restores, 1)
 	})
 }
 
@@ -129,7 +130,7 @@ func TestRestore_isNotForgottenWhenTheSourceCatchesUp(t *testing.T) {
 			w.until("broken off", func() bool { return w.Status().Failures == 3 })
 			w.server.skip(100)
 			w.untilCopied()
-			wantEqual(t, w.Status().Restores, 1)
+			expect.Equal(t, w.Status().Restores, 1)
 		})
 	}
 }
@@ -141,7 +142,7 @@ func TestRestore_isNoneIfTheServerMerelyLags(t *testing.T) {
 		w.server.send(item{err: errReset})
 		w.untilCopied()
 		w.wantAsked(`list "6" or newer, limit 1`, `list "", limit 1`, "stream")
-		wantEqual(t, w.Status().Restores, 0)
+		expect.Equal(t, w.Status().Restores, 0)
 	})
 }
 
@@ -154,8 +155,8 @@ func TestStale_listIsNotTaken(t *testing.T) {
 		w.until("listed", func() bool { return w.Status().Lists == 2 })
 		w.untilCopied()
 		w.wantAsked(`list "6" or newer`, `list "", limit 1`, `list "", limit 500`, "watch 6")
-		wantEqual(t, w.Status().Restores, 0)
-		wantEqual(t, w.store.Snapshot().Version(), uint64(6))
+		expect.Equal(t, w.Status().Restores, 0)
+		expect.Equal(t, w.store.Snapshot().Version(), uint64(6))
 	})
 }
 
@@ -189,6 +190,6 @@ func TestStale_checkIsNoPermissionToWatch(t *testing.T) {
 		w.server.send(item{err: errReset})
 		w.until("listed", func() bool { return w.Status().Lists == 2 })
 		w.wantAsked(check3, `list "", limit 1`, "stream")
-		wantEqual(t, w.Status().Restores, 0)
+		expect.Equal(t, w.Status().Restores, 0)
 	})
 }

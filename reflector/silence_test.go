@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -60,13 +61,13 @@ func TestSilence_isNoneWhileThereAreBookmarksOrEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, &reflector.Options{Silence: 62 * time.Second})
 		w.let(time.Hour)
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Failures, 0)
 		w.server.marks = 0
 		for range 60 {
 			w.puts("a")
 			w.let(time.Minute)
 		}
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Failures, 0)
 	})
 }
 
@@ -78,7 +79,7 @@ func TestSilence_endsAWatchWithoutBookmarksWhenItsTimeIsOver(t *testing.T) {
 		w.start().untilCopied()
 		// Quiet, but not dead: nothing is wrong with that.
 		w.let(time.Hour)
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Failures, 0)
 
 		w.server.deafen()
 		w.server.got()
@@ -178,7 +179,7 @@ func TestSilence_isNoneInASlowButSteadyState(t *testing.T) {
 			w.server.fail(lists, fault{pace: tt.pace})
 			w.server.fail(watches, fault{pace: tt.pace})
 			w.start().until("synced", w.queue.HasSynced)
-			wantEqual(t, w.Status().Failures, 0)
+			expect.Equal(t, w.Status().Failures, 0)
 			w.wantCopy()
 		})
 	}
@@ -189,8 +190,8 @@ func TestSilence_ofUndecodableObjectsIsNone(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		w.server.fail(watches, fault{pace: 25 * time.Second, first: []item{unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", "")}})
 		w.start().until("synced", w.queue.HasSynced)
-		wantEqual(t, w.Status().Failures, 0)
-		wantEqual(t, w.Status().Dropped, 3)
+		expect.Equal(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Dropped, 3)
 	})
 }
 
@@ -199,12 +200,12 @@ func TestSilence_isNotAnotherProducersTurn(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		w.puts("a")
 		other, err := w.queue.Relist(t.Context())
-		wantEqual(t, err, nil)
+		expect.Equal(t, err, nil)
 		w.start().let(4 * time.Minute)
 		other.Close()
 		w.let(time.Second)
 		w.wantCopy()
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Failures, 0)
 	})
 }
 
@@ -215,13 +216,13 @@ func TestSilence_isNotTheConsumersSlowness(t *testing.T) {
 			w.puts("a", "b", "c", "d")
 			w.pause = 7 * time.Minute
 			w.start().until("synced", w.queue.HasSynced)
-			wantEqual(t, w.Status().Failures, 0)
-			wantEqual(t, w.Status().Lists, 1)
+			expect.Equal(t, w.Status().Failures, 0)
+			expect.Equal(t, w.Status().Lists, 1)
 			w.server.got()
 			w.puts("e", "f", "g", "h")
 			w.let(time.Hour)
 			w.wantCopy()
-			wantEqual(t, w.Status().Failures, 0)
+			expect.Equal(t, w.Status().Failures, 0)
 		})
 	}
 }

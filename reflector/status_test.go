@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -57,7 +58,7 @@ func TestStatus_alongALife(t *testing.T) {
 		w.wantStatus(want)
 		w.untilFailed(2)
 		want.Err, want.ErrAt, want.Failures = w.Status().Err, time.Now(), 2
-		wantEqual(t, reflector.ReasonOf(want.Err), reflector.Busy)
+		expect.Equal(t, reflector.ReasonOf(want.Err), reflector.Busy)
 		want.Heard = w.Status().Heard // the check was answered
 		within(t, time.Since(want.Heard), 0, 10*time.Millisecond)
 		within(t, time.Since(want.ErrAt), 0, 10*time.Millisecond)
@@ -76,24 +77,24 @@ func TestStatus_alongALife(t *testing.T) {
 		w.server.send(item{err: expired})
 		w.untilState(reflector.Listing)
 		s := w.Status()
-		wantEqual(t, s.StaleSince, s.ErrAt)
+		expect.Equal(t, s.StaleSince, s.ErrAt)
 		w.untilState(reflector.Watching)
 		want = w.Status()
-		wantEqual(t, want.StaleSince, time.Time{})
-		wantEqual(t, want.Lists, 2)
+		expect.Equal(t, want.StaleSince, time.Time{})
+		expect.Equal(t, want.Lists, 2)
 
 		// The resource goes away.
 		w.server.vanish()
 		w.untilState(reflector.Parked)
 		s = w.Status()
-		wantEqual(t, s.State, reflector.Parked)
-		wantEqual(t, s.StaleSince, s.Since)
-		wantEqual(t, errors.Is(s.Err, notServed), true)
+		expect.Equal(t, s.State, reflector.Parked)
+		expect.Equal(t, s.StaleSince, s.Since)
+		expect.Equal(t, errors.Is(s.Err, notServed), true)
 
 		w.stopRun()
 		s = w.Status()
-		wantEqual(t, s.State, reflector.Idle)
-		wantEqual(t, s.Since, time.Now())
+		expect.Equal(t, s.State, reflector.Idle)
+		expect.Equal(t, s.Since, time.Now())
 	})
 }
 
@@ -103,10 +104,10 @@ func TestStatus_isStaleAfterRun(t *testing.T) {
 		w.let(time.Second)
 		w.stopRun()
 		s := w.Status()
-		wantEqual(t, s.State, reflector.Idle)
-		wantEqual(t, s.StaleSince, time.Now())
-		wantEqual(t, s.Err, nil)
-		wantEqual(t, s.Failures, 0)
+		expect.Equal(t, s.State, reflector.Idle)
+		expect.Equal(t, s.StaleSince, time.Now())
+		expect.Equal(t, s.Err, nil)
+		expect.Equal(t, s.Failures, 0)
 	})
 }
 
@@ -116,8 +117,8 @@ func TestStatus_isNotStaleBeforeItWasCurrent(t *testing.T) {
 		w.server.fail(watches, fault{err: busy(time.Minute)})
 		w.start().let(time.Second)
 		s := w.Status()
-		wantEqual(t, s.State, reflector.Waiting)
-		wantEqual(t, s.StaleSince, time.Time{})
+		expect.Equal(t, s.State, reflector.Waiting)
+		expect.Equal(t, s.StaleSince, time.Time{})
 	})
 }
 
@@ -129,20 +130,20 @@ func TestStatus_countsChecksAsHeard(t *testing.T) {
 		w.server.send(end)
 		w.let(0)
 		w.wantAsked("stream", `list "1" or newer, limit 1`, "watch 1")
-		wantEqual(t, w.Status().Heard, time.Now())
+		expect.Equal(t, w.Status().Heard, time.Now())
 	})
 }
 
 func TestError_saysItsReason(t *testing.T) {
 	// A source need not have more to say than the reason.
 	err := error(&reflector.Error{Reason: reflector.Busy})
-	wantEqual(t, err.Error(), "busy")
-	wantEqual(t, errors.Unwrap(err), nil)
-	wantEqual(t, errors.Is(&reflector.Error{Err: errReset}, errReset), true)
-	wantEqual(t, (&reflector.Error{Reason: reflector.Busy, Err: errReset}).Error(), "connection reset")
-	wantEqual(t, reflector.ReasonOf(errors.Join(errReset, expired)), reflector.Expired)
-	wantEqual(t, reflector.ReasonOf(errReset), reflector.Unknown)
-	wantEqual(t, reflector.ReasonOf(nil), reflector.Unknown)
+	expect.Equal(t, err.Error(), "busy")
+	expect.Equal(t, errors.Unwrap(err), nil)
+	expect.Equal(t, errors.Is(&reflector.Error{Err: errReset}, errReset), true)
+	expect.Equal(t, (&reflector.Error{Reason: reflector.Busy, Err: errReset}).Error(), "connection reset")
+	expect.Equal(t, reflector.ReasonOf(errors.Join(errReset, expired)), reflector.Expired)
+	expect.Equal(t, reflector.ReasonOf(errReset), reflector.Unknown)
+	expect.Equal(t, reflector.ReasonOf(nil), reflector.Unknown)
 }
 
 func TestNames_areWords(t *testing.T) {
@@ -153,8 +154,8 @@ func TestNames_areWords(t *testing.T) {
 	for r := reflector.Unknown; r <= reflector.Undecodable; r++ {
 		reasons = append(reasons, r.String())
 	}
-	wantEqual(t, states, []string{"idle", "listing", "watching", "waiting", "parked"})
-	wantEqual(t, reasons, []string{
+	expect.Equal(t, states, []string{"idle", "listing", "watching", "waiting", "parked"})
+	expect.Equal(t, reasons, []string{
 		"unknown", "expired", "too large version", "busy", "refused", "not served",
 		"not supported", "internal", "undecodable",
 	})

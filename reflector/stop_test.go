@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -40,10 +41,10 @@ func TestRun_everyWaitEndsWithItsContext(t *testing.T) {
 			w.puts("a", "b", "c")
 			tt.set(w.server)
 			w.start().let(20 * time.Second)
-			wantEqual(t, w.Status().State, tt.want)
+			expect.Equal(t, w.Status().State, tt.want)
 			w.stopRun()
-			wantEqual(t, w.Status().State, reflector.Idle)
-			wantEqual(t, len(w.server.open), 0)
+			expect.Equal(t, w.Status().State, reflector.Idle)
+			expect.Equal(t, len(w.server.open), 0)
 		})
 	}
 }
@@ -67,9 +68,9 @@ func TestRun_waitForRoomEndsWithItsContext(t *testing.T) {
 			w.let(time.Second)
 			w.puts("d", "e", "f")
 			w.let(time.Minute)
-			wantEqual(t, w.queue.Len()+1 >= tt.capacity, true) // a bookmark does not count
+			expect.Equal(t, w.queue.Len()+1 >= tt.capacity, true) // a bookmark does not count
 			w.stopRun()
-			wantEqual(t, w.Status().Failures, 0)
+			expect.Equal(t, w.Status().Failures, 0)
 		})
 	}
 }
@@ -79,8 +80,8 @@ func TestRun_returnsWhenItsContextHasEndedBefore(t *testing.T) {
 		w := newWorld(t, nil, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		wantEqual(t, w.Run(ctx), nil)
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Run(ctx), nil)
+		expect.Equal(t, w.Status().Failures, 0)
 	})
 }
 
@@ -114,11 +115,11 @@ func TestRun_returnsWhenTheQueueIsClosed(t *testing.T) {
 			w.let(61 * time.Second)
 			select {
 			case err := <-ended:
-				wantEqual(t, err, nil)
+				expect.Equal(t, err, nil)
 			default:
 				t.Fatal("Run has not returned")
 			}
-			wantEqual(t, w.Status().Failures, 0)
+			expect.Equal(t, w.Status().Failures, 0)
 		})
 	}
 }
@@ -129,8 +130,8 @@ func TestRun_waitsForRoomAndReturnsWhenTheQueueIsClosed(t *testing.T) {
 		w.puts("a", "b")
 		time.AfterFunc(time.Minute, w.queue.Close)
 		began := time.Now()
-		wantEqual(t, w.Run(t.Context()), nil)
-		wantEqual(t, time.Since(began), time.Minute)
+		expect.Equal(t, w.Run(t.Context()), nil)
+		expect.Equal(t, time.Since(began), time.Minute)
 	})
 }
 
@@ -143,7 +144,7 @@ func TestRun_isForOneAtATime(t *testing.T) {
 			}
 		}
 		// The first one has not noticed.
-		wantEqual(t, w.Status().State, reflector.Watching)
+		expect.Equal(t, w.Status().State, reflector.Watching)
 		w.puts("d")
 		w.let(time.Second)
 		w.wantCopy()
@@ -172,7 +173,7 @@ func TestRun_canBeCalledAgain(t *testing.T) {
 			w.server.del("b")
 			w.puts("d")
 			w.let(time.Hour)
-			wantEqual(t, w.server.got(), nil)
+			expect.Equal(t, w.server.got(), nil)
 			w.run()
 			w.untilCopied()
 			w.wantAsked(tt.asked...)

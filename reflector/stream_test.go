@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -26,8 +27,8 @@ func TestStream_isAskedFirstAndGoesOn(t *testing.T) {
 		w.wantCopy()
 		// One request, and that is all.
 		w.wantAsked("stream")
-		wantEqual(t, w.Status().Streams, true)
-		wantEqual(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.Status().Streams, true)
+		expect.Equal(t, w.queue.HasSynced(), true)
 	})
 }
 
@@ -38,8 +39,8 @@ func TestStream_ofNothingSyncs(t *testing.T) {
 		w.start().let(time.Second)
 		w.wantGot("Bookmark 7")
 		w.wantAsked("stream")
-		wantEqual(t, w.queue.HasSynced(), true)
-		wantEqual(t, w.Status().Version, "7")
+		expect.Equal(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.Status().Version, "7")
 	})
 }
 
@@ -49,11 +50,11 @@ func TestStream_isCommittedAtItsBookmarkOnly(t *testing.T) {
 		w.puts("a", "b", "c")
 		w.server.fail(watches, fault{pace: time.Second})
 		w.start().let(3500 * time.Millisecond)
-		wantEqual(t, w.queue.HasSynced(), false)
-		wantEqual(t, w.Status().State, reflector.Listing)
+		expect.Equal(t, w.queue.HasSynced(), false)
+		expect.Equal(t, w.Status().State, reflector.Listing)
 		w.let(time.Second)
-		wantEqual(t, w.queue.HasSynced(), true)
-		wantEqual(t, w.Status().State, reflector.Watching)
+		expect.Equal(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.Status().State, reflector.Watching)
 	})
 }
 
@@ -82,7 +83,7 @@ func TestStream_refusedIsRememberedAndListed(t *testing.T) {
 		synctest.Wait() // no wait: there is nothing to recover from
 		w.wantAsked("stream", `list "0", limit 500`, "watch 1")
 		w.wantCopy()
-		wantEqual(t, w.Status().Streams, false)
+		expect.Equal(t, w.Status().Streams, false)
 
 		w.server.send(item{err: expired})
 		w.let(time.Second)
@@ -93,12 +94,12 @@ func TestStream_refusedIsRememberedAndListed(t *testing.T) {
 func TestStream_refusedLaterOnIsNoLongerClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
-		wantEqual(t, w.Status().Streams, true)
+		expect.Equal(t, w.Status().Streams, true)
 		w.server.mode = refuses
 		w.server.send(item{err: expired})
 		w.let(time.Second)
 		w.wantAsked("stream 3", `list "3" or newer`, "watch 3")
-		wantEqual(t, w.Status().Streams, false)
+		expect.Equal(t, w.Status().Streams, false)
 	})
 }
 
@@ -108,10 +109,10 @@ func TestStream_ignoredByTheServerIsFoundOutByABookmark(t *testing.T) {
 		w.puts("a", "b")
 		w.server.mode, w.server.marks = ignores, 20*time.Second
 		w.start().let(19 * time.Second)
-		wantEqual(t, w.queue.HasSynced(), false)
+		expect.Equal(t, w.queue.HasSynced(), false)
 		w.let(2 * time.Second)
 		w.wantAsked("stream", `list "0", limit 500`, "watch 2")
-		wantEqual(t, w.queue.HasSynced(), true)
+		expect.Equal(t, w.queue.HasSynced(), true)
 		w.wantCopy()
 		w.server.send(item{err: expired})
 		w.untilCopied()
@@ -125,7 +126,7 @@ func TestStream_ignoredByTheServerIsFoundOutBySilence(t *testing.T) {
 		w.puts("a", "b")
 		w.server.mode, w.server.marks = ignores, 0
 		w.start().let(29 * time.Second)
-		wantEqual(t, w.queue.HasSynced(), false)
+		expect.Equal(t, w.queue.HasSynced(), false)
 		w.untilCopied()
 		within(t, w.Status().Since.Sub(w.times(1)[0]), 30*time.Second, 39*time.Second)
 		w.wantAsked("stream", `list "0", limit 500`, "watch 2")
@@ -141,8 +142,8 @@ func TestStream_thatBreaksOffAlternatesWithPages(t *testing.T) {
 			w.server.fail(lists, fault{cut: cut, after: 2})
 			w.start().untilCopied()
 			w.wantAsked("stream", `list "0", limit 500`, "stream", `list "0", limit 500`, "watch 3")
-			wantEqual(t, w.Status().Failures, 3)
-			wantEqual(t, w.Status().Lists, 1)
+			expect.Equal(t, w.Status().Failures, 3)
+			expect.Equal(t, w.Status().Lists, 1)
 		})
 	}
 }

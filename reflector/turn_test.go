@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -37,16 +38,16 @@ func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
 		w.puts("a", "b")
 		// Longer than a server may be silent: nobody has asked it anything.
 		w.start().let(10 * time.Minute)
-		wantEqual(t, tr.asked.Load(), 1)
+		expect.Equal(t, tr.asked.Load(), 1)
 		w.wantAsked()
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Failures, 0)
 
 		w.server.fail(watches, fault{pace: time.Second})
 		tr.allow <- struct{}{}
 		w.let(1500 * time.Millisecond)
-		wantEqual(t, tr.held.Load(), 1)
+		expect.Equal(t, tr.held.Load(), 1)
 		w.let(5 * time.Second)
-		wantEqual(t, tr.held.Load(), 0)
+		expect.Equal(t, tr.held.Load(), 0)
 		w.wantCopy()
 
 		// A watch needs none; a list that fails gives it back and asks again.
@@ -57,10 +58,10 @@ func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
 		w.until("asked again", func() bool { return tr.asked.Load() == 2 })
 		tr.allow <- struct{}{}
 		w.until("asked once more", func() bool { return tr.asked.Load() == 3 })
-		wantEqual(t, tr.held.Load(), 0)
+		expect.Equal(t, tr.held.Load(), 0)
 		tr.allow <- struct{}{}
 		w.untilCopied()
-		wantEqual(t, tr.held.Load(), 0)
+		expect.Equal(t, tr.held.Load(), 0)
 	})
 }
 
@@ -70,7 +71,7 @@ func TestTurn_waitingEndsWithTheRun(t *testing.T) {
 		w := newWorld(t, &reflector.Options{Turn: tr.wait}, nil)
 		w.start().let(time.Second)
 		w.stopRun() // fails the test if that takes time
-		wantEqual(t, tr.held.Load(), 0)
+		expect.Equal(t, tr.held.Load(), 0)
 	})
 }
 
@@ -84,15 +85,15 @@ func TestReopen_watchesAnewAfterAStream(t *testing.T) {
 		w.let(time.Second)
 		w.wantGot("Added c@3")
 		w.wantAsked("stream", "watch 2")
-		wantEqual(t, w.Status().Streams, true)
-		wantEqual(t, w.Status().Lists, 1)
+		expect.Equal(t, w.Status().Streams, true)
+		expect.Equal(t, w.Status().Lists, 1)
 
 		// The watch that cannot be opened is tried again, without another list.
 		w2 := newWorld(t, &reflector.Options{Reopen: true}, nil)
 		w2.puts("a")
 		w2.server.fail(watches, fault{}, fault{err: errReset})
 		w2.start().until("watching", func() bool { return w2.Status().State == reflector.Watching })
-		wantEqual(t, w2.Status().Lists, 1)
+		expect.Equal(t, w2.Status().Lists, 1)
 		w2.puts("b")
 		w2.untilCopied()
 	})

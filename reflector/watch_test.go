@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -28,7 +29,7 @@ func TestWatch_isResumedAfterAnErrorWithACheck(t *testing.T) {
 			w.let(time.Second)
 			w.wantAsked(`list "4" or newer, limit 1`, "watch 4")
 			w.wantGot("Added d@4", "Added e@5")
-			wantEqual(t, w.Status().Lists, 1)
+			expect.Equal(t, w.Status().Lists, 1)
 		})
 	}
 }
@@ -43,12 +44,12 @@ func TestWatch_isResumedAtOnceWhenItsTimeIsOver(t *testing.T) {
 			t.Errorf("%d watches in an hour, want one in 5 to 10 minutes: %q", len(asked), asked)
 		}
 		for _, what := range asked {
-			wantEqual(t, what, "watch 3")
+			expect.Equal(t, what, "watch 3")
 		}
 		after := w.Status()
-		wantEqual(t, after.Failures, 0)
-		wantEqual(t, after.State, reflector.Watching)
-		wantEqual(t, after.Since, before.Since)
+		expect.Equal(t, after.Failures, 0)
+		expect.Equal(t, after.State, reflector.Watching)
+		expect.Equal(t, after.Since, before.Since)
 	})
 }
 
@@ -59,7 +60,7 @@ func TestWatch_thatEndsBeforeItsTimeIsCheckedAndResumedAtOnce(t *testing.T) {
 		w.server.send(end)
 		synctest.Wait()
 		w.wantAsked(check3, "watch 3")
-		wantEqual(t, w.Status().Failures, 0)
+		expect.Equal(t, w.Status().Failures, 0)
 	})
 }
 
@@ -110,11 +111,11 @@ func TestWatch_waitsAsLongAsABusyServerAsks(t *testing.T) {
 		times := w.times(4)
 		within(t, times[0].Sub(before), 90*time.Second, 91*time.Second)
 		within(t, times[1].Sub(times[0]), 45*time.Second, 46*time.Second)
-		wantEqual(t, times[2], times[1])
+		expect.Equal(t, times[2], times[1])
 		within(t, times[3].Sub(times[2]), 20*time.Second, 21*time.Second)
 		// Neither busy nor refused says anything about the state.
 		w.wantAsked(check3, check3, "watch 3", check3, "watch 3", check3, "watch 3", check3, "watch 3")
-		wantEqual(t, w.Status().Lists, 1)
+		expect.Equal(t, w.Status().Lists, 1)
 		w.wantGot()
 	})
 }
@@ -145,7 +146,7 @@ func TestWatch_thatEndsAtOnceIsNoWatch(t *testing.T) {
 		w.until("listed", func() bool { return w.Status().Lists == 2 })
 		times := w.times(7)
 		// The first one ended early, but not at once: it is resumed at once.
-		wantEqual(t, times[0], before)
+		expect.Equal(t, times[0], before)
 		within(t, times[2].Sub(times[1]), 0, 800*time.Millisecond)
 		within(t, times[4].Sub(times[3]), 800*time.Millisecond, 1600*time.Millisecond)
 		within(t, times[6].Sub(times[5]), 1600*time.Millisecond, 3200*time.Millisecond)
@@ -181,8 +182,8 @@ func TestWatch_bookmarkAdvancesTheVersion(t *testing.T) {
 		w.server.skip(39)
 		w.let(61 * time.Second)
 		w.wantGot("Bookmark 42")
-		wantEqual(t, w.Status().Version, "42")
-		wantEqual(t, w.store.Snapshot().Version(), uint64(42))
+		expect.Equal(t, w.Status().Version, "42")
+		expect.Equal(t, w.store.Snapshot().Version(), uint64(42))
 		w.server.forget()
 		w.server.send(item{err: errReset})
 		w.let(time.Second)
@@ -201,7 +202,7 @@ func TestWatch_repeatedEventsChangeNothing(t *testing.T) {
 			item{err: errReset})
 		w.let(time.Second)
 		w.wantCopy()
-		wantEqual(t, w.store.Snapshot().Version(), uint64(5))
+		expect.Equal(t, w.store.Snapshot().Version(), uint64(5))
 		// The version does not go back with them: that would be asking for more
 		// of the same.
 		w.wantAsked(`list "5" or newer, limit 1`, "watch 5")
@@ -224,7 +225,7 @@ func TestWatch_versionsNeedNotBeNumbers(t *testing.T) {
 		w := watching(t, nil)
 		w.server.send(item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: "x1"}})
 		w.let(time.Second)
-		wantEqual(t, w.Status().Version, "x1")
+		expect.Equal(t, w.Status().Version, "x1")
 	})
 }
 
@@ -245,7 +246,7 @@ func TestWatch_withoutAVersionIsReplacedByAList(t *testing.T) {
 			// At the end of its time, too: only a list brings the deletions.
 			w.let(10 * time.Minute)
 			for i, what := range w.server.got() {
-				wantEqual(t, what, []string{`list "0", limit 500`, "watch "}[i%2])
+				expect.Equal(t, what, []string{`list "0", limit 500`, "watch "}[i%2])
 			}
 		})
 	}

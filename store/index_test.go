@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -22,11 +23,11 @@ func TestIndex_findsByAnyOfManyValues(t *testing.T) {
 		put("a/1", 1, "red", "big", "red"), put("a/2", 1, "red"), put("b/1", 1, "big"), put("b/2", 1),
 	})
 	snap := s.Snapshot()
-	wantEqual(t, keys(x.Get(snap, "red")), []string{"a/1", "a/2"})
-	wantEqual(t, keys(x.Get(snap, "big")), []string{"a/1", "b/1"})
-	wantEqual(t, keys(x.Get(snap, "none")), []string{})
-	wantEqual(t, slices.Collect(x.Keys(snap, "red")), []string{"a/1", "a/2"})
-	wantEqual(t, slices.Collect(x.Values(snap)), []string{"big", "red"})
+	expect.Equal(t, keys(x.Get(snap, "red")), []string{"a/1", "a/2"})
+	expect.Equal(t, keys(x.Get(snap, "big")), []string{"a/1", "b/1"})
+	expect.Equal(t, keys(x.Get(snap, "none")), []string{})
+	expect.Equal(t, slices.Collect(x.Keys(snap, "red")), []string{"a/1", "a/2"})
+	expect.Equal(t, slices.Collect(x.Values(snap)), []string{"big", "red"})
 }
 
 func TestIndex_followsUpdatesAndDeletions(t *testing.T) {
@@ -64,17 +65,17 @@ func TestIndex_addedLaterAndRemoved(t *testing.T) {
 	s.Apply([]delta.Delta[*pod]{put("a/1", 1, "red"), put("a/2", 2, "blue")})
 	older := s.Snapshot()
 	x := store.NewIndex(s, "version", func(p *pod) ([]int, error) { return []int{p.Version}, nil })
-	wantEqual(t, keys(x.Get(s.Snapshot(), 2)), []string{"a/2"})
+	expect.Equal(t, keys(x.Get(s.Snapshot(), 2)), []string{"a/2"})
 	with := s.Snapshot()
 	s.Apply([]delta.Delta[*pod]{put("a/3", 2)})
 
 	x.Remove()
 	s.Apply([]delta.Delta[*pod]{put("a/4", 2)})
 	// With or without the index in it, every snapshot answers for its moment.
-	wantEqual(t, keys(x.Get(older, 2)), []string{"a/2"})
-	wantEqual(t, keys(x.Get(with, 2)), []string{"a/2"})
-	wantEqual(t, keys(x.Get(s.Snapshot(), 2)), []string{"a/2", "a/3", "a/4"})
-	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), []int{1, 2})
+	expect.Equal(t, keys(x.Get(older, 2)), []string{"a/2"})
+	expect.Equal(t, keys(x.Get(with, 2)), []string{"a/2"})
+	expect.Equal(t, keys(x.Get(s.Snapshot(), 2)), []string{"a/2", "a/3", "a/4"})
+	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), []int{1, 2})
 	x.Remove()
 }
 
@@ -91,10 +92,10 @@ func TestIndex_functionThatFailsOrPanics(t *testing.T) {
 	})
 	s.Apply([]delta.Delta[*pod]{put("a/1", 1, "red"), put("a/2", 1, "bad"), put("a/3", 1)})
 	snap := s.Snapshot()
-	wantEqual(t, snap.Len(), 3) // stored all the same
-	wantEqual(t, slices.Collect(x.Values(snap)), []string{"red"})
+	expect.Equal(t, snap.Len(), 3) // stored all the same
+	expect.Equal(t, slices.Collect(x.Values(snap)), []string{"red"})
 	n, err := x.Failing()
-	wantEqual(t, n, 2)
+	expect.Equal(t, n, 2)
 	if !strings.Contains(err.Error(), "index label of a/3: panic: runtime error: index out of range") {
 		t.Errorf("last error: %v", err)
 	}
@@ -102,20 +103,20 @@ func TestIndex_functionThatFailsOrPanics(t *testing.T) {
 	// What was indexed and now fails leaves the index.
 	s.Apply([]delta.Delta[*pod]{put("a/1", 2, "bad")})
 	n, err = x.Failing()
-	wantEqual(t, n, 3)
+	expect.Equal(t, n, 3)
 	if !errors.Is(err, boom) || !strings.Contains(err.Error(), "index label of a/1") {
 		t.Errorf("last error: %v", err)
 	}
-	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), nil)
+	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), nil)
 
 	// And comes back when it is well, or is forgotten when it is gone.
 	s.Apply([]delta.Delta[*pod]{put("a/1", 3, "red"), del("a/2", 4)})
 	n, err = x.Failing()
-	wantEqual(t, n, 1)
+	expect.Equal(t, n, 1)
 	if err == nil {
 		t.Error("the last error is forgotten")
 	}
-	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), []string{"red"})
+	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), []string{"red"})
 }
 
 func TestIndex_survivesObjectsChangedBehindItsBack(t *testing.T) {
@@ -125,7 +126,7 @@ func TestIndex_survivesObjectsChangedBehindItsBack(t *testing.T) {
 	s.Apply([]delta.Delta[*pod]{{Type: delta.Added, Key: "a/1", Object: guilty}})
 	guilty.Labels = []string{"blue"}
 	s.Delete("a/1")
-	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), nil)
+	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), nil)
 }
 
 // TestNewIndex_doesNotHoldWriters writes while an index is computed: slots of deleted
@@ -161,16 +162,16 @@ func TestNewIndex_doesNotHoldWriters(t *testing.T) {
 	close(written)
 	x := <-built
 	now := s.Snapshot()
-	wantEqual(t, slices.Collect(x.Values(now)), []string{"blue", "green", "red", "x"})
-	wantEqual(t, keys(x.Get(now, "red")), []string{"a/3", "a/7"})
-	wantEqual(t, keys(x.Get(now, "blue")), []string{"a/1"})
-	wantEqual(t, keys(x.Get(now, "x")), []string{"a/5"})
-	wantEqual(t, keys(x.Get(old, "big")), []string{"a/2"})
+	expect.Equal(t, slices.Collect(x.Values(now)), []string{"blue", "green", "red", "x"})
+	expect.Equal(t, keys(x.Get(now, "red")), []string{"a/3", "a/7"})
+	expect.Equal(t, keys(x.Get(now, "blue")), []string{"a/1"})
+	expect.Equal(t, keys(x.Get(now, "x")), []string{"a/5"})
+	expect.Equal(t, keys(x.Get(old, "big")), []string{"a/2"})
 	failing, _ := x.Failing()
-	wantEqual(t, failing, 1)
+	expect.Equal(t, failing, 1)
 	s.Apply([]delta.Delta[*pod]{put("a/5", 5, "red"), del("a/3", 5)})
-	wantEqual(t, keys(x.Get(s.Snapshot(), "red")), []string{"a/5", "a/7"})
-	wantEqual(t, slices.Collect(x.Values(s.Snapshot())), []string{"blue", "red"})
+	expect.Equal(t, keys(x.Get(s.Snapshot(), "red")), []string{"a/5", "a/7"})
+	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), []string{"blue", "red"})
 }
 
 // TestNewIndex_besideAWriter adds and removes indexes while a writer never stops: every
@@ -202,7 +203,7 @@ func TestNewIndex_besideAWriter(t *testing.T) {
 				want = append(want, key)
 			}
 		}
-		wantEqual(t, slices.Collect(x.Keys(snap, "red")), want)
+		expect.Equal(t, slices.Collect(x.Keys(snap, "red")), want)
 		x.Remove()
 	}
 	close(done)

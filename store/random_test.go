@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -115,8 +116,8 @@ func FuzzStore(f *testing.F) {
 			moments = append(moments, moment{s.Snapshot(), maps.Clone(want)})
 		}
 		for i, m := range moments {
-			wantEqual(t, content(m.snap), m.want)
-			wantEqual(t, keys(m.snap.All()), append([]string{}, slices.Sorted(maps.Keys(m.want))...))
+			expect.Equal(t, content(m.snap), m.want)
+			expect.Equal(t, keys(m.snap.All()), append([]string{}, slices.Sorted(maps.Keys(m.want))...))
 			for _, label := range []string{"red", "blue", "green"} {
 				var having []string
 				for _, key := range slices.Sorted(maps.Keys(m.want)) {
@@ -124,11 +125,11 @@ func FuzzStore(f *testing.F) {
 						having = append(having, key)
 					}
 				}
-				wantEqual(t, slices.Collect(labels.Keys(m.snap, label)), having)
+				expect.Equal(t, slices.Collect(labels.Keys(m.snap, label)), having)
 			}
 			if versions != nil {
 				for key, p := range m.want {
-					wantEqual(t, keys(versions.Get(m.snap, p.Version)), []string{key})
+					expect.Equal(t, keys(versions.Get(m.snap, p.Version)), []string{key})
 				}
 			}
 			next := moments[rand.IntN(len(moments))]
@@ -140,7 +141,7 @@ func FuzzStore(f *testing.F) {
 					patched[c.Key] = c.New
 				}
 			}
-			wantEqual(t, patched, next.want)
+			expect.Equal(t, patched, next.want)
 			if t.Failed() {
 				t.Fatalf("at moment %d of %v", i, ops)
 			}

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/store"
 )
 
@@ -43,13 +43,6 @@ func del(key string, version int) delta.Delta[*pod] {
 }
 
 func byLabel(p *pod) ([]string, error) { return p.Labels, nil }
-
-func wantEqual[V any](t *testing.T, got, want V) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mismatch (-want +got):\n%s", diff)
-	}
-}
 
 func keys(seq iter.Seq2[string, *pod]) []string {
 	ks := []string{}
@@ -93,14 +86,14 @@ func TestApply_reportsWhatChanged(t *testing.T) {
 	})
 	// What is there decides between Added and Updated, not the delta's type. A
 	// deletion has the final state; one of an unknown object is no change.
-	wantEqual(t, show(slices.Values(got)), []string{
+	expect.Equal(t, show(slices.Values(got)), []string{
 		"Added a/1 →1 @1", "Added a/2 →2 @2", "Updated a/1 1→3 @3", "Deleted a/2 2→4 @4",
 		"Updated a/1 3→6 @5", "Sync a/1 6→6 @6",
 	})
 	snap := s.Snapshot()
-	wantEqual(t, snap.Revision(), uint64(6))
-	wantEqual(t, snap.Version(), uint64(5))
-	wantEqual(t, keys(snap.All()), []string{"a/1"})
+	expect.Equal(t, snap.Revision(), uint64(6))
+	expect.Equal(t, snap.Version(), uint64(5))
+	expect.Equal(t, keys(snap.All()), []string{"a/1"})
 }
 
 func TestApply_sameVersionIsNoChange(t *testing.T) {
@@ -108,28 +101,28 @@ func TestApply_sameVersionIsNoChange(t *testing.T) {
 	s.Apply([]delta.Delta[*pod]{put("a/1", 1)})
 	first, _ := s.Get("a/1")
 	before := s.Snapshot()
-	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 1)}))), nil)
+	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 1)}))), nil)
 	if again, _ := s.Get("a/1"); again != first {
 		t.Error("the same version replaced the object")
 	}
 	if s.Snapshot() != before {
 		t.Error("a batch that changes nothing published a snapshot")
 	}
-	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 2)}))), []string{"Updated a/1 1→2 @2"})
+	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 2)}))), []string{"Updated a/1 1→2 @2"})
 }
 
 func TestApply_olderStateIsNoChange(t *testing.T) {
 	s := store.New(podKey, &store.Options[*pod]{Older: func(old, now *pod) bool { return now.Version < old.Version }})
 	s.Apply([]delta.Delta[*pod]{put("a/1", 5), put("a/2", 6)})
-	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 4), del("a/1", 4)}))), nil)
+	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 4), del("a/1", 4)}))), nil)
 	// A deletion that was inferred from a list has an old state by its nature.
 	missed := del("a/2", 3)
 	missed.Missed = true
-	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{missed}))), []string{"Deleted a/2 6→3 @3 (missed)"})
+	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{missed}))), []string{"Deleted a/2 6→3 @3 (missed)"})
 	// A source that went back says so.
 	back := put("a/1", 4)
 	back.Type, back.Missed = delta.Replaced, true
-	wantEqual(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{back}))), []string{"Updated a/1 5→4 @4"})
+	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{back}))), []string{"Updated a/1 5→4 @4"})
 }
 
 func TestSnapshot_versionFollowsBookmarks(t *testing.T) {
@@ -141,12 +134,12 @@ func TestSnapshot_versionFollowsBookmarks(t *testing.T) {
 	}
 	s.Apply([]delta.Delta[*pod]{put("a/1", 5)})
 	bookmark(9, false)
-	wantEqual(t, s.Snapshot().Version(), 9)
+	expect.Equal(t, s.Snapshot().Version(), 9)
 	bookmark(7, false)
-	wantEqual(t, s.Snapshot().Version(), 9)
+	expect.Equal(t, s.Snapshot().Version(), 9)
 	bookmark(3, true)
-	wantEqual(t, s.Snapshot().Version(), 3)
-	wantEqual(t, s.Snapshot().Revision(), 1)
+	expect.Equal(t, s.Snapshot().Version(), 3)
+	expect.Equal(t, s.Snapshot().Revision(), 1)
 }
 
 func TestSnapshot_rangesInKeyOrder(t *testing.T) {
@@ -157,15 +150,15 @@ func TestSnapshot_rangesInKeyOrder(t *testing.T) {
 		}
 	}
 	snap := s.Snapshot()
-	wantEqual(t, keys(snap.All()), []string{"a/1", "a/2", "a/3", "ab/1", "b/1", "c/1"})
-	wantEqual(t, keys(snap.Prefix("a/")), []string{"a/1", "a/2", "a/3"})
-	wantEqual(t, keys(snap.Range("a/", "a/1")), []string{"a/2", "a/3"})
-	wantEqual(t, keys(snap.Range("a/", "a/10")), []string{"a/2", "a/3"}) // need not exist
-	wantEqual(t, keys(snap.Range("a/", "a/3")), []string{})
-	wantEqual(t, keys(snap.Range("a/", "b")), []string{})
-	wantEqual(t, keys(snap.Range("b/", "a/2")), []string{"b/1"}) // before the prefix
-	wantEqual(t, keys(snap.Range("", "ab/1")), []string{"b/1", "c/1"})
-	wantEqual(t, keys(snap.Prefix("x/")), []string{})
+	expect.Equal(t, keys(snap.All()), []string{"a/1", "a/2", "a/3", "ab/1", "b/1", "c/1"})
+	expect.Equal(t, keys(snap.Prefix("a/")), []string{"a/1", "a/2", "a/3"})
+	expect.Equal(t, keys(snap.Range("a/", "a/1")), []string{"a/2", "a/3"})
+	expect.Equal(t, keys(snap.Range("a/", "a/10")), []string{"a/2", "a/3"}) // need not exist
+	expect.Equal(t, keys(snap.Range("a/", "a/3")), []string{})
+	expect.Equal(t, keys(snap.Range("a/", "b")), []string{})
+	expect.Equal(t, keys(snap.Range("b/", "a/2")), []string{"b/1"}) // before the prefix
+	expect.Equal(t, keys(snap.Range("", "ab/1")), []string{"b/1", "c/1"})
+	expect.Equal(t, keys(snap.Prefix("x/")), []string{})
 	for range snap.All() {
 		break // stopping early is allowed
 	}
@@ -183,15 +176,15 @@ func TestSnapshot_neverChanges(t *testing.T) {
 	for i := range rounds {
 		s.Delete(fmt.Sprintf("a/%03d", i))
 	}
-	wantEqual(t, s.Snapshot().Len(), 0)
+	expect.Equal(t, s.Snapshot().Len(), 0)
 	for i, snap := range snaps {
 		if snap.Len() != i+1 {
 			t.Fatalf("snapshot %d has %d objects now", i, snap.Len())
 		}
 		p, _ := snap.Get("a/000")
-		wantEqual(t, p.Version, i)
-		wantEqual(t, slices.Collect(byLabel.Keys(snap, fmt.Sprint("l", i))), []string{"a/000"})
-		wantEqual(t, len(slices.Collect(byLabel.Keys(snap, "new"))), i)
+		expect.Equal(t, p.Version, i)
+		expect.Equal(t, slices.Collect(byLabel.Keys(snap, fmt.Sprint("l", i))), []string{"a/000"})
+		expect.Equal(t, len(slices.Collect(byLabel.Keys(snap, "new"))), i)
 	}
 }
 
@@ -214,17 +207,17 @@ func TestPutDeleteReplace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantEqual(t, s.Delete("a/3"), true)
-	wantEqual(t, s.Delete("a/3"), false)
+	expect.Equal(t, s.Delete("a/3"), true)
+	expect.Equal(t, s.Delete("a/3"), false)
 	changes, err := s.Replace([]*pod{podAt("a/2", 5), podAt("a/4", 5)}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, show(slices.Values(changes)), []string{
+	expect.Equal(t, show(slices.Values(changes)), []string{
 		"Updated a/2 1→5 @5", "Added a/4 →5 @6", "Deleted a/1 1→1 @7 (missed)",
 	})
-	wantEqual(t, keys(s.All()), []string{"a/2", "a/4"})
-	wantEqual(t, s.Snapshot().Version(), uint64(5))
+	expect.Equal(t, keys(s.All()), []string{"a/2", "a/4"})
+	expect.Equal(t, s.Snapshot().Version(), uint64(5))
 }
 
 func TestDiff(t *testing.T) {
@@ -234,11 +227,11 @@ func TestDiff(t *testing.T) {
 	s.Apply([]delta.Delta[*pod]{put("a/2", 2), del("a/1", 3), put("a/0", 4), put("b/1", 5), put("a/3", 6), put("a/3", 7), del("b/1", 8)})
 	to := s.Snapshot()
 	// One change per object, whatever happened in between, by key.
-	wantEqual(t, show(store.Diff(from, to)), []string{
+	expect.Equal(t, show(store.Diff(from, to)), []string{
 		"Added a/0 →4 @6", "Deleted a/1 1→1 @10 (missed)", "Updated a/2 1→2 @4", "Updated a/3 1→7 @9",
 	})
-	wantEqual(t, show(store.Diff(to, to)), nil)
-	wantEqual(t, len(show(store.Diff(to, from))), 4)
+	expect.Equal(t, show(store.Diff(to, to)), nil)
+	expect.Equal(t, len(show(store.Diff(to, from))), 4)
 	for range store.Diff(from, to) {
 		break
 	}

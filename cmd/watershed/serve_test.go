@@ -17,6 +17,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // writeKubeconfig writes a file with contexts, each with its namespace and a cluster
@@ -234,18 +236,20 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	}()
 	until := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), want); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("no %q in the log:\n%s", want, log)
+		expect.Eventually(t, 30*time.Second, func() error {
+			if !strings.Contains(log.String(), want) {
+				return fmt.Errorf("no %q in the log:\n%s", want, log)
 			}
-		}
+			return nil
+		})
 	}
 	until("msg=serving")
-	for end := time.Now().Add(30 * time.Second); !knowsClusters(t, &s); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no clusters; log:\n%s", log)
+	expect.Eventually(t, 30*time.Second, func() error {
+		if !knowsClusters(t, &s) {
+			return fmt.Errorf("no clusters; log:\n%s", log)
 		}
-	}
+		return nil
+	})
 	if err := os.Rename(config, config+".away"); err != nil {
 		t.Fatal(err)
 	}

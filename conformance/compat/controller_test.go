@@ -22,6 +22,8 @@ import (
 
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
@@ -212,7 +214,7 @@ func TestReal_controllerRuntimeInformers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			within(t, "the handler's sync", r.HasSynced)
+			expect.Soon(t, "the handler's sync", r.HasSynced)
 			w.create(t, configMap("two", "live", "white"))
 			w.update(t, "two", "live", "black")
 			w.remove(t, "two", "live")
@@ -236,8 +238,8 @@ func TestReal_controllerRuntimeInformers(t *testing.T) {
 				t.Fatal(err)
 			}
 			i, r = nil, nil
-			within(t, "the end of the watch", func() bool { return m.open.Load() == 0 })
-			within(t, "the memory", func() bool { return heap() < before+size*count/4 })
+			expect.Soon(t, "the end of the watch", func() bool { return m.open.Load() == 0 })
+			expect.Soon(t, "the memory", func() bool { return heap() < before+size*count/4 })
 			// It comes again for who asks again.
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "one", Name: "m1"}, &corev1.ConfigMap{}); err != nil {
 				t.Error(err)

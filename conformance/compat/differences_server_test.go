@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // script is a ListerWatcher that does what a test says, and cannot stream its
@@ -69,7 +71,7 @@ func TestDifference_C17_olderState(t *testing.T) {
 		synced(t, i)
 		w.Modify(at(pod("1", "old"), 5))
 		w.Add(at(pod("2", ""), 11))
-		within(t, "the addition", func() bool { return strings.HasSuffix(has(i), "2") })
+		expect.Soon(t, "the addition", func() bool { return strings.HasSuffix(has(i), "2") })
 		return has(i)
 	}, "1=old 2", "1=new 2")
 }
@@ -92,7 +94,7 @@ func TestDifference_C18_errorInTheStream(t *testing.T) {
 		i := subject.pods(s)
 		j := &witness{}
 		synced(t, i, join(t, i, j))
-		within(t, "the second watch", func() bool { return strings.Contains(j.believes(), "2") })
+		expect.Soon(t, "the second watch", func() bool { return strings.Contains(j.believes(), "2") })
 		return has(i)
 	}, "2", "1 2") // client-go lists instead, and the list has nothing
 }
@@ -113,7 +115,7 @@ func TestInformer_vanishedResource(t *testing.T) {
 		i := subject.pods(s)
 		w := &witness{}
 		synced(t, i, join(t, i, w))
-		within(t, "lists that fail", func() bool { return s.lists.Load() > 2 })
+		expect.Soon(t, "lists that fail", func() bool { return s.lists.Load() > 2 })
 		time.Sleep(100 * time.Millisecond)
 		return strings.Join(w.take(), ", ")
 	}, "add 1 *", "add 1 *")
@@ -149,7 +151,7 @@ func TestDifference_C20_slowHandler(t *testing.T) {
 			p.Annotations = map[string]string{"filler": filler}
 			w.Modify(p)
 		}
-		within(t, "the last state", func() bool { return strings.HasSuffix(has(i), fmt.Sprintf("=%d", changes)) })
+		expect.Soon(t, "the last state", func() bool { return strings.HasSuffix(has(i), fmt.Sprintf("=%d", changes)) })
 		close(leave)
 		<-done
 		if told == changes {

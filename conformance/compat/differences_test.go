@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // differ runs one body with client-go's informer and with ours, and holds each to
@@ -72,7 +73,7 @@ func TestDifference_C1_relistOfTheUnchanged(t *testing.T) {
 		w.expect(t, "add 1 x*", "add 2 x*")
 		source.ModifyDropWatch(pod("2", "y"))
 		source.ResetWatch()
-		within(t, "the relist", func() bool { return w.believes() == "1=x 2=y" })
+		expect.Soon(t, "the relist", func() bool { return w.believes() == "1=x 2=y" })
 		time.Sleep(20 * time.Millisecond)
 		return strings.Join(sortedCopy(w.take()), ", ")
 	}, "update 1 x>x, update 2 x>y", "update 2 x>y")
@@ -86,7 +87,7 @@ func TestDifference_C2_deletionOfTheUnknown(t *testing.T) {
 		synced(t, i, join(t, i, w))
 		source.Delete(pod("1", ""))
 		source.Add(pod("2", ""))
-		within(t, "the addition", func() bool { return w.believes() == "2" })
+		expect.Soon(t, "the addition", func() bool { return w.believes() == "2" })
 		return strings.Join(w.take(), ", ")
 	}, "delete 1, add 2", "add 2")
 }
@@ -153,7 +154,7 @@ func TestDifference_C6_writesToTheStoreAreTold(t *testing.T) {
 			}
 		}
 		source.Add(pod("2", ""))
-		within(t, "the addition", func() bool { return w.believes() == "2" })
+		expect.Soon(t, "the addition", func() bool { return w.believes() == "2" })
 		return strings.Join(w.take(), ", ")
 	}, "add 2", "add 1, update 1 >x, delete 1 x, add 2")
 }

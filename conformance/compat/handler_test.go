@@ -15,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestHandler_beforeAndAfterTheStart(t *testing.T) {
@@ -27,10 +29,10 @@ func TestHandler_beforeAndAfterTheStart(t *testing.T) {
 			t.Error("it has synced, and the informer does not run")
 		}
 		synced(t, i)
-		within(t, "the handler's sync", r.HasSynced)
+		expect.Soon(t, "the handler's sync", r.HasSynced)
 		early.expect(t, "add 1 x*", "add 2 *")
 		r = join(t, i, late)
-		within(t, "the late handler's sync", r.HasSynced)
+		expect.Soon(t, "the late handler's sync", r.HasSynced)
 		late.expect(t, "add 1 x*", "add 2 *")
 		source.Add(pod("3", ""))
 		source.Modify(pod("1", "y"))
@@ -132,7 +134,7 @@ func TestHandler_addedAndRemovedWhileItRuns(t *testing.T) {
 		}
 		join(t, i, second)
 		source.Add(pod("2", ""))
-		within(t, "both pods", func() bool { return second.believes() == "1 2" })
+		expect.Soon(t, "both pods", func() bool { return second.believes() == "1 2" })
 		if n := first.count(); n > 0 {
 			t.Errorf("the one that was removed was told %d times", n)
 		}
@@ -185,7 +187,7 @@ func TestHandler_abuse(t *testing.T) {
 		for n := range 300 {
 			source.Add(pod(fmt.Sprint(n), ""))
 		}
-		within(t, "the last pod", func() bool { return w.count() == 300 })
+		expect.Soon(t, "the last pod", func() bool { return w.count() == 300 })
 		stop()
 		time.Sleep(20 * time.Millisecond)
 		close(end)
@@ -204,7 +206,7 @@ func TestHandler_initializationRace(t *testing.T) {
 			time.Sleep(time.Duration(rand.N(int64(2 * time.Millisecond))))
 			w := &witness{}
 			r := join(t, i, w)
-			within(t, "the handler's sync", r.HasSynced)
+			expect.Soon(t, "the handler's sync", r.HasSynced)
 			if got := w.believes(); got != "1" {
 				t.Errorf("it has synced and believes %q", got)
 			}

@@ -16,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // TestInformer_watchDisruption: connections break, and events are lost. Each
@@ -42,7 +44,7 @@ func TestInformer_watchDisruption(t *testing.T) {
 		source.DeleteDropWatch(pod("2", "v1"))
 		source.ResetWatch()
 		for _, w := range handlers {
-			within(t, "the truth", func() bool { return w.believes() == "1=v2 3=v1 4=v1 5=v1" })
+			expect.Soon(t, "the truth", func() bool { return w.believes() == "1=v2 3=v1 4=v1 5=v1" })
 			told := slices.DeleteFunc(w.take(), func(line string) bool { return strings.HasSuffix(line, "v1>v1") })
 			if want := []string{"add 4 v1", "missed a/2 v1", "update 1 v1>v2"}; !slices.Equal(sortedCopy(told), want) {
 				t.Errorf("it was told %q, want %q", told, want)
@@ -84,7 +86,7 @@ func TestInformer_startRace(t *testing.T) {
 			})
 			wg.Go(func() { _, _ = i.AddEventHandler(&witness{}) })
 		}
-		within(t, "sync", i.HasSynced)
+		expect.Soon(t, "sync", i.HasSynced)
 		cancel()
 		wg.Wait()
 	})
@@ -109,7 +111,7 @@ func TestInformer_states(t *testing.T) {
 		w := &witness{}
 		r := join(t, i, w)
 		stop := synced(t, i)
-		within(t, "the handler's sync", r.HasSynced)
+		expect.Soon(t, "the handler's sync", r.HasSynced)
 		if i.IsStopped() || !cache.IsDone(i.HasSyncedChecker()) || !cache.IsDone(r.HasSyncedChecker()) || i.LastSyncResourceVersion() != "1" {
 			t.Error("while it runs")
 		}
@@ -263,7 +265,7 @@ func TestInformer_hammer(t *testing.T) {
 			lines = append(lines, name+"="+label)
 		}
 		slices.Sort(lines)
-		within(t, "the truth", func() bool { return w.believes() == strings.Join(lines, " ") })
+		expect.Soon(t, "the truth", func() bool { return w.believes() == strings.Join(lines, " ") })
 		if got := has(i); got != strings.Join(lines, " ") {
 			t.Errorf("the store has %s", got)
 		}
@@ -293,7 +295,7 @@ func TestInformer_updatePairs(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		within(t, "all events", func() bool { return w.count() == objects*(versions+1) })
+		expect.Soon(t, "all events", func() bool { return w.count() == objects*(versions+1) })
 		of := map[string][]string{}
 		for _, line := range w.take() {
 			fields := strings.Fields(line)
@@ -364,7 +366,7 @@ func TestInformer_indexes(t *testing.T) {
 		expect := func(index, value string, want ...string) {
 			t.Helper()
 			var got []string
-			within(t, fmt.Sprintf("%s=%s is %q", index, value, want), func() bool {
+			expect.Soon(t, fmt.Sprintf("%s=%s is %q", index, value, want), func() bool {
 				keys, err := x.IndexKeys(index, value)
 				objs, err2 := x.ByIndex(index, value)
 				got = sortedCopy(keys)
@@ -406,7 +408,7 @@ func TestInformer_storeVersion(t *testing.T) {
 		i := subject.pods(source)
 		synced(t, i)
 		for _, want := range []string{"2", "3", "4"} {
-			within(t, "version "+want, func() bool {
+			expect.Soon(t, "version "+want, func() bool {
 				return i.LastSyncResourceVersion() == want && i.GetStore().LastStoreSyncResourceVersion() == want
 			})
 			if want == "2" {

@@ -20,6 +20,7 @@ import (
 	framework "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // patience is how long anything may take that should take no time, on a machine
@@ -90,20 +91,11 @@ func start(t *testing.T, i cache.SharedIndexInformer) func() {
 func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.ResourceEventHandlerRegistration) func() {
 	t.Helper()
 	stop := start(t, i)
-	within(t, "sync", i.HasSynced)
+	expect.Soon(t, "sync", i.HasSynced)
 	for _, r := range handlers {
-		within(t, "a handler's sync", r.HasSynced)
+		expect.Soon(t, "a handler's sync", r.HasSynced)
 	}
 	return stop
-}
-
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
 }
 
 // witness is a handler that remembers what it was told.
@@ -183,7 +175,7 @@ func (w *witness) believes() string {
 // and forgets them.
 func (w *witness) expect(t *testing.T, want ...string) {
 	t.Helper()
-	within(t, fmt.Sprintf("%q", want), func() bool { return w.count() >= len(want) })
+	expect.Soon(t, fmt.Sprintf("%q", want), func() bool { return w.count() >= len(want) })
 	got := w.take()
 	if !slices.Equal(sortedCopy(got), sortedCopy(want)) {
 		t.Fatalf("was told\n%q, want\n%q", got, want)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 const gauges = `
@@ -83,7 +85,7 @@ func TestSubresources_change(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), typesWithin)
 		for _, r := range requests {
 			r.Category, r.Method = "types", http.MethodGet
-			if err := eventually(ctx, func() error { return w.differs(ctx, r) }); err != nil {
+			if err := expect.Until(ctx, func() error { return w.differs(ctx, r) }); err != nil {
 				t.Errorf("with {%s}: %s\n\t%v", below, r, err)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -65,7 +66,7 @@ func TestFleetView(t *testing.T) {
 		t.Helper()
 		limited, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		if err := eventually(limited, func() error { return shows(words(args), want...) }); err != nil {
+		if err := expect.Until(limited, func() error { return shows(words(args), want...) }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -87,7 +88,7 @@ func TestFleetView(t *testing.T) {
 		t.Helper()
 		limited, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		err := eventually(limited, func() error {
+		err := expect.Until(limited, func() error {
 			got := rowsOf(out.tail(maxBody))
 			for _, row := range rows {
 				if !slices.Contains(got, row) {

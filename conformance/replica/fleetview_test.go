@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -126,7 +127,7 @@ func (p *pair) await(t *testing.T, what func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := eventually(ctx, func() error { return what(ctx) }); err != nil {
+	if err := expect.Until(ctx, func() error { return what(ctx) }); err != nil {
 		t.Fatal(err)
 	}
 }

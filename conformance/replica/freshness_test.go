@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -78,7 +79,7 @@ func (o *origin) write(t *testing.T, name, data string) *corev1.ConfigMap {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err = eventually(ctx, func() error {
+	err = expect.Until(ctx, func() error {
 		a := o.copy.send(ctx, request{Method: http.MethodGet, URI: freshMaps + "/" + name + "?resourceVersion=" + m.ResourceVersion})
 		if a.err != nil || a.code != http.StatusOK {
 			return fmt.Errorf("%d %w %s", a.code, a.err, a.body)
@@ -287,7 +288,7 @@ func testAway(t *testing.T, o *origin) {
 	o.cluster.APIServer.Kill()
 	ages := map[string]time.Duration{}
 	for _, uri := range []string{freshMaps, freshMaps + "/kept"} {
-		err := eventually(ctx, func() error {
+		err := expect.Until(ctx, func() error {
 			age, warnings := ageOf(t, ask(uri))
 			ages[uri] = age
 			if len(warnings) != 1 || !strings.HasPrefix(warnings[0], `299 - "cluster real has been stale for `) {
@@ -321,7 +322,7 @@ func testAway(t *testing.T, o *origin) {
 		t.Fatal(err)
 	}
 	for uri := range ages {
-		err := eventually(ctx, func() error {
+		err := expect.Until(ctx, func() error {
 			if _, warnings := ageOf(t, ask(uri)); len(warnings) > 0 {
 				return fmt.Errorf("%s warns of %q", uri, warnings)
 			}

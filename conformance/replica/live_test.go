@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // stream is a watch that is being read.
@@ -148,7 +150,7 @@ func (w *world) before(ctx context.Context, namespace string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return eventually(ctx, func() error {
+	return expect.Until(ctx, func() error {
 		for _, path := range []string{"/api/v1/namespaces/" + namespace + "/configmaps/old-2", "/apis/example.com/v1/namespaces/" + namespace + "/widgets/old"} {
 			if a := w.copy.send(ctx, request{Method: http.MethodGet, URI: path}); a.err != nil || a.code != http.StatusOK {
 				return fmt.Errorf("%s: %d %w", path, a.code, a.err)

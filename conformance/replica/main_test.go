@@ -69,20 +69,3 @@ func theWorld(t *testing.T) *world {
 	}
 	return shared.world
 }
-
-// eventually waits until there is nothing to say any more.
-func eventually(ctx context.Context, what func() error) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := what()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-tick.C:
-		}
-	}
-}

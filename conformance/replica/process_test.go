@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // replicaProcess is a running watershed serve.
@@ -86,7 +88,7 @@ func startReplicaOf(ctx context.Context, resources []string, dir, kubeconfig str
 	}
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := eventually(soon, p.ready); err != nil {
+	if err := expect.Until(soon, p.ready); err != nil {
 		p.stop()
 		return nil, fmt.Errorf("watershed serve: %w: %s", err, p.tail())
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // typeScene is a step in the life of types, and the requests that tell of it.
@@ -127,7 +129,7 @@ func TestTypes(t *testing.T) {
 			if scene.done != nil {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				if err := eventually(ctx, func() error { return scene.done(ctx, w.server) }); err != nil {
+				if err := expect.Until(ctx, func() error { return scene.done(ctx, w.server) }); err != nil {
 					t.Fatal(err)
 				}
 			}

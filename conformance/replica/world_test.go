@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -98,7 +99,7 @@ func (w *world) startCopy(ctx context.Context) (err error) {
 	}
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return eventually(soon, func() error { return w.caughtUp(soon) })
+	return expect.Until(soon, func() error { return w.caughtUp(soon) })
 }
 
 // caughtUp reports what the replica does not serve yet of what is mirrored.
@@ -175,7 +176,7 @@ func (w *world) bulk(ctx context.Context) error {
 // settle waits until the controllers have nothing left to do, and ends them. What
 // the API server still writes by itself is its lease.
 func (w *world) settle(ctx context.Context) error {
-	if err := eventually(ctx, func() error { return w.busy(ctx) }); err != nil {
+	if err := expect.Until(ctx, func() error { return w.busy(ctx) }); err != nil {
 		return err
 	}
 	for _, p := range []*kubetest.Process{w.cluster.ControllerManager, w.cluster.Scheduler, w.cluster.Kwok} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -37,7 +38,7 @@ func TestAway(t *testing.T) {
 		}
 	}
 	ok := func(answer string) bool { return answer == "200" }
-	if err := eventually(ctx, answers(ok)); err != nil {
+	if err := expect.Until(ctx, answers(ok)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -59,7 +60,7 @@ func TestAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := time.Now()
-	if err := eventually(ctx, answers(ok)); err != nil {
+	if err := expect.Until(ctx, answers(ok)); err != nil {
 		t.Errorf("when the cluster is back: %v", err)
 	}
 	t.Logf("everything is there %v after the cluster", time.Since(back).Round(100*time.Millisecond))

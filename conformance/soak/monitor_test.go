@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -94,7 +95,7 @@ func (m *monitor) inStep(ctx context.Context, c *kubetest.Cluster, since time.Ti
 		}
 	}
 	var took []time.Duration
-	err := eventually(ctx, func() error {
+	err := expect.Until(ctx, func() error {
 		var behind []string
 		for f, version := range waiting {
 			if at := f.version(); !f.informer.HasSynced() || at < version {

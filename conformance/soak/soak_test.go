@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -186,7 +187,7 @@ func (s *soak) settle() {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var n int
-		err := eventually(soon, func() (err error) {
+		err := expect.Until(soon, func() (err error) {
 			n, err = ask()
 			return err
 		})

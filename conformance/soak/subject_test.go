@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -112,7 +112,7 @@ func (r *replica) start(ctx context.Context) error {
 	}
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := eventually(soon, func() error { return r.ready(soon) }); err != nil {
+	if err := expect.Until(soon, func() error { return r.ready(soon) }); err != nil {
 		r.process.kill()
 		return fmt.Errorf("replica: %w: %s", err, r.process.tail())
 	}
@@ -187,26 +187,3 @@ func (s *server) start(ctx context.Context) error {
 func (s *server) kill() { s.cluster.APIServer.Kill() }
 
 func (s *server) complaints() []string { return nil }
-
-// eventually waits until there is nothing to say any more. Its error is the last thing
-// that was said before ctx ended.
-func eventually(ctx context.Context, what func() error) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	var last error
-	for {
-		err := what()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil && last != nil:
-			return errors.Join(last, ctx.Err())
-		}
-		last = err
-		select {
-		case <-ctx.Done():
-			return errors.Join(last, ctx.Err())
-		case <-tick.C:
-		}
-	}
-}

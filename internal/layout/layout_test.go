@@ -44,6 +44,7 @@ var rules = map[string]rule{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
 	"internal/timer":     {},
+	"internal/expect":    {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},
 	"reflector":          {own: []string{"delta", "internal/timer"}},
 	"internal/listwatch": {own: []string{"delta", "reflector", "wire"}, others: []string{"k8s.io/apimachinery/"}},
 	"kube": {own: []string{"internal/listwatch", "reflector", "wire"}, others: []string{
