@@ -53,7 +53,7 @@ func (*follower) Own(batch []change) []change { return batch }
 // Newer implements [catchup.Source]. It returns the newest snapshot if the reader has
 // caught up with it, or else the last mark that the reader has passed. Neither costs
 // anything, since other readers share them.
-func (f *follower) Newer(base *snapshot, position uint64, seen int, _ catchup.Moment) *snapshot {
+func (f *follower) Newer(base *snapshot, position uint64, seen int, _ catchup.Occasion) *snapshot {
 	if seen == 0 {
 		return nil
 	}

@@ -306,7 +306,7 @@ func TestMember_readsWhatItMay(t *testing.T) {
 	}
 	expect.Eventually(t, time.Minute, func() error {
 		if s := m.Status(); s.State != fleet.Live {
-			return fmt.Errorf("%s: %d of %d, %v", s.State, s.Synced, s.Resources, s.Err)
+			return fmt.Errorf("%s: %d of %d, %w", s.State, s.Synced, s.Resources, s.Err)
 		}
 		return nil
 	})

@@ -55,7 +55,7 @@ type Feed struct {
 	// gaps are the newest of those that lists have made, oldest first.
 	gaps []gap
 	// marks are the newest versions that states had without a change, oldest first.
-	marks []mark
+	marks []versionMark
 	// restored is nil if etcd was never restored from a backup, and no other cluster
 	// had the place of this one. predecessor is that cluster's feed until there is a state.
 	restored    *restore

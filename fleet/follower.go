@@ -113,11 +113,11 @@ const renewCost = 16
 
 // Newer implements [catchup.Source]. It returns a vector that is not older than the
 // reader's position.
-func (f *follower) Newer(base *vector, position uint64, seen int, m catchup.Moment) *vector {
+func (f *follower) Newer(base *vector, position uint64, seen int, o catchup.Occasion) *vector {
 	switch {
-	case m == catchup.Reading && seen < f.collection.keep:
+	case o == catchup.Reading && seen < f.collection.keep:
 		return nil
-	case m == catchup.CaughtUp && (seen == 0 || seen*renewCost < len(base.clusters)):
+	case o == catchup.CaughtUp && (seen == 0 || seen*renewCost < len(base.clusters)):
 		return nil
 	}
 	return f.collection.now(position, f.clusters)

@@ -326,7 +326,7 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 				return errors.New("there is no feed")
 			}
 			if now, err := is.Now(); err != nil || now.Version != version {
-				return fmt.Errorf("the feed is at %v, not at %d: %v", now, version, err)
+				return fmt.Errorf("the feed is at %v, not at %d: %w", now, version, err)
 			}
 			return nil
 		})

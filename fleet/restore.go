@@ -14,8 +14,8 @@ import (
 // mostMarks limits how many marks a feed keeps. A quiet watch brings one a minute.
 const mostMarks = 1024
 
-// mark is a version that a state had without a change of that version.
-type mark struct {
+// versionMark is a version that a state had without a change of that version.
+type versionMark struct {
 	version uint64
 	at      time.Time
 }
@@ -90,7 +90,7 @@ func (f *Feed) markLocked(version uint64) {
 		old = 0
 	}
 	old = max(old, len(f.marks)-mostMarks+1)
-	f.marks = append(slices.Delete(f.marks, 0, old), mark{version, now})
+	f.marks = append(slices.Delete(f.marks, 0, old), versionMark{version, now})
 }
 
 // doubtfulLocked reports whether a version may be from before a restore.
@@ -115,7 +115,7 @@ func (f *Feed) doubtfulLocked(version uint64, now *Moment) bool {
 
 // hadLocked reports whether the feed is known to have had a version in this era.
 func (f *Feed) hadLocked(version uint64) bool {
-	if slices.ContainsFunc(f.marks, func(m mark) bool { return m.version == version }) {
+	if slices.ContainsFunc(f.marks, func(m versionMark) bool { return m.version == version }) {
 		return true
 	}
 	revision, err := f.log.Since(version)

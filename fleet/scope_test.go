@@ -78,7 +78,7 @@ func TestScope_credentialsOfOneNamespace(t *testing.T) {
 	}
 	expect.Eventually(t, 5*time.Second, func() error {
 		if now, err := feed.Now(); err != nil || now.Version < version {
-			return fmt.Errorf("the feed is before version %d: %v", version, err)
+			return fmt.Errorf("the feed is before version %d: %w", version, err)
 		}
 		return nil
 	})

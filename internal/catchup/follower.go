@@ -19,12 +19,12 @@ type State interface {
 	Revision() uint64
 }
 
-// Moment is when a follower looks for a newer base.
-type Moment int
+// Occasion is when a follower looks for a newer base.
+type Occasion int
 
 const (
 	// Reading means that the reader has taken changes, and more may follow.
-	Reading Moment = iota
+	Reading Occasion = iota
 	// CaughtUp means that the reader has taken all changes of the log.
 	CaughtUp
 	// Lapped means that the cursor has returned without changes: see
@@ -47,7 +47,7 @@ type Source[S State, T comparable] interface {
 	// none or it would not be worth its cost. The reader is at position and has seen so
 	// many changes since base. A state after position becomes the base when the
 	// reader has reached it.
-	Newer(base S, position uint64, seen int, m Moment) S
+	Newer(base S, position uint64, seen int, o Occasion) S
 }
 
 // Changes are the next changes for a reader.
@@ -178,9 +178,9 @@ func (f *Follower[S, T]) settle(batch []store.Change[T], source Source[S, T]) {
 }
 
 // renew looks for a newer base, unless there is one that the reader has not reached.
-func (f *Follower[S, T]) renew(seen int, m Moment, source Source[S, T]) {
+func (f *Follower[S, T]) renew(seen int, o Occasion, source Source[S, T]) {
 	if f.later == *new(S) {
-		f.later = source.Newer(f.base, f.cursor.Position(), seen, m)
+		f.later = source.Newer(f.base, f.cursor.Position(), seen, o)
 	}
 	f.advance()
 }

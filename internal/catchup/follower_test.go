@@ -51,7 +51,7 @@ func (f *feed) Open(revision uint64) *fanout.Cursor[*item] {
 
 func (*feed) Own(batch []store.Change[*item]) []store.Change[*item] { return batch }
 
-func (f *feed) Newer(_ *store.Snapshot[*item], _ uint64, seen int, _ Moment) *store.Snapshot[*item] {
+func (f *feed) Newer(_ *store.Snapshot[*item], _ uint64, seen int, _ Occasion) *store.Snapshot[*item] {
 	if seen < f.keep {
 		return nil
 	}
