@@ -199,6 +199,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 			r.deliver(d, c, r.informer.decodeChange(c), true)
 		}
 	}
+	d.position.Store(f.Position()) // before synced is closed, so that the status is right from then on
 	close(d.synced)
 	again := newResync(r.handler.Resync)
 	var b *changeBlock[T]
