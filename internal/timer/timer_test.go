@@ -24,6 +24,7 @@ func TestEvery_callsUntilItIsStopped(t *testing.T) {
 		time.Sleep(2*time.Minute + 30*time.Second)
 		stop()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(at) != 2 || at[0] != time.Minute || at[1] != 2*time.Minute+10*time.Second {
 			t.Errorf("called after %v, want after 1m and 2m10s", at)
 		}
