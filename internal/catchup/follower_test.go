@@ -172,6 +172,11 @@ func TestFollower_afterARevision(t *testing.T) {
 			t.Errorf("%s from %v to %v, want an update from 2 to 3", c.Type, c.Old, c.New)
 		}
 	}
+	due := make(chan struct{})
+	close(due)
+	if changes, err := late.NextUntil(t.Context(), due, f); err != nil || !changes.None() {
+		t.Errorf("when due is closed the follower returns %v, %v", changes, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := late.Next(ctx, f); !errors.Is(err, context.Canceled) {
