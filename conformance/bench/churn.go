@@ -6,7 +6,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -14,95 +13,90 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 )
 
 const (
-	// rateVariable is for other changes per second than 10,000.
-	rateVariable = "WATERSHED_RATE"
-	// tapeVariable is where the subject finds its watch.
-	tapeVariable = "WATERSHED_BENCH_TAPE"
-	// warmUp is how long changes flow before anything is measured.
+	// streamVariable is the address of the watch that a subject reads.
+	streamVariable = "WATERSHED_BENCH_STREAM"
+	// warmUp is how long changes are read before the measurement.
 	warmUp = 5 * time.Second
-	// grace is how long the last change may be under way.
-	grace = time.Minute
 )
 
-// churnReading is what a process finds while changes flow.
+// churnReading is what a process has measured of itself.
 type churnReading struct {
-	// P50, P99 and Max are of the times from when a change was due to when the
-	// reader was told of it.
+	// P50, P99 and Max are latencies, from when a change was due to when the reader
+	// received it.
 	P50, P99, Max time.Duration
 	// CPU is how many processors were busy, on average.
 	CPU float64
 	// Early and Late are the live heap after the warm-up and at the end.
 	Early, Late uint64
-	// Missed is how many changes the reader was told of as differences, because it
-	// had fallen behind.
+	// Missed is how many changes the reader received as differences, because it had
+	// fallen behind.
 	Missed int
 }
 
-// taker begins to follow a watch and returns when it has the state. It calls told
-// with the version of every change.
-type taker func(ctx context.Context, body io.Reader, n int, told func(version uint64)) error
-
-var churnTrial = trial[churnReading]{
-	name: "churn",
-	subjects: []subject[churnReading]{
-		{name: "ours packed", runs: 3, measure: takeTyped(watershed.Packed).measure},
-		{name: "ours packed keys", runs: 3, measure: taker(takeKeys).measure},
-		{name: "ours fast", runs: 3, measure: takeTyped(watershed.Fast).measure},
-		{name: "client-go", runs: 3, measure: taker(takeClientGo).measure},
+var churnTrial = harness.Trial[churnReading]{
+	Name: "churn",
+	Subjects: []harness.Subject[churnReading]{
+		{Name: "ours packed", Runs: 3, Measure: measureChurn(churnTyped(watershed.Packed))},
+		{Name: "ours packed keys", Runs: 3, Measure: measureChurn(churnKeys)},
+		{Name: "ours fast", Runs: 3, Measure: measureChurn(churnTyped(watershed.Fast))},
+		{Name: "client-go", Runs: 3, Measure: measureChurn(churnClientGo)},
 	},
-	order: func(r churnReading) float64 { return r.P99.Seconds() },
+	Order: func(r churnReading) float64 { return r.P99.Seconds() },
 }
 
-// churnSize is how much of what there is.
+// churnSize is the size of the benchmark.
 type churnSize struct {
-	pods, seconds int
-	pace          pace
+	pods    int
+	seconds int
+	pace    harness.Pace
 }
 
-// newChurnSize is the whole benchmark, or what the environment asks for.
+// newChurnSize returns the size from the environment, which defaults to the whole
+// benchmark.
 func newChurnSize() (c churnSize, err error) {
-	if c.pods, err = variable(podsVariable, 100_000); err != nil {
+	if c.pods, err = harness.EnvInt(harness.EnvPods, 100_000); err != nil {
 		return c, err
 	}
-	if c.seconds, err = variable(secondsVariable, 30); err != nil {
+	if c.seconds, err = harness.EnvInt(harness.EnvSeconds, 30); err != nil {
 		return c, err
 	}
-	rate, err := variable(rateVariable, 10_000)
-	if c.pace = pace(rate * int(beat) / int(time.Second)); c.pace < 1 && err == nil {
-		err = fmt.Errorf("%s=%d is less than one change every %v", rateVariable, rate, beat)
+	rate, err := harness.EnvInt(harness.EnvRate, 10_000)
+	c.pace = harness.Pace(rate * int(harness.PaceInterval) / int(time.Second))
+	if c.pace < 1 && err == nil {
+		err = fmt.Errorf("%s=%d is less than one change every %v", harness.EnvRate, rate, harness.PaceInterval)
 	}
 	return c, err
 }
 
-// warming and measured are how many changes there are of each.
-func (c churnSize) warming() int  { return c.pace.in(warmUp) }
-func (c churnSize) measured() int { return c.pace.in(time.Duration(c.seconds) * time.Second) }
+// warming returns how many changes there are before the measurement.
+func (c churnSize) warming() int { return c.pace.Count(warmUp) }
+
+// measured returns how many changes are measured.
+func (c churnSize) measured() int { return c.pace.Count(time.Duration(c.seconds) * time.Second) }
 
 // String is for headings.
 func (c churnSize) String() string {
-	return fmt.Sprintf("%s pods, %s changes a second", thousands(strconv.Itoa(c.pods)), thousands(strconv.Itoa(c.pace.in(time.Second))))
+	return fmt.Sprintf("%s pods, %s changes a second", harness.Thousands(strconv.Itoa(c.pods)), harness.Thousands(strconv.Itoa(c.pace.Count(time.Second))))
 }
 
-// benchChurn measures what 10,000 changes a second of 100,000 pods cost, and how
-// long they take to the handler.
+// benchChurn measures the cost of 10,000 changes a second of 100,000 pods, and their
+// latency until the handler is called.
 func benchChurn(out io.Writer) error {
-	if done, err := churnTrial.isSubject(out); done {
+	if done, err := churnTrial.RunAsSubject(out); done {
 		return err
 	}
 	size, err := newChurnSize()
 	if err != nil {
 		return err
 	}
-	t, err := newTape(size.pods)
+	stream, err := harness.NewStream(size.pods)
 	if err != nil {
 		return err
 	}
@@ -110,187 +104,116 @@ func benchChurn(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	played := make(chan struct{})
-	var player float64
+	written := make(chan struct{})
+	var writer float64
 	go func() {
-		defer close(played)
-		player = serveTape(listener, t, size)
+		defer close(written)
+		writer = stream.Serve(listener, size.pace, size.warming(), size.measured())
 	}()
-	median, err := churnTrial.run(context.Background(), tapeVariable+"="+listener.Addr().String())
-	_ = listener.Close() // ends the player
-	<-played
+	median, err := churnTrial.Run(context.Background(), streamVariable+"="+listener.Addr().String())
+	_ = listener.Close() // ends Serve
+	<-written
 	if err != nil {
 		return err
 	}
-	r := &report{
-		name: "churn",
-		heading: fmt.Sprintf("%v of random ones, %d s after %.0f s of warm-up, one reader; %s. "+
-			"The watch is written by another process, which takes %.2f processors.", size, size.seconds, warmUp.Seconds(), churnTrial.repeated(), player),
-		columns: []string{"reader", "p50, ms", "p99, ms", "max, ms", "CPU, processors", "live heap, MB", "growth, MB", "told together"},
-		figure:  figure{title: size.String()},
-	}
-	p50, p99 := panel{title: "latency p50, ms"}, panel{title: "latency p99, ms"}
-	cpu, heap := panel{title: "CPU, processors"}, panel{title: "live heap, MB"}
-	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
-	growth := func(m churnReading) float64 { return (float64(m.Late) - float64(m.Early)) / 1e6 }
-	for _, s := range []struct {
-		name string
-		bar  bar
-	}{
-		{"ours packed", bar{"Watershed, packed", oursColour}},
-		{"ours packed keys", bar{"Watershed, packed, keys only", oursColour}},
-		{"ours fast", bar{"Watershed, fast", oursPale}},
-		{"client-go", bar{"client-go, typed", clientGoColour}},
-	} {
-		m := median[s.name]
-		cells := []string{fmt.Sprintf("%.2f", ms(m.P50)), fmt.Sprintf("%.1f", ms(m.P99)), fmt.Sprintf("%.0f", ms(m.Max)), fmt.Sprintf("%.2f", m.CPU), megabytes(float64(m.Late))}
-		r.row(slices.Concat([]string{s.bar.name}, cells, []string{fmt.Sprintf("%+.0f", growth(m)), strconv.Itoa(m.Missed)})...)
-		r.figure.subjects = append(r.figure.subjects, s.bar)
-		p50.add(ms(m.P50), cells[0])
-		p99.add(ms(m.P99), cells[1])
-		cpu.add(m.CPU, cells[3])
-		heap.add(float64(m.Late)/1e6, thousands(cells[4]))
-	}
-	r.figure.panels = []panel{p50, p99, cpu, heap}
-	if err := r.write(out); err != nil {
+	if err := churnReport(size, writer, median).Write(out); err != nil {
 		return err
 	}
 	ours, theirs := median["ours packed"], median["client-go"]
 	fmt.Fprintf(out, "\nchurn: p99-ms ours=%.1f client-go=%.1f cpu ours=%.2f client-go=%.2f heap-growth=%.1f\n",
-		ms(ours.P99), ms(theirs.P99), ours.CPU, theirs.CPU, growth(ours))
+		inMilliseconds(ours.P99), inMilliseconds(theirs.P99), ours.CPU, theirs.CPU, ours.growth())
 	return nil
 }
 
-// serveTape plays the tape to one reader after the other until the listener is
-// closed. It returns the most that a whole play took of a processor.
-func serveTape(listener net.Listener, t *tape, size churnSize) float64 {
-	var most float64
-	for {
-		conn, err := listener.Accept()
+func inMilliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// growth returns by how many megabytes the live heap has grown.
+func (r churnReading) growth() float64 { return (float64(r.Late) - float64(r.Early)) / 1e6 }
+
+// churnReport returns the table and the figure. writer is how many processors writing
+// the watch took.
+func churnReport(size churnSize, writer float64, median map[string]churnReading) *harness.Report {
+	r := &harness.Report{
+		Name: "churn",
+		Heading: fmt.Sprintf("%v of random ones, %d s after %.0f s of warm-up, one reader; %s. "+
+			"The watch is written by another process, which takes %.2f processors.", size, size.seconds, warmUp.Seconds(), churnTrial.Repetitions(), writer),
+		Columns: []string{"reader", "p50, ms", "p99, ms", "max, ms", "CPU, processors", "live heap, MB", "growth, MB", "told together"},
+		Figure:  harness.Figure{Title: size.String()},
+	}
+	p50, p99 := harness.Panel{Title: "latency p50, ms"}, harness.Panel{Title: "latency p99, ms"}
+	cpu, heap := harness.Panel{Title: "CPU, processors"}, harness.Panel{Title: "live heap, MB"}
+	for _, s := range []struct {
+		subject string
+		bar     harness.Bar
+	}{
+		{"ours packed", harness.Bar{Name: "Watershed, packed", Colour: harness.ColourOurs}},
+		{"ours packed keys", harness.Bar{Name: "Watershed, packed, keys only", Colour: harness.ColourOurs}},
+		{"ours fast", harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale}},
+		{"client-go", harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo}},
+	} {
+		m := median[s.subject]
+		cells := []string{
+			fmt.Sprintf("%.2f", inMilliseconds(m.P50)), fmt.Sprintf("%.1f", inMilliseconds(m.P99)), fmt.Sprintf("%.0f", inMilliseconds(m.Max)),
+			fmt.Sprintf("%.2f", m.CPU), harness.Megabytes(float64(m.Late)),
+		}
+		r.Row(slices.Concat([]string{s.bar.Name}, cells, []string{fmt.Sprintf("%+.0f", m.growth()), strconv.Itoa(m.Missed)})...)
+		r.Figure.Subjects = append(r.Figure.Subjects, s.bar)
+		p50.Add(inMilliseconds(m.P50), cells[0])
+		p99.Add(inMilliseconds(m.P99), cells[1])
+		cpu.Add(m.CPU, cells[3])
+		heap.Add(float64(m.Late)/1e6, harness.Thousands(cells[4]))
+	}
+	r.Figure.Panels = []harness.Panel{p50, p99, cpu, heap}
+	return r
+}
+
+// measureChurn returns the measurement of a reader in this process.
+func measureChurn(read churnReader) func(context.Context) (churnReading, error) {
+	return func(ctx context.Context) (churnReading, error) {
+		size, err := newChurnSize()
 		if err != nil {
-			return most
+			return churnReading{}, err
 		}
-		if used, err := t.play(conn, size.pace, size.warming(), size.measured()); err != nil {
-			fmt.Fprintf(os.Stderr, "the reader of the tape is gone: %v\n", err)
-		} else {
-			most = max(most, used)
-			_, _ = io.Copy(io.Discard, conn) // until the reader has had all
+		// The end of the process closes the connection. The reader must not see its end.
+		conn, err := net.Dial("tcp4", os.Getenv(streamVariable))
+		if err != nil {
+			return churnReading{}, err
 		}
-		_ = conn.Close()
+		warming := harness.NewRecorder(harness.FirstVersion+size.pods, size.warming(), size.pace)
+		boundary := warming.Next()
+		measured := harness.NewRecorder(boundary, size.measured(), size.pace)
+		received := func(version uint64) {
+			if int(version) < boundary {
+				warming.Received(version)
+			} else {
+				measured.Received(version)
+			}
+		}
+		// The buffer has the size of an HTTP client's.
+		if err := read(ctx, bufio.NewReaderSize(conn, 32<<10), size.pods, received); err != nil {
+			return churnReading{}, err
+		}
+		runtime.GC()
+		time.Sleep(2 * time.Second) // for background work after the first state
+		if _, err := warming.Run(conn); err != nil {
+			return churnReading{}, err
+		}
+		return recordChurn(measured, conn)
 	}
 }
 
-// measure follows the tape in a process of its own.
-func (take taker) measure(ctx context.Context) (churnReading, error) {
-	size, err := newChurnSize()
-	if err != nil {
-		return churnReading{}, err
-	}
-	conn, err := net.Dial("tcp4", os.Getenv(tapeVariable))
-	if err != nil {
-		return churnReading{}, err
-	}
-	// The end of the process closes it: before, its end would be news to the reader.
-	warming := newDeliveries(firstVersion+size.pods, size.warming(), size.pace)
-	measured := newDeliveries(warming.first+size.warming(), size.measured(), size.pace)
-	told := func(version uint64) {
-		if int(version) < measured.first {
-			warming.told(version)
-		} else {
-			measured.told(version)
-		}
-	}
-	// The buffer is as an HTTP client has one.
-	if err := take(ctx, bufio.NewReaderSize(conn, 32<<10), size.pods, told); err != nil {
-		return churnReading{}, err
-	}
+// recordChurn measures the process while changes are read. The heap is measured before
+// and after, while nothing is read, so that collections delay no change.
+func recordChurn(measured *harness.Recorder, conn net.Conn) (r churnReading, err error) {
 	runtime.GC()
-	time.Sleep(2 * time.Second) // what the state leaves to do
-	if _, err := warming.flow(conn); err != nil {
-		return churnReading{}, err
-	}
-	// Nothing flows now: what is found is in use, at both ends, and nobody is
-	// delayed by looking for it.
-	var r churnReading
-	runtime.GC()
-	r.Early = liveHeap()
-	began, used := time.Now(), cpuTime()
-	if r.Missed, err = measured.flow(conn); err != nil {
+	r.Early = harness.LiveHeap()
+	began, used := time.Now(), harness.CPUTime()
+	if r.Missed, err = measured.Run(conn); err != nil {
 		return r, err
 	}
-	r.CPU = (cpuTime() - used).Seconds() / time.Since(began).Seconds()
+	r.CPU = (harness.CPUTime() - used).Seconds() / time.Since(began).Seconds()
 	runtime.GC()
-	r.Late = liveHeap()
-	slices.Sort(measured.lags)
-	n := len(measured.lags)
-	r.P50, r.P99, r.Max = measured.lags[n/2], measured.lags[n*99/100], measured.lags[n-1]
+	r.Late = harness.LiveHeap()
+	r.P50, r.P99, r.Max = measured.Latencies().Quantiles()
 	return r, nil
-}
-
-// deliveries are the changes that a reader was told of.
-type deliveries struct {
-	// first is the version of the first change, which was due at start.
-	first int
-	pace  pace
-	start atomic.Pointer[time.Time]
-	count atomic.Int64
-	lags  []time.Duration
-	// last is closed when the last change was delivered.
-	last chan struct{}
-}
-
-func newDeliveries(first, n int, p pace) *deliveries {
-	return &deliveries{first: first, pace: p, lags: make([]time.Duration, n), last: make(chan struct{})}
-}
-
-// flow lets the changes begin and waits until the last was delivered. A reader that
-// falls far behind is told of some changes together: they count as delivered when all
-// are. It returns how many those are.
-func (d *deliveries) flow(conn io.Writer) (missed int, err error) {
-	start := time.Now().Add(50 * time.Millisecond)
-	d.start.Store(&start)
-	if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, uint64(start.UnixNano()))); err != nil {
-		return 0, err
-	}
-	select {
-	case <-d.last:
-	case <-time.After(time.Until(d.pace.due(start, len(d.lags))) + grace):
-		return 0, fmt.Errorf("did not keep up: told of %d of %d changes %v after the last was due", d.count.Load(), len(d.lags), grace)
-	}
-	for n := d.count.Load(); ; n = d.count.Load() {
-		time.Sleep(100 * time.Millisecond)
-		if d.count.Load() == n {
-			break
-		}
-	}
-	for k := range d.lags {
-		if d.lags[k] == 0 {
-			d.lags[k] = time.Since(d.pace.due(start, k))
-			missed++
-		}
-	}
-	return missed, nil
-}
-
-// told counts a change. The time begins when the change was due, not when it was
-// sent: who lets the sender wait is not forgiven. One goroutine calls it.
-func (d *deliveries) told(version uint64) {
-	k := int(version) - d.first
-	d.lags[k] = time.Since(d.pace.due(*d.start.Load(), k))
-	d.count.Add(1)
-	if k == len(d.lags)-1 {
-		close(d.last)
-	}
-}
-
-// compare is what a handler does with a change: it looks at both states.
-func compare(old, now *corev1.Pod) uint64 {
-	if old.Namespace != now.Namespace || old.Name != now.Name || old.ResourceVersion >= now.ResourceVersion || now.Status.Phase != corev1.PodRunning {
-		panic("not a new state of the same pod")
-	}
-	version, err := strconv.ParseUint(now.ResourceVersion, 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	return version
 }

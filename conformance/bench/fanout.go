@@ -18,18 +18,20 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// labelled is an object with the values of its labels at hand.
+// labelled is an object that is only the values of its labels.
 type labelled struct{ labels []fanout.Value }
 
-// crowd is a log beside which a number of readers wait for other things.
-type crowd struct {
+// waitingLog is a log with readers that wait for changes that do not happen.
+type waitingLog struct {
 	name     string
 	readers  int
 	interest func(i int) fanout.Interest
 	log      *fanout.Log[*labelled]
 	revision uint64
-	one      time.Duration // to publish a change
-	many     time.Duration // to publish one of a batch of 100
+	// one is the time to publish a change.
+	one time.Duration
+	// many is the time to publish a change in a batch of 100.
+	many time.Duration
 }
 
 func ofNamespace(i int) fanout.Interest { return fanout.Namespace(fmt.Sprintf("namespace-%d", i)) }
@@ -41,10 +43,9 @@ func ofEither(i int) fanout.Interest {
 	return ofLabel(i)
 }
 
-// benchFanout measures what a change costs beside readers that it cannot
-// concern.
+// benchFanout measures the time to publish a change if no reader is interested in it.
 func benchFanout(out io.Writer) error {
-	crowds := []*crowd{
+	logs := []*waitingLog{
 		{name: "nobody"},
 		{name: "100 of namespaces", readers: 100, interest: ofNamespace},
 		{name: "10,000 of namespaces", readers: 10_000, interest: ofNamespace},
@@ -55,7 +56,7 @@ func benchFanout(out io.Writer) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for _, c := range crowds {
+	for _, c := range logs {
 		c.log = fanout.New(&fanout.Options[*labelled]{Dimensions: []fanout.Dimension[*labelled]{{
 			Name:   "label",
 			Values: func(o *labelled) []fanout.Value { return o.labels },
@@ -80,12 +81,16 @@ func benchFanout(out io.Writer) error {
 	for _, label := range []string{"app=checkout", "pod-template-hash=5d9c7b", "tier=backend"} {
 		obj.labels = append(obj.labels, fanout.ValueOf(label))
 	}
-	// The collector would look at all the waiting goroutines, which is not what
-	// publishing costs.
+	// A collection would scan the stacks of all waiting goroutines, which is not part of
+	// publishing.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	// Runs of a millisecond: the best of many is one that nothing interrupted.
-	const rounds, changes = 300, 5_000
-	publish := func(c *crowd, buf []store.Change[*labelled]) time.Duration {
+	// A round takes a millisecond, so that the best of many is one that nothing
+	// interrupted.
+	const (
+		rounds  = 300
+		changes = 5_000
+	)
+	publish := func(c *waitingLog, buf []store.Change[*labelled]) time.Duration {
 		start := time.Now()
 		for done := 0; done < changes; done += len(buf) {
 			for i := range buf {
@@ -99,7 +104,7 @@ func benchFanout(out io.Writer) error {
 	fmt.Fprintf(out, "time to publish a change beside readers that wait for other things, best of %d\n\n", rounds)
 	one, many := make([]store.Change[*labelled], 1), make([]store.Change[*labelled], 100)
 	for round := range rounds {
-		for _, c := range crowds {
+		for _, c := range logs {
 			a, b := publish(c, one), publish(c, many)
 			if round == 0 {
 				c.one, c.many = a, b
@@ -113,14 +118,14 @@ func benchFanout(out io.Writer) error {
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "| readers\t| one by one\t| in batches of 100\t|")
 	fmt.Fprintln(tw, "|---\t|---\t|---\t|")
-	for _, c := range crowds {
+	for _, c := range logs {
 		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t|\n", c.name, c.one, c.many)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	times := func(at int) float64 { return float64(crowds[at].one) / float64(crowds[0].one) }
+	times := func(at int) float64 { return float64(logs[at].one) / float64(logs[0].one) }
 	fmt.Fprintf(out, "\nfanout: publish beside-0=%v beside-10000 namespaces=%.2fx labels=%.2fx either=%.2fx\n",
-		crowds[0].one, times(2), times(3), times(4))
+		logs[0].one, times(2), times(3), times(4))
 	return nil
 }

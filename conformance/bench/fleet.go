@@ -4,17 +4,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,59 +19,65 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
 
 const (
-	// clustersVariable are the numbers of clusters to measure: "1,10,100,1000" is the
-	// page's, and takes half an hour. Default 100, which is done in a minute.
+	// clustersVariable has the numbers of clusters to measure. "1,10,100,1000" is the
+	// page's, and takes half an hour. Default 100, which takes a minute.
 	clustersVariable = "WATERSHED_CLUSTERS"
-	// fleetVariable makes the command measure one fleet and nothing else: where its
-	// clusters take orders.
-	fleetVariable = "WATERSHED_BENCH_FLEET"
-	// idleVariable makes it mirror everything, of which there is hardly anything.
-	idleVariable = "WATERSHED_BENCH_IDLE"
-	// settledVariable makes it wait until everything is packed densely.
+	// settledVariable makes the benchmark wait until everything is packed densely.
 	settledVariable = "WATERSHED_SETTLED"
+	// fleetVariable makes the command measure one fleet and nothing else. It is the
+	// address of the simulation.
+	fleetVariable = "WATERSHED_BENCH_FLEET"
+	// idleVariable makes that process mirror all resources, most of which are empty.
+	idleVariable = "WATERSHED_BENCH_IDLE"
 	// podsPerCluster is the default.
 	podsPerCluster = 10_000
 	// churnRate is changes per second in the whole fleet.
 	churnRate = 10_000
-	// fleetMemory is what the process may have, for 10 million pods on a machine of
-	// 24 GiB that has the simulated clusters too.
+	// fleetMemory limits the process, in bytes: 10 million pods on a machine of 24 GiB
+	// that also runs the simulation.
 	fleetMemory = 17 << 30
+	// fleetApp is the value of the label that is searched for.
+	fleetApp = "service-00042"
 )
 
-// wholeFleet is what the page shows.
+// fleetRoles are the child processes of the benchmark.
+var fleetRoles = map[string]harness.Role{harness.SimulationRole: harness.ServeSimulation}
+
+// wholeFleet has the numbers of clusters that the page shows.
 var wholeFleet = []int{1, 10, 100, 1000}
 
-// fleetReading is what a process with a fleet finds of itself.
+// fleetReading is what a process with a fleet has measured of itself.
 type fleetReading struct {
 	Clusters, Objects, Resources int
 	// Wall and CPU are until everything has synced.
 	Wall, CPU time.Duration
-	// Synced is right after that, Settled when everything is packed densely, if that
-	// was waited for. Bytes are the heap in use and the stacks, RSS the system's
-	// count.
-	Synced, Settled holding
-	Goroutines      int
-	// ChurnCPU is the part of a processor at Churn changes per second.
+	// Synced is right after that.
+	Synced fleetMemoryUse
+	// Settled is when everything is packed densely, if the benchmark waits for that.
+	Settled    fleetMemoryUse
+	Goroutines int
+	// Churn is changes per second, ChurnCPU how many processors they take.
 	Churn    float64
 	ChurnCPU float64
-	// Scan and Look find one label value everywhere, without and with an index,
-	// which took Index to make and IndexBytes.
-	Scan, Look, Index time.Duration
-	IndexBytes        int64
-	Found             int
+	// Scan is the time to find one label value in all clusters without an index.
+	Scan time.Duration
+	// Look is the same with an index, which took the time Index to make and IndexBytes.
+	Look, Index time.Duration
+	IndexBytes  int64
+	// Found is how many objects have that value.
+	Found int
 }
-
-type holding struct{ Bytes, RSS int64 }
 
 // benchFleet measures a process that mirrors many clusters.
 func benchFleet(out io.Writer) error {
-	if done, err := isHerd(out); done {
+	if done, err := harness.RunAsChild(fleetRoles, out); done {
 		return err
 	}
 	if addr := os.Getenv(fleetVariable); addr != "" {
@@ -85,39 +88,33 @@ func benchFleet(out io.Writer) error {
 		}
 		return json.NewEncoder(out).Encode(r)
 	}
-	pods, err := variable(podsVariable, podsPerCluster)
+	pods, err := harness.EnvInt(harness.EnvPods, podsPerCluster)
 	if err != nil {
 		return err
 	}
-	sizes := []int{100}
-	if text := os.Getenv(clustersVariable); text != "" {
-		sizes = nil
-		for _, part := range strings.Split(text, ",") {
-			n, err := strconv.Atoi(part)
-			if err != nil {
-				return fmt.Errorf("%s=%s: %w", clustersVariable, text, err)
-			}
-			sizes = append(sizes, n)
-		}
+	sizes, err := fleetSizes()
+	if err != nil {
+		return err
 	}
 	var readings []fleetReading
 	for _, n := range sizes {
-		r, err := fleetOnce(simulated.Options{Clusters: n, Pods: pods})
+		r, err := runFleet(simulated.Options{Clusters: n, Pods: pods})
 		if err != nil {
 			return err
 		}
 		readings = append(readings, r)
 	}
-	found := fleetReport(pods, readings)
-	if found.part = len(sizes) < len(wholeFleet); !found.part {
-		idle, err := fleetOnce(simulated.Options{Clusters: 10, Pods: 1, Types: 200}, idleVariable+"=1")
+	report := fleetReport(pods, readings)
+	report.Partial = len(sizes) < len(wholeFleet)
+	if !report.Partial {
+		idle, err := runFleet(simulated.Options{Clusters: 10, Pods: 1, Types: 200}, idleVariable+"=1")
 		if err != nil {
 			return err
 		}
-		found.heading += fmt.Sprintf(" A watch on which nothing happens costs %.0f KB and %.1f goroutines (%s of them, in ten clusters).",
-			float64(idle.Synced.Bytes)/float64(idle.Resources)/1e3, float64(idle.Goroutines)/float64(idle.Resources), thousands(strconv.Itoa(idle.Resources)))
+		report.Heading += fmt.Sprintf(" A watch on which nothing happens costs %.0f KB and %.1f goroutines (%s of them, in ten clusters).",
+			float64(idle.Synced.Bytes)/float64(idle.Resources)/1e3, float64(idle.Goroutines)/float64(idle.Resources), harness.Thousands(strconv.Itoa(idle.Resources)))
 	}
-	if err := found.write(out); err != nil {
+	if err := report.Write(out); err != nil {
 		return err
 	}
 	last := readings[len(readings)-1]
@@ -130,55 +127,60 @@ func benchFleet(out io.Writer) error {
 	return nil
 }
 
-// perObject is a time in microseconds for each object.
+// fleetSizes returns the numbers of clusters to measure.
+func fleetSizes() ([]int, error) {
+	text := os.Getenv(clustersVariable)
+	if text == "" {
+		return []int{100}, nil
+	}
+	var sizes []int
+	for _, part := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w", clustersVariable, text, err)
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes, nil
+}
+
+// perObject returns a time in microseconds per object.
 func (r *fleetReading) perObject(d time.Duration) float64 {
 	return d.Seconds() * 1e6 / float64(r.Objects)
 }
 
-// fleetOnce measures a fleet of some clusters, in a process of its own.
-func fleetOnce(opts simulated.Options, env ...string) (fleetReading, error) {
+// runFleet measures a fleet of simulated clusters in a process of its own.
+func runFleet(opts simulated.Options, env ...string) (fleetReading, error) {
 	var r fleetReading
 	ctx := context.Background()
-	h, err := startHerd(ctx, opts)
+	s, err := harness.StartSimulation(ctx, "fleet", opts)
 	if err != nil {
 		return r, err
 	}
-	defer h.close()
-	self, err := os.Executable()
-	if err != nil {
-		return r, err
-	}
-	cmd := exec.CommandContext(ctx, self, "fleet")
-	cmd.Env = slices.Concat(os.Environ(), env, []string{fleetVariable + "=" + h.addr})
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	if err != nil {
-		return r, err
-	}
-	_, last, _ := bytes.Cut(text, []byte("\n")) // after the heading
-	return r, json.Unmarshal(last, &r)
+	defer s.Close()
+	return r, harness.RunSelf(ctx, "fleet", append(env, fleetVariable+"="+s.Addr), &r)
 }
 
-// register is a directory of clusters that do not change.
-type register []fleet.Entry
+// fixedDirectory is a directory of clusters that do not change.
+type fixedDirectory []fleet.Entry
 
-func (r register) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
-	tell(r)
+func (d fixedDirectory) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
+	tell(d)
 	<-ctx.Done()
 	return nil
 }
 
-// measureFleet mirrors the clusters of a herd.
+// measureFleet mirrors the clusters of a simulation.
 func measureFleet(addr string) (fleetReading, error) {
 	var r fleetReading
 	debug.SetMemoryLimit(fleetMemory)
-	lead, err := takeReins(addr)
+	simulation, err := harness.DialSimulation(addr)
 	if err != nil {
 		return r, err
 	}
-	var clusters register
-	for _, p := range lead.pastures {
-		clusters = append(clusters, fleet.Entry{Name: p.Name, Config: p.config(), Access: p.Host})
+	var clusters fixedDirectory
+	for _, c := range simulation.Clusters {
+		clusters = append(clusters, fleet.Entry{Name: c.Name, Config: c.Config(), Access: c.Host})
 	}
 	settled := os.Getenv(settledVariable) != ""
 	opts := &fleet.Options{Resources: []string{"pods"}, Drop: wire.ManagedFields}
@@ -189,18 +191,18 @@ func measureFleet(addr string) (fleetReading, error) {
 	if idle {
 		opts.Resources = []string{"*"}
 	}
-	before, goroutines := measureHolding(), runtime.NumGoroutine()
+	before, goroutines := measureFleetMemory(), runtime.NumGoroutine()
 	f, err := fleet.New(clusters, opts)
 	if err != nil {
 		return r, err
 	}
 	ctx := context.Background()
-	began, used := time.Now(), cpuTime()
+	began, used := time.Now(), harness.CPUTime()
 	go func() { _ = f.Run(ctx) }() // lives as long as the process
 	if err := f.WaitForSync(ctx); err != nil {
 		return r, err
 	}
-	r.Wall, r.CPU = time.Since(began), cpuTime()-used
+	r.Wall, r.CPU = time.Since(began), harness.CPUTime()-used
 	pods := fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"})
 	r.Objects = pods.Len()
 	for _, m := range f.Members() {
@@ -211,7 +213,7 @@ func measureFleet(addr string) (fleetReading, error) {
 		r.Clusters++
 		r.Resources += s.Resources
 	}
-	r.Synced = measureHolding().since(before)
+	r.Synced = measureFleetMemory().since(before)
 	r.Goroutines = runtime.NumGoroutine() - goroutines
 	if idle {
 		return r, nil
@@ -221,54 +223,60 @@ func measureFleet(addr string) (fleetReading, error) {
 	if settled {
 		r.Settled = settleFleet().since(before)
 	}
-	if r.Scan, r.Found, err = find(pods); err != nil {
+	if r.Scan, r.Found, err = findApp(pods); err != nil {
 		return r, err
 	}
 	seconds := 5
 	if settled {
-		seconds = 20 // a collection more or less counts for less
+		seconds = 20 // so that one garbage collection more or less does not matter
 	}
-	if err := r.churn(lead, seconds); err != nil {
+	if err := r.churn(simulation, seconds); err != nil {
 		return r, err
 	}
 	r.index(pods)
 	return r, nil
 }
 
-// settleFleet waits until nothing is left to do: objects settle a minute after they
-// came, at the earliest, one cluster after the other.
-func settleFleet() holding {
+// settleFleet waits until the process has nothing left to do. Objects are packed densely
+// a minute after they arrived, at the earliest, one cluster after the other.
+func settleFleet() fleetMemoryUse {
 	for began, calm := time.Now(), 0; calm < 3 || time.Since(began) < 100*time.Second; calm++ {
-		used := cpuTime()
+		used := harness.CPUTime()
 		time.Sleep(10 * time.Second)
-		if cpuTime()-used > 500*time.Millisecond {
+		if harness.CPUTime()-used > 500*time.Millisecond {
 			calm = 0
 		}
 	}
-	return measureHolding()
+	return measureFleetMemory()
 }
 
-// measureHolding is what the process needs after a collection: the heap with what is
-// lost between objects, stacks, and the collector's own.
-func measureHolding() holding {
+// fleetMemoryUse is the memory of a process, in bytes.
+type fleetMemoryUse struct {
+	// Bytes is the heap in use with its fragmentation, stacks, and the runtime's own.
+	Bytes int64
+	RSS   int64
+}
+
+// measureFleetMemory collects garbage and returns the memory of this process.
+func measureFleetMemory() fleetMemoryUse {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return holding{
+	return fleetMemoryUse{
 		Bytes: int64(m.HeapInuse + m.StackInuse + m.MSpanInuse + m.MCacheInuse + m.GCSys + m.OtherSys),
-		RSS:   int64(rss()),
+		RSS:   int64(harness.RSS()),
 	}
 }
 
-func (h holding) since(before holding) holding {
-	return holding{h.Bytes - before.Bytes, h.RSS - before.RSS}
+func (m fleetMemoryUse) since(before fleetMemoryUse) fleetMemoryUse {
+	return fleetMemoryUse{m.Bytes - before.Bytes, m.RSS - before.RSS}
 }
 
-// find looks for the pods of one deployment in all clusters, three times, and
-// returns the best.
-func find(pods *fleet.View[*wire.Object]) (best time.Duration, found int, err error) {
-	selector, err := labels.Parse("app.kubernetes.io/name=" + oneApp)
+// findApp searches all clusters for the pods of one deployment, three times, and returns
+// the best time.
+func findApp(pods *fleet.View[*wire.Object]) (best time.Duration, found int, err error) {
+	selector, err := labels.Parse("app.kubernetes.io/name=" + fleetApp)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -285,40 +293,38 @@ func find(pods *fleet.View[*wire.Object]) (best time.Duration, found int, err er
 	return best, found, nil
 }
 
-const oneApp = "service-00042"
-
-// churn measures the processor while pods change everywhere.
-func (r *fleetReading) churn(lead *reins, seconds int) error {
-	seconds, err := variable(secondsVariable, seconds)
+// churn measures the processor time while pods of all clusters change.
+func (r *fleetReading) churn(simulation *harness.SimulationClient, seconds int) error {
+	seconds, err := harness.EnvInt(harness.EnvSeconds, seconds)
 	if err != nil {
 		return err
 	}
-	if _, err := lead.churn(churnRate, 2); err != nil { // to begin with
+	if _, err := simulation.Churn(churnRate, 2); err != nil { // warm-up
 		return err
 	}
-	began, used := time.Now(), cpuTime()
-	n, err := lead.churn(churnRate, seconds)
+	began, used := time.Now(), harness.CPUTime()
+	n, err := simulation.Churn(churnRate, seconds)
 	if err != nil {
 		return err
 	}
-	r.ChurnCPU = (cpuTime() - used).Seconds() / time.Since(began).Seconds()
+	r.ChurnCPU = (harness.CPUTime() - used).Seconds() / time.Since(began).Seconds()
 	r.Churn = float64(n) / time.Since(began).Seconds()
 	return nil
 }
 
 // index measures the same search with an index.
 func (r *fleetReading) index(pods *fleet.View[*wire.Object]) {
-	before := measureHolding()
+	before := measureFleetMemory()
 	began := time.Now()
 	byApp := fleet.IndexBy(pods, func(o *wire.Object) []string {
 		app, _ := o.Label("app.kubernetes.io/name")
 		return []string{app}
 	})
 	r.Index = time.Since(began)
-	r.IndexBytes = measureHolding().since(before).Bytes
+	r.IndexBytes = measureFleetMemory().since(before).Bytes
 	for range 3 {
 		began := time.Now()
-		for range byApp.Get(oneApp) {
+		for range byApp.Get(fleetApp) {
 			continue
 		}
 		if d := time.Since(began); r.Look == 0 || d < r.Look {
@@ -327,39 +333,39 @@ func (r *fleetReading) index(pods *fleet.View[*wire.Object]) {
 	}
 }
 
-// fleetReport is the table and the figure.
-func fleetReport(pods int, readings []fleetReading) *report {
-	r := &report{
-		name: "fleet",
-		heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, everything else kept and packed; one process of %d GiB at most, one run each.",
-			thousands(strconv.Itoa(pods)), fleetMemory>>30),
-		columns: []string{"clusters", "objects", "bytes per object, synced", "settled", "RSS, GB", "sync, s", "CPU, us per object", "goroutines per resource",
+// fleetReport returns the table and the figure.
+func fleetReport(pods int, readings []fleetReading) *harness.Report {
+	r := &harness.Report{
+		Name: "fleet",
+		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, everything else kept and packed; one process of %d GiB at most, one run each.",
+			harness.Thousands(strconv.Itoa(pods)), fleetMemory>>30),
+		Columns: []string{"clusters", "objects", "bytes per object, synced", "settled", "RSS, GB", "sync, s", "CPU, us per object", "goroutines per resource",
 			"CPU at 10,000 changes/s", "find a label value, ms", "with an index, ms"},
-		figure: figure{title: "Growth of a fleet: flat is linear"},
+		Figure: harness.Figure{Title: "Growth of a fleet: flat is linear"},
 	}
-	panels := []panel{{title: "bytes per object, just synced"}, {title: "sync, us of CPU per object"}, {title: "CPU at 10,000 changes/s"}, {title: "label search, ns per object"}}
+	panels := []harness.Panel{{Title: "bytes per object, just synced"}, {Title: "sync, us of CPU per object"}, {Title: "CPU at 10,000 changes/s"}, {Title: "label search, ns per object"}}
 	for _, x := range readings {
 		n := float64(x.Objects)
 		bytes := float64(x.Synced.Bytes) / n
 		settled, resident := "", x.Synced.RSS
 		if x.Settled.Bytes > 0 {
-			settled, resident = thousands(fmt.Sprintf("%.0f", float64(x.Settled.Bytes)/n)), x.Settled.RSS
+			settled, resident = harness.Thousands(fmt.Sprintf("%.0f", float64(x.Settled.Bytes)/n)), x.Settled.RSS
 		}
-		name := thousands(strconv.Itoa(x.Clusters))
-		r.row(name, thousands(strconv.Itoa(x.Objects)), thousands(fmt.Sprintf("%.0f", bytes)), settled, fmt.Sprintf("%.2f", float64(resident)/1e9),
+		name := harness.Thousands(strconv.Itoa(x.Clusters))
+		r.Row(name, harness.Thousands(strconv.Itoa(x.Objects)), harness.Thousands(fmt.Sprintf("%.0f", bytes)), settled, fmt.Sprintf("%.2f", float64(resident)/1e9),
 			fmt.Sprintf("%.1f", x.Wall.Seconds()), fmt.Sprintf("%.1f", x.perObject(x.CPU)), fmt.Sprintf("%.2f", float64(x.Goroutines)/float64(x.Resources)),
 			fmt.Sprintf("%.2f", x.ChurnCPU), fmt.Sprintf("%.1f", x.Scan.Seconds()*1e3), fmt.Sprintf("%.2f", x.Look.Seconds()*1e3))
 		label := name + " clusters"
 		if x.Clusters == 1 {
 			label = "1 cluster"
 		}
-		r.figure.subjects = append(r.figure.subjects, bar{label, oursColour})
+		r.Figure.Subjects = append(r.Figure.Subjects, harness.Bar{Name: label, Colour: harness.ColourOurs})
 		scan := x.Scan.Seconds() * 1e9 / n
-		panels[0].add(bytes, thousands(fmt.Sprintf("%.0f", bytes)))
-		panels[1].add(x.perObject(x.CPU), fmt.Sprintf("%.1f", x.perObject(x.CPU)))
-		panels[2].add(x.ChurnCPU, fmt.Sprintf("%.2f", x.ChurnCPU))
-		panels[3].add(scan, fmt.Sprintf("%.0f", scan))
+		panels[0].Add(bytes, harness.Thousands(fmt.Sprintf("%.0f", bytes)))
+		panels[1].Add(x.perObject(x.CPU), fmt.Sprintf("%.1f", x.perObject(x.CPU)))
+		panels[2].Add(x.ChurnCPU, fmt.Sprintf("%.2f", x.ChurnCPU))
+		panels[3].Add(scan, fmt.Sprintf("%.0f", scan))
 	}
-	r.figure.panels = panels
+	r.Figure.Panels = panels
 	return r
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,15 +17,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
-	restwatch "k8s.io/client-go/rest/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
@@ -38,19 +34,22 @@ const (
 	handlerCount   = 50
 	handlerObjects = 2_000
 	handlerEvents  = 20_000
+	// handlerLimit is how long the deliveries may take.
+	handlerLimit = time.Minute
 )
 
-// recording is a watch stream as bytes: the state, then updates of it, as an API
-// server writes them.
+// recording is a watch: the state, and then updates of it as the bytes that an API
+// server writes.
 type recording struct {
 	name  string
 	state []*corev1.Pod
-	// updates has the frames, events how many there are.
+	// updates are the frames.
 	updates []byte
-	events  int
+	// events is how many frames there are.
+	events int
 }
 
-// newRecording makes a stream of random updates of realistic or of tiny pods.
+// newRecording returns a watch with updates of pods that the function returns.
 func newRecording(name string, pod func(i int) *corev1.Pod) (*recording, error) {
 	r := &recording{name: name, events: handlerEvents}
 	version := 1
@@ -63,31 +62,20 @@ func newRecording(name string, pod func(i int) *corev1.Pod) (*recording, error) 
 	for i := range handlerObjects {
 		r.state = append(r.state, next(i))
 	}
-	serializer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	var buf bytes.Buffer
 	for i := range handlerEvents {
-		var object bytes.Buffer
-		p := next(i * 7919 % handlerObjects)
-		p.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		if err := serializer.Encode(p, &object); err != nil {
-			return nil, err
-		}
-		event := metav1.WatchEvent{Type: string(watch.Modified), Object: runtime.RawExtension{Raw: object.Bytes()}}
-		frame, err := event.Marshal()
+		frame, err := harness.EncodeEvent(watch.Modified, next(i*7919%handlerObjects))
 		if err != nil {
 			return nil, err
 		}
-		buf.Write(binary.BigEndian.AppendUint32(nil, uint32(len(frame))))
-		buf.Write(frame)
+		r.updates = append(r.updates, frame...)
 	}
-	r.updates = buf.Bytes()
 	return r, nil
 }
 
-// benchHandlers measures how many changes reach fifty handlers, from the bytes of
-// a watch.
+// benchHandlers measures how many changes per second fifty handlers receive, from the
+// bytes of a watch.
 func benchHandlers(out io.Writer) error {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // both log that the stream ends
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // both sides log that the watch ends
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%d handlers\tdeliveries/s: ours\tclient-go\tratio\tper CPU second: ours\tclient-go\tratio\n", handlerCount)
 	realistic := kubetest.Workload{Seed: 1}
@@ -128,84 +116,94 @@ func benchHandlers(out io.Writer) error {
 	return nil
 }
 
-// rate is deliveries per second, on the clock and of processor time.
+// rate is deliveries per second of the clock and of processor time.
 type rate struct{ wall, cpu float64 }
 
 func (r rate) best(other rate) rate { return rate{max(r.wall, other.wall), max(r.cpu, other.cpu)} }
 
-// timed lets the stream go and waits until every handler has had every update. A
-// handler that is given differences is told of fewer.
-func (r *recording) timed(start func(), delivered func() int64, last func() bool) (rate, error) {
-	began, used := time.Now(), cpuTime()
-	start()
-	for !last() {
-		if time.Since(began) > time.Minute {
-			return rate{}, fmt.Errorf("%s: %d deliveries after a minute", r.name, delivered())
+// timed starts the updates and waits until every handler has received every one of
+// them. A handler that receives differences instead gets fewer calls, which is an error.
+func (r *recording) timed(start chan struct{}, delivered *atomic.Int64) (rate, error) {
+	began, used := time.Now(), harness.CPUTime()
+	close(start)
+	all := int64(r.events * handlerCount)
+	for delivered.Load() != all {
+		if time.Since(began) > handlerLimit {
+			return rate{}, fmt.Errorf("%s: %d of %d deliveries after %v", r.name, delivered.Load(), all, handlerLimit)
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
-	if n := delivered(); n != int64(r.events*handlerCount) {
-		return rate{}, fmt.Errorf("%s: %d deliveries, want %d", r.name, n, r.events*handlerCount)
-	}
-	n := float64(delivered())
-	return rate{wall: n / time.Since(began).Seconds(), cpu: n / (cpuTime() - used).Seconds()}, nil
+	return rate{wall: float64(all) / time.Since(began).Seconds(), cpu: float64(all) / (harness.CPUTime() - used).Seconds()}, nil
 }
 
+// tally counts the updates of one handler.
+type tally struct {
+	own, want int64
+	// delivered is that of all handlers. The handler adds its updates when it has
+	// received all of them.
+	delivered *atomic.Int64
+}
+
+func (t *tally) add(now *corev1.Pod) {
+	t.own++
+	if now.Name == "" {
+		panic("not decoded")
+	}
+	if t.own == t.want {
+		t.delivered.Add(t.own)
+	}
+}
+
+// ours measures our informer.
 func (r *recording) ours() (rate, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go1 := make(chan struct{})
-	kind, _ := kube.KindOf(pods)
-	i := watershed.FromSource[*corev1.Pod](&replay{r: r, kind: kind, start: go1}, &watershed.Options[*corev1.Pod]{Window: 1 << 30})
+	start := make(chan struct{})
+	kind, _ := kube.KindOf(harness.Pods)
+	i := watershed.FromSource[*corev1.Pod](&replaySource{r: r, kind: kind, start: start}, &watershed.Options[*corev1.Pod]{Window: 1 << 30})
 	var delivered atomic.Int64
 	regs := make([]*watershed.Registration, handlerCount)
 	for n := range regs {
-		var own int64
-		regs[n] = i.Handle(watershed.Handler[*corev1.Pod]{Update: func(_, now *corev1.Pod) {
-			if own++; now.Name == "" {
-				panic("not decoded")
-			}
-			if own == int64(r.events) {
-				delivered.Add(own)
-			}
-		}})
+		t := &tally{want: int64(r.events), delivered: &delivered}
+		regs[n] = i.Handle(watershed.Handler[*corev1.Pod]{Update: func(_, now *corev1.Pod) { t.add(now) }})
 	}
 	done := make(chan error)
 	go func() { done <- i.Run(ctx) }()
 	for _, reg := range regs {
 		<-reg.Synced()
 	}
-	v, err := r.timed(func() { close(go1) }, delivered.Load, func() bool { return delivered.Load() == int64(r.events*handlerCount) })
+	v, err := r.timed(start, &delivered)
 	cancel()
 	<-done
 	return v, err
 }
 
-// replay is the recording as our source.
-type replay struct {
+// replaySource is the recording as a source of our informer.
+type replaySource struct {
 	r     *recording
 	kind  *wire.Kind
 	start chan struct{}
 }
 
-func (s *replay) List(context.Context, reflector.ListOptions, func(*wire.Object) error) (reflector.Page, error) {
+func (s *replaySource) List(context.Context, reflector.ListOptions, func(*wire.Object) error) (reflector.Page, error) {
 	return reflector.Page{}, fmt.Errorf("not in this benchmark")
 }
 
-func (s *replay) Served(context.Context) (bool, error) { return true, nil }
+func (s *replaySource) Served(context.Context) (bool, error) { return true, nil }
 
-func (s *replay) Watch(ctx context.Context, _ reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
-	return &replayed{replay: s, ctx: ctx, frames: wire.NewWatchReader(bytes.NewReader(s.r.updates), wire.Protobuf, s.kind)}, nil
+func (s *replaySource) Watch(ctx context.Context, _ reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
+	return &replayWatch{replaySource: s, ctx: ctx, frames: wire.NewWatchReader(bytes.NewReader(s.r.updates), wire.Protobuf, s.kind)}, nil
 }
 
-type replayed struct {
-	*replay
+// replayWatch is the one watch of a replaySource.
+type replayWatch struct {
+	*replaySource
 	ctx    context.Context
 	at     int
 	frames *wire.WatchReader
 }
 
-func (s *replayed) Next() (reflector.Event[*wire.Object], error) {
+func (s *replayWatch) Next() (reflector.Event[*wire.Object], error) {
 	switch n := len(s.r.state); {
 	case s.at < n:
 		o, err := wire.Encode(s.r.state[s.at], wire.Protobuf, s.kind)
@@ -222,14 +220,15 @@ func (s *replayed) Next() (reflector.Event[*wire.Object], error) {
 	}
 	e, err := s.frames.Next()
 	if err != nil {
-		<-s.ctx.Done() // nothing comes after the recording
+		<-s.ctx.Done() // the recording has ended; the watch has not
 		return reflector.Event[*wire.Object]{}, err
 	}
 	return reflector.Event[*wire.Object]{Type: delta.Updated, Object: e.Object, Version: e.Version}, nil
 }
 
-func (s *replayed) Close() error { return nil }
+func (s *replayWatch) Close() error { return nil }
 
+// clientGo measures client-go's informer.
 func (r *recording) clientGo() (rate, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -243,26 +242,15 @@ func (r *recording) clientGo() (rate, error) {
 			return list, nil
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			// The decoders that client-go's REST client makes for protobuf.
-			info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-			frames := info.StreamSerializer.NewFrameReader(&gated{start: start, r: bytes.NewReader(r.updates), done: ctx.Done()})
-			objects := scheme.Codecs.WithoutConversion().DecoderToVersion(info.Serializer, nil)
-			return watch.NewStreamWatcher(restwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), objects), nil), nil
+			return harness.DecodeWatch(&replayBody{start: start, r: bytes.NewReader(r.updates), done: ctx.Done()}), nil
 		},
 	}
-	i := cache.NewSharedIndexInformer(unstreamed{lw}, &corev1.Pod{}, 0, cache.Indexers{})
+	i := cache.NewSharedIndexInformer(listFirst{lw}, &corev1.Pod{}, 0, cache.Indexers{})
 	var delivered atomic.Int64
 	var synced []cache.InformerSynced
 	for range handlerCount {
-		var own int64
-		reg, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) {
-			if own++; now.(*corev1.Pod).Name == "" {
-				panic("not decoded")
-			}
-			if own == int64(r.events) {
-				delivered.Add(own)
-			}
-		}})
+		t := &tally{want: int64(r.events), delivered: &delivered}
+		reg, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) { t.add(now.(*corev1.Pod)) }})
 		if err != nil {
 			return rate{}, err
 		}
@@ -274,36 +262,36 @@ func (r *recording) clientGo() (rate, error) {
 		i.Run(ctx.Done())
 	}()
 	cache.WaitForCacheSync(ctx.Done(), synced...)
-	v, err := r.timed(func() { close(start) }, delivered.Load, func() bool { return delivered.Load() == int64(r.events*handlerCount) })
+	v, err := r.timed(start, &delivered)
 	cancel()
 	<-done
 	return v, err
 }
 
-// unstreamed tells client-go not to ask for initial events.
-type unstreamed struct{ cache.ListerWatcher }
+// listFirst makes client-go list before it watches, instead of requesting initial events.
+type listFirst struct{ cache.ListerWatcher }
 
-// IsWatchListSemanticsUnSupported is how client-go asks.
-func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }
+// IsWatchListSemanticsUnSupported is called by client-go.
+func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// gated is a body that begins when it is told and does not end before its reader.
-type gated struct {
+// replayBody is a body that begins when start is closed, and ends when done is closed.
+type replayBody struct {
 	start chan struct{}
 	done  <-chan struct{}
 	r     io.Reader
 }
 
-func (g *gated) Read(p []byte) (int, error) {
+func (b *replayBody) Read(p []byte) (int, error) {
 	select {
-	case <-g.start:
-	case <-g.done:
+	case <-b.start:
+	case <-b.done:
 		return 0, io.EOF
 	}
-	n, err := g.r.Read(p)
+	n, err := b.r.Read(p)
 	if err == io.EOF && n == 0 {
-		<-g.done
+		<-b.done
 	}
 	return n, err
 }
 
-func (g *gated) Close() error { return nil }
+func (b *replayBody) Close() error { return nil }

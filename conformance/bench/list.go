@@ -13,155 +13,214 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
 const (
-	// listRounds is how often everything is measured, in turns.
+	// listRounds is how often every query is measured, in turns.
 	listRounds = 3
-	// listSeconds is for how long, each time.
+	// listSeconds is how long each measurement takes.
 	listSeconds = 3
 	// listChanges is changes per second while lists are measured again.
 	listChanges = 100
+	// listPage is the page size of kubectl and client-go.
+	listPage = 500
 )
 
-// listBench is the servers that answer, and what they answered.
+// listSlowClients list everything at once and read 20 MB/s each.
+var listSlowClients = harness.SlowClients{Clients: 50, Rate: 20 << 20}
+
+// listRoles are the child processes of the benchmark.
+var listRoles = map[string]harness.Role{harness.BareRole: harness.ServeBare}
+
+// listBench has the servers that are compared.
 type listBench struct {
-	kube   *server
-	ours   *replica
-	bare   *server
+	kube   *harness.Server
+	ours   *harness.Replica
+	bare   *harness.Bare
 	rounds int
-	each   time.Duration
-	idle   map[*server]float64
+	// each is how long one measurement takes.
+	each time.Duration
+	// idle is how many processors a server uses without requests.
+	idle map[*harness.Server]float64
 }
 
-// benchList measures what it costs servers to answer reads of 30,000 pods.
+// benchList measures the processor time of servers that answer reads of 30,000 pods.
 func benchList(out io.Writer) error {
-	if done, err := isCompanion(out); done {
+	if done, err := harness.RunAsChild(listRoles, out); done {
 		return err
 	}
-	n, err := variable(podsVariable, 30_000)
+	n, err := harness.EnvInt(harness.EnvPods, 30_000)
 	if err != nil {
 		return err
 	}
-	seconds, err := variable(secondsVariable, listSeconds)
+	seconds, err := harness.EnvInt(harness.EnvSeconds, listSeconds)
 	if err != nil {
 		return err
 	}
-	b := &listBench{each: time.Duration(seconds) * time.Second, idle: map[*server]float64{}}
-	if b.rounds, err = variable(runsVariable, listRounds); err != nil {
+	b := &listBench{each: time.Duration(seconds) * time.Second, idle: map[*harness.Server]float64{}}
+	if b.rounds, err = harness.EnvInt(harness.EnvRuns, listRounds); err != nil {
 		return err
 	}
 	ctx := context.Background()
-	c, _, err := loaded(ctx, n)
+	c, _, err := harness.StartCluster(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	version, err := serverVersion(c.Config())
+	version, err := harness.ServerVersion(c.Config())
 	if err != nil {
 		return err
 	}
-	b.kube = apiServer(c)
-	if b.ours, err = startReplica(ctx, c, "pods"); err != nil {
+	b.kube = harness.APIServer(c)
+	if b.ours, err = harness.StartReplica(ctx, c, "pods"); err != nil {
 		return err
 	}
-	defer b.ours.close()
-	bare, companion, err := startBare(ctx, "list", &b.ours.server)
-	if err != nil {
+	defer b.ours.Close()
+	if b.bare, err = harness.StartBare(ctx, "list", &b.ours.Server); err != nil {
 		return err
 	}
-	defer companion.close()
-	b.bare = bare
+	defer b.bare.Close()
 
-	r := &report{
-		name: "list",
-		heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; %d times %d s each, in turns.",
-			thousands(strconv.Itoa(n)), b.rounds, seconds),
-		columns: []string{"request", "kube-apiserver", "Watershed", "net/http", "kube-apiserver / Watershed", "net/http / Watershed",
-			"MB, kube-apiserver", "Watershed", "requests/s, kube-apiserver", "Watershed", "the first, kube-apiserver", "Watershed"},
-		server: version,
-		part:   isTrial(),
-	}
-	found := map[string]listReading{}
-	for _, q := range questions(kubetest.Workload{Seed: 1}, n) {
+	return b.run(ctx, out, c, n, version)
+}
+
+// run measures all queries, first while nothing changes, then slow clients, then lists
+// while pods change.
+func (b *listBench) run(ctx context.Context, out io.Writer, c *kubetest.Cluster, n int, version string) error {
+	r := b.report(n, version)
+	queries := listQueries(kubetest.Workload{Seed: 1}, n)
+	readings := map[string]listReading{}
+	for _, q := range queries {
 		reading, err := b.measure(ctx, &q)
 		if err != nil {
 			return err
 		}
-		found[q.name] = reading
-		reading.addTo(r, q.name)
+		readings[q.Name] = reading
+		reading.addTo(r, q.Name)
 	}
-	pressures, err := b.pressures(ctx, questions(kubetest.Workload{Seed: 1}, n)[0])
+	ours, theirs, err := b.slowClients(ctx, queries[0])
 	if err != nil {
 		return err
 	}
 	if err := b.changing(ctx, c, n, r); err != nil {
 		return err
 	}
-	r.heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s.",
-		pressClients, pressPace>>20, strings.Join(pressures.told(), "; "))
-	r.figure = listFigure(n, found)
-	if err := r.write(out); err != nil {
+	r.Heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s; %s.",
+		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours), slowText("kube-apiserver", theirs))
+	r.Figure = listFigure(n, readings)
+	if err := r.Write(out); err != nil {
 		return err
 	}
-	x := func(name string) string { return ratio(found[name].ours.each(), found[name].kube.each()) + "x" }
+	x := func(name string) string {
+		return harness.Ratio(readings[name].ours.Each(), readings[name].kube.Each()) + "x"
+	}
 	fmt.Fprintf(out, "\nlist: json=%s gzip=%s protobuf=%s page=%s get=%s of-bare=%.2f peak-rss-growth-mb=%.0f\n",
-		x("json"), x("gzip"), x("protobuf"), x("page"), x("get one"), found["json"].ofBare(), pressures[0].growth()/1e6)
+		x("json"), x("gzip"), x("protobuf"), x("page"), x("get one"), readings["json"].ofBare(), ours.Growth()/1e6)
 	return nil
 }
 
-// listReading is what a question cost each server.
-type listReading struct{ kube, ours, bare answered }
-
-func (r listReading) ofBare() float64 {
-	return float64(r.bare.each()) / float64(max(1, r.ours.each()))
-}
-
-func milliseconds(d time.Duration) string { return digits(d.Seconds() * 1e3) }
-
-// digits is a number with three of them, or a whole one.
-func digits(x float64) string {
-	if x >= 1000 {
-		return thousands(strconv.FormatFloat(x, 'f', 0, 64))
+// report returns the report without rows.
+func (b *listBench) report(n int, version string) *harness.Report {
+	return &harness.Report{
+		Name: "list",
+		Heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; %d times %d s each, in turns.",
+			harness.Thousands(strconv.Itoa(n)), b.rounds, b.each/time.Second),
+		Columns: []string{"request", "kube-apiserver", "Watershed", "net/http", "kube-apiserver / Watershed", "net/http / Watershed",
+			"MB, kube-apiserver", "Watershed", "requests/s, kube-apiserver", "Watershed", "the first, kube-apiserver", "Watershed"},
+		Server:  version,
+		Partial: harness.IsExperiment(),
 	}
-	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-func (r listReading) addTo(p *report, name string) {
-	bare, of, first, ours := "", "", "", ""
-	if r.bare.requests > 0 {
-		bare, of = milliseconds(r.bare.each()), fmt.Sprintf("%.2f", r.ofBare())
-		first, ours = milliseconds(r.kube.cold), milliseconds(r.ours.cold)
+// listQueries returns the queries, for the first n pods of a workload.
+func listQueries(w kubetest.Workload, n int) []harness.Query {
+	const list = "/api/v1/pods?pretty=false"
+	json, protobuf := harness.Format{Accept: harness.JSON}, harness.Format{Accept: harness.Protobuf}
+	jsonGzip, protobufGzip := harness.Format{Accept: harness.JSON, Gzip: true}, harness.Format{Accept: harness.Protobuf, Gzip: true}
+	gets := harness.Query{Name: "get one", Format: json, Single: true, Clients: 4}
+	for i := 0; i < n && len(gets.Paths) < 200; i += max(1, n/200) {
+		pod := w.Pod(i)
+		gets.Paths = append(gets.Paths, "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+"?pretty=false")
 	}
-	p.row(name, milliseconds(r.kube.each()), milliseconds(r.ours.each()), bare, ratio(r.ours.each(), r.kube.each()), of,
-		digits(r.kube.megabytes()), digits(r.ours.megabytes()), digits(r.kube.perSecond()), digits(r.ours.perSecond()), first, ours)
-}
-
-// measure asks all servers a question, after each has answered it once.
-func (b *listBench) measure(ctx context.Context, q *question) (r listReading, err error) {
-	for _, s := range []struct {
-		server *server
-		into   *answered
-	}{{b.kube, &r.kube}, {&b.ours.server, &r.ours}, {b.bare, &r.bare}} {
-		if s.into.cold, err = q.verify(ctx, s.server); err != nil {
-			return r, err
+	gets.Items = len(gets.Paths)
+	perNamespace := map[string]int{}
+	third, app := 0, w.Pod(n / 2).Labels["app.kubernetes.io/name"]
+	ten := 0
+	for i := range n {
+		pod := w.Pod(i)
+		perNamespace[pod.Namespace]++
+		if pod.Labels["app.kubernetes.io/component"] == "worker" {
+			third++
+		}
+		if pod.Labels["app.kubernetes.io/name"] == app {
+			ten++
 		}
 	}
-	return r, b.rally(ctx, q, q.name, &r, true)
+	namespaces := harness.Query{Name: "list a namespace", Format: json, Clients: 1}
+	for i := 0; i < n && len(namespaces.Paths) < 20; i += 10 {
+		name := w.Pod(i).Namespace
+		namespaces.Paths = append(namespaces.Paths, "/api/v1/namespaces/"+name+"/pods?pretty=false")
+		namespaces.Items += perNamespace[name]
+	}
+	return []harness.Query{
+		{Name: "json", Format: json, Paths: []string{list}, Clients: 1, Items: n},
+		{Name: "gzip", Format: jsonGzip, Paths: []string{list}, Clients: 1, Items: n},
+		{Name: "protobuf", Format: protobuf, Paths: []string{list}, Clients: 1, Items: n},
+		{Name: "protobuf gzip", Format: protobufGzip, Paths: []string{list}, Clients: 1, Items: n},
+		{Name: "page", Format: json, Paths: []string{list + fmt.Sprintf("&limit=%d", listPage)}, Paged: true, Clients: 1, Items: n},
+		namespaces,
+		gets,
+		{Name: "label, a third", Format: json, Paths: []string{list + "&labelSelector=app.kubernetes.io/component=worker"}, Clients: 1, Items: third},
+		{Name: "label, ten", Format: json, Paths: []string{list + "&labelSelector=app.kubernetes.io/name=" + app}, Clients: 1, Items: ten},
+	}
 }
 
-// rally asks the servers in turns.
-func (b *listBench) rally(ctx context.Context, q *question, name string, r *listReading, bare bool) error {
+// listReading is what a query cost each server.
+type listReading struct{ kube, ours, bare harness.QueryCost }
+
+// ofBare returns the bare server's cost divided by the replica's.
+func (r listReading) ofBare() float64 {
+	return float64(r.bare.Each()) / float64(max(1, r.ours.Each()))
+}
+
+func (r listReading) addTo(report *harness.Report, name string) {
+	bare, of, first, ours := "", "", "", ""
+	if r.bare.Requests > 0 {
+		bare, of = harness.Milliseconds(r.bare.Each()), fmt.Sprintf("%.2f", r.ofBare())
+		first, ours = harness.Milliseconds(r.kube.Cold), harness.Milliseconds(r.ours.Cold)
+	}
+	report.Row(name, harness.Milliseconds(r.kube.Each()), harness.Milliseconds(r.ours.Each()), bare, harness.Ratio(r.ours.Each(), r.kube.Each()), of,
+		harness.Significant(r.kube.Megabytes()), harness.Significant(r.ours.Megabytes()),
+		harness.Significant(r.kube.PerSecond()), harness.Significant(r.ours.PerSecond()), first, ours)
+}
+
+// measure measures a query with all servers, after each has answered it once.
+func (b *listBench) measure(ctx context.Context, q *harness.Query) (r listReading, err error) {
+	if r.kube.Cold, err = q.Verify(ctx, b.kube); err != nil {
+		return r, err
+	}
+	if r.ours.Cold, err = q.Verify(ctx, &b.ours.Server); err != nil {
+		return r, err
+	}
+	if r.bare.Cold, err = q.Verify(ctx, &b.bare.Server); err != nil {
+		return r, err
+	}
+	return r, b.takeTurns(ctx, q, q.Name, &r, true)
+}
+
+// takeTurns measures the servers in turns. profile names the profile of the replica.
+func (b *listBench) takeTurns(ctx context.Context, q *harness.Query, profile string, r *listReading, bare bool) error {
 	for round := range b.rounds {
 		if err := b.turn(ctx, q, b.kube, &r.kube); err != nil {
 			return err
 		}
 		wait := func() error { return nil }
 		if round == 0 {
-			wait = b.ours.profile("list-"+strings.NewReplacer(" ", "-", ",", "").Replace(name), b.each)
+			wait = b.ours.Profile("list-"+strings.NewReplacer(" ", "-", ",", "").Replace(profile), b.each)
 		}
-		if err := b.turn(ctx, q, &b.ours.server, &r.ours); err != nil {
+		if err := b.turn(ctx, q, &b.ours.Server, &r.ours); err != nil {
 			return err
 		}
 		if err := wait(); err != nil {
@@ -170,83 +229,75 @@ func (b *listBench) rally(ctx context.Context, q *question, name string, r *list
 		if !bare {
 			continue
 		}
-		if err := b.turn(ctx, q, b.bare, &r.bare); err != nil {
+		if err := b.turn(ctx, q, &b.bare.Server, &r.bare); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *listBench) turn(ctx context.Context, q *question, s *server, sum *answered) error {
-	a, err := q.ask(ctx, s, b.each, b.idle[s])
+func (b *listBench) turn(ctx context.Context, q *harness.Query, s *harness.Server, sum *harness.QueryCost) error {
+	c, err := q.Run(ctx, s, b.each, b.idle[s])
 	if err != nil {
-		return fmt.Errorf("%s: %w", q.name, err)
+		return fmt.Errorf("%s: %w", q.Name, err)
 	}
-	sum.requests += a.requests
-	sum.bytes += a.bytes
-	sum.cpu += a.cpu
-	sum.wall += a.wall
+	sum.Add(c)
 	return nil
 }
 
-// pressures are what slow clients do to the replica and to the API server.
-type pressures [2]pressure
-
-func (b *listBench) pressures(ctx context.Context, q question) (c pressures, err error) {
-	if c[0], err = press(ctx, &b.ours.server, &q); err != nil {
-		return c, err
+// slowClients measures the replica and the API server with slow clients.
+func (b *listBench) slowClients(ctx context.Context, q harness.Query) (ours, theirs harness.SlowCost, err error) {
+	if ours, err = listSlowClients.Run(ctx, &b.ours.Server, q.Paths[0], q.Format); err != nil {
+		return ours, theirs, err
 	}
-	c[1], err = press(ctx, b.kube, &q)
-	return c, err
+	theirs, err = listSlowClients.Run(ctx, b.kube, q.Paths[0], q.Format)
+	return ours, theirs, err
 }
 
-func (c pressures) told() []string {
-	var told []string
-	for i, name := range []string{"Watershed", "kube-apiserver"} {
-		text := fmt.Sprintf("%s grows from %s by %s MB in %.0f s", name, megabytes(float64(c[i].steady)), megabytes(c[i].growth()), c[i].wall.Seconds())
-		if c[i].failed > 0 {
-			text += fmt.Sprintf(" and fails %d of them (%v)", c[i].failed, c[i].why)
-		}
-		told = append(told, text)
+// slowText describes the effect of slow clients, for the heading.
+func slowText(name string, c harness.SlowCost) string {
+	text := fmt.Sprintf("%s grows from %s by %s MB in %.0f s", name, harness.Megabytes(float64(c.Settled)), harness.Megabytes(c.Growth()), c.Wall.Seconds())
+	if c.Failed > 0 {
+		text += fmt.Sprintf(" and fails %d of them (%v)", c.Failed, c.Err)
 	}
-	return told
+	return text
 }
 
-// changing measures lists while pods change, less what the changes cost without
-// lists.
-func (b *listBench) changing(ctx context.Context, c *kubetest.Cluster, n int, r *report) error {
-	changes, err := storedChanges(c, n)
+// changing measures lists while pods change. The cost of the changes without lists is
+// subtracted.
+func (b *listBench) changing(ctx context.Context, c *kubetest.Cluster, n int, r *harness.Report) error {
+	changes, err := harness.StoredChanges(c, n)
 	if err != nil {
 		return err
 	}
-	flowing, stop := context.WithCancel(ctx)
-	flowed := make(chan error)
+	running, stop := context.WithCancel(ctx)
+	stopped := make(chan error)
 	go func() {
-		_, err := changes.flow(flowing, math.MaxInt32, listChanges)
-		flowed <- err
+		_, err := changes.Run(running, math.MaxInt32, listChanges)
+		stopped <- err
 	}()
 	err = b.whileChanging(ctx, n, r)
 	stop()
-	if failed := <-flowed; !errors.Is(failed, context.Canceled) {
+	if failed := <-stopped; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-func (b *listBench) whileChanging(ctx context.Context, n int, r *report) error {
+func (b *listBench) whileChanging(ctx context.Context, n int, r *harness.Report) error {
 	defer clear(b.idle)
 	time.Sleep(time.Second)
-	for _, s := range []*server{b.kube, &b.ours.server} {
-		idle, err := s.idle(b.each * time.Duration(b.rounds))
+	for _, s := range []*harness.Server{b.kube, &b.ours.Server} {
+		idle, err := s.IdleCPU(b.each * time.Duration(b.rounds))
 		if err != nil {
 			return err
 		}
 		b.idle[s] = idle
 	}
-	for _, q := range questions(kubetest.Workload{Seed: 1}, n)[:2] {
+	for _, q := range listQueries(kubetest.Workload{Seed: 1}, n)[:2] {
 		var reading listReading
-		name := fmt.Sprintf("%s, %d changes/s", q.name, listChanges)
-		if err := b.rally(ctx, &q, q.name+" changing", &reading, false); err != nil {
+		name := fmt.Sprintf("%s, %d changes/s", q.Name, listChanges)
+		if err := b.takeTurns(ctx, &q, q.Name+" changing", &reading, false); err != nil {
 			return err
 		}
 		reading.addTo(r, name)
@@ -254,17 +305,22 @@ func (b *listBench) whileChanging(ctx context.Context, n int, r *report) error {
 	return nil
 }
 
-func listFigure(n int, found map[string]listReading) figure {
-	f := figure{
-		title:    fmt.Sprintf("Processor time of the server for a read of %s pods", thousands(strconv.Itoa(n))),
-		subjects: []bar{{"Watershed", oursColour}, {"bare net/http", oursPale}, {"kube-apiserver", clientGoColour}},
+// listFigure returns the figure.
+func listFigure(n int, readings map[string]listReading) harness.Figure {
+	f := harness.Figure{
+		Title: fmt.Sprintf("Processor time of the server for a read of %s pods", harness.Thousands(strconv.Itoa(n))),
+		Subjects: []harness.Bar{
+			{Name: "Watershed", Colour: harness.ColourOurs},
+			{Name: "bare net/http", Colour: harness.ColourOursPale},
+			{Name: "kube-apiserver", Colour: harness.ColourClientGo},
+		},
 	}
 	for _, name := range []string{"json", "gzip", "protobuf", "page"} {
-		p := panel{title: name + ", ms"}
-		for _, a := range []answered{found[name].ours, found[name].bare, found[name].kube} {
-			p.add(a.each().Seconds()*1e3, milliseconds(a.each()))
+		p := harness.Panel{Title: name + ", ms"}
+		for _, c := range []harness.QueryCost{readings[name].ours, readings[name].bare, readings[name].kube} {
+			p.Add(c.Each().Seconds()*1e3, harness.Milliseconds(c.Each()))
 		}
-		f.panels = append(f.panels, p)
+		f.Panels = append(f.Panels, p)
 	}
 	return f
 }

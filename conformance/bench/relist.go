@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/metrics"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,90 +18,63 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/kube"
 )
 
-// relistReading is what a relist of the same objects does to a process.
+// relistReading is the effect of a relist of the same objects on a process.
 type relistReading struct {
-	// Steady is the live heap before, Peak the most during the relist.
+	// Steady is the live heap before, Peak the largest during the relist.
 	Steady, Peak uint64
-	// Updates is how often the handler was told of a change.
+	// Updates is how often the handler was called for a change.
 	Updates int64
-	// Took is slower than it would be: the heap is looked at all the time.
+	// Took is the time of the relist. Measuring the heap all the time makes it longer.
 	Took time.Duration
 }
 
 func (r relistReading) ratio() float64 { return float64(r.Peak) / float64(r.Steady) }
 
-// follower is a side of the comparison: an informer with a handler that counts. It
-// returns when that has synced, with a function that says how many complete states
-// the informer has been through and whether it has nothing left to do.
-type follower func(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (progress func() (states int64, idle bool), err error)
+// relister starts an informer with a handler that counts updates, and returns when it
+// has synced. progress returns how many complete states the informer has read, and
+// whether it has nothing left to do.
+type relister func(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (progress func() (states int64, idle bool), err error)
 
-var relistTrial = trial[relistReading]{
-	name: "relist",
-	subjects: []subject[relistReading]{
-		{name: "ours packed", runs: 3, measure: followOurs(watershed.Packed).relist(repacking)},
-		{name: "ours fast", runs: 3, measure: followOurs(watershed.Fast).relist(0)},
-		{name: "client-go", runs: 3, measure: follower(followClientGo).relist(0)},
-		{name: "client-go list", runs: 3, env: []string{"KUBE_FEATURE_WatchListClient=false"}, measure: follower(followClientGo).relist(0)},
+var relistTrial = harness.Trial[relistReading]{
+	Name: "relist",
+	Subjects: []harness.Subject[relistReading]{
+		{Name: "ours packed", Runs: 3, Measure: measureRelist(relistOurs(watershed.Packed), harness.RepackTime)},
+		{Name: "ours fast", Runs: 3, Measure: measureRelist(relistOurs(watershed.Fast), 0)},
+		{Name: "client-go", Runs: 3, Measure: measureRelist(relistClientGo, 0)},
+		{Name: "client-go list", Runs: 3, Env: []string{"KUBE_FEATURE_WatchListClient=false"}, Measure: measureRelist(relistClientGo, 0)},
 	},
-	order: relistReading.ratio,
+	Order: relistReading.ratio,
 }
 
-// benchRelist measures what it costs to read 30,000 pods again of which none has
-// changed.
+// benchRelist measures the memory that a relist of 30,000 pods takes if none of them
+// has changed.
 func benchRelist(out io.Writer) error {
-	if done, err := relistTrial.isSubject(out); done {
+	if done, err := relistTrial.RunAsSubject(out); done {
 		return err
 	}
-	n, err := variable(podsVariable, 30_000)
+	n, err := harness.EnvInt(harness.EnvPods, 30_000)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	c, env, err := loaded(ctx, n)
+	c, env, err := harness.StartCluster(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	version, err := serverVersion(c.Config())
+	version, err := harness.ServerVersion(c.Config())
 	if err != nil {
 		return err
 	}
-	median, err := relistTrial.run(ctx, env...)
+	median, err := relistTrial.Run(ctx, env...)
 	if err != nil {
 		return err
 	}
-	r := &report{
-		name: "relist",
-		heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. Live heap as collections find it, "+
-			"one after the other while it lasts; %s.", thousands(strconv.Itoa(n)), relistTrial.repeated()),
-		columns: []string{"reader", "steady live heap, MB", "peak, MB", "more, MB", "peak / steady", "calls of Update"},
-		figure:  figure{title: fmt.Sprintf("A relist of %s pods that have not changed", thousands(strconv.Itoa(n)))},
-		server:  version,
-	}
-	peak, ratio, updates := panel{title: "peak live heap, MB"}, panel{title: "peak / steady"}, panel{title: "calls of Update"}
-	for _, s := range []struct {
-		name string
-		bar  bar
-	}{
-		{"ours packed", bar{"Watershed, packed", oursColour}},
-		{"ours fast", bar{"Watershed, fast", oursPale}},
-		{"client-go", bar{"client-go, streamed (default)", clientGoColour}},
-		{"client-go list", bar{"client-go, listed", otherColour}},
-	} {
-		m := median[s.name]
-		calls := thousands(strconv.FormatInt(m.Updates, 10))
-		r.row(s.bar.name, megabytes(float64(m.Steady)), megabytes(float64(m.Peak)), megabytes(float64(m.Peak)-float64(m.Steady)),
-			fmt.Sprintf("%.2f", m.ratio()), calls)
-		r.figure.subjects = append(r.figure.subjects, s.bar)
-		peak.add(float64(m.Peak)/1e6, thousands(megabytes(float64(m.Peak))))
-		ratio.add(m.ratio(), fmt.Sprintf("%.2f", m.ratio()))
-		updates.add(float64(m.Updates), calls)
-	}
-	r.figure.panels = []panel{peak, ratio, updates}
-	if err := r.write(out); err != nil {
+	if err := relistReport(n, version, median).Write(out); err != nil {
 		return err
 	}
 	ours, theirs := median["ours packed"], median["client-go"]
@@ -111,27 +82,62 @@ func benchRelist(out io.Writer) error {
 	return nil
 }
 
-// relist waits until nothing moves, at least for a time, and then makes the informer
-// read everything again.
-func (follow follower) relist(least time.Duration) func(context.Context) (relistReading, error) {
+// relistReport returns the table and the figure.
+func relistReport(n int, version string, median map[string]relistReading) *harness.Report {
+	pods := harness.Thousands(strconv.Itoa(n))
+	r := &harness.Report{
+		Name: "relist",
+		Heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. Live heap as collections find it, "+
+			"one after the other while it lasts; %s.", pods, relistTrial.Repetitions()),
+		Columns: []string{"reader", "steady live heap, MB", "peak, MB", "more, MB", "peak / steady", "calls of Update"},
+		Figure:  harness.Figure{Title: fmt.Sprintf("A relist of %s pods that have not changed", pods)},
+		Server:  version,
+	}
+	peak, ratio, updates := harness.Panel{Title: "peak live heap, MB"}, harness.Panel{Title: "peak / steady"}, harness.Panel{Title: "calls of Update"}
+	for _, s := range []struct {
+		subject string
+		bar     harness.Bar
+	}{
+		{"ours packed", harness.Bar{Name: "Watershed, packed", Colour: harness.ColourOurs}},
+		{"ours fast", harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale}},
+		{"client-go", harness.Bar{Name: "client-go, streamed (default)", Colour: harness.ColourClientGo}},
+		{"client-go list", harness.Bar{Name: "client-go, listed", Colour: harness.ColourOther}},
+	} {
+		m := median[s.subject]
+		calls := harness.Thousands(strconv.FormatInt(m.Updates, 10))
+		r.Row(s.bar.Name, harness.Megabytes(float64(m.Steady)), harness.Megabytes(float64(m.Peak)), harness.Megabytes(float64(m.Peak)-float64(m.Steady)),
+			fmt.Sprintf("%.2f", m.ratio()), calls)
+		r.Figure.Subjects = append(r.Figure.Subjects, s.bar)
+		peak.Add(float64(m.Peak)/1e6, harness.Thousands(harness.Megabytes(float64(m.Peak))))
+		ratio.Add(m.ratio(), fmt.Sprintf("%.2f", m.ratio()))
+		updates.Add(float64(m.Updates), calls)
+	}
+	r.Figure.Panels = []harness.Panel{peak, ratio, updates}
+	return r
+}
+
+// measureRelist returns the measurement of an informer in this process. It waits at
+// least for the given time, until the heap has stopped shrinking, and then makes the
+// informer read everything again.
+func measureRelist(start relister, least time.Duration) func(context.Context) (relistReading, error) {
 	return func(ctx context.Context) (relistReading, error) {
 		var r relistReading
-		cfg, _, err := given()
+		cfg, _, err := harness.ClusterFromEnv()
 		if err != nil {
 			return r, err
 		}
-		var e expiry
+		var e harness.Expiry
 		var updates atomic.Int64
-		progress, err := follow(ctx, e.in(cfg), &updates)
+		progress, err := start(ctx, e.Wrap(cfg), &updates)
 		if err != nil {
 			return r, err
 		}
-		settle(least)
-		r.Steady = liveHeap()
+		harness.Settle(least)
+		r.Steady = harness.LiveHeap()
 		before, _ := progress()
-		told := updates.Load()
+		earlier := updates.Load()
 		began := time.Now()
-		e.expire()
+		e.Expire()
 		if r.Peak, err = peakUntil(ctx, func() bool {
 			states, idle := progress()
 			if states > before && r.Took == 0 {
@@ -142,27 +148,22 @@ func (follow follower) relist(least time.Duration) func(context.Context) (relist
 			states, idle := progress()
 			return r, fmt.Errorf("%w: %d states before, %d now, idle %v", err, before, states, idle)
 		}
-		r.Updates = updates.Load() - told
+		r.Updates = updates.Load() - earlier
 		return r, nil
 	}
 }
 
-// liveHeap is what a collection finds in use.
-func liveHeap() uint64 {
-	runtime.GC()
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
-// peakUntil is the most that was in use until something is over, and for a while
-// after: what is over for the one stage goes on in the next.
+// peakUntil returns the largest live heap until over has returned true for 3 s. The
+// informer may go on after over first returns true, in its next stage.
 func peakUntil(ctx context.Context, over func() bool) (uint64, error) {
-	const pause, after = 20 * time.Millisecond, 3 * time.Second
+	const (
+		pause = 20 * time.Millisecond
+		after = 3 * time.Second
+	)
 	var peak uint64
-	var since time.Time // when it was first found to be over; a collection may take long
+	var since time.Time // when over first returned true
 	for {
-		peak = max(peak, liveHeap())
+		peak = max(peak, harness.LiveHeap())
 		switch {
 		case !over():
 			since = time.Time{}
@@ -179,7 +180,8 @@ func peakUntil(ctx context.Context, over func() bool) (uint64, error) {
 	}
 }
 
-func followOurs(memory watershed.Memory) follower {
+// relistOurs returns the relister of our informer.
+func relistOurs(memory watershed.Memory) relister {
 	return func(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (func() (int64, bool), error) {
 		cluster, err := kube.FromConfig(cfg, nil)
 		if err != nil {
@@ -190,9 +192,9 @@ func followOurs(memory watershed.Memory) follower {
 			return nil, err
 		}
 		reg := i.Handle(watershed.Handler[*corev1.Pod]{
-			Add:    func(p *corev1.Pod, _ bool) { look(p) },
-			Update: func(_, p *corev1.Pod) { look(p); updates.Add(1) },
-			Delete: func(p *corev1.Pod, _ bool) { look(p) },
+			Add:    func(p *corev1.Pod, _ bool) { checkNamed(p) },
+			Update: func(_, p *corev1.Pod) { checkNamed(p); updates.Add(1) },
+			Delete: func(p *corev1.Pod, _ bool) { checkNamed(p) },
 		})
 		go func() { _ = i.Run(ctx) }() // lives as long as the process
 		select {
@@ -207,7 +209,8 @@ func followOurs(memory watershed.Memory) follower {
 	}
 }
 
-func followClientGo(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (func() (int64, bool), error) {
+// relistClientGo is the relister of client-go's informer.
+func relistClientGo(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (func() (int64, bool), error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -215,8 +218,8 @@ func followClientGo(ctx context.Context, cfg *rest.Config, updates *atomic.Int64
 	f := informers.NewSharedInformerFactory(client, 0)
 	i := f.Core().V1().Pods().Informer()
 	reg, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(p any) { look(p.(*corev1.Pod)) },
-		UpdateFunc: func(_, p any) { look(p.(*corev1.Pod)); updates.Add(1) },
+		AddFunc:    func(p any) { checkNamed(p.(*corev1.Pod)) },
+		UpdateFunc: func(_, p any) { checkNamed(p.(*corev1.Pod)); updates.Add(1) },
 		DeleteFunc: func(any) {},
 	})
 	if err != nil {
@@ -226,27 +229,27 @@ func followClientGo(ctx context.Context, cfg *rest.Config, updates *atomic.Int64
 	if !cache.WaitForCacheSync(ctx.Done(), reg.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
-	// It tells nobody what it has read or queued. A relist is stored when a pod of
-	// the store is another one, and it is idle when nothing was delivered between
-	// two looks.
+	// client-go does not report what it has read or queued. A relist has been stored when
+	// a pod of the store is another value, and the informer is idle when nothing was
+	// delivered between two calls of progress.
 	key := i.GetStore().ListKeys()[0]
 	pod, _, err := i.GetStore().GetByKey(key)
 	if err != nil {
 		return nil, err
 	}
-	var states, told int64
+	var states, delivered int64
 	return func() (int64, bool) {
 		if now, _, _ := i.GetStore().GetByKey(key); now != pod {
 			pod, states = now, states+1
 		}
-		before := told
-		told = updates.Load()
-		return states, before == told
+		before := delivered
+		delivered = updates.Load()
+		return states, before == delivered
 	}, nil
 }
 
-// look is what a handler does with a pod.
-func look(p *corev1.Pod) {
+// checkNamed reads a pod as a handler would.
+func checkNamed(p *corev1.Pod) {
 	if p.Name == "" {
 		panic("a pod without a name")
 	}

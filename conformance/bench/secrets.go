@@ -21,41 +21,50 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
 const (
-	// secretsVariable is for another number of secrets than 200.
+	// secretsVariable is the number of secrets.
 	secretsVariable = "WATERSHED_SECRETS"
-	// secretBytes is how much data each has.
+	// secretCount is its default.
+	secretCount = 200
+	// secretBytes is the size of a secret's data.
 	secretBytes = 1_000_000
+	// informerRole is the role of a process with an informer.
+	informerRole = "informer"
 )
 
-// informerTask is what an informer reads.
+// secretsRoles are the child processes of the benchmark.
+var secretsRoles = map[string]harness.Role{informerRole: serveInformer}
+
+// informerTask says what an informer reads.
 type informerTask struct {
-	At access
-	// Dynamic reads JSON, otherwise it is typed and protobuf.
+	At harness.Address
+	// Dynamic informers read JSON, typed ones protobuf.
 	Dynamic bool
 	// Secrets is how many there are.
 	Secrets int
 }
 
-// surge is what informers that start at once do to the memory of a server.
+// surge is the effect of informers that start at once on the memory of a server.
 type surge struct {
 	informers int
 	dynamic   bool
-	// steady is the RSS before the first informer of all, peak the most meanwhile.
+	// steady is the RSS before the first of all informers, peak the largest meanwhile.
 	steady, peak uint64
 }
 
-func (s surge) times() float64 { return float64(s.peak) / float64(max(1, s.steady)) }
+// ratio returns the peak divided by the steady RSS.
+func (s surge) ratio() float64 { return float64(s.peak) / float64(max(1, s.steady)) }
 
 // benchSecrets measures the memory of servers while informers read 200 secrets of 1 MB.
 func benchSecrets(out io.Writer) error {
-	if done, err := isCompanion(out); done {
+	if done, err := harness.RunAsChild(secretsRoles, out); done {
 		return err
 	}
-	n, err := variable(secretsVariable, 200)
+	n, err := harness.EnvInt(secretsVariable, secretCount)
 	if err != nil {
 		return err
 	}
@@ -65,66 +74,74 @@ func benchSecrets(out io.Writer) error {
 		return err
 	}
 	defer c.Close()
-	version, err := serverVersion(c.Config())
+	version, err := harness.ServerVersion(c.Config())
 	if err != nil {
 		return err
 	}
 	if err := createSecrets(ctx, c, n); err != nil {
 		return err
 	}
-	// What writing has left in its memory is not what reading costs.
+	// The restart frees the memory that writing has left.
 	c.APIServer.Kill()
 	if err := c.APIServer.Start(ctx); err != nil {
 		return err
 	}
-	ours, err := startReplica(ctx, c, "secrets")
+	ours, err := harness.StartReplica(ctx, c, "secrets")
 	if err != nil {
 		return err
 	}
-	defer ours.close()
-	r := &report{
-		name: "secrets",
-		heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, each in a process of its own, that start at the same time. "+
-			"Peak is the most that the server's RSS was until all had synced.", n),
-		columns: []string{"server", "informers", "steady, MB", "peak, MB", "peak / steady"},
-		figure:  figure{title: fmt.Sprintf("%d secrets of 1 MB", n), subjects: []bar{{"Watershed", oursColour}, {"kube-apiserver", clientGoColour}}},
-		server:  version,
-		part:    n != 200 || isTrial(),
-	}
-	mine, err := surges(ctx, &ours.server, n)
+	defer ours.Close()
+	mine, err := measureSurges(ctx, &ours.Server, n)
 	if err != nil {
 		return err
 	}
-	theirs, err := surges(ctx, apiServer(c), n)
+	theirs, err := measureSurges(ctx, harness.APIServer(c), n)
 	if err != nil {
 		return err
 	}
-	for i := range mine {
-		p := panel{title: mine[i].String() + ": peak, MB"}
-		for k, s := range []surge{mine[i], theirs[i]} {
-			r.row(r.figure.subjects[k].name, s.String(), megabytes(float64(s.steady)), megabytes(float64(s.peak)), fmt.Sprintf("%.2f", s.times()))
-			p.add(float64(s.peak)/1e6, megabytes(float64(s.peak)))
-		}
-		r.figure.panels = append(r.figure.panels, p)
-	}
-	if err := r.write(out); err != nil {
+	if err := secretsReport(n, version, mine, theirs).Write(out); err != nil {
 		return err
 	}
 	// The worse of typed and dynamic counts.
 	worst := func(s []surge, informers int) (most float64) {
 		for _, one := range s {
 			if one.informers == informers {
-				most = max(most, one.times())
+				most = max(most, one.ratio())
 			}
 		}
 		return most
 	}
 	fmt.Fprintf(out, "\nsecrets: steady-mb=%s one=%.2fx five=%.2fx apiserver one=%.2fx five=%.2fx\n",
-		megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1), worst(theirs, 5))
+		harness.Megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1), worst(theirs, 5))
 	return nil
 }
 
-// createSecrets makes secrets of random bytes.
+// secretsReport returns the table and the figure.
+func secretsReport(n int, version string, mine, theirs []surge) *harness.Report {
+	r := &harness.Report{
+		Name: "secrets",
+		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, each in a process of its own, that start at the same time. "+
+			"Peak is the most that the server's RSS was until all had synced.", n),
+		Columns: []string{"server", "informers", "steady, MB", "peak, MB", "peak / steady"},
+		Figure: harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n), Subjects: []harness.Bar{
+			{Name: "Watershed", Colour: harness.ColourOurs},
+			{Name: "kube-apiserver", Colour: harness.ColourClientGo},
+		}},
+		Server:  version,
+		Partial: n != secretCount || harness.IsExperiment(),
+	}
+	for i := range mine {
+		p := harness.Panel{Title: mine[i].String() + ": peak, MB"}
+		for k, s := range []surge{mine[i], theirs[i]} {
+			r.Row(r.Figure.Subjects[k].Name, s.String(), harness.Megabytes(float64(s.steady)), harness.Megabytes(float64(s.peak)), fmt.Sprintf("%.2f", s.ratio()))
+			p.Add(float64(s.peak)/1e6, harness.Megabytes(float64(s.peak)))
+		}
+		r.Figure.Panels = append(r.Figure.Panels, p)
+	}
+	return r
+}
+
+// createSecrets creates secrets of random bytes.
 func createSecrets(ctx context.Context, c *kubetest.Cluster, n int) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -142,7 +159,7 @@ func createSecrets(ctx context.Context, c *kubetest.Cluster, n int) error {
 	return nil
 }
 
-// String is for tables.
+// String is for the table.
 func (s surge) String() string {
 	kind := "typed"
 	if s.dynamic {
@@ -151,9 +168,9 @@ func (s surge) String() string {
 	return strconv.Itoa(s.informers) + " " + kind
 }
 
-// surges starts one informer and then five, typed ones and dynamic ones.
-func surges(ctx context.Context, s *server, secrets int) ([]surge, error) {
-	steady, err := s.steady()
+// measureSurges starts one informer and then five, typed ones and then dynamic ones.
+func measureSurges(ctx context.Context, s *harness.Server, secrets int) ([]surge, error) {
+	steady, err := s.SettledMemory()
 	if err != nil {
 		return nil, err
 	}
@@ -162,36 +179,36 @@ func surges(ctx context.Context, s *server, secrets int) ([]surge, error) {
 		one := &all[i]
 		one.steady = steady
 		if err := one.measure(ctx, s, secrets); err != nil {
-			return nil, fmt.Errorf("%s of %s: %w", one, s.name, err)
+			return nil, fmt.Errorf("%s of %s: %w", one, s.Name, err)
 		}
-		if _, err := s.steady(); err != nil {
+		if _, err := s.SettledMemory(); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// measure lets informers sync at once.
-func (s *surge) measure(ctx context.Context, from *server, secrets int) error {
-	readers := make([]*companion, s.informers)
+// measure starts the informers at once and waits until all have synced.
+func (s *surge) measure(ctx context.Context, from *harness.Server, secrets int) error {
+	readers := make([]*harness.Child, s.informers)
 	for i := range readers {
-		c, err := startCompanion(ctx, "secrets", "informer", informerTask{At: from.access(), Dynamic: s.dynamic, Secrets: secrets})
+		c, err := harness.StartChild(ctx, "secrets", informerRole, informerTask{At: from.Address(), Dynamic: s.dynamic, Secrets: secrets})
 		if err != nil {
 			return err
 		}
-		defer c.close()
+		defer c.Close()
 		readers[i] = c
 	}
 	var err error
-	s.peak, err = from.peak(func() error {
+	s.peak, err = from.PeakMemory(func() error {
 		for _, c := range readers {
-			if err := c.tell("sync"); err != nil {
+			if err := c.Command("sync"); err != nil {
 				return err
 			}
 		}
 		for _, c := range readers {
 			var got int
-			if err := c.answers.Decode(&got); err != nil || got != secrets {
+			if err := c.Answer(&got); err != nil || got != secrets {
 				return fmt.Errorf("an informer has %d secrets: %w", got, err)
 			}
 		}
@@ -200,9 +217,9 @@ func (s *surge) measure(ctx context.Context, from *server, secrets int) error {
 	return err
 }
 
-// beInformer waits for the order, syncs, tells how many secrets it has, and keeps them
-// until its input ends.
-func beInformer(text []byte, in io.Reader, out io.Writer) error {
+// serveInformer is the role of an informer. It waits for a command, syncs, answers with
+// the number of secrets, and keeps them until its input ends.
+func serveInformer(text []byte, in io.Reader, out io.Writer) error {
 	var task informerTask
 	if err := json.Unmarshal(text, &task); err != nil {
 		return err
@@ -211,8 +228,8 @@ func beInformer(text []byte, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	orders := bufio.NewReader(in)
-	if _, err := orders.ReadString('\n'); err != nil {
+	commands := bufio.NewReader(in)
+	if _, err := commands.ReadString('\n'); err != nil {
 		return nil // the benchmark has ended
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -224,12 +241,12 @@ func beInformer(text []byte, in io.Reader, out io.Writer) error {
 	if err := json.NewEncoder(out).Encode(len(informer.GetStore().ListKeys())); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, orders)
+	_, err = io.Copy(io.Discard, commands)
 	return err
 }
 
 func newInformer(task *informerTask) (cache.SharedIndexInformer, error) {
-	cfg := task.At.server().cfg
+	cfg := task.At.Server().Config
 	if task.Dynamic {
 		client, err := dynamic.NewForConfig(cfg)
 		if err != nil {
@@ -237,7 +254,7 @@ func newInformer(task *informerTask) (cache.SharedIndexInformer, error) {
 		}
 		return dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(corev1.SchemeGroupVersion.WithResource("secrets")).Informer(), nil
 	}
-	cfg.ContentType = asProtobuf
+	cfg.ContentType = harness.Protobuf
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err

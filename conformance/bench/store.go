@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/store"
 )
@@ -27,17 +28,18 @@ const (
 	storeBatch      = 100
 )
 
-// storeWorld is the same pods in both stores, each with one index: namespaces.
-// Ours would not need that one, a namespace being a range of keys; it has it so
-// that both pay for an index. Pods come in key order, as an API server lists
-// them; in shuffled they came in random order, as after long churn.
+// storeWorld has the same pods in both stores, each with an index by namespace. Our
+// store does not need one, because a namespace is a range of keys; it has one so that
+// both sides pay for an index.
 type storeWorld struct {
-	keys     []string
-	pods     []*corev1.Pod
-	ours     *store.Store[*corev1.Pod]
+	keys []string
+	pods []*corev1.Pod
+	// ours was filled in the order of keys, as an API server lists.
+	ours *store.Store[*corev1.Pod]
+	// shuffled was filled in random order, as after long churn.
 	shuffled *store.Store[*corev1.Pod]
 	theirs   cache.ThreadSafeStore
-	// index is that of ours.
+	// index belongs to ours.
 	index *store.Index[*corev1.Pod, string]
 }
 
@@ -78,7 +80,7 @@ func (w *storeWorld) replaceTheirs() {
 	w.theirs.Replace(items, "1")
 }
 
-// updates are new states of random pods.
+// updates returns new states of random pods.
 func (w *storeWorld) updates(n int) []delta.Delta[*corev1.Pod] {
 	ds := make([]delta.Delta[*corev1.Pod], n)
 	for i := range ds {
@@ -89,6 +91,7 @@ func (w *storeWorld) updates(n int) []delta.Delta[*corev1.Pod] {
 	return ds
 }
 
+// benchStore measures the operations of the store.
 func benchStore(out io.Writer) error {
 	w, err := newStoreWorld()
 	if err != nil {
@@ -99,13 +102,13 @@ func benchStore(out io.Writer) error {
 	fmt.Fprintln(tw, "| \t| ours\t| client-go\t| client-go / ours\t|")
 	fmt.Fprintln(tw, "|---\t|---\t|---\t|---\t|")
 	row := func(name string, ours, theirs time.Duration) {
-		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t| %s\t|\n", name, ours, theirs, ratio(ours, theirs))
+		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t| %s\t|\n", name, ours, theirs, harness.Ratio(ours, theirs))
 	}
 
 	const updates = 50_000
 	ds := w.updates(updates)
 	theirUpdate := func() time.Duration {
-		return cost(updates, func() {
+		return harness.Cost(updates, func() {
 			for i := range ds {
 				w.theirs.Update(ds[i].Key, ds[i].Object)
 			}
@@ -113,8 +116,8 @@ func benchStore(out io.Writer) error {
 	}
 	var updateOurs, updateTheirs time.Duration
 	for _, batch := range []int{1, 10, storeBatch, 1000} {
-		ours, theirs := rivals(20, func() time.Duration {
-			return cost(updates, func() {
+		ours, theirs := harness.Alternate(20, func() time.Duration {
+			return harness.Cost(updates, func() {
 				for b := range slices.Chunk(ds, batch) {
 					w.ours.Apply(b)
 				}
@@ -128,15 +131,15 @@ func benchStore(out io.Writer) error {
 
 	const gets = 500_000
 	order := rand.Perm(storeObjects)
-	ours, theirs := rivals(5,
+	ours, theirs := harness.Alternate(5,
 		func() time.Duration {
-			return cost(gets, func() {
+			return harness.Cost(gets, func() {
 				for i := range gets {
 					w.ours.Get(w.keys[order[i%storeObjects]])
 				}
 			})
 		}, func() time.Duration {
-			return cost(gets, func() {
+			return harness.Cost(gets, func() {
 				for i := range gets {
 					w.theirs.Get(w.keys[order[i%storeObjects]])
 				}
@@ -150,9 +153,9 @@ func benchStore(out io.Writer) error {
 		how string
 		in  *store.Store[*corev1.Pod]
 	}{{"", w.ours}, {", stored in random order", w.shuffled}} {
-		ours, theirs = rivals(5,
+		ours, theirs = harness.Alternate(5,
 			func() time.Duration {
-				return cost(lists, func() {
+				return harness.Cost(lists, func() {
 					for i := range lists {
 						for range stored.in.Snapshot().Prefix(fmt.Sprintf("namespace-%03d/", i%storeNamespaces)) {
 							visited++
@@ -161,9 +164,9 @@ func benchStore(out io.Writer) error {
 				})
 			}, func() time.Duration { return theirNamespaces(w, lists, &visited) })
 		row(fmt.Sprintf("list a namespace of %d%s", storeObjects/storeNamespaces, stored.how), ours, theirs)
-		ours, theirs = rivals(5,
+		ours, theirs = harness.Alternate(5,
 			func() time.Duration {
-				return cost(10, func() {
+				return harness.Cost(10, func() {
 					for range 10 {
 						for range stored.in.All() {
 							visited++
@@ -171,7 +174,7 @@ func benchStore(out io.Writer) error {
 					}
 				})
 			}, func() time.Duration {
-				return cost(10, func() {
+				return harness.Cost(10, func() {
 					for range 10 {
 						visited -= len(w.theirs.List())
 					}
@@ -179,9 +182,9 @@ func benchStore(out io.Writer) error {
 			})
 		row("list everything"+stored.how, ours, theirs)
 	}
-	ours, theirs = rivals(5,
+	ours, theirs = harness.Alternate(5,
 		func() time.Duration {
-			return cost(lists, func() {
+			return harness.Cost(lists, func() {
 				for i := range lists {
 					for range w.index.Get(w.ours.Snapshot(), fmt.Sprintf("namespace-%03d", i%storeNamespaces)) {
 						visited++
@@ -194,9 +197,9 @@ func benchStore(out io.Writer) error {
 		return fmt.Errorf("the two stores listed different numbers of pods: %d apart", visited)
 	}
 
-	ours, theirs = rivals(3,
-		func() time.Duration { return cost(1, func() { _ = w.replaceOurs() }) },
-		func() time.Duration { return cost(1, w.replaceTheirs) })
+	ours, theirs = harness.Alternate(3,
+		func() time.Duration { return harness.Cost(1, func() { _ = w.replaceOurs() }) },
+		func() time.Duration { return harness.Cost(1, w.replaceTheirs) })
 	row("replace everything", ours, theirs)
 
 	p99Ours, maxOurs := underLoad(w, ds, func(key string) { w.ours.Get(key) },
@@ -219,14 +222,14 @@ func benchStore(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "\nstore: get-p99-under-load ours=%v client-go=%v ratio=%s update ours=%v client-go=%v ratio=%.2f\n",
-		p99Ours, p99Theirs, ratio(p99Ours, p99Theirs), updateOurs, updateTheirs, float64(updateOurs)/float64(updateTheirs))
+		p99Ours, p99Theirs, harness.Ratio(p99Ours, p99Theirs), updateOurs, updateTheirs, float64(updateOurs)/float64(updateTheirs))
 	return nil
 }
 
-// theirNamespaces lists a namespace after the other from client-go's store, and
-// takes what it saw off the count.
+// theirNamespaces lists one namespace after the other from client-go's store, and
+// subtracts the number of pods from visited.
 func theirNamespaces(w *storeWorld, lists int, visited *int) time.Duration {
-	return cost(lists, func() {
+	return harness.Cost(lists, func() {
 		for i := range lists {
 			objs, _ := w.theirs.ByIndex(cache.NamespaceIndex, fmt.Sprintf("namespace-%03d", i%storeNamespaces))
 			*visited -= len(objs)
@@ -234,9 +237,8 @@ func theirNamespaces(w *storeWorld, lists int, visited *int) time.Duration {
 	})
 }
 
-// underLoad is the time on the clock of single gets while one reader lists
-// everything in a loop and one writer applies 5,000 changes a second, in
-// batches of what came in within a millisecond.
+// underLoad returns latencies of single gets while a reader lists everything in a loop
+// and a writer applies 5,000 changes per second, in a batch per millisecond.
 func underLoad(w *storeWorld, ds []delta.Delta[*corev1.Pod], get func(string), list func(), apply func([]delta.Delta[*corev1.Pod])) (p99, longest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -262,9 +264,9 @@ func underLoad(w *storeWorld, ds []delta.Delta[*corev1.Pod], get func(string), l
 			}
 		}
 	})
-	// Gets come at random moments, not one right after the other: those would
-	// crowd into the times when nothing is in their way.
-	var times []time.Duration
+	// Gets come at random moments. Without a pause, most of them would happen while
+	// nothing is in their way.
+	var times harness.Latencies
 	for ctx.Err() == nil {
 		key := w.keys[rand.IntN(len(w.keys))]
 		time.Sleep(rand.N(time.Millisecond))
@@ -272,6 +274,6 @@ func underLoad(w *storeWorld, ds []delta.Delta[*corev1.Pod], get func(string), l
 		get(key)
 		times = append(times, time.Since(start))
 	}
-	slices.Sort(times)
-	return times[len(times)*99/100], times[len(times)-1]
+	_, p99, longest = times.Quantiles()
+	return p99, longest
 }

@@ -13,30 +13,36 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 )
 
 const (
 	watchPods    = 5000
 	watchSeconds = 20
-	// watchWarm is how many seconds changes flow before they are counted, watchDrain
-	// how long they may be under way.
-	watchWarm, watchDrain = 2, time.Second
+	// watchWarm is how many seconds of changes there are before they count.
+	watchWarm = 2
+	// watchDrain is how long changes may be on their way.
+	watchDrain = time.Second
 	// caseVariable names the only case to measure.
 	caseVariable = "WATERSHED_CASE"
 )
 
-// watchCase is a number of watchers, and how often something changes.
+// watchRoles are the child processes of the benchmark.
+var watchRoles = map[string]harness.Role{harness.BareRole: harness.ServeBare, harness.WatchersRole: harness.ServeWatchers}
+
+// watchCase is a number of watchers and a rate of changes.
 type watchCase struct {
-	name           string
-	watchers, rate int
-	// selector is a label selector that nothing matches; "" is all pods.
+	name     string
+	watchers int
+	// rate is changes per second.
+	rate int
+	// selector is a label selector that no pod matches; "" is all pods.
 	selector string
-	// fields is a field selector, for which each change concerns one watcher.
+	// fields is a field selector that each pod matches for one watcher.
 	fields string
 	// streams is how many watchers share a connection; 0 is one.
 	streams int
-	// of is what they watch, for readers.
+	// of describes what they watch, for the table.
 	of string
 }
 
@@ -47,8 +53,8 @@ var watchCases = []watchCase{
 	{name: "nodes", watchers: 5000, rate: 200, fields: "spec.nodeName=node-%d", streams: 100, of: "one node's pods each"},
 }
 
-// concerned is how many watchers each change concerns.
-func (w *watchCase) concerned() int {
+// receivers returns how many watchers receive each change.
+func (w *watchCase) receivers() int {
 	switch {
 	case w.selector != "":
 		return 0
@@ -58,7 +64,7 @@ func (w *watchCase) concerned() int {
 	return w.watchers
 }
 
-// chosenCases are those to measure.
+// chosenCases returns the cases to measure.
 func chosenCases() ([]watchCase, error) {
 	name := os.Getenv(caseVariable)
 	if name == "" {
@@ -74,71 +80,81 @@ func chosenCases() ([]watchCase, error) {
 
 // watchReading is what watchers cost a server.
 type watchReading struct {
-	// cpu is what the watchers cost, each what one change costs for one watcher.
-	cpu, each time.Duration
-	// share is how much of what there was to deliver was.
+	// cpu is the processor time for all watchers.
+	cpu time.Duration
+	// each is the processor time for one change and one watcher.
+	each time.Duration
+	// share is the delivered part of the events that were due.
 	share float64
-	delivered
+	harness.Delivered
 }
 
 // watchReadings are those of one case.
 type watchReadings struct {
 	kube, ours, bare watchReading
-	// rate is how many changes there were in a second.
+	// rate is how many changes per second there were.
 	rate float64
 }
 
-// watchBench is the servers that are watched.
+// watchBench has the servers that are compared.
 type watchBench struct {
-	kube    *server
-	ours    *replica
-	bare    *server
-	stored  *changes
-	frames  *changes
+	kube *harness.Server
+	ours *harness.Replica
+	bare *harness.Bare
+	// stored are changes in etcd, for kube and ours.
+	stored *harness.Changes
+	// frames are changes for bare.
+	frames  *harness.Changes
 	seconds int
 }
 
-// benchWatch measures what watchers cost the servers that they watch.
+// benchWatch measures the processor time of servers that are watched.
 func benchWatch(out io.Writer) error {
-	if done, err := isCompanion(out); done {
+	if done, err := harness.RunAsChild(watchRoles, out); done {
 		return err
 	}
 	cases, err := chosenCases()
 	if err != nil {
 		return err
 	}
-	n, err := variable(podsVariable, watchPods)
+	n, err := harness.EnvInt(harness.EnvPods, watchPods)
 	if err != nil {
 		return err
 	}
 	b := &watchBench{}
-	if b.seconds, err = variable(secondsVariable, watchSeconds); err != nil {
+	if b.seconds, err = harness.EnvInt(harness.EnvSeconds, watchSeconds); err != nil {
 		return err
 	}
 	ctx := context.Background()
-	c, _, err := loaded(ctx, n)
+	c, _, err := harness.StartCluster(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	version, err := serverVersion(c.Config())
+	version, err := harness.ServerVersion(c.Config())
 	if err != nil {
 		return err
 	}
-	b.kube = apiServer(c)
-	if b.ours, err = startReplica(ctx, c, "pods"); err != nil {
+	b.kube = harness.APIServer(c)
+	if b.ours, err = harness.StartReplica(ctx, c, "pods"); err != nil {
 		return err
 	}
-	defer b.ours.close()
-	bare, companion, err := startBare(ctx, "watch", &b.ours.server)
-	if err != nil {
+	defer b.ours.Close()
+	if b.bare, err = harness.StartBare(ctx, "watch", &b.ours.Server); err != nil {
 		return err
 	}
-	defer companion.close()
-	b.bare = bare
-	if err := b.prepare(c, companion, n); err != nil {
+	defer b.bare.Close()
+	if b.stored, err = harness.StoredChanges(c, n); err != nil {
 		return err
 	}
+	if b.frames, err = harness.FrameChanges(b.bare, n); err != nil {
+		return err
+	}
+	return b.run(ctx, out, cases, version)
+}
+
+// run measures the cases and prints the report.
+func (b *watchBench) run(ctx context.Context, out io.Writer, cases []watchCase, version string) (err error) {
 	found := map[string]watchReadings{}
 	for _, w := range cases {
 		if found[w.name], err = b.measure(ctx, w); err != nil {
@@ -146,8 +162,8 @@ func benchWatch(out io.Writer) error {
 		}
 	}
 	r := watchReport(b.seconds, cases, found)
-	r.server, r.part = version, isTrial() || len(cases) < len(watchCases)
-	if err := r.write(out); err != nil {
+	r.Server, r.Partial = version, harness.IsExperiment() || len(cases) < len(watchCases)
+	if err := r.Write(out); err != nil {
 		return err
 	}
 	for _, w := range cases {
@@ -159,12 +175,12 @@ func benchWatch(out io.Writer) error {
 	return nil
 }
 
-// watchSummary is one line of what was measured.
+// watchSummary returns the line for scripts.
 func watchSummary(found map[string]watchReadings) string {
 	var parts []string
 	x := func(name string) {
 		if f, ok := found[name]; ok {
-			parts = append(parts, name+"-ratio="+ratio(f.ours.each, f.kube.each))
+			parts = append(parts, name+"-ratio="+harness.Ratio(f.ours.each, f.kube.each))
 		}
 	}
 	p99 := func(f watchReadings) string {
@@ -173,7 +189,7 @@ func watchSummary(found map[string]watchReadings) string {
 	x("shared")
 	shared, ok := found["shared"]
 	if ok {
-		parts = append(parts, "of-bare="+ratio(shared.ours.each, shared.bare.each))
+		parts = append(parts, "of-bare="+harness.Ratio(shared.ours.each, shared.bare.each))
 	}
 	x("selective")
 	x("burst")
@@ -187,53 +203,43 @@ func watchSummary(found map[string]watchReadings) string {
 	return strings.Join(parts, " ")
 }
 
-// prepare encodes the pods that change.
-func (b *watchBench) prepare(c *kubetest.Cluster, bare *companion, n int) (err error) {
-	if b.stored, err = storedChanges(c, n); err != nil {
-		return err
-	}
-	b.frames, err = frameChanges(bare, n)
-	return err
-}
-
-// measure measures one case with each server. What the changes alone cost it, with
-// nobody watching, is not the watchers': it is measured too. The replica's own watch is
-// there all the time.
+// measure measures one case with each server. The changes alone have a cost too, which
+// is measured without watchers and subtracted. The replica's own watch is always open.
 func (b *watchBench) measure(ctx context.Context, w watchCase) (r watchReadings, err error) {
-	alone, _, err := b.flow(ctx, b.stored, w, nil, b.kube, &b.ours.server)
+	alone, _, err := b.change(ctx, b.stored, w, nil, b.kube, &b.ours.Server)
 	if err != nil {
 		return r, err
 	}
 	if r.kube, r.rate, err = b.watched(ctx, b.stored, w, b.kube, alone[0]); err != nil {
 		return r, err
 	}
-	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.ours.server, alone[1]); err != nil || w.concerned() < w.watchers {
-		return r, err // the bare server selects nothing
+	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.ours.Server, alone[1]); err != nil || w.receivers() < w.watchers {
+		return r, err // the bare server has no selectors
 	}
-	r.bare, _, err = b.watched(ctx, b.frames, w, b.bare, 0)
+	r.bare, _, err = b.watched(ctx, b.frames, w, &b.bare.Server, 0)
 	return r, err
 }
 
-// flow makes the changes of a case, and returns what they and their delivery to
-// watchers cost each server.
-func (b *watchBench) flow(ctx context.Context, c *changes, w watchCase, to *watchers, servers ...*server) (cpu []time.Duration, rate float64, err error) {
+// change makes the changes of a case, and returns the processor time of each server for
+// them and their delivery to watchers.
+func (b *watchBench) change(ctx context.Context, c *harness.Changes, w watchCase, to *harness.Watchers, servers ...*harness.Server) (cpu []time.Duration, rate float64, err error) {
 	cpu = make([]time.Duration, len(servers))
 	for i, s := range servers {
-		if cpu[i], err = s.cpu(); err != nil {
+		if cpu[i], err = s.CPU(); err != nil {
 			return nil, 0, err
 		}
 	}
-	if rate, err = c.flow(ctx, w.rate*b.seconds, w.rate); err != nil {
+	if rate, err = c.Run(ctx, w.rate*b.seconds, w.rate); err != nil {
 		return nil, 0, err
 	}
 	time.Sleep(watchDrain)
-	if due := w.concerned() * w.rate * b.seconds; to != nil && due > 0 {
-		if err := to.wait(due); err != nil {
+	if due := w.receivers() * w.rate * b.seconds; to != nil && due > 0 {
+		if err := to.Wait(due); err != nil {
 			return nil, 0, err
 		}
 	}
 	for i, s := range servers {
-		after, err := s.cpu()
+		after, err := s.CPU()
 		if err != nil {
 			return nil, 0, err
 		}
@@ -243,58 +249,60 @@ func (b *watchBench) flow(ctx context.Context, c *changes, w watchCase, to *watc
 }
 
 // watched makes the changes of a case while a server is watched.
-func (b *watchBench) watched(ctx context.Context, c *changes, w watchCase, s *server, alone time.Duration) (r watchReading, rate float64, err error) {
-	all, err := startWatchers(ctx, watchTask{
-		At: s.access(), Watchers: w.watchers, Selector: w.selector, Fields: w.fields, Streams: max(1, w.streams),
+func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCase, s *harness.Server, alone time.Duration) (r watchReading, rate float64, err error) {
+	all, err := harness.StartWatchers(ctx, "watch", harness.WatchTask{
+		At: s.Address(), Watchers: w.watchers, Selector: w.selector, Fields: w.fields, Streams: max(1, w.streams),
 	})
 	if err != nil {
 		return r, 0, err
 	}
-	defer all.close()
-	if _, err := c.flow(ctx, w.rate*watchWarm, w.rate); err != nil {
+	defer all.Close()
+	if _, err := c.Run(ctx, w.rate*watchWarm, w.rate); err != nil {
 		return r, 0, err
 	}
 	time.Sleep(watchDrain)
-	if err := all.count(); err != nil {
+	if err := all.Count(); err != nil {
 		return r, 0, err
 	}
 	wait := func() error { return nil }
-	if s == &b.ours.server {
-		wait = b.ours.profile("watch-"+w.name, time.Duration(b.seconds)*time.Second)
+	if s == &b.ours.Server {
+		wait = b.ours.Profile("watch-"+w.name, time.Duration(b.seconds)*time.Second)
 	}
-	cpu, rate, err := b.flow(ctx, c, w, all, s)
+	cpu, rate, err := b.change(ctx, c, w, all, s)
 	if err := errors.Join(err, wait()); err != nil {
 		return r, 0, err
 	}
-	if r.delivered, err = all.report(); err != nil {
+	if r.Delivered, err = all.Report(); err != nil {
 		return r, 0, err
 	}
-	r.cpu, r.share = max(clockTick, cpu[0]-alone), 1
-	due := w.concerned() * w.rate * b.seconds
+	r.cpu, r.share = max(harness.ClockTick, cpu[0]-alone), 1
+	due := w.receivers() * w.rate * b.seconds
 	if due == 0 {
 		if r.Events > 0 || r.Ended > 0 {
-			return r, 0, fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended", s.name, r.Events, r.Ended)
+			return r, 0, fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended", s.Name, r.Events, r.Ended)
 		}
 		r.each = r.cpu / time.Duration(w.watchers*w.rate*b.seconds)
 		return r, rate, nil
 	}
 	r.share = float64(r.Events) / float64(due)
 	if r.Events == 0 {
-		return r, 0, fmt.Errorf("watchers of %s got nothing", s.name)
+		return r, 0, fmt.Errorf("watchers of %s got nothing", s.Name)
 	}
 	r.each = r.cpu / time.Duration(r.Events)
 	return r, rate, nil
 }
 
-// watchReport is the table and the figure.
-func watchReport(seconds int, cases []watchCase, found map[string]watchReadings) *report {
-	r := &report{
-		name: "watch",
-		heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, but in nodes 100 share one; %d s each. CPU is what the server takes more with the "+
+// watchReport returns the table and the figure.
+func watchReport(seconds int, cases []watchCase, found map[string]watchReadings) *harness.Report {
+	r := &harness.Report{
+		Name: "watch",
+		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, but in nodes 100 share one; %d s each. CPU is what the server takes more with the "+
 			"watchers than without, for each change and watcher; in nodes, where a change concerns one watcher, for each change.", seconds),
-		columns: []string{"watchers", "server", "CPU, us", "delivered", "p50, ms", "p99, ms", "max, ms", "KB", "watches ended"},
-		figure: figure{title: "Watching pods", subjects: []bar{
-			{"Watershed", oursColour}, {"bare net/http", oursPale}, {"kube-apiserver", clientGoColour},
+		Columns: []string{"watchers", "server", "CPU, us", "delivered", "p50, ms", "p99, ms", "max, ms", "KB", "watches ended"},
+		Figure: harness.Figure{Title: "Watching pods", Subjects: []harness.Bar{
+			{Name: "Watershed", Colour: harness.ColourOurs},
+			{Name: "bare net/http", Colour: harness.ColourOursPale},
+			{Name: "kube-apiserver", Colour: harness.ColourClientGo},
 		}},
 	}
 	ms := func(d time.Duration) string {
@@ -305,22 +313,22 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 	}
 	us := func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d)/1e3) }
 	for _, w := range cases {
-		p := panel{title: w.name + ", us"}
+		p := harness.Panel{Title: w.name + ", us"}
 		readings := found[w.name]
 		for _, s := range []struct {
 			name string
 			watchReading
 		}{{"Watershed", readings.ours}, {"bare net/http", readings.bare}, {"kube-apiserver", readings.kube}} {
 			if s.cpu == 0 {
-				p.add(0, "not measured")
+				p.Add(0, "not measured")
 				continue
 			}
-			p.add(float64(s.each)/1e3, us(s.each))
-			name := fmt.Sprintf("%s: %s of %s, %s changes/s", w.name, thousands(strconv.Itoa(w.watchers)), w.of, thousands(fmt.Sprintf("%.0f", readings.rate)))
-			r.row(name, s.name, us(s.each), fmt.Sprintf("%.4g%%", s.share*100),
+			p.Add(float64(s.each)/1e3, us(s.each))
+			name := fmt.Sprintf("%s: %s of %s, %s changes/s", w.name, harness.Thousands(strconv.Itoa(w.watchers)), w.of, harness.Thousands(fmt.Sprintf("%.0f", readings.rate)))
+			r.Row(name, s.name, us(s.each), fmt.Sprintf("%.4g%%", s.share*100),
 				ms(s.P50), ms(s.P99), ms(s.Max), fmt.Sprintf("%.1f", float64(s.Bytes)/1e3/float64(max(1, s.Events))), strconv.Itoa(s.Ended))
 		}
-		r.figure.panels = append(r.figure.panels, p)
+		r.Figure.Panels = append(r.Figure.Panels, p)
 	}
 	return r
 }

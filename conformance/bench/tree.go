@@ -16,25 +16,26 @@ import (
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 	tbtree "github.com/tidwall/btree"
 
+	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/store"
 )
 
-// object stands for what a store points at; its content plays no part here.
+// object stands for the object that a record points to.
 type object struct{ _ [8]byte }
 
-// record is what the store keeps for a key: the object and the revision of its
-// last change, which is what makes two snapshots comparable.
+// record is what the store keeps for a key: the object and the revision of its last
+// change, by which two snapshots are compared.
 type record struct {
 	obj *object
 	rev uint64
 }
 
-// tree is the seam between the benchmark and the three libraries.
+// tree is what the benchmark needs of a library.
 type tree interface {
 	set(key string, r record)
 	del(key string)
-	// publish makes what was set visible to readers as an immutable snapshot.
+	// publish makes earlier changes visible to readers as an immutable snapshot.
 	publish()
 	get(key string) (record, bool)
 	scan(prefix string) int
@@ -58,7 +59,7 @@ var treeKinds = []treeKind{
 	{"as built: tree of keys, table of records", func() tree { return newBuilt() }},
 }
 
-// built is the store itself, without its own indexes.
+// built is the store itself, without indexes.
 type built struct {
 	s     *store.Store[*keyed]
 	batch []delta.Delta[*keyed]
@@ -75,8 +76,9 @@ func (b *built) del(key string) {
 }
 func (b *built) publish() {
 	b.s.Apply(b.batch)
-	if b.batch = b.batch[:0]; cap(b.batch) > 10_000 {
-		b.batch = nil // the first filling's, which is not the store's memory
+	b.batch = b.batch[:0]
+	if cap(b.batch) > 10_000 {
+		b.batch = nil // the batch of the first fill must not count as the store's memory
 	}
 }
 func (b *built) get(key string) (record, bool) {
@@ -231,16 +233,17 @@ func (x *radix) scan(prefix string) int {
 
 const treeObjects = 100_000
 
-// treeWorld is one tree for the objects and one for each index; an index entry
-// is a key "value\x00object key" without a record.
+// treeWorld has a tree for the objects and one for each index. An index entry is a key
+// "value\x00object key" without a record.
 type treeWorld struct {
 	objects tree
 	indexes []tree
 	keys    []string
-	values  [][]int // per index, the value each object has
-	rng     *rand.Rand
-	obj     *object
-	rev     uint64
+	// values has, for each index, the value of each object.
+	values [][]int
+	rng    *rand.Rand
+	obj    *object
+	rev    uint64
 }
 
 func newTreeWorld(k treeKind, perNamespace, indexes int) *treeWorld {
@@ -271,8 +274,8 @@ func (w *treeWorld) publish() {
 	}
 }
 
-// update changes one object; one change in ten moves it to another value in
-// each index, which is far more than pods change their node or their labels.
+// update changes one object. One change in ten moves it to another value in each
+// index, which is far more often than pods change their node or labels.
 func (w *treeWorld) update() {
 	i := w.rng.IntN(len(w.keys))
 	w.rev++
@@ -288,8 +291,8 @@ func (w *treeWorld) update() {
 	}
 }
 
-// benchTrees prints what the choice of the store's tree rests on.
-func benchTrees(out io.Writer) error {
+// benchTree measures the trees between which the store had to choose.
+func benchTree(out io.Writer) error {
 	for _, perNamespace := range []int{100, 100_000} {
 		fmt.Fprintf(out, "\n%d objects, namespaces of %d; ns of CPU time per update with a snapshot per batch of 1 / 10 / 100 / 1000\n\n", treeObjects, perNamespace)
 		tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -313,7 +316,7 @@ func benchTrees(out io.Writer) error {
 			runtime.ReadMemStats(&after)
 			get := best(3, w.getCost)
 			list := best(3, w.listCost)
-			// The keys of the world itself: a header and the bytes.
+			// The keys of the world itself are subtracted: a header and the bytes.
 			heap := (float64(after.HeapAlloc)-float64(before.HeapAlloc))/treeObjects - 16 - 48
 			fmt.Fprintf(tw, "\t| %d\t| %.1f\t| %.0f\t|\n", get.Nanoseconds(), float64(list.Nanoseconds())/1000, heap)
 			runtime.KeepAlive(w)
@@ -328,7 +331,7 @@ func benchTrees(out io.Writer) error {
 func (w *treeWorld) updateCost(batch int) time.Duration {
 	const updates = 20_000
 	runtime.GC()
-	return cost(updates, func() {
+	return harness.Cost(updates, func() {
 		for done := 0; done < updates; done += batch {
 			for range batch {
 				w.update()
@@ -340,26 +343,26 @@ func (w *treeWorld) updateCost(batch int) time.Duration {
 
 func (w *treeWorld) getCost() time.Duration {
 	const gets = 200_000
-	return cost(gets, func() {
+	return harness.Cost(gets, func() {
 		for range gets {
 			w.objects.get(w.keys[w.rng.IntN(len(w.keys))])
 		}
 	})
 }
 
-// listCost is the time to walk a hundred objects.
+// listCost returns the time to walk a hundred objects.
 func (w *treeWorld) listCost() time.Duration {
 	prefix := w.keys[0][:strings.IndexByte(w.keys[0], '/')+1]
 	perList := w.objects.scan(prefix)
 	lists := max(500_000/perList, 1)
-	return 100 * cost(lists*perList, func() {
+	return 100 * harness.Cost(lists*perList, func() {
 		for range lists {
 			w.objects.scan(prefix)
 		}
 	})
 }
 
-// best is the smallest of n tries: the machine's noise only ever adds.
+// best returns the smallest of n measurements: noise of the machine only adds.
 func best(n int, f func() time.Duration) time.Duration {
 	least := f()
 	for range n - 1 {

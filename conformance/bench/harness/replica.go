@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package main
+package harness
 
 import (
 	"context"
@@ -24,51 +24,59 @@ import (
 )
 
 const (
-	// binaryVariable is a watershed that is built already. Default: that of this
-	// checkout is built.
+	// binaryVariable is the path of a watershed binary. Default: the benchmark builds
+	// that of this checkout.
 	binaryVariable = "WATERSHED_BINARY"
-	// profileVariable is a folder for profiles of the replica's processor time, one for
-	// each thing that is measured. Default: none are made.
+	// profileVariable is a folder for CPU profiles of the replica, one for each
+	// measurement. Default: no profiles.
 	profileVariable = "WATERSHED_PROFILE"
+	// replicaReady is how long the replica may take until the resource can be listed.
+	replicaReady = 2 * time.Minute
+	// replicaPoll is how often that is tried.
+	replicaPoll = 200 * time.Millisecond
+	// replicaStop is how long the replica may take to end.
+	replicaStop = 20 * time.Second
 )
 
-// isTrial reports whether what is found is not for readers: taking profiles costs
-// something, and another binary is not that of this checkout.
-func isTrial() bool { return os.Getenv(binaryVariable) != "" || os.Getenv(profileVariable) != "" }
+// IsExperiment reports whether the settings make the results unfit for publication:
+// profiling costs processor time, and another binary is not that of this checkout.
+func IsExperiment() bool {
+	return os.Getenv(binaryVariable) != "" || os.Getenv(profileVariable) != ""
+}
 
-// replica is a running watershed serve.
-type replica struct {
-	server
+// Replica is a running watershed serve.
+type Replica struct {
+	Server
 	dir   string
 	cmd   *exec.Cmd
 	ended chan struct{}
-	// profiles is where Go's profiles are, "" if nobody wants them.
+	// profiles is the URL of Go's profiles, "" if there are to be none.
 	profiles string
 }
 
-// startReplica mirrors one resource of the core group and returns when it has been
-// listed.
-func startReplica(ctx context.Context, c *kubetest.Cluster, resource string) (*replica, error) {
+// StartReplica starts a replica of one resource of the core group, and returns when
+// the replica can list it. The caller closes the replica.
+func StartReplica(ctx context.Context, c *kubetest.Cluster, resource string) (*Replica, error) {
 	dir, err := os.MkdirTemp("", "watershed-bench-")
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{server: server{name: "watershed serve"}, dir: dir, ended: make(chan struct{})}
+	r := &Replica{Server: Server{Process: Process{Name: "watershed serve"}}, dir: dir, ended: make(chan struct{})}
 	if err := r.start(ctx, c, resource); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	if err := r.ready(ctx, c, resource); err != nil {
+	if err := r.waitReady(ctx, c, resource); err != nil {
 		text, _ := os.ReadFile(r.log())
-		r.close()
+		r.Close()
 		return nil, fmt.Errorf("watershed serve: %w: %s", err, text)
 	}
 	return r, nil
 }
 
-func (r *replica) log() string { return filepath.Join(r.dir, "log") }
+func (r *Replica) log() string { return filepath.Join(r.dir, "log") }
 
-func (r *replica) start(ctx context.Context, c *kubetest.Cluster, resource string) error {
+func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource string) error {
 	binary, err := r.build(ctx)
 	if err != nil {
 		return err
@@ -84,7 +92,8 @@ func (r *replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 		r.cmd.Args = append(r.cmd.Args, "--pprof", "127.0.0.1:0")
 	}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
-	// The kernel ends it with the thread that started it, should the benchmark be killed.
+	// The kernel ends the replica together with the thread that started it, in case the
+	// benchmark is killed.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {
@@ -100,12 +109,13 @@ func (r *replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 	if err := <-started; err != nil {
 		return fmt.Errorf("start watershed: %w", err)
 	}
-	r.pid = r.cmd.Process.Pid
+	r.PID = r.cmd.Process.Pid
 	return nil
 }
 
-// build makes the binary, if there is none.
-func (r *replica) build(ctx context.Context) (string, error) {
+// build returns the path of the binary, which it builds unless the environment names
+// one.
+func (r *Replica) build(ctx context.Context) (string, error) {
 	if path := os.Getenv(binaryVariable); path != "" {
 		return path, nil
 	}
@@ -122,16 +132,14 @@ func (r *replica) build(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-var profilesURL = regexp.MustCompile(`msg=profiles url=(\S+)`)
-
-// ready waits until the resource can be listed.
-func (r *replica) ready(ctx context.Context, c *kubetest.Cluster, resource string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+// waitReady waits until the resource can be listed.
+func (r *Replica) waitReady(ctx context.Context, c *kubetest.Cluster, resource string) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaReady)
 	defer cancel()
 	for {
-		err := r.find(c.Name())
+		err := r.configure(c.Name())
 		if err == nil {
-			err = r.listed(ctx, resource)
+			err = r.list(ctx, resource)
 		}
 		if err == nil {
 			return nil
@@ -141,13 +149,16 @@ func (r *replica) ready(ctx context.Context, c *kubetest.Cluster, resource strin
 			return errors.New("it ended")
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(replicaPoll):
 		}
 	}
 }
 
-// find asks how clients are to reach the replica.
-func (r *replica) find(cluster string) error {
+var profilesURL = regexp.MustCompile(`msg=profiles url=(\S+)`)
+
+// configure reads the replica's kubeconfig, and finds the URL of its profiles in the
+// log.
+func (r *Replica) configure(cluster string) error {
 	text, err := exec.Command(r.cmd.Path, "kubeconfig", "--prefix", "", "--state-dir", r.dir).Output()
 	if err != nil {
 		return fmt.Errorf("watershed kubeconfig: %w", err)
@@ -156,52 +167,52 @@ func (r *replica) find(cluster string) error {
 	if err != nil {
 		return err
 	}
-	if r.cfg, err = clientcmd.NewNonInteractiveClientConfig(*config, cluster, nil, nil).ClientConfig(); err != nil {
+	if r.Config, err = clientcmd.NewNonInteractiveClientConfig(*config, cluster, nil, nil).ClientConfig(); err != nil {
 		return err
 	}
-	r.cfg.QPS = -1
+	r.Config.QPS = -1
 	if os.Getenv(profileVariable) != "" {
-		said, err := os.ReadFile(r.log())
+		log, err := os.ReadFile(r.log())
 		if err != nil {
 			return err
 		}
-		url := profilesURL.FindSubmatch(said)
+		url := profilesURL.FindSubmatch(log)
 		if url == nil {
-			return errors.New("it does not say where profiles are")
+			return errors.New("the log has no URL of profiles")
 		}
 		r.profiles = string(url[1])
 	}
 	return nil
 }
 
-func (r *replica) listed(ctx context.Context, resource string) error {
-	client, err := r.client()
+func (r *Replica) list(ctx context.Context, resource string) error {
+	client, err := r.Client()
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	body, err := r.ask(ctx, client, "/api/v1/"+resource+"?limit=1", form{accept: asJSON})
+	body, err := r.Get(ctx, client, "/api/v1/"+resource+"?limit=1", Format{Accept: JSON})
 	if err != nil {
 		return err
 	}
 	return body.Close()
 }
 
-// close ends the replica and waits for it.
-func (r *replica) close() {
+// Close ends the replica and waits until it has ended.
+func (r *Replica) Close() {
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-r.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(replicaStop):
 		_ = r.cmd.Process.Kill()
 		<-r.ended
 	}
 	_ = os.RemoveAll(r.dir)
 }
 
-// profile takes a profile for so long, if somebody wants them. The function that it
-// returns waits for it.
-func (r *replica) profile(name string, d time.Duration) (wait func() error) {
+// Profile takes a profile during d, if the environment asks for profiles. The returned
+// function waits until it has been written.
+func (r *Replica) Profile(name string, d time.Duration) (wait func() error) {
 	if r.profiles == "" {
 		return func() error { return nil }
 	}
@@ -212,7 +223,7 @@ func (r *replica) profile(name string, d time.Duration) (wait func() error) {
 	return func() error { return <-done }
 }
 
-func (r *replica) fetchProfile(path string, d time.Duration) error {
+func (r *Replica) fetchProfile(path string, d time.Duration) error {
 	resp, err := http.Get(fmt.Sprintf("%sprofile?seconds=%d", r.profiles, max(1, int(d.Seconds()))))
 	if err != nil {
 		return err

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+// Media types of objects.
+const (
+	JSON     = "application/json"
+	Protobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// Format is the form in which a client requests a response.
+type Format struct {
+	// Accept is the media type.
+	Accept string
+	Gzip   bool
+}
+
+// Server is a process that serves the Kubernetes API.
+type Server struct {
+	Process
+	// Config has the address, with the path at which the API begins.
+	Config *rest.Config
+}
+
+// APIServer returns the kube-apiserver of a cluster.
+func APIServer(c *kubetest.Cluster) *Server {
+	return &Server{Process: Process{Name: "kube-apiserver", PID: c.APIServer.PID()}, Config: c.Config()}
+}
+
+// Client returns an HTTP/2 client with a connection of its own, which it opens with
+// its first request.
+func (s *Server) Client() (*http.Client, error) {
+	config, err := rest.TLSConfigFor(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	// Each request says whether it accepts compression.
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}}, nil
+}
+
+// Get requests a path and returns the body of the response, which the caller
+// closes. A response that is not 200, not HTTP/2 or compressed without request is
+// an error.
+func (s *Server) Get(ctx context.Context, client *http.Client, path string, f Format) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Config.Host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", f.Accept)
+	req.Header.Set("Accept-Encoding", "identity")
+	if f.Gzip {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
+	if s.Config.BearerToken != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Config.BearerToken)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	compressed := resp.Header.Get("Content-Encoding") == "gzip"
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || compressed && !f.Gzip {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("%s %s: %s %s, %s: %s", s.Name, path, resp.Proto, resp.Status, resp.Header.Get("Content-Encoding"), text)
+	}
+	return resp.Body, nil
+}
+
+// Address is what another process needs to reach a server.
+type Address struct {
+	Name  string
+	Host  string
+	Token string
+	CA    []byte
+}
+
+// Address returns the address of the server.
+func (s *Server) Address() Address {
+	return Address{Name: s.Name, Host: s.Config.Host, Token: s.Config.BearerToken, CA: s.Config.CAData}
+}
+
+// Server returns the server at the address. Its process cannot be measured.
+func (a Address) Server() *Server {
+	return &Server{Process: Process{Name: a.Name}, Config: &rest.Config{
+		Host: a.Host, BearerToken: a.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA},
+	}}
+}
+
+// isGzip reports whether a body is compressed. Servers do not compress short ones.
+func isGzip(body []byte) bool { return len(body) > 2 && body[0] == 0x1f && body[1] == 0x8b }
