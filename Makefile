@@ -35,7 +35,7 @@ test: ## unit tests and a short differential run; no Kubernetes needed
 .PHONY: race
 race: ## unit tests and a short differential run, with the race detector and index invariants
 	go test -short -race -tags invariants ./...
-	cd conformance && go test -short -race ./bench ./compat ./diff/... ./servers
+	cd conformance && go test -short -race ./bench/... ./compat ./diff/... ./servers
 
 # At the end of its time the fuzzer sometimes takes its own deadline for a failure of
 # the target. A failure that is one has a failing input.
@@ -109,7 +109,7 @@ nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs,
 
 .PHONY: diff
 diff: ## the full differential runs: against client-go with the race detector, and 20,000 histories of the replica's watches
-	cd conformance && go test -timeout 60m -race ./bench ./compat ./diff/... ./servers
+	cd conformance && go test -timeout 60m -race ./bench/... ./compat ./diff/... ./servers
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench

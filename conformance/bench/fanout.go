@@ -43,36 +43,27 @@ func ofEither(i int) fanout.Interest {
 	return ofLabel(i)
 }
 
-// benchFanout measures the time to publish a change if no reader is interested in it.
-func benchFanout(out io.Writer) error {
-	logs := []*waitingLog{
-		{name: "nobody"},
-		{name: "100 of namespaces", readers: 100, interest: ofNamespace},
-		{name: "10,000 of namespaces", readers: 10_000, interest: ofNamespace},
-		{name: "10,000 of labels", readers: 10_000, interest: ofLabel},
-		{name: "10,000 of either", readers: 10_000, interest: ofEither},
-	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	for _, c := range logs {
-		c.log = fanout.New(&fanout.Options[*labelled]{Dimensions: []fanout.Dimension[*labelled]{{
-			Name:   "label",
-			Values: func(o *labelled) []fanout.Value { return o.labels },
-		}}})
-		for i := range c.readers {
-			cursor, err := c.log.Cursor(0, c.interest(i))
-			if err != nil {
-				return err
-			}
-			wg.Go(func() { _, _ = cursor.Next(ctx) }) // waits until the benchmark ends
+// start opens the readers and returns when all of them wait. They end with ctx.
+func (l *waitingLog) start(ctx context.Context, wg *sync.WaitGroup) error {
+	l.log = fanout.New(&fanout.Options[*labelled]{Dimensions: []fanout.Dimension[*labelled]{{
+		Name:   "label",
+		Values: func(o *labelled) []fanout.Value { return o.labels },
+	}}})
+	for i := range l.readers {
+		cursor, err := l.log.Cursor(0, l.interest(i))
+		if err != nil {
+			return err
 		}
-		for c.log.Stats().Waiting < c.readers {
-			runtime.Gosched()
-		}
+		wg.Go(func() { _, _ = cursor.Next(ctx) }) // waits until the benchmark ends
 	}
+	for l.log.Stats().Waiting < l.readers {
+		runtime.Gosched()
+	}
+	return nil
+}
 
+// measurePublish measures the logs in turns, and keeps the best time of each.
+func measurePublish(out io.Writer, logs []*waitingLog) {
 	keys := make([]string, 1024)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("other-%d/pod-%d", i%50, i)
@@ -90,36 +81,57 @@ func benchFanout(out io.Writer) error {
 		rounds  = 300
 		changes = 5_000
 	)
-	publish := func(c *waitingLog, buf []store.Change[*labelled]) time.Duration {
+	publish := func(l *waitingLog, buf []store.Change[*labelled]) time.Duration {
 		start := time.Now()
 		for done := 0; done < changes; done += len(buf) {
 			for i := range buf {
-				c.revision++
-				buf[i] = store.Change[*labelled]{Type: delta.Updated, Key: keys[c.revision%1024], Old: obj, New: obj, Revision: c.revision}
+				l.revision++
+				buf[i] = store.Change[*labelled]{Type: delta.Updated, Key: keys[l.revision%1024], Old: obj, New: obj, Revision: l.revision}
 			}
-			c.log.Publish(buf)
+			l.log.Publish(buf)
 		}
 		return time.Since(start) / changes
 	}
 	fmt.Fprintf(out, "time to publish a change beside readers that wait for other things, best of %d\n\n", rounds)
 	one, many := make([]store.Change[*labelled], 1), make([]store.Change[*labelled], 100)
 	for round := range rounds {
-		for _, c := range logs {
-			a, b := publish(c, one), publish(c, many)
+		for _, l := range logs {
+			a, b := publish(l, one), publish(l, many)
 			if round == 0 {
-				c.one, c.many = a, b
+				l.one, l.many = a, b
 			}
-			c.one, c.many = min(c.one, a), min(c.many, b)
+			l.one, l.many = min(l.one, a), min(l.many, b)
 		}
 		if round%50 == 49 {
 			runtime.GC()
 		}
 	}
+}
+
+// benchFanout measures the time to publish a change if no reader is interested in it.
+func benchFanout(out io.Writer) error {
+	logs := []*waitingLog{
+		{name: "nobody"},
+		{name: "100 of namespaces", readers: 100, interest: ofNamespace},
+		{name: "10,000 of namespaces", readers: 10_000, interest: ofNamespace},
+		{name: "10,000 of labels", readers: 10_000, interest: ofLabel},
+		{name: "10,000 of either", readers: 10_000, interest: ofEither},
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, l := range logs {
+		if err := l.start(ctx, &wg); err != nil {
+			return err
+		}
+	}
+	measurePublish(out, logs)
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "| readers\t| one by one\t| in batches of 100\t|")
 	fmt.Fprintln(tw, "|---\t|---\t|---\t|")
-	for _, c := range logs {
-		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t|\n", c.name, c.one, c.many)
+	for _, l := range logs {
+		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t|\n", l.name, l.one, l.many)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -158,7 +158,8 @@ func runFleet(opts simulated.Options, env ...string) (fleetReading, error) {
 		return r, err
 	}
 	defer s.Close()
-	return r, harness.RunSelf(ctx, "fleet", append(env, fleetVariable+"="+s.Addr), &r)
+	err = harness.RunSelf(ctx, "fleet", append(env, fleetVariable+"="+s.Addr), &r)
+	return r, err
 }
 
 // fixedDirectory is a directory of clusters that do not change.
@@ -170,7 +171,7 @@ func (d fixedDirectory) Follow(ctx context.Context, tell func([]fleet.Entry)) er
 	return nil
 }
 
-// measureFleet mirrors the clusters of a simulation.
+// measureFleet mirrors the clusters of a simulation and measures this process.
 func measureFleet(addr string) (fleetReading, error) {
 	var r fleetReading
 	debug.SetMemoryLimit(fleetMemory)
@@ -205,13 +206,8 @@ func measureFleet(addr string) (fleetReading, error) {
 	r.Wall, r.CPU = time.Since(began), harness.CPUTime()-used
 	pods := fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"})
 	r.Objects = pods.Len()
-	for _, m := range f.Members() {
-		s := m.Status()
-		if s.State != fleet.Live {
-			return r, fmt.Errorf("%s is %s: %w", m.Name(), s.State, s.Err)
-		}
-		r.Clusters++
-		r.Resources += s.Resources
+	if err := r.countMembers(f); err != nil {
+		return r, err
 	}
 	r.Synced = measureFleetMemory().since(before)
 	r.Goroutines = runtime.NumGoroutine() - goroutines
@@ -235,6 +231,19 @@ func measureFleet(addr string) (fleetReading, error) {
 	}
 	r.index(pods)
 	return r, nil
+}
+
+// countMembers counts clusters and resources. All clusters must be live.
+func (r *fleetReading) countMembers(f *fleet.Fleet) error {
+	for _, m := range f.Members() {
+		s := m.Status()
+		if s.State != fleet.Live {
+			return fmt.Errorf("%s is %s: %w", m.Name(), s.State, s.Err)
+		}
+		r.Clusters++
+		r.Resources += s.Resources
+	}
+	return nil
 }
 
 // settleFleet waits until the process has nothing left to do. Objects are packed densely

@@ -207,7 +207,8 @@ func (b *listBench) measure(ctx context.Context, q *harness.Query) (r listReadin
 	if r.bare.Cold, err = q.Verify(ctx, &b.bare.Server); err != nil {
 		return r, err
 	}
-	return r, b.takeTurns(ctx, q, q.Name, &r, true)
+	err = b.takeTurns(ctx, q, q.Name, &r, true)
+	return r, err
 }
 
 // takeTurns measures the servers in turns. profile names the profile of the replica.

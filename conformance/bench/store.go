@@ -25,7 +25,12 @@ import (
 const (
 	storeObjects    = 100_000
 	storeNamespaces = 100
-	storeBatch      = 100
+	// storeUpdates is how many updates a round has.
+	storeUpdates = 50_000
+	// storeBatch is the batch size of the update in the line for scripts.
+	storeBatch = 100
+	// storeLists is how many lists a round has.
+	storeLists = 500
 )
 
 // storeWorld has the same pods in both stores, each with an index by namespace. Our
@@ -41,6 +46,8 @@ type storeWorld struct {
 	theirs   cache.ThreadSafeStore
 	// index belongs to ours.
 	index *store.Index[*corev1.Pod, string]
+	// visited counts the pods that lists of ours returned, less those of theirs.
+	visited int
 }
 
 func podKey(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
@@ -104,31 +111,58 @@ func benchStore(out io.Writer) error {
 	row := func(name string, ours, theirs time.Duration) {
 		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t| %s\t|\n", name, ours, theirs, harness.Ratio(ours, theirs))
 	}
+	ds := w.updates(storeUpdates)
+	updateOurs, updateTheirs := w.measureUpdates(ds, row)
+	w.measureGets(row)
+	w.measureLists(row)
+	w.measureIndex(row)
+	if w.visited != 0 {
+		return fmt.Errorf("the two stores listed different numbers of pods: %d apart", w.visited)
+	}
+	ours, theirs := harness.Alternate(3,
+		func() time.Duration { return harness.Cost(1, func() { _ = w.replaceOurs() }) },
+		func() time.Duration { return harness.Cost(1, w.replaceTheirs) })
+	row("replace everything", ours, theirs)
+	p99Ours, p99Theirs := w.measureUnderLoad(ds, row)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nstore: get-p99-under-load ours=%v client-go=%v ratio=%s update ours=%v client-go=%v ratio=%.2f\n",
+		p99Ours, p99Theirs, harness.Ratio(p99Ours, p99Theirs), updateOurs, updateTheirs, float64(updateOurs)/float64(updateTheirs))
+	return nil
+}
 
-	const updates = 50_000
-	ds := w.updates(updates)
-	theirUpdate := func() time.Duration {
-		return harness.Cost(updates, func() {
+// storeRow adds a row to the table.
+type storeRow func(name string, ours, theirs time.Duration)
+
+// measureUpdates measures updates in batches of several sizes and returns the costs in
+// batches of storeBatch.
+func (w *storeWorld) measureUpdates(ds []delta.Delta[*corev1.Pod], row storeRow) (batchOurs, batchTheirs time.Duration) {
+	updateTheirs := func() time.Duration {
+		return harness.Cost(len(ds), func() {
 			for i := range ds {
 				w.theirs.Update(ds[i].Key, ds[i].Object)
 			}
 		})
 	}
-	var updateOurs, updateTheirs time.Duration
 	for _, batch := range []int{1, 10, storeBatch, 1000} {
 		ours, theirs := harness.Alternate(20, func() time.Duration {
-			return harness.Cost(updates, func() {
+			return harness.Cost(len(ds), func() {
 				for b := range slices.Chunk(ds, batch) {
 					w.ours.Apply(b)
 				}
 			})
-		}, theirUpdate)
+		}, updateTheirs)
 		row(fmt.Sprintf("update, a snapshot per %d", batch), ours, theirs)
 		if batch == storeBatch {
-			updateOurs, updateTheirs = ours, theirs
+			batchOurs, batchTheirs = ours, theirs
 		}
 	}
+	return batchOurs, batchTheirs
+}
 
+// measureGets measures gets of random pods.
+func (w *storeWorld) measureGets(row storeRow) {
 	const gets = 500_000
 	order := rand.Perm(storeObjects)
 	ours, theirs := harness.Alternate(5,
@@ -146,66 +180,76 @@ func benchStore(out io.Writer) error {
 			})
 		})
 	row("get, random", ours, theirs)
+}
 
-	const lists = 500
-	visited := 0
+// measureLists measures lists of a namespace and of everything, in both of our stores.
+func (w *storeWorld) measureLists(row storeRow) {
 	for _, stored := range []struct {
 		how string
 		in  *store.Store[*corev1.Pod]
 	}{{"", w.ours}, {", stored in random order", w.shuffled}} {
-		ours, theirs = harness.Alternate(5,
+		ours, theirs := harness.Alternate(5,
 			func() time.Duration {
-				return harness.Cost(lists, func() {
-					for i := range lists {
+				return harness.Cost(storeLists, func() {
+					for i := range storeLists {
 						for range stored.in.Snapshot().Prefix(fmt.Sprintf("namespace-%03d/", i%storeNamespaces)) {
-							visited++
+							w.visited++
 						}
 					}
 				})
-			}, func() time.Duration { return theirNamespaces(w, lists, &visited) })
+			}, w.listTheirs)
 		row(fmt.Sprintf("list a namespace of %d%s", storeObjects/storeNamespaces, stored.how), ours, theirs)
 		ours, theirs = harness.Alternate(5,
 			func() time.Duration {
 				return harness.Cost(10, func() {
 					for range 10 {
 						for range stored.in.All() {
-							visited++
+							w.visited++
 						}
 					}
 				})
 			}, func() time.Duration {
 				return harness.Cost(10, func() {
 					for range 10 {
-						visited -= len(w.theirs.List())
+						w.visited -= len(w.theirs.List())
 					}
 				})
 			})
 		row("list everything"+stored.how, ours, theirs)
 	}
-	ours, theirs = harness.Alternate(5,
+}
+
+// measureIndex measures lists of a namespace by the index.
+func (w *storeWorld) measureIndex(row storeRow) {
+	ours, theirs := harness.Alternate(5,
 		func() time.Duration {
-			return harness.Cost(lists, func() {
-				for i := range lists {
+			return harness.Cost(storeLists, func() {
+				for i := range storeLists {
 					for range w.index.Get(w.ours.Snapshot(), fmt.Sprintf("namespace-%03d", i%storeNamespaces)) {
-						visited++
+						w.visited++
 					}
 				}
 			})
-		}, func() time.Duration { return theirNamespaces(w, lists, &visited) })
+		}, w.listTheirs)
 	row(fmt.Sprintf("list %d by an index", storeObjects/storeNamespaces), ours, theirs)
-	if visited != 0 {
-		return fmt.Errorf("the two stores listed different numbers of pods: %d apart", visited)
-	}
+}
 
-	ours, theirs = harness.Alternate(3,
-		func() time.Duration { return harness.Cost(1, func() { _ = w.replaceOurs() }) },
-		func() time.Duration { return harness.Cost(1, w.replaceTheirs) })
-	row("replace everything", ours, theirs)
+// listTheirs lists one namespace after the other from client-go's store.
+func (w *storeWorld) listTheirs() time.Duration {
+	return harness.Cost(storeLists, func() {
+		for i := range storeLists {
+			objs, _ := w.theirs.ByIndex(cache.NamespaceIndex, fmt.Sprintf("namespace-%03d", i%storeNamespaces))
+			w.visited -= len(objs)
+		}
+	})
+}
 
+// measureUnderLoad measures gets while the store is listed and changed.
+func (w *storeWorld) measureUnderLoad(ds []delta.Delta[*corev1.Pod], row storeRow) (p99Ours, p99Theirs time.Duration) {
 	p99Ours, maxOurs := underLoad(w, ds, func(key string) { w.ours.Get(key) },
 		func() {
 			for range w.ours.All() {
-				visited++
+				w.visited++
 			}
 		},
 		func(b []delta.Delta[*corev1.Pod]) { w.ours.Apply(b) })
@@ -218,23 +262,7 @@ func benchStore(out io.Writer) error {
 		})
 	row("get p99 beside a lister and 5,000 changes/s", p99Ours, p99Theirs)
 	row("the same, longest", maxOurs, maxTheirs)
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nstore: get-p99-under-load ours=%v client-go=%v ratio=%s update ours=%v client-go=%v ratio=%.2f\n",
-		p99Ours, p99Theirs, harness.Ratio(p99Ours, p99Theirs), updateOurs, updateTheirs, float64(updateOurs)/float64(updateTheirs))
-	return nil
-}
-
-// theirNamespaces lists one namespace after the other from client-go's store, and
-// subtracts the number of pods from visited.
-func theirNamespaces(w *storeWorld, lists int, visited *int) time.Duration {
-	return harness.Cost(lists, func() {
-		for i := range lists {
-			objs, _ := w.theirs.ByIndex(cache.NamespaceIndex, fmt.Sprintf("namespace-%03d", i%storeNamespaces))
-			*visited -= len(objs)
-		}
-	})
+	return p99Ours, p99Theirs
 }
 
 // underLoad returns latencies of single gets while a reader lists everything in a loop

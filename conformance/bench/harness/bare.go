@@ -29,9 +29,9 @@ const (
 	bareBacklog = 4096
 )
 
-// Bare is a server that only sends: net/http with TLS and nothing behind it. It is the
-// lower limit of what a Go server costs. It answers every request with the bytes of
-// the origin's first response to it, and every watch with the frames that it is given.
+// Bare is a server that only sends: net/http with TLS and nothing behind it. No Go
+// server can cost less. It answers every request with the bytes of the origin's first
+// response to it, and every watch with the frames of SendFrame.
 type Bare struct {
 	Server
 	child *Child

@@ -183,8 +183,12 @@ func (d *drawing) block(f *Figure, first, last int, top, column, width float64) 
 		for i := first; i < last; i++ {
 			p := &f.Panels[i]
 			length := p.Values[k] * p.scale(column)
-			d.rect(left(i), above+nameHeight, max(1, length), barHeight, s.Colour) // the first pixel shows an empty bar
-			d.text(left(i)+max(1, length)+valueGap, above+nameHeight+barHeight-3, textSize, "normal", p.Labels[k])
+			d.rect(left(i), above+nameHeight, 1, barHeight, faintColour) // where bars begin, for empty ones
+			if length > 0 {
+				length = max(1, length)
+				d.rect(left(i), above+nameHeight, length, barHeight, s.Colour)
+			}
+			d.text(left(i)+length+valueGap, above+nameHeight+barHeight-3, textSize, "normal", p.Labels[k])
 		}
 	}
 }

@@ -50,7 +50,7 @@ type Replica struct {
 	dir   string
 	cmd   *exec.Cmd
 	ended chan struct{}
-	// profiles is the URL of Go's profiles, "" if there are to be none.
+	// profiles is the URL of Go's profiles, "" without profiling.
 	profiles string
 }
 
@@ -210,7 +210,7 @@ func (r *Replica) Close() {
 	_ = os.RemoveAll(r.dir)
 }
 
-// Profile takes a profile during d, if the environment asks for profiles. The returned
+// Profile takes a profile during d, if profiling is on. The returned
 // function waits until it has been written.
 func (r *Replica) Profile(name string, d time.Duration) (wait func() error) {
 	if r.profiles == "" {

@@ -151,7 +151,8 @@ func (c *SimulationClient) Churn(perSecond, seconds int) (int, error) {
 		return 0, err
 	}
 	var n int
-	return n, c.answers.Decode(&n)
+	err := c.answers.Decode(&n)
+	return n, err
 }
 
 // Close ends the connection. The simulation goes on.

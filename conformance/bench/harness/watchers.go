@@ -29,13 +29,14 @@ const (
 	WatchersRole = "watchers"
 	// watchDialers is how many watchers connect at once.
 	watchDialers = 16
-	// watchGrace is how long no event must have arrived for Wait to give up.
+	// watchGrace is how long Wait waits for another event before it gives up.
 	watchGrace = 5 * time.Second
 	// watchPoll is how often Wait checks, and how long a watcher waits before a retry.
 	watchPoll = 200 * time.Millisecond
 	// watchBuffer is the size of a watcher's buffer, in bytes. It limits an event.
 	watchBuffer = 64 << 10
-	// watchStreamBuffer is the same if watchers share connections: there are thousands.
+	// watchStreamBuffer is the same for watchers that share connections, of which there
+	// are thousands.
 	watchStreamBuffer = 16 << 10
 )
 
@@ -116,7 +117,8 @@ func (w *Watchers) Report() (d Delivered, err error) {
 	if err := w.child.Command(watchReport); err != nil {
 		return d, err
 	}
-	return d, w.child.Answer(&d)
+	err = w.child.Answer(&d)
+	return d, err
 }
 
 // ServeWatchers is the [Role] of watchers. It watches until the command to report.

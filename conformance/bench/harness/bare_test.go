@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package harness
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestBare_repeatsTheOriginsResponse(t *testing.T) {
+	var requests atomic.Int64
+	origin := newServer(t, servePods(100, &requests))
+	b, err := StartBare(t.Context(), testBenchmark, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, gzip := range []bool{false, true} {
+		requests.Store(0)
+		q := Query{Name: "list", Format: Format{Accept: JSON, Gzip: gzip}, Paths: []string{"/list?x"}, Clients: 2, Items: 100}
+		if _, err := q.Verify(t.Context(), &b.Server); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Run(t.Context(), &b.Server, 20*time.Millisecond, 0); err != nil {
+			t.Fatal(err)
+		}
+		if requests.Load() != 1 {
+			t.Errorf("the origin had %d requests", requests.Load())
+		}
+	}
+}
+
+func TestBare_sendsFramesToWatchers(t *testing.T) {
+	origin := newServer(t, func(http.ResponseWriter, *http.Request) {})
+	b, err := StartBare(t.Context(), testBenchmark, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	body, err := b.Get(t.Context(), newClient(t, &b.Server), "/?watch=true", Format{Accept: JSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	lines := bufio.NewReader(body)
+	for _, frame := range []string{"one\n", "two\n"} {
+		if err := b.SendFrame([]byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := lines.ReadString('\n'); err != nil || got != frame {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+// TestWatchers_countWhatABareServerSends joins three load generators: changes are frames
+// of a bare server, and watchers receive them.
+func TestWatchers_countWhatABareServerSends(t *testing.T) {
+	var requests atomic.Int64
+	origin := newServer(t, servePods(1, &requests))
+	b, err := StartBare(t.Context(), testBenchmark, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	changes, err := FrameChanges(b, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const watchers = 6
+	for _, streams := range []int{1, 3} {
+		w, err := StartWatchers(t.Context(), testBenchmark, WatchTask{At: b.Address(), Watchers: watchers, Selector: "app=%d", Streams: streams})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := changes.Run(t.Context(), 5, 1000); err != nil { // not counted
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if err := w.Count(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		rate, err := changes.Run(t.Context(), 50, 200)
+		if err != nil || time.Since(began) < 240*time.Millisecond || rate > 210 {
+			t.Errorf("%.0f changes per second, %v", rate, err)
+		}
+		if err := w.Wait(50 * watchers); err != nil {
+			t.Fatal(err)
+		}
+		d, err := w.Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Events != 50*watchers || d.Ended != 0 || d.Bytes < 1000*d.Events || d.P50 <= 0 || d.P99 < d.P50 || d.Max < d.P99 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+func TestWatchers_continueAfterTheServerEndsTheirWatch(t *testing.T) {
+	var watches atomic.Int64
+	var versions [2]atomic.Pointer[string]
+	var requests atomic.Int64
+	list := servePods(1, &requests)
+	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			list(w, r)
+			return
+		}
+		version := r.URL.Query().Get("resourceVersion")
+		switch n := watches.Add(1); n {
+		case 1:
+			versions[0].Store(&version)
+			written := strings.Repeat("1", len(writtenPlaceholder)) // long ago, so it does not count
+			_, _ = io.WriteString(w, `{"object":{"metadata":{"resourceVersion":"9","annotations":{"`+writtenKey+`":"`+written+"\"}}}}\n")
+		case 2:
+			versions[1].Store(&version)
+			_, _ = io.WriteString(w, `{"type":"ERROR","object":{"code":410}}`+"\n")
+		default:
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	})
+	w, err := StartWatchers(t.Context(), testBenchmark, WatchTask{At: s.Address(), Watchers: 1, Streams: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for end := time.Now().Add(10 * time.Second); watches.Load() < 3 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	d, err := w.Report()
+	if err != nil || d.Ended != 2 || d.Events != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if *versions[0].Load() != "5" || *versions[1].Load() != "9" {
+		t.Errorf("watches from %s and %s", *versions[0].Load(), *versions[1].Load())
+	}
+	if requests.Load() != 2 { // at the start and after 410
+		t.Errorf("%d lists", requests.Load())
+	}
+}
