@@ -57,8 +57,8 @@ const (
 	valueGap = 6
 	// panelGap is the space between panels, and below a row of them.
 	panelGap = 24
-	// panelWidth is the least width of a panel.
-	panelWidth = 220
+	// innerWidth is the least width of all panels of a row.
+	innerWidth = 708
 )
 
 // Figure is a chart of horizontal bars in panels side by side, with the same subjects
@@ -119,7 +119,9 @@ func (f *Figure) SVG() []byte {
 	if columns > 3 {
 		columns = 2 // a wider figure would be scaled down too far on a page
 	}
-	column := float64(panelWidth)
+	gaps := float64(columns-1) * panelGap
+	inner := max(innerWidth, textWidth(f.Title, titleSize, boldEm))
+	column := (inner - gaps) / float64(columns)
 	for i := range f.Panels {
 		p := &f.Panels[i]
 		column = max(column, textWidth(p.Title, textSize, boldEm))
@@ -128,8 +130,7 @@ func (f *Figure) SVG() []byte {
 		}
 	}
 	column = math.Ceil(column)
-	inner := float64(columns)*column + float64(columns-1)*panelGap
-	inner = math.Ceil(max(inner, textWidth(f.Title, titleSize, boldEm)))
+	inner = float64(columns)*column + gaps
 	block := headHeight + len(f.Subjects)*(nameHeight+barHeight+barGap) + panelGap
 	rows := (len(f.Panels) + columns - 1) / columns
 	d := &drawing{}
