@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -45,7 +46,7 @@ func TestExpiry_endsWatchesAndRefusesTheNext(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	e.Expire()
-	if err := <-ended; err != io.EOF {
+	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("the watch ended with %v", err)
 	}
 	if resp := get(""); resp.StatusCode != http.StatusOK {

@@ -41,7 +41,11 @@ func TestEvent_isReadByBothSides(t *testing.T) {
 // TestStream_isRecorded reads the state and two parts of changes. The reader skips one
 // change of the second part.
 func TestStream_isRecorded(t *testing.T) {
-	const pods, changes, skipped = 20, 40, 7
+	const (
+		pods    = 20
+		changes = 40
+		skipped = 7
+	)
 	s, err := NewStream(pods)
 	if err != nil {
 		t.Fatal(err)
