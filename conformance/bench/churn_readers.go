@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -107,9 +108,9 @@ func (s *churnSource) Next() (reflector.Event[*wire.Object], error) {
 		return reflector.Event[*wire.Object]{}, err
 	}
 	if e.Type == wire.Bookmark {
-		return reflector.Event[*wire.Object]{Type: reflector.Bookmark, Version: e.Version, InitialEnd: e.InitialEnd}, nil
+		return reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: e.Version, InitialEnd: e.InitialEnd}, nil
 	}
-	return reflector.Event[*wire.Object]{Type: reflector.Modified, Object: e.Object, Version: e.Version}, nil
+	return reflector.Event[*wire.Object]{Type: delta.Updated, Object: e.Object, Version: e.Version}, nil
 }
 
 func (s *churnSource) Close() error { return nil }
