@@ -49,6 +49,9 @@ type Feed struct {
 	mu sync.Mutex
 	// began is the version from which on the log has everything, but for the gaps.
 	began uint64
+	// reached is the revision at which the feed first had the newest version: that of the
+	// first change with it, or of the state before a bookmark.
+	reached uint64
 	// relisting says that a list is being read, and pending are its differences.
 	relisting bool
 	pending   []store.Change[*wire.Object]
@@ -148,7 +151,9 @@ func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire
 			continue
 		}
 		next.Revision++
-		version = max(version, c.Version)
+		if c.Version > version {
+			version, f.reached = c.Version, next.Revision
+		}
 		c.Revision, c.Version = next.Revision, version
 		all = append(all, c)
 	}
@@ -156,6 +161,7 @@ func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire
 	f.now.Store(next)
 	f.log.Publish(all)
 	if next.Version > version {
+		f.reached = next.Revision
 		f.markLocked(next.Version)
 	}
 	f.wakeLocked(func(w *waiter) bool { return w.version <= next.Version })
@@ -295,8 +301,8 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 	case g != nil && g.again < f.log.Stats().After:
 		return 0, max(g.before, version+1), f.expired(version)
 	case g != nil && err != nil:
-		// Changes of the version have left the log, but those that a list found with the
-		// same version are there.
+		// Changes of the version have left the log, but not those that the reader may not
+		// have seen.
 		return g.again, 0, nil
 	case g != nil:
 		return min(revision, g.again), 0, nil

@@ -27,7 +27,15 @@ import (
 // TestFeed_resumes has clients stop anywhere and go on, over histories in which the
 // mirror reads everything anew now and then. In the end each knows what there is.
 func TestFeed_resumes(t *testing.T) {
-	seed := rand.Uint64()
+	// The first seed has a client that saw one of two changes with the same version, which
+	// leaves the log before a list passes over the next versions.
+	for _, seed := range []uint64{2991738746311918583, rand.Uint64()} {
+		resumeClients(t, seed)
+	}
+}
+
+func resumeClients(t *testing.T, seed uint64) {
+	t.Helper()
 	t.Logf("seed %d", seed)
 	var resumed, expired, lists int
 	for run := range uint64(60) {

@@ -21,9 +21,9 @@ import (
 // server.
 type gap struct {
 	after, before uint64
-	// again is the revision of the first state that a list replaced at the version
-	// after. A client that resumes at that version receives everything since again,
-	// because it may have seen that version before the list or after it.
+	// again is the revision at which the feed first had the version after. A client that
+	// resumes at that version receives everything since again: it may have seen the version
+	// before the list or after it, and, if several changes have it, only the first of them.
 	again uint64
 	// revision is that of the newest state with the version after.
 	revision uint64
@@ -38,7 +38,7 @@ func (f *Feed) passLocked(last *Moment, version uint64, differences int) {
 	if differences == 0 && version <= last.Version+1 {
 		return // nothing can have happened
 	}
-	next := gap{after: last.Version, before: version, again: last.Revision, revision: last.Revision}
+	next := gap{after: last.Version, before: version, again: f.reached, revision: last.Revision}
 	if version == last.Version {
 		next.revision += uint64(differences)
 	}

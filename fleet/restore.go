@@ -38,6 +38,7 @@ func (f *Feed) restartLocked(last *Moment, s state) {
 	f.restored, f.marks, f.gaps, f.began = f.legacyLocked(last), nil, nil, s.Version()
 	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
 	f.now.Store(now)
+	f.reached = now.Revision
 	f.log.Cut(now.Revision)
 	f.markLocked(now.Version)
 	f.wakeLocked(func(*waiter) bool { return true })
