@@ -71,7 +71,7 @@ func TestSync_badClustersDelayNobody(t *testing.T) {
 		}
 		expect.Eventually(t, 5*time.Second, func() error {
 			if s := m.Status(); s.State != want {
-				return fmt.Errorf("%s is %s: %v", m.Name(), s.State, s.Err)
+				return fmt.Errorf("%s is %s: %w", m.Name(), s.State, s.Err)
 			}
 			return nil
 		})
@@ -141,7 +141,7 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	before := time.Now()
 	expect.Eventually(t, 10*time.Second, func() error {
 		if s := m.Status(); s.State != fleet.Stale {
-			return fmt.Errorf("%s: %v", s.State, s.Err)
+			return fmt.Errorf("%s: %w", s.State, s.Err)
 		}
 		return nil
 	})
@@ -159,7 +159,7 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	r.set("a", s.Cluster(0).Config())
 	expect.Eventually(t, 20*time.Second, func() error {
 		if s := m.Status(); s.State != fleet.Live {
-			return fmt.Errorf("%s: %v", s.State, s.Err)
+			return fmt.Errorf("%s: %w", s.State, s.Err)
 		}
 		pod := s.Cluster(0).Pod(7)
 		o, ok := v.Get(fleet.Key{Cluster: "a", Object: pod.Namespace + "/" + pod.Name})
