@@ -38,12 +38,8 @@ func benchHeap(out io.Writer) error {
 	if done, err := heapTrial.RunAsSubject(out); done {
 		return err
 	}
-	n, err := harness.EnvInt(harness.EnvPods, 30_000)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
-	c, env, err := harness.StartCluster(ctx, n)
+	c, err := harness.StartCluster(ctx, 30_000)
 	if err != nil {
 		return err
 	}
@@ -52,14 +48,14 @@ func benchHeap(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	median, err := heapTrial.Run(ctx, env...)
+	median, err := heapTrial.Run(ctx, c.Env()...)
 	if err != nil {
 		return err
 	}
-	if err := heapReport(n, version, median).Write(out); err != nil {
+	if err := heapReport(c.Pods, version, median).Write(out); err != nil {
 		return err
 	}
-	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / float64(n) }
+	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / float64(c.Pods) }
 	ours, theirs, dynamic := perPod("ours packed"), perPod("client-go"), perPod("dynamic")
 	fmt.Fprintf(out, "\nheap: bytes/object ours=%.0f client-go=%.0f dynamic=%.0f vs-client-go=%.2f vs-dynamic=%.2f\n",
 		ours, theirs, dynamic, theirs/ours, dynamic/ours)

@@ -36,9 +36,7 @@ var listRoles = map[string]harness.Role{harness.BareRole: harness.ServeBare}
 
 // listBench has the servers that are compared.
 type listBench struct {
-	kube   *harness.Server
-	ours   *harness.Replica
-	bare   *harness.Bare
+	*harness.Servers
 	rounds int
 	// each is how long one measurement takes.
 	each time.Duration
@@ -51,10 +49,6 @@ func benchList(out io.Writer) error {
 	if done, err := harness.RunAsChild(listRoles, out); done {
 		return err
 	}
-	n, err := harness.EnvInt(harness.EnvPods, 30_000)
-	if err != nil {
-		return err
-	}
 	seconds, err := harness.EnvInt(harness.EnvSeconds, listSeconds)
 	if err != nil {
 		return err
@@ -64,7 +58,7 @@ func benchList(out io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
-	c, _, err := harness.StartCluster(ctx, n)
+	c, err := harness.StartCluster(ctx, 30_000)
 	if err != nil {
 		return err
 	}
@@ -73,24 +67,18 @@ func benchList(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b.kube = harness.APIServer(c)
-	if b.ours, err = harness.StartReplica(ctx, c, "pods"); err != nil {
+	if b.Servers, err = harness.StartServers(ctx, "list", c); err != nil {
 		return err
 	}
-	defer b.ours.Close()
-	if b.bare, err = harness.StartBare(ctx, "list", &b.ours.Server); err != nil {
-		return err
-	}
-	defer b.bare.Close()
-
-	return b.run(ctx, out, c, n, version)
+	defer b.Servers.Close()
+	return b.run(ctx, out, c, version)
 }
 
 // run measures all queries, first while nothing changes, then slow clients, then lists
 // while pods change.
-func (b *listBench) run(ctx context.Context, out io.Writer, c *kubetest.Cluster, n int, version string) error {
-	r := b.report(n, version)
-	queries := listQueries(kubetest.Workload{Seed: 1}, n)
+func (b *listBench) run(ctx context.Context, out io.Writer, c *harness.Cluster, version string) error {
+	r := b.report(c.Pods, version)
+	queries := listQueries(kubetest.Workload{Seed: 1}, c.Pods)
 	readings := map[string]listReading{}
 	for _, q := range queries {
 		reading, err := b.measure(ctx, &q)
@@ -104,12 +92,12 @@ func (b *listBench) run(ctx context.Context, out io.Writer, c *kubetest.Cluster,
 	if err != nil {
 		return err
 	}
-	if err := b.changing(ctx, c, n, r); err != nil {
+	if err := b.changing(ctx, c, r); err != nil {
 		return err
 	}
 	r.Heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s; %s.",
 		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours), slowText("kube-apiserver", theirs))
-	r.Figure = listFigure(n, readings)
+	r.Figure = listFigure(c.Pods, readings)
 	if err := r.Write(out); err != nil {
 		return err
 	}
@@ -198,13 +186,13 @@ func (r listReading) addTo(report *harness.Report, name string) {
 
 // measure measures a query with all servers, after each has answered it once.
 func (b *listBench) measure(ctx context.Context, q *harness.Query) (r listReading, err error) {
-	if r.kube.Cold, err = q.Verify(ctx, b.kube); err != nil {
+	if r.kube.Cold, err = q.Verify(ctx, b.Kube); err != nil {
 		return r, err
 	}
-	if r.ours.Cold, err = q.Verify(ctx, &b.ours.Server); err != nil {
+	if r.ours.Cold, err = q.Verify(ctx, &b.Ours.Server); err != nil {
 		return r, err
 	}
-	if r.bare.Cold, err = q.Verify(ctx, &b.bare.Server); err != nil {
+	if r.bare.Cold, err = q.Verify(ctx, &b.Bare.Server); err != nil {
 		return r, err
 	}
 	err = b.takeTurns(ctx, q, q.Name, &r, true)
@@ -214,14 +202,14 @@ func (b *listBench) measure(ctx context.Context, q *harness.Query) (r listReadin
 // takeTurns measures the servers in turns. profile names the profile of the replica.
 func (b *listBench) takeTurns(ctx context.Context, q *harness.Query, profile string, r *listReading, bare bool) error {
 	for round := range b.rounds {
-		if err := b.turn(ctx, q, b.kube, &r.kube); err != nil {
+		if err := b.turn(ctx, q, b.Kube, &r.kube); err != nil {
 			return err
 		}
 		wait := func() error { return nil }
 		if round == 0 {
-			wait = b.ours.Profile("list-"+strings.NewReplacer(" ", "-", ",", "").Replace(profile), b.each)
+			wait = b.Ours.Profile("list-"+strings.NewReplacer(" ", "-", ",", "").Replace(profile), b.each)
 		}
-		if err := b.turn(ctx, q, &b.ours.Server, &r.ours); err != nil {
+		if err := b.turn(ctx, q, &b.Ours.Server, &r.ours); err != nil {
 			return err
 		}
 		if err := wait(); err != nil {
@@ -230,7 +218,7 @@ func (b *listBench) takeTurns(ctx context.Context, q *harness.Query, profile str
 		if !bare {
 			continue
 		}
-		if err := b.turn(ctx, q, &b.bare.Server, &r.bare); err != nil {
+		if err := b.turn(ctx, q, &b.Bare.Server, &r.bare); err != nil {
 			return err
 		}
 	}
@@ -248,10 +236,10 @@ func (b *listBench) turn(ctx context.Context, q *harness.Query, s *harness.Serve
 
 // slowClients measures the replica and the API server with slow clients.
 func (b *listBench) slowClients(ctx context.Context, q harness.Query) (ours, theirs harness.SlowCost, err error) {
-	if ours, err = listSlowClients.Run(ctx, &b.ours.Server, q.Paths[0], q.Format); err != nil {
+	if ours, err = listSlowClients.Run(ctx, &b.Ours.Server, q.Paths[0], q.Format); err != nil {
 		return ours, theirs, err
 	}
-	theirs, err = listSlowClients.Run(ctx, b.kube, q.Paths[0], q.Format)
+	theirs, err = listSlowClients.Run(ctx, b.Kube, q.Paths[0], q.Format)
 	return ours, theirs, err
 }
 
@@ -266,8 +254,8 @@ func slowText(name string, c harness.SlowCost) string {
 
 // changing measures lists while pods change. The cost of the changes without lists is
 // subtracted.
-func (b *listBench) changing(ctx context.Context, c *kubetest.Cluster, n int, r *harness.Report) error {
-	changes, err := harness.StoredChanges(c, n)
+func (b *listBench) changing(ctx context.Context, c *harness.Cluster, r *harness.Report) error {
+	changes, err := harness.StoredChanges(c.Cluster, c.Pods)
 	if err != nil {
 		return err
 	}
@@ -277,7 +265,7 @@ func (b *listBench) changing(ctx context.Context, c *kubetest.Cluster, n int, r 
 		_, err := changes.Run(running, math.MaxInt32, listChanges)
 		stopped <- err
 	}()
-	err = b.whileChanging(ctx, n, r)
+	err = b.whileChanging(ctx, c.Pods, r)
 	stop()
 	if failed := <-stopped; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)
@@ -288,7 +276,7 @@ func (b *listBench) changing(ctx context.Context, c *kubetest.Cluster, n int, r 
 func (b *listBench) whileChanging(ctx context.Context, n int, r *harness.Report) error {
 	defer clear(b.idle)
 	time.Sleep(time.Second)
-	for _, s := range []*harness.Server{b.kube, &b.ours.Server} {
+	for _, s := range []*harness.Server{b.Kube, &b.Ours.Server} {
 		idle, err := s.IdleCPU(b.each * time.Duration(b.rounds))
 		if err != nil {
 			return err

@@ -56,12 +56,8 @@ func benchRelist(out io.Writer) error {
 	if done, err := relistTrial.RunAsSubject(out); done {
 		return err
 	}
-	n, err := harness.EnvInt(harness.EnvPods, 30_000)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
-	c, env, err := harness.StartCluster(ctx, n)
+	c, err := harness.StartCluster(ctx, 30_000)
 	if err != nil {
 		return err
 	}
@@ -70,11 +66,11 @@ func benchRelist(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	median, err := relistTrial.Run(ctx, env...)
+	median, err := relistTrial.Run(ctx, c.Env()...)
 	if err != nil {
 		return err
 	}
-	if err := relistReport(n, version, median).Write(out); err != nil {
+	if err := relistReport(c.Pods, version, median).Write(out); err != nil {
 		return err
 	}
 	ours, theirs := median["ours packed"], median["client-go"]

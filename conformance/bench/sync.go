@@ -38,29 +38,25 @@ func benchSync(out io.Writer) error {
 	if done, err := syncTrial.RunAsSubject(out); done {
 		return err
 	}
-	n, err := harness.EnvInt(harness.EnvPods, 30_000)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
-	c, env, err := harness.StartCluster(ctx, n)
+	c, err := harness.StartCluster(ctx, 30_000)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if _, err := syncTrial.RunOnce(ctx, syncTrial.Subjects[0], env...); err != nil { // the server warms up
+	if _, err := syncTrial.RunOnce(ctx, syncTrial.Subjects[0], c.Env()...); err != nil { // the server warms up
 		return err
 	}
-	median, err := syncTrial.Run(ctx, env...)
+	median, err := syncTrial.Run(ctx, c.Env()...)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several\n\n", n)
+	fmt.Fprintf(out, "%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several\n\n", c.Pods)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "reader\tCPU s\tus/pod\twall s\tlive heap MB\tmax RSS MB")
 	for _, s := range syncTrial.Subjects {
 		r := median[s.Name]
-		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\n", s.Name, r.CPU.Seconds(), float64(r.CPU.Microseconds())/float64(n),
+		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\n", s.Name, r.CPU.Seconds(), float64(r.CPU.Microseconds())/float64(c.Pods),
 			r.Wall.Seconds(), float64(r.Heap)/1e6, float64(r.RSS)/1e6)
 	}
 	if err := w.Flush(); err != nil {

@@ -98,12 +98,10 @@ type watchReadings struct {
 
 // watchBench has the servers that are compared.
 type watchBench struct {
-	kube *harness.Server
-	ours *harness.Replica
-	bare *harness.Bare
-	// stored are changes in etcd, for kube and ours.
+	*harness.Servers
+	// stored are changes in etcd, for Kube and Ours.
 	stored *harness.Changes
-	// frames are changes for bare.
+	// frames are changes for Bare.
 	frames  *harness.Changes
 	seconds int
 }
@@ -117,16 +115,12 @@ func benchWatch(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	n, err := harness.EnvInt(harness.EnvPods, watchPods)
-	if err != nil {
-		return err
-	}
 	b := &watchBench{}
 	if b.seconds, err = harness.EnvInt(harness.EnvSeconds, watchSeconds); err != nil {
 		return err
 	}
 	ctx := context.Background()
-	c, _, err := harness.StartCluster(ctx, n)
+	c, err := harness.StartCluster(ctx, watchPods)
 	if err != nil {
 		return err
 	}
@@ -135,19 +129,14 @@ func benchWatch(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b.kube = harness.APIServer(c)
-	if b.ours, err = harness.StartReplica(ctx, c, "pods"); err != nil {
+	if b.Servers, err = harness.StartServers(ctx, "watch", c); err != nil {
 		return err
 	}
-	defer b.ours.Close()
-	if b.bare, err = harness.StartBare(ctx, "watch", &b.ours.Server); err != nil {
+	defer b.Servers.Close()
+	if b.stored, err = harness.StoredChanges(c.Cluster, c.Pods); err != nil {
 		return err
 	}
-	defer b.bare.Close()
-	if b.stored, err = harness.StoredChanges(c, n); err != nil {
-		return err
-	}
-	if b.frames, err = harness.FrameChanges(b.bare, n); err != nil {
+	if b.frames, err = harness.FrameChanges(b.Bare, c.Pods); err != nil {
 		return err
 	}
 	return b.run(ctx, out, cases, version)
@@ -206,20 +195,20 @@ func watchSummary(found map[string]watchReadings) string {
 // measure measures one case with each server. The changes alone have a cost too, which
 // is measured without watchers and subtracted. The replica's own watch is always open.
 func (b *watchBench) measure(ctx context.Context, w watchCase) (r watchReadings, err error) {
-	alone, _, err := b.change(ctx, b.stored, w, nil, b.kube, &b.ours.Server)
+	alone, _, err := b.change(ctx, b.stored, w, nil, b.Kube, &b.Ours.Server)
 	if err != nil {
 		return r, err
 	}
-	if r.kube, r.rate, err = b.watched(ctx, b.stored, w, b.kube, alone[0]); err != nil {
+	if r.kube, r.rate, err = b.watched(ctx, b.stored, w, b.Kube, alone[0]); err != nil {
 		return r, err
 	}
-	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.ours.Server, alone[1]); err != nil {
+	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.Ours.Server, alone[1]); err != nil {
 		return r, err
 	}
 	if w.receivers() < w.watchers {
 		return r, nil // the bare server has no selectors
 	}
-	r.bare, _, err = b.watched(ctx, b.frames, w, &b.bare.Server, 0)
+	r.bare, _, err = b.watched(ctx, b.frames, w, &b.Bare.Server, 0)
 	return r, err
 }
 
@@ -268,8 +257,8 @@ func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCas
 		return r, 0, err
 	}
 	wait := func() error { return nil }
-	if s == &b.ours.Server {
-		wait = b.ours.Profile("watch-"+w.name, time.Duration(b.seconds)*time.Second)
+	if s == &b.Ours.Server {
+		wait = b.Ours.Profile("watch-"+w.name, time.Duration(b.seconds)*time.Second)
 	}
 	cpu, rate, err := b.change(ctx, c, w, all, s)
 	if err := errors.Join(err, wait()); err != nil {

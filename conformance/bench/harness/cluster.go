@@ -15,19 +15,35 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// StartCluster starts a cluster with the first n pods of the workload. It returns
-// the environment variables from which [ClusterFromEnv] of another process finds it.
-// The caller closes the cluster.
-func StartCluster(ctx context.Context, n int) (*kubetest.Cluster, []string, error) {
+// Cluster is a cluster with the first pods of the workload.
+type Cluster struct {
+	*kubetest.Cluster
+	// Pods is how many pods it has.
+	Pods int
+}
+
+// StartCluster starts a cluster with so many pods, or as many as EnvPods says. The
+// caller closes it.
+func StartCluster(ctx context.Context, pods int) (*Cluster, error) {
+	pods, err := EnvInt(EnvPods, pods)
+	if err != nil {
+		return nil, err
+	}
 	c, err := kubetest.New(ctx, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := c.LoadPods(ctx, kubetest.Workload{Seed: 1}, n); err != nil {
+	if err := c.LoadPods(ctx, kubetest.Workload{Seed: 1}, pods); err != nil {
 		c.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return c, []string{"KUBECONFIG=" + c.Kubeconfig(), EnvPods + "=" + strconv.Itoa(n)}, nil
+	return &Cluster{c, pods}, nil
+}
+
+// Env returns the environment variables from which [ClusterFromEnv] of another process
+// finds the cluster.
+func (c *Cluster) Env() []string {
+	return []string{"KUBECONFIG=" + c.Kubeconfig(), EnvPods + "=" + strconv.Itoa(c.Pods)}
 }
 
 // ClusterFromEnv returns how to reach the cluster that [StartCluster] has started, and
