@@ -70,7 +70,7 @@ func benchList(out io.Writer) error {
 	if b.Servers, err = harness.StartServers(ctx, "list", c); err != nil {
 		return err
 	}
-	defer b.Servers.Close()
+	defer b.Close()
 	return b.run(ctx, out, c, version)
 }
 

@@ -132,7 +132,7 @@ func benchWatch(out io.Writer) error {
 	if b.Servers, err = harness.StartServers(ctx, "watch", c); err != nil {
 		return err
 	}
-	defer b.Servers.Close()
+	defer b.Close()
 	if b.stored, err = harness.StoredChanges(c.Cluster, c.Pods); err != nil {
 		return err
 	}
