@@ -12,33 +12,34 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Codec is how an informer makes values of objects, for types that are not known
-// when the program is compiled, or that are made otherwise than [wire.Decode] does.
+// Codec decodes and encodes the values of an informer. It is for types that are not
+// known at compile time, or that [wire.Decode] cannot decode as needed.
 type Codec[T any] struct {
-	// Decode makes a new value of an object. The informer lets readers share it.
+	// Decode returns a new value for an object. Readers share it.
 	Decode func(*wire.Object) (T, error)
-	// DecodeLike, if it is not nil, does the same beside the value of another state
-	// of the object, with which the new one may share what is the same: see
+	// DecodeLike, if it is not nil, does the same given the value of another state of
+	// the object. The new value may share equal parts with it: see
 	// [wire.Object.DecodeIntoLike].
 	DecodeLike func(o, like *wire.Object, value T) (T, error)
-	// Encode makes an object of a value that Transform returned for like. It is
-	// needed with [Options.Transform] only.
+	// Encode returns an object for a value that Transform returned for like. Only
+	// [Options.Transform] needs it.
 	Encode func(value T, like *wire.Object) (*wire.Object, error)
 }
 
-// codec is what an informer knows of its type.
+// codec decodes and encodes the values of an informer.
 type codec[T any] struct {
-	// decode gives the shared value of an object, fresh one of its own.
+	// decode returns the shared value of an object, fresh a new one.
 	decode, fresh func(*wire.Object) (T, error)
-	// held is what decode would return without decoding. Like is decode beside
-	// another state that is decoded, and freshLike the same without sharing it.
+	// held returns the value that decode would return without decoding. like is decode
+	// given the value of another state, and freshLike the same without sharing the
+	// result.
 	held      func(*wire.Object) (T, bool)
 	freshLike func(o, like *wire.Object, value T) (T, error)
 	like      func(o, like *wire.Object, value T) (T, error)
 	encode    func(value T, like *wire.Object) (*wire.Object, error)
-	// raw: T is *wire.Object and decoding is nothing.
+	// raw means that T is *wire.Object and nothing is decoded.
 	raw bool
-	// recent keeps what decode returned last.
+	// recent keeps the values that decode returned last.
 	recent *wire.Recent
 }
 
@@ -66,7 +67,7 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 	}
 }
 
-// codec is the user's, with sharing.
+// codec returns a codec that shares the values of the user's.
 func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
 	if c.DecodeLike == nil {
 		c.DecodeLike = func(o, _ *wire.Object, _ T) (T, error) { return c.Decode(o) }
@@ -78,7 +79,7 @@ func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
 	}
 }
 
-// transform is a user's transform as one of objects.
+// transform turns a transform of values into one of objects.
 func (c codec[T]) transform(f func(T) (T, error)) func(*wire.Object) (*wire.Object, error) {
 	if f == nil {
 		return nil
@@ -101,14 +102,14 @@ func (c codec[T]) transform(f func(T) (T, error)) func(*wire.Object) (*wire.Obje
 	}
 }
 
-// wants says what to ask a server for so that T can be made of it.
+// wants returns how to request objects from which T can be decoded.
 func wants[T any]() (metadataOnly, json bool) {
 	switch any(*new(T)).(type) {
 	case *metav1.PartialObjectMetadata:
 		return true, false
 	case *unstructured.Unstructured:
-		// Protobuf would have to pass through a Go type, and lose the fields
-		// that a newer server has and that type has not.
+		// Protobuf would have to be decoded through a Go type, and lose the fields that
+		// a newer server has and the type does not.
 		return false, true
 	default:
 		return false, false

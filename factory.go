@@ -19,51 +19,51 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// FactoryOptions tune a [Factory]. The zero value, and nil, are the defaults. They
-// hold for all its informers.
+// FactoryOptions configures a [Factory] and all its informers. The zero value, and nil,
+// are the defaults.
 type FactoryOptions struct {
-	// Namespace, LabelSelector and FieldSelector are for informers that say
-	// nothing else; [All] is everything. Default: everything.
+	// Namespace, LabelSelector and FieldSelector apply to informers that do not set
+	// their own; [All] selects everything. Default: everything.
 	Namespace, LabelSelector, FieldSelector string
-	// Tweak has the last word on the parameters of every list and watch.
+	// Tweak can change the parameters of every list and watch. It is applied last.
 	Tweak func(*metav1.ListOptions)
-	// Drop is what of each object's metadata is not kept. Default: nothing.
+	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// Memory is how objects are kept that nobody looks at. Default: Fast.
+	// Memory selects how to store objects between reads. Default: Fast.
 	Memory Memory
-	// Packing is shared by all packed informers that it is given to. Default: those
-	// of the factory share one.
+	// Packing is shared by all packed informers that have it in their options. Default:
+	// the factory's informers share one.
 	Packing *Packing
-	// Transform is called once for every state of every object before it is
-	// kept.
+	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
-	// Resync is how often handlers that say nothing else are given every object
-	// again, and CustomResync the same by resource. Default: never.
+	// Resync is how often handlers without a period of their own receive every object
+	// again. CustomResync overrides it by resource. Default: never.
 	Resync       time.Duration
 	CustomResync map[schema.GroupVersionResource]time.Duration
-	// StopIdle is how long a resource that nobody has a lease on is kept before
-	// it is stopped and freed. 0 is for ever.
+	// StopIdle is how long a resource without leases is kept before it is stopped and
+	// freed. 0 keeps it forever.
 	StopIdle time.Duration
-	// Window is that of [Options], Reflector tunes how the server is asked.
+	// Window is [Options.Window]. Reflector configures how the server is listed and
+	// watched.
 	Window    int64
 	Reflector reflector.Options
-	// Report, if there is one, knows the informers while they run.
+	// Report, if it is not nil, includes the informers while they run.
 	Report *Report
-	// Logger is for all informers. Default: slog.Default().
+	// Logger is used by all informers. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Factory has informers of one cluster, at most one for each resource and
-// selection, whoever asks for it and in whatever type: they share one watch and
-// one copy. All methods are safe for concurrent use.
+// Factory has the informers of one cluster. All leases of the same resource and
+// selection share one watch and one copy, whatever type they read. All methods are safe
+// for concurrent use.
 type Factory struct {
 	cluster *kube.Cluster
 	opts    FactoryOptions
 
 	// mu guards what follows.
 	mu      sync.Mutex
-	running context.Context // nil while it does not run
-	ending  bool            // nothing is started any more
+	running context.Context // nil while the factory does not run
+	ending  bool            // no informer is started any more
 	shared  map[shareKey]*shared
 	// runs are the goroutines that Run waits for.
 	runs sync.WaitGroup
@@ -76,15 +76,16 @@ type shareKey struct {
 	metadataOnly                            bool
 }
 
-// shared is an engine and its leases. The factory's mu guards it.
+// shared is an engine and the number of its leases. The factory's mu guards it.
 type shared struct {
 	engine *engine
 	leases int
-	// unused is closed while there are no leases and the engine is stopped for that.
+	// unused is closed when the last lease is released, if StopIdle is set. The next
+	// lease replaces it.
 	unused chan struct{}
-	// stop ends the engine's run; nil while it does not run.
+	// stop ends the engine's run. It is nil while the engine does not run.
 	stop context.CancelFunc
-	// idle stops it for want of leases.
+	// idle stops the engine when it has had no lease for StopIdle.
 	idle *time.Timer
 }
 
@@ -112,16 +113,17 @@ type Lease[T any] struct {
 	release func()
 }
 
-// Release gives the share back. It closes the handlers and removes the indexes that were
-// added through the lease, as [Registration.Close] and [Index.Remove] do. Releasing twice
+// Release ends the lease. It closes the handlers and removes the indexes that were
+// added through the lease, as [Registration.Close] and [Index.Remove] do. A second call
 // does nothing.
 func (l *Lease[T]) Release() { l.release() }
 
-// Shared returns a share in the factory's informer of a resource, which runs while
-// the factory does. Opts say what to read; Tweak, Drop, Transform, Memory, Packing, Tap,
-// Report, Window, Reflector and Logger are the factory's, and Shared refuses them. The first lease of a resource decides how it comes: if
-// that was of a Go type, an *unstructured.Unstructured of a later one has the
-// fields that the Go type has.
+// Shared returns a lease on the factory's informer of a resource, which runs while the
+// factory does. Opts select what to read. Tweak, Drop, TransformBytes, Transform,
+// Memory, Packing, Tap, Report, Window, Reflector and Logger are set by the factory,
+// and Shared returns an error if opts set them. The first lease of a resource decides
+// its encoding: if that lease was for a Go type, an *unstructured.Unstructured of a
+// later lease has only the fields that the Go type has.
 func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], error) {
 	if name := opts.ofFactory(); name != "" {
 		return nil, fmt.Errorf("shared informer of %T: %s is an option of the factory", *new(T), name)
@@ -157,7 +159,7 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 	})}, nil
 }
 
-// lease finds or makes what the query asks for, and starts it if it is time.
+// lease finds or creates the engine of a query, and starts it if the factory runs.
 func (f *Factory) lease(q kube.Query) (*shared, error) {
 	at := shareKey{q.Resource, q.Namespace, q.LabelSelector, q.FieldSelector, q.MetadataOnly}
 	f.mu.Lock()
@@ -191,7 +193,8 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 	return s, nil
 }
 
-// startLocked runs an engine, unless it runs or the factory does not.
+// startLocked runs an engine, unless it runs already, the factory does not run, or the
+// engine has no lease and StopIdle is set.
 func (f *Factory) startLocked(s *shared) {
 	if f.running == nil || f.ending || s.stop != nil || s.leases == 0 && f.opts.StopIdle > 0 {
 		return
@@ -206,7 +209,7 @@ func (f *Factory) startLocked(s *shared) {
 	})
 }
 
-// release takes a lease back.
+// release returns a lease.
 func (f *Factory) release(s *shared) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +221,7 @@ func (f *Factory) release(s *shared) {
 	s.idle = time.AfterFunc(f.opts.StopIdle, func() { f.stopIdle(s) })
 }
 
-// stopIdle stops and forgets what nobody has taken up again: the next lease is of
+// stopIdle stops and forgets an engine that still has no lease. The next lease creates
 // another.
 func (f *Factory) stopIdle(s *shared) {
 	f.mu.Lock()
@@ -232,8 +235,8 @@ func (f *Factory) stopIdle(s *shared) {
 	maps.DeleteFunc(f.shared, func(_ shareKey, other *shared) bool { return other == s })
 }
 
-// Run runs the informers there are, and those that are asked for later, until ctx
-// ends, and returns when all of them have. It may be called again.
+// Run runs all informers, including those that are leased later, until ctx ends. It
+// returns when all of them have ended. It may be called again.
 func (f *Factory) Run(ctx context.Context) error {
 	f.mu.Lock()
 	if f.running != nil {
@@ -261,9 +264,9 @@ func (f *Factory) Run(ctx context.Context) error {
 	return nil
 }
 
-// WaitForSync waits until every informer there is now has synced, except those that have
-// no lease and are stopped for that ([FactoryOptions.StopIdle]). The error is that of
-// ctx, or [ErrStopped].
+// WaitForSync waits until every informer that the factory has now has synced, except
+// those that are stopped because they have no lease ([FactoryOptions.StopIdle]). It
+// returns the error of ctx, or [ErrStopped].
 func (f *Factory) WaitForSync(ctx context.Context) error {
 	type wanted struct {
 		resource schema.GroupResource
@@ -284,8 +287,8 @@ func (f *Factory) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Status is that of every informer, by resource; of several with different
-// selections in no order.
+// Status returns the status of every informer by resource. Informers of one resource
+// with different selections are in no particular order.
 func (f *Factory) Status() map[schema.GroupVersionResource][]Status {
 	f.mu.Lock()
 	all := maps.Clone(f.shared)

@@ -15,28 +15,30 @@ import (
 	"github.com/watershed-project/watershed/internal/undecodable"
 )
 
-// Handler is told of changes, by one call at a time. Functions that are nil are not
-// called, and nothing is decoded for them, except that updates are decoded for a
-// handler with Delete and without Update: it may need the last decodable state.
+// Handler receives changes, in one call at a time. Functions that are nil are not
+// called, and nothing is decoded for them. The exception is a handler with Delete and
+// without Update: updates are decoded for it, because it may need the last decodable
+// state.
 //
-// States that cannot be decoded into T are skipped. The first state that can be decoded
-// is an Add, whatever happened to the object before, and the next one after a skipped
-// state is an Update from the last state that the handler received. If the final state
-// of an object cannot be decoded, Delete receives that last state, with seen false.
+// States that cannot be decoded into T are skipped. The first decodable state of an
+// object is an Add, whatever happened to the object before. The next state after a
+// skipped one is an Update from the last state that the handler received. If the final
+// state of an object cannot be decoded, Delete receives that last state, with seen
+// false.
 type Handler[T any] struct {
 	// Name appears in the status and in logs.
 	Name string
-	// Add is told of a new object, or with initial true of one that was there
+	// Add is called with a new object, or with initial true with an object that existed
 	// when the handler joined.
 	Add func(obj T, initial bool)
-	// Update is told of a new state. Old is the state that the handler was last
-	// told of. At a resync both are the same.
+	// Update is called with a new state. Old is the last state that the handler
+	// received. At a resync both are the same.
 	Update func(old, now T)
-	// Delete is told of the last state of an object that is gone. Seen is false
-	// if nobody saw it go: then it may not be the final state.
+	// Delete is called with the last state of a deleted object. Seen is false if the
+	// deletion was not observed: last may then not be the final state.
 	Delete func(last T, seen bool)
-	// Resync is how often to be given every object again. 0 is the informer's
-	// [Options.Resync], less is never.
+	// Resync is how often the handler receives every object again. 0 means the
+	// informer's [Options.Resync], a negative value never.
 	Resync time.Duration
 	// Panicked, if it is not nil, is called with the recovered value when a function of
 	// the handler panics. It runs in the handler's goroutine and in the deferred call,
@@ -45,11 +47,11 @@ type Handler[T any] struct {
 	Panicked func(value any)
 }
 
-// Registration is a handler's place in an informer.
+// Registration is a handler that was added to an informer.
 type Registration struct {
 	name   string
 	forget func()
-	// ended ends with Close.
+	// ended ends when the registration is closed.
 	ended context.Context
 	end   context.CancelFunc
 	done  chan struct{}
@@ -57,31 +59,32 @@ type Registration struct {
 
 	delivered, panics, undecodable, expired atomic.Uint64
 
-	// mu guards active: a goroutine calls the handler.
+	// mu guards active, which is true while a goroutine may call the handler.
 	mu     sync.Mutex
 	active bool
 }
 
-// delivery is a handler's part in one life.
+// delivery is the state of a handler in one life.
 type delivery struct {
 	life   *life
 	synced chan struct{}
-	// position is the revision up to which the handler was called; busy is when
-	// the batch it is in began, in nanoseconds since 1970, 0 if it waits.
+	// position is the revision up to which the handler was called. busy is when its
+	// current batch began, in nanoseconds since 1970, or 0 while it waits.
 	position atomic.Uint64
 	busy     atomic.Int64
-	// over says that the handler is not to be called again.
+	// over means that the handler must not be called again.
 	over atomic.Bool
-	// skipped are the objects whose current state the handler has not received.
+	// skipped has the objects whose current state the handler has not received.
 	skipped undecodable.Skipped[string]
 }
 
-// Synced is closed when the handler was told of all objects that were there when it
-// joined. It is that of the current run, or of the next. It is never closed if the run
-// ends before, or the handler is closed: see WaitForSync.
+// Synced returns a channel that is closed when the handler has received all objects
+// that existed when it joined, in the current run or, between runs, in the next one. It
+// is never closed if the run ends or the handler is closed before that: see
+// WaitForSync.
 func (r *Registration) Synced() <-chan struct{} { return r.state.Load().synced }
 
-// WaitForSync waits for Synced. The error is that of ctx, or [ErrStopped] if the run
+// WaitForSync waits for Synced. It returns the error of ctx, or [ErrStopped] if the run
 // ended or the handler was closed before.
 func (r *Registration) WaitForSync(ctx context.Context) error {
 	d := r.state.Load()
@@ -102,8 +105,8 @@ func (r *Registration) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// Close ends the calls to the handler; one that is under way goes on. It may be
-// called from the handler. Closing twice does nothing.
+// Close ends the calls to the handler. A call in progress continues. Close may be
+// called from the handler. A second call does nothing.
 func (r *Registration) Close() {
 	r.forget()
 	r.mu.Lock()
@@ -118,10 +121,12 @@ func (r *Registration) Close() {
 	}
 }
 
-// Done is closed when the handler was closed and will not be called again.
+// Done returns a channel that is closed when the handler was closed and will not be
+// called again.
 func (r *Registration) Done() <-chan struct{} { return r.done }
 
-// enter notes that a goroutine is going to call the handler, unless it is closed.
+// enter records that a goroutine is going to call the handler. It returns false if the
+// handler is closed.
 func (r *Registration) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +153,8 @@ type registration[T any] struct {
 	handler  Handler[T]
 }
 
-// Handle adds a handler, at any time. It is given the state there is once the
-// informer has synced, and what changes after that.
+// Handle adds a handler. It can be called at any time. The handler receives the current
+// state once the informer has synced, and then every change.
 func (i *Informer[T]) Handle(h Handler[T]) *Registration {
 	if h.Resync == 0 {
 		h.Resync = i.resync
@@ -165,7 +170,7 @@ func (i *Informer[T]) Handle(h Handler[T]) *Registration {
 // discard closes the handler.
 func (r *registration[T]) discard() { r.Close() }
 
-// join gives the handler its part in a new life.
+// join starts calling the handler in a new life.
 func (r *registration[T]) join(l *life) {
 	d := &delivery{life: l, synced: make(chan struct{})}
 	r.state.Store(d)
@@ -219,7 +224,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 			switch {
 			case !r.wants(c):
 				r.check(d, c)
-			case next.Differences(): // only this handler has them
+			case next.Differences(): // no other handler has them
 				r.deliver(d, c, r.informer.decodeChange(c), false)
 			default:
 				b = shared.block(c.Revision, b)
@@ -236,7 +241,8 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 	}
 }
 
-// walk gives the handler every object of a state that it has seen.
+// walk calls the handler with every object of a state that it has seen. It returns
+// false if the handler must not be called again.
 func (r *registration[T]) walk(d *delivery, s *snapshot) bool {
 	for key, o := range s.All() {
 		if d.over.Load() {
@@ -253,8 +259,8 @@ func (r *registration[T]) walk(d *delivery, s *snapshot) bool {
 	return true
 }
 
-// deliver calls the handler with a change if all of it can be decoded and the handler
-// has received the state before it.
+// deliver calls the handler with a change if all its states can be decoded and the
+// handler has received the state before it.
 func (r *registration[T]) deliver(d *delivery, c *change, v *decoded[T], initial bool) {
 	if _, skipped := d.skipped.Last(c.Key); skipped || !v.ok {
 		r.resolve(d, c)
@@ -263,7 +269,7 @@ func (r *registration[T]) deliver(d *delivery, c *change, v *decoded[T], initial
 	r.call(c, v, initial)
 }
 
-// check finds out whether an update can be decoded, for a handler that has no Update
+// check determines whether an update can be decoded, for a handler that has no Update
 // but may need the last decodable state for its Add or Delete.
 func (r *registration[T]) check(d *delivery, c *change) {
 	_, skipped := d.skipped.Last(c.Key)
@@ -272,7 +278,7 @@ func (r *registration[T]) check(d *delivery, c *change) {
 	}
 }
 
-// resolve calls the handler with a change of an object some of whose states cannot be
+// resolve calls the handler with a change of an object that has states which cannot be
 // decoded.
 func (r *registration[T]) resolve(d *delivery, c *change) {
 	resolved, ok := d.skipped.Resolve(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, r.informer.decodes)
@@ -298,7 +304,7 @@ func (r *registration[T]) wants(c *change) bool {
 	}
 }
 
-// call calls the handler with one change. A panic is the handler's own.
+// call calls the handler with one change. It recovers a panic of the handler.
 func (r *registration[T]) call(c *change, v *decoded[T], initial bool) {
 	if !v.ok {
 		r.undecodable.Add(1)
@@ -316,7 +322,8 @@ func (r *registration[T]) call(c *change, v *decoded[T], initial bool) {
 	r.delivered.Add(1)
 }
 
-// recovered counts and logs a panic. It is the deferred function itself.
+// recovered counts a panic and logs it or passes it to Panicked. It must be the
+// deferred function itself.
 func (r *registration[T]) recovered(c *change) {
 	if p := recover(); p != nil {
 		r.panics.Add(1)

@@ -30,14 +30,14 @@ type Indexable[T any] interface {
 	self() *Informer[T]
 }
 
-// IndexBy adds an index, at any time. The function returns the values to find an
-// object by, none or many. It is called once for each new state, which is decoded
-// for it: an index that reads labels or names alone costs less on an informer of
-// *[wire.Object]. It must depend on the object alone, and must not call the
-// informer. If it panics, the object is left out of the index.
+// IndexBy adds an index. It can be called at any time. The function returns the values
+// under which an object is found: none, one or many. It is called once for each new
+// state, which is decoded for it: an index of labels or names alone costs less on an
+// informer of *[wire.Object]. The function must depend on the object alone, and must
+// not call the informer. If it panics, the object is left out of the index.
 //
-// IndexBy returns when the index has all objects that there are. It computes their
-// values in the caller's goroutine, while the informer and its readers go on.
+// IndexBy returns when the index has all current objects. It computes their values in
+// the caller's goroutine, and does not block the informer or its readers.
 func IndexBy[T any, K cmp.Ordered](of Indexable[T], values func(T) []K) *Index[T, K] {
 	i := of.self()
 	x := &Index[T, K]{informer: i, values: func(o *wire.Object) ([]K, error) {
@@ -57,7 +57,7 @@ func (x *Index[T, K]) join(l *life) {
 	x.current.Store(&indexed[K]{store: l.store, index: store.NewIndex(l.store, "index", x.values)})
 }
 
-// Remove frees the index, which must not be used any more.
+// Remove frees the index, which must not be used afterwards.
 func (x *Index[T, K]) Remove() {
 	x.informer.engine.remove(x)
 	x.discard()
@@ -71,8 +71,8 @@ func (x *Index[T, K]) Get(value K) iter.Seq[T] {
 	return x.get(c, c.store.Snapshot(), value)
 }
 
-// GetIn is Get of a given moment. If the snapshot is of an earlier run, it is
-// searched object by object, with the same result.
+// GetIn is Get in a given snapshot. If the snapshot is of an earlier run, all its
+// objects are searched, with the same result.
 func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq[T] {
 	return x.get(x.current.Load(), s.state, value)
 }
@@ -87,29 +87,28 @@ func (x *Index[T, K]) get(c *indexed[K], s *snapshot, value K) iter.Seq[T] {
 	}
 }
 
-// Keys yields the keys of the objects that have a value, in order. Nothing is
-// decoded.
+// Keys yields the keys of the objects that have a value, in order. It decodes nothing.
 func (x *Index[T, K]) Keys(value K) iter.Seq[string] {
 	c := x.current.Load()
 	return c.index.Keys(c.store.Snapshot(), value)
 }
 
-// KeysIn is Keys of a given moment.
+// KeysIn is Keys in a given snapshot.
 func (x *Index[T, K]) KeysIn(s Snapshot[T], value K) iter.Seq[string] {
 	return x.current.Load().index.Keys(s.state, value)
 }
 
-// Values yields the values that objects have, in order, each once.
+// Values yields the distinct values of all objects, in order.
 func (x *Index[T, K]) Values() iter.Seq[K] {
 	c := x.current.Load()
 	return c.index.Values(c.store.Snapshot())
 }
 
-// ValuesIn is Values of a given moment.
+// ValuesIn is Values in a given snapshot.
 func (x *Index[T, K]) ValuesIn(s Snapshot[T]) iter.Seq[K] {
 	return x.current.Load().index.Values(s.state)
 }
 
-// Failing is how many objects are left out because the function panicked or they
-// could not be decoded, and the last reason.
+// Failing returns how many objects are left out because the function panicked or they
+// could not be decoded, and the last error.
 func (x *Index[T, K]) Failing() (int, error) { return x.current.Load().index.Failing() }

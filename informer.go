@@ -21,29 +21,29 @@ import (
 )
 
 // ErrNoResource is returned for a type whose resource is not known, if
-// [Options.Resource] does not say it.
+// [Options.Resource] is not set.
 var ErrNoResource = errors.New("resource is not known: set Options.Resource")
 
-// Informer keeps a copy of one resource, and reads it as values of type T: a Go
-// type such as *corev1.Pod, *unstructured.Unstructured,
-// *metav1.PartialObjectMetadata, or *[wire.Object]. All methods are safe for
-// concurrent use.
+// Informer keeps a copy of one resource and returns its objects as values of type T: a
+// Go type such as *corev1.Pod, *unstructured.Unstructured,
+// *metav1.PartialObjectMetadata, or *[wire.Object]. All methods are safe for concurrent
+// use.
 type Informer[T any] struct {
 	engine *engine
 	codec  codec[T]
 	resync time.Duration
 	logger *slog.Logger
-	// shared: a factory runs it.
+	// shared means that a factory runs the informer.
 	shared bool
-	// reported are the states that could not be decoded.
+	// reported has the states that could not be decoded.
 	reported undecodable.Log
-	// sharing is between the handlers of the current life; the engine's mu
-	// guards it.
+	// sharing lets the handlers of the current life share decoded changes. The engine's
+	// mu guards it.
 	sharing *sharing[T]
 }
 
-// New returns an informer of a cluster's resource. It does not connect to
-// anything before [Informer.Run]. A nil opts means the defaults.
+// New returns an informer of a cluster's resource. It sends no requests before
+// [Informer.Run]. A nil opts means the defaults.
 func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*Informer[T], error) {
 	o := opts.withDefaults()
 	query, err := queryOf[T](&o)
@@ -60,14 +60,14 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	return i, nil
 }
 
-// FromSource returns an informer of anything that can be listed and watched. Of
-// the options, those that say what to read are not used.
+// FromSource returns an informer of anything that can be listed and watched. It ignores
+// the options that select what to read.
 func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
 	return fromSource(source, newCodec[T, P](o.Memory.recent()), &o)
 }
 
-// FromSourceWith is FromSource for values of any type, made by a codec.
+// FromSourceWith is FromSource for values of any type, which a codec decodes.
 func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], opts *Options[T]) *Informer[T] {
 	o := opts.withDefaults()
 	return fromSource(source, c.codec(o.Memory.recent()), &o)
@@ -90,7 +90,8 @@ func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
 	if o.Mutated != nil && !c.raw {
 		d := newDetector(c.fresh, o.Mutated)
 		i.codec.decode = d.watch(c.decode)
-		// Nothing is shared between states, so that each has its own fault.
+		// States share no parts of their values, so that a mutation is found in one
+		// state only.
 		i.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.codec.decode(o) }
 		i.codec.freshLike = i.codec.like
 		i.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
@@ -101,7 +102,7 @@ func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
 // self makes informers and their leases [Indexable].
 func (i *Informer[T]) self() *Informer[T] { return i }
 
-// queryOf is what to ask a cluster for.
+// queryOf returns the query that the options select.
 func queryOf[T any](o *Options[T]) (kube.Query, error) {
 	resource := o.Resource
 	if resource == (schema.GroupVersionResource{}) {
@@ -129,10 +130,9 @@ func unlessAll(selection string) string {
 	return selection
 }
 
-// Run keeps the copy until ctx ends, and returns when everything that it started
-// has returned, handlers included. Then the copy is empty. Run may be called
-// again: handlers and indexes are still there, and handlers are given the state
-// anew.
+// Run keeps the copy up to date until ctx ends, and returns when everything that it
+// started has returned, handlers included. The copy is then empty. Run may be called
+// again: handlers and indexes stay, and handlers receive the whole state again.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.shared {
 		return errors.New("informer is run by its factory")
@@ -140,13 +140,13 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	return i.engine.run(ctx)
 }
 
-// Synced is closed when the copy is complete for the first time in this run, or
-// in the next one if Run was not called yet. It is never closed if the run ends
-// before: see WaitForSync.
+// Synced returns a channel that is closed when the copy is complete for the first time
+// in this run, or in the next one if Run was not called yet. It is never closed if the
+// run ends before that: see WaitForSync.
 func (i *Informer[T]) Synced() <-chan struct{} { return i.engine.current.Load().synced }
 
-// WaitForSync waits for Synced. The error is that of ctx, or [ErrStopped] if the
-// run ended before.
+// WaitForSync waits for Synced. It returns the error of ctx, or [ErrStopped] if the run
+// ended before.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error {
 	return i.engine.current.Load().wait(ctx)
 }
@@ -161,29 +161,29 @@ func (i *Informer[T]) HasSynced() bool {
 	}
 }
 
-// Snapshot is the state now.
+// Snapshot returns the current state.
 func (i *Informer[T]) Snapshot() Snapshot[T] {
 	return Snapshot[T]{informer: i, state: i.engine.current.Load().store.Snapshot()}
 }
 
-// Get is Snapshot().Get.
+// Get calls Snapshot().Get.
 func (i *Informer[T]) Get(key string) (T, bool) { return i.Snapshot().Get(key) }
 
-// All is Snapshot().All.
+// All calls Snapshot().All.
 func (i *Informer[T]) All() iter.Seq2[string, T] { return i.Snapshot().All() }
 
-// Namespace is Snapshot().Namespace.
+// Namespace calls Snapshot().Namespace.
 func (i *Informer[T]) Namespace(namespace string) iter.Seq2[string, T] {
 	return i.Snapshot().Namespace(namespace)
 }
 
-// Len is the number of objects, including those that cannot be decoded.
+// Len returns the number of objects, including those that cannot be decoded.
 func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
 
-// Write applies deltas to the copy, and returns when readers can see them. The
-// source does not know of them, and its next state of an object, or its next list,
-// counts again: it is for tests, and for programs that want to read what they have
-// just written to the server. They must have their keys.
+// Write applies deltas to the copy, and returns when readers can see them. The source
+// does not know about them: its next state of an object, or its next list, replaces
+// them. Write is for tests, and for programs that want to read their own writes to the
+// server. Each delta must have its key.
 func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
 	i.engine.current.Load().apply(deltas)
 }
@@ -197,7 +197,7 @@ func (i *Informer[T]) decodes(o *wire.Object) bool {
 	return ok
 }
 
-// decoded reports a decoding that failed.
+// decoded returns a function that reports a failed decoding of an object.
 func (i *Informer[T]) decoded(o *wire.Object) func(T, error) (T, bool) {
 	return func(value T, err error) (T, bool) {
 		i.report(o, err)
@@ -205,7 +205,7 @@ func (i *Informer[T]) decoded(o *wire.Object) func(T, error) (T, bool) {
 	}
 }
 
-// report logs and counts a state that cannot be decoded, once.
+// report logs and counts a state that cannot be decoded, once per state.
 func (i *Informer[T]) report(o *wire.Object, err error) {
 	if err != nil && i.reported.First(o) {
 		i.engine.undecodable.Add(1)

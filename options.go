@@ -17,65 +17,67 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// All as a Namespace, LabelSelector or FieldSelector selects everything, also where
-// [FactoryOptions] say otherwise.
+// All as a Namespace, LabelSelector or FieldSelector selects everything, and overrides
+// [FactoryOptions].
 const All = "*"
 
-// Options tune an [Informer]. The zero value, and nil, are the defaults.
+// Options configures an [Informer]. The zero value, and nil, are the defaults.
 type Options[T any] struct {
-	// Resource is what to read. Default: the resource of T, if that is a type
-	// of k8s.io/api.
+	// Resource is the resource to read. Default: the resource of T, if T is a type of
+	// k8s.io/api.
 	Resource schema.GroupVersionResource
-	// Namespace is where to read it. Default: everywhere, or that of the factory.
+	// Namespace is the namespace to read. Default: that of the factory, or else all.
 	Namespace string
-	// LabelSelector and FieldSelector say which objects, in the syntax of
-	// kubectl. Default: all, or those of the factory.
+	// LabelSelector and FieldSelector select the objects to read, in kubectl's syntax.
+	// Default: those of the factory, or else all objects.
 	LabelSelector, FieldSelector string
-	// Tweak has the last word on the parameters of every list and watch.
+	// Tweak can change the parameters of every list and watch. It is applied last.
 	Tweak func(*metav1.ListOptions)
-	// Drop is what of each object's metadata is not kept. Default: nothing.
+	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// TransformBytes is called once for every state before it is kept, and
-	// returns the state to keep. If it fails, the object's last state stays, and
-	// the loss is counted in the status.
+	// TransformBytes is called once for every state before it is stored, and returns
+	// the state to store. If it fails, the object keeps its last state, and the loss is
+	// counted in the status.
 	TransformBytes func(*wire.Object) (*wire.Object, error)
-	// Transform is the same on the value, after TransformBytes. It may return
-	// another value or the same one, changed: what it gets is its own. It costs a
-	// decoding and an encoding, unless T is *wire.Object.
+	// Transform does the same with the decoded value, after TransformBytes. It owns the
+	// value that it receives: it may modify and return it, or return another. It costs
+	// a decoding and an encoding, unless T is *wire.Object.
 	Transform func(T) (T, error)
-	// Memory is how objects are kept that nobody looks at. Default: Fast.
+	// Memory selects how to store objects between reads. Default: Fast.
 	Memory Memory
-	// Packing is shared by all packed informers that it is given to. Default: each
-	// has its own.
+	// Packing is shared by all packed informers that have it in their options. Default:
+	// each has its own.
 	Packing *Packing
-	// Tap, if it is not nil, is called with every batch of changes when readers can
-	// see it, in order, and with the state after it: first when the informer has
-	// synced, without changes, and then never with a state that it was not told the
-	// changes to. The informer waits for it: it is for who keeps several informers
-	// in step, and must be quick and not call the informer. Handlers and Watch are
-	// for all others. A batch whose changes are none has a new version only. Whole is
-	// false while a list is being applied: the state is then between two that the
-	// server had, and its version says nothing.
+	// Tap, if it is not nil, is called in order with every batch of changes and the
+	// state after it, once readers can see it. The first call is made when the informer
+	// has synced, without changes; each later state differs from the one before only by
+	// the changes of its call. The informer waits for Tap to return, so Tap must be
+	// quick and must not call the informer. It is for programs that keep several
+	// informers in step; others use handlers or Watch. A batch without changes has only
+	// a new version. Whole is false while a list is being applied: the state is then
+	// between two states of the server, and its version is meaningless.
 	Tap func(s Snapshot[T], changes []store.Change[*wire.Object], whole bool)
-	// Resync is how often handlers that say nothing else are given every object
-	// again, as an Update from itself to itself. Default: never.
+	// Resync is how often handlers without a period of their own receive every object
+	// again, as an Update with the same old and new state. Default: never.
 	Resync time.Duration
-	// Window bounds, in bytes, the states kept for slow readers. Default 64 MiB. A
-	// reader that falls out of it holds the last states it saw of what has changed
-	// since: there is a quarter of the window for that, and more is more.
+	// Window limits, in bytes, the states kept for slow readers. Default 64 MiB. A
+	// reader that falls out of it holds the last states that it saw of the objects that
+	// have changed since. A quarter of the window is reserved for these; if they take
+	// more, that is in addition to the window.
 	Window int64
-	// Reflector tunes how the server is asked.
+	// Reflector configures how the server is listed and watched.
 	Reflector reflector.Options
-	// Report, if there is one, knows the informer while it runs.
+	// Report, if it is not nil, includes the informer while it runs.
 	Report *Report
-	// Cluster and Name are what an informer made from a source is called in reports
-	// and logs. Those of a cluster are called what they read.
+	// Cluster and Name identify an informer made from a source in reports and logs. An
+	// informer of a cluster is identified by the cluster and the resource that it
+	// reads.
 	Cluster, Name string
-	// Mutated, for tests, is told of objects that somebody changed after they
-	// were handed out: what it was, what it is now. Everything handed out is
-	// kept and compared, every second and at the end of Run.
+	// Mutated, for tests, is called with each object that was modified after the
+	// informer had returned it: its value before and its value now. All returned values
+	// are kept and compared, every second and at the end of Run.
 	Mutated func(key string, was, is T)
-	// Logger is for the informer and its reflector. Default: slog.Default().
+	// Logger is used by the informer and its reflector. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -93,8 +95,8 @@ func (o *Options[T]) withDefaults() Options[T] {
 	return opts
 }
 
-// ofFactory returns the name of an option that is set and that a factory has for all its
-// informers, "" if there is none. The options may be nil.
+// ofFactory returns the name of an option that is set although the factory sets it for
+// all its informers, or "". The options may be nil.
 func (o *Options[T]) ofFactory() string {
 	if o == nil {
 		return ""
@@ -122,7 +124,7 @@ func (o *Options[T]) ofFactory() string {
 	return ""
 }
 
-// life is what of the options a life of the informer's engine needs.
+// life returns the options for the lives of the informer's engine.
 func (o *Options[T]) life(c codec[T], i *Informer[T]) lifeOptions {
 	var tap func(*snapshot, []change, bool)
 	if o.Tap != nil {
@@ -142,11 +144,11 @@ func (o *Options[T]) life(c codec[T], i *Informer[T]) lifeOptions {
 	}
 }
 
-// transformation makes the state to keep of the state that came.
+// transformation returns the state to store for a received state.
 type transformation = func(*wire.Object) (*wire.Object, error)
 
-// chain drops fields and then does one transformation after the other, nil if there
-// is nothing to do.
+// chain returns a transformation that drops fields and then applies the steps in order.
+// It returns nil if there is nothing to do.
 func chain(drop wire.Fields, steps ...transformation) transformation {
 	steps = slices.DeleteFunc(steps, func(t transformation) bool { return t == nil })
 	if drop == 0 && len(steps) == 0 {

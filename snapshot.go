@@ -12,26 +12,26 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Snapshot is the state of an informer at a moment. It never changes; keeping it
-// keeps its objects. Objects that cannot be decoded into T are left out, logged and
-// counted in [Status.Undecodable].
+// Snapshot is the state of an informer at a moment. It never changes. Keeping a
+// snapshot keeps its objects in memory. Objects that cannot be decoded into T are left
+// out, logged and counted in [Status.Undecodable].
 type Snapshot[T any] struct {
 	informer *Informer[T]
 	state    *snapshot
 }
 
-// Version is the server's version that the state has.
+// Version returns the server's version of the state.
 func (s Snapshot[T]) Version() uint64 { return s.state.Version() }
 
-// Era counts how often the server has gone back to an older version, as it does when
+// Era returns how often the server has gone back to an older version, as it does when
 // etcd is restored from a backup. Versions of different eras cannot be compared.
 func (s Snapshot[T]) Era() uint64 { return s.state.Era() }
 
-// Revision counts the changes of the informer's run: of two snapshots of a run with
-// the same one, either will do.
+// Revision returns the number of changes in the informer's run. Two snapshots of one
+// run with the same revision are interchangeable.
 func (s Snapshot[T]) Revision() uint64 { return s.state.Revision() }
 
-// Len is the number of objects, including those that cannot be decoded.
+// Len returns the number of objects, including those that cannot be decoded.
 func (s Snapshot[T]) Len() int { return s.state.Len() }
 
 // Get returns the object with a key, "namespace/name" or "name".
@@ -49,8 +49,8 @@ func (s Snapshot[T]) GetRaw(key string) (*wire.Object, bool) { return s.state.Ge
 // All yields keys and objects in key order.
 func (s Snapshot[T]) All() iter.Seq2[string, T] { return s.decoded(s.state.All()) }
 
-// Namespace yields the objects of a namespace in key order. "" is
-// [metav1.NamespaceAll]: all objects.
+// Namespace yields the objects of a namespace in key order. "" is [metav1.NamespaceAll]
+// and yields all objects.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
 	if namespace == metav1.NamespaceAll {
 		return s.All()
@@ -58,20 +58,20 @@ func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
 	return s.decoded(s.state.Prefix(namespace + "/"))
 }
 
-// After yields the objects after a key in key order, for reading on where a walk
-// of this or an earlier snapshot was left.
+// After yields the objects after a key in key order. It continues a walk of this or an
+// earlier snapshot.
 func (s Snapshot[T]) After(key string) iter.Seq2[string, T] {
 	return s.decoded(s.state.Range("", key))
 }
 
-// Range yields the objects whose keys begin with prefix, in key order, from the first
-// key after a given one.
+// Range yields the objects whose keys begin with prefix and come after a given key, in
+// key order.
 func (s Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	return s.decoded(s.state.Range(prefix, after))
 }
 
-// Matching yields the objects that a selector matches, in key order. Labels are
-// read from the bytes: what does not match is not decoded.
+// Matching yields the objects that a selector matches, in key order. It reads labels
+// from the bytes and decodes only objects that match.
 func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[string, T] {
 	return s.decoded(func(yield func(string, *wire.Object) bool) {
 		for key, o := range s.state.All() {

@@ -9,35 +9,35 @@ import (
 	"sync"
 )
 
-// Stats is what an informer keeps, in bytes. Objects and the log are counted,
-// the rest is an estimate that tests hold to what the heap says.
+// Stats is the memory that an informer uses, in bytes. Objects and the log are counted.
+// The rest is an estimate, which tests compare with the heap.
 type Stats struct {
-	// Cluster and Resource say whose. An informer that was made from a source has
-	// no cluster, and its name for a resource.
+	// Cluster and Resource identify the informer. For one that was made from a source
+	// they are [Options.Cluster] and [Options.Name], and may be empty.
 	Cluster, Resource string
-	// Objects is how many there are, Packed how many of them are packed.
+	// Objects is the number of objects, Packed how many of them are packed.
 	Objects, Packed int
-	// ObjectBytes are the objects with their keys.
+	// ObjectBytes is the size of the objects with their keys.
 	ObjectBytes int64
-	// KeyBytes is what finds them by key, IndexBytes by index.
+	// KeyBytes is the size of the tree of keys, IndexBytes that of the indexes.
 	KeyBytes, IndexBytes int64
-	// LogBytes is the window of changes kept for readers: what it keeps from being
+	// LogBytes is the memory that the window of changes for readers keeps from being
 	// freed.
 	LogBytes int64
-	// DictionaryBytes is what objects are packed with, or this informer's part of it
-	// where some share a [Packing].
+	// DictionaryBytes is the size of the dictionaries that objects are packed with. If
+	// informers share a [Packing], it is this informer's part.
 	DictionaryBytes int64
-	// DecodedBytes is about what the values take that were decoded lately. What
-	// readers hold on to is theirs.
+	// DecodedBytes is the approximate size of recently decoded values. Values that only
+	// readers hold are not included.
 	DecodedBytes int64
 }
 
-// Bytes is the sum.
+// Bytes returns the sum of all sizes.
 func (s Stats) Bytes() int64 {
 	return s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes + s.DictionaryBytes + s.DecodedBytes
 }
 
-// Stats counts what the informer keeps. It looks at every object, some 50 ns each.
+// Stats returns the informer's memory use. It visits every object, at some 50 ns each.
 func (i *Informer[T]) Stats() Stats { return i.engine.stats() }
 
 func (e *engine) stats() Stats {
@@ -61,15 +61,15 @@ func (e *engine) stats() Stats {
 	return s
 }
 
-// Report knows the informers that it was given to in their options, while they
-// run. The zero value is ready; all methods are safe for concurrent use.
+// Report has the informers that have it in their options, while they run. The zero
+// value is ready to use. All methods are safe for concurrent use.
 type Report struct {
 	// mu guards running.
 	mu      sync.Mutex
 	running map[*engine]struct{}
 }
 
-// Stats are those of all informers, by cluster and resource.
+// Stats returns the memory use of all informers, sorted by cluster and resource.
 func (r *Report) Stats() []Stats {
 	r.mu.Lock()
 	engines := make([]*engine, 0, len(r.running))
@@ -87,7 +87,7 @@ func (r *Report) Stats() []Stats {
 	return all
 }
 
-// add and remove do nothing on nil.
+// add and remove do nothing if the report is nil.
 func (r *Report) add(e *engine) {
 	if r == nil {
 		return

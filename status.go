@@ -14,28 +14,29 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// Status is what an informer is doing and has been through in its current run.
+// Status describes an informer in its current run.
 type Status struct {
-	// Reflector is the connection to the server: its state, since when the copy
+	// Reflector describes the connection to the server: its state, since when the copy
 	// is stale, the last error.
 	Reflector reflector.Status
-	// Synced says that the copy has been complete.
+	// Synced means that the copy has been complete.
 	Synced bool
-	// Objects is how many there are, Version the server's version they have.
+	// Objects is the number of objects, Version the server's version of the copy.
 	Objects int
 	Version uint64
-	// Queued is how many changes were read and are not applied yet.
+	// Queued is the number of changes that were received and are not applied yet.
 	Queued int
 	// Log is the window of changes kept for readers.
 	Log fanout.Stats
-	// Undecodable counts the states of objects that could not be decoded, of those that
-	// a reader wanted decoded. Each is logged once.
+	// Undecodable counts the states that could not be decoded when a reader needed
+	// them. Each is logged once.
 	Undecodable uint64
-	// Handlers are in the order of their names.
+	// Handlers are sorted by name.
 	Handlers []HandlerStatus
 }
 
-// String returns the status on one line, for people: it may change. Times are ages.
+// String returns the status on one line for humans. The format may change. Times are
+// ages.
 func (s Status) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d objects at version %d", s.Reflector.State, s.Objects, s.Version)
@@ -68,7 +69,7 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// age returns the time since a moment, without digits that do not matter.
+// age returns the time since t, rounded to the digits that matter.
 func age(t time.Time) time.Duration {
 	d := time.Since(t)
 	if d > time.Second {
@@ -77,19 +78,20 @@ func age(t time.Time) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// HandlerStatus is how far a handler has come.
+// HandlerStatus describes the progress of a handler.
 type HandlerStatus struct {
 	Name string
-	// Synced says that it was told of all objects there were when it joined.
+	// Synced means that the handler has received all objects that existed when it
+	// joined.
 	Synced bool
-	// Behind is how many changes it has not been told of yet.
+	// Behind is the number of changes that the handler has not received yet.
 	Behind uint64
-	// BusySince is when it was given the changes that it is busy with; zero if
-	// it waits for some.
+	// BusySince is when the handler received the changes that it is processing. It is
+	// zero while the handler waits.
 	BusySince time.Time
-	// Delivered counts calls that returned, Panics those that did not.
+	// Delivered counts the calls that returned, Panics those that panicked.
 	Delivered, Panics uint64
-	// Expired counts how often it was so slow that it was given differences
+	// Expired counts how often the handler was so slow that it received differences
 	// instead of every change.
 	Expired uint64
 	// Undecodable counts changes that the handler did not receive because they could not
@@ -97,7 +99,7 @@ type HandlerStatus struct {
 	Undecodable uint64
 }
 
-// String returns the status on one line, for people: it may change.
+// String returns the status on one line for humans. The format may change.
 func (h HandlerStatus) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q: %d behind, %d delivered", h.Name, h.Behind, h.Delivered)
@@ -121,10 +123,10 @@ func (h HandlerStatus) String() string {
 // handler is a part whose status is reported.
 type handler interface{ status() HandlerStatus }
 
-// Status can be called at any time.
+// Status returns the informer's status. It can be called at any time.
 func (i *Informer[T]) Status() Status { return i.engine.status() }
 
-// Connection is Status().Reflector, for who asks often.
+// Connection returns Status().Reflector. It is cheaper, for frequent calls.
 func (i *Informer[T]) Connection() reflector.Status {
 	return i.engine.current.Load().reflector.Status()
 }
@@ -156,7 +158,7 @@ func (e *engine) status() Status {
 	return s
 }
 
-// Status can be called at any time.
+// Status returns the handler's status. It can be called at any time.
 func (r *Registration) Status() HandlerStatus { return r.status() }
 
 func (r *Registration) status() HandlerStatus {

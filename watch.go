@@ -12,24 +12,24 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// These are the types of a [Change].
+// Added, Updated and Deleted are the types of a [Change].
 const (
 	Added   = delta.Added
 	Updated = delta.Updated
 	Deleted = delta.Deleted
 )
 
-// Change is what happened to an object. Nothing is decoded before it is asked for.
+// Change is a change of an object. States are decoded only when Old or New is called.
 //
-// A state that cannot be decoded is an error of New, and the loop can skip it: if New was
-// called before the loop went on, the next change of the object is one from the last
-// state that could be decoded, Added if there was none.
+// If a state cannot be decoded, New returns an error, and the loop can skip the change.
+// If New was called before the loop continued, the next change of the object is from
+// the last state that could be decoded, or Added if there was none.
 type Change[T any] struct {
 	// Type is [Added], [Updated] or [Deleted].
 	Type delta.Type
-	// Initial marks an Added of the state that was there when the watch began.
+	// Initial marks an Added of an object that existed when the watch began.
 	Initial bool
-	// Missed marks a Deleted that nobody saw happen.
+	// Missed marks a Deleted that was not observed.
 	Missed bool
 	// Key is "namespace/name" or "name".
 	Key string
@@ -40,7 +40,7 @@ type Change[T any] struct {
 	old, now *wire.Object
 }
 
-// Old is the state before the change, the zero value if there was none.
+// Old returns the state before the change, or the zero value if there was none.
 func (c Change[T]) Old() (T, error) {
 	if c.old == nil {
 		return *new(T), nil
@@ -48,9 +48,9 @@ func (c Change[T]) Old() (T, error) {
 	return c.informer.value(c.old)
 }
 
-// New is the state after the change or, if the object was deleted, its last one. If the
-// final state of a deleted object cannot be decoded, it is the state before that, if the
-// loop could decode it.
+// New returns the state after the change or, if the object was deleted, its last state.
+// If the final state of a deleted object cannot be decoded, New returns the state
+// before it, if the loop could decode that one.
 func (c Change[T]) New() (T, error) {
 	value, err := c.informer.value(c.now)
 	if err != nil {
@@ -69,14 +69,14 @@ func (i *Informer[T]) value(o *wire.Object) (T, error) {
 	return value, err
 }
 
-// Raw are the states as bytes; old may be nil.
+// Raw returns both states as bytes. The old one may be nil.
 func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
 
-// Watch yields the state there is, once the informer has synced, and then what
-// changes, until ctx or the informer's run ends: if ctx has not ended after the loop, the
-// run has, and [Informer.Run] returns the reason. A loop that begins before the informer
-// has synced starts with the state of the first list. The loop over it is a reader like
-// a [Handler]: it delays nobody, and if it is too slow it is given differences.
+// Watch yields the current state, once the informer has synced, and then every change,
+// until ctx or the informer's run ends. If ctx has not ended after the loop, the run
+// has, and [Informer.Run] returns the reason. A loop that begins before the informer
+// has synced starts with the state of the first list. Like a [Handler], the loop does
+// not delay other readers, and it receives differences if it is too slow.
 func (i *Informer[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		l := i.engine.current.Load()
