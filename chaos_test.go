@@ -36,8 +36,8 @@ var (
 	writes = flag.Int("chaos.writes", 2000, "how many writes there are in a round")
 )
 
-// TestChaos writes at random while the servers are killed and the network is bad,
-// and compares with etcd after every round.
+// TestChaos writes at random while servers are killed and the network fails, and
+// compares the informers with etcd after every round.
 func TestChaos(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	proxy := c.Proxy(t)
@@ -58,13 +58,13 @@ func TestChaos(t *testing.T) {
 	m.report(t)
 }
 
-// writer changes pods, config maps and secrets through the API server. What it is
-// told of success does not matter: etcd is asked in the end.
+// writer changes pods, config maps and secrets through the API server. It ignores
+// whether a write succeeded: the test compares with etcd in the end.
 type writer struct {
 	t       *testing.T
 	cluster *kubetest.Cluster
 	client  *kubernetes.Clientset
-	// lost counts writes that got no answer: they happened, or not.
+	// lost counts writes without a response, which may have happened or not.
 	lost   int
 	serial int
 }
@@ -83,7 +83,8 @@ func newWriter(t *testing.T, c *kubetest.Cluster) *writer {
 	return &writer{t: t, cluster: c, client: client}
 }
 
-// round writes n times, beside a few faults, and returns when all is well again.
+// round writes n times while a few faults happen, and returns when all faults have
+// ended.
 func (w *writer) round(rng *rand.Rand, proxy *kubetest.Proxy, n int) []string {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -106,7 +107,7 @@ func (w *writer) round(rng *rand.Rand, proxy *kubetest.Proxy, n int) []string {
 		switch err := w.write(ctx, rng); {
 		case err == nil:
 			done++
-		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // no answer
+		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // no response
 			w.lost++
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -121,7 +122,7 @@ func (w *writer) round(rng *rand.Rand, proxy *kubetest.Proxy, n int) []string {
 	return faults
 }
 
-// fault does one bad thing, and undoes it if it would last.
+// fault causes one fault, and undoes it if it would last.
 func (w *writer) fault(ctx context.Context, rng *rand.Rand, proxy *kubetest.Proxy) string {
 	nap := func() { time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond) }
 	var err error
@@ -210,8 +211,8 @@ func (w *writer) write(ctx context.Context, rng *rand.Rand) error {
 	return err
 }
 
-// mirrors are informers of every face, each with a handler that checks what it is
-// told.
+// mirrors has informers of every type of value, each with a Watch loop that checks the
+// changes it receives.
 type mirrors struct {
 	pods    *mirrored[*corev1.Pod]
 	raw     *mirrored[*wire.Object]
@@ -219,7 +220,7 @@ type mirrors struct {
 	secrets *mirrored[*metav1.PartialObjectMetadata]
 }
 
-// mirrored is an informer and what its handler knows.
+// mirrored is an informer and the versions that its loop has received.
 type mirrored[T any] struct {
 	*watershed.Informer[T]
 	resource string
@@ -261,7 +262,7 @@ func mirror[T wire.Pointer[P], P any](t *testing.T, c *kube.Cluster, resource st
 	return m
 }
 
-// see checks that an object never goes back and that changes fit what is known.
+// see checks that an object never goes back and that each change fits the last one.
 func (m *mirrored[T]) see(t *testing.T, c watershed.Change[T]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,8 +282,8 @@ func (m *mirrored[T]) see(t *testing.T, c watershed.Change[T]) {
 	}
 }
 
-// settle waits until everything is equal to etcd, which nobody writes to now but
-// the API server to itself.
+// settle waits until all informers equal etcd, which only the API server itself writes
+// to now.
 func (m *mirrors) settle(t *testing.T, c *kubetest.Cluster) {
 	t.Helper()
 	within := time.Now().Add(90 * time.Second)
@@ -311,7 +312,7 @@ func equal[T any](t *testing.T, c *kubetest.Cluster, m *mirrored[T], content fun
 	}
 }
 
-// behind compares what the handler knows.
+// behind compares the versions that the loop has received.
 func (m *mirrored[T]) behind(want map[string]kubetest.Stored) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -327,7 +328,7 @@ func (m *mirrored[T]) behind(want map[string]kubetest.Stored) []string {
 	return diff
 }
 
-// report says what the informers went through.
+// report logs what the informers went through.
 func (m *mirrors) report(t *testing.T) {
 	for _, s := range []watershed.Status{m.pods.Status(), m.raw.Status(), m.configs.Status(), m.secrets.Status()} {
 		r := s.Reflector

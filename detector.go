@@ -13,9 +13,9 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// detector finds objects that were changed after they were handed out: the bytes
-// they were decoded from say what they were. It keeps everything handed out until
-// its object has left the store.
+// detector finds objects that were modified after the informer returned them, by
+// comparing them with the bytes that they were decoded from. It keeps all returned
+// values until their objects have left the store.
 type detector[T any] struct {
 	fresh   func(*wire.Object) (T, error)
 	mutated func(key string, was, is T)
@@ -23,7 +23,7 @@ type detector[T any] struct {
 	ended context.Context
 	end   context.CancelFunc
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu  sync.Mutex
 	out map[*wire.Object]T
 }
@@ -34,10 +34,10 @@ func newDetector[T any](fresh func(*wire.Object) (T, error), mutated func(key st
 	return d
 }
 
-// discard ends the looking.
+// discard ends the comparisons.
 func (d *detector[T]) discard() { d.end() }
 
-// watch notes what decode hands out.
+// watch returns a decode function that records the values it returns.
 func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Object) (T, error) {
 	return func(o *wire.Object) (T, error) {
 		value, err := decode(o)
@@ -50,7 +50,7 @@ func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Obj
 	}
 }
 
-// join looks every second for as long as a life lasts.
+// join compares every second until the life ends.
 func (d *detector[T]) join(l *life) {
 	l.spawn(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -63,7 +63,8 @@ func (d *detector[T]) join(l *life) {
 	})
 }
 
-// look compares, and forgets what is no longer in the store, or everything.
+// look compares all values. It then drops those whose objects have left the store or,
+// if last, all of them.
 func (d *detector[T]) look(l *life, last bool) {
 	type finding struct {
 		key     string
@@ -71,7 +72,7 @@ func (d *detector[T]) look(l *life, last bool) {
 	}
 	var found []finding
 	defer func() {
-		// Without the lock: who is told may well look at the informer.
+		// The lock is not held, because mutated may read the informer.
 		for _, f := range found {
 			d.mutated(f.key, f.was, f.is)
 		}
@@ -84,7 +85,7 @@ func (d *detector[T]) look(l *life, last bool) {
 			delete(d.out, o)
 		}
 		if err == nil && !reflect.DeepEqual(was, is) {
-			delete(d.out, o) // told once
+			delete(d.out, o) // reported once
 			found = append(found, finding{o.Key(), was, is})
 		}
 	}

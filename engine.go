@@ -15,40 +15,40 @@ import (
 )
 
 var (
-	// ErrRunning is returned by a Run while another has not returned.
+	// ErrRunning is returned by Run if an earlier call has not returned.
 	ErrRunning = errors.New("informer is running already")
-	// ErrStopped is returned to who waits for a run that has ended.
+	// ErrStopped is returned to callers that wait for a run that has ended.
 	ErrStopped = errors.New("informer has stopped")
 )
 
-// engine mirrors one resource for informers of any type. It outlives its runs:
-// each has a [life] of its own.
+// engine mirrors one resource for informers of any type. It outlives its runs: each has
+// its own [life].
 type engine struct {
 	source reflector.Source[*wire.Object]
 	opts   lifeOptions
-	// cluster and resource are for people, and may be empty.
+	// cluster and resource are for display, and may be empty.
 	cluster, resource string
 
-	// current is the life that runs, or the one that will.
+	// current is the running life, or the next one if none runs.
 	current atomic.Pointer[life]
 
 	// undecodable counts states of objects that could not be decoded.
 	undecodable atomic.Uint64
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	running bool
-	// parts are the indexes and readers that every life is given, with the informer that
+	// parts has the indexes and readers that join every life, with the informer that
 	// each was added through.
 	parts map[part]any
 }
 
-// part is something that joins every life of an engine. Join may start goroutines with
-// life.spawn. It is called with the engine's mu held and must not block then, unless it
-// was added with build.
+// part joins every life of an engine. Its join may start goroutines with life.spawn.
+// The engine holds mu during join, which must not block then, unless the part was added
+// with build.
 type part interface {
 	join(l *life)
-	// discard ends the part, which is not among the engine's any more.
+	// discard ends the part after it was removed from the engine.
 	discard()
 }
 
@@ -58,7 +58,7 @@ func newEngine(source reflector.Source[*wire.Object], opts lifeOptions) *engine 
 	return e
 }
 
-// engineOf mirrors what a query asks a cluster for. The log says which.
+// engineOf returns an engine for a query of a cluster. Its log lines identify both.
 func engineOf(cluster *kube.Cluster, q kube.Query, opts lifeOptions) (*engine, error) {
 	source, err := cluster.Source(q)
 	if err != nil {
@@ -70,7 +70,7 @@ func engineOf(cluster *kube.Cluster, q kube.Query, opts lifeOptions) (*engine, e
 	return e, nil
 }
 
-// add gives a part to the current life and to those after it.
+// add adds a part to the current life and to all later ones.
 func (e *engine) add(p part, owner any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,8 +78,8 @@ func (e *engine) add(p part, owner any) {
 	p.join(e.current.Load())
 }
 
-// build is add for a part that may take long to join a life that has objects: the
-// engine's mu is not held meanwhile.
+// build is add for a part that may take long to join a life that has objects. The
+// engine's mu is not held while it joins.
 func (e *engine) build(p part, owner any) {
 	for {
 		l := e.current.Load()
@@ -87,11 +87,12 @@ func (e *engine) build(p part, owner any) {
 		if e.built(p, owner, l) {
 			return
 		}
-		// The run has ended meanwhile, and what was built has gone with it.
+		// The run has ended in the meantime, and the part was built in its life only.
 	}
 }
 
-// built adds a part that has joined a life, if that is the current one.
+// built adds a part that has joined a life. It returns false if that life is not the
+// current one.
 func (e *engine) built(p part, owner any, l *life) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,7 +126,7 @@ func (e *engine) remove(p part) {
 	delete(e.parts, p)
 }
 
-// run lives one life.
+// run runs one life.
 func (e *engine) run(ctx context.Context) error {
 	e.mu.Lock()
 	if e.running {
@@ -146,8 +147,8 @@ func (e *engine) run(ctx context.Context) error {
 	return err
 }
 
-// renew replaces the life that is ending by a new one, so that nothing holds on to
-// the old one's objects but who is reading them.
+// renew replaces the ending life by a new one, so that only readers still hold the old
+// one's objects.
 func (e *engine) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,8 +30,8 @@ func startCluster() (*miniature.Server, *kube.Cluster) {
 	return server, cluster
 }
 
-// An informer keeps a copy of the pods of a namespace. A handler is called for what is
-// there and for what changes.
+// An informer keeps a copy of the pods of a namespace. A handler is called with
+// existing objects and with changes.
 func ExampleNew() {
 	server, prod := startCluster() // or: prod, err := kube.FromContext("prod")
 	defer server.Close()
@@ -114,8 +114,8 @@ func ExampleIndexBy() {
 	// node-8 search
 }
 
-// A loop over Watch receives the state and then what changes, until its context or the
-// informer's run ends.
+// A loop over Watch receives the current state and then every change, until its context
+// or the informer's run ends.
 func ExampleInformer_Watch() {
 	server, prod := startCluster()
 	defer server.Close()

@@ -5,10 +5,10 @@ package watershed
 
 import "context"
 
-// Settle packs densely what there is now, without waiting for it to be old.
+// Settle packs all current objects densely, without waiting for them to be old.
 func Settle[T any](i *Informer[T]) {
 	l := i.engine.current.Load()
-	l.packing.due() // notes how far it may go
+	l.packing.due() // records how far settle may go
 	if l.packing.due() {
 		done := make(chan struct{})
 		l.packing.shared.ask(&packingTurn{start: func() bool {
@@ -28,17 +28,17 @@ func (p *Packing) Occupy() (done func()) {
 	return p.done
 }
 
-// Waiting is the number of informers that wait for their turn.
+// Waiting returns the number of informers that wait for their turn.
 func (p *Packing) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.next)
 }
 
-// Pause is what settling does between two moments of work.
+// Pause waits as settling does between two periods of work.
 func (p *Packing) Pause(ctx context.Context) bool { return p.pause(ctx) }
 
-// Indexes is the number of indexes of an informer's engine.
+// Indexes returns the number of indexes of an informer's engine.
 func Indexes[T any](i *Informer[T]) int {
 	i.engine.mu.Lock()
 	defer i.engine.mu.Unlock()

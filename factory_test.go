@@ -30,7 +30,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// asked is an API server that serves empty lists and remembers their paths.
+// asked is an API server that serves empty lists and records the requested paths.
 type asked struct {
 	mu    sync.Mutex
 	paths map[string]struct{}
@@ -64,7 +64,7 @@ func (a *asked) take() []string {
 	return slices.Sorted(maps.Keys(a.paths))
 }
 
-// clusterOf is a cluster whose API server is a handler.
+// clusterOf returns a cluster whose API server is a handler.
 func clusterOf(t *testing.T, handler http.Handler) *kube.Cluster {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -131,8 +131,8 @@ func TestFactory_leaseOfEverything(t *testing.T) {
 	})
 }
 
-// TestRelease_closesHandlersAndIndexes has two leases of one copy: each takes its own
-// with it.
+// TestRelease_closesHandlersAndIndexes has two leases of one copy. Releasing one
+// removes only its own handlers and indexes.
 func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 	f := watershed.NewFactory(clusterOf(t, new(asked)), nil)
 	first, err := watershed.Shared(f, &watershed.Options[*corev1.Pod]{Mutated: func(string, *corev1.Pod, *corev1.Pod) {}})
@@ -166,7 +166,7 @@ func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 	second.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: "shop/a", Object: pod, Version: 9})
 	expect.Equal(t, slices.Collect(byName.Keys("a")), []string{"shop/a"})
 	expect.Equal(t, watershed.Indexes(second.Informer), 1)
-	byNodeOfFirst.Remove() // does no harm
+	byNodeOfFirst.Remove() // has no effect
 	second.Release()
 	expect.Equal(t, watershed.Indexes(second.Informer), 0)
 }

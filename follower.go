@@ -13,11 +13,11 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// changes are what a follower reads.
+// changes is what a follower reads.
 type changes = catchup.Changes[*wire.Object]
 
-// follower reads a life for one reader, from a snapshot on. It is the
-// [catchup.Source] of its own.
+// follower reads a life for one reader, starting from a snapshot. It is its own
+// [catchup.Source].
 type follower struct {
 	catchup.Follower[*snapshot, *wire.Object]
 	life *life
@@ -51,8 +51,8 @@ func (f *follower) Open(revision uint64) *fanout.Cursor[*wire.Object] {
 func (*follower) Own(batch []change) []change { return batch }
 
 // Newer implements [catchup.Source]. It returns the newest snapshot if the reader has
-// caught up with it, or else the last mark that the reader has passed. Neither costs
-// anything, since other readers share them.
+// caught up with it, or else the last mark that the reader has passed. Neither has a
+// cost, because other readers share them.
 func (f *follower) Newer(base *snapshot, position uint64, seen int, _ catchup.Occasion) *snapshot {
 	if seen == 0 {
 		return nil

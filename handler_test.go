@@ -94,7 +94,7 @@ func TestHandler_panicsGoToItsOwnFunction(t *testing.T) {
 
 func panicInHandler() { panic("boom") }
 
-// Write makes a trace a place to log to.
+// Write makes a trace usable as the output of a logger.
 func (tr *trace) Write(p []byte) (int, error) {
 	tr.add("%s", p)
 	return len(p), nil
@@ -208,7 +208,7 @@ func number(p *corev1.Pod) uint64 {
 	return n
 }
 
-// reader is what a reader of changes knows, and checks.
+// reader records the changes that a reader receives, and checks them.
 type reader struct {
 	t     *testing.T
 	name  string
@@ -231,8 +231,8 @@ func (r *reader) see(typ delta.Type, key string, old, now *wire.Object) {
 	}
 }
 
-// TestReaders_slowOnesEndWithTheTruth has readers of all speeds follow random
-// changes through a window that only the quickest stay in.
+// TestReaders_slowOnesEndWithTheTruth has readers of all speeds follow random changes,
+// with a window that only the fastest stay in.
 func TestReaders_slowOnesEndWithTheTruth(t *testing.T) {
 	rng := random(t)
 	rounds := 10
@@ -298,7 +298,7 @@ func TestReaders_slowOnesEndWithTheTruth(t *testing.T) {
 	t.Logf("readers fell out of the window %d times", expired)
 }
 
-// TestHandler_thatSleepsForever: a million changes flow past it.
+// TestHandler_thatSleepsForever makes a million changes while a handler sleeps.
 func TestHandler_thatSleepsForever(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million changes take a while")
@@ -315,15 +315,15 @@ func TestHandler_thatSleepsForever(t *testing.T) {
 		}
 	})
 	t.Run("small window", func(t *testing.T) {
-		// What the handler saw last of every object is all that is kept for it.
+		// Only the states that the handler saw last are kept for it.
 		if growth := sleeper(t, 8<<20, pods, 100_000); growth >= 8<<20+pods*size+queue {
 			t.Errorf("heap grew by %d bytes, more than the window, one older copy and the queue", growth)
 		}
 	})
 }
 
-// sleeper lets changes flow past a handler that sleeps, and another that does not,
-// and returns by how much the live heap grew meanwhile.
+// sleeper makes changes while one handler sleeps and another does not, and returns by
+// how much the live heap grew.
 func sleeper(t *testing.T, window int64, size, changes int) int64 {
 	s := newServer()
 	padding := string(make([]byte, 2000))
@@ -372,7 +372,7 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 		} else {
 			s.put(key, pad)
 		}
-		if i%1000 == 999 { // a pace that the machine can keep: the socket is not what is measured
+		if i%1000 == 999 { // a rate that the machine can sustain: the test does not measure the socket
 			began := time.Now()
 			for quick.Status().Behind > 0 || pods.Status().Version < s.version {
 				time.Sleep(100 * time.Microsecond)
@@ -397,7 +397,7 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 	return growth
 }
 
-// wantState compares what the reader knows with what there is.
+// wantState compares the state that the reader has received with the server's.
 func (r *reader) wantState(want map[string]string) {
 	r.t.Helper()
 	got := map[string]string{}

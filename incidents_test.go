@@ -27,12 +27,12 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// hasty reflectors do not make tests wait.
+// hasty makes reflectors retry quickly, so that tests do not wait.
 var hasty = reflector.Options{
 	Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, Park: 200 * time.Millisecond, Absence: time.Second,
 }
 
-// TestReal_etcdRestoredFromABackup takes a backup, goes on, and goes back to it.
+// TestReal_etcdRestoredFromABackup takes a backup, makes changes, and restores it.
 func TestReal_etcdRestoredFromABackup(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	ctx := t.Context()
@@ -141,7 +141,7 @@ func widget(name string) []byte {
 	return []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name + ", namespace: default}, spec: {size: 3}}")
 }
 
-// TestReal_customResourceComesAndGoes removes a resource from under an informer.
+// TestReal_customResourceComesAndGoes removes a resource while an informer watches it.
 func TestReal_customResourceComesAndGoes(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	ctx := t.Context()
@@ -170,7 +170,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 			return nil
 		})
 	}
-	state(reflector.Parked) // it was never there
+	state(reflector.Parked) // the resource did not exist yet
 	expect.Equal(t, all.HasSynced(), false)
 	create([]byte(widgets))
 	state(reflector.Watching)
@@ -213,7 +213,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 	})
 }
 
-// TestReal_factory shares watches, and stops what nobody uses.
+// TestReal_factory shares watches, and stops resources without leases.
 func TestReal_factory(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	ctx := t.Context()
@@ -252,7 +252,7 @@ func TestReal_factory(t *testing.T) {
 	typed.Release()
 	typed.Release()
 	time.Sleep(200 * time.Millisecond)
-	expect.Equal(t, free.Len() > 0, true) // the other lease keeps it
+	expect.Equal(t, free.Len() > 0, true) // the other lease keeps the informer running
 	free.Release()
 	other.Release()
 	expect.Eventually(t, 10*time.Second, func() error {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestIndexBy_holdsNobodyUp adds an index whose function does not return, and uses the
-// informer meanwhile.
+// informer in the meantime.
 func TestIndexBy_holdsNobodyUp(t *testing.T) {
 	s := newServer()
 	s.put("shop/a", onNode("n1"))
@@ -59,8 +59,8 @@ func TestIndexBy_holdsNobodyUp(t *testing.T) {
 	expect.Equal(t, names(x.Get("n2")), []string{"a"})
 }
 
-// TestIndexBy_acrossTheEndOfARun ends the run while an index is computed for it: the
-// index is that of the next run.
+// TestIndexBy_acrossTheEndOfARun ends the run while an index is computed for it. The
+// index then belongs to the next run.
 func TestIndexBy_acrossTheEndOfARun(t *testing.T) {
 	s := newServer()
 	s.put("shop/a", onNode("n1"))

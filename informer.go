@@ -42,8 +42,8 @@ type Informer[T any] struct {
 	sharing *sharing[T]
 }
 
-// New returns an informer of a cluster's resource. It sends no requests before
-// [Informer.Run]. A nil opts means the defaults.
+// New returns an informer of a cluster's resource. It does not connect to the server
+// before [Informer.Run]. A nil opts means the defaults.
 func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*Informer[T], error) {
 	o := opts.withDefaults()
 	query, err := queryOf[T](&o)

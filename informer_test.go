@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// trace is what a handler was told, as a reader would write it.
+// trace records the calls of a handler as readable lines.
 type trace struct {
 	mu    sync.Mutex
 	lines []string
@@ -40,7 +40,7 @@ func (tr *trace) add(format string, args ...any) {
 	tr.lines = append(tr.lines, fmt.Sprintf(format, args...))
 }
 
-// take is what was told since it was last called.
+// take returns the lines since the last call of take.
 func (tr *trace) take() []string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -161,7 +161,7 @@ func TestInformer_stopsAndStartsAgain(t *testing.T) {
 		expect.Equal(t, pods.Len(), 0)
 		expect.Equal(t, pods.HasSynced(), false)
 		expect.Equal(t, names(nodes.Get("n1")), []string{})
-		// A snapshot outlives the run, and indexes know it.
+		// A snapshot outlives the run, and indexes can still search it.
 		expect.Equal(t, kept.Len(), 1)
 		expect.Equal(t, names(nodes.GetIn(kept, "n1")), []string{"a"})
 		expect.Equal(t, tr.take(), []string{"add a@101 initial=true"})
@@ -195,7 +195,7 @@ func TestInformer_waitEndsWithTheRun(t *testing.T) {
 	})
 }
 
-// deaf is a source that never answers.
+// deaf is a source that never responds.
 type deaf struct{}
 
 func (deaf) List(ctx context.Context, _ reflector.ListOptions, _ func(*wire.Object) error) (reflector.Page, error) {
@@ -333,7 +333,7 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		var found trace
 		var pods *watershed.Informer[*corev1.Pod]
 		pods = watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
-			p, _ := pods.Get("shop/b") // may be asked
+			p, _ := pods.Get("shop/b") // Mutated may read the informer
 			found.add("%s: %s, now %s; %s", key, was.Spec.NodeName, is.Spec.NodeName, p.Name)
 		}})
 		running(t, pods.Run)

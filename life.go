@@ -28,7 +28,7 @@ type (
 type lifeOptions struct {
 	transform transformation
 	memory    Memory
-	packing   *Packing // nil: its own
+	packing   *Packing // nil: the life has its own
 	tap       func(*snapshot, []change, bool)
 	recent    *wire.Recent
 	report    *Report
@@ -36,7 +36,7 @@ type lifeOptions struct {
 	reflector reflector.Options
 }
 
-// life is one run of an engine: the stages of the flow, joined.
+// life is one run of an engine: the stages of the flow, connected.
 type life struct {
 	queue     *delta.FIFO[*wire.Object]
 	store     *store.Store[*wire.Object]
@@ -46,42 +46,43 @@ type life struct {
 	tap       func(*snapshot, []change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
-	// marks are snapshots of moments in the log's window, oldest first. There are
+	// marks are snapshots at positions in the log's window, oldest first. There are
 	// none if the window is too small for two.
 	marks   atomic.Pointer[[]*snapshot]
 	marking bool
 
-	// writing makes what the store and the log are told the same. It guards live:
-	// the log begins when the first list is stored, since until then nobody reads.
+	// writing keeps the store and the log in step: both receive the same changes. It
+	// guards live. The log begins when the first list is stored, because it has no
+	// readers before.
 	writing sync.Mutex
 	live    bool
-	// relisting says that a list is being applied: what the store has is between two
-	// states that the server had.
+	// relisting means that a list is being applied: the store is between two states of
+	// the server.
 	relisting bool
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu sync.Mutex
-	// joining are the readers that wait for the first list to be stored: they start at
-	// its state. started says that it is stored.
+	// joining has the readers that wait for the first list to be stored, and start at
+	// its state. started means that it is stored.
 	joining map[*follower]struct{}
 	started bool
-	ctx     context.Context // set while it runs
+	ctx     context.Context // set while the life runs
 	over    bool
-	waiting []func(context.Context) // what to start when it runs
+	waiting []func(context.Context) // functions to start when the life runs
 	// children are the goroutines that run waits for.
 	children sync.WaitGroup
 }
 
 const (
-	// minMarkGap is the least number of changes between two marks. A reader keeps about
-	// as many of the changes that it has seen, at most.
+	// minMarkGap is the minimum number of changes between two marks. A reader keeps at
+	// most about as many of the changes that it has seen.
 	minMarkGap = 1024
-	// averageChange is how many bytes a change has on average, if the log is to be full
-	// by its bytes before it is full by its number of changes.
+	// averageChange is the assumed average size of a change, in bytes. It sets the
+	// log's limit of changes, so that larger changes reach the limit of bytes first.
 	averageChange = 1 << 10
-	// minLogChanges is how many changes the log may have at least, in number.
+	// minLogChanges is the minimum of the log's limit of changes.
 	minLogChanges = 10_000
-	// changeOverhead is how many bytes a change takes in the log besides its states.
+	// changeOverhead is the size of a change in the log besides its states, in bytes.
 	changeOverhead = 120
 )
 
@@ -105,7 +106,8 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 		window = 64 << 20
 	}
 	l.marking = window >= minMarkGap*averageChange
-	// A quarter is left for what readers who fell out of the log hold on to.
+	// A quarter is left for the states that readers hold after they fell out of the
+	// log.
 	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(minLogChanges, int(window/averageChange))})
 	if opts.memory == Packed {
 		l.packing = newPacking(l.store, opts.packing)
@@ -115,7 +117,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	return l
 }
 
-// guarded makes errors of what a user's transform must not do.
+// guarded returns an error if a user's transform panics or returns nil.
 func guarded(transform transformation) transformation {
 	if transform == nil {
 		return nil
@@ -133,13 +135,14 @@ func guarded(transform transformation) transformation {
 	}
 }
 
-// older reports that now is from before old. Versions that are no numbers have no
-// order.
+// older reports whether now is an earlier state than old. Versions that are not numbers
+// have no order.
 func older(old, now *wire.Object) bool {
 	return now.Version() < old.Version() && now.Version() != 0
 }
 
-// size is what a change keeps from being freed: the state that it replaced.
+// size returns the bytes that a change keeps from being freed: the state that it
+// replaced.
 func size(c change) int {
 	n := 0
 	if c.Old != nil {
@@ -148,11 +151,11 @@ func size(c change) int {
 	if c.Type == delta.Deleted {
 		n += c.New.Size()
 	}
-	return changeOverhead + n + n/8 // what the allocator rounds up
+	return changeOverhead + n + n/8 // the allocator rounds up
 }
 
-// spawn runs a function beside the life, now or when it begins, until its context
-// ends. What is spawned after the end is not run: then spawn reports false.
+// spawn runs a function in its own goroutine, now or when the life begins, until its
+// context ends. After the end of the life, spawn does not run it and returns false.
 func (l *life) spawn(run func(context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +171,7 @@ func (l *life) spawn(run func(context.Context)) bool {
 	return true
 }
 
-// settle packs densely what is old, when it is this life's turn.
+// settle requests the life's turn to pack old objects densely, if there are any.
 func (l *life) settle() {
 	if !l.packing.due() {
 		return
@@ -176,7 +179,7 @@ func (l *life) settle() {
 	l.packing.shared.ask(&l.packing.turn)
 }
 
-// startSettling takes the turn to pack densely, and reports false if the life is over.
+// startSettling starts to pack densely. It returns false if the life is over.
 func (l *life) startSettling() bool {
 	return l.spawn(func(ctx context.Context) {
 		defer l.packing.shared.done()
@@ -184,7 +187,7 @@ func (l *life) startSettling() bool {
 	})
 }
 
-// begin starts what waits.
+// begin starts the waiting functions.
 func (l *life) begin(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +198,8 @@ func (l *life) begin(ctx context.Context) {
 	l.waiting = nil
 }
 
-// run lives until ctx ends. When nothing is written any more it calls ended, and
-// then waits for all that it started.
+// run keeps the life going until ctx ends. After the last write it calls ended, and
+// then waits for everything that it started.
 func (l *life) run(ctx context.Context, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -230,10 +233,10 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	return err
 }
 
-// wait returns nil when the life has synced, or why it never will.
+// wait returns nil when the life has synced, or the reason why it never will.
 func (l *life) wait(ctx context.Context) error { return l.waitUnless(ctx, nil) }
 
-// waitUnless is wait that also returns nil when the life is not wanted any more.
+// waitUnless is wait, but also returns nil when unwanted is closed.
 func (l *life) waitUnless(ctx context.Context, unwanted <-chan struct{}) error {
 	select {
 	case <-l.synced:
@@ -254,7 +257,7 @@ func (l *life) waitUnless(ctx context.Context, unwanted <-chan struct{}) error {
 	}
 }
 
-// consume moves what is queued into the store and the log.
+// consume moves queued deltas into the store and the log.
 func (l *life) consume(ctx context.Context) {
 	synced := false
 	for {
@@ -278,8 +281,8 @@ func (l *life) consume(ctx context.Context) {
 
 func isBookmark(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark }
 
-// goLive begins the log at the state of the first list, and starts the readers that
-// wait for it there.
+// goLive begins the log at the state of the first list, and starts the waiting readers
+// there.
 func (l *life) goLive() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -298,10 +301,10 @@ func (l *life) goLive() {
 	close(l.synced)
 }
 
-// follow returns a reader of the life. It starts at the state now or, before the life
-// has synced, at the state of the first list: until then it must not be used, and if
-// its owner does not wait for that, it must call unfollow. A reader holds the state
-// that it starts at, as any slow reader does.
+// follow returns a reader of the life. It starts at the current state or, before the
+// life has synced, at the state of the first list. Until then it must not be used, and
+// an owner that stops waiting must call unfollow. A reader holds the state that it
+// starts at, as any slow reader does.
 func (l *life) follow() *follower {
 	f := &follower{life: l}
 	l.mu.Lock()
@@ -321,7 +324,7 @@ func (l *life) unfollow(f *follower) {
 	delete(l.joining, f)
 }
 
-// apply makes deltas part of the state and tells the readers.
+// apply adds deltas to the state and notifies the readers.
 func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -336,10 +339,11 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 	}
 }
 
-// stretchLocked is how many of the deltas are of one list, or its end, or of none, and
-// notes whether the list goes on after them. While a list is queued nothing else is, and
-// it ends with a bookmark, which is a stretch of its own: who is told of the others
-// knows that they are of a list. It returns 0 if there are no others.
+// stretchLocked returns the length of the longest prefix of deltas that belongs
+// together: the items of one list, the bookmark that ends it, or ordinary changes. It
+// records in l.relisting whether the list continues after the prefix. While a list is
+// queued nothing else is, so a tap that receives such a prefix knows that all of it is
+// of the list. stretchLocked returns 0 for a list without items before its bookmark.
 func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 	for i := range deltas {
 		d := &deltas[i]
@@ -353,7 +357,7 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 		case !l.relisting && (listed || d.Listed) && i > 0:
 			return i
 		case !l.relisting && d.Listed:
-			// A list of nothing, where there was nothing: the tap has to learn of the
+			// The list is empty, and so was the store. The tap must be called for the
 			// list before its end.
 			l.relisting = true
 			return 0
@@ -376,7 +380,7 @@ func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 	l.packing.pack(changes)
 }
 
-// mark keeps the current snapshot if it is far enough from the last.
+// mark keeps the current snapshot if it is far enough from the last mark.
 func (l *life) mark() {
 	if !l.marking {
 		return
@@ -389,8 +393,8 @@ func (l *life) mark() {
 	l.remark(now)
 }
 
-// remark drops the marks that have left the log's window, since a mark is to keep
-// no object that the log does not keep, and adds more.
+// remark drops the marks that have left the log's window, and adds more. A mark must
+// not keep objects that the log does not keep.
 func (l *life) remark(more ...*snapshot) {
 	after := l.log.Stats().After
 	l.mu.Lock()
@@ -405,7 +409,7 @@ func (l *life) remark(more ...*snapshot) {
 	l.marks.Store(&next)
 }
 
-// markAt is the newest mark that is not after a revision, nil if there is none.
+// markAt returns the newest mark that is not after a revision, or nil.
 func (l *life) markAt(revision uint64) *snapshot {
 	marks := *l.marks.Load()
 	for i := len(marks) - 1; i >= 0; i-- {
@@ -416,7 +420,8 @@ func (l *life) markAt(revision uint64) *snapshot {
 	return nil
 }
 
-// tidy drops what has left the log's window, also when nothing is written.
+// tidy drops changes and marks that have left the log's window, also when nothing is
+// written.
 func (l *life) tidy() {
 	l.log.Expire()
 	l.remark()

@@ -17,47 +17,47 @@ import (
 )
 
 const (
-	// settleAfter is how long an object has to be unchanged, at least, before it is
-	// packed densely, and how often it is looked for such.
+	// settleAfter is the minimum time that an object must be unchanged before it is
+	// packed densely, and how often such objects are searched for.
 	settleAfter = 30 * time.Second
-	// settleWork is how long settling works before it rests.
+	// settleWork is how long settling works before it pauses.
 	settleWork = 2 * time.Millisecond
-	// busyRest is how long settling rests at a time while there is something more urgent.
+	// busyRest is the length of a pause of settling while there is more urgent work.
 	busyRest = 100 * time.Millisecond
-	// busyRests is how many such rests it takes before it works again in any case, because
-	// the urgent work may never end.
+	// busyRests is the number of such pauses after which settling works again in any
+	// case, because the urgent work may never end.
 	busyRests = 3
-	// fresh is how many bytes of new states are left as they came, for the handlers
-	// that are about to decode them.
+	// fresh is how many bytes of new states stay unpacked, for the handlers that are
+	// about to decode them.
 	fresh = 1 << 20
-	// packedQueue is how many states may wait to be stored, and as many again are
-	// being stored: what waits is not packed, and a list would fill a long queue.
+	// packedQueue is how many states may wait to be stored, and as many again are being
+	// stored. Waiting states are not packed, and a list would fill a long queue.
 	packedQueue = 256
 )
 
-// PackingOptions tune a [Packing]. The zero value, and nil, are the defaults.
+// PackingOptions configures a [Packing]. The zero value, and nil, are the defaults.
 type PackingOptions struct {
-	// Settling is how much of one processor may be used to pack densely what has
-	// not changed for a while: 0.25 works for a moment and rests for three, as there
-	// is no hurry, and readers may need the processor. 1 is all of it. Default 0.25.
+	// Settling is the share of one CPU for packing densely the objects that have not
+	// changed for a while. At 0.25 it works a quarter of the time, because it is not
+	// urgent and readers may need the CPU. 1 uses all of it. Default 0.25.
 	Settling float64
-	// Busy, if it is not nil, reports that there is something more urgent to do: then
-	// settling uses less than a hundredth of one processor. It is called often.
+	// Busy, if it is not nil, reports whether there is more urgent work. Settling then
+	// uses less than a hundredth of one CPU. Busy is called often.
 	Busy func() bool
 }
 
-// Packing is what packed informers can share: the dictionaries, of which there is
-// then one for each kind, and turns at packing densely, which one of them has at a
-// time. It costs about 300 KB for each kind.
+// Packing is shared by packed informers: one dictionary for each kind, and turns at
+// packing densely, which one informer takes at a time. It costs about 300 KB for each
+// kind.
 type Packing struct {
 	packer *wire.Packer
 	rest   time.Duration
 	busy   func() bool // may be nil
-	// users are the lives that run with it.
+	// users is the number of running lives that use it.
 	users atomic.Int64
 
-	// mu guards what follows: whether a life has the turn, and the lives that are next.
-	// They do not wait as goroutines, because there may be many.
+	// mu guards the fields below: whether a life has the turn, and the lives that are
+	// next. They do not wait as goroutines, because there may be many.
 	mu    sync.Mutex
 	taken bool
 	next  []*packingTurn
@@ -67,12 +67,12 @@ type Packing struct {
 type packingTurn struct {
 	// start begins to settle, and reports whether it did.
 	start func() bool
-	// over says that the life has ended and must not be queued again.
+	// over means that the life has ended and must not be queued again.
 	over bool
 }
 
-// ask starts a turn now, or when those that asked before are done. Once it has started
-// it must call done.
+// ask starts a turn now, or when the earlier ones are done. A turn that has started
+// must call done.
 func (p *Packing) ask(t *packingTurn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Packing) ask(t *packingTurn) {
 	}
 }
 
-// leave takes a life that has ended out of the queue, which must not keep it alive.
+// leave removes an ended life from the queue, which must not keep it alive.
 func (p *Packing) leave(t *packingTurn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *Packing) leave(t *packingTurn) {
 	p.next = slices.DeleteFunc(p.next, func(other *packingTurn) bool { return other == t })
 }
 
-// done gives the turn to the next.
+// done passes the turn to the next life.
 func (p *Packing) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,28 +123,29 @@ func NewPacking(opts *PackingOptions) *Packing {
 	return &Packing{packer: wire.NewPacker(), rest: max(rest, 0), busy: o.Busy}
 }
 
-// packing keeps the objects of one life packed: each new state after a moment, in
-// the cheap way, and densely what has not changed for a while.
+// packing keeps the objects of one life packed. New states are packed cheaply after a
+// moment, and densely once they have not changed for a while.
 type packing struct {
 	shared *Packing
 	packer *wire.Packer
 	store  *store.Store[*wire.Object]
 	turn   packingTurn
 
-	// mu is held while objects are packed, and guards what follows.
+	// mu is held while objects are packed, and guards the fields below.
 	mu sync.Mutex
-	// waiting are new states, oldest first, and bytes what they take.
+	// waiting has the new states, oldest first. bytes is their size.
 	waiting []waitingState
 	bytes   int
-	// waits says that settle runs, or waits for its turn.
+	// waits means that settle runs or waits for its turn.
 	waits bool
-	// Versions up to settled are packed densely, with the dictionary newest. Those
-	// up to to are to be now, and those up to next are old enough the next time.
+	// Versions up to settled are packed densely, with the dictionary newest. The
+	// current turn packs versions up to to. Versions up to next are old enough for the
+	// turn after it.
 	settled, to, next uint64
 	newest            any
 }
 
-// waitingState is a new state, and the one before it.
+// waitingState is a new state and the one before it.
 type waitingState struct{ now, old *wire.Object }
 
 func newPacking(s *store.Store[*wire.Object], shared *Packing) *packing {
@@ -154,8 +155,8 @@ func newPacking(s *store.Store[*wire.Object], shared *Packing) *packing {
 	return &packing{shared: shared, packer: shared.packer, store: s}
 }
 
-// pack takes new states, and packs those that have waited. The readers have been
-// told of them already.
+// pack adds new states, and packs those that have waited. The readers have already been
+// notified of them.
 func (p *packing) pack(changes []change) {
 	if p == nil {
 		return
@@ -180,7 +181,7 @@ func (p *packing) pack(changes []change) {
 	}
 }
 
-// packWaiting packs what has waited, because nothing else has come.
+// packWaiting packs the waiting states. It is called when no new ones push them out.
 func (p *packing) packWaiting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,8 +191,8 @@ func (p *packing) packWaiting() {
 	p.waiting, p.bytes = nil, 0
 }
 
-// due prepares to settle, and reports whether there is anything old enough that
-// does not wait for its turn already.
+// due prepares to settle. It reports whether there are objects old enough, unless
+// settle already runs or waits for its turn.
 func (p *packing) due() bool {
 	p.packWaiting()
 	p.mu.Lock()
@@ -204,8 +205,8 @@ func (p *packing) due() bool {
 	return p.waits
 }
 
-// settle packs densely what has not changed since the last but one call of due. It
-// is called after each due that said so, or never again.
+// settle packs densely the objects that have not changed since the last but one call of
+// due. It is called after each due that returned true, or never again.
 func (p *packing) settle(ctx context.Context) {
 	p.mu.Lock()
 	from, to, known := p.settled, p.to, p.newest
@@ -220,15 +221,15 @@ func (p *packing) settle(ctx context.Context) {
 }
 
 // walk settles the objects with versions above from and up to to, or all up to to if
-// the newest dictionary is not the one that is known. It returns that dictionary,
-// and whether it came to the end.
+// the newest dictionary is not the known one. It returns the newest dictionary, and
+// whether it visited all objects.
 func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest any, ok bool) {
 	first := true
 	began := time.Now()
 	for _, o := range p.store.Snapshot().All() {
 		if first {
-			// Objects packed with another dictionary are packed again, all of them,
-			// so that nothing needs that one any more.
+			// All objects that were packed with another dictionary are packed again, so
+			// that the other can be freed.
 			first, newest = false, p.packer.Newest(o)
 			if newest != known {
 				from = 0
@@ -253,8 +254,8 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 	return newest, true
 }
 
-// pause rests, for longer if there is something more urgent, and reports false if ctx
-// has ended.
+// pause sleeps, for longer if there is more urgent work. It returns false if ctx has
+// ended.
 func (p *Packing) pause(ctx context.Context) bool {
 	rest := p.rest
 	for n := 0; ; n++ {

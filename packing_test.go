@@ -25,7 +25,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// workload puts n realistic pods into a server.
+// workload adds n realistic pods to a server.
 func workload(s *server, n int) {
 	w := kubetest.Workload{Seed: 1}
 	for i := range n {
@@ -36,7 +36,7 @@ func workload(s *server, n int) {
 	}
 }
 
-// check compares an informer with its server, by every way of reading.
+// check compares an informer with its server, with every way of reading.
 func check(t *testing.T, s *server, i *watershed.Informer[*corev1.Pod], byNode *watershed.Index[*corev1.Pod, string]) {
 	t.Helper()
 	n, snap := 0, i.Snapshot()
@@ -99,7 +99,7 @@ func TestPacked_readsAsFast(t *testing.T) {
 	watershed.Settle(i)
 	check(t, s, i, byNode)
 
-	// A second round changes what is packed densely.
+	// A second round changes objects that are packed densely.
 	for key := range s.state() {
 		if strings.HasPrefix(key, "team-00") {
 			s.put(key, func(p *corev1.Pod) { p.Labels["round"] = "2" })
@@ -159,8 +159,8 @@ func TestPacking_isShared(t *testing.T) {
 	}
 }
 
-// TestPacking_slowsDownForWhatIsMoreUrgent has settling pause while there is something
-// more urgent, and go on a little all the same: it may never end.
+// TestPacking_slowsDownForWhatIsMoreUrgent has settling pause during more urgent work,
+// and still make some progress, because that work may never end.
 func TestPacking_slowsDownForWhatIsMoreUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -198,7 +198,7 @@ func TestPacking_doesNotKeepStoppedInformers(t *testing.T) {
 			pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Memory: watershed.Packed, Packing: p})
 			stop := running(t, pods.Run)
 			<-pods.Synced()
-			time.Sleep(2 * time.Minute) // in which it asks for a turn
+			time.Sleep(2 * time.Minute) // the informer requests a turn in this time
 			expect.Equal(t, p.Waiting(), 1)
 			stop()
 			expect.Equal(t, p.Waiting(), 0)
@@ -207,7 +207,7 @@ func TestPacking_doesNotKeepStoppedInformers(t *testing.T) {
 	})
 }
 
-// TestTap_isToldEverythingInOrder rebuilds the state from what the tap is told.
+// TestTap_isToldEverythingInOrder rebuilds the state from the calls of the tap.
 func TestTap_isToldEverythingInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -253,7 +253,7 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 	})
 }
 
-// TestStats_matchTheHeap holds the report to what the heap says.
+// TestStats_matchTheHeap compares the report with the heap.
 func TestStats_matchTheHeap(t *testing.T) {
 	const n = 3000
 	s := newServer()
@@ -269,7 +269,7 @@ func TestStats_matchTheHeap(t *testing.T) {
 			watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 			stop := running(t, i.Run)
 			defer stop()
-			synced(t, i, 2*time.Minute) // the race detector takes its time
+			synced(t, i, 2*time.Minute) // slow with the race detector
 			if memory == watershed.Packed {
 				watershed.Settle(i)
 			}
@@ -277,7 +277,7 @@ func TestStats_matchTheHeap(t *testing.T) {
 			stats := i.Stats()
 			grown := restingHeap() - before
 			t.Logf("heap %d, report %d bytes per object: %+v", grown/n, stats.Bytes()/n, stats)
-			// Decoded values are an estimate of an estimate.
+			// The size of decoded values is an estimate of an estimate.
 			if stats.Bytes() < grown*75/100 || stats.Bytes() > grown*125/100 {
 				t.Errorf("the heap grew by %d, the report says %d: %+v", grown, stats.Bytes(), stats)
 			}
@@ -285,7 +285,7 @@ func TestStats_matchTheHeap(t *testing.T) {
 	}
 }
 
-// forget lets go of what the server has sent: it is not the informer's.
+// forget drops the events that the server has sent. They are not the informer's memory.
 func (s *server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +296,7 @@ func (s *server) forget() {
 	}
 }
 
-// restingHeap is the live heap when what tests before have left is gone.
+// restingHeap returns the live heap once the garbage of earlier tests has been freed.
 func restingHeap() int64 {
 	for last := liveHeap(); ; {
 		time.Sleep(20 * time.Millisecond)

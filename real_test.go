@@ -29,7 +29,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// connect is a cluster whose idle connections end with the test.
+// connect returns a cluster whose idle connections are closed when the test ends.
 func connect(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	t.Helper()
 	c, err := kube.FromConfig(cfg, nil)
@@ -49,7 +49,7 @@ func informer[T wire.Pointer[P], P any](t *testing.T, c *kube.Cluster, opts *wat
 	return i
 }
 
-// synced waits for an informer and says how it is doing if that takes too long.
+// synced waits for an informer, and reports its status if that takes too long.
 func synced[T any](t *testing.T, i *watershed.Informer[T], within time.Duration) {
 	t.Helper()
 	select {
@@ -59,7 +59,7 @@ func synced[T any](t *testing.T, i *watershed.Informer[T], within time.Duration)
 	}
 }
 
-// truth is what etcd has, by the keys that informers use.
+// truth returns the objects in etcd, by the keys that informers use.
 func truth(t *testing.T, c *kubetest.Cluster, resource string) (map[string]kubetest.Stored, int64) {
 	t.Helper()
 	tr, err := c.Truth(t.Context(), schema.GroupResource{Resource: resource})
@@ -77,7 +77,7 @@ func truth(t *testing.T, c *kubetest.Cluster, resource string) (map[string]kubet
 	return objects, tr.Revision
 }
 
-// different says how an informer's object is not what etcd has, "" if it is.
+// different returns how an informer's object differs from etcd's, or "".
 func different(got runtime.Object, want kubetest.Stored) string {
 	switch got := got.(type) {
 	case *unstructured.Unstructured:
@@ -110,7 +110,7 @@ func different(got runtime.Object, want kubetest.Stored) string {
 	return ""
 }
 
-// differences compares an informer with etcd; none is empty.
+// differences compares an informer with etcd. It returns nothing if they are equal.
 func differences[T any](i *watershed.Informer[T], want map[string]kubetest.Stored, content func(T, kubetest.Stored) string) []string {
 	var found []string
 	snap, n := i.Snapshot(), 0
@@ -148,7 +148,8 @@ func raw(got *wire.Object, want kubetest.Stored) string {
 	return different(typed, want)
 }
 
-// asServed takes out what the tests put into etcd and an older server does not know.
+// asServed removes fields that the tests put into etcd but an older server does not
+// have.
 func asServed(p *corev1.Pod) {
 	version := os.Getenv(binaries.VersionVariable)
 	if version == "" || semver.Compare(version, "v1.33.0") >= 0 {
@@ -206,7 +207,8 @@ func TestReal_thirtyThousandPodsEqualEtcd(t *testing.T) {
 		func() []string { return differences(listed, want, objects[*corev1.Pod]) })
 }
 
-// TestReal_stopFreesMemory is one of the traps that informers are known for.
+// TestReal_stopFreesMemory checks that a stopped informer frees its memory, which other
+// informers are known not to do.
 func TestReal_stopFreesMemory(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	if err := c.LoadPods(t.Context(), kubetest.Workload{Seed: 1}, 30_000); err != nil {
@@ -220,7 +222,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 	cycle := func() (with int64) {
 		stop := running(t, pods.Run)
 		synced(t, pods, time.Minute)
-		// A first list may be of any version, and the server is still reading.
+		// The first list may be of any version, because the server is still loading.
 		expect.Eventually(t, time.Minute, func() error {
 			if n := pods.Len(); n != 30_000 {
 				return fmt.Errorf("%d pods", n)
@@ -232,7 +234,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 		cluster.CloseIdleConnections()
 		return with
 	}
-	cycle() // what is allocated once and for all
+	cycle() // makes the allocations that stay
 	told = 0
 	before := liveHeap()
 	with := cycle()

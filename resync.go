@@ -12,13 +12,13 @@ import (
 // errResync ends a wait for changes because a resync is due.
 var errResync = errors.New("resync is due")
 
-// resync says when a handler is to be given every object again, and of which
-// moment: one that it has just reached. Given a state from ahead of it, it would
-// see older ones afterwards.
+// resync determines when a handler receives every object again, and of which state: the
+// one that the handler has just reached. After a later state, the handler would receive
+// older ones.
 type resync struct {
 	period time.Duration
 	at     time.Time // zero: never
-	// target is the state to give, when the handler gets there.
+	// target is the state to send when the handler has reached it.
 	target *snapshot
 }
 
@@ -35,7 +35,7 @@ func (r *resync) schedule() {
 	}
 }
 
-// next is the follower's; without changes it returns none when a resync is due.
+// next is follower.next, but returns no changes when a resync is due.
 func (r *resync) next(ctx context.Context, f *follower) (changes, error) {
 	if r.period == 0 {
 		return f.next(ctx)
@@ -58,7 +58,7 @@ func (r *resync) next(ctx context.Context, f *follower) (changes, error) {
 	return f.next(ctx)
 }
 
-// reached returns the state to give now that one of the changes was delivered.
+// reached returns the state to send after one of the changes was delivered, or nil.
 func (r *resync) reached(all changes, c *change) *snapshot {
 	// Differences have no order. Only the state after the last one existed.
 	if r.target == nil || all.Differences() || c.Revision != r.target.Revision() {
@@ -68,15 +68,15 @@ func (r *resync) reached(all changes, c *change) *snapshot {
 	return r.target
 }
 
-// caughtUp returns the state to give after a batch, if that got the handler there
-// otherwise than change by change.
+// caughtUp returns the state to send after a batch, if the handler did not reach it
+// change by change, or nil.
 func (r *resync) caughtUp(f *follower) *snapshot {
 	if r.target == nil || r.target.Revision() > f.Position() {
 		return nil
 	}
 	defer r.schedule()
 	if f.Base().Revision() == f.Position() {
-		return f.Base() // where differences end, or the reader had nothing to read
+		return f.Base() // the end of differences, or the reader had nothing to read
 	}
 	return r.target
 }

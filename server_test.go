@@ -34,8 +34,8 @@ var podKind = func() *wire.Kind {
 // patient suits a server that sends no bookmarks.
 var patient = reflector.Options{Silence: 48 * time.Hour, Timeout: 48 * time.Hour}
 
-// server is a source of pods in memory. It streams its state, and never forgets an
-// event: what servers do on bad days is the business of the reflector's tests.
+// server is a source of pods in memory. It streams its state, and never loses an event:
+// the reflector's tests cover server failures.
 type server struct {
 	encoding wire.Encoding
 
@@ -49,7 +49,7 @@ func newServer() *server {
 	return &server{encoding: wire.Protobuf, version: 100, pods: map[string]*corev1.Pod{}, streams: map[*serverStream]struct{}{}}
 }
 
-// put creates or changes a pod.
+// put creates or updates a pod.
 func (s *server) put(key string, edit func(*corev1.Pod)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *server) delete(key string) {
 	s.sendLocked(delta.Deleted, p)
 }
 
-// state is every pod's version.
+// state returns every pod's version.
 func (s *server) state() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (w *serverStream) Close() error {
 	return nil
 }
 
-// running runs an informer until the test ends, or stop is called.
+// running runs an informer until the test ends or stop is called.
 func running(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

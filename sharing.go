@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// blockSize is how many changes a block has.
+	// blockSize is the number of changes in a block.
 	blockSize = 64
 	// blocks is how many blocks can be found at once. Handlers that are more than
 	// blocks*blockSize changes apart decode separately.
 	blocks = 256
 )
 
-// sharing lets the handlers of an informer use what one of them has decoded. Each
-// object's own weak pointer would do, but asking that costs more than calling a
-// handler: here it is asked once per block. A block lives while a handler is in it,
-// and then until the next garbage collection.
+// sharing lets the handlers of an informer share decoded changes. Each object's own
+// weak pointer would do, but reading it costs more than calling a handler: sharing
+// reads one weak pointer per block. A block lives while a handler is in it, and then
+// until the next garbage collection.
 //
 // It costs 2 KB and 40 bytes per block in use.
 type sharing[T any] struct {
@@ -41,13 +41,13 @@ type changeBlock[T any] struct {
 	changes [blockSize]atomic.Pointer[decoded[T]]
 }
 
-// decoded is a change, decoded.
+// decoded has the decoded states of a change.
 type decoded[T any] struct {
 	old, now T
 	ok       bool
 }
 
-// sharingIn is what handlers share in a life. The caller holds the engine's mu.
+// sharingIn returns the sharing of a life. The caller holds the engine's mu.
 func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
 	if i.sharing == nil || i.sharing.life != l {
 		i.sharing = &sharing[T]{life: l}
@@ -55,7 +55,7 @@ func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
 	return i.sharing
 }
 
-// block returns the block of a revision, which is last if that is the one.
+// block returns the block of a revision. It returns last if that is the one.
 func (s *sharing[T]) block(revision uint64, last *changeBlock[T]) *changeBlock[T] {
 	number := revision / blockSize
 	if last != nil && last.number == number {
@@ -79,7 +79,7 @@ func (s *sharing[T]) block(revision uint64, last *changeBlock[T]) *changeBlock[T
 	}
 }
 
-// decode returns the change, decoded by whoever came first.
+// decode returns the decoded change. The first caller decodes it.
 func (b *changeBlock[T]) decode(i *Informer[T], c *change) *decoded[T] {
 	at := &b.changes[c.Revision%blockSize]
 	if d := at.Load(); d != nil {
@@ -92,9 +92,9 @@ func (b *changeBlock[T]) decode(i *Informer[T], c *change) *decoded[T] {
 	return at.Load()
 }
 
-// decodeChange decodes the states that a handler is told of. They share what they
-// have in common: whichever is decoded already, or else the new one, helps to
-// decode the other. Nobody but handlers asks for the old one any more.
+// decodeChange decodes the states of a change for a handler. They share their equal
+// parts: the state that is already decoded, or else the new one, is the base for
+// decoding the other. Only handlers still need the old state.
 func (i *Informer[T]) decodeChange(c *change) *decoded[T] {
 	d := new(decoded[T])
 	if c.Type != delta.Updated {

@@ -28,7 +28,7 @@ func (s Snapshot[T]) Version() uint64 { return s.state.Version() }
 func (s Snapshot[T]) Era() uint64 { return s.state.Era() }
 
 // Revision returns the number of changes in the informer's run. Two snapshots of one
-// run with the same revision are interchangeable.
+// run with the same revision have the same objects.
 func (s Snapshot[T]) Revision() uint64 { return s.state.Revision() }
 
 // Len returns the number of objects, including those that cannot be decoded.

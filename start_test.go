@@ -17,7 +17,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// busyServer changes right after its first list: the changes reach the informer
+// busyServer changes right after its first list, so that the changes reach the informer
 // together with the list's end.
 type busyServer struct {
 	*server
@@ -30,8 +30,8 @@ func (b busyServer) Watch(ctx context.Context, opts reflector.WatchOptions) (ref
 	return w, err
 }
 
-// TestHandler_registeredBeforeRunStartsAtTheFirstList compares with what client-go
-// does: the objects of the first list are initial, and every change after it is
+// TestHandler_registeredBeforeRunStartsAtTheFirstList expects the behavior of
+// client-go: the objects of the first list are initial, and every change after it is
 // delivered, however late the handler's goroutine starts.
 func TestHandler_registeredBeforeRunStartsAtTheFirstList(t *testing.T) {
 	for range 20 {
@@ -71,7 +71,8 @@ func TestHandler_registeredBeforeRunStartsAtTheFirstList(t *testing.T) {
 }
 
 // TestHandler_registeredInARunStartsAtItsRegistration changes an object after Handle
-// returned: that is an update, not part of the initial state.
+// has returned. The handler receives that as an update, not as part of the initial
+// state.
 func TestHandler_registeredInARunStartsAtItsRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -29,11 +29,11 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// quiet is for tests in which things go wrong on purpose.
+// quiet is the logger of tests that cause errors on purpose.
 var quiet = slog.New(slog.DiscardHandler)
 
-// scripted is a source whose first list is what it was made with. After that, each
-// request takes the next of its answers, and waits for one if there is none.
+// scripted is a source whose first list is given at construction. After that, each
+// request takes the next prepared response, and waits for one if there is none.
 type scripted struct {
 	first   []*wire.Object
 	version string
@@ -42,7 +42,7 @@ type scripted struct {
 	listed  bool
 }
 
-// scriptedList is an answer to a list: objects, and an error instead of an end.
+// scriptedList is a response to a list: objects, and an error instead of an end.
 type scriptedList struct {
 	objects []*wire.Object
 	version string
@@ -83,8 +83,8 @@ type scriptedWatch struct {
 	events []reflector.Event[*wire.Object]
 }
 
-// Next is an event that the test has sent. No events are the end: the version is
-// too old.
+// Next returns an event that the test has sent. An empty slice of events ends the
+// watch: the version is too old.
 func (w *scriptedWatch) Next() (reflector.Event[*wire.Object], error) {
 	if len(w.events) == 0 {
 		select {
@@ -112,7 +112,7 @@ func podAt(t *testing.T, name string, version uint64) *wire.Object {
 	return o
 }
 
-// tapped is a call of a tap.
+// tapped records a call of a tap.
 type tapped struct {
 	Whole   bool
 	Version uint64
@@ -133,8 +133,8 @@ func tapOf(calls *[]tapped) func(watershed.Snapshot[*wire.Object], []store.Chang
 	}
 }
 
-// TestTap_saysWhenTheStateIsWhole has a list that is broken off, begun again, and
-// followed by events, from a source.
+// TestTap_saysWhenTheStateIsWhole has a source whose list breaks off, is repeated, and
+// is followed by events.
 func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScripted("10", podAt(t, "1", 3), podAt(t, "2", 4))
@@ -173,7 +173,7 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 	})
 }
 
-// part is what a delta is of.
+// part is the origin of a delta.
 type part int
 
 const (
@@ -182,8 +182,8 @@ const (
 	listEnd
 )
 
-// TestTap_splitsBatches writes random deltas in random batches, and tells from what
-// they are of how the tap must be told of them.
+// TestTap_splitsBatches writes random deltas in random batches. The expected calls of
+// the tap follow from the parts that the deltas belong to.
 func TestTap_splitsBatches(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -229,7 +229,8 @@ func TestTap_splitsBatches(t *testing.T) {
 	}
 }
 
-// take applies a delta to a state, and is what the tap is told of it.
+// take applies a delta to a state, and returns the changes that the tap receives for
+// it.
 func take(state map[string]uint64, d delta.Delta[*wire.Object]) []string {
 	had, there := state[d.Key]
 	var typ delta.Type
@@ -249,7 +250,7 @@ func take(state map[string]uint64, d delta.Delta[*wire.Object]) []string {
 	return []string{fmt.Sprintf("%s %s@%d", typ, d.Key, d.Object.Version())}
 }
 
-// deltasOf are those of events and of lists, some of which are broken off.
+// deltasOf returns random deltas of events and of lists, some of which break off.
 func deltasOf(t *testing.T, rng *rand.Rand) (deltas []delta.Delta[*wire.Object], parts []part) {
 	version := uint64(1)
 	add := func(p part, d delta.Delta[*wire.Object]) {
@@ -272,12 +273,12 @@ func deltasOf(t *testing.T, rng *rand.Rand) (deltas []delta.Delta[*wire.Object],
 				object(event, delta.Updated, false)
 			}
 		}
-		for lists := 1 + rng.IntN(2); lists > 0; lists-- { // all but the last are broken off
+		for lists := 1 + rng.IntN(2); lists > 0; lists-- { // all but the last break off
 			for range rng.IntN(5) {
 				object(listed, delta.Replaced, false)
 			}
 		}
-		for range 1 + rng.IntN(2) { // a list may be of nothing
+		for range 1 + rng.IntN(2) { // a list may be empty
 			object(listed, delta.Deleted, true)
 		}
 		version++
@@ -286,8 +287,8 @@ func deltasOf(t *testing.T, rng *rand.Rand) (deltas []delta.Delta[*wire.Object],
 	return deltas, parts
 }
 
-// TestTap_beginsWithTheVersionOfTheList runs many informers, since it is a race: the
-// queue says that it has synced just before the version comes.
+// TestTap_beginsWithTheVersionOfTheList runs many informers to provoke a race: the
+// queue reports that it has synced just before it receives the version.
 func TestTap_beginsWithTheVersionOfTheList(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	runs := 200

@@ -52,7 +52,8 @@ func podState(t *testing.T, name string, version uint64, decodable bool) *wire.O
 	return o
 }
 
-// undecodableHistory is played to readers of every kind. A state is decodable or not.
+// undecodableHistory is replayed to readers of every kind. Each state is decodable or
+// not.
 var undecodableHistory = []struct {
 	typ       delta.Type
 	name      string
@@ -104,7 +105,7 @@ func TestHandler_statesThatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// fixedList is a source with one list and a watch on which nothing happens.
+// fixedList is a source with one list and a watch without events.
 type fixedList struct {
 	objects []*wire.Object
 	*server
@@ -123,8 +124,8 @@ func (l fixedList) Watch(ctx context.Context, _ reflector.WatchOptions) (reflect
 	return l.server.Watch(ctx, reflector.WatchOptions{InitialEvents: true})
 }
 
-// TestHandler_undecodableFromTheStart also resyncs: the handler receives the state that
-// it received last, not the one that cannot be decoded.
+// TestHandler_undecodableFromTheStart also resyncs: the handler receives the last state
+// that it received before, not the one that cannot be decoded.
 func TestHandler_undecodableFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := patient
@@ -148,8 +149,8 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 	})
 }
 
-// TestWatch_statesThatCannotBeDecoded plays the same history to a loop that skips the
-// changes whose New is an error.
+// TestWatch_statesThatCannotBeDecoded replays the same history to a loop that skips the
+// changes whose New returns an error.
 func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -222,7 +223,7 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 			expect.Equal(t, len(logged.take()), 1)
 		}
 		expect.Equal(t, pods.Status().Undecodable, 2)
-		expect.Equal(t, pods.Len(), 2) // Len counts it all the same
+		expect.Equal(t, pods.Len(), 2) // Len includes it
 		failing, _ := nodes.Failing()
 		expect.Equal(t, failing, 1)
 	})
