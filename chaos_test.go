@@ -83,8 +83,8 @@ func newWriter(t *testing.T, c *kubetest.Cluster) *writer {
 	return &writer{t: t, cluster: c, client: client}
 }
 
-// round writes n times while a few faults happen, and returns when all faults have
-// ended.
+// round writes n times while faults happen. It returns when they are undone and the
+// server is ready.
 func (w *writer) round(rng *rand.Rand, proxy *kubetest.Proxy, n int) []string {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()

@@ -5,6 +5,6 @@ package examples_test
 
 import "syscall"
 
-// childAttr makes a program die with the thread that started it, so that none
+// childAttr makes a program die with the thread that started it, so that no program
 // outlives a test that panics or is killed.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -7,5 +7,5 @@ package examples_test
 
 import "syscall"
 
-// childAttr is nothing special where there is no parent death signal.
+// childAttr returns nil on systems without a parent death signal.
 func childAttr() *syscall.SysProcAttr { return nil }

@@ -25,12 +25,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// held is a pod that no node takes and that a finalizer keeps: when that goes,
-// the watch has nothing to say of it but its deletion.
+// held is a pod that no node takes and that a finalizer keeps. When the finalizer is
+// removed, the watch reports only the pod's deletion.
 const held = `{"metadata":{"finalizers":["example.com/held"]},"spec":{"nodeSelector":{"no":"where"}}}`
 
-// TestExamples runs every program beside the others on one cluster, lets pods
-// live and die, and compares what the programs say of them with what kubectl says.
+// TestExamples runs all programs concurrently on one cluster, creates and deletes pods,
+// and compares the output of the programs with that of kubectl.
 func TestExamples(t *testing.T) {
 	cluster := kubetest.Start(t, &kubetest.Options{Name: "examples", Nodes: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -48,7 +48,7 @@ func TestExamples(t *testing.T) {
 		t.Logf("%s: %s", what, time.Since(begin).Round(100*time.Millisecond))
 		begin = time.Now()
 	}
-	// Something is there before the programs are.
+	// One object exists before the programs start.
 	kubectl("run", "web", "--image=web", "--labels=app=web")
 	dir, names := build(t)
 	phase("build")
@@ -73,7 +73,7 @@ func TestExamples(t *testing.T) {
 	}
 	labelindex := example("labelindex", "-listen=127.0.0.1:0")
 	for _, p := range watchers {
-		p.awaitText(t, "web") // from now on they see everything
+		p.awaitText(t, "web") // from now on they receive everything
 	}
 	watchers["factory"].awaitText(t, "# config maps were given back: 0 are kept")
 	watchers["listwatch"].awaitText(t, "# watch")
@@ -83,13 +83,13 @@ func TestExamples(t *testing.T) {
 
 	kubectl("run", "nettool", "--image=nettool", "--labels=app=nettool")
 	kubectl("run", "held", "--image=nettool", "--overrides="+held)
-	t.Run("once", func(t *testing.T) { // while nettool is on its way
+	t.Run("once", func(t *testing.T) { // while nettool is starting
 		testOnce(t, example, kubectl)
 	})
 	kubectl("wait", "pod/nettool", "--for=condition=Ready", "--timeout=60s")
 	wantAnswer(t, index+"/?app=nettool", `["default/nettool"]`)
 	kubectl("delete", "pod", "held", "--wait=false")
-	// Events come in order: who has seen this pod has seen all before it.
+	// Events come in order: a program that has seen this pod has seen all earlier ones.
 	mark := func(name string) {
 		t.Helper()
 		kubectl("run", name, "--image=mark")
@@ -122,12 +122,12 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// testStories compares what each program said of a pod with what kubectl saw.
+// testStories compares the events that each program printed for a pod with kubectl's.
 func testStories(t *testing.T, watchers map[string]*program, pod string) {
 	tell := func(program, teller string) []string { return story(watchers[program].stdout.lines(), teller, pod) }
 	truth := tell("kubectl, a judge", "kubectl")
 	if pod == "nettool" {
-		// Whatever happened in between.
+		// Other events may happen in between.
 		if n := len(truth); n < 4 || truth[0] != "Added Pending" || !slices.Contains(truth, "Updated Running") || truth[n-1] != "Deleted Running" {
 			t.Fatalf("kubectl saw\n%s", strings.Join(truth, "\n"))
 		}
@@ -153,9 +153,9 @@ func testStories(t *testing.T, watchers map[string]*program, pod string) {
 		t.Errorf("watchdog (-kubectl +its story):\n%s", diff)
 	}
 
-	// Without known objects a deletion is lost, unless something else of the pod
-	// is still queued when it comes. An API server takes milliseconds from a
-	// pod's last state to its deletion, so of nettool either may happen.
+	// Without known objects a deletion is lost, unless another delta of the pod is
+	// still queued when it comes. An API server takes milliseconds from a pod's last
+	// state to its deletion, so for nettool either may happen.
 	unknown, lost := tell("reflector", "reflector"), truth[:len(truth)-1]
 	if pod == "nettool" && len(unknown) == len(truth) {
 		lost = truth
@@ -236,7 +236,7 @@ func testTraps(t *testing.T, text string) {
 	}
 }
 
-// rows are a table's lines with one space between the columns, sorted.
+// rows returns a table's lines with one space between the columns, sorted.
 func rows(table string) []string {
 	var all []string
 	for line := range strings.Lines(table) {
@@ -246,7 +246,7 @@ func rows(table string) []string {
 	return all
 }
 
-// indexOf is where the label index answers.
+// indexOf returns the address of the label index.
 func indexOf(t *testing.T, p *program) string {
 	t.Helper()
 	p.awaitText(t, "answering at ")
@@ -255,8 +255,8 @@ func indexOf(t *testing.T, p *program) string {
 	return address
 }
 
-// wantAnswer asks until the answer is right: the copy follows the cluster, it is
-// not the cluster.
+// wantAnswer repeats a request until the response is right, because the copy lags
+// behind the cluster.
 func wantAnswer(t *testing.T, url, want string) {
 	t.Helper()
 	client := &http.Client{}

@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// patience is how long anything may take on a machine that is busy with other
-// tests. It is no measure of how long it should.
+// patience is how long any step may take on a machine that is busy with other tests. It
+// is not a measure of how long it should take.
 const patience = 90 * time.Second
 
-// build builds every program here, as a user would, and returns the folder and
-// the names.
+// build builds every program here, as a user would, and returns the folder and the
+// names.
 func build(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -40,17 +40,17 @@ func build(t *testing.T) (dir string, names []string) {
 	return dir, names
 }
 
-// program is one that runs.
+// program is a running program.
 type program struct {
 	name           string
 	process        *os.Process
 	stdout, stderr output
 	exited         chan struct{}
-	err            error // once it has exited
+	err            error // set when it has exited
 }
 
-// start runs a program until the test ends. It holds a thread for it, because
-// that is what the program's life is tied to; see childAttr.
+// start runs a program until the test ends. It holds a thread for the program, because
+// the program dies with that thread: see childAttr.
 func start(t *testing.T, kubeconfig, path string, args ...string) *program {
 	t.Helper()
 	p := &program{name: strings.Join(append([]string{filepath.Base(path)}, args...), " "), exited: make(chan struct{})}
@@ -83,7 +83,7 @@ func start(t *testing.T, kubeconfig, path string, args ...string) *program {
 	return p
 }
 
-// await waits until what was printed is as it should be.
+// await waits until the printed lines are right.
 func (p *program) await(t *testing.T, what string, right func(lines []string) bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -101,7 +101,7 @@ func (p *program) await(t *testing.T, what string, right func(lines []string) bo
 	}
 }
 
-// awaitText waits until a line has a text.
+// awaitText waits until a line contains a text.
 func (p *program) awaitText(t *testing.T, text string) {
 	t.Helper()
 	p.await(t, text, func(lines []string) bool {
@@ -122,7 +122,7 @@ func (p *program) finish(t *testing.T) {
 	}
 }
 
-// interrupt presses Ctrl-C. The program must end in good order, and soon.
+// interrupt sends the signal of Ctrl-C. The program must end without errors, and soon.
 func (p *program) interrupt(t *testing.T) {
 	t.Helper()
 	select {
@@ -149,7 +149,7 @@ func (p *program) interrupt(t *testing.T) {
 	t.Logf("%s ended %s after Ctrl-C", p.name, time.Since(begin).Round(time.Millisecond))
 }
 
-// output collects what a program prints.
+// output collects the output of a program.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -167,7 +167,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// lines are the complete ones.
+// lines returns the complete lines.
 func (o *output) lines() []string {
 	text := o.String()
 	end := strings.LastIndexByte(text, '\n')
@@ -177,8 +177,8 @@ func (o *output) lines() []string {
 	return strings.Split(text[:end], "\n")
 }
 
-// told reads lines about pods: what happened, to whom and, if the program says
-// that, the phase.
+// told has the patterns of lines about pods: the event, the pod and, if the program
+// prints it, the phase.
 var told = map[string]*regexp.Regexp{
 	"kubectl":   regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) (\S+) (\S+)$`),
 	"listwatch": regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) : (\S+) - (\S+)$`),
@@ -189,7 +189,7 @@ var told = map[string]*regexp.Regexp{
 	"second":    regexp.MustCompile(`^second +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
 }
 
-// story is what was told of a pod, in the words of the queue.
+// story returns the events that were printed for a pod, with the queue's names.
 func story(lines []string, teller, pod string) []string {
 	words := map[string]string{
 		"ADDED": "Added", "Add": "Added",

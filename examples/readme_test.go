@@ -13,7 +13,7 @@ import (
 
 var link = regexp.MustCompile(`\]\(([^)]+)\)`)
 
-// TestReadme_showsEveryProgram keeps the tour complete, and its links alive.
+// TestReadme_showsEveryProgram checks that the tour is complete and its links exist.
 func TestReadme_showsEveryProgram(t *testing.T) {
 	b, err := os.ReadFile("README.md")
 	if err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command clients asks a cluster once instead of following it: it lists objects
-// of a Go type, creates, reads and deletes one of any kind from a manifest, and
-// prints what the cluster serves.
+// Command clients sends single requests to a cluster instead of following it. It lists
+// objects of a Go type, creates, reads and deletes an object of any kind from a
+// manifest, and prints the resources that the cluster serves.
 package main
 
 import (
@@ -66,15 +66,15 @@ func configMaps(ctx context.Context, out io.Writer, cluster *kube.Cluster, names
 	return err
 }
 
-// anyKind needs no Go type of what it creates: the cluster says which resource a
-// kind is.
+// anyKind creates an object without a Go type. The cluster maps the kind to its
+// resource.
 func anyKind(ctx context.Context, out io.Writer, cluster *kube.Cluster) (err error) {
 	made, err := cluster.Create(ctx, deployment)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		// Ctrl-C is no reason to leave it behind.
+		// Ctrl-C must not leave the object behind.
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		deleted := cluster.Delete(after, deployment)
@@ -99,7 +99,7 @@ func anyKind(ctx context.Context, out io.Writer, cluster *kube.Cluster) (err err
 	return nil
 }
 
-// describe reads the same bytes twice, with and without a Go type.
+// describe decodes the same bytes twice, with and without a Go type.
 func describe(out io.Writer, o *wire.Object) error {
 	typed, err := wire.Decode[*appsv1.Deployment](o)
 	if err != nil {
@@ -118,7 +118,7 @@ func describe(out io.Writer, o *wire.Object) error {
 	return nil
 }
 
-// resources prints what kubectl api-resources does.
+// resources prints the same as kubectl api-resources.
 func resources(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 	all, err := cluster.Resources(ctx)
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command deltafifo shows what the queue between a source and a store does, with
-// a pod that is a plain struct: no Kubernetes is needed for any of it.
+// Command deltafifo shows the queue between a source and a store, with a pod that is a
+// plain struct. It does not need Kubernetes.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// pod is all the queue needs: something with a key.
+// pod is an object with a key, which is all that the queue needs.
 type pod struct {
 	Name  string
 	Value float64
@@ -134,8 +134,8 @@ func ordered(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// life is a pod's, as a watch reports it; the queue is emptied after each event,
-// so the deletion finds nothing queued to belong to.
+// life queues the events of a pod's life as a watch reports them. The queue is emptied
+// after each event, so the deletion finds no queued deltas of the pod.
 func life(ctx context.Context, out io.Writer, fifo *delta.FIFO[pod], apply func(delta.Deltas[pod])) error {
 	nettool := pod{"nettool", 0}
 	for _, event := range []func(context.Context, pod) error{fifo.Add, fifo.Update, fifo.Update, fifo.Delete} {
@@ -169,8 +169,8 @@ func withKnown(ctx context.Context, out io.Writer) error {
 	return life(ctx, out, fifo, func(deltas delta.Deltas[pod]) { pods.Apply(deltas) })
 }
 
-// podMap is the least that can be known objects. The queue asks it while the
-// consumer fills it, unless both are the same goroutine, as here.
+// podMap is a minimal set of known objects. The queue reads it while the consumer
+// writes it, unless both run in the same goroutine, as here.
 type podMap map[string]pod
 
 func (m podMap) Get(key string) (pod, bool) {

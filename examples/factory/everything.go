@@ -20,8 +20,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// everything keeps a copy of all that the cluster serves, whatever it is: what
-// discovery names can be asked for, and objects need no Go type to be kept.
+// everything keeps a copy of all resources that the cluster serves. Each resource that
+// discovery lists can be leased, and objects do not need a Go type to be kept.
 func everything(ctx context.Context, out io.Writer, cluster *kube.Cluster, factory *watershed.Factory) error {
 	resources, err := cluster.Resources(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func everything(ctx context.Context, out io.Writer, cluster *kube.Cluster, facto
 	return nil
 }
 
-// sorted yields what there is of each resource, by the resource's name.
+// sorted yields the informers of each resource, sorted by the resource's name.
 func sorted(status map[schema.GroupVersionResource][]watershed.Status) iter.Seq2[string, []watershed.Status] {
 	return func(yield func(string, []watershed.Status) bool) {
 		keys := slices.SortedFunc(maps.Keys(status), func(a, b schema.GroupVersionResource) int {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command factory shares informers of several resources of a cluster. It asks for
-// config maps by their Go type and for pods by group, version and resource, lists
-// both from the copy, gives the config maps back and follows the pods. With -all
-// it asks for everything that the cluster serves instead.
+// Command factory shares informers of several resources of a cluster. It leases config
+// maps by their Go type and pods by group, version and resource, lists both from the
+// copy, releases the config maps and follows the pods. With -all it leases everything
+// that the cluster serves instead.
 package main
 
 import (
@@ -87,14 +87,16 @@ func twoResources(ctx context.Context, out io.Writer, _ *kube.Cluster, factory *
 
 	report(out, factory)
 	configMaps.Release()
-	// It stops when nobody has wanted it for a while, and stopping takes a moment.
+	// The informer stops when it has had no lease for a while, and stopping takes a
+	// moment.
 	if err := wait(ctx, func() bool { return len(factory.Status()) == 1 && configMaps.Len() == 0 }); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "# config maps were given back: %d are kept\n", configMaps.Len())
 	report(out, factory)
 
-	// The changes as a loop instead of a handler; the state there is comes first.
+	// The changes are read in a loop instead of a handler. The current state comes
+	// first.
 	for change := range pods.Watch(ctx) {
 		pod, err := change.New()
 		if err != nil {
@@ -109,7 +111,7 @@ func twoResources(ctx context.Context, out io.Writer, _ *kube.Cluster, factory *
 	return nil
 }
 
-// report says what the factory runs.
+// report prints the informers that the factory runs.
 func report(out io.Writer, factory *watershed.Factory) {
 	for resource, all := range sorted(factory.Status()) {
 		for _, s := range all {
@@ -118,7 +120,7 @@ func report(out io.Writer, factory *watershed.Factory) {
 	}
 }
 
-// wait returns when it is so.
+// wait returns when so returns true.
 func wait(ctx context.Context, so func() bool) error {
 	for !so() {
 		select {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command fleet mirrors the clusters of all contexts in a kubeconfig, prints how each
-// of them is doing and the objects of one resource in all of them, and with -watch
+// Command fleet mirrors the clusters of all contexts in a kubeconfig. It prints the
+// state of each cluster and the objects of one resource in all of them. With -watch it
 // follows them while contexts, clusters and types come and go.
 package main
 
@@ -105,8 +105,8 @@ func show(ctx context.Context, out io.Writer, f *fleet.Fleet, objects *fleet.Vie
 	}
 	fmt.Fprintln(out, "\n# watch")
 	for c := range objects.Watch(ctx) {
-		// Of what is deleted this is the last state; of what has lost its labels the
-		// one before counts too.
+		// For a deleted object, now is its last state. If an object has lost its
+		// labels, the state before matches.
 		old, now := c.Raw()
 		if c.Initial || !selector.Matches(now.Labels()) && (old == nil || !selector.Matches(old.Labels())) {
 			continue

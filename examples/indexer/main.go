@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command indexer shows a store with a namespace, which needs no index, and an
-// index on a label.
+// Command indexer shows a store, reading by namespace, which does not need an index,
+// and an index on a label.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 
 func run(out io.Writer) error {
 	pods := store.New(podKey, nil)
-	// An index is a value, not a name: one that does not exist cannot be asked.
+	// An index is a value, not a name, so a missing index cannot be queried.
 	byApp := store.NewIndex(pods, "app", func(p *pod) ([]string, error) {
 		return []string{p.Labels["app"]}, nil
 	})
@@ -45,7 +45,7 @@ func run(out io.Writer) error {
 	}
 	snapshot := pods.Snapshot()
 
-	// Keys are in order, so the objects of a namespace are a range of them.
+	// Keys are sorted, so the objects of a namespace are a range of them.
 	for key, p := range snapshot.Prefix("ns1/") {
 		fmt.Fprintln(out, "in ns1:", key, p.Name)
 	}
@@ -55,7 +55,7 @@ func run(out io.Writer) error {
 	}
 	fmt.Fprintln(out, "apps:", slices.Collect(byApp.Values(snapshot)))
 
-	// What comes later is in later snapshots.
+	// Later changes appear only in later snapshots.
 	if err := pods.Put(&pod{Namespace: "ns1", Name: "pod3", Labels: map[string]string{"app": "l1"}}); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// still is a source in which nothing ever happens.
+// still is a source that never changes.
 type still []*wire.Object
 
 func (s still) List(_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command labelindex finds pods by their label app, and answers over HTTP who has
-// which:
+// Command labelindex indexes pods by their label app, and serves the index over HTTP:
 //
 //	GET /?app=nettool   the keys of the pods with app=nettool
-//	GET /pods           all pods, whole
+//	GET /pods           all pods, complete
 package main
 
 import (
@@ -43,7 +42,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
-	// A label can be read from a pod's bytes, so the pods are kept as bytes and
+	// A label can be read from a pod's bytes. The pods are therefore kept as bytes, and
 	// none is decoded for the index.
 	pods, err := watershed.New[*wire.Object](cluster, &watershed.Options[*wire.Object]{
 		Resource:  corev1.SchemeGroupVersion.WithResource("pods"),
@@ -65,7 +64,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		defer wg.Wait()
 		defer cancel()
 		select {
-		case <-pods.Synced(): // until then the answers would be wrong
+		case <-pods.Synced(): // responses before this would be wrong
 			return serve(ctx, out, o.listen, handler(pods, byApp))
 		case <-ctx.Done():
 			return nil
@@ -74,7 +73,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 	return errors.Join(serveErr, runErr)
 }
 
-// index files the pods by their label app. Those that have none are not in it.
+// index indexes the pods by their label app. Pods without it are not in the index.
 func index(pods *watershed.Informer[*wire.Object]) *watershed.Index[*wire.Object, string] {
 	return watershed.IndexBy(pods, func(pod *wire.Object) []string {
 		if app, ok := pod.Label("app"); ok {
@@ -84,7 +83,7 @@ func index(pods *watershed.Informer[*wire.Object]) *watershed.Index[*wire.Object
 	})
 }
 
-// handler answers from the copy; the API server is not asked.
+// handler serves requests from the copy, without requests to the API server.
 func handler(pods *watershed.Informer[*wire.Object], byApp *watershed.Index[*wire.Object, string]) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -112,10 +111,10 @@ func handler(pods *watershed.Informer[*wire.Object], byApp *watershed.Index[*wir
 
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // who asked may be gone
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }
 
-// serve answers at the address until ctx ends.
+// serve serves HTTP at the address until ctx ends.
 func serve(ctx context.Context, out io.Writer, address string, h http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -130,7 +129,7 @@ func serve(ctx context.Context, out io.Writer, address string, h http.Handler) e
 		return err
 	case <-ctx.Done():
 	}
-	// Requests that have begun are answered, if that does not take long.
+	// Requests in progress are completed, if that does not take long.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
 	err = server.Shutdown(grace)

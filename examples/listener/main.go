@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Command listener shows how changes reach more than one reader: one log, and a
-// place in it for each. No Kubernetes is needed for it.
+// position in it for each reader. It does not need Kubernetes.
 package main
 
 import (
@@ -46,14 +46,14 @@ func run(ctx context.Context, out io.Writer, every time.Duration) error {
 	return play(ctx, out, every, 8, &fanout.Options[pod]{Count: 3})
 }
 
-// play makes so many pods, and lets a quick and a slow listener hear of them.
+// play creates count pods, which a fast and a slow listener receive.
 func play(ctx context.Context, out io.Writer, every time.Duration, count int, opts *fanout.Options[pod]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pods := store.New(podKey, nil)
 	log := fanout.New(opts)
 	begin := time.Now()
-	var mu sync.Mutex // a line at a time
+	var mu sync.Mutex // for one line at a time
 	say := func(name, what string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -69,12 +69,12 @@ func play(ctx context.Context, out io.Writer, every time.Duration, count int, op
 		wg.Go(func() { errs[i] = l.run(ctx, pods, log) })
 	}
 	errs[len(listeners)] = publish(ctx, pods, log, every, count)
-	log.Close() // the listeners hear what is left
+	log.Close() // the listeners still receive the rest
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// publish is the one writer. It waits for no listener.
+// publish is the only writer. It does not wait for listeners.
 func publish(ctx context.Context, pods *store.Store[pod], log *fanout.Log[pod], every time.Duration, count int) error {
 	for i := range count {
 		if err := sleep(ctx, every); err != nil {
@@ -86,11 +86,11 @@ func publish(ctx context.Context, pods *store.Store[pod], log *fanout.Log[pod], 
 	return nil
 }
 
-// listener is one reader of a log. All it has of its own is its place.
+// listener is one reader of a log. Only its position is its own.
 type listener struct {
 	name string
 	say  func(name, what string)
-	// pace is how long it takes for each change.
+	// pace is how long the listener takes for each change.
 	pace time.Duration
 }
 
@@ -105,7 +105,8 @@ func (l *listener) run(ctx context.Context, pods *store.Store[pod], log *fanout.
 		case errors.Is(err, fanout.ErrClosed):
 			return nil
 		case errors.Is(err, fanout.ErrExpired):
-			// What it missed is not kept for it. The state is there for all.
+			// The missed changes are not kept for the listener. It continues from the
+			// state, which all readers share.
 			snapshot := pods.Snapshot()
 			l.say(l.name, fmt.Sprintf("was too slow, and goes on from the %d pods there are", snapshot.Len()))
 			if cursor, err = log.Cursor(snapshot.Revision(), fanout.Everything()); err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command listwatch shows the two requests that everything else is made of: a
-// list of the pods of a namespace, and a watch of what happens to them after it.
+// Command listwatch shows the two requests that everything else is built on: a list of
+// the pods of a namespace, and a watch of the changes after it.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 
 type options struct {
 	namespace string
-	// list says to list first. A watch without a version begins with everything
-	// there is.
+	// list means to list first. A watch without a version begins with all existing
+	// objects.
 	list bool
 }
 
@@ -56,7 +56,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 			return fmt.Errorf("watch: %w", err)
 		}
 		if event.Type == delta.Bookmark {
-			continue // a version to go on from, and no pod
+			continue // a bookmark, which has a version and no pod
 		}
 		pod, err := wire.Decode[*corev1.Pod](event.Object)
 		if err != nil {
@@ -68,7 +68,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 	return nil
 }
 
-// word is what the API server calls an event.
+// word returns the API server's name of an event type.
 func word(t delta.Type) string {
 	switch t {
 	case delta.Added:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command operator is an operator as kubebuilder's users write them: a custom
-// resource, a reconciler that owns Deployments, a field index, and Secrets and Pods
-// read cluster-wide from the manager's cache. With -packed that cache is
-// Watershed's; the difference is one line. With -read-from the cache is filled from
-// another server than the one that is written to, a replica that watershed serves.
+// Command operator is a typical kubebuilder operator: a custom resource, a reconciler
+// that owns Deployments, a field index, and Secrets and Pods read cluster-wide from the
+// manager's cache. With -packed that cache is Watershed's; the difference is one line.
+// With -read-from the cache reads from another server than the operator writes to: a
+// replica that watershed serves.
 package main
 
 import (
@@ -90,11 +90,11 @@ func run(packed, direct bool, readFrom, metricsAddress, pprofAddress string) err
 	return mgr.Start(ctx)
 }
 
-// readsFrom is a manager's cache that reads from another server than the manager writes
-// to.
+// readsFrom returns a constructor of a manager's cache that reads from another server
+// than the manager writes to.
 func readsFrom(cfg *rest.Config) cache.NewCacheFunc {
 	return func(_ *rest.Config, opts cache.Options) (cache.Cache, error) {
-		opts.HTTPClient, opts.Mapper = nil, nil // those are for the other server
+		opts.HTTPClient, opts.Mapper = nil, nil // these are for the other server
 		return cache.New(cfg, opts)
 	}
 }

@@ -30,26 +30,26 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// fullVariable makes the test as large as the figures in docs/performance: 20,000
-// secrets and 30,000 pods instead of a tenth, and time to settle.
+// fullVariable makes the test as large as in docs/performance: 20,000 secrets and
+// 30,000 pods instead of a tenth, and time to settle.
 const fullVariable = "WATERSHED_OPERATOR_FULL"
 
 const sites = 100
 
-// world is a cluster with much in it that the operator caches and little that it
-// acts on.
+// world is a cluster with many objects that the operator caches and few that it acts
+// on.
 type world struct {
 	*testing.T
 	cluster *kubetest.Cluster
 	client  client.Client
 	load    kubetest.Workload
-	// settle is how long an operator is left alone before it is measured.
+	// settle is how long an operator stays idle before it is measured.
 	settle time.Duration
 }
 
-// TestOperator runs the operator with client-go's cache and with Watershed's, on
-// the same cluster through the same events, and compares what it did and what it
-// took.
+// TestOperator runs the operator with client-go's cache and with Watershed's, on the
+// same cluster through the same events, and compares the results and the resources
+// used.
 func TestOperator(t *testing.T) {
 	w := newWorld(t)
 	program := filepath.Join(t.TempDir(), "operator")
@@ -78,7 +78,7 @@ func TestOperator(t *testing.T) {
 		if got.state != stock.state {
 			t.Errorf("%s: the final state is not that of client-go:\n%s", subject.name, firstDifference(stock.state, got.state))
 		}
-		// How many events one reconcile answers is a matter of timing.
+		// How many events one reconcile handles depends on timing.
 		if got.reconciles < sites || got.reconciles > 2*stock.reconciles || stock.reconciles > 2*got.reconciles {
 			t.Errorf("%s: %.0f reconciles, client-go %.0f", subject.name, got.reconciles, stock.reconciles)
 		}
@@ -127,7 +127,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// site is site n: it uses a secret of the workload, and has the name of ten of its
+// site returns site n. It uses a secret of the workload, and has the name of ten of its
 // pods.
 func (w *world) site(n int) *Site {
 	secret := w.load.Secret(n * 10)
@@ -137,7 +137,7 @@ func (w *world) site(n int) *Site {
 	}
 }
 
-// reset makes the cluster what it was before an operator ran.
+// reset restores the cluster to its state before an operator ran.
 func (w *world) reset() {
 	w.Helper()
 	ctx := w.Context()
@@ -151,7 +151,7 @@ func (w *world) reset() {
 	}
 }
 
-// setSecret gives the secret of a site other content.
+// setSecret replaces the content of a site's secret.
 func (w *world) setSecret(n int, data map[string][]byte) {
 	w.Helper()
 	want := w.load.Secret(n * 10)
@@ -161,7 +161,7 @@ func (w *world) setSecret(n int, data map[string][]byte) {
 	w.must(w.client.Update(w.Context(), &secret))
 }
 
-// outcome is what a run did and what it took.
+// outcome is the result of a run and the resources that it used.
 type outcome struct {
 	state                      string
 	heap, rss, cpu, reconciles float64
@@ -174,13 +174,13 @@ func (w *world) run(program string, args ...string) outcome {
 	defer p.stop()
 	w.wait(p, "the first reconcile", w.reconciled)
 
-	// Every fifth secret changes, which its site must notice through the index.
+	// Every fifth secret changes. The operator must find its site through the index.
 	for n := 0; n < sites; n += 5 {
 		w.setSecret(n, map[string][]byte{"release": []byte(fmt.Sprint("changed ", n))})
 	}
 	w.wait(p, "changed secrets", w.reconciled)
 
-	// Deployments that somebody deletes come back.
+	// The operator must recreate deleted deployments.
 	for n := 1; n < sites; n += 10 {
 		site := w.site(n)
 		w.must(w.client.Delete(w.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name}}))
@@ -217,7 +217,7 @@ func (w *world) wait(p *process, what string, done func() bool) {
 	}
 }
 
-// reconciled reports whether every site is as it should be.
+// reconciled reports whether every site is in its desired state.
 func (w *world) reconciled() bool {
 	w.Helper()
 	for n := range sites {
@@ -240,7 +240,8 @@ func (w *world) reconciled() bool {
 	return true
 }
 
-// state is what the operator made, without what differs between any two runs.
+// state returns what the operator created, without the parts that differ between any
+// two runs.
 func (w *world) state() string {
 	w.Helper()
 	var lines []string

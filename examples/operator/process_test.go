@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// process is an operator that runs.
+// process is a running operator.
 type process struct {
 	*testing.T
 	cmd            *exec.Cmd
@@ -41,7 +41,7 @@ func start(t *testing.T, program, kubeconfig string, args ...string) *process {
 	return p
 }
 
-// Write takes what the process prints.
+// Write collects the output of the process.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *process) output() string {
 	return p.log.String()
 }
 
-// stop asks the operator to end, and fails the test if it does not end well.
+// stop sends SIGTERM to the operator, and fails the test if it does not exit cleanly.
 func (p *process) stop() {
 	p.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -91,7 +91,7 @@ func (p *process) get(url string) []byte {
 	return body
 }
 
-// profile makes the operator collect its garbage.
+// profile makes the operator run its garbage collector.
 func (p *process) profile() {
 	p.Helper()
 	for range 2 {
@@ -99,7 +99,7 @@ func (p *process) profile() {
 	}
 }
 
-// metrics are by name and labels.
+// metrics returns the metrics by name and labels.
 func (p *process) metrics() map[string]float64 {
 	p.Helper()
 	all := map[string]float64{}

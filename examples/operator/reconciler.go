@@ -21,17 +21,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// bySecret is the index of sites by the secret they use.
+// bySecret is the index of sites by the secret that they use.
 const bySecret = "spec.secret"
 
-// checksumAnnotation makes pods new when the secret is.
+// checksumAnnotation causes a rollout when the secret changes.
 const checksumAnnotation = "example.watershed.dev/secret"
 
-// siteReconciler makes Deployments of Sites. All that it reads, it reads from the
-// manager's cache: sites, deployments, and every secret and pod of the cluster.
+// siteReconciler maintains the Deployments of Sites. It reads only from the manager's
+// cache: sites, deployments, and every secret and pod of the cluster.
 type siteReconciler struct{ client client.Client }
 
-// setUp says what there is to know of.
+// setUp registers the index and the watches.
 func (r *siteReconciler) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &Site{}, bySecret, func(o client.Object) []string {
 		return []string{o.(*Site).Spec.Secret}
@@ -46,7 +46,7 @@ func (r *siteReconciler) setUp(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// sitesOf are the sites that use a secret.
+// sitesOf returns requests for the sites that use a secret.
 func (r *siteReconciler) sitesOf(ctx context.Context, secret client.Object) []reconcile.Request {
 	var sites SiteList
 	if err := r.client.List(ctx, &sites, client.InNamespace(secret.GetNamespace()), client.MatchingFields{bySecret: secret.GetName()}); err != nil {
@@ -68,7 +68,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	var secret corev1.Secret
 	if err := r.client.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: site.Spec.Secret}, &secret); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // its coming is a reason to come back
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the creation of the secret triggers another reconcile
 	}
 	sum := checksum(&secret)
 
@@ -93,7 +93,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.client.Status().Update(ctx, &site)
 }
 
-// describe makes a deployment what the site wants.
+// describe sets the fields of a deployment that the site determines.
 func (r *siteReconciler) describe(d *appsv1.Deployment, site *Site, sum string) {
 	labels := map[string]string{"site": site.Name}
 	d.Spec.Replicas = &site.Spec.Replicas
@@ -106,7 +106,7 @@ func (r *siteReconciler) describe(d *appsv1.Deployment, site *Site, sum string) 
 	d.Spec.Template.Spec.Containers[0].Image = site.Spec.Image
 }
 
-// checksum is that of a secret's content.
+// checksum returns the checksum of a secret's content.
 func checksum(s *corev1.Secret) string {
 	h := sha256.New()
 	var keys []string

@@ -11,8 +11,7 @@ import (
 
 var siteVersion = schema.GroupVersion{Group: "example.watershed.dev", Version: "v1"}
 
-// Site is a web site: a Deployment that is rolled out again when its secret
-// changes.
+// Site is a web site: a Deployment that is rolled out again when its secret changes.
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -21,19 +20,19 @@ type Site struct {
 	Status SiteStatus `json:"status,omitempty"`
 }
 
-// SiteSpec is what is wanted.
+// SiteSpec is the desired state.
 type SiteSpec struct {
 	Image    string `json:"image"`
 	Replicas int32  `json:"replicas,omitempty"`
-	// Secret is one in the same namespace.
+	// Secret is the name of a secret in the same namespace.
 	Secret string `json:"secret"`
 }
 
-// SiteStatus is what there is.
+// SiteStatus is the observed state.
 type SiteStatus struct {
-	// Checksum is that of the secret that was rolled out last.
+	// Checksum is the checksum of the last secret that was rolled out.
 	Checksum string `json:"checksum,omitempty"`
-	// Pods is how many there are in the namespace with the site's name.
+	// Pods is the number of pods in the namespace with the site's name.
 	Pods int `json:"pods,omitempty"`
 }
 
@@ -62,7 +61,7 @@ func (l *SiteList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// addSites tells a scheme of the types.
+// addSites registers the types with a scheme.
 func addSites(s *runtime.Scheme) error {
 	s.AddKnownTypes(siteVersion, &Site{}, &SiteList{})
 	metav1.AddToGroupVersion(s, siteVersion)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command pipeline joins the stages by hand, queue to store to log to handlers,
-// for a pod that is a plain struct. It is an informer without a source.
+// Command pipeline connects the stages by hand, queue to store to log to handlers, for
+// a pod that is a plain struct. It is an informer without a source.
 package main
 
 import (
@@ -43,8 +43,8 @@ func run(ctx context.Context, out io.Writer) error {
 		defer fifo.Close()
 		sourceErr = source(ctx, fifo)
 	})
-	// The controller loop: everything that is queued becomes one batch, one
-	// snapshot and one entry in the log.
+	// The controller loop: all queued deltas become one batch, one snapshot and one
+	// entry in the log.
 	wg.Go(func() {
 		defer changes.Close()
 		for storeErr == nil {
@@ -54,8 +54,8 @@ func run(ctx context.Context, out io.Writer) error {
 			})
 		}
 	})
-	// Two handlers, each at its own pace: one sees everything, the other is only
-	// woken for its namespace.
+	// The two handlers run at their own pace. One receives all changes, the other is
+	// woken only for its namespace.
 	var all, shop strings.Builder
 	var allErr, shopErr error
 	wg.Go(func() { allErr = handle(ctx, changes, fanout.Everything(), &all) })
@@ -69,7 +69,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return errors.Join(sourceErr, ended(storeErr, delta.ErrClosed), ended(allErr, fanout.ErrClosed), ended(shopErr, fanout.ErrClosed))
 }
 
-// source is a cluster's life: a list, some events, and a second list after a
+// source plays the events of a cluster: a list, some events, and a second list after a
 // connection was lost, during which shop/db was deleted.
 func source(ctx context.Context, fifo *delta.FIFO[pod]) error {
 	web, db, nettool := pod{"shop", "web", "Running"}, pod{"shop", "db", "Running"}, pod{"default", "nettool", "Pending"}
@@ -112,7 +112,7 @@ func handle(ctx context.Context, changes *fanout.Log[pod], interest fanout.Inter
 	}
 }
 
-// ended is nil for the error a stage is meant to end with.
+// ended returns nil for the error that a stage is expected to end with.
 func ended(err, end error) error {
 	if errors.Is(err, end) {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The second list brings shop/web again: an update, since plain structs have no
-// version to tell that it is the same.
+// The second list has shop/web again. That is an update, because plain structs have no
+// version by which to recognize an unchanged object.
 const want = `# handler of everything
 OnAdd: shop/web Running
 OnAdd: shop/db Running

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command reflector joins a reflector and a queue by hand and prints what comes
-// out of the queue, with and without known objects.
+// Command reflector connects a reflector and a queue by hand and prints the deltas that
+// leave the queue, with and without known objects.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
-		// What fails is tried again: Run has no error but that it runs already.
+		// Failed requests are retried. Run returns an error only if it runs already.
 		_ = reflector.New(source, fifo, nil).Run(ctx)
 	})
 	for {

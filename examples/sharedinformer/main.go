@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command sharedinformer gives one informer of pods two handlers. The second is
-// slow, and that is nobody's problem but its own.
+// Command sharedinformer adds two handlers to one informer of pods. The second is slow,
+// which does not delay the first.
 package main
 
 import (
@@ -40,7 +40,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 	if err != nil {
 		return err
 	}
-	// Handlers run beside each other: what they share is theirs to guard.
+	// Handlers run concurrently and must guard what they share.
 	var mu sync.Mutex
 	say := func(line string) {
 		mu.Lock()
@@ -58,14 +58,14 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 	if err := pods.Run(ctx); err != nil {
 		return err
 	}
-	// What the handlers have done outlives the run.
+	// The counts of the handlers outlive the run.
 	for _, s := range []watershed.HandlerStatus{first.Status(), second.Status()} {
 		fmt.Fprintf(out, "# %s was called %d times\n", s.Name, s.Delivered)
 	}
 	return nil
 }
 
-// printer is a handler that says what it is told.
+// printer returns a handler that prints its calls.
 func printer(name string, say func(line string)) watershed.Handler[*corev1.Pod] {
 	return watershed.Handler[*corev1.Pod]{
 		Name: name,

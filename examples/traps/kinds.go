@@ -46,7 +46,7 @@ func kinds(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 	return errors.Join(err, runErr)
 }
 
-// object is a pointer that knows its kind.
+// object is a pointer to an object that has a kind.
 type object[P any] interface {
 	wire.Pointer[P]
 	runtime.Object
@@ -62,7 +62,7 @@ func kindOf[T object[P], P any](ctx context.Context, out io.Writer, factory *wat
 	return nil
 }
 
-// rawKind is of the bytes, which nobody has decoded.
+// rawKind prints the kind from the bytes, without decoding them.
 func rawKind(ctx context.Context, out io.Writer, factory *watershed.Factory) error {
 	namespace, err := namespaceAs[*wire.Object](ctx, factory)
 	if err != nil {
@@ -73,7 +73,7 @@ func rawKind(ctx context.Context, out io.Writer, factory *watershed.Factory) err
 	return nil
 }
 
-// namespaceAs is the namespace default as a T.
+// namespaceAs returns the namespace default as a T.
 func namespaceAs[T wire.Pointer[P], P any](ctx context.Context, factory *watershed.Factory) (T, error) {
 	lease, err := watershed.Shared[T](factory, &watershed.Options[T]{Resource: corev1.SchemeGroupVersion.WithResource("namespaces")})
 	if err != nil {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command traps walks into the two traps that informers are known for: objects
-// that have lost their apiVersion and kind, and a stopped informer that keeps its
-// memory.
+// Command traps tries the two traps that informers are known for: objects that have
+// lost their apiVersion and kind, and a stopped informer that keeps its memory.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 )
 
 type options struct {
-	// objects is how many config maps to make, size how large each of them is.
+	// objects is the number of config maps to create, size the size of each.
 	objects, size int
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// namespace is where the config maps are made.
+// namespace is where the config maps are created.
 const namespace = "watershed-example"
 
 // memory runs an informer twice, and measures the heap.
@@ -48,7 +48,7 @@ func memory(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options
 		}
 		report("stopped")
 	}
-	// Nothing was freed because nobody could see the informer any more.
+	// The informer is still reachable, so this is not why memory was freed.
 	runtime.KeepAlive(configMaps)
 	return nil
 }
@@ -68,7 +68,7 @@ func once(ctx context.Context, informer *watershed.Informer[*corev1.ConfigMap], 
 	return <-ended
 }
 
-// fill makes the config maps; cleanup deletes them.
+// fill creates the config maps, and cleanup deletes them.
 func fill(ctx context.Context, cluster *kube.Cluster, o options) (cleanup func() error, err error) {
 	home, err := json.Marshal(&corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -81,7 +81,7 @@ func fill(ctx context.Context, cluster *kube.Cluster, o options) (cleanup func()
 		return nil, err
 	}
 	cleanup = func() error {
-		// Ctrl-C is no reason to leave them behind.
+		// Ctrl-C must not leave them behind.
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		return cluster.Delete(after, home)
@@ -103,8 +103,8 @@ func fill(ctx context.Context, cluster *kube.Cluster, o options) (cleanup func()
 	return cleanup, nil
 }
 
-// heap is what is in use, in MiB, after the garbage collector had a chance to find
-// what is not: pools take two rounds to empty.
+// heap returns the heap in use, in MiB, after two garbage collections: pools take two
+// to empty.
 func heap() uint64 {
 	var m runtime.MemStats
 	for range 2 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command watchdog makes a simple informer of its parts: a reflector, a queue, a
+// Command watchdog builds a simple informer from its parts: a reflector, a queue, a
 // store and one handler.
 package main
 

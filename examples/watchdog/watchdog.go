@@ -13,15 +13,15 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// handler is told what happens.
+// handler receives changes.
 type handler[T any] struct {
 	OnAdd    func(obj T, initial bool)
 	OnUpdate func(old, now T)
 	OnDelete func(last T)
 }
 
-// watchdog is an informer with one handler, of anything that can be listed and
-// watched and has a key.
+// watchdog is an informer with one handler, for anything that has a key and can be
+// listed and watched.
 type watchdog[T any] struct {
 	reflector *reflector.Reflector[T]
 	fifo      *delta.FIFO[T]
@@ -35,14 +35,14 @@ func newWatchdog[T any](source reflector.Source[T], key func(T) string, h handle
 	return &watchdog[T]{reflector: reflector.New(source, fifo, nil), fifo: fifo, store: known, handler: h}
 }
 
-// run blocks until ctx ends, and returns after what it started.
+// run blocks until ctx ends, and returns after everything that it started.
 func (w *watchdog[T]) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
-		// What fails is tried again: Run has no error but that it runs already.
+		// Failed requests are retried. Run returns an error only if it runs already.
 		_ = w.reflector.Run(ctx)
 	})
 	for {
@@ -52,8 +52,8 @@ func (w *watchdog[T]) run(ctx context.Context) error {
 	}
 }
 
-// process is the controller loop's body. Whether an object is new is for the
-// store to say: a delta of a list does not know.
+// process is the body of the controller loop. The store determines whether an object is
+// new, because a delta of a list does not have that information.
 func (w *watchdog[T]) process(deltas delta.Deltas[T], initial bool) error {
 	for _, c := range w.store.Apply(deltas) {
 		switch c.Type {

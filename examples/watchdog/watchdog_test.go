@@ -15,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// plain is a source of plain structs: what a watchdog needs of a cluster.
+// plain is a source of plain structs, in place of a cluster.
 type plain struct {
 	state  []pod
 	events []reflector.Event[pod]
@@ -83,8 +83,8 @@ func TestWatchdog(t *testing.T) {
 	if err := dog.run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("run: %v", err)
 	}
-	// What happened to a pod comes in order. Between pods the queue may put the
-	// one that waited first before the other.
+	// The events of one pod come in order. Events of different pods may change places:
+	// the queue returns the pod that has waited longest first.
 	want := map[string]string{
 		"web":     "OnAdd: web (was there) OnUpdate: web",
 		"nettool": "OnAdd: nettool OnUpdate: nettool OnDelete: nettool",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package nobody tests the programs without a cluster: nobody answers them.
-// examples/e2e_test.go does the rest.
+// Package nobody tests the programs without a cluster, at an address without a server.
+// examples/e2e_test.go tests them with one.
 package nobody
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// program is what the tests run: a program's own run function.
+// program is the run function of a program under test.
 type program func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error
 
-// TriesOn wants a program to go on trying, to print want, and to end when it is
-// told to.
+// TriesOn expects a program to keep retrying, to print want, and to end with its
+// context.
 func TriesOn(t *testing.T, want string, run program) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -35,7 +35,7 @@ func TriesOn(t *testing.T, want string, run program) {
 	}
 }
 
-// Fails wants a program to print want and to say which cluster does not answer.
+// Fails expects a program to print want and to return an error that names the cluster.
 func Fails(t *testing.T, want string, run program) {
 	t.Helper()
 	if err := printed(t.Context(), t, want, run); err == nil || !strings.Contains(err.Error(), "nobody: ") {
@@ -43,7 +43,8 @@ func Fails(t *testing.T, want string, run program) {
 	}
 }
 
-// printed runs a program with a cluster that nobody is, and wants it to print that.
+// printed runs a program with a cluster that does not exist, and expects it to print
+// want.
 func printed(ctx context.Context, t *testing.T, want string, run program) error {
 	t.Helper()
 	cluster, err := kube.FromConfig(&rest.Config{Host: "http://127.0.0.1:1"}, &kube.Options{Name: "nobody"})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package terminal is what the programs that need a cluster have in common: the
-// flags that say which one, Ctrl-C, and the exit code.
+// Package terminal has the common parts of the programs that need a cluster: the flags
+// that select it, Ctrl-C, and the exit code.
 package terminal
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// Main parses the flags, those that the program has defined and its own, and calls
-// run with the cluster that they name. The context ends with Ctrl-C; a second
-// one ends the program at once. It does not return if run fails.
+// Main parses the program's flags and its own, and calls run with the selected cluster.
+// The context ends with Ctrl-C. A second Ctrl-C ends the program at once. Main does not
+// return if run fails.
 func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error) {
 	kubeconfig := flag.String("kubeconfig", "", "the `file` that says how to reach the cluster (default: what KUBECONFIG names, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
@@ -48,7 +48,7 @@ func connect(ctx context.Context, kubeconfig, kubeContext string, run func(conte
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer cluster.CloseIdleConnections()
-	// Being interrupted is how most of the programs are meant to end.
+	// Most of the programs are meant to end by an interrupt.
 	if err := run(ctx, os.Stdout, cluster); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		return err
 	}
