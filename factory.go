@@ -54,8 +54,9 @@ type FactoryOptions struct {
 }
 
 // Factory has the informers of one cluster. All leases of the same resource and
-// selection share one watch and one copy, whatever type they read. All methods are safe
-// for concurrent use.
+// selection share one watch and one copy, whatever type they read; only leases of
+// *metav1.PartialObjectMetadata have a copy of their own. All methods are safe for
+// concurrent use.
 type Factory struct {
 	cluster *kube.Cluster
 	opts    FactoryOptions
@@ -193,8 +194,7 @@ func (f *Factory) lease(q kube.Query) (*shared, error) {
 	return s, nil
 }
 
-// startLocked runs an engine, unless it runs already, the factory does not run, or the
-// engine has no lease and StopIdle is set.
+// startLocked runs an engine, unless it runs, the factory does not, or it is idle.
 func (f *Factory) startLocked(s *shared) {
 	if f.running == nil || f.ending || s.stop != nil || s.leases == 0 && f.opts.StopIdle > 0 {
 		return
@@ -287,8 +287,8 @@ func (f *Factory) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Status returns the status of every informer by resource. Informers of one resource
-// with different selections are in no particular order.
+// Status returns the status of every informer, by resource. The order within a resource
+// is not defined.
 func (f *Factory) Status() map[schema.GroupVersionResource][]Status {
 	f.mu.Lock()
 	all := maps.Clone(f.shared)

@@ -16,9 +16,8 @@ import (
 )
 
 // Handler receives changes, in one call at a time. Functions that are nil are not
-// called, and nothing is decoded for them. The exception is a handler with Delete and
-// without Update: updates are decoded for it, because it may need the last decodable
-// state.
+// called, and nothing is decoded for them, except updates for a handler with Delete and
+// without Update: it may need the last decodable state.
 //
 // States that cannot be decoded into T are skipped. The first decodable state of an
 // object is an Add, whatever happened to the object before. The next state after a
@@ -121,8 +120,7 @@ func (r *Registration) Close() {
 	}
 }
 
-// Done returns a channel that is closed when the handler was closed and will not be
-// called again.
+// Done returns a channel that is closed after Close, when the last call has returned.
 func (r *Registration) Done() <-chan struct{} { return r.done }
 
 // enter records that a goroutine is going to call the handler. It returns false if the
@@ -153,8 +151,8 @@ type registration[T any] struct {
 	handler  Handler[T]
 }
 
-// Handle adds a handler. It can be called at any time. The handler receives the current
-// state once the informer has synced, and then every change.
+// Handle adds a handler, at any time. The handler receives the current state once the
+// informer has synced, and then every change.
 func (i *Informer[T]) Handle(h Handler[T]) *Registration {
 	if h.Resync == 0 {
 		h.Resync = i.resync
@@ -242,7 +240,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 }
 
 // walk calls the handler with every object of a state that it has seen. It returns
-// false if the handler must not be called again.
+// false if the handler is over.
 func (r *registration[T]) walk(d *delivery, s *snapshot) bool {
 	for key, o := range s.All() {
 		if d.over.Load() {

@@ -61,17 +61,16 @@ type Options[T any] struct {
 	// again, as an Update with the same old and new state. Default: never.
 	Resync time.Duration
 	// Window limits, in bytes, the states kept for slow readers. Default 64 MiB. A
-	// reader that falls out of it holds the last states that it saw of the objects that
-	// have changed since. A quarter of the window is reserved for these; if they take
-	// more, that is in addition to the window.
+	// reader that falls out of it holds the last states that it saw of objects that
+	// have changed since. A quarter of the window is reserved for these; any more is in
+	// addition to it.
 	Window int64
 	// Reflector configures how the server is listed and watched.
 	Reflector reflector.Options
 	// Report, if it is not nil, includes the informer while it runs.
 	Report *Report
-	// Cluster and Name identify an informer made from a source in reports and logs. An
-	// informer of a cluster is identified by the cluster and the resource that it
-	// reads.
+	// Cluster and Name identify an informer made from a source in reports and logs.
+	// Other informers are identified by their cluster and resource.
 	Cluster, Name string
 	// Mutated, for tests, is called with each object that was modified after the
 	// informer had returned it: its value before and its value now. All returned values

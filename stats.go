@@ -12,8 +12,8 @@ import (
 // Stats is the memory that an informer uses, in bytes. Objects and the log are counted.
 // The rest is an estimate, which tests compare with the heap.
 type Stats struct {
-	// Cluster and Resource identify the informer. For one that was made from a source
-	// they are [Options.Cluster] and [Options.Name], and may be empty.
+	// Cluster and Resource identify the informer. They are [Options.Cluster] and
+	// [Options.Name] if it was made from a source.
 	Cluster, Resource string
 	// Objects is the number of objects, Packed how many of them are packed.
 	Objects, Packed int
@@ -24,8 +24,8 @@ type Stats struct {
 	// LogBytes is the memory that the window of changes for readers keeps from being
 	// freed.
 	LogBytes int64
-	// DictionaryBytes is the size of the dictionaries that objects are packed with. If
-	// informers share a [Packing], it is this informer's part.
+	// DictionaryBytes is the size of the dictionaries for packing, or this informer's
+	// part if some share a [Packing].
 	DictionaryBytes int64
 	// DecodedBytes is the approximate size of recently decoded values. Values that only
 	// readers hold are not included.
