@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// maxObject is the most that one object, or one frame of a watch, may be. The
-	// API server refuses to store more than some MiB.
+	// maxObject is the maximum size in bytes of one object or one frame of a watch. The
+	// API server refuses to store more than a few MiB.
 	maxObject = 128 << 20
-	// step is what a length is believed for before its bytes are there.
+	// step is the number of bytes that may be allocated for an announced length before
+	// any of them have arrived.
 	step = 1 << 20
-	// keep is how much buffer a stream holds on to when nothing happens.
+	// keep is the number of bytes of buffer that an idle stream keeps.
 	keep = 64 << 10
 )
 
-// readN reads n bytes into a slice of that size. It holds at most twice as much
-// as has arrived, or step.
+// readN reads n bytes into a slice of that size. It allocates at most twice as much as
+// has arrived, or step.
 func readN(r io.Reader, n uint64) ([]byte, error) {
 	if n > maxObject {
 		return nil, errTooLarge
@@ -36,7 +37,7 @@ func readN(r io.Reader, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// unexpected makes the end of a stream that has come too early an error.
+// unexpected turns io.EOF in the middle of a stream into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -44,8 +45,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// meter bounds what is read for one JSON value: the decoder behind it buffers
-// values whole, however long they are.
+// meter limits how much is read for one JSON value. The decoder that reads from it
+// buffers whole values, however long they are.
 type meter struct {
 	// first is read before r.
 	first []byte
@@ -65,7 +66,7 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.left <= 0 {
 		return 0, errTooLarge
 	}
-	// The decoder would ask for ever.
+	// The decoder itself would retry forever.
 	for range 100 {
 		if n, err := m.r.Read(p[:min(len(p), m.left)]); n > 0 || err != nil {
 			m.left -= n

@@ -19,22 +19,23 @@ import (
 // Pointer is satisfied by *P.
 type Pointer[P any] interface{ *P }
 
-// Decode gives the object as a T: a Go type of the Kubernetes API,
-// [*unstructured.Unstructured], [*metav1.PartialObjectMetadata], any other type
-// that JSON can fill, or the [*Object] itself. What is a [runtime.Object] always
-// says its apiVersion and kind.
+// Decode returns the object as a T: a Go type of the Kubernetes API,
+// [*unstructured.Unstructured], [*metav1.PartialObjectMetadata], any other type that JSON
+// can be decoded into, or the [*Object] itself. A [runtime.Object] always has its
+// apiVersion and kind set.
 //
-// All who decode the same object as the same T while somebody holds the value
-// get that one value. It must not be changed. Nothing is kept of it when nobody
-// holds it any more. What cannot be decoded is an [*ObjectError].
+// All callers that decode the same object as the same T get the same value while one of
+// them holds it. It must not be modified. It is freed when no caller holds it. If the
+// object cannot be decoded, the error is an [*ObjectError].
 func Decode[T Pointer[P], P any](o *Object) (T, error) { return DecodeRecent[T](o, nil) }
 
-// DecodeRecent is [Decode], and keeps a value that it had to make.
+// DecodeRecent is [Decode], but also adds the value to recent if it had to be decoded.
 func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
 	return decodeShared(o, recent, DecodeFresh[T, P])
 }
 
-// decodeShared makes a value unless there is one, and lets everybody have it.
+// decodeShared returns the shared value. If there is none, it makes one with fresh and
+// shares it.
 func decodeShared[T Pointer[P], P any](o *Object, recent *Recent, fresh func(*Object) (T, error)) (T, error) {
 	if held, ok := Held[T](o); ok {
 		return held, nil
@@ -49,7 +50,7 @@ func decodeShared[T Pointer[P], P any](o *Object, recent *Recent, fresh func(*Ob
 	return p, nil
 }
 
-// Held is the value that [Decode] would return, if there is one already.
+// Held returns the value that [Decode] would return, if it exists already.
 func Held[T Pointer[P], P any](o *Object) (T, bool) {
 	if self, ok := any(o).(T); ok {
 		return self, true
@@ -58,8 +59,8 @@ func Held[T Pointer[P], P any](o *Object) (T, bool) {
 	return p, p != nil
 }
 
-// DecodeFresh is [Decode], but the value is new and the caller's own. An
-// [*Object] is still the object itself.
+// DecodeFresh is [Decode], but the value is new and the caller owns it. For [*Object] it
+// still returns the object itself.
 func DecodeFresh[T Pointer[P], P any](o *Object) (T, error) {
 	if self, ok := any(o).(T); ok {
 		return self, nil
@@ -71,8 +72,8 @@ func DecodeFresh[T Pointer[P], P any](o *Object) (T, error) {
 	return into, nil
 }
 
-// DecodeInto is [DecodeFresh] for a type that is known at run time only: into is a
-// pointer to an empty value of it. After an error it holds anything.
+// DecodeInto is [DecodeFresh] for a type that is known only at run time: into is a
+// pointer to an empty value of it. After an error the content of into is undefined.
 func (o *Object) DecodeInto(into any) error {
 	raw, scratch := o.open()
 	defer scratch.free()
@@ -92,7 +93,7 @@ func (o *Object) DecodeInto(into any) error {
 	return nil
 }
 
-// setKind makes a value say what it is, which its bytes may not.
+// setKind sets the apiVersion and kind of a value, which its bytes may lack.
 func (o *Object) setKind(value any) {
 	if typed, ok := value.(runtime.Object); ok {
 		typed.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind)
@@ -105,7 +106,8 @@ func (o *Object) decodeTyped(raw []byte, into any) error {
 	}
 	if own := o.kind.goType(); own != nil && own != reflect.TypeOf(into) {
 		if _, ok := into.(runtime.Object); ok {
-			// A message of another type would be filled with what has the same number.
+			// A message of another type would be filled from fields that happen to have
+			// the same number.
 			return fmt.Errorf("it is a %v", own)
 		}
 	}
@@ -123,7 +125,7 @@ func (o *Object) decodeTyped(raw []byte, into any) error {
 	return o.unmarshal(func() error { return utiljson.Unmarshal(text, into) })
 }
 
-// unmarshal makes an error of a panic in the code of a type.
+// unmarshal converts a panic in the code of a type into an error.
 func (o *Object) unmarshal(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -133,7 +135,7 @@ func (o *Object) unmarshal(do func() error) (err error) {
 	return do()
 }
 
-// own is the object as its own Go type, from protobuf.
+// own decodes the object from protobuf into the Go type of its kind.
 func (o *Object) own(raw []byte) (runtime.Object, error) {
 	if o.kind.New == nil {
 		return nil, errNoType
@@ -167,7 +169,7 @@ func (o *Object) unstructured(raw []byte) (map[string]any, error) {
 	return m, err
 }
 
-// objectMeta decodes the metadata and nothing else.
+// objectMeta decodes only the metadata.
 func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 	if o.encoding == JSON {
 		s := jsonScan{b: raw}
@@ -179,8 +181,8 @@ func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 		if p.Field != 1 {
 			continue
 		}
-		// The generated code adds to what is there, as a message whose field comes
-		// twice wants it.
+		// The generated code merges into the existing value, as is required for a message
+		// field that occurs twice.
 		if err := into.Unmarshal(p.Bytes()); err != nil {
 			return err
 		}

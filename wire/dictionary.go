@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxHistory is how much of the samples a dictionary holds: more than one
-	// object of each of the shapes that a resource commonly has.
+	// maxHistory is how many bytes of samples a dictionary holds: more than one object of
+	// each of the shapes that a resource commonly has.
 	maxHistory = 32 << 10
 	// packedFast is the first byte of data that is packed with S2.
 	packedFast byte = 's'
@@ -27,26 +27,26 @@ const (
 	dictionaryID = 1
 )
 
-// dictionary is what objects of a kind have in common. It packs in two ways: S2,
-// which has the object back in 2 us and takes 7 to pack, and zstd, which needs
-// five times that and half the room.
+// dictionary holds what objects of a kind have in common. It packs in two ways. S2 takes
+// 7 us to pack an object and 2 us to unpack it. Zstd takes five times as long and half
+// the space.
 //
-// It costs its history twice, the 32 KB table of S2, and some 200 KB for each
+// A dictionary costs its history twice, the 32 KB table of S2, and about 200 KB for each
 // processor that unpacks densely packed objects.
 type dictionary struct {
 	history []byte
 	fast    *s2.Dict
-	// tables are the history with the code tables that fit the samples, in zstd's
-	// form; nil if there were none to be made.
+	// tables is the history with code tables that fit the samples, in zstd's form; nil if
+	// they could not be made.
 	tables []byte
 
 	once    sync.Once
 	decoder *zstd.Decoder
-	// encoders are there while objects are being packed densely.
+	// encoders exist only while objects are being packed densely.
 	encoders sync.Pool
 }
 
-// newDictionary makes a dictionary of samples, nil if they are too small.
+// newDictionary makes a dictionary from samples. It returns nil if they are too small.
 func newDictionary(samples [][]byte) *dictionary {
 	samples = slices.Clone(samples)
 	for i, raw := range samples {
@@ -58,7 +58,7 @@ func newDictionary(samples [][]byte) *dictionary {
 		return nil
 	}
 	d := &dictionary{history: history, fast: fast}
-	// Without matches or without anything else in the samples there are no tables.
+	// BuildDict makes no tables if the samples have no matches or nothing but matches.
 	d.tables, _ = zstd.BuildDict(zstd.BuildDictOptions{
 		ID: dictionaryID, Contents: samples, History: history, Offsets: [3]int{1, 4, 8}, Level: zstd.SpeedFastest,
 	})
@@ -66,9 +66,9 @@ func newDictionary(samples [][]byte) *dictionary {
 	return d
 }
 
-// choose picks samples for the history, one after the other: of a few, the one that
-// makes some of the others smallest. What is last in the history is nearest, and
-// costs least to point at.
+// choose picks samples for the history one by one. Each time it tries a few and picks the
+// one with which some of the others pack smallest. The end of the history is nearest to
+// the data, so references to it cost least.
 func choose(samples [][]byte) []byte {
 	const (
 		// candidates is how many samples are tried in each step.
@@ -103,7 +103,8 @@ func choose(samples [][]byte) []byte {
 	return history
 }
 
-// pack returns raw packed fast, in a slice of that size; nil if that gains nothing.
+// pack returns raw packed fast, in a slice of exactly that size; nil if that gains
+// nothing.
 func (d *dictionary) pack(raw []byte) []byte {
 	s, squeezed := newScratch(), newScratch()
 	defer s.free()
@@ -113,7 +114,7 @@ func (d *dictionary) pack(raw []byte) []byte {
 	return d.checked(packedFast, s.b, raw)
 }
 
-// press is pack, densely.
+// press is pack with dense packing.
 func (d *dictionary) press(raw []byte) []byte {
 	e, ok := d.encoders.Get().(*zstd.Encoder)
 	if !ok {
@@ -128,8 +129,8 @@ func (d *dictionary) press(raw []byte) []byte {
 	return d.checked(packedDense, s.b, raw)
 }
 
-// checked makes data of what a compressor wrote. It is unpacked once, because
-// nobody keeps the original.
+// checked makes data from a compressor's output; nil if that gains nothing. It unpacks
+// the data once and compares it, because the original is not kept.
 func (d *dictionary) checked(how byte, packed, raw []byte) []byte {
 	if len(packed)+1 > len(raw)-len(raw)/8 {
 		return nil
@@ -146,7 +147,7 @@ func (d *dictionary) checked(how byte, packed, raw []byte) []byte {
 	return data
 }
 
-// unpack writes what was packed into dst, or into a new slice if that is too small.
+// unpack writes the unpacked data into dst, or into a new slice if dst is too small.
 func (d *dictionary) unpack(dst, data []byte) []byte {
 	raw, err := d.decode(dst, data)
 	if err != nil {
@@ -172,7 +173,7 @@ func (d *dictionary) decode(dst, data []byte) ([]byte, error) {
 	return appendExpanded(dst[:0], s.b)
 }
 
-// length is that of what was packed, read from the front of the data.
+// length returns the length of the unpacked data, read from the header of data.
 func (d *dictionary) length(data []byte) int {
 	if data[0] == packedFast {
 		n, _ := s2.DecodedLen(data[1:])
@@ -186,7 +187,7 @@ func (d *dictionary) length(data []byte) int {
 // dense reports whether data was packed densely.
 func dense(data []byte) bool { return data[0] == packedDense }
 
-// newEncoder returns a *zstd.Encoder, or nil if zstd does not like the dictionary.
+// newEncoder returns a *zstd.Encoder, or nil if zstd rejects the dictionary.
 func (d *dictionary) newEncoder() any {
 	dict := zstd.WithEncoderDictRaw(dictionaryID, d.history)
 	if d.tables != nil {
@@ -205,11 +206,12 @@ func (d *dictionary) makeDecoder() {
 	if d.tables != nil {
 		dict = zstd.WithDecoderDicts(d.tables)
 	}
-	// The encoder took the same dictionary, or nothing would have been packed.
+	// The encoder accepted the same dictionary, or nothing would have been packed.
 	d.decoder, _ = zstd.NewReader(nil, dict, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxObject))
 }
 
-// size is what the dictionary takes, without what is there for a moment only.
+// size returns the bytes that the dictionary takes, without temporary encoders and
+// decoders.
 func (d *dictionary) size() int {
 	return len(d.history) + len(d.tables) + 32<<10
 }

@@ -23,9 +23,9 @@ const (
 	digitsMark = 0xff
 	// digitsUUID is the number after a mark that announces a UUID.
 	digitsUUID = 0xff
-	// fewestDigits is how many digits in a row are worth squeezing.
+	// fewestDigits is the minimum number of consecutive digits that are squeezed.
 	fewestDigits = 16
-	// mostDigits is how many digits one mark can announce.
+	// mostDigits is the maximum number of digits after one mark.
 	mostDigits = 2 * 254
 	// uuidLength is the length of a UUID in text.
 	uuidLength = 36
@@ -33,7 +33,7 @@ const (
 
 var errDigits = errors.New("digits are cut off")
 
-// isDigit is for lower case only: that is how they are written.
+// isDigit accepts only lower case, which is how Kubernetes writes these digits.
 var isDigit = func() (is [256]bool) {
 	for _, c := range []byte("0123456789abcdef") {
 		is[c] = true
@@ -41,9 +41,9 @@ var isDigit = func() (is [256]bool) {
 	return is
 }()
 
-// appendSqueezed appends raw, with digits in half the room.
+// appendSqueezed appends raw, with digits in half the space.
 func appendSqueezed(dst, raw []byte) []byte {
-	from := 0 // what is before is in dst
+	from := 0 // everything before it is in dst
 	run, end := nextRun(raw, 0)
 	uuid := nextUUID(raw, 0)
 	for run < len(raw) || uuid < len(raw) {
@@ -72,7 +72,7 @@ func appendSqueezed(dst, raw []byte) []byte {
 	return appendMarked(dst, raw[from:])
 }
 
-// appendMarked appends what is no digits.
+// appendMarked appends bytes that are not squeezed.
 func appendMarked(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, digitsMark)
@@ -84,9 +84,10 @@ func appendMarked(dst, raw []byte) []byte {
 	}
 }
 
-// nextRun finds an even number of digits; they begin at the end if there are none.
+// nextRun finds an even number of consecutive digits. Both results are len(raw) if there
+// are none.
 func nextRun(raw []byte, from int) (begin, end int) {
-	// A run that is long enough has one of its digits here.
+	// A run that is long enough includes one of these positions.
 	for at := from + fewestDigits - 1; at < len(raw); at += fewestDigits {
 		if !isDigit[raw[at]] {
 			continue
@@ -105,7 +106,7 @@ func nextRun(raw []byte, from int) (begin, end int) {
 	return len(raw), len(raw)
 }
 
-// nextUUID finds where a UUID begins, the end if there is none.
+// nextUUID returns the index of the next UUID, len(raw) if there is none.
 func nextUUID(raw []byte, from int) int {
 	for at := from; ; {
 		i := bytes.IndexByte(raw[at:], '-')
@@ -119,7 +120,7 @@ func nextUUID(raw []byte, from int) int {
 	}
 }
 
-// isUUID reports that raw begins with one.
+// isUUID reports whether raw begins with a UUID.
 func isUUID(raw []byte) bool {
 	if len(raw) < uuidLength || raw[8] != '-' || raw[13] != '-' || raw[18] != '-' || raw[23] != '-' {
 		return false
@@ -132,7 +133,7 @@ func isUUID(raw []byte) bool {
 	return true
 }
 
-// appendExpanded appends what appendSqueezed was given.
+// appendExpanded appends the original of squeezed, which appendSqueezed made.
 func appendExpanded(dst, squeezed []byte) ([]byte, error) {
 	dst = slices.Grow(dst, len(squeezed)+len(squeezed)/8)
 	for {

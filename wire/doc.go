@@ -1,53 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package wire is what an API server sends, cut into objects: lists, watches and
-// single answers, in JSON and in protobuf. An [Object] stays bytes until somebody
-// looks at it.
+// Package wire splits the responses of an API server into objects: lists, watches and
+// single objects, in JSON and in protobuf. An [Object] stays encoded until it is read.
 //
 // # Guarantees
 //
-// The bytes of an object are those the server sent, and the same whether it came
-// in a list, in a watch or alone: the items of a JSON list, which do not say their
-// type, are made to say it as the events of a watch do.
+// The bytes of an object are those that the server sent. They are the same whether it
+// arrived in a list, in a watch or alone: the items of a JSON list lack apiVersion and
+// kind, so these are added in the form that watch events have.
 //
-// The key, the version and the metadata scanned from the bytes are those of the
-// value that apimachinery decodes from them. JSON that says twice what an object
-// is, on which readers of JSON disagree, is refused.
+// The key, the version and the metadata scanned from the bytes are those of the value
+// that apimachinery decodes from them. JSON that states an object's identity twice is
+// rejected, because JSON decoders disagree on which one counts.
 //
-// One object that cannot be filed or decoded is an [*ObjectError] and does not
-// touch its neighbours. Anything else that is wrong ends the list or the watch
-// with an error. A list that was cut off, and an answer that is no list, never
-// look like a complete one: [io.EOF] means that nothing is missing. Malformed
-// bytes are an error, never a panic.
+// An object that cannot be filed or decoded is reported as an [*ObjectError] and does not
+// affect the other objects. Any other fault ends the list or the watch with an error. A
+// truncated list, or a response that is not a list, never looks like a complete list:
+// [io.EOF] means that nothing is missing. Malformed bytes cause an error, never a panic.
 //
-// [Decode] gives everybody the same value of a type while somebody holds it, also
-// when they ask at the same time. [DecodeLike] lets two states of an object share
-// what has the same bytes in both.
+// [Decode] returns the same value of a type to all callers while one of them holds it,
+// also when they call at the same time. [DecodeLike] lets two states of an object share
+// the parts that have the same bytes in both.
 //
-// [Packer] changes how an object's bytes are kept, never what they are: what is
-// packed is unpacked once and compared. Key, kind, version and labels are read
-// without unpacking.
+// [Packer] changes how an object's bytes are stored, never the bytes: packed data is
+// unpacked once and compared. Key, kind, version and labels are read without unpacking.
 //
 // # What blocks
 //
-// [ListReader] and [WatchReader] wait for their reader, and for nothing else. An
-// event is returned when its last byte is there. To stop them, close what they
-// read from. They start no goroutine.
+// [ListReader] and [WatchReader] block only on the io.Reader that they read from. An
+// event is returned when its last byte has arrived. To stop them, close the source of
+// that io.Reader. They do not start goroutines.
 //
 // # Bounds and ownership
 //
-// A list is read with one object in memory, whatever its length; an object and an
-// event are at most 128 MiB, and a length is not believed before the bytes are
-// there. A watch holds on to 64 KiB of buffer or so between events, after a large
-// one too.
+// A list is read with one object in memory, whatever its length. An object and an event
+// are at most 128 MiB, and memory for an announced length is allocated only as the bytes
+// arrive. A watch keeps a buffer of about 64 KiB between events, also after a large one.
 //
-// An object has its bytes for itself, in one piece of that size. They, and values
-// from [Decode], are shared and must not be changed; values from [DecodeFresh] are
-// the caller's. An object does not keep the values it was decoded into alive, a
-// [Recent] does, within its bound. An object costs its bytes, its key and 96 bytes,
-// and some 50 for each type it was ever decoded into.
+// An object owns its bytes, in one allocation of exactly that size. The bytes, and values
+// from [Decode], are shared and must not be modified. The caller owns values from
+// [DecodeFresh]. An object does not keep its decoded values alive; a [Recent] does,
+// within its bound. An object costs its bytes, its key and 96 bytes, and about 50 for
+// each type it was ever decoded into.
 //
-// An object is packed by one goroutine at a time; others read it meanwhile. A
-// packer holds a dictionary and some samples for each kind, about 300 KB.
+// Only one goroutine at a time may pack an object; others can read it meanwhile. A packer
+// holds a dictionary and some samples for each kind, about 300 KB.
 package wire

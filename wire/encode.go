@@ -16,12 +16,12 @@ import (
 	"github.com/watershed-project/watershed/internal/transcode"
 )
 
-// Encode makes an object of a value: a Go type of the Kubernetes API,
-// unstructured, metadata, or anything else that JSON can write. It is protobuf if
-// that is asked for and the type can write it, else JSON. Without a kind the
-// value must say its own. The value is not changed and nothing of it is kept.
+// Encode makes an object from a value: a Go type of the Kubernetes API, unstructured,
+// metadata, or any other value that encoding/json can write. The object is in protobuf if
+// e is Protobuf and the type supports it, otherwise in JSON. If kind is nil, the value
+// must contain its apiVersion and kind. Encode does not modify or keep the value.
 //
-// What cannot be encoded or filed is an [*ObjectError].
+// If the value cannot be encoded or filed, the error is an [*ObjectError].
 func Encode(value any, e Encoding, kind *Kind) (*Object, error) {
 	if kind == nil {
 		if kind = kindOfValue(value); kind == nil {
@@ -29,7 +29,7 @@ func Encode(value any, e Encoding, kind *Kind) (*Object, error) {
 		}
 	}
 	if u, ok := value.(*unstructured.Unstructured); ok {
-		value = u.Object // its own writer adds a line end
+		value = u.Object // its own encoder adds a newline
 	}
 	var raw []byte
 	var err error
@@ -46,9 +46,9 @@ func Encode(value any, e Encoding, kind *Kind) (*Object, error) {
 	return NewObject(raw, e, kind)
 }
 
-// AppendProtobuf appends the object as a bare message: the bytes of an object in
-// protobuf; for an object in JSON the message of its Go type, which does not have the
-// members that the type does not have. If the object cannot be converted it returns an
+// AppendProtobuf appends the object as a bare message. For an object in protobuf these
+// are its bytes. For an object in JSON it is the message of its Go type, without the
+// members that the type lacks. If the object cannot be converted it returns an
 // [*ObjectError] and appends nothing.
 func (o *Object) AppendProtobuf(b []byte) ([]byte, error) {
 	if o.encoding == Protobuf {
@@ -79,9 +79,9 @@ func (o *Object) AppendProtobuf(b []byte) ([]byte, error) {
 }
 
 // AppendJSON appends the object as JSON. For an object in protobuf that is byte for byte
-// what encoding/json writes for its Go value, without apiVersion and kind, and is made
-// without decoding the object. For an object in JSON it is its bytes. If the object
-// cannot be converted it returns an [*ObjectError] and appends nothing.
+// what encoding/json writes for its Go value, without apiVersion and kind, and the object
+// is not decoded for it. For an object in JSON these are its bytes. If the object cannot
+// be converted it returns an [*ObjectError] and appends nothing.
 func (o *Object) AppendJSON(b []byte) ([]byte, error) {
 	raw, scratch := o.open()
 	defer scratch.free()
@@ -99,11 +99,12 @@ func (o *Object) AppendJSON(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// HasUnknownFields reports whether an object in protobuf has fields that its Go type does
-// not have: the API server is newer than the k8s.io/api of this program, or it is older
-// and still has a field that was removed. Bytes has such fields; a Go value, and the JSON
-// of [Object.AppendJSON], do not. It costs about 1 us for a pod of 5 KB. It returns false
-// for an object in JSON, for one whose Kind has no Go type, and for a malformed one.
+// HasUnknownFields reports whether an object in protobuf has fields that its Go type
+// lacks: the API server is newer than the k8s.io/api of this program, or it is older and
+// still has a field that was removed. Bytes has such fields; a Go value, and the JSON of
+// [Object.AppendJSON], do not. The call takes about 1 us for a pod of 5 KB. It returns
+// false for an object in JSON, for one whose Kind has no Go type, and for a malformed
+// one.
 func (o *Object) HasUnknownFields() bool {
 	if o.encoding != Protobuf {
 		return false
@@ -113,7 +114,7 @@ func (o *Object) HasUnknownFields() bool {
 	return transcode.HasUnknownFields(o.kind.goType(), raw)
 }
 
-// kindOfValue is what a value says it is, nil if it does not.
+// kindOfValue returns the kind that a value contains, nil if it does not contain one.
 func kindOfValue(value any) *Kind {
 	object, ok := value.(runtime.Object)
 	if !ok {
@@ -125,7 +126,7 @@ func kindOfValue(value any) *Kind {
 	}
 	switch t := reflect.TypeOf(value); value.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
-		// They are not the type of any kind.
+		// These types belong to no particular kind.
 	default:
 		if t.Kind() == reflect.Pointer {
 			kind.New = func() runtime.Object { return reflect.New(t.Elem()).Interface().(runtime.Object) }

@@ -10,12 +10,12 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// magic opens every protobuf body and every object in a protobuf watch.
+// magic begins every protobuf body and every object in a protobuf watch.
 const magic = "k8s\x00"
 
 var errMagic = errors.New("it does not begin with the magic number of protobuf")
 
-// envelope is runtime.Unknown: a message, and what it is.
+// envelope is runtime.Unknown: a message and its type.
 type envelope struct {
 	apiVersion, kind, raw []byte
 }
@@ -55,8 +55,8 @@ func (e *envelope) scanType(b []byte) bool {
 	return !p.Bad
 }
 
-// status reports whether the envelope holds the API server's word on what went
-// wrong, and not what was asked for.
+// status reports whether the envelope holds an error from the API server instead of the
+// requested object.
 func (e *envelope) status() bool {
 	return string(e.kind) == "Status" && string(e.apiVersion) == "v1"
 }

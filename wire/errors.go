@@ -19,10 +19,10 @@ var (
 	errTooLarge  = fmt.Errorf("larger than %d MiB", maxObject>>20)
 )
 
-// ObjectError says that one object could not be filed. What came before and what
-// comes after it is not touched by that.
+// ObjectError reports that one object could not be filed, decoded or converted. It does
+// not affect the objects before and after it.
 type ObjectError struct {
-	// Kind and Key are those of the object, empty where they are not known.
+	// Kind and Key identify the object. They are empty where they are not known.
 	Kind, Key string
 	Err       error
 }
@@ -40,5 +40,6 @@ func (e *ObjectError) Error() string {
 
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// Nameless reports whether the object has no name at all, as opposed to one that could not be read.
+// Nameless reports whether the object has no name at all, as opposed to a name that could
+// not be read.
 func (e *ObjectError) Nameless() bool { return errors.Is(e.Err, errNoName) }

@@ -14,18 +14,18 @@ import (
 type Fields uint8
 
 const (
-	// ManagedFields is metadata.managedFields: who set which field, for
-	// server-side apply. Often a third of an object.
+	// ManagedFields is metadata.managedFields, which records the manager of each field
+	// for server-side apply. It is often a third of an object.
 	ManagedFields Fields = 1 << iota
-	// LastApplied is the annotation in which kubectl apply keeps the whole
-	// object once more.
+	// LastApplied is the annotation in which kubectl apply stores a second copy of the
+	// object.
 	LastApplied
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Without is the object without some fields, or the object itself if it does not
-// have them. Nothing is decoded.
+// Without returns the object without some fields, or the object itself if it does not
+// have them. It does not decode the object.
 func (o *Object) Without(fields Fields) *Object {
 	if fields == 0 {
 		return o
@@ -46,8 +46,7 @@ func (o *Object) Without(fields Fields) *Object {
 	return without
 }
 
-// fromProtobuf returns the message without the fields, nil if it is not what it
-// should be.
+// fromProtobuf returns the message without the fields, nil if the message is malformed.
 func (f Fields) fromProtobuf(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	p := protobuf.Scanner{Data: raw}

@@ -12,18 +12,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonOptions are how JSON is checked: as apimachinery takes it, which replaces
-// what is no UTF-8, and of a name that comes twice takes one. To remember all the
-// names of all objects would cost more than all the rest. Where a second one
-// would change what an object is, filing refuses it.
+// jsonOptions are the rules for checking JSON. They match apimachinery, which replaces
+// invalid UTF-8 and accepts duplicate names. To remember all names of all objects would
+// cost more than the rest of the work. Where a duplicate would change an object's
+// identity, filing rejects it.
 var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// NewObject files the bytes of one object: a complete JSON object, or a bare
-// protobuf message. It keeps raw, which must not be changed afterwards; JSON that
-// does not say its type is copied, with the type added. Without a kind, JSON must
-// say its own.
+// NewObject files the bytes of one object: a complete JSON object, or a bare protobuf
+// message. It keeps raw, which must not be modified afterwards. JSON without apiVersion
+// or kind is copied, with the missing ones added. If kind is nil, JSON must contain both.
 //
-// Whatever keeps the bytes from being filed is an [*ObjectError].
+// If the bytes cannot be filed, the error is an [*ObjectError].
 func NewObject(raw []byte, e Encoding, kind *Kind) (*Object, error) {
 	f := filing{kinds: kinds{fixed: kind}}
 	switch {
@@ -42,10 +41,10 @@ func NewObject(raw []byte, e Encoding, kind *Kind) (*Object, error) {
 	}
 }
 
-// ReadObject reads the answer to a GET: a JSON object, or protobuf with its magic
-// number and envelope. A kind that is given counts, whatever the bytes say.
+// ReadObject reads the response to a GET: a JSON object, or protobuf with its magic
+// number and envelope. If kind is not nil, it overrides the type in the bytes.
 //
-// What was read and cannot be filed is an [*ObjectError].
+// If the bytes were read but cannot be filed, the error is an [*ObjectError].
 func ReadObject(r io.Reader, e Encoding, kind *Kind) (*Object, error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxObject+1))
 	if err == nil && len(body) > maxObject {
@@ -68,8 +67,8 @@ func ReadObject(r io.Reader, e Encoding, kind *Kind) (*Object, error) {
 	return f.protobuf(&identity{}, bytes.Clone(env.raw), kind)
 }
 
-// filing makes objects, and remembers what the next one has in common with the
-// last: the kind, and the text that says so.
+// filing makes objects. It remembers what consecutive objects have in common: the kind,
+// and the JSON text for it.
 type filing struct {
 	kinds
 
@@ -77,8 +76,8 @@ type filing struct {
 	headKind, headGV []byte
 }
 
-// json files an object that is well-formed JSON without space around it. If it
-// does not say its kind, that is ofList. The bytes are copied unless owned.
+// json files an object that is well-formed JSON without space around it. ofList is the
+// kind of an object that does not contain its own. The bytes are copied unless owned.
 func (f *filing) json(id *identity, item []byte, ofList *Kind, owned bool) (*Object, error) {
 	if err := id.scanJSON(item); err != nil {
 		return nil, f.failed(id, err)
@@ -136,9 +135,9 @@ func (f *filing) failed(id *identity, err error) *ObjectError {
 	return e
 }
 
-// withType copies the item and makes it say its type, in the order and in the
-// form in which the API server says it in the events of a watch. That way an
-// object has the same bytes, whichever way it came.
+// withType copies the item and adds its missing kind and apiVersion, in the order and the
+// form that the API server uses in watch events. That way an object has the same bytes
+// however it arrived.
 func (f *filing) withType(item []byte, kind *Kind, found uint16) []byte {
 	if f.headOf != kind {
 		quotedKind, _ := jsontext.AppendQuote(nil, kind.Kind)

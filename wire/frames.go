@@ -15,12 +15,12 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// jsonFrames is a watch in JSON: one object after the other.
+// jsonFrames reads a watch in JSON: a sequence of objects.
 type jsonFrames struct {
 	in  *meter
 	dec *jsontext.Decoder
-	// large says that the decoder's buffer has grown beyond what an idle watch may
-	// hold on to.
+	// large is set when the decoder's buffer has grown beyond what an idle watch may
+	// keep.
 	large bool
 }
 
@@ -62,7 +62,7 @@ func (j *jsonFrames) next() (frame, error) {
 	return f, nil
 }
 
-// protoFrames is a watch in protobuf: length and message, one after the other.
+// protoFrames reads a watch in protobuf: a sequence of lengths and messages.
 type protoFrames struct {
 	// r has a small buffer: there are many watches, and most are idle.
 	r    *bufio.Reader
@@ -106,7 +106,7 @@ func (p *protoFrames) next() (frame, error) {
 
 func (p *protoFrames) message() ([]byte, error) {
 	if _, err := io.ReadFull(p.r, p.head[:]); err != nil {
-		return nil, err // bare io.EOF before the first byte only
+		return nil, err // io.EOF, not wrapped, only before the first byte
 	}
 	n := binary.BigEndian.Uint32(p.head[:])
 	if n > keep {

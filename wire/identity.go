@@ -9,24 +9,23 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// initialEnd is the annotation of the bookmark behind the initial events.
+// initialEnd is the annotation of the bookmark after the initial events.
 const initialEnd = "k8s.io/initial-events-end"
 
-// identity is what filing an object takes from its bytes. The slices point into
-// them, or are what escapes became.
+// identity holds the fields that filing reads from an object's bytes. The slices point
+// into the bytes, or hold unescaped text.
 type identity struct {
 	apiVersion, kind         []byte
 	namespace, name, version []byte
-	// found are the JSON members that are there, of those that say what the
-	// object is.
+	// found is the set of JSON members found so far, of those that identify the object.
 	found uint16
-	// bookmark asks for annotations too.
+	// bookmark makes the scan read annotations too.
 	bookmark   bool
 	initialEnd bool
 }
 
-// What JSON may say once only. Readers of JSON disagree on which one counts, and
-// nobody must be made to see another object than the one that was filed.
+// These are the members that may occur only once in JSON. Decoders disagree on which of
+// two counts, and no reader may see another object than the one that was filed.
 const (
 	foundKind uint16 = 1 << iota
 	foundAPIVersion
@@ -147,7 +146,7 @@ func (id *identity) scanJSONMetadata(s *jsonScan) error {
 	return nil
 }
 
-// jsonEntry is one value of the map of strings that comes next.
+// jsonEntry returns one value of the map of strings that comes next.
 func jsonEntry(s *jsonScan, key string) (value []byte, found bool) {
 	if s.null() || !s.begin('{') {
 		return nil, false
@@ -215,8 +214,8 @@ func protoEntry(entry []byte) (key, value []byte, ok bool) {
 	return key, value, !p.Bad
 }
 
-// parseVersion is a resourceVersion as a number, 0 unless the number is written
-// as that very text.
+// parseVersion returns a resourceVersion as a number. It returns 0 unless the text is
+// exactly how that number is written.
 func parseVersion(text []byte) uint64 {
 	if len(text) == 0 || len(text) > 20 || text[0] == '0' {
 		return 0

@@ -10,16 +10,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonScan walks JSON that was checked before, so it looks for no more than it
-// needs to find its way. On anything else it stays within the bytes, comes to an
-// end and is bad.
+// jsonScan walks JSON that was checked before, so it checks only what it needs to find
+// its way. On malformed input it stays within the bytes, terminates and sets bad.
 type jsonScan struct {
 	b   []byte
 	at  int
 	bad bool
 }
 
-// begin goes into the object or array that opens with c.
+// begin moves into the object or array that opens with c.
 func (s *jsonScan) begin(c byte) bool {
 	s.space()
 	if s.at >= len(s.b) || s.b[s.at] != c {
@@ -30,8 +29,8 @@ func (s *jsonScan) begin(c byte) bool {
 	return true
 }
 
-// more goes to the next member or element, or behind the end of the object or
-// array, which closes with c, and then there is none.
+// more moves to the next member or element and returns true. At the end of the object or
+// array, which closes with c, it moves past the end and returns false.
 func (s *jsonScan) more(c byte) bool {
 	for ; s.at < len(s.b); s.at++ {
 		switch s.b[s.at] {
@@ -47,7 +46,7 @@ func (s *jsonScan) more(c byte) bool {
 	return false
 }
 
-// name is the next member's, and leaves the scan before its value.
+// name returns the next member's name and moves to its value.
 func (s *jsonScan) name() ([]byte, bool) {
 	if !s.more('}') {
 		return nil, false
@@ -68,8 +67,8 @@ func (s *jsonScan) space() {
 	}
 }
 
-// text is the string that comes next, without quotes and escapes; null is nil
-// and no string, as for encoding/json.
+// text returns the string that comes next, without quotes and escapes. For null it
+// returns nil and false, which is not an error, as in encoding/json.
 func (s *jsonScan) text() (text []byte, ok bool) {
 	quoted := s.value()
 	if len(quoted) < 2 || quoted[0] != '"' {
@@ -81,7 +80,7 @@ func (s *jsonScan) text() (text []byte, ok bool) {
 	text = quoted[1 : len(quoted)-1]
 	for _, c := range text {
 		if c == '\\' || c >= 0x80 {
-			// What is no UTF-8 is replaced, as encoding/json does.
+			// Invalid UTF-8 is replaced, as in encoding/json.
 			text, _ = jsontext.AppendUnquote(nil, quoted)
 			break
 		}
@@ -89,7 +88,7 @@ func (s *jsonScan) text() (text []byte, ok bool) {
 	return text, true
 }
 
-// integer is the number that comes next; null is 0.
+// integer returns the number that comes next, 0 for null.
 func (s *jsonScan) integer() int64 {
 	number := s.value()
 	if string(number) == "null" {
@@ -102,7 +101,7 @@ func (s *jsonScan) integer() int64 {
 	return n
 }
 
-// null reports whether null comes next, and goes behind it.
+// null reports whether null comes next, and moves past it.
 func (s *jsonScan) null() bool {
 	s.space()
 	if !bytes.HasPrefix(s.b[s.at:], []byte("null")) {
@@ -112,19 +111,20 @@ func (s *jsonScan) null() bool {
 	return true
 }
 
-// value goes behind the value that comes next and returns it.
+// value returns the value that comes next and moves past it.
 func (s *jsonScan) value() []byte {
 	s.space()
 	from := s.at
 	if s.at = valueEnd(s.b, from); s.at <= from {
-		// Never stay in place: the walk would not end.
+		// Always advance, or the walk would not end.
 		s.at, s.bad = len(s.b), true
 		return nil
 	}
 	return s.b[from:s.at]
 }
 
-// valueEnd is where the value that begins at at ends, -1 if it does not.
+// valueEnd returns the index at which the value that begins at at ends, -1 if it does not
+// end.
 func valueEnd(b []byte, at int) int {
 	depth := 0
 	for ; at < len(b); at++ {
@@ -140,7 +140,7 @@ func valueEnd(b []byte, at int) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return at // of what the literal is in
+				return at // the end of the object or array around the literal
 			}
 			if depth--; depth == 0 {
 				return at + 1
@@ -157,8 +157,8 @@ func valueEnd(b []byte, at int) int {
 	return at
 }
 
-// closingQuote is where the string whose content begins at at ends, -1 if it
-// does not.
+// closingQuote returns the index of the quote that ends the string whose content begins
+// at at, -1 if there is none.
 func closingQuote(b []byte, at int) int {
 	for from := at; ; {
 		i := bytes.IndexByte(b[from:], '"')

@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind is what objects are. All objects of a list share one.
+// Kind is the type of objects. All objects of a list share one.
 type Kind struct {
 	schema.GroupVersionKind
-	// New makes an empty value of the Go type of this kind, so that an object
-	// in protobuf can be read as something else than its own type. It is nil for
-	// kinds without a Go type, which come as JSON.
+	// New makes an empty value of the Go type of this kind, so that an object in protobuf
+	// can be decoded into another type than its own. It is nil for kinds without a Go
+	// type, which arrive as JSON.
 	New func() runtime.Object
 
 	once  sync.Once
 	found reflect.Type
 }
 
-// goType is the type of what New makes, nil without it.
+// goType returns the type of the values that New makes, nil if New is nil.
 func (k *Kind) goType() reflect.Type {
 	k.once.Do(func() {
 		if k.New != nil {
@@ -35,7 +35,7 @@ func (k *Kind) goType() reflect.Type {
 	return k.found
 }
 
-// Encoding is how an object's bytes are written.
+// Encoding is the encoding of an object's bytes.
 type Encoding uint8
 
 const (
@@ -45,7 +45,7 @@ const (
 	Protobuf
 )
 
-// String is "JSON" or "Protobuf".
+// String returns "JSON" or "Protobuf".
 func (e Encoding) String() string {
 	switch e {
 	case JSON:
@@ -57,8 +57,8 @@ func (e Encoding) String() string {
 	}
 }
 
-// kinds gives objects their Kind: the one the caller knows, else one made of
-// what the bytes say. Objects in a row that say the same share it.
+// kinds returns the Kind of objects: the caller's, or else one made from the type in the
+// bytes. Consecutive objects of the same type share it.
 type kinds struct {
 	fixed *Kind
 
@@ -88,7 +88,7 @@ func (k *kinds) of(apiVersion, kind []byte) (*Kind, error) {
 	return k.last, nil
 }
 
-// ofList is the kind of the items of a list that says so for all of them.
+// ofList returns the kind of a list's items, derived from the kind of the list.
 func (k *kinds) ofList(apiVersion, kind string) (*Kind, error) {
 	if k.fixed != nil {
 		return k.fixed, nil

@@ -13,16 +13,16 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// The labels of a packed object are kept beside it, so that selectors need not
-// unpack it: names and values, each behind its length, as one string that all
-// objects with the same labels share. A name that an object has twice is there once, with
-// the last value, which is the one that a decoder leaves.
+// The labels of a packed object are stored next to it, so that selectors need not unpack
+// it. They are stored as names and values, each prefixed with its length, in one string
+// that all objects with the same labels share. If a name occurs twice in an object it is
+// stored once, with the last value, which is the one that a decoder keeps.
 
-// unlabelled marks an object whose labels are not kept.
+// unlabelled marks an object whose labels are not stored.
 var unlabelled unique.Handle[string]
 
-// Label is the value of one label. It allocates nothing but the value, and unpacks
-// nothing.
+// Label returns the value of one label. It allocates only the value. It does not unpack
+// the object, unless its labels are malformed.
 func (o *Object) Label(key string) (string, bool) {
 	b := o.body.Load()
 	if b.dict != nil && o.labels != unlabelled {
@@ -40,7 +40,8 @@ func (o *Object) Label(key string) (string, bool) {
 	return value, found && ok
 }
 
-// Labels are the object's as a selector asks for them, one by one: nothing is decoded.
+// Labels returns the object's labels for use by a selector. Each lookup reads one label;
+// nothing is decoded.
 func (o *Object) Labels() labels.Labels { return labelled{o} }
 
 type labelled struct{ object *Object }
@@ -57,7 +58,8 @@ func (l labelled) Get(label string) string {
 
 func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(label) }
 
-// EachLabel calls a function for every label. Nothing is unpacked.
+// EachLabel calls a function for every label. It does not unpack the object, unless its
+// labels are malformed.
 func (o *Object) EachLabel(call func(key, value string)) {
 	b := o.body.Load()
 	if b.dict != nil && o.labels != unlabelled {
@@ -72,7 +74,7 @@ func (o *Object) EachLabel(call func(key, value string)) {
 	eachKept(string(s.b), call)
 }
 
-// eachKept calls a function for labels as they are kept.
+// eachKept calls a function for every label in stored form.
 func eachKept(labels string, call func(key, value string)) {
 	for len(labels) > 0 {
 		var key, value string
@@ -82,7 +84,7 @@ func eachKept(labels string, call func(key, value string)) {
 	}
 }
 
-// findLabel looks a label up in labels as they are kept.
+// findLabel finds a label among labels in stored form.
 func findLabel(labels, key string) (string, bool) {
 	for len(labels) > 0 {
 		var name, value string
@@ -107,8 +109,8 @@ func cutLabel(labels string) (text, rest string) {
 	}
 }
 
-// keepLabels are the labels in the form in which they are kept. Those of last are
-// probably the same, which is quicker to see than to find them among all.
+// keepLabels returns the labels in stored form. The labels in last are probably the same,
+// and comparing them is faster than interning the string again.
 func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handle[string] {
 	s := newScratch()
 	defer s.free()
@@ -122,8 +124,8 @@ func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handl
 	return unique.Make(string(s.b))
 }
 
-// appendLabels appends the labels of an object in the form in which they are kept, and
-// reports whether they are what they should be.
+// appendLabels appends the labels of an object in stored form, and reports whether they
+// are well-formed.
 func appendLabels(b, raw []byte, e Encoding) ([]byte, bool) {
 	ok := eachLabel(raw, e, func(k, v []byte) {
 		if from, to := spanOfLabel(b, k); to > 0 {
@@ -137,7 +139,8 @@ func appendLabels(b, raw []byte, e Encoding) ([]byte, bool) {
 	return b, ok
 }
 
-// spanOfLabel returns where a label is in labels as they are kept, 0 and 0 if it is not.
+// spanOfLabel returns the position of a label among labels in stored form, 0 and 0 if it
+// is not there.
 func spanOfLabel(labels, key []byte) (from, to int) {
 	for at := 0; at < len(labels); {
 		from = at
@@ -153,9 +156,9 @@ func spanOfLabel(labels, key []byte) (from, to int) {
 	return 0, 0
 }
 
-// eachLabel reads the labels of an object and reports whether they are what they
-// should be. One that the object has twice is read twice. The slices are valid during
-// the call.
+// eachLabel calls each for the labels of an object and reports whether they are
+// well-formed. A label that occurs twice is passed twice. The slices are valid during the
+// call.
 func eachLabel(raw []byte, e Encoding, each func(key, value []byte)) bool {
 	if e == JSON {
 		s := jsonScan{b: raw}

@@ -11,15 +11,14 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// Two states of an object have most of their bytes in common. A state is decoded
-// beside one that is decoded already by taking over, field by field, what has the
-// same bytes there, and decoding the rest. Fields are those of protobuf messages:
-// what a field becomes depends on nothing but its own bytes.
+// Two states of an object have most of their bytes in common. If one of them is decoded
+// already, the other is decoded by copying, field by field, the parts that have the same
+// bytes, and decoding the rest. Fields are those of protobuf messages: the value of a
+// field depends only on its own bytes.
 
-// DecodeLike is [DecodeRecent] for an object that is another state of like, which
-// was decoded as value. The two values then share what they have in common, which
-// costs less to make and less to keep. Where that is not possible, it decodes as
-// ever.
+// DecodeLike is [DecodeRecent] for an object that is another state of like, which was
+// decoded as value. The two values then share what they have in common, which takes less
+// time and less memory. Where that is not possible, the object is decoded as usual.
 func DecodeLike[T Pointer[P], P any](o *Object, recent *Recent, like *Object, value T) (T, error) {
 	return decodeShared(o, recent, func(o *Object) (T, error) {
 		into := T(new(P))
@@ -27,8 +26,8 @@ func DecodeLike[T Pointer[P], P any](o *Object, recent *Recent, like *Object, va
 	})
 }
 
-// DecodeIntoLike is DecodeLike for a type that is known at run time only: into is a
-// pointer to an empty value of it, value one to the value of like.
+// DecodeIntoLike is DecodeLike for a type that is known only at run time: into is a
+// pointer to an empty value of it, value is a pointer to the value of like.
 func (o *Object) DecodeIntoLike(into any, like *Object, value any) error {
 	t := reflect.TypeOf(into)
 	if reflect.TypeOf(value) != t || !o.resembles(like, t) || reflect.ValueOf(value).IsNil() {
@@ -42,13 +41,13 @@ func (o *Object) DecodeIntoLike(into any, like *Object, value any) error {
 	return nil
 }
 
-// resembles reports whether both are messages of the same Go type.
+// resembles reports whether both objects are messages of the Go type t.
 func (o *Object) resembles(like *Object, t reflect.Type) bool {
 	return o.encoding == Protobuf && like.encoding == Protobuf && o.kind.GroupVersionKind == like.kind.GroupVersionKind &&
 		o.kind.goType() == t && like.kind.goType() == t
 }
 
-// decodeLike fills into, and reports whether it could.
+// decodeLike fills into, and reports whether that was possible.
 func (o *Object) decodeLike(like *Object, into, value reflect.Value) (ok bool) {
 	raw, s := o.open()
 	defer s.free()
@@ -67,24 +66,24 @@ func (o *Object) decodeLike(like *Object, into, value reflect.Value) (ok bool) {
 	return ok
 }
 
-// layout says which field of a Go type has which number in its message.
+// layout maps the field numbers of a message to the fields of its Go type.
 type layout struct{ fields [maxField]layoutField }
 
-// maxField is above all field numbers of what is worth sharing.
+// maxField is greater than all field numbers of types that are worth sharing.
 const maxField = 64
 
 type layoutField struct {
-	// index is that of the Go field, plus one; 0 if there is none.
+	// index is the index of the Go field, plus one; 0 if there is none.
 	index int
-	// message is the layout of a field that is a message itself.
+	// message is the layout of a field that is itself a message.
 	message *layout
-	// list says that it is a list of messages.
+	// list is set for a list of messages.
 	list bool
 }
 
 var layouts sync.Map // of reflect.Type to *layout
 
-// layoutOf is nil for types that cannot be read field by field.
+// layoutOf returns the layout of a type, nil if it cannot be read field by field.
 func layoutOf(t reflect.Type) *layout {
 	if m, ok := layouts.Load(t); ok {
 		return m.(*layout)
@@ -107,8 +106,8 @@ func newLayout(t reflect.Type) *layout {
 		}
 		known = true
 		m.fields[number].index = i + 1
-		// Pointers end it here, and lists within lists, so types that contain
-		// themselves do too.
+		// The layout does not descend into pointers or list elements, so types that
+		// contain themselves end too.
 		switch {
 		case f.Type.Kind() == reflect.Struct:
 			m.fields[number].message = newLayout(f.Type)
@@ -122,11 +121,11 @@ func newLayout(t reflect.Type) *layout {
 	return m
 }
 
-// span is where a field is in a message.
+// span is the position of a field in a message.
 type span struct{ from, to, count int }
 
-// spans finds the fields of a message. It is false if a field's parts are not next
-// to each other, or there is one with too large a number.
+// spans finds the fields of a message. It returns false if the parts of a field are not
+// contiguous, if a field number is too large, or if the message is malformed.
 func spans(raw []byte, of *[maxField]span) bool {
 	p := protobuf.Scanner{Data: raw}
 	for from := 0; p.Next(); from = p.At {
@@ -145,7 +144,8 @@ func spans(raw []byte, of *[maxField]span) bool {
 	return !p.Bad
 }
 
-// fill decodes raw into an empty value, taking over what is the same in like.
+// fill decodes raw into an empty value, and copies from like the fields that have the
+// same bytes.
 func (m *layout) fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 	var own, other [maxField]span
 	if !spans(raw, &own) || !spans(likeRaw, &other) {
@@ -179,8 +179,8 @@ func (m *layout) fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 	return len(rest) == 0 || into.Addr().Interface().(protobuf.Message).Unmarshal(rest) == nil
 }
 
-// fillList decodes a list of messages beside one of the same length. An element
-// that has the same bytes is taken over.
+// fillList decodes a list of messages, and copies from a list of the same length the
+// elements that have the same bytes.
 func fillList(into, like reflect.Value, raw, likeRaw []byte, n int) bool {
 	if like.Len() != n {
 		return false

@@ -9,31 +9,31 @@ import (
 	"io"
 )
 
-// ListMeta is what a list says of itself.
+// ListMeta is the metadata of a list.
 type ListMeta struct {
 	ResourceVersion string
 	// Continue is the token for the next page, "" if there is none.
 	Continue string
-	// RemainingItemCount is how many objects the next pages have, 0 if the server
-	// does not say.
+	// RemainingItemCount is the number of objects in the next pages, 0 if the server does
+	// not send it.
 	RemainingItemCount int64
 }
 
-// ListReader cuts a list into objects as it arrives. It holds one object at a
-// time, however long the list is. It is not safe for concurrent use.
+// ListReader splits a list into objects as it arrives. It holds one object at a time,
+// however long the list is. It is not safe for concurrent use.
 type ListReader struct {
 	items itemReader
 	err   error
 }
 
-// itemReader is a list in one of the encodings.
+// itemReader reads a list in one of the encodings.
 type itemReader interface {
 	next() (*Object, error)
 	meta() ListMeta
 }
 
-// NewListReader reads the answer to a LIST. All objects get the kind that is
-// given; without one, they are what they say, or what the list says.
+// NewListReader reads the response to a LIST. All objects get the given kind. If it is
+// nil, they have the type in their own bytes, or else that of the list.
 func NewListReader(r io.Reader, e Encoding, kind *Kind) *ListReader {
 	switch e {
 	case JSON:
@@ -45,13 +45,13 @@ func NewListReader(r io.Reader, e Encoding, kind *Kind) *ListReader {
 	}
 }
 
-// Next is the next object. [io.EOF] means that the list is complete. An
-// [*ObjectError] means that one object could not be filed: call Next again. Any
-// other error is final, and the list is not complete: [io.ErrUnexpectedEOF] if it
-// was cut off, and an error also for a body that is no list.
+// Next returns the next object. [io.EOF] means that the list is complete. An
+// [*ObjectError] means that one object could not be filed: call Next again. Any other
+// error is final, and the list is not complete: [io.ErrUnexpectedEOF] if it was
+// truncated, another error for example if the body is not a list.
 //
-// Without a kind, items that do not say their own need a list that says it before
-// them; else the error is final.
+// If kind is nil, items without a type of their own need a list that has sent its type
+// before them; otherwise the error is final.
 func (l *ListReader) Next() (*Object, error) {
 	if l.err != nil {
 		return nil, l.err
@@ -70,8 +70,7 @@ func (l *ListReader) Next() (*Object, error) {
 	return nil, err
 }
 
-// Meta is what the list says of itself. It is complete when Next has returned
-// [io.EOF].
+// Meta returns the metadata of the list. It is complete when Next has returned [io.EOF].
 func (l *ListReader) Meta() ListMeta {
 	if l.items == nil {
 		return ListMeta{}

@@ -11,15 +11,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonList is a list in JSON. Its members come in any order: built-in kinds have
-// kind, apiVersion, metadata, items; custom ones are sorted by name.
+// jsonList reads a list in JSON. Its members come in any order: built-in kinds have kind,
+// apiVersion, metadata, items; custom ones are sorted by name.
 type jsonList struct {
 	filing
 	in  *meter
 	dec *jsontext.Decoder
 
 	apiVersion, kind string
-	// itemKind is what the list says its items are, nil if it has not said yet.
+	// itemKind is the kind of the items according to the list, nil if not known yet.
 	itemKind *Kind
 	about    ListMeta
 	begun    bool
@@ -61,14 +61,14 @@ func (l *jsonList) item(item []byte) (*Object, error) {
 	}
 	o, err := l.json(&identity{}, item, l.itemKind, false)
 	if errors.Is(err, errUntyped) && (l.kind == "" || l.apiVersion == "") {
-		// All the others would fail in the same way, and a list of which nothing can
+		// All other items would fail in the same way, and a list from which nothing can
 		// be read must not look like an empty one.
 		return nil, errors.New("neither the items nor the list before them say what they are")
 	}
 	return o, err
 }
 
-// token goes on by one member of the list, or into or out of its items.
+// token moves past one member of the list, or into or out of its items.
 func (l *jsonList) token() error {
 	t, err := l.dec.ReadToken()
 	switch {
@@ -91,8 +91,8 @@ func (l *jsonList) token() error {
 		return nil
 	case '}':
 		if !l.hadItems {
-			// The API server always writes the items. Without them it is something else,
-			// and to take it for an empty list would be the end of all objects.
+			// The API server always writes the items. A body without them is not a list,
+			// and to treat it as an empty list would delete all objects.
 			return fmt.Errorf("it is of kind %q and has no items", l.kind)
 		}
 		l.done = true

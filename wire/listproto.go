@@ -12,8 +12,8 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// protoList is a list in protobuf: magic number, envelope, and in it the list
-// with its items, which is read as it arrives.
+// protoList reads a list in protobuf: magic number, envelope, and in it the list with its
+// items. The items are read as they arrive.
 type protoList struct {
 	filing
 	in protoStream
@@ -60,7 +60,7 @@ func (l *protoList) next() (*Object, error) {
 	}
 }
 
-// envelopeField reads the envelope until its end, or until the list begins.
+// envelopeField reads one field of the envelope, or up to the beginning of the list.
 func (l *protoList) envelopeField() error {
 	switch err := l.in.next(); {
 	case err == io.EOF && !l.hadList: //nolint:errorlint // next returns it bare
@@ -85,7 +85,7 @@ func (l *protoList) envelopeField() error {
 	if err != nil {
 		return err
 	}
-	// In protobuf anything can look like a list.
+	// In protobuf, any message can look like a list.
 	if l.env.status() {
 		return errors.New("it is of kind \"Status\"")
 	}

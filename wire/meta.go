@@ -63,7 +63,7 @@ func (o *Object) ResourceVersion() string {
 	return string(id.version)
 }
 
-// enterMember goes into a JSON object, to the value of one of its members. It returns
+// enterMember moves into a JSON object, to the value of one of its members. It returns
 // false if the object has no such member.
 func enterMember(s *jsonScan, name string) bool {
 	if s.null() || !s.begin('{') {

@@ -11,37 +11,36 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Object is an object of Kubernetes as the API server sent it: bytes, and the
-// little that is needed to file them. What it says never changes; how its bytes are
-// kept may, see [Packer]. All methods are safe for concurrent use.
+// Object is a Kubernetes object as the API server sent it: its bytes, and the few fields
+// that are needed to file them. Its content never changes. How its bytes are stored can
+// change, see [Packer]. All methods are safe for concurrent use.
 //
-// It costs 96 bytes beside its key and its bytes; each Go type it was decoded
-// into costs some 50 more, and the labels of a packed one are shared with all that
-// have the same.
+// An object costs 96 bytes in addition to its key and its bytes. Each Go type that it was
+// decoded into costs about 50 more. Packed objects with the same labels share them.
 type Object struct {
 	kind *Kind
 	key  string
 	body atomic.Pointer[body]
-	// views are the decoded values that somebody may still hold.
+	// views are the decoded values that callers may still hold.
 	views atomic.Pointer[view]
-	// labels are those of a packed object, see labels.go. They are written before
+	// labels are the labels of a packed object, see labels.go. They are written before
 	// the first packed body.
 	labels unique.Handle[string]
 	// version is the resourceVersion, 0 if that is not a number.
 	version uint64
-	// split is where the name begins in key: 0 without a namespace.
+	// split is the index in key at which the name begins, 0 if there is no namespace.
 	split    uint32
 	encoding Encoding
 }
 
-// body is how an object's bytes are kept: as they are, or packed with a dictionary.
-// It never changes. A dictionary lives while a body needs it.
+// body is the stored form of an object's bytes: as they are, or packed with a dictionary.
+// It never changes. A dictionary lives as long as a body needs it.
 type body struct {
 	data []byte
 	dict *dictionary
 }
 
-// open returns the object's bytes for reading until the scratch is freed.
+// open returns the object's bytes, valid until the scratch is freed.
 func (o *Object) open() ([]byte, *scratch) {
 	b := o.body.Load()
 	if b.dict == nil {
@@ -52,29 +51,29 @@ func (o *Object) open() ([]byte, *scratch) {
 	return s.b, s
 }
 
-// Key is "namespace/name", or "name" for an object without a namespace.
+// Key returns "namespace/name", or "name" for an object without a namespace.
 func (o *Object) Key() string { return o.key }
 
-// Namespace is the part of the key before the slash.
+// Namespace returns the part of the key before the slash.
 func (o *Object) Namespace() string { return o.key[:max(o.split, 1)-1] }
 
-// Name is the part of the key after the slash.
+// Name returns the part of the key after the slash.
 func (o *Object) Name() string { return o.key[o.split:] }
 
-// Version is the resourceVersion as a number, 0 if it is none.
+// Version returns the resourceVersion as a number, 0 if it is not a number.
 func (o *Object) Version() uint64 { return o.version }
 
-// GroupVersionKind says what the object is. It is never empty.
+// GroupVersionKind returns the object's type. It is never empty.
 func (o *Object) GroupVersionKind() schema.GroupVersionKind { return o.kind.GroupVersionKind }
 
-// Kind is what the object is, shared with others of its kind.
+// Kind returns the object's kind, which is shared with other objects of the kind.
 func (o *Object) Kind() *Kind { return o.kind }
 
-// Encoding is that of Bytes.
+// Encoding returns the encoding of Bytes.
 func (o *Object) Encoding() Encoding { return o.encoding }
 
-// Bytes are the object's. They are shared and must not be changed. Those of a
-// packed object are made by every call.
+// Bytes returns the object's bytes. They are shared and must not be modified. For a
+// packed object, every call unpacks them into a new slice.
 func (o *Object) Bytes() []byte {
 	b := o.body.Load()
 	if b.dict == nil {
@@ -83,13 +82,13 @@ func (o *Object) Bytes() []byte {
 	return b.dict.unpack(nil, b.data)
 }
 
-// Size is how many bytes the object takes now: itself, its key and its bytes,
-// packed or not.
+// Size returns the bytes that the object takes now: itself, its key and its bytes, packed
+// or not.
 func (o *Object) Size() int {
 	return objectSize + bodySize + len(o.key) + cap(o.body.Load().data)
 }
 
-// Length is that of the bytes, about.
+// Length returns the approximate length of the unpacked bytes.
 func (o *Object) Length() int {
 	b := o.body.Load()
 	if b.dict == nil {
@@ -98,7 +97,7 @@ func (o *Object) Length() int {
 	return b.dict.length(b.data)
 }
 
-// Packed reports whether the bytes are kept packed.
+// Packed reports whether the bytes are stored packed.
 func (o *Object) Packed() bool { return o.body.Load().dict != nil }
 
 const (
@@ -108,14 +107,14 @@ const (
 	bodySize = 32
 )
 
-// String is kind, key and version, for logs.
+// String returns kind, key and version, for logs.
 func (o *Object) String() string {
 	return o.kind.Kind + " " + o.key + "@" + strconv.FormatUint(o.version, 10)
 }
 
-// Same reports that two objects have the same version and the same bytes. The
-// bytes count because versions begin again when etcd is restored from a backup,
-// and because another server version may write the same object differently.
+// Same reports whether two objects have the same version and the same bytes. It compares
+// the bytes because versions repeat after etcd is restored from a backup, and because
+// another server version may encode the same object differently.
 func Same(a, b *Object) bool {
 	if a == b {
 		return true

@@ -17,38 +17,40 @@ const (
 	maxSample = 64 << 10
 	// worthPacking is the size in bytes below which objects are not packed.
 	worthPacking = 256
-	// trainFirst is after how many bytes of a kind its first dictionary is made.
+	// trainFirst is the number of bytes of a kind after which its first dictionary is
+	// made.
 	trainFirst = 64 << 10
 	// trainAgain is the factor by which the bytes seen must grow before another
-	// dictionary is made. A list arrives in the order of names, so its first objects
-	// do not represent the others.
+	// dictionary is made. A list arrives ordered by name, so its first objects do not
+	// represent the others.
 	trainAgain = 8
-	// samples is how many objects of a kind a dictionary is made of.
+	// samples is the number of objects of a kind that a dictionary is made from.
 	samples = 48
-	// fewestSamples is how many objects a dictionary needs at least.
+	// fewestSamples is the minimum number of objects for a dictionary.
 	fewestSamples = 8
-	// sampleEvery: once there are enough samples, one object in so many replaces one.
+	// sampleEvery is the sampling rate once there are enough samples: one object in so
+	// many replaces a sample.
 	sampleEvery = 64
-	// sampleFast is the same number while a dictionary that no longer fits is being
+	// sampleFast is the sampling rate while a dictionary that no longer fits is being
 	// replaced.
 	sampleFast = 8
-	// judged is by how many objects the fit of a dictionary is judged.
+	// judged is the number of objects by which the fit of a dictionary is judged.
 	judged = 512
-	// unfit: a dictionary no longer fits if those objects take so many times what the
-	// same number took at best.
+	// unfit is the limit for a dictionary's fit: it no longer fits if those objects take
+	// more than this many times the best size that was measured.
 	unfit = 1.3
-	// better: another dictionary replaces the current one if the samples take at most
-	// this part of what they take with it.
+	// better is the limit for another dictionary: it replaces the current one if the
+	// samples take at most this fraction of their current size.
 	better = 0.97
 )
 
-// Packer packs objects, with a dictionary for each kind and encoding made of those
-// it has seen. A dictionary that does not fit any more is replaced by another, and
-// is freed when nothing is packed with it any more.
+// Packer packs objects. It makes a dictionary for each kind and encoding from the objects
+// that it has seen. A dictionary that no longer fits is replaced, and freed once no
+// object is packed with it.
 //
-// A packer can be shared: a kind has then one dictionary, wherever its objects come
-// from. All methods are safe for concurrent use, but not on the same object. It
-// costs about 300 KB for each kind of which there is more than 64 KiB.
+// A packer can be shared, so that a kind has one dictionary for all sources of its
+// objects. All methods are safe for concurrent use, but not on the same object. A packer
+// costs about 300 KB for each kind of which it has seen more than 64 KiB.
 type Packer struct {
 	mu    sync.RWMutex
 	kinds map[kindKey]*kindPacker
@@ -59,20 +61,21 @@ type kindKey struct {
 	encoding Encoding
 }
 
-// kindPacker is the part of a packer for one kind and encoding: its dictionary, and the samples
-// and statistics for the next one.
+// kindPacker is the part of a packer for one kind and encoding: its dictionary, and the
+// samples and statistics for the next one.
 type kindPacker struct {
 	dict atomic.Pointer[dictionary]
 
-	// mu guards what follows. Who finds it taken does without: it is statistics.
+	// mu guards the fields below. A caller that finds it locked skips its update: these
+	// are only statistics.
 	mu      sync.Mutex
 	samples [][]byte
-	// stale says that the samples are being replaced.
+	// stale is set while the samples are being replaced.
 	stale bool
-	// seen counts bytes, next is when to make a dictionary.
+	// seen is the number of bytes so far, next the number at which to make a dictionary.
 	seen, next uint64
-	// count, in and out are of objects packed since the dictionary was last judged,
-	// fit is the best out/in there was, 0 if not known yet.
+	// count, in and out cover the objects packed since the dictionary was last judged.
+	// fit is the lowest out/in so far, 0 if not known yet.
 	count   int
 	in, out uint64
 	fit     float64
@@ -99,9 +102,9 @@ func (p *Packer) kindPacker(o *Object) *kindPacker {
 	return s
 }
 
-// Pack packs an object that was not packed before, some 10 us for 5 KB. It stays
-// as it is if there is no dictionary for it yet or if it would not get smaller. Last
-// is the state before, and may be nil.
+// Pack packs an object that was not packed before, which takes about 10 us for 5 KB. The
+// object stays as it is if there is no dictionary for it yet or if it would not get
+// smaller. Last is the previous state of the object and may be nil.
 func (p *Packer) Pack(o, last *Object) {
 	b := o.body.Load()
 	if b.dict != nil || len(b.data) < worthPacking {
@@ -120,8 +123,8 @@ func (p *Packer) Pack(o, last *Object) {
 	}
 }
 
-// Settle packs an object densely and with the newest dictionary, some 75 us for
-// 5 KB.
+// Settle packs an object densely and with the newest dictionary, which takes about 75 us
+// for 5 KB.
 func (p *Packer) Settle(o *Object) {
 	b := o.body.Load()
 	d := p.kindPacker(o).dict.Load()
@@ -141,12 +144,12 @@ func (p *Packer) Settle(o *Object) {
 	case data != nil:
 		o.repack(raw, data, d, nil)
 	case b.dict != nil:
-		// The old dictionary is to go, and the new one is of no use here.
+		// The old dictionary should be freed, and the new one does not help here.
 		o.body.Store(&body{data: append([]byte(nil), raw...)})
 	}
 }
 
-// repack replaces the body.
+// repack replaces the body. Before the first packed body it stores the labels.
 func (o *Object) repack(raw, data []byte, d *dictionary, last *Object) {
 	if o.body.Load().dict == nil && o.labels == unlabelled {
 		known := unlabelled
@@ -158,7 +161,8 @@ func (o *Object) repack(raw, data []byte, d *dictionary, last *Object) {
 	o.body.Store(&body{data: data, dict: d})
 }
 
-// sample takes note of an object, and makes a dictionary when it is time for one.
+// sample counts an object, may keep it as a sample, and makes a dictionary when one is
+// due.
 func (s *kindPacker) sample(raw []byte) {
 	if !s.mu.TryLock() {
 		return
@@ -166,7 +170,7 @@ func (s *kindPacker) sample(raw []byte) {
 	defer s.mu.Unlock()
 	s.seen += uint64(len(raw))
 	if len(raw) > maxSample {
-		// The rest would be kept with it, and the encoder that makes dictionaries
+		// A subslice would keep the rest alive, and the encoder that makes dictionaries
 		// cannot take more than its window.
 		raw = bytes.Clone(raw[:maxSample])
 	}
@@ -179,7 +183,7 @@ func (s *kindPacker) sample(raw []byte) {
 	}
 	switch {
 	case s.stale && len(s.samples) == samples:
-		// Whether the next one fits better or not, this is how objects are now.
+		// Even if the next dictionary does not fit better, objects look like this now.
 		s.stale, s.fit = false, 0
 		s.trainLocked()
 	case !s.stale && s.seen >= s.next && len(s.samples) >= fewestSamples:
@@ -188,7 +192,7 @@ func (s *kindPacker) sample(raw []byte) {
 	}
 }
 
-// judge takes note of how well an object could be packed.
+// judge records how well an object could be packed.
 func (s *kindPacker) judge(in, out int) {
 	if !s.mu.TryLock() {
 		return
@@ -211,7 +215,7 @@ func (s *kindPacker) judge(in, out int) {
 	}
 }
 
-// trainLocked makes a dictionary of the samples and keeps it if it is better.
+// trainLocked makes a dictionary from the samples and keeps it if it is better.
 func (s *kindPacker) trainLocked() {
 	next := newDictionary(s.samples)
 	if next == nil {
@@ -224,7 +228,7 @@ func (s *kindPacker) trainLocked() {
 	s.dict.Store(next)
 }
 
-// cost is what samples take, packed fast.
+// cost returns the size of samples after fast packing.
 func (d *dictionary) cost(samples [][]byte) float64 {
 	sum := 0
 	for _, raw := range samples {
@@ -237,12 +241,13 @@ func (d *dictionary) cost(samples [][]byte) float64 {
 	return float64(sum)
 }
 
-// Newest changes when a kind has got another dictionary: what was settled before
-// can be settled again.
+// Newest returns a value that changes when the object's kind gets another dictionary.
+// Objects that were settled before can then be settled again.
 func (p *Packer) Newest(o *Object) any { return p.kindPacker(o).dict.Load() }
 
-// Dictionaries is how many kinds have one, and what they take. What only old
-// objects still need is not counted.
+// Dictionaries returns the number of kinds that have a dictionary, and the bytes that
+// dictionaries and samples take. Dictionaries that only older objects still use are not
+// counted.
 func (p *Packer) Dictionaries() (n, bytes int) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -12,17 +12,18 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// Patch is what can be said otherwise of an object without decoding it. The zero
-// value changes nothing.
+// Patch is a change to an object that does not need decoding. The zero value changes
+// nothing.
 type Patch struct {
-	// Version, if it is not 0, is the resourceVersion.
+	// Version replaces the resourceVersion, unless it is 0.
 	Version uint64
-	// Annotation, if it is not "", is one that the object has, with this Value,
-	// whatever it was before.
+	// Annotation names an annotation to set to Value, whatever its value was before,
+	// unless it is "".
 	Annotation, Value string
 }
 
-// With is another object that is the patched one. Its key stays.
+// With returns a copy of the object with the patch applied, or the object itself if the
+// patch is empty. The key stays the same.
 func (o *Object) With(p Patch) *Object {
 	if p == (Patch{}) {
 		return o
@@ -41,8 +42,8 @@ func (o *Object) With(p Patch) *Object {
 	return other
 }
 
-// protobuf appends a second metadata to the message: readers merge the two, the last
-// value of a field and of a map's key counts.
+// protobuf appends a second metadata to the message. Decoders merge the two: the last
+// value of a field and of a map key counts.
 func (p Patch) protobuf(raw []byte) []byte {
 	var meta []byte
 	if p.Version != 0 {
@@ -81,13 +82,13 @@ func (p Patch) json(raw []byte) []byte {
 	})
 }
 
-// setMember returns a JSON object with a value for one of its members.
+// setMember returns a JSON object with one of its members set to a value.
 func setMember(object []byte, name string, value []byte) []byte {
 	return editOrAdd(object, name, func([]byte) []byte { return value })
 }
 
-// editOrAdd is editMember, and adds the member, made of an empty object, to one that
-// has not got it. What is null becomes an object.
+// editOrAdd is editMember, but adds a missing member, made from an empty object. It
+// treats null as an empty object.
 func editOrAdd(object []byte, name string, edit func(value []byte) []byte) []byte {
 	if string(object) == "null" {
 		object = []byte("{}")
@@ -121,8 +122,8 @@ func (o *Object) Append(b []byte) []byte {
 	return append(b, raw...)
 }
 
-// AppendMetadata appends the object's metadata: a JSON object, or the message of
-// ObjectMeta with its tag, which is a PartialObjectMetadata.
+// AppendMetadata appends the object's metadata: a JSON object, or the ObjectMeta message
+// with its tag, which is a PartialObjectMetadata.
 func (o *Object) AppendMetadata(b []byte) []byte {
 	raw, scratch := o.open()
 	defer scratch.free()

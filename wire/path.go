@@ -28,9 +28,9 @@ func NewPath(members string) *Path { return &Path{names: strings.Split(members, 
 // String returns the members, separated by dots.
 func (p *Path) String() string { return strings.Join(p.names, ".") }
 
-// route is a path in the protobuf message of a Go type: the numbers of its fields and
-// the form of the last one. A nil route means that the field is not a string, a
-// boolean or an integer, or is within a list or a map.
+// route is a path in the protobuf message of a Go type: the numbers of its fields and the
+// kind of the last one. A nil route means that the field is not a string, a boolean or an
+// integer, or is within a list or a map.
 type route struct {
 	numbers []int32
 	leaf    reflect.Kind
@@ -85,7 +85,7 @@ func (s *jsonScan) field(names []string) (value []byte, ok bool) {
 	return value, !s.bad
 }
 
-// maxDigits is how long a number may be to be an int64 for certain.
+// maxDigits is the number of digits up to which a number surely fits an int64.
 const maxDigits = 18
 
 // scalar returns a JSON value as the text that its decoded value prints as.
@@ -149,8 +149,8 @@ func pointee(t reflect.Type) reflect.Type {
 	return t
 }
 
-// messageField finds the field of a struct that JSON has under a name, by its number
-// in the message; 0 if there is none.
+// messageField finds the field that has a name in JSON, and returns its number in the
+// message and its type; 0 if there is none.
 func messageField(t reflect.Type, name string) (int32, reflect.Type) {
 	if t.Kind() != reflect.Struct {
 		return 0, nil
@@ -166,8 +166,8 @@ func messageField(t reflect.Type, name string) (int32, reflect.Type) {
 	return 0, nil
 }
 
-// read returns the value in a message. Of a field that comes several times the last
-// counts, as for the generated code.
+// read returns the value in a message. If a field occurs several times, the last one
+// counts, as in the generated code.
 func (r *route) read(raw []byte) (text string, ok bool) {
 	found, value, num, ok := walk(raw, r.numbers, r.leaf == reflect.String)
 	switch {

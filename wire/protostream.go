@@ -14,17 +14,18 @@ import (
 // endless is the length of a message that ends with its stream.
 const endless = math.MaxUint64
 
-// protoStream walks the fields of a message while it arrives. It refuses what
-// protoScan refuses.
+// protoStream reads the fields of a message while it arrives. It rejects what
+// protobuf.Scanner rejects.
 type protoStream struct {
 	r *bufio.Reader
-	// left is how much of the message is to come.
+	// left is the number of bytes of the message that have not been read yet.
 	left  uint64
 	field int32
 	wire  uint8
 }
 
-// next goes to the next field. It is io.EOF, bare, at the end of the message.
+// next moves to the next field. It returns io.EOF, not wrapped, at the end of the
+// message.
 func (p *protoStream) next() error {
 	if p.left == 0 {
 		return io.EOF
@@ -75,7 +76,7 @@ func (p *protoStream) take(n uint64) error {
 	return nil
 }
 
-// length is that of the field's bytes, which come next.
+// length returns the length of the field's value, which comes next.
 func (p *protoStream) length() (uint64, error) {
 	if p.wire != protobuf.TypeBytes {
 		return 0, errProtobuf
@@ -90,7 +91,7 @@ func (p *protoStream) length() (uint64, error) {
 	return n, p.take(n)
 }
 
-// bytes is the field's value, in a slice of its own.
+// bytes returns the field's value, in a slice of its own.
 func (p *protoStream) bytes() ([]byte, error) {
 	n, err := p.length()
 	if err != nil {
@@ -99,7 +100,7 @@ func (p *protoStream) bytes() ([]byte, error) {
 	return readN(p.r, n)
 }
 
-// skip goes behind the field's value.
+// skip moves past the field's value.
 func (p *protoStream) skip() error {
 	for depth, tag := 0, uint64(p.wire); ; {
 		var n uint64

@@ -5,15 +5,15 @@ package wire
 
 import "sync"
 
-// Recent keeps the values that were decoded last alive, so that who looks again
-// need not decode again. It is bounded by an estimate of their size. All methods
-// are safe for concurrent use, and do nothing on nil.
+// Recent keeps recently decoded values alive, so that they need not be decoded again. It
+// is bounded by an estimate of their size. All methods are safe for concurrent use, and
+// do nothing on nil.
 type Recent struct {
 	max int
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu sync.Mutex
-	// values is a ring, of which n from first on are in use.
+	// values is a ring with n values, beginning at first.
 	values   []recentValue
 	first, n int
 	bytes    int
@@ -24,10 +24,11 @@ type recentValue struct {
 	size  int
 }
 
-// NewRecent keeps values of about max bytes.
+// NewRecent returns a Recent that keeps values of about max bytes.
 func NewRecent(max int) *Recent { return &Recent{max: max} }
 
-// add keeps a value, and lets go of the oldest ones that do not fit any more.
+// add keeps a value, and drops the oldest ones to stay within the bound. It ignores a
+// value larger than a quarter of the bound.
 func (r *Recent) add(value any, size int) {
 	if r == nil || size > r.max/4 {
 		return
@@ -51,7 +52,7 @@ func (r *Recent) add(value any, size int) {
 	r.bytes += size
 }
 
-// Clear lets go of everything.
+// Clear drops all values.
 func (r *Recent) Clear() {
 	if r == nil {
 		return
@@ -61,7 +62,7 @@ func (r *Recent) Clear() {
 	r.values, r.first, r.n, r.bytes = nil, 0, 0, 0
 }
 
-// Size is how many values are kept, and about how many bytes they take.
+// Size returns the number of values that are kept, and about how many bytes they take.
 func (r *Recent) Size() (n, bytes int) {
 	if r == nil {
 		return 0, 0
@@ -71,8 +72,8 @@ func (r *Recent) Size() (n, bytes int) {
 	return r.n, r.bytes
 }
 
-// decodedSize is about what a value takes that was decoded from n bytes: measured
-// on pods, Go types take 3.3 times their protobuf and maps 6 times their JSON.
+// decodedSize estimates the size of a value that was decoded from n bytes. Measured on
+// pods, Go types take 3.3 times their protobuf and maps 6 times their JSON.
 func decodedSize(n int, maps bool) int {
 	if maps {
 		return 512 + 6*n

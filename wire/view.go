@@ -5,14 +5,14 @@ package wire
 
 import "weak"
 
-// view is one of the values an object was decoded into. Views never change; a
-// chain of them is replaced as a whole.
+// view is one of the values that an object was decoded into. Views never change; a chain
+// of them is replaced as a whole.
 type view struct {
 	ref  viewRef
 	next *view
 }
 
-// viewRef is a viewOf any type.
+// viewRef is a viewOf of any type.
 type viewRef interface{ dead() bool }
 
 // viewOf holds a value without keeping it alive.
@@ -20,7 +20,7 @@ type viewOf[P any] struct{ weak.Pointer[P] }
 
 func (v viewOf[P]) dead() bool { return v.Value() == nil }
 
-// shared is the value of type P that somebody holds, nil if nobody does.
+// shared returns the value of type P that a caller still holds, nil if there is none.
 func shared[P any](v *view) *P {
 	for ; v != nil; v = v.next {
 		if of, ok := v.ref.(viewOf[P]); ok {
@@ -32,7 +32,8 @@ func shared[P any](v *view) *P {
 	return nil
 }
 
-// share makes p the value that everybody gets, unless another one already is.
+// share makes p the value that all callers get, unless there already is one. It returns
+// the shared value.
 func share[P any](o *Object, p *P) *P {
 	ref := viewOf[P]{weak.Make(p)}
 	for {
@@ -52,34 +53,34 @@ func share[P any](o *Object, p *P) *P {
 	}
 }
 
-// Sharer lets readers share the values that a function makes of objects. Unlike
-// [Decode] it works for any type, also one that is not known when the program is
-// compiled; but a value is shared only while [Recent] keeps it, or until the next
-// garbage collection.
+// Sharer lets readers share the values that a function makes from objects. Unlike
+// [Decode] it works for any type, also one that is not known at compile time. But a value
+// is shared only while [Recent] keeps it, or until the next garbage collection.
 type Sharer[T any] struct {
-	// Make makes a new value of an object.
+	// Make makes a new value from an object.
 	Make func(*Object) (T, error)
-	// MakeLike does it beside the value of another state, see [DecodeLike].
+	// MakeLike makes a value that shares parts with the value of another state, see
+	// [DecodeLike].
 	MakeLike func(o, like *Object, value T) (T, error)
 	// Recent keeps the values that were made last. It may be nil.
 	Recent *Recent
 }
 
-// boxed is a value that can be held weakly, whatever it is.
+// boxed is a value of any type that can be held weakly.
 type boxed[T any] struct {
 	by    *Sharer[T]
 	value T
 }
 
-// Decode returns the value of an object, which must not be changed.
+// Decode returns the value of an object, which must not be modified.
 func (s *Sharer[T]) Decode(o *Object) (T, error) { return s.decode(o, s.Make) }
 
-// DecodeLike is Decode, beside the value of another state.
+// DecodeLike is Decode, but a new value shares parts with the value of another state.
 func (s *Sharer[T]) DecodeLike(o, like *Object, value T) (T, error) {
 	return s.decode(o, func(o *Object) (T, error) { return s.MakeLike(o, like, value) })
 }
 
-// Held is the value that Decode would return, if there is one already.
+// Held returns the value that Decode would return, if it exists already.
 func (s *Sharer[T]) Held(o *Object) (T, bool) {
 	for v := o.views.Load(); v != nil; v = v.next {
 		if of, ok := v.ref.(viewOf[boxed[T]]); ok {

@@ -13,25 +13,25 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// EventType is what an event of a watch says.
+// EventType is the type of a watch event.
 type EventType uint8
 
 const (
-	// Added is an object that was not there before.
+	// Added is the type for an object that is new to the watch.
 	Added EventType = iota + 1
-	// Modified is an object's new state.
+	// Modified is the type for an object's new state.
 	Modified
-	// Deleted is an object's last state.
+	// Deleted is the type for an object's last state.
 	Deleted
-	// Bookmark says how far the watch has come.
+	// Bookmark is the type for the version that the watch has reached.
 	Bookmark
-	// Error is the API server's reason for ending the watch.
+	// Error is the type for the API server's reason for ending the watch.
 	Error
 )
 
 var eventTypes = [...]string{Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Bookmark: "BOOKMARK", Error: "ERROR"}
 
-// String is the type as it is written in a watch.
+// String returns the type as it is written in a watch.
 func (t EventType) String() string {
 	if t == 0 || int(t) >= len(eventTypes) {
 		return "unknown event type"
@@ -51,44 +51,45 @@ func eventType(text []byte) (EventType, error) {
 // Event is one frame of a watch.
 type Event struct {
 	Type EventType
-	// Object is what was added, modified or deleted.
+	// Object is the object that was added, modified or deleted.
 	Object *Object
 	// Version is the resourceVersion of the object or of the bookmark.
 	Version string
 	// InitialEnd marks the bookmark behind the last initial event.
 	InitialEnd bool
-	// Status is what an Error says.
+	// Status is the status that an Error carries.
 	Status *metav1.Status
 }
 
-// WatchReader cuts a watch into events as they arrive. It holds one event at a
-// time. It is not safe for concurrent use.
+// WatchReader splits a watch into events as they arrive. It holds one event at a time. It
+// is not safe for concurrent use.
 type WatchReader struct {
 	filing
 	frames frameReader
 	err    error
 }
 
-// frameReader is a watch in one of the encodings.
+// frameReader reads a watch in one of the encodings.
 type frameReader interface {
-	// next is the next frame, valid until the next call. It is io.EOF, bare, if the
-	// watch ended behind a frame.
+	// next returns the next frame, valid until the next call. The error is io.EOF, not
+	// wrapped, if the watch ended after a complete frame.
 	next() (frame, error)
 }
 
-// frame is an event whose object is bytes yet, and not the reader's own.
+// frame is an event whose object is still encoded, in bytes that belong to the
+// frameReader.
 type frame struct {
 	what   []byte
 	object []byte
-	// apiVersion and kind are what a protobuf envelope says the object is.
+	// apiVersion and kind are the object's type in a protobuf envelope.
 	apiVersion, kind []byte
 	encoding         Encoding
-	// fault is why there is no object.
+	// fault is the reason why there is no object.
 	fault error
 }
 
-// NewWatchReader reads the answer to a WATCH. All objects get the kind that is
-// given; without one, they are what they say.
+// NewWatchReader reads the response to a WATCH. All objects get the given kind. If it is
+// nil, they have the type in their own bytes.
 func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
 	w := &WatchReader{filing: filing{kinds: kinds{fixed: kind}}}
 	switch e {
@@ -102,10 +103,10 @@ func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
 	return w
 }
 
-// Next is the next event. [io.EOF] means that the watch ended between two events.
-// An [*ObjectError] means that the event's object could not be filed; the event
-// comes with it, as far as it could be read, and the watch goes on. Any other
-// error is final: [io.ErrUnexpectedEOF] if the watch was cut off within an event.
+// Next returns the next event. [io.EOF] means that the watch ended between two events. An
+// [*ObjectError] means that the event's object could not be filed; Next returns the event
+// with it, as far as it could be read, and the watch continues. Any other error is final:
+// [io.ErrUnexpectedEOF] if the watch was truncated within an event.
 func (w *WatchReader) Next() (Event, error) {
 	if w.err != nil {
 		return Event{}, w.err
@@ -161,7 +162,7 @@ func (w *WatchReader) event(f frame) (Event, error) {
 	return ev, err
 }
 
-// file makes an object of what a frame holds.
+// file makes an object from the bytes of a frame.
 func (w *WatchReader) file(f frame, id *identity) (*Object, error) {
 	if f.encoding == JSON {
 		return w.json(id, f.object, nil, false)
@@ -173,7 +174,7 @@ func (w *WatchReader) file(f frame, id *identity) (*Object, error) {
 	return w.protobuf(id, bytes.Clone(f.object), kind)
 }
 
-// status decodes what an Error says.
+// status decodes the status of an Error.
 func (f *frame) status() (*metav1.Status, error) {
 	status := &metav1.Status{}
 	err := f.fault
