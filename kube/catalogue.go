@@ -13,25 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// missInterval is how old discovery must be before something that is not in it
-// is a reason to ask again.
+// missInterval is the minimum age of a discovery before a lookup that it cannot answer
+// causes another one.
 const missInterval = 2 * time.Second
 
-// catalogue is what discovery last said, nothing until somebody asks.
+// catalogue holds the result of the last discovery, none before the first Resolve.
 type catalogue struct {
-	// turn is held by the one that asks the server; a channel, because waiting
-	// must be cancellable.
+	// turn is held by the caller that runs discovery. It is a channel, because waiting
+	// for it must be cancellable.
 	turn   chan struct{}
 	latest atomic.Pointer[edition]
 }
 
-// edition is the answer of one discovery, by kind and by resource. What is
-// preferred is also found without its version.
+// edition is the result of one discovery, by kind and by resource. Preferred versions can
+// also be found without their version.
 type edition struct {
 	at         time.Time
 	byKind     map[schema.GroupVersionKind]*Resource
 	byResource map[schema.GroupVersionResource]*Resource
-	err        error // what is missing
+	err        error // the part that is missing
 }
 
 func newCatalogue() catalogue { return catalogue{turn: make(chan struct{}, 1)} }
@@ -53,7 +53,7 @@ func newEdition(resources []Resource, at time.Time, err error) *edition {
 	return e
 }
 
-// add keeps the first resource of a kind: others are other views of it.
+// add keeps the first resource of a kind: later ones are other views of it.
 func (e *edition) add(r *Resource, version string) {
 	gvk := schema.GroupVersionKind{Group: r.Group, Version: version, Kind: r.Kind}
 	if e.byKind[gvk] == nil {
@@ -65,18 +65,18 @@ func (e *edition) add(r *Resource, version string) {
 	}
 }
 
-// forget drops what is known if resource is in it: the server says it is not
-// served.
+// forget drops the last discovery if it contains resource, which the server has reported
+// as not served.
 func (c *catalogue) forget(resource schema.GroupVersionResource) {
 	if e := c.latest.Load(); e != nil && e.byResource[resource] != nil {
 		c.latest.CompareAndSwap(e, nil)
 	}
 }
 
-// Resolve is the resource whose objects are of a kind; without a version, in the
-// version that the server prefers. It goes by the last discovery, which is
-// repeated for a kind that is not in it, but not within two seconds. If the
-// cluster does not serve the kind, [meta.IsNoMatchError] is true for the error.
+// Resolve returns the resource of a kind; without a version, in the version that the
+// server prefers. It uses the last discovery. If that does not contain the kind, it is
+// repeated, unless it is less than two seconds old. If the cluster does not serve the
+// kind, [meta.IsNoMatchError] is true for the error.
 func (c *Cluster) Resolve(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	return c.resolveKind(ctx, kind, missInterval)
 }
@@ -95,8 +95,8 @@ func (c *Cluster) ResolveResource(ctx context.Context, resource schema.GroupVers
 	return c.resolve(ctx, missInterval, miss, func(e *edition) *Resource { return e.byResource[resource] })
 }
 
-// resolve finds a resource, or returns miss. Discovery that is not older than
-// fresh is believed when it does not have it.
+// resolve finds a resource, or returns miss. If the resource is not in the last
+// discovery, it repeats a discovery that is older than fresh.
 func (c *Cluster) resolve(ctx context.Context, fresh time.Duration, miss error, find func(*edition) *Resource) (Resource, error) {
 	began := time.Now()
 	if e := c.catalogue.latest.Load(); e != nil {
@@ -110,7 +110,7 @@ func (c *Cluster) resolve(ctx context.Context, fresh time.Duration, miss error, 
 	case <-ctx.Done():
 		return Resource{}, fmt.Errorf("discover in %s: %w", c.name, ctx.Err())
 	}
-	// Whoever had the turn before may have asked meanwhile.
+	// The previous holder of the turn may have run discovery meanwhile.
 	e := c.catalogue.latest.Load()
 	if e == nil || find(e) == nil && e.at.Before(began.Add(-fresh)) {
 		at := time.Now()

@@ -17,15 +17,14 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// pageSize is how many objects List asks for at a time.
+// pageSize is the number of objects that List requests per page.
 const pageSize = 500
 
-// List calls each for every object of the query, page after page, and returns the
-// version of the list. If each fails, List stops and returns its error. A list
-// that takes longer than the server keeps versions ends with reason
-// [reflector.Expired]. Objects that cannot be read are left out; if there are
-// any, List goes on to the end and then returns the version with an error of
-// reason [reflector.Undecodable].
+// List calls each for every object of the query, page by page, and returns the version of
+// the list. If each fails, List stops and returns its error. If a list takes longer than
+// the server keeps versions, it fails with reason [reflector.Expired]. Objects that
+// cannot be read are left out; in that case List continues to the end and then returns
+// the version with an error of reason [reflector.Undecodable].
 func (c *Cluster) List(ctx context.Context, q Query, each func(*wire.Object) error) (version string, err error) {
 	source, err := c.Source(q)
 	if err != nil {
@@ -50,11 +49,11 @@ func (c *Cluster) List(ctx context.Context, q Query, each func(*wire.Object) err
 	return version, err
 }
 
-// Watch yields the events of one watch that begins after version, which is usually
-// what List returned. It ends when the server ends the watch, which it does after
-// half an hour or more, without an error; with ctx; and with any other error,
-// which is the last thing it yields. Only after an error of reason
-// [reflector.Undecodable], which is about one object, it goes on.
+// Watch yields the events of one watch that begins after version, which is usually the
+// one that List returned. It ends without an error when the server ends the watch, which
+// it does after half an hour or more. It also ends when ctx ends, and after any other
+// error, which is the last item it yields. Only after an error of reason
+// [reflector.Undecodable], which concerns a single object, does it continue.
 func (c *Cluster) Watch(ctx context.Context, q Query, version string) iter.Seq2[reflector.Event[*wire.Object], error] {
 	return func(yield func(reflector.Event[*wire.Object], error) bool) {
 		source, err := c.Source(q)
@@ -80,9 +79,9 @@ func (c *Cluster) Watch(ctx context.Context, q Query, version string) iter.Seq2[
 	}
 }
 
-// Get is one object. The query must have no selectors and, if the resource is
-// namespaced, a namespace. Where there is no such object, [apierrors.IsNotFound] is
-// true for the error.
+// Get returns one object. The query must have no selectors and, if the resource is
+// namespaced, a namespace. If there is no such object, [apierrors.IsNotFound] is true for
+// the error.
 func (c *Cluster) Get(ctx context.Context, q Query, name string) (*wire.Object, error) {
 	source, err := c.Source(q)
 	if err != nil {

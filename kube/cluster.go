@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options tune a [Cluster]. nil and the zero value are the defaults.
+// Options configures a [Cluster]. A nil pointer and the zero value mean the defaults.
 type Options struct {
-	// Name is what errors call the cluster. Default: host and port of the API
+	// Name is the name of the cluster in errors. Default: host and port of the API
 	// server.
 	Name string
 }
@@ -23,15 +23,15 @@ type Options struct {
 // Cluster is one Kubernetes cluster. All methods are safe for concurrent use.
 type Cluster struct {
 	name   string
-	config *rest.Config // never changed
+	config *rest.Config // never modified
 	root   *url.URL     // of the API
 	client *http.Client
 
 	catalogue catalogue
 }
 
-// FromConfig is the cluster that cfg leads to. The limits of requests per second
-// and the encodings in cfg are not used. There is no request yet.
+// FromConfig returns the cluster for cfg. It ignores the request rate limits and the
+// encodings in cfg. It does not send a request.
 func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	if cfg == nil {
 		return nil, errors.New("cluster: no configuration")
@@ -42,8 +42,8 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	}
 	c := &Cluster{name: o.Name, config: rest.CopyConfig(cfg), catalogue: newCatalogue()}
 
-	// What the configuration says about one kind of API is not for a client of
-	// all of them. The timeout would end every watch: send applies it.
+	// Settings for one API group do not apply to a client of all groups. The timeout
+	// would end every watch, so send applies it.
 	own := rest.CopyConfig(cfg)
 	own.GroupVersion, own.APIPath, own.Timeout = nil, "", 0
 	if own.UserAgent == "" {
@@ -63,13 +63,13 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Name is what errors call the cluster.
+// Name returns the name of the cluster in errors.
 func (c *Cluster) Name() string { return c.name }
 
-// Config is a copy of the configuration that the cluster was made from, for
-// other clients.
+// Config returns a copy of the configuration that the cluster was made from, for other
+// clients.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// CloseIdleConnections closes the connections that carry no request now. Clusters
-// with equal configurations share theirs.
+// CloseIdleConnections closes the connections that do not carry a request. Clusters with
+// equal configurations share their connections.
 func (c *Cluster) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(c.client.Transport) }

@@ -21,7 +21,7 @@ import (
 	"github.com/watershed-project/watershed/internal/listwatch"
 )
 
-// Resource is something that a cluster serves.
+// Resource is a resource that a cluster serves.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
@@ -30,54 +30,53 @@ type Resource struct {
 	Verbs      []string
 	ShortNames []string
 	Categories []string
-	// Preferred marks the one version of the resource that the server would
-	// rather be asked for.
+	// Preferred marks the version of the resource that the server prefers.
 	Preferred bool
-	// Subresources are what there is below each of the resource's objects, in the
-	// server's order: about 10 KB for a whole cluster.
+	// Subresources are the subresources of the resource's objects, in the server's order:
+	// about 10 KB for a whole cluster.
 	Subresources []Subresource
 }
 
-// Subresource is something below an object, such as its status.
+// Subresource is a subresource of an object, such as its status.
 type Subresource struct {
 	Name string
-	// GroupVersionKind is what it is read and written as. Its version is that of the
-	// resource unless the server says otherwise.
+	// GroupVersionKind is the type in which it is read and written. Its version is that
+	// of the resource unless the server sends another one.
 	schema.GroupVersionKind
 	Verbs []string
 }
 
-// GroupVersionKind is what the resource's objects are.
+// GroupVersionKind returns the type of the resource's objects.
 func (r Resource) GroupVersionKind() schema.GroupVersionKind {
 	return r.GroupVersion().WithKind(r.Kind)
 }
 
-// GroupError says that a version of a group could not be discovered, while others
+// GroupError reports that a version of a group could not be discovered, while others
 // could.
 type GroupError struct {
 	GroupVersion schema.GroupVersion
 	Err          error
 }
 
-// Error names the version.
+// Error returns the version and the cause.
 func (e *GroupError) Error() string { return e.GroupVersion.String() + ": " + e.Err.Error() }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e *GroupError) Unwrap() error { return e.Err }
 
-// ErrStale means that the server behind a version of a group does not answer.
+// ErrStale means that the server for a version of a group does not respond.
 var ErrStale = errors.New("discovery is stale: its API server does not answer")
 
-// Resources asks the cluster for everything it serves, in the server's order. If some
-// of it cannot be discovered, the rest is returned with an error that joins a
-// [*GroupError] for each version that is missing.
+// Resources returns all resources that the cluster serves, in the server's order. If some
+// versions cannot be discovered, it returns the rest with an error that joins a
+// [*GroupError] for each missing version.
 func (c *Cluster) Resources(ctx context.Context) ([]Resource, error) {
 	core, coreErr := c.discover(ctx, "api")
 	if ctx.Err() != nil {
 		return nil, coreErr
 	}
 	if apierrors.IsNotFound(coreErr) {
-		coreErr = nil // an API server of its own, without the core group
+		coreErr = nil // an API server without the core group
 	}
 	named, namedErr := c.discover(ctx, "apis")
 	resources := append(core, named...)
@@ -87,8 +86,7 @@ func (c *Cluster) Resources(ctx context.Context) ([]Resource, error) {
 	return resources, errors.Join(coreErr, namedErr)
 }
 
-// discoveryAccept asks for everything in one document, or else for the list of
-// groups.
+// discoveryAccept requests everything in one document, or else the list of groups.
 const discoveryAccept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 func (c *Cluster) discoveryRequest(accept string, path ...string) *request {
@@ -103,7 +101,7 @@ func (c *Cluster) discoveryRequest(accept string, path ...string) *request {
 	}
 }
 
-// discover asks at one of the two roots, api and apis.
+// discover reads one of the two roots, api and apis.
 func (c *Cluster) discover(ctx context.Context, root string) ([]Resource, error) {
 	r := c.discoveryRequest(discoveryAccept, root)
 	body, header, err := c.document(ctx, r)
@@ -162,7 +160,7 @@ func aggregated(list *apidiscoveryv2.APIGroupDiscoveryList) ([]Resource, error) 
 				})
 			}
 		}
-		// The versions are in the order of preference.
+		// The versions are in order of preference.
 		prefer(group, "")
 		all = append(all, group...)
 	}
@@ -181,7 +179,8 @@ func subresources(of schema.GroupVersion, all []apidiscoveryv2.APISubresourceDis
 	return out
 }
 
-// subresource is one of a version. A kind without a version is of the same.
+// subresource returns a subresource of a version. A kind without group and version is of
+// the same version.
 func subresource(of schema.GroupVersion, name string, kind metav1.GroupVersionKind, verbs []string) Subresource {
 	if kind.Group == "" && kind.Version == "" {
 		kind.Group, kind.Version = of.Group, of.Version
@@ -189,8 +188,8 @@ func subresource(of schema.GroupVersion, name string, kind metav1.GroupVersionKi
 	return Subresource{Name: name, GroupVersionKind: schema.GroupVersionKind(kind), Verbs: verbs}
 }
 
-// prefer marks one version of each of a group's resources: the group's preferred
-// version or, where that has not got the resource, the first that has.
+// prefer marks one version of each of a group's resources: the group's preferred version
+// or, if that lacks the resource, the first one that has it.
 func prefer(group []Resource, version string) {
 	chosen := map[string]int{}
 	for i, r := range group {
@@ -203,7 +202,7 @@ func prefer(group []Resource, version string) {
 	}
 }
 
-// coreGroup is what /api says, which is of an older kind, as a group.
+// coreGroup converts the response of /api, which has an older form, to a group.
 func coreGroup(body []byte) (metav1.APIGroupList, error) {
 	var versions metav1.APIVersions
 	if err := json.Unmarshal(body, &versions); err != nil {
@@ -216,8 +215,7 @@ func coreGroup(body []byte) (metav1.APIGroupList, error) {
 	return metav1.APIGroupList{Groups: []metav1.APIGroup{group}}, nil
 }
 
-// discoverEach asks for one version after the other, as servers before 1.26 want
-// it.
+// discoverEach reads one version after the other, as servers before 1.26 require.
 func (c *Cluster) discoverEach(ctx context.Context, groups []metav1.APIGroup) ([]Resource, error) {
 	var all []Resource
 	var errs []error
@@ -241,8 +239,8 @@ func (c *Cluster) discoverEach(ctx context.Context, groups []metav1.APIGroup) ([
 	return all, errors.Join(errs...)
 }
 
-// resourcesOf is what a version has. Subresources are listed there as resources are,
-// with both names.
+// resourcesOf returns the resources of a version. The list contains subresources as
+// resources with both names.
 func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []Resource {
 	below := map[string][]Subresource{}
 	for _, r := range list {
@@ -270,7 +268,7 @@ func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []Resource {
 	return all
 }
 
-// discoverVersion is what the server says about one version of a group.
+// discoverVersion returns the server's description of one version of a group.
 func (c *Cluster) discoverVersion(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
 	r := c.discoveryRequest(runtime.ContentTypeJSON, versionPath(gv)...)
 	body, _, err := c.document(ctx, r)

@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// passed are the headers of a request that go to the API server. All others stay
-// behind: a name, a token or an impersonation that somebody sent along would be
-// taken for the cluster's own.
+// passed are the request headers that are forwarded to the API server. All others are
+// dropped: the server would take a user, a token or an impersonation header from the
+// request for the cluster's own.
 var passed = []string{"Accept", "Accept-Encoding", "If-Modified-Since", "If-None-Match"}
 
-// RoundTrip sends a read on to the API server and returns what it answers, whatever
-// that is: errors, redirects and compressed bodies are the caller's to look at or to
-// pass on, and so is closing the body. It makes the cluster an [http.RoundTripper].
+// RoundTrip forwards a read to the API server and returns its response as it is. The
+// caller handles errors, redirects and compressed bodies or passes them on, and must
+// close the body. It makes the cluster an [http.RoundTripper].
 //
-// The path and the query of the request are those below the root of the API,
-// whatever host the request names. Of its headers only those about the form and the
-// age of the answer are sent, and the credentials are the cluster's own: who may ask
-// is for the caller to decide. A method other than GET and HEAD, and a path that
-// climbs, are errors. Only the request's context bounds the wait, not the Timeout of
-// the [rest.Config].
+// The path and the query of the request are relative to the root of the API; the host in
+// the request is ignored. Only the headers that concern the form and the age of the
+// response are forwarded. The credentials are the cluster's own, so the caller must
+// authorize the request. A method other than GET and HEAD, and a path with dot segments,
+// are errors. Only the request's context limits the wait, not the Timeout of the
+// [rest.Config].
 func (c *Cluster) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
-		_ = req.Body.Close() // a read has none
+		_ = req.Body.Close() // a read has no body
 	}
 	doing := fmt.Sprintf("%s %s in %s", req.Method, req.URL.Path, c.name)
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
@@ -48,7 +48,7 @@ func (c *Cluster) RoundTrip(req *http.Request) (*http.Response, error) {
 			own.Header[name] = slices.Clone(values)
 		}
 	}
-	// Not by way of the client, which would follow redirects.
+	// The client would follow redirects, so the transport is used directly.
 	transport := c.client.Transport
 	if transport == nil {
 		transport = http.DefaultTransport
@@ -60,8 +60,8 @@ func (c *Cluster) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// below is the address of a path below the root. It is put together as it is:
-// cleaning it up would change what is asked for.
+// below returns the URL of a path below the root. It joins the two without cleaning the
+// path, which would change the request.
 func (c *Cluster) below(target *url.URL) (*url.URL, error) {
 	if !strings.HasPrefix(target.Path, "/") {
 		return nil, errors.New("path does not begin with a slash")

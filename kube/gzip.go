@@ -11,24 +11,24 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// net/http would undo gzip by itself, with a decoder that takes half of the CPU
-// time of reading a list. This one takes half as much.
+// net/http can decompress gzip itself, but its decoder takes half of the CPU time of
+// reading a list. This one takes half as much.
 
 // readers are gzip readers without a stream: 40 KB each, worth keeping.
 var readers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
-// compressed is a body that comes compressed.
+// compressed decompresses a body.
 type compressed struct {
 	body io.ReadCloser
 
-	// mu keeps Close, which may come at any time, from taking the reader away from
-	// a Read. Closing the body ends a Read that waits.
+	// mu prevents Close, which can be called at any time, from taking the reader away
+	// during a Read. Closing the body ends a Read that waits.
 	mu     sync.Mutex
 	reader *gzip.Reader // nil before the first Read and after Close
 	err    error
 }
 
-// uncompress replaces the body of an answer by what it means.
+// uncompress replaces a compressed body of a response by its decompressed content.
 func uncompress(resp *http.Response) {
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		resp.Body = &compressed{body: resp.Body}
@@ -38,8 +38,8 @@ func uncompress(resp *http.Response) {
 	}
 }
 
-// Read begins the stream when it is first called: its header may take its time,
-// and a watch is open before it has an event.
+// Read starts decompression at its first call: the gzip header may arrive late, and a
+// watch is open before it has an event.
 func (c *compressed) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

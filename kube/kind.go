@@ -17,15 +17,15 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// KindOf is the kind of a built-in resource: one with a Go type in k8s.io/api,
-// which every API server can write as protobuf. There is one Kind per resource.
+// KindOf returns the kind of a built-in resource: one with a Go type in k8s.io/api, which
+// every API server can encode as protobuf. There is one Kind per resource.
 func KindOf(resource schema.GroupVersionResource) (*wire.Kind, bool) {
 	kind, ok := builtin().kinds[resource]
 	return kind, ok
 }
 
-// ResourceOf is the built-in resource whose objects are of value's type, a
-// pointer such as *corev1.Pod, which may be nil.
+// ResourceOf returns the built-in resource of value's type, a pointer such as
+// *corev1.Pod, which may be nil.
 func ResourceOf(value any) (schema.GroupVersionResource, *wire.Kind, bool) {
 	resource, ok := builtin().resources[reflect.TypeOf(value)]
 	if !ok {
@@ -43,9 +43,9 @@ type builtins struct {
 	resources map[reflect.Type]schema.GroupVersionResource
 }
 
-// builtin reads client-go's scheme. Types that a program registered there itself
-// do not count: whether they are there would depend on the order of things, and
-// nothing says that their names and resources go by the rules.
+// builtin reads client-go's scheme. It ignores types that the program registered there:
+// the result would depend on initialization order, and their names and resources need not
+// follow the naming rules.
 var builtin = sync.OnceValue(func() builtins {
 	b := builtins{
 		groups:    map[string]bool{},

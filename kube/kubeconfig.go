@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FromContext is the cluster of a context in the user's kubeconfig: the files that
-// the KUBECONFIG variable names, else ~/.kube/config. "" is the current context
-// or, if there is no kubeconfig and the program runs in a pod, the cluster that
-// it runs in. The cluster has the name of the context.
+// FromContext returns the cluster of a context in the user's kubeconfig: the files in the
+// KUBECONFIG variable, or else ~/.kube/config. "" means the current context or, if there
+// is no kubeconfig and the program runs in a pod, the cluster that it runs in. The
+// cluster has the name of the context.
 func FromContext(context string) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if context != "" {
@@ -31,7 +31,7 @@ func FromContext(context string) (*Cluster, error) {
 	return FromConfig(cfg, &Options{Name: raw.CurrentContext})
 }
 
-// FromKubeconfig is the cluster of a context in one kubeconfig file. "" is the
+// FromKubeconfig returns the cluster of a context in one kubeconfig file. "" means the
 // file's current context. The cluster has the name of the context.
 func FromKubeconfig(path, context string) (*Cluster, error) {
 	if path == "" {
@@ -44,7 +44,7 @@ func FromKubeconfig(path, context string) (*Cluster, error) {
 	return c, nil
 }
 
-// fromRules takes a context of the files alone.
+// fromRules returns the cluster of a context, using only the kubeconfig files.
 func fromRules(rules *clientcmd.ClientConfigLoadingRules, context string) (*Cluster, error) {
 	raw, err := rules.Load()
 	if err != nil {

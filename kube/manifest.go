@@ -23,11 +23,11 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Create creates the objects of a manifest, YAML or JSON with any number of
-// documents, one after the other, and returns them as the server made them. A kind
-// is looked up in the cluster's discovery, so it may be a custom one; an object of
-// a namespaced kind without a namespace goes to "default". At the first error it
-// stops and returns what it created up to then.
+// Create creates the objects of a manifest, YAML or JSON with any number of documents,
+// one after the other, and returns them as the server created them. Kinds are resolved by
+// the cluster's discovery, so they may be custom ones. An object of a namespaced kind
+// without a namespace is created in "default". At the first error Create stops and
+// returns the objects created so far.
 func (c *Cluster) Create(ctx context.Context, manifest []byte) ([]*wire.Object, error) {
 	documents, err := parseManifest(manifest)
 	if err != nil {
@@ -50,9 +50,9 @@ func (c *Cluster) Create(ctx context.Context, manifest []byte) ([]*wire.Object, 
 	return made, nil
 }
 
-// Delete deletes the objects of a manifest, the last one first, and leaves what
-// they own to the garbage collector. It does not wait until they are gone. Where
-// one cannot be deleted, it goes on with the others and returns all errors.
+// Delete deletes the objects of a manifest, the last one first, and leaves their
+// dependents to the garbage collector. It does not wait until they are gone. If one
+// cannot be deleted, it continues with the others and returns all errors.
 func (c *Cluster) Delete(ctx context.Context, manifest []byte) error {
 	documents, err := parseManifest(manifest)
 	if err != nil {
@@ -80,7 +80,8 @@ func (c *Cluster) delete(ctx context.Context, d *document) error {
 	return c.moved(resource, err)
 }
 
-// moved makes the next attempt ask where the kind is if it is not there any more.
+// moved drops the last discovery if the error is that the resource is not served, so that
+// the next attempt runs discovery again.
 func (c *Cluster) moved(resource schema.GroupVersionResource, err error) error {
 	if isReason(err, reflector.NotServed) {
 		c.catalogue.forget(resource)
@@ -88,10 +89,12 @@ func (c *Cluster) moved(resource schema.GroupVersionResource, err error) error {
 	return err
 }
 
-// manifestRequest finds out where a document belongs.
+// manifestRequest returns the request for a document, without its method, and the
+// document's resource.
 func (c *Cluster) manifestRequest(ctx context.Context, verb string, d *document) (*request, schema.GroupVersionResource, error) {
 	doing := fmt.Sprintf("%s %s in %s", verb, d, c.name)
-	// Who writes has waited for the kind to be served: an old answer will not do.
+	// A writer may have waited until the kind is served, so an old discovery is not good
+	// enough.
 	resource, err := c.resolveKind(ctx, schema.FromAPIVersionAndKind(d.APIVersion, d.Kind), 0)
 	if err != nil {
 		return nil, schema.GroupVersionResource{}, fmt.Errorf("%s: %w", doing, err)
@@ -128,7 +131,7 @@ type document struct {
 	raw []byte // JSON
 }
 
-// String is kind, namespace and name.
+// String returns kind, namespace and name.
 func (d *document) String() string {
 	name := d.Metadata.Name
 	if name == "" {
@@ -158,7 +161,7 @@ func parseManifest(manifest []byte) ([]document, error) {
 	}
 }
 
-// appendDocument adds one document, or those in it if it is a List.
+// appendDocument adds one document, or its items if it is a List.
 func appendDocument(all []document, raw []byte) ([]document, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return all, nil // nothing but comments

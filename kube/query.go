@@ -15,26 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Query says which objects to read, and how.
+// Query selects the objects to read and the form in which the server sends them.
 type Query struct {
-	// Resource is what to read; the group of the core API is "".
+	// Resource is the resource to read; the group of the core API is "".
 	Resource schema.GroupVersionResource
-	// Namespace is where, "" for everywhere.
+	// Namespace is the namespace to read, "" for all.
 	Namespace string
-	// LabelSelector and FieldSelector say which. "" is all.
+	// LabelSelector and FieldSelector select objects. "" selects all.
 	LabelSelector, FieldSelector string
-	// Tweak has the last word on the parameters of every list and watch, but for
-	// which of the two it is. Default: none.
+	// Tweak can change the parameters of every list and watch, except whether it is a
+	// watch. Default: none.
 	Tweak func(*metav1.ListOptions)
-	// MetadataOnly asks the server to leave out all but the objects' metadata.
-	// They still have their own kind. A server that cannot do it sends whole
-	// objects.
+	// MetadataOnly requests only the metadata of the objects. They still have their own
+	// kind. A server that does not support this sends whole objects.
 	MetadataOnly bool
-	// JSON asks for JSON where protobuf could be had.
+	// JSON requests JSON where protobuf would be available.
 	JSON bool
 }
 
-// String is the resource with its group and the namespace, if there is one:
+// String returns the resource with its group and the namespace, if there is one:
 // deployments.apps of shop.
 func (q Query) String() string {
 	s := q.Resource.GroupResource().String()
@@ -71,7 +70,7 @@ func validateResource(r schema.GroupVersionResource) error {
 	return errors.Join(validateSegment("version", r.Version), validateSegment("resource", r.Resource))
 }
 
-// validateSegment refuses what would lead to another path.
+// validateSegment rejects values that would lead to another path.
 func validateSegment(what, value string) error {
 	if value == "" {
 		return fmt.Errorf("no %s", what)
@@ -82,7 +81,7 @@ func validateSegment(what, value string) error {
 	return nil
 }
 
-// versionPath is where a group version is described, as escaped segments.
+// versionPath returns the path of a group version's description, as escaped segments.
 func versionPath(gv schema.GroupVersion) []string {
 	if gv.Group == "" {
 		return []string{"api", url.PathEscape(gv.Version)}
@@ -90,7 +89,7 @@ func versionPath(gv schema.GroupVersion) []string {
 	return []string{"apis", url.PathEscape(gv.Group), url.PathEscape(gv.Version)}
 }
 
-// resourcePath is where a resource's objects are, as escaped segments.
+// resourcePath returns the path of a resource's objects, as escaped segments.
 func resourcePath(r schema.GroupVersionResource, namespace string) []string {
 	p := versionPath(r.GroupVersion())
 	if namespace != "" {

@@ -24,11 +24,12 @@ import (
 )
 
 const (
-	// maxDocument bounds answers that are read as a whole, in bytes without compression:
-	// discovery documents. Ten thousand custom types make one of about 5 MB.
+	// maxDocument limits responses that are read as a whole, in bytes after
+	// decompression: discovery documents. Ten thousand custom types make one of about 5
+	// MB.
 	maxDocument = 16 << 20
-	// maxParts bounds how many JSON objects such an answer has: one of two bytes takes some
-	// 300 when it is decoded.
+	// maxParts limits the number of JSON objects in such a response: one of two bytes
+	// takes about 300 when it is decoded.
 	maxParts = 400_000
 )
 
@@ -39,15 +40,15 @@ type request struct {
 	query  url.Values
 	accept string
 	body   []byte // JSON
-	// stream says that reading the body may take longer than the client's timeout.
+	// stream is set if reading the body may take longer than the client's timeout.
 	stream bool
-	// resource and name are those of the object in the request, for errors.
+	// resource and name identify the object of the request, for errors.
 	resource schema.GroupResource
 	name     string
 	listwatch.Request
 }
 
-// response is a response with a good status.
+// response is a response with a success status.
 type response struct {
 	*http.Response
 	request listwatch.Request
@@ -59,7 +60,7 @@ type response struct {
 	timer  *time.Timer
 }
 
-// body is a response for package listwatch.
+// body adapts a response to package listwatch.
 type body struct{ *response }
 
 func (b body) Read(p []byte) (int, error) { return b.Body.Read(p) }
@@ -74,8 +75,8 @@ func (b body) Ended() error {
 	return b.failed(b.own.Err())
 }
 
-// send makes the request and returns when the header of a good answer is there.
-// The caller must close the response.
+// send makes the request and returns when the headers of a successful response have
+// arrived. The caller must close the response.
 func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	u := c.root.JoinPath(r.path...)
 	u.RawQuery = r.query.Encode()
@@ -119,12 +120,12 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	return resp, nil
 }
 
-// warn hands the server's warnings to the handler of the configuration.
+// warn passes the server's warnings to the warning handler of the configuration.
 func (c *Cluster) warn(ctx context.Context, h http.Header) {
 	if c.config.WarningHandler == nil && c.config.WarningHandlerWithContext == nil {
 		return
 	}
-	// What cannot be parsed is not a warning for anybody.
+	// Warnings that cannot be parsed are ignored.
 	warnings, _ := utilnet.ParseWarningHeaders(h["Warning"])
 	for _, w := range warnings {
 		if handler := c.config.WarningHandlerWithContext; handler != nil {
@@ -135,8 +136,8 @@ func (c *Cluster) warn(ctx context.Context, h http.Header) {
 	}
 }
 
-// close ends the request. What was not read of the body is lost, and with
-// HTTP/1.1 so is the connection.
+// close ends the request. The unread rest of the body is lost and, with HTTP/1.1, so is
+// the connection.
 func (r *response) close() {
 	if r.timer != nil {
 		r.timer.Stop()
@@ -147,14 +148,14 @@ func (r *response) close() {
 	}
 }
 
-// drain reads the rest of a body whose content is complete, usually only its end, so
-// that the connection can be used again.
+// drain reads the rest of a body whose content is complete, usually only its end, so that
+// the connection can be reused.
 func (r *response) drain() {
 	_, _ = io.CopyN(io.Discard, r.Body, 4<<10)
 }
 
 // failed returns the error of a request or of a body that cannot be read. If a context
-// has ended, that is the error.
+// has ended, it returns that error.
 func (r *response) failed(err error) error {
 	if ended := r.request.Ended(r.asked); ended != nil {
 		return ended
@@ -169,7 +170,7 @@ func (r *response) failed(err error) error {
 	case utilnet.IsConnectionRefused(err):
 		reason = reflector.Refused
 	}
-	// The address repeats what Doing says, and is long.
+	// The address is long and repeats what Doing contains.
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
@@ -209,7 +210,7 @@ func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header
 	return body, resp.Header, nil
 }
 
-// object sends a request and reads the one object of the answer.
+// object sends a request and reads the one object of the response.
 func (c *Cluster) object(ctx context.Context, r *request, kind *wire.Kind) (*wire.Object, error) {
 	resp, err := c.send(ctx, r)
 	if err != nil {

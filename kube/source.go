@@ -21,26 +21,26 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// What servers call objects without anything but their metadata.
+// These are the kinds of objects that contain only metadata.
 const (
 	partialObject     = "PartialObjectMetadata"
 	partialObjectList = "PartialObjectMetadataList"
 )
 
-// Source is a query's objects, for a reflector.
+// Source provides a query's objects to a reflector.
 type Source struct {
 	cluster *Cluster
 	query   Query
 	builtin bool
-	// kind is what the objects are to be, nil if they say it themselves or if
-	// nobody has asked yet.
+	// kind is the kind to assign to the objects. It is nil if the objects contain it
+	// themselves or if it has not been discovered yet.
 	kind atomic.Pointer[wire.Kind]
 }
 
 var _ reflector.Source[*wire.Object] = (*Source)(nil)
 
-// Source is where the query's objects come from. It does not ask the server
-// whether there are any.
+// Source returns a source for the query's objects. It does not check with the server
+// whether the resource exists.
 func (c *Cluster) Source(q Query) (*Source, error) {
 	if err := q.validate(); err != nil {
 		return nil, fmt.Errorf("source %s in %s: %w", q, c.name, err)
@@ -71,13 +71,13 @@ func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func
 	return listwatch.ReadList(r.Request, body{resp}, encoding, kind, each)
 }
 
-// Count asks how many objects there are. It costs the server one object, of which
-// only the metadata comes. A server that does not say, as with a selector, has 0
-// beyond that one.
+// Count returns the number of objects. The server reads one object for it and sends only
+// its metadata. If the server does not send the number of remaining objects, as with a
+// selector, Count takes it as 0.
 func (s *Source) Count(ctx context.Context) (int, error) {
 	one := &Source{cluster: s.cluster, query: s.query, builtin: s.builtin}
 	one.query.MetadataOnly = true
-	// Nobody looks at what it is: that need not be asked for.
+	// The kind is not used, so it need not be discovered.
 	one.kind.Store(&wire.Kind{GroupVersionKind: s.query.Resource.GroupVersion().WithKind(partialObject)})
 	r, kind, err := one.prepare(ctx, "count", partialObjectList, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Source) Count(ctx context.Context) (int, error) {
 	}
 }
 
-// Watch begins a watch and returns when the server has begun to answer. See
+// Watch starts a watch and returns when the response headers have arrived. See
 // [reflector.Source].
 func (s *Source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
 	w, err := s.watch(ctx, opts)
@@ -134,14 +134,13 @@ func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*listw
 	return listwatch.NewWatch(r.Request, body{resp}, encoding, kind), nil
 }
 
-// Served asks the server whether it has the resource. See [reflector.Source].
+// Served asks the server whether it serves the resource. See [reflector.Source].
 func (s *Source) Served(ctx context.Context) (bool, error) {
 	resource, err := s.describe(ctx)
 	return resource != nil, err
 }
 
-// describe is what the server says about the resource, nil if it does not serve
-// it.
+// describe returns the server's description of the resource, nil if it is not served.
 func (s *Source) describe(ctx context.Context) (*metav1.APIResource, error) {
 	list, err := s.cluster.discoverVersion(ctx, s.query.Resource.GroupVersion())
 	if isReason(err, reflector.NotServed) {
@@ -158,8 +157,8 @@ func (s *Source) describe(ctx context.Context) (*metav1.APIResource, error) {
 	return nil, nil
 }
 
-// prepare makes the request for a list or a watch, and tells the kind of the
-// objects that are to come, nil if they say it themselves.
+// prepare makes the request for a list or a watch. It also returns the kind of the
+// objects in the response, nil if they contain it themselves.
 func (s *Source) prepare(ctx context.Context, verb, partial string, options metav1.ListOptions) (*request, *wire.Kind, error) {
 	doing := s.doing(verb)
 	kind, err := s.kindFor(ctx, doing)
@@ -189,7 +188,8 @@ func (s *Source) prepare(ctx context.Context, verb, partial string, options meta
 	}, kind, nil
 }
 
-// send is the cluster's, but a resource that is gone may come back as another kind.
+// send is Cluster.send, but forgets the kind of a resource that is not served: it may
+// come back as another kind.
 func (s *Source) send(ctx context.Context, r *request) (*response, error) {
 	resp, err := s.cluster.send(ctx, r)
 	if isReason(err, reflector.NotServed) && !s.builtin {
@@ -198,9 +198,9 @@ func (s *Source) send(ctx context.Context, r *request) (*response, error) {
 	return resp, err
 }
 
-// kindFor is the kind to give to the objects. Metadata comes as objects of another
-// kind, so their own has to be known. It asks where Served asks, so that the two
-// never disagree for longer than it takes.
+// kindFor returns the kind to assign to the objects. Metadata arrives as objects of
+// another kind, so the resource's own kind has to be known. It uses the same discovery
+// document as Served, so the two never disagree for long.
 func (s *Source) kindFor(ctx context.Context, doing string) (*wire.Kind, error) {
 	kind := s.kind.Load()
 	if kind != nil || !s.query.MetadataOnly {
@@ -218,7 +218,7 @@ func (s *Source) kindFor(ctx context.Context, doing string) (*wire.Kind, error) 
 	return kind, nil
 }
 
-// accept is the Accept header; partial is what metadata is called.
+// accept returns the Accept header; partial is the kind for metadata.
 func (s *Source) accept(partial string) string {
 	protobuf := s.builtin && !s.query.JSON
 	accept := runtime.ContentTypeJSON
@@ -236,7 +236,7 @@ func (s *Source) accept(partial string) string {
 	return accept
 }
 
-// doing is what errors begin with.
+// doing returns the prefix of errors.
 func (s *Source) doing(verb string) string {
 	return fmt.Sprintf("%s %s in %s", verb, s.query, s.cluster.name)
 }

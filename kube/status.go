@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// maxErrorBody is how much is read of an answer that is an error.
+	// maxErrorBody is the maximum number of bytes that are read of an error response.
 	maxErrorBody = 64 << 10
-	// maxErrorText is how much of a text that is no Status errors repeat.
+	// maxErrorText is the maximum number of bytes that an error quotes from a body that
+	// is not a Status.
 	maxErrorText = 512
 )
 
-// refused makes an error of an answer that is not good.
+// refused returns the error for a response without a success status.
 func (r *response) refused(req *request) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxErrorBody))
 	if ended := r.asked.Err(); err != nil && ended != nil {
@@ -33,7 +34,7 @@ func (r *response) refused(req *request) error {
 	}
 	status, parsed := parseStatus(body)
 	if !parsed {
-		// The answer of a proxy, or a path that no handler is there for.
+		// The response comes from a proxy, or the path has no handler.
 		text := string(body)
 		if len(text) > maxErrorText {
 			text = text[:maxErrorText]
@@ -61,7 +62,8 @@ func parseStatus(body []byte) (metav1.Status, bool) {
 	return *status, true
 }
 
-// retryAfter is the header of that name, which is a number of seconds or a date.
+// retryAfter returns the value of the Retry-After header, which is a number of seconds or
+// a date.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	value := h.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil && seconds >= 0 {
@@ -73,7 +75,7 @@ func retryAfter(h http.Header) (time.Duration, bool) {
 	return 0, false
 }
 
-// isReason reports that err has the reason.
+// isReason reports whether err has the reason.
 func isReason(err error, reason reflector.Reason) bool {
 	var e *reflector.Error
 	return errors.As(err, &e) && e.Reason == reason
