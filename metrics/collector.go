@@ -15,13 +15,12 @@ var (
 	bytes   = prometheus.NewDesc("watershed_memory_bytes", "Memory that is kept, by what it is for.", []string{"cluster", "resource", "part"}, nil)
 )
 
-// Collector gives the memory of a report's informers to Prometheus.
+// Collector exports the memory use of a report's informers to Prometheus.
 type Collector struct{ report *watershed.Report }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// NewCollector returns a collector, to be registered where the program's others
-// are.
+// NewCollector returns a collector, to be registered with the program's other collectors.
 func NewCollector(report *watershed.Report) *Collector { return &Collector{report} }
 
 // Describe implements [prometheus.Collector].
@@ -48,8 +47,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// added adds up what has the same labels, as Prometheus wants each series once. All
-// are sorted.
+// added adds up the stats that have the same labels, as Prometheus requires each series
+// once. all must be sorted.
 func added(all []watershed.Stats) []watershed.Stats {
 	var sums []watershed.Stats
 	for _, s := range all {

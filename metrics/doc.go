@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package metrics tells Prometheus what informers keep in memory. It is apart from
-// the library so that only who wants Prometheus gets it.
+// Package metrics exports the memory use of informers to Prometheus. It is separate from
+// the library so that only programs that use Prometheus depend on it.
 //
 // # Guarantees
 //
-// A scrape shows the informers that run at that moment: the series of one that has
-// stopped end. The names, all gauges, are
+// A scrape shows the informers that are running at that moment: the series of a stopped
+// informer end. The metrics, all gauges, are
 //
 //	watershed_objects{cluster, resource}
 //	watershed_objects_packed{cluster, resource}
 //	watershed_memory_bytes{cluster, resource, part}
 //
-// where part is objects, keys, indexes, log, dictionaries or decoded. Informers of
-// the same cluster and resource, with different selectors say, are added up.
+// where part is objects, keys, indexes, log, dictionaries or decoded. Informers of the
+// same cluster and resource, for example with different selectors, are added up.
 //
 // # What blocks
 //
-// Nothing waits for anything but the processor: a scrape looks at every object,
-// some 50 ns each.
+// Nothing blocks. A scrape reads every object, which takes about 50 ns each.
 //
 // # Bounds and ownership
 //
