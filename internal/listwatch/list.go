@@ -17,7 +17,7 @@ const maxSkipped = 10_000
 
 // ReadList reads one page of a list and calls each for every object, as it arrives. If
 // each fails, ReadList stops and returns its error. The objects get the kind; if it is
-// nil they are of the kind that the list or they themselves name.
+// nil they have the kind in the list or in their own bytes.
 func ReadList(req Request, resp Response, e wire.Encoding, kind *wire.Kind, each func(*wire.Object) error) (reflector.Page, error) {
 	var page reflector.Page
 	reader := wire.NewListReader(resp, e, kind)

@@ -20,7 +20,7 @@ func ListOptions(opts reflector.ListOptions) metav1.ListOptions {
 	return options
 }
 
-// WatchOptions returns the query of a watch. It always asks for bookmarks.
+// WatchOptions returns the query of a watch. It always requests bookmarks.
 func WatchOptions(opts reflector.WatchOptions) metav1.ListOptions {
 	options := metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, ResourceVersion: opts.Version}
 	if opts.Timeout > 0 {

@@ -17,15 +17,15 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// Request is what the meaning of an error depends on besides the error.
+// Request holds the properties of a request that determine what an error means.
 type Request struct {
-	// Doing begins every error: "list pods in prod-eu".
+	// Doing is the prefix of every error: "list pods in prod-eu".
 	Doing string
-	// Collection says that the request is not for a single object: a 404 can mean that
+	// Collection is set if the request is not for a single object: a 404 can mean that
 	// the resource is not served.
 	Collection bool
-	// InitialEvents says that the request asks for initial events, which old servers
-	// refuse.
+	// InitialEvents is set if the request is for initial events, which old servers
+	// reject.
 	InitialEvents bool
 }
 
@@ -41,8 +41,8 @@ func (r Request) Ended(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", r.Doing, ended)
 }
 
-// Refused returns the error of a request that the server has refused. after is the
-// value of the Retry-After header if it is given.
+// Refused returns the error of a request that the server has rejected. after is the value
+// of the Retry-After header if given is true.
 func (r Request) Refused(err *apierrors.StatusError, after time.Duration, given bool) *reflector.Error {
 	if d := err.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 && !given {
 		after, given = time.Duration(d.RetryAfterSeconds)*time.Second, true
@@ -54,14 +54,14 @@ func (r Request) Refused(err *apierrors.StatusError, after time.Duration, given 
 	}
 }
 
-// Undecodable returns the error for one object that cannot be read. key is empty if it
-// is not known, and nameless says that the object has none.
+// Undecodable returns the error for one object that cannot be read. key is empty if it is
+// not known. nameless is set if the object has no name.
 func (r Request) Undecodable(key string, nameless bool, err error) *reflector.Error {
 	return &reflector.Error{Reason: reflector.Undecodable, Key: key, Nameless: nameless, Err: fmt.Errorf("%s: %w", r.Doing, err)}
 }
 
-// reason returns what a status means to a reflector. retryAfter says that the server
-// has said when to retry.
+// reason returns the meaning of a status for a reflector. retryAfter is set if the server
+// sent a time to retry.
 func (r Request) reason(err *apierrors.StatusError, retryAfter bool) reflector.Reason {
 	switch code := err.ErrStatus.Code; {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || code == http.StatusGone:
@@ -90,9 +90,9 @@ func isTooLarge(err error) bool {
 		apierrors.IsTimeout(err) && strings.Contains(err.Error(), message)
 }
 
-// isNotServed reports whether a server does not serve the resource or, if it answers in
+// isNotServed reports whether a server does not serve the resource or, if it responds in
 // plain text, the path. A missing object, such as the cluster behind a proxy for many
-// clusters, and the error page of a web server are something else.
+// clusters, and the error page of a web server do not count.
 func isNotServed(err *apierrors.StatusError) bool {
 	status := err.ErrStatus
 	if status.Code != http.StatusNotFound || !apierrors.IsNotFound(err) {

@@ -12,14 +12,14 @@
 //
 // # Bounds and ownership
 //
-// A list or a watch is read with one object in memory. A list fails when 10,000 of its
-// objects cannot be read. [ReadList] leaves closing the response to the caller; a
-// [Watch] closes it when it ends.
+// A list or a watch is read with one object in memory. A list fails when more than 10,000
+// objects of a page cannot be read. [ReadList] leaves closing the response to the caller;
+// a [Watch] closes it when it ends.
 package listwatch
 
 import "io"
 
-// Response is a response whose status was good.
+// Response is a response with a success status.
 type Response interface {
 	// Read reads the body.
 	io.Reader
@@ -37,6 +37,6 @@ type Response interface {
 // drainLimit is how many bytes drain reads.
 const drainLimit = 4 << 10
 
-// drain reads the rest of a body whose content is complete, usually only its end, so
-// that the connection can be used again.
+// drain reads the rest of a body whose content is complete, usually only its end, so that
+// the connection can be reused.
 func drain(r Response) { _, _ = io.CopyN(io.Discard, r, drainLimit) }

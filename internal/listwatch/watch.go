@@ -17,7 +17,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// ErrClosed is the cause with which a request ends that was closed.
+// ErrClosed is the cause of the end of a request that was closed.
 var ErrClosed = fmt.Errorf("closed: %w", context.Canceled)
 
 // Watch reads the events of a watch from its response. It implements
@@ -29,13 +29,13 @@ type Watch struct {
 	// mu is held by the reader. Close wakes the reader before it locks mu.
 	mu     sync.Mutex
 	reader *wire.WatchReader
-	err    error // why the watch is over
+	err    error // the reason why the watch ended
 }
 
 var _ reflector.Watch[*wire.Object] = (*Watch)(nil)
 
 // NewWatch returns a watch. It owns the response. The objects get the kind; if it is nil
-// they are of the kind that they themselves name.
+// they have the kind in their own bytes.
 func NewWatch(req Request, resp Response, e wire.Encoding, kind *wire.Kind) *Watch {
 	return &Watch{request: req, response: resp, reader: wire.NewWatchReader(resp, e, kind)}
 }

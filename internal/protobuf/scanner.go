@@ -44,7 +44,7 @@ type Scanner struct {
 	Bad bool
 }
 
-// Next goes to the next field. It returns false at the end of the message and at a
+// Next moves to the next field. It returns false at the end of the message and at a
 // fault.
 func (p *Scanner) Next() bool {
 	b, at := p.Data, p.At

@@ -217,8 +217,8 @@ func appendBytes(b, value []byte) []byte {
 	return append(b, '"')
 }
 
-// single appends a field that holds one message. again says that the field occurs
-// several times.
+// single appends a field that holds one message. again is set if the field occurs several
+// times.
 func (t *transcoder) single(b []byte, f *field, raw []byte, s *slot, again bool) ([]byte, bool) {
 	value := raw[s.from:s.to]
 	if again {
