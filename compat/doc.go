@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package compat is Watershed's engine behind client-go's informer: what it makes
-// is a [cache.SharedIndexInformer], for programs that were written for one.
+// Package compat provides Watershed's engine as a [cache.SharedIndexInformer], for
+// programs that were written for client-go's informer.
 //
 //	// controller-runtime
 //	cfg.Wrap(compat.Tap)
@@ -13,45 +13,44 @@
 //		return compat.NewInformer(nil)(listWatch(c), &corev1.Pod{}, resync, indexers)
 //	})
 //
-// Objects are kept as bytes, packed, and decoded when somebody looks at them.
-// [Tap] in the transport of the client lets informers have those bytes as the
-// server sent them. Without it the client decodes objects first and they are
-// encoded again, which costs processor time at every change, and no memory.
+// Objects are kept as packed bytes and decoded when they are read. [Tap] in the client's
+// transport passes those bytes to informers as the server sent them. Without it the
+// client decodes objects first and they are encoded again, which costs CPU time at every
+// change, but no memory.
 //
 // # Guarantees
 //
-// Whatever works with a SharedIndexInformer works with this one: generated and
-// dynamic listers, factories, controller-runtime's cache. Where it behaves
-// differently on purpose, docs/semantics.md says so. What matters most: a relist
-// calls handlers only for what has changed; each read may return a new value, so
-// that comparing pointers says nothing.
+// Everything that works with a SharedIndexInformer works with this one: generated and
+// dynamic listers, factories, controller-runtime's cache. docs/semantics.md lists the
+// deliberate differences. The most important ones: a relist calls handlers only for
+// objects that have changed, and each read may return a new value, so comparing pointers
+// is meaningless.
 //
 // As with client-go, typed objects have an empty apiVersion and kind (see
-// [Options.KeepKind]), the objects of a resource that is not served stay until the
-// next complete list, and a handler that panics ends the program unless
+// [Options.KeepKind]), the objects of a resource that is not served stay until the next
+// complete list, and a handler that panics ends the program unless
 // [k8s.io/apimachinery/pkg/util/runtime.ReallyCrash] is false.
 //
-// An object must have a name, and be of the Go type of the example that the
-// informer was made with; what is not is left out, logged and counted. That holds
-// for what a transform returns, too.
+// An object must have a name, and the Go type of the example that the informer was made
+// with. Other objects are left out, logged and counted. That applies to the results of a
+// transform, too.
 //
 // As with client-go, an informer that was stopped can still be read, and cannot be
 // started again.
 //
 // # What blocks
 //
-// Run and RunWithContext return when everything they started has returned,
-// handlers included. All other methods return at once, but for AddIndexers, which
-// decodes every object there is. Reading decodes what it returns.
+// Run and RunWithContext return when everything they started has returned, handlers
+// included. All other methods return at once, except AddIndexers, which decodes all
+// objects. Reads decode the objects that they return.
 //
 // # Bounds and ownership
 //
-// A handler that is slow falls behind and is given differences when it has left
-// the window ([Options.Window]); client-go would keep every change for it. What
-// reads and handlers return is shared and must not be changed. An object given to
-// the Add, Update or Replace of the store is copied: changing it afterwards
-// changes nothing in the store.
+// A slow handler falls behind. When it has left the window ([Options.Window]), it
+// receives differences; client-go would keep every change for it. Objects from reads and
+// in handlers are shared and must not be modified. The Add, Update and Replace of the
+// store copy their objects: changing an object afterwards does not change the store.
 //
-// A response that [Tap] takes from a client is closed by the informer, at the
-// latest when its run ends.
+// The informer closes a response that [Tap] takes from a client, at the latest when its
+// run ends.
 package compat

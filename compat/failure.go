@@ -23,7 +23,7 @@ func newRequest(verb string, p *prototype) request {
 	return request{listwatch.Request{Doing: verb + " " + p.String(), Collection: true}}
 }
 
-// failed returns what an error of a client means to a reflector.
+// failed converts an error of a client to one for a reflector.
 func (r request) failed(ctx context.Context, err error) error {
 	if ended := r.Ended(ctx); ended != nil {
 		return ended
@@ -45,6 +45,6 @@ func (r request) failed(ctx context.Context, err error) error {
 	return out
 }
 
-// broken returns an error of a response that had begun. It says nothing about what the
-// server supports.
+// broken returns an error of a response that had begun. It does not imply anything about
+// what the server supports.
 func (r request) broken(err error) error { return fmt.Errorf("%s: %w", r.Doing, err) }

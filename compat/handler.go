@@ -16,29 +16,29 @@ import (
 	"github.com/watershed-project/watershed"
 )
 
-// minimumResync is the least that client-go makes of a resync period.
+// minimumResync is the minimum resync period, as in client-go.
 const minimumResync = time.Second
 
-// registration is a handler's place in an informer.
+// registration is a handler that was added to an informer.
 type registration struct {
 	informer *informer
 	name     string
 	handle   *watershed.Registration
-	// synced is that of the only run there will be.
+	// synced is the Synced channel of the only run.
 	synced <-chan struct{}
 }
 
-// HasSynced reports whether the handler was told of all that was there when it
-// joined.
+// HasSynced reports whether the handler has received all objects that existed when it was
+// added.
 func (r *registration) HasSynced() bool { return isClosed(r.synced) }
 
-// HasSyncedChecker is done when HasSynced is true.
+// HasSyncedChecker returns a checker that is done when HasSynced is true.
 func (r *registration) HasSyncedChecker() cache.DoneChecker {
 	return done{name: fmt.Sprintf("%s + event handler %s", r.informer.HasSyncedChecker().Name(), r.name), when: r.synced}
 }
 
-// ShutdownChan is closed when the handler was removed and will not be called
-// again. [cache.ShutDownEventHandler] waits for it.
+// ShutdownChan returns a channel that is closed when the handler was removed and will not
+// be called again. [cache.ShutDownEventHandler] waits for it.
 func (r *registration) ShutdownChan() <-chan struct{} { return r.handle.Done() }
 
 // AddEventHandler adds a handler with the informer's resync period.
@@ -73,9 +73,9 @@ func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 	return r, nil
 }
 
-// resyncLocked is how often a handler is to be given everything, 0 for never. An
-// informer made without a period never does it, and one that runs does it no more
-// often than the handlers that were there before wanted.
+// resyncLocked returns a handler's resync period, 0 for never. An informer made without a
+// period never resyncs. A running one does not resync more often than the handlers added
+// before required.
 func (i *informer) resyncLocked(logger klog.Logger, wanted *time.Duration) time.Duration {
 	warn := logger.Info
 	period := i.resync
@@ -100,8 +100,8 @@ func (i *informer) resyncLocked(logger klog.Logger, wanted *time.Duration) time.
 	return period
 }
 
-// RemoveEventHandler removes a handler. One that was removed, or that is another
-// informer's, is no error.
+// RemoveEventHandler removes a handler. It ignores a handler that was removed before or
+// that belongs to another informer.
 func (i *informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(*registration)
 	if !ok {
@@ -113,21 +113,24 @@ func (i *informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistrat
 	return nil
 }
 
-// crashPause is how long client-go waits after a handler has panicked before it calls the handler again.
+// crashPause is how long client-go waits after a handler has panicked before it calls the
+// handler again.
 const crashPause = time.Second
 
-// crash deals with the panics of one handler, whose calls do not overlap, as client-go does: it runs the
-// [utilruntime.PanicHandlers], and then the program ends unless [utilruntime.ReallyCrash] is false.
+// crash handles the panics of one handler, whose calls do not overlap, as client-go does:
+// it runs the [utilruntime.PanicHandlers], and then the program ends unless
+// [utilruntime.ReallyCrash] is false.
 type crash struct {
 	logger  klog.Logger
 	pending bool
 }
 
-// callDepth is the number of calls between a panic handler and the function that panicked: of panicked, of the
-// engine's deferred function and of the runtime. Logs are attributed to that function.
+// callDepth is the number of calls between a panic handler and the function that
+// panicked: of panicked, of the engine's deferred function and of the runtime. Logs are
+// attributed to that function.
 const callDepth = 4
 
-// panicked is that of [watershed.Handler].
+// panicked implements Panicked of [watershed.Handler].
 func (c *crash) panicked(value any) {
 	c.pending = true
 	ctx := klog.NewContext(context.Background(), c.logger.WithCallDepth(callDepth))
@@ -147,8 +150,7 @@ func (c *crash) pause() {
 	}
 }
 
-// adapt makes a handler of ours of one of client-go's. For functions that are not
-// there nothing is decoded.
+// adapt converts a client-go handler. Nothing is decoded for functions that are nil.
 func adapt(handler cache.ResourceEventHandler, logger klog.Logger) watershed.Handler[runtime.Object] {
 	c := &crash{logger: logger}
 	h := watershed.Handler[runtime.Object]{

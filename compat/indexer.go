@@ -28,8 +28,8 @@ type (
 	change   = delta.Delta[*wire.Object]
 )
 
-// indexer is what an informer has, as client-go reads it. Every call sees one
-// moment; results are in key order.
+// indexer is the store of an informer in client-go's interface. Every call reads one
+// snapshot; results are in key order.
 type indexer struct {
 	engine    *watershed.Informer[runtime.Object]
 	prototype *prototype
@@ -41,7 +41,7 @@ type indexer struct {
 	indexes map[string]index
 }
 
-// index is one index. That of namespaces is the order of the keys, and has no tree.
+// index is one index. The namespace index uses the order of the keys and has no tree.
 type index struct {
 	values cache.IndexFunc
 	tree   *watershed.Index[runtime.Object, string]
@@ -53,7 +53,7 @@ func newIndexer(engine *watershed.Informer[runtime.Object], p *prototype) *index
 	return &indexer{engine: engine, prototype: p, indexes: map[string]index{}}
 }
 
-// freeze keeps the state there is, for those who read on after the end.
+// freeze saves the current state for reads after the informer has stopped.
 func (x *indexer) freeze() {
 	now := x.engine.Snapshot()
 	x.final.Store(&now)
@@ -86,7 +86,7 @@ func (x *indexer) ListKeys() []string {
 	return out
 }
 
-// Get returns what has the key of obj.
+// Get returns the object that has the key of obj.
 func (x *indexer) Get(obj any) (any, bool, error) {
 	key, err := storeKey(obj)
 	if err != nil {
@@ -95,7 +95,7 @@ func (x *indexer) Get(obj any) (any, bool, error) {
 	return x.GetByKey(key)
 }
 
-// GetByKey returns what has a key.
+// GetByKey returns the object that has a key.
 func (x *indexer) GetByKey(key string) (any, bool, error) {
 	if obj, ok := x.now().Get(key); ok {
 		return obj, true, nil
@@ -103,19 +103,19 @@ func (x *indexer) GetByKey(key string) (any, bool, error) {
 	return nil, false, nil
 }
 
-// named is an index by its name.
+// named returns an index by its name.
 func (x *indexer) named(name string) (index, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	i, ok := x.indexes[name]
 	if !ok {
-		// These are client-go's words.
+		// This is client-go's error text.
 		return i, fmt.Errorf("Index with name %s does not exist", name)
 	}
 	return i, nil
 }
 
-// Index returns what shares a value of the index with obj.
+// Index returns the objects that share an index value with obj.
 func (x *indexer) Index(name string, obj any) ([]any, error) {
 	i, err := x.named(name)
 	if err != nil {
@@ -142,7 +142,7 @@ func (x *indexer) Index(name string, obj any) ([]any, error) {
 	return out, nil
 }
 
-// ByIndex returns what has a value in an index.
+// ByIndex returns the objects that have an index value.
 func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	i, err := x.named(name)
 	if err != nil {
@@ -151,7 +151,7 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	return i.objects(x.now(), value), nil
 }
 
-// IndexKeys returns the keys of what has a value in an index.
+// IndexKeys returns the keys of the objects that have an index value.
 func (x *indexer) IndexKeys(name, value string) ([]string, error) {
 	i, err := x.named(name)
 	if err != nil {
@@ -160,8 +160,7 @@ func (x *indexer) IndexKeys(name, value string) ([]string, error) {
 	return i.keys(x.now(), value), nil
 }
 
-// ListIndexFuncValues returns all values that an index has, none if there is no
-// such index.
+// ListIndexFuncValues returns all values of an index, none if there is no such index.
 func (x *indexer) ListIndexFuncValues(name string) []string {
 	i, err := x.named(name)
 	if err != nil {
@@ -178,7 +177,7 @@ func (x *indexer) ListIndexFuncValues(name string) []string {
 	return sets.List(values)
 }
 
-// GetIndexers returns the functions of all indexes, in a map of the caller's own.
+// GetIndexers returns the functions of all indexes. The caller owns the map.
 func (x *indexer) GetIndexers() cache.Indexers {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -214,7 +213,7 @@ func (x *indexer) addLocked(indexers cache.Indexers) {
 			i.tree = watershed.IndexBy(x.engine, func(obj runtime.Object) []string {
 				out, err := values(obj)
 				if err != nil {
-					// The engine makes of it an object that is not in the index.
+					// The engine recovers and leaves the object out of the index.
 					panic(fmt.Errorf("index %s: %w", name, err))
 				}
 				return out
@@ -224,12 +223,12 @@ func (x *indexer) addLocked(indexers cache.Indexers) {
 	}
 }
 
-// isNamespace reports that a function is client-go's for namespaces.
+// isNamespace reports whether a function is client-go's namespace index function.
 func isNamespace(values cache.IndexFunc) bool {
 	return reflect.ValueOf(values).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 }
 
-// namespaceOf is the namespace in a key.
+// namespaceOf returns the namespace in a key.
 func namespaceOf(key string) string {
 	namespace, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -238,7 +237,7 @@ func namespaceOf(key string) string {
 	return namespace
 }
 
-// objects are those that have a value.
+// objects returns the objects that have a value.
 func (i index) objects(now snapshot, value string) []any {
 	out := []any{}
 	switch {
@@ -260,7 +259,7 @@ func (i index) objects(now snapshot, value string) []any {
 	return out
 }
 
-// keys are those of the objects that have a value.
+// keys returns the keys of the objects that have a value.
 func (i index) keys(now snapshot, value string) []string {
 	if i.tree != nil {
 		return slices.AppendSeq([]string{}, i.tree.KeysIn(now, value))
@@ -275,7 +274,8 @@ func (i index) keys(now snapshot, value string) []string {
 }
 
 var (
-	// errStopped is what a store says that nobody will read.
+	// errStopped is returned by writes after the informer has stopped, which no reader
+	// would see.
 	errStopped = errors.New("informer has stopped")
 	errNothing = errors.New("there is no object")
 )
@@ -283,7 +283,7 @@ var (
 // Add stores an object.
 func (x *indexer) Add(obj any) error { return x.Update(obj) }
 
-// Update stores an object. Handlers are told, unlike client-go's.
+// Update stores an object. Unlike in client-go, handlers are notified.
 func (x *indexer) Update(obj any) error {
 	c, err := x.stored(obj)
 	if err != nil {
@@ -292,7 +292,7 @@ func (x *indexer) Update(obj any) error {
 	return x.write(c)
 }
 
-// stored is the change that stores an object, whichever version there is.
+// stored returns the change that stores an object, whatever the stored version.
 func (x *indexer) stored(obj any) (change, error) {
 	key, err := storeKey(obj)
 	if err != nil {
@@ -305,7 +305,7 @@ func (x *indexer) stored(obj any) (change, error) {
 	return change{Type: delta.Replaced, Missed: true, Key: key, Object: o, Version: o.Version()}, nil
 }
 
-// Delete removes what has the key of obj.
+// Delete removes the object that has the key of obj.
 func (x *indexer) Delete(obj any) error {
 	key, err := storeKey(obj)
 	if err != nil {
@@ -316,7 +316,8 @@ func (x *indexer) Delete(obj any) error {
 		if !ok {
 			return nil
 		}
-		// A newer state may be stored meanwhile, which the first deletion leaves alone. The second does not.
+		// A newer state may be stored meanwhile. The first deletion does not remove it,
+		// the second does.
 		if err := x.write(change{Type: delta.Deleted, Missed: missed > 0, Key: key, Object: last}); err != nil {
 			return err
 		}
@@ -324,7 +325,7 @@ func (x *indexer) Delete(obj any) error {
 	return nil
 }
 
-// Replace makes a list all there is.
+// Replace replaces all objects by a list.
 func (x *indexer) Replace(list []any, version string) error {
 	changes := make([]change, 0, len(list)+1)
 	listed := sets.New[string]()
@@ -353,18 +354,18 @@ func (x *indexer) write(changes ...change) error {
 	return nil
 }
 
-// Resync does nothing, as client-go's.
+// Resync does nothing, as in client-go.
 func (x *indexer) Resync() error { return nil }
 
-// Bookmark notes that the state is that of a version.
+// Bookmark records that the state has reached a version.
 func (x *indexer) Bookmark(version string) {
 	if n := number(version); n > 0 && x.final.Load() == nil {
 		x.engine.Write(change{Type: delta.Bookmark, Version: n})
 	}
 }
 
-// LastStoreSyncResourceVersion is the newest version that the state has, "" if
-// there is none.
+// LastStoreSyncResourceVersion returns the newest version of the state, "" if there is
+// none.
 func (x *indexer) LastStoreSyncResourceVersion() string {
 	if version := x.now().Version(); version > 0 {
 		return strconv.FormatUint(version, 10)
@@ -372,7 +373,7 @@ func (x *indexer) LastStoreSyncResourceVersion() string {
 	return ""
 }
 
-// storeKey is the key of an object, or of one that is gone.
+// storeKey returns the key of an object or of a [cache.DeletedFinalStateUnknown].
 func storeKey(obj any) (string, error) {
 	if isNil(obj) {
 		return "", cache.KeyError{Obj: obj, Err: errNothing} // client-go would panic
@@ -384,7 +385,7 @@ func storeKey(obj any) (string, error) {
 	return key, nil
 }
 
-// number is a version as a number, 0 if it is none.
+// number returns a version as a number, 0 if it is not a number.
 func number(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

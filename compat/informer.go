@@ -25,45 +25,46 @@ import (
 )
 
 // NewInformer returns a constructor of informers, with the parameters of
-// [cache.NewSharedIndexInformer]: it is what controller-runtime's
-// cache.Options.NewInformer wants. A nil opts means the defaults.
+// [cache.NewSharedIndexInformer], for controller-runtime's cache.Options.NewInformer. A
+// nil opts means the defaults.
 func NewInformer(opts *Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	o := opts.withDefaults()
-	// Informers of one constructor share it: a dictionary takes 300 KB for each kind, and there may be an informer of
-	// each namespace.
+	// Informers of one constructor share the packing: a dictionary takes 300 KB for each
+	// kind, and a program may have one informer per namespace.
 	packing := watershed.NewPacking(nil)
 	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		return newInformer(lw, example, resync, indexers, &o, packing)
 	}
 }
 
-// informer is an informer of ours that looks like one of client-go's.
+// informer adapts a Watershed informer to client-go's interface.
 type informer struct {
 	engine    *watershed.Informer[runtime.Object]
 	prototype *prototype
 	index     *indexer
 	example   runtime.Object
 	logger    *slog.Logger
-	// logs is the logger of the options, if they have one, and contextual where logs go otherwise.
+	// logs is the logger in the options, which may be nil. contextual is used instead of
+	// a nil one.
 	logs       *slog.Logger
 	contextual contextual
-	// reflector is what a WatchErrorHandler is given. It never runs.
+	// reflector is the argument for a WatchErrorHandler. It never runs.
 	reflector *cache.Reflector
-	// synced is that of the only run there will be.
+	// synced is the Synced channel of the only run.
 	synced <-chan struct{}
-	// resync is the period of handlers that do not say theirs.
+	// resync is the default resync period of handlers.
 	resync time.Duration
 
-	// Both are set before the run, and read in it.
+	// transform and watchError are set before the run, and read during it.
 	transform  cache.TransformFunc
 	watchError cache.WatchErrorHandlerWithContext
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu               sync.Mutex
 	started, stopped bool
-	// shortest is the shortest resync period that there can be.
+	// shortest is the shortest resync period that a running informer allows.
 	shortest time.Duration
-	// version is the last one seen, once stopped.
+	// version is the last version seen, set when the informer stops.
 	version string
 }
 
@@ -87,8 +88,9 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 		Window:         opts.Window,
 		Report:         opts.Report,
 		Name:           p.String(),
-		// Objects of a resource that is not served stay, as with client-go: who reacts to deletions by deleting
-		// something else must not do so because an API server is in trouble.
+		// Objects of a resource that is not served stay, as with client-go: a handler
+		// that reacts to deletions by deleting other objects must not do so because an
+		// API server is in trouble.
 		Reflector: reflector.Options{ListOnly: !streams, Absence: -1},
 		Logger:    i.logger,
 	})
@@ -99,7 +101,7 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 	return i
 }
 
-// transformBytes applies the transform to the bytes of an object, if there is one.
+// transformBytes applies the transform, if there is one, to an encoded object.
 func (i *informer) transformBytes(o *wire.Object) (*wire.Object, error) {
 	if i.transform == nil {
 		return o, nil
@@ -118,8 +120,8 @@ func (i *informer) transformBytes(o *wire.Object) (*wire.Object, error) {
 	return i.prototype.encodeLike(out.(runtime.Object), o)
 }
 
-// complain tells the WatchErrorHandler. Without one there is the log of the
-// reflector.
+// complain calls the WatchErrorHandler. If there is none, the reflector's log has the
+// error.
 func (i *informer) complain(ctx context.Context, err error) {
 	if i.watchError != nil {
 		i.watchError(ctx, i.reflector, err)
@@ -138,7 +140,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.contextual.use(klog.FromContext(ctx))
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	// What there is must be kept for readers before the engine lets go of it.
+	// The state must be saved for readers before the engine drops it.
 	defer context.AfterFunc(ctx, func() {
 		i.stop()
 		cancel()
@@ -149,7 +151,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.stop()
 }
 
-// start reports whether this is the first time.
+// start reports whether this is the first call.
 func (i *informer) start() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -176,15 +178,15 @@ func (i *informer) IsStopped() bool {
 	return i.stopped
 }
 
-// HasSynced reports whether the state has been complete.
+// HasSynced reports whether the state has been complete once.
 func (i *informer) HasSynced() bool { return isClosed(i.synced) }
 
-// HasSyncedChecker is done when HasSynced is true.
+// HasSyncedChecker returns a checker that is done when HasSynced is true.
 func (i *informer) HasSyncedChecker() cache.DoneChecker {
 	return done{name: fmt.Sprintf("SharedIndexInformer %T", i.example), when: i.synced}
 }
 
-// LastSyncResourceVersion is the last version that the server sent.
+// LastSyncResourceVersion returns the last version that the server sent.
 func (i *informer) LastSyncResourceVersion() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -194,15 +196,15 @@ func (i *informer) LastSyncResourceVersion() string {
 	return i.engine.Status().Reflector.Version
 }
 
-// errStarted is what cannot be set any more says.
+// errStarted is returned by setters that are called after the informer has started.
 var errStarted = errors.New("informer has already started")
 
-// SetWatchErrorHandler sets who is told of lists and watches that fail.
+// SetWatchErrorHandler sets the handler for failed lists and watches.
 func (i *informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 	return i.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
 }
 
-// SetWatchErrorHandlerWithContext sets who is told of lists and watches that fail.
+// SetWatchErrorHandlerWithContext sets the handler for failed lists and watches.
 func (i *informer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -213,8 +215,8 @@ func (i *informer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandl
 	return nil
 }
 
-// SetTransform sets what is applied to every state before it is kept. It costs a
-// decoding and an encoding each.
+// SetTransform sets a function that is applied to every state before it is stored. Each
+// state is decoded and encoded for it.
 func (i *informer) SetTransform(handler cache.TransformFunc) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -235,16 +237,16 @@ func (i *informer) AddIndexers(indexers cache.Indexers) error {
 	return i.index.AddIndexers(indexers)
 }
 
-// GetStore is GetIndexer.
+// GetStore returns the same as GetIndexer.
 func (i *informer) GetStore() cache.Store { return i.index }
 
-// GetIndexer is what the informer has.
+// GetIndexer returns the informer's store.
 func (i *informer) GetIndexer() cache.Indexer { return i.index }
 
-// GetController is what can be asked of the informer as of a controller.
+// GetController returns a controller that reports the informer's state.
 func (i *informer) GetController() cache.Controller { return controller{i} }
 
-// controller is an informer that cannot be run through it.
+// controller is the controller of an informer. It cannot run the informer.
 type controller struct{ informer *informer }
 
 func (controller) Run(<-chan struct{})               {}
@@ -261,10 +263,10 @@ type done struct {
 	when <-chan struct{}
 }
 
-// Name says what is waited for.
+// Name returns the name of the condition.
 func (d done) Name() string { return d.name }
 
-// Done is closed when it is over.
+// Done returns a channel that is closed when the condition is met.
 func (d done) Done() <-chan struct{} { return d.when }
 
 func isClosed(c <-chan struct{}) bool {

@@ -12,7 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// klogger returns the logger for handlers that have none of their own: that of the options, or klog's.
+// klogger returns the logger for handlers without one of their own: the one in the
+// options, or klog's.
 func (i *informer) klogger() klog.Logger {
 	if i.logs == nil {
 		return klog.Background()
@@ -20,11 +21,11 @@ func (i *informer) klogger() klog.Logger {
 	return logr.FromSlogHandler(i.logs.Handler())
 }
 
-// contextual is a [slog.Handler] that writes to the logger of the context that an informer is run with, and to klog's
-// before that. It is made before there is such a context.
+// contextual is a [slog.Handler] that writes to the logger in the context of the
+// informer's run, and to klog's before that. It is made before there is such a context.
 type contextual struct{ current atomic.Pointer[slog.Handler] }
 
-// use makes logger the one to write to.
+// use sets the logger to write to.
 func (c *contextual) use(logger klog.Logger) {
 	h := logr.ToSlogHandler(logger)
 	c.current.Store(&h)
@@ -37,27 +38,28 @@ func (c *contextual) handler() slog.Handler {
 	return logr.ToSlogHandler(klog.Background())
 }
 
-// Enabled is that of [slog.Handler].
+// Enabled implements [slog.Handler].
 func (c *contextual) Enabled(ctx context.Context, level slog.Level) bool {
 	return c.handler().Enabled(ctx, level)
 }
 
-// Handle is that of [slog.Handler].
+// Handle implements [slog.Handler].
 func (c *contextual) Handle(ctx context.Context, r slog.Record) error {
 	return c.handler().Handle(ctx, r)
 }
 
-// WithAttrs is that of [slog.Handler].
+// WithAttrs implements [slog.Handler].
 func (c *contextual) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return derived{from: c, with: func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) }}
 }
 
-// WithGroup is that of [slog.Handler].
+// WithGroup implements [slog.Handler].
 func (c *contextual) WithGroup(name string) slog.Handler {
 	return derived{from: c, with: func(h slog.Handler) slog.Handler { return h.WithGroup(name) }}
 }
 
-// derived adds attributes or a group to each record of another handler, whose logger may change.
+// derived adds attributes or a group to each record of another handler, whose logger may
+// change.
 type derived struct {
 	from interface{ handler() slog.Handler }
 	with func(slog.Handler) slog.Handler
@@ -65,20 +67,20 @@ type derived struct {
 
 func (d derived) handler() slog.Handler { return d.with(d.from.handler()) }
 
-// Enabled is that of [slog.Handler].
+// Enabled implements [slog.Handler].
 func (d derived) Enabled(ctx context.Context, level slog.Level) bool {
 	return d.from.handler().Enabled(ctx, level)
 }
 
-// Handle is that of [slog.Handler].
+// Handle implements [slog.Handler].
 func (d derived) Handle(ctx context.Context, r slog.Record) error { return d.handler().Handle(ctx, r) }
 
-// WithAttrs is that of [slog.Handler].
+// WithAttrs implements [slog.Handler].
 func (d derived) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return derived{from: d, with: func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) }}
 }
 
-// WithGroup is that of [slog.Handler].
+// WithGroup implements [slog.Handler].
 func (d derived) WithGroup(name string) slog.Handler {
 	return derived{from: d, with: func(h slog.Handler) slog.Handler { return h.WithGroup(name) }}
 }

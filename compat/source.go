@@ -18,14 +18,14 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// source is what a ListerWatcher lists and watches, as bytes: as the server sent
-// them if there is a [Tap] in its client, else encoded again.
+// source provides the objects of a ListerWatcher as bytes: as the server sent them if its
+// client has a [Tap], otherwise encoded again.
 type source struct {
 	lister    cache.ListerWatcherWithContext
 	prototype *prototype
-	// complain is told what client-go tells a WatchErrorHandler.
+	// complain receives the errors that client-go passes to a WatchErrorHandler.
 	complain func(context.Context, error)
-	// decoded says that the server sends what cannot be read as bytes.
+	// decoded is set if the server sends responses that cannot be read as bytes.
 	decoded atomic.Bool
 }
 
@@ -45,7 +45,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	newest := opts.Version == "" && opts.Continue == ""
 	switch reason := reflector.ReasonOf(err); {
 	case (reason == reflector.Expired || reason == reflector.TooLarge) && !newest:
-		// The reflector asks for another version instead.
+		// The reflector retries with another version.
 	default:
 		s.complain(ctx, err)
 	}
@@ -66,7 +66,7 @@ func (s *source) list(ctx context.Context, opts reflector.ListOptions, each func
 	return s.takeList(ctx, list, r, each)
 }
 
-// body is an answer for package listwatch.
+// body adapts an answer to package listwatch.
 type body struct {
 	request
 	ctx    context.Context
@@ -79,7 +79,7 @@ func (b *body) Close()       { b.close() }
 func (b *body) Ended() error { return b.request.Ended(b.ctx) }
 
 // Failed returns the error of a body that cannot be read to its end. If the server has
-// sent all of it, the client may understand a form that we do not, so that it decodes
+// sent all of it, the client may understand a form that we do not, so the client decodes
 // the next ones.
 func (b *body) Failed(err error) error {
 	if b.answer.failed == nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -109,19 +109,19 @@ func (s *source) takeList(ctx context.Context, list runtime.Object, r request, e
 	return page, err
 }
 
-// identify returns the key of an object, and whether it is known to have none.
+// identify returns the key of an object, and whether the object is known to have none.
 func identify(obj any) (key string, nameless bool) {
 	key, err := storeKey(obj)
 	return key, err == nil && key == ""
 }
 
-// keyOf is an object's key if it has one.
+// keyOf returns an object's key, "" if it has none.
 func keyOf(obj any) string {
 	key, _ := storeKey(obj)
 	return key
 }
 
-// Watch begins a watch. See [reflector.Source].
+// Watch starts a watch. See [reflector.Source].
 func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
 	r := newRequest("watch", s.prototype)
 	r.InitialEvents = opts.InitialEvents
@@ -140,7 +140,8 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	switch reflector.ReasonOf(err) {
 	case reflector.Busy, reflector.Refused:
 	default:
-		// A state that cannot be streamed is listed: that is no complaint.
+		// If initial events are not supported, the reflector lists instead: that is not
+		// reported.
 		if !opts.InitialEvents && ctx.Err() == nil {
 			s.complain(ctx, err)
 		}
@@ -148,7 +149,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	return nil, err
 }
 
-// Served asks for a list of nothing much. See [reflector.Source].
+// Served sends a list request with a limit of one object. See [reflector.Source].
 func (s *source) Served(ctx context.Context) (bool, error) {
 	_, err := s.List(ctx, reflector.ListOptions{Version: "0", Limit: 1}, func(*wire.Object) error { return nil })
 	if reflector.ReasonOf(err) == reflector.NotServed {
@@ -157,8 +158,8 @@ func (s *source) Served(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// call prepares a call to the ListerWatcher: nil if its answer is not wanted as
-// bytes.
+// call prepares a call to the ListerWatcher. It returns nil if the response is not to be
+// read as bytes.
 func (s *source) call(ctx context.Context, watch bool) *call {
 	if s.decoded.Load() {
 		return nil

@@ -17,14 +17,14 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Tap lets informers have the bytes that a server sends, before the client
-// decodes them. Put it into the transport of the clients that informers list and
-// watch with, by Wrap of their rest.Config. It concerns no request but those of
-// informers made by this package, and of those only answers that they can read:
-// anything else, errors and retries included, stays the client's.
+// Tap lets informers read the bytes that a server sends, before the client decodes them.
+// Add it to the transport of the clients that informers list and watch with, by Wrap of
+// their rest.Config. It affects only requests of informers made by this package, and only
+// responses that they can read. The client handles everything else, including errors and
+// retries.
 //
-// To the client an answer that was taken is one without a body, so that its
-// metrics, warnings and traces are what they were.
+// To the client, a response that was taken looks like one without a body, so that its
+// metrics, warnings and traces stay the same.
 func Tap(next http.RoundTripper) http.RoundTripper { return &tap{next: next} }
 
 type tap struct{ next http.RoundTripper }
@@ -32,14 +32,14 @@ type tap struct{ next http.RoundTripper }
 // callKey is the key of a call in a context.
 type callKey struct{}
 
-// RoundTrip sends a request. Its answer goes to the informer that asked, or else
-// to the client.
+// RoundTrip sends a request. The response goes to the informer that made the call, or
+// else to the client.
 func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	c, _ := req.Context().Value(callKey{}).(*call)
 	if c == nil || !c.wants(req) {
 		return t.next.RoundTrip(req)
 	}
-	// The client ends its own context when it has the answer.
+	// The client ends its own context when it has the response.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
 	detach := context.AfterFunc(req.Context(), func() { cancel(context.Cause(req.Context())) })
 	resp, err := t.next.RoundTrip(req.WithContext(ctx))
@@ -59,10 +59,11 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper is the transport behind the tap, for who looks for it.
+// WrappedRoundTripper returns the transport behind the tap, for code that unwraps
+// transports.
 func (t *tap) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// empty is an answer without its body.
+// empty returns a response without its body.
 func empty(resp *http.Response) *http.Response {
 	out := *resp
 	out.Header = resp.Header.Clone()
@@ -71,7 +72,7 @@ func empty(resp *http.Response) *http.Response {
 	return &out
 }
 
-// attached is the body of an answer that stays the client's.
+// attached is the body of a response that the client reads.
 type attached struct {
 	io.ReadCloser
 	end func()
@@ -82,20 +83,20 @@ func (a *attached) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// call is one call of a ListerWatcher, in the context that it is called with. A nil
-// call is one whose answer stays the client's.
+// call is one call of a ListerWatcher, stored in the context of the call. If a call is
+// nil, the client reads the response.
 type call struct {
 	asked context.Context
 	watch bool
 	reads func(wire.Encoding) bool
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	over  bool
 	taken *answer
 }
 
-// context is ctx with the call in it.
+// context returns ctx with the call in it.
 func (c *call) context(ctx context.Context) context.Context {
 	if c == nil {
 		return ctx
@@ -103,8 +104,8 @@ func (c *call) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// wants reports whether a request is the one that the call is about: whoever
-// implements the ListerWatcher may have other things to ask, too.
+// wants reports whether a request is the one that the call is for: a ListerWatcher may
+// send other requests, too.
 func (c *call) wants(req *http.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +113,7 @@ func (c *call) wants(req *http.Request) bool {
 	return !c.over && req.Method == http.MethodGet && c.watch == (watch == "true" || watch == "1")
 }
 
-// take keeps an answer and reports whether it did.
+// take keeps a response if the informer can read it, and reports whether it did.
 func (c *call) take(resp *http.Response, cancel context.CancelCauseFunc) bool {
 	encoding := encodingOf(resp)
 	if encoding == 0 || !c.reads(encoding) {
@@ -129,8 +130,8 @@ func (c *call) take(resp *http.Response, cancel context.CancelCauseFunc) bool {
 	return true
 }
 
-// answer ends the call. It is nil if the answer stayed the client's; else the
-// caller must close it.
+// answer ends the call and returns the response, which the caller must close. It returns
+// nil if the client reads the response.
 func (c *call) answer() *answer {
 	if c == nil {
 		return nil
@@ -141,8 +142,8 @@ func (c *call) answer() *answer {
 	return c.taken
 }
 
-// encodingOf is how the objects of a good answer are written, 0 if it is none or
-// not known.
+// encodingOf returns the encoding of the objects in a successful response. It returns 0
+// for other responses and for unknown encodings.
 func encodingOf(resp *http.Response) wire.Encoding {
 	media, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch as := params["as"]; {
@@ -164,7 +165,8 @@ type answer struct {
 	body     io.ReadCloser
 	cancel   context.CancelCauseFunc
 	detach   func() bool
-	// failed is why reading failed. Only the goroutine that reads uses it.
+	// failed is the error with which reading failed. Only the goroutine that reads uses
+	// it.
 	failed error
 }
 
@@ -177,10 +179,10 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// close ends the request. It must not be called while the body is being read: cancel
-// ends that.
+// close ends the request. It must not be called while the body is being read; cancel ends
+// the read.
 func (a *answer) close() {
 	a.detach()
 	a.cancel(listwatch.ErrClosed)
-	_ = a.body.Close() // it is over either way
+	_ = a.body.Close() // the response has ended even if Close fails
 }
