@@ -12,29 +12,29 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Options tune informers. The zero value, and nil, are the defaults.
+// Options configures informers. The zero value and nil mean the defaults.
 type Options struct {
-	// Fast keeps objects as the server sent them, for more memory and less
-	// processor time. Default: they are kept packed.
+	// Fast keeps objects as the server sent them, which takes more memory and less CPU
+	// time. Default: they are packed.
 	Fast bool
-	// Drop is what of each object's metadata is not kept. Default: nothing.
+	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// Scheme says of which apiVersion and kind objects of a Go type are, if
-	// neither the example nor k8s.io/api says it. Default: client-go's scheme.
+	// Scheme maps Go types to apiVersion and kind, for types that are not in k8s.io/api
+	// if the example has none set. Default: client-go's scheme.
 	Scheme *runtime.Scheme
 	// KeepKind keeps apiVersion and kind in typed objects. Default: they are empty, as
 	// with client-go, unless the ListerWatcher returned them. Unstructured objects and
 	// metadata always have them.
 	KeepKind bool
-	// Window bounds, in bytes, the states kept for slow handlers of one informer. A
-	// handler that falls out of it is given differences. Default 8 MiB, an eighth of
+	// Window limits the bytes of states that one informer keeps for slow handlers. A
+	// handler that leaves the window receives differences. Default 8 MiB, an eighth of
 	// that of [watershed.Options]: a program has many informers, and their handlers
 	// mostly put a key into a queue.
 	Window int64
-	// Report, if there is one, knows the informers while they run.
+	// Report, if not nil, lists the informers while they run.
 	Report *watershed.Report
-	// Logger is for informers and their connections. Default: the logger in the
-	// context that an informer is run with, as with client-go, and klog's before that.
+	// Logger is used by informers and their connections. Default: the logger in the
+	// context of the informer's run, as with client-go, and klog's before that.
 	Logger *slog.Logger
 }
 

@@ -18,27 +18,26 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// prototype is what an informer knows of its objects from the example that it was
-// made with.
+// prototype holds the properties of an informer's objects that follow from its example.
 type prototype struct {
-	// goType is that of all objects, a pointer. It is nil without an example:
-	// then each value keeps its own.
+	// goType is the type of all objects, a pointer. It is nil without an example: then
+	// each value keeps its own type.
 	goType reflect.Type
-	// kind is what all objects are, nil if they say it themselves.
+	// kind is the kind of all objects, nil if they contain it themselves.
 	kind *wire.Kind
-	// nameless is the kind of values that do not say theirs, where nobody else
-	// knows it either. It stays inside: decoded values have none.
+	// nameless is the kind of values without a kind of their own, if it is not known from
+	// elsewhere. It is internal: decoded values do not have it.
 	nameless *wire.Kind
-	// encoding is what values become.
+	// encoding is the encoding for values.
 	encoding wire.Encoding
 	// keepsKind is [Options.KeepKind].
 	keepsKind bool
-	// stated are the kinds, by name, of typed values that came with their apiVersion and kind. Nearly always there
-	// are none: clients take them out.
+	// stated holds the kinds, by name, of typed values that came with their apiVersion
+	// and kind. It is nearly always empty, because clients clear these fields.
 	stated sync.Map
 }
 
-// typeError says that a value is of another Go type than the informer's objects.
+// typeError reports that a value has another Go type than the informer's objects.
 type typeError struct{ is, want reflect.Type }
 
 func (e *typeError) Error() string { return fmt.Sprintf("a %v in an informer of %v", e.is, e.want) }
@@ -53,7 +52,7 @@ func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool)
 	gvk := example.GetObjectKind().GroupVersionKind()
 	switch example.(type) {
 	case *unstructured.Unstructured:
-		// Each says its own kind, and what says none is refused.
+		// Each object contains its own kind, and an object without one is rejected.
 		p.nameless = nil
 	case *metav1.PartialObjectMetadata:
 		p.encoding = wire.Protobuf
@@ -63,8 +62,8 @@ func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool)
 	default:
 		p.nameless.New = p.empty
 		if _, kind, builtin := kube.ResourceOf(example); builtin {
-			// Other types may well have a method to write protobuf that is not
-			// their own, but that of a type embedded in them.
+			// Other types may have a Marshal method for protobuf that is not their own,
+			// but that of an embedded type.
 			p.kind, p.encoding = kind, wire.Protobuf
 		} else if gvk = kindOfType(example, gvk, known); !gvk.Empty() {
 			p.kind = &wire.Kind{GroupVersionKind: gvk, New: p.empty}
@@ -73,8 +72,8 @@ func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool)
 	return p
 }
 
-// kindOfType is what an example of a Go type says it is, or else what the scheme
-// says, if that is one thing.
+// kindOfType returns the kind that is set in the example, or else the one in the scheme,
+// if there is exactly one.
 func kindOfType(example runtime.Object, own schema.GroupVersionKind, known *runtime.Scheme) schema.GroupVersionKind {
 	if known == nil {
 		known = scheme.Scheme
@@ -85,7 +84,7 @@ func kindOfType(example runtime.Object, own schema.GroupVersionKind, known *runt
 	return own
 }
 
-// String is the Go type or, if that says little, the kind.
+// String returns the kind or, if it is not known, the Go type.
 func (p *prototype) String() string {
 	switch {
 	case p.goType == nil:
@@ -97,11 +96,11 @@ func (p *prototype) String() string {
 	}
 }
 
-// reads says whether objects in an encoding can be decoded.
+// reads reports whether objects in an encoding can be decoded.
 func (p *prototype) reads(e wire.Encoding) bool {
 	switch {
 	case p.goType == nil:
-		return false // nothing says what they would be decoded into
+		return false // there is no type to decode them into
 	case p.goType == reflect.TypeFor[*metav1.PartialObjectMetadata]():
 		return true
 	default:
@@ -109,15 +108,16 @@ func (p *prototype) reads(e wire.Encoding) bool {
 	}
 }
 
-// empty is a new value of the Go type.
+// empty returns a new value of the Go type.
 func (p *prototype) empty() runtime.Object {
 	return reflect.New(p.goType.Elem()).Interface().(runtime.Object)
 }
 
-// decode makes a new value of an object.
+// decode decodes an object into a new value.
 func (p *prototype) decode(o *wire.Object) (runtime.Object, error) { return p.decodeLike(o, nil, nil) }
 
-// decodeLike is decode beside another state, if there is one.
+// decodeLike is decode, but the value shares parts with that of another state, if like is
+// not nil.
 func (p *prototype) decodeLike(o, like *wire.Object, value runtime.Object) (runtime.Object, error) {
 	var into runtime.Object
 	switch {
@@ -141,7 +141,7 @@ func (p *prototype) decodeLike(o, like *wire.Object, value runtime.Object) (runt
 	return into, nil
 }
 
-// encode makes an object of a value, of which it keeps nothing.
+// encode makes an object from a value. It does not keep the value.
 func (p *prototype) encode(value any) (*wire.Object, error) {
 	obj, ok := value.(runtime.Object)
 	if !ok {
@@ -167,7 +167,7 @@ func (p *prototype) encode(value any) (*wire.Object, error) {
 	return wire.Encode(value, encoding, kind)
 }
 
-// encodeLike encodes what a transform made of an object.
+// encodeLike encodes the value that a transform made from an object.
 func (p *prototype) encodeLike(value runtime.Object, o *wire.Object) (*wire.Object, error) {
 	kind := o.Kind()
 	if isTyped(value) && !p.keepsKind {
@@ -181,8 +181,8 @@ func (p *prototype) encodeLike(value runtime.Object, o *wire.Object) (*wire.Obje
 	return wire.Encode(value, o.Encoding(), kind)
 }
 
-// isTyped reports whether a value is of a Go type that has its kind beside it: clients leave apiVersion and kind empty
-// in such values. In all others these two are content.
+// isTyped reports whether a value has a Go type that determines its kind: clients leave
+// apiVersion and kind empty in such values. In all other values these two are content.
 func isTyped(value runtime.Object) bool {
 	switch value.(type) {
 	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
@@ -199,14 +199,15 @@ func (p *prototype) state(gvk schema.GroupVersionKind, t reflect.Type) *wire.Kin
 	return kind.(*wire.Kind)
 }
 
-// isStated reports whether an object was made of a typed value that came with its apiVersion and kind.
+// isStated reports whether an object was made from a typed value that came with its
+// apiVersion and kind.
 func (p *prototype) isStated(o *wire.Object) bool {
 	kind, ok := p.stated.Load(o.GroupVersionKind())
 	return ok && kind == o.Kind()
 }
 
-// kindOfAny is what a value is where there was no example, nil if it says that
-// itself, and how to encode it.
+// kindOfAny returns the kind and the encoding of a value if there was no example. The
+// kind is nil if the value contains it.
 func kindOfAny(value runtime.Object) (*wire.Kind, wire.Encoding) {
 	if _, kind, builtin := kube.ResourceOf(value); builtin {
 		return kind, wire.Protobuf
