@@ -4,9 +4,9 @@
 // Package transcode writes protobuf messages of the Kubernetes API as JSON without
 // decoding them.
 //
-// A plan, derived once from the Go type of a message, says which member of the JSON
-// each field becomes. A message is walked twice: once to find its fields, once to write
-// them in the order of the Go type. That allocates nothing.
+// A plan, derived once from the Go type of a message, maps each field to its JSON member.
+// A message is walked twice: once to find its fields, once to write them in the order of
+// the Go type. That allocates nothing.
 //
 // # Guarantees
 //

@@ -28,7 +28,7 @@ type plan struct {
 	index []place
 	// always is the bit set of the fields that JSON has even if the message lacks them.
 	always uint64
-	// decodes says that a value of form formDecoded is somewhere in the message.
+	// decodes is set if a value of form formDecoded is somewhere in the message.
 	decodes bool
 	// names are the names of the JSON members.
 	names []string
@@ -56,11 +56,11 @@ type field struct {
 	number int32
 	wire   uint8
 	form   form
-	// list says that the field is a list of values of that form.
+	// list is set if the field is a list of values of that form.
 	list bool
-	// mapped says that the field is a map of strings to values of that form.
+	// mapped is set if the field is a map of strings to values of that form.
 	mapped bool
-	// inline says that the members of the message are written among those of the
+	// inline is set if the members of the message are written among those of the
 	// enclosing message.
 	inline bool
 	// omitEmpty leaves out empty values, except where a pointer refers to one.
