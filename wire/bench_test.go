@@ -17,7 +17,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// benchmark runs for one pod in each encoding.
+// benchmark runs a benchmark with one pod in each encoding.
 func benchmark(b *testing.B, run func(b *testing.B, e wire.Encoding, raw []byte)) {
 	for _, e := range encodings {
 		raw := podBytes(b, e, 1)
@@ -39,7 +39,7 @@ func BenchmarkNewObject(b *testing.B) {
 	})
 }
 
-// BenchmarkListReader is per object of a long list.
+// BenchmarkListReader measures one object of a long list.
 func BenchmarkListReader(b *testing.B) {
 	for _, e := range encodings {
 		const n = 1000
@@ -60,7 +60,7 @@ func BenchmarkListReader(b *testing.B) {
 	}
 }
 
-// BenchmarkWatchReader is per event.
+// BenchmarkWatchReader measures one event.
 func BenchmarkWatchReader(b *testing.B) {
 	for _, e := range encodings {
 		const n = 1000
@@ -124,7 +124,7 @@ func benchmarkDecode[T wire.Pointer[P], P any](b *testing.B) {
 	})
 }
 
-// BenchmarkDecode_held is the price of a value that somebody holds.
+// BenchmarkDecode_held measures Decode for a value that a caller holds.
 func BenchmarkDecode_held(b *testing.B) {
 	benchmark(b, func(b *testing.B, e wire.Encoding, _ []byte) {
 		o := podObject(b, e, 1)

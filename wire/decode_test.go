@@ -23,7 +23,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// slim is a type of the user's own.
+// slim is a type that a user could define.
 type slim struct {
 	Kind     string `json:"kind"`
 	Metadata struct {

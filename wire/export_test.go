@@ -5,10 +5,10 @@ package wire
 
 import "runtime"
 
-// KindOf is the very Kind an object has.
+// KindOf returns the Kind of an object, as a pointer to compare.
 func KindOf(o *Object) *Kind { return o.kind }
 
-// Meta and Owner are the metadata that is scanned from an object.
+// Meta and Owner export the metadata that is scanned from an object.
 type (
 	Meta  = metadata
 	Owner = owner
@@ -17,7 +17,7 @@ type (
 // MetaOf scans the metadata of an object.
 func MetaOf(o *Object) (Meta, error) { return o.metadata() }
 
-// Views is how many values an object remembers, dead or alive.
+// Views returns the number of values that an object refers to, dead or alive.
 func Views(o *Object) (n int) {
 	for v := o.views.Load(); v != nil; v = v.next {
 		n++
@@ -25,8 +25,8 @@ func Views(o *Object) (n int) {
 	return n
 }
 
-// Train makes a dictionary of what the packer has seen of an object's kind, without
-// waiting for more.
+// Train makes a dictionary from the samples that the packer has of an object's kind,
+// without waiting for more.
 func Train(p *Packer, o *Object) bool {
 	s := p.kindPacker(o)
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func OnFreed(o *Object, f func()) {
 	runtime.AddCleanup(o.body.Load().dict, func(int) { f() }, 0)
 }
 
-// Live is how many of the values an object was decoded into are alive.
+// Live returns the number of an object's decoded values that are alive.
 func Live(o *Object) (n int) {
 	for v := o.views.Load(); v != nil; v = v.next {
 		if !v.ref.dead() {

@@ -18,7 +18,7 @@ import (
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// TestObject_Without compares with what apimachinery makes of the same removals.
+// TestObject_Without compares with apimachinery's result of the same removals.
 func TestObject_Without(t *testing.T) {
 	r := specimen.Rand(t)
 	f := specimen.New(r)

@@ -19,7 +19,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// sameIdentity compares with what apimachinery has decoded in full.
+// sameIdentity compares an object with the one that apimachinery has decoded completely.
 func sameIdentity(t *testing.T, o *wire.Object, want metav1.Object) {
 	t.Helper()
 	wantEqual(t, "key", o.Key(), key(want))
@@ -39,7 +39,8 @@ func FuzzJSONObject(f *testing.F) {
 		var want metav1.PartialObjectMetadata
 		decodes := utiljson.Unmarshal(raw, &want) == nil
 		if err != nil {
-			// Strict JSON with a good name that apimachinery can read must not be refused.
+			// Strict JSON with a valid name that apimachinery can read must not be
+			// rejected.
 			if decodes && jsontext.Value(raw).IsValid() && want.Name != "" && !hasSlash(&want) {
 				t.Errorf("refused: %v", err)
 			}
@@ -72,7 +73,7 @@ func FuzzProtobufObject(f *testing.F) {
 	small, _ := smallPod(1).Marshal()
 	f.Add(small)
 	other, _ := smallPod(2).Marshal()
-	f.Add(append(small, other...)) // one object: what comes last counts
+	f.Add(append(small, other...)) // one object: the last value counts
 	f.Add([]byte("\x0a\x03\x0a\x01x\x13\x08\x01\x14\x19\x01\x02\x03\x04\x05\x06\x07\x08"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o, err := wire.NewObject(bytes.Clone(raw), wire.Protobuf, podKind)
@@ -88,8 +89,8 @@ func FuzzProtobufObject(f *testing.F) {
 		if decodes {
 			sameIdentity(t, o, &want)
 			if _, err := wire.MetaOf(o); err == nil {
-				// The generated code does not look at wire types within the entries of a
-				// map, nor at their ends. We do.
+				// The generated code does not check wire types within map entries, nor
+				// their ends. We do.
 				checkMeta(t, o, &want)
 			}
 			checkPartial(t, o, podKind.GroupVersionKind)
@@ -103,8 +104,8 @@ func smallList(tb testing.TB, e wire.Encoding) []byte {
 	return encode(tb, e, corev1.SchemeGroupVersion, &list)
 }
 
-// sameList compares a list that was read to its end with what apimachinery has
-// decoded: every item is an object, or was reported.
+// sameList compares a list that was read to its end with apimachinery's: every item is an
+// object, or was reported.
 func sameList(t *testing.T, body []byte, e wire.Encoding, want *metav1.PartialObjectMetadataList, decodes bool) {
 	t.Helper()
 	l := wire.NewListReader(bytes.NewReader(body), e, podKind)
@@ -138,7 +139,7 @@ func FuzzListJSON(f *testing.F) {
 	f.Add([]byte(`{"items":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var want metav1.PartialObjectMetadataList
-		// Of members that come twice apimachinery makes one of two.
+		// apimachinery merges members that occur twice.
 		decodes := utiljson.Unmarshal(body, &want) == nil && jsontext.Value(body).IsValid(jsontext.AllowInvalidUTF8(true))
 		sameList(t, body, wire.JSON, &want, decodes)
 		_, _, _ = readList(wire.NewListReader(bytes.NewReader(body), wire.JSON, nil))
@@ -215,7 +216,7 @@ func FuzzWatchProtobuf(f *testing.F) {
 			if err != nil {
 				return
 			}
-			n := int(binary.BigEndian.Uint32(body)) // there is one, else there were no event
+			n := int(binary.BigEndian.Uint32(body)) // the length exists, or there would be no event
 			frame := body[4 : 4+n]
 			body = body[4+n:]
 			var want metav1.WatchEvent

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLabel_thatComesTwice reads labels that an object has twice. The last one counts, as
-// for who decodes the object, whether it is packed or not.
+// in a decoded object, whether the object is packed or not.
 func TestLabel_thatComesTwice(t *testing.T) {
 	meta := &metav1.ObjectMeta{Name: "w", Namespace: "a", ResourceVersion: "7", Labels: map[string]string{"a": "1"}}
 	message, err := (&corev1.Pod{ObjectMeta: *meta, Spec: newPod(1).Spec}).Marshal()
@@ -26,7 +26,7 @@ func TestLabel_thatComesTwice(t *testing.T) {
 	packers := map[wire.Encoding]*wire.Packer{}
 	for _, e := range encodings {
 		packers[e] = wire.NewPacker()
-		packedPods(t, packers[e], e, 50) // what a dictionary is made of
+		packedPods(t, packers[e], e, 50) // samples for a dictionary
 	}
 	for name, object := range map[string]struct {
 		raw  string
@@ -85,7 +85,7 @@ func TestEachLabel_isEveryLabel(t *testing.T) {
 	}
 	for _, e := range encodings {
 		p := wire.NewPacker()
-		packedPods(t, p, e, 500) // what a dictionary is made of
+		packedPods(t, p, e, 500) // samples for a dictionary
 		packed := 0
 		for n, set := range sets {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n), ResourceVersion: "7", Labels: set}}

@@ -21,8 +21,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// likeness decodes two states beside each other and compares with decoding each
-// for itself.
+// likeness decodes one of two states with DecodeLike and compares with decoding each on
+// its own.
 func likeness[T interface {
 	wire.Pointer[P]
 	runtime.Object
@@ -59,7 +59,7 @@ func likeness[T interface {
 	}
 }
 
-// kindOfType is the kind that the scheme knows a type by.
+// kindOfType returns the kind of a type in the scheme.
 func kindOfType[T runtime.Object](t *testing.T) schema.GroupVersionKind {
 	t.Helper()
 	o := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
@@ -131,8 +131,8 @@ func TestDecodeLike_sharesWhatIsTheSame(t *testing.T) {
 	}
 }
 
-// TestDecodeLike_decodesWhatIsNotLike: other types and encodings are decoded as
-// ever.
+// TestDecodeLike_decodesWhatIsNotLike checks that objects of other types and encodings
+// are decoded as usual.
 func TestDecodeLike_decodesWhatIsNotLike(t *testing.T) {
 	for _, e := range encodings {
 		for _, other := range encodings {

@@ -22,7 +22,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// readList reads a list to its end. What could not be filed is in failed.
+// readList reads a list to its end. failed holds the objects that could not be filed.
 func readList(l *wire.ListReader) (objects []*wire.Object, failed []*wire.ObjectError, err error) {
 	for {
 		o, err := l.Next()
@@ -83,8 +83,8 @@ func TestListReader_cutOffIsAnError(t *testing.T) {
 				if len(objects) != want || len(failed) != 0 {
 					t.Fatalf("%v cut at %d of %d: %d objects, want %d, and %v", e, cut, len(body), len(objects), want, failed)
 				}
-				// Behind the list in its envelope protobuf has two empty fields, without
-				// which nothing is missing.
+				// After the list, the protobuf envelope has two empty fields. Nothing is
+				// missing without them.
 				if whole := cut >= complete || e == wire.Protobuf && (cut == len(body)-4 || cut == len(body)-2); whole != (err == io.EOF) { //nolint:errorlint // must be bare
 					t.Fatalf("%v cut at %d of %d: %v", e, cut, len(body), err)
 				} else if !whole && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -165,7 +165,7 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []*wire.Kind{nil, podKind} {
 				if kind != nil && strings.HasPrefix(name, "late") {
-					continue // a given kind is known in time
+					continue // a given kind is known from the start
 				}
 				objects, failed, err := readList(wire.NewListReader(strings.NewReader(c.body), c.e, kind))
 				if len(objects) != 0 || len(failed) != 0 || err == nil || err == io.EOF { //nolint:errorlint // must be bare
@@ -321,7 +321,7 @@ func allocatedBy(f func()) uint64 {
 
 func heap() uint64 {
 	var m runtime.MemStats
-	for range 3 { // what is in a sync.Pool survives the first
+	for range 3 { // the content of a sync.Pool survives the first collection
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

@@ -97,7 +97,7 @@ func TestObject_keyDoesNotPinTheBytes(t *testing.T) {
 func TestObject_allocations(t *testing.T) {
 	for _, e := range encodings {
 		raw := podBytes(t, e, 1)
-		wantAllocs(t, e, "NewObject", 3, func() { // the bytes are the caller's
+		wantAllocs(t, e, "NewObject", 3, func() { // the caller allocates the bytes
 			if _, err := wire.NewObject(raw, e, podKind); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestObject_allocations(t *testing.T) {
 			_, err := w.Next()
 			must(t, err)
 		}
-		wantAllocs(t, e, "WatchReader.Next", 5, func() { // and the version
+		wantAllocs(t, e, "WatchReader.Next", 5, func() { // also the version
 			if _, err := w.Next(); err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// checkObject compares all that can be read from o with what apimachinery reads
+// checkObject compares everything that can be read from o with what apimachinery reads
 // from the body of a GET.
 func checkObject(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, e wire.Encoding, body []byte) {
 	tb.Helper()
@@ -122,7 +122,7 @@ func checkPartial(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind) {
 	}
 }
 
-// forAllKinds runs for random objects of every kind in both encodings, once with
+// forAllKinds runs a test for random objects of every kind in both encodings, once with
 // the kind given and once with the kind taken from the bytes.
 func forAllKinds(t *testing.T, test func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind, objects []runtime.Object)) {
 	r := specimen.Rand(t)
@@ -142,8 +142,8 @@ func forAllKinds(t *testing.T, test func(t *testing.T, e wire.Encoding, gvk sche
 	}
 }
 
-// checkRead compares an object that was read. One that had to say its own kind is
-// the same as one whose kind was given, which is compared in full.
+// checkRead compares an object that was read. One whose kind was taken from its bytes
+// must equal one whose kind was given, which is compared completely.
 func checkRead(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, e wire.Encoding, kind *wire.Kind, body []byte) {
 	tb.Helper()
 	if kind != nil {

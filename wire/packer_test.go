@@ -24,8 +24,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// TestPacker_changesNothing packs random objects of every kind in both ways, and
-// compares all that can be read from them with what apimachinery reads.
+// TestPacker_changesNothing packs random objects of every kind in both ways, and compares
+// everything that can be read from them with what apimachinery reads.
 func TestPacker_changesNothing(t *testing.T) {
 	r := specimen.Rand(t)
 	f := specimen.New(r)
@@ -47,7 +47,7 @@ func TestPacker_changesNothing(t *testing.T) {
 				p.Pack(o, nil)
 			}
 			if !wire.Train(p, objects[0]) {
-				continue // kinds with next to nothing in them
+				continue // kinds that have hardly any content
 			}
 			for i, o := range objects {
 				p.Pack(o, nil)
@@ -78,7 +78,7 @@ func TestPacker_changesNothing(t *testing.T) {
 	}
 }
 
-// packedPods are distinct, as those of a cluster are.
+// packedPods returns distinct pods, as in a cluster.
 func packedPods(tb testing.TB, p *wire.Packer, e wire.Encoding, n int) []*wire.Object {
 	tb.Helper()
 	objects := make([]*wire.Object, n)
@@ -152,7 +152,7 @@ func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 	}
 }
 
-// rotated mixes bytes up so that no two results have much in common.
+// rotated scrambles bytes so that no two results have much in common.
 func rotated(b []byte, seed int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(seed)))
 	out := make([]byte, len(b))
@@ -162,7 +162,7 @@ func rotated(b []byte, seed int) []byte {
 	return out
 }
 
-// customObject is of a shape that changes with the generation.
+// customObject returns an object whose shape depends on the generation.
 func customObject(tb testing.TB, generation, n int) *wire.Object {
 	tb.Helper()
 	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
@@ -177,7 +177,7 @@ func customObject(tb testing.TB, generation, n int) *wire.Object {
 }
 
 // TestPacker_learnsAgain changes the shape of all objects: the dictionary must be
-// replaced, and the old one freed when nothing needs it any more.
+// replaced, and the old one freed when no object needs it.
 func TestPacker_learnsAgain(t *testing.T) {
 	p := wire.NewPacker()
 	var objects []*wire.Object
@@ -192,7 +192,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 	}
 	var freed atomic.Bool
 	wire.OnFreed(objects[0], func() { freed.Store(true) })
-	first := fmt.Sprintf("%p", p.Newest(objects[0])) // and nothing that keeps it
+	first := fmt.Sprintf("%p", p.Newest(objects[0])) // without keeping it alive
 
 	var after []*wire.Object
 	for n := range 10_000 {
@@ -327,8 +327,8 @@ func TestSharer_sharesWhatIsRecent(t *testing.T) {
 	wantEqual(t, "values made", made, 1)
 }
 
-// TestPack_largeObjects packs objects that hardly get smaller and are larger than
-// anything a dictionary can be made of.
+// TestPack_largeObjects packs objects that hardly get smaller and are larger than a
+// dictionary can use.
 func TestPack_largeObjects(t *testing.T) {
 	p := wire.NewPacker()
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -18,7 +18,7 @@ import (
 
 var podKind = kindOf(corev1.SchemeGroupVersion.WithKind("Pod"))
 
-// newPod is a pod as a Deployment makes it, some 4.7 KB in protobuf.
+// newPod returns a pod as a Deployment creates it, about 4.7 KB in protobuf.
 func newPod(n int) *corev1.Pod {
 	created := metav1.Unix(1.7e9+int64(n), 0)
 	env := func(prefix string, count int) (all []corev1.EnvVar) {
@@ -85,7 +85,7 @@ func newPod(n int) *corev1.Pod {
 	}
 }
 
-// smallPod is for tests that look at every byte.
+// smallPod returns a pod for tests that check every byte.
 func smallPod(n int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p\"%d", n), Namespace: "shop", ResourceVersion: fmt.Sprint(100 + n), Labels: map[string]string{"app": "a"}},
@@ -114,7 +114,7 @@ func podList(tb testing.TB, e wire.Encoding, n int) []byte {
 	return encode(tb, e, corev1.SchemeGroupVersion, list)
 }
 
-// until waits for what a garbage collection makes true.
+// until waits for an effect of garbage collection.
 func until(tb testing.TB, ok func() bool) {
 	tb.Helper()
 	for range 200 {

@@ -5,6 +5,6 @@
 
 package wire_test
 
-// raceEnabled says that allocations are not what they are otherwise, and that
-// everything takes ten times as long.
+// raceEnabled is set with the race detector, which changes the number of allocations and
+// makes everything ten times slower.
 const raceEnabled = true

@@ -21,7 +21,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// readWatch reads a watch to its end. What could not be filed is in failed.
+// readWatch reads a watch to its end. failed holds the objects that could not be filed.
 func readWatch(w *wire.WatchReader) (events []wire.Event, failed []*wire.ObjectError, err error) {
 	for {
 		ev, err := w.Next()
@@ -49,7 +49,7 @@ func TestWatchReader_cutOffWithinAnEventIsAnError(t *testing.T) {
 			events, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body[:cut]), e, podKind))
 			want, between := 0, false
 			for n, end := range ends {
-				// In JSON an event is complete before its line end.
+				// In JSON an event is complete before its newline.
 				if end <= cut || e == wire.JSON && n > 0 && end-1 <= cut {
 					want = n
 				}
@@ -149,8 +149,8 @@ func TestWatchReader_refusesWhatIsNoWatch(t *testing.T) {
 	}
 }
 
-// TestWatchReader_letsGoOfLargeBuffers reads large and small events in turn: the
-// buffers are replaced under way.
+// TestWatchReader_letsGoOfLargeBuffers reads large and small events in turn, so that
+// buffers are replaced.
 func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
 	large := newPod(1)
 	large.Annotations["large"] = strings.Repeat("x", 1<<20)
@@ -184,7 +184,8 @@ func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
 	}
 }
 
-// TestWatchReader_sameBytesAsList is what lets a relist recognise what it has.
+// TestWatchReader_sameBytesAsList checks the property by which a relist recognizes
+// objects that it has already.
 func TestWatchReader_sameBytesAsList(t *testing.T) {
 	for _, e := range encodings {
 		listed, _, _ := readList(wire.NewListReader(bytes.NewReader(podList(t, e, 2)), e, podKind))
@@ -201,8 +202,8 @@ func TestWatchReader_sameBytesAsList(t *testing.T) {
 	}
 }
 
-// TestReaders_surviveCorruption changes bytes at random: whatever comes of it, it
-// ends, and without a panic.
+// TestReaders_surviveCorruption changes bytes at random: reading must end without a
+// panic.
 func TestReaders_surviveCorruption(t *testing.T) {
 	r := specimen.Rand(t)
 	rounds := 2000
@@ -248,7 +249,7 @@ func TestReaders_surviveCorruption(t *testing.T) {
 	}
 }
 
-// useObject calls everything; errors are fine.
+// useObject calls all methods and ignores their errors.
 func useObject(o *wire.Object) {
 	_, _ = wire.MetaOf(o)
 	o.Label("app")

@@ -23,13 +23,13 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// codecs write as kube-apiserver does: lists are encoded as streams.
+// codecs encode as kube-apiserver does: lists are encoded as streams.
 var codecs = serializer.NewCodecFactory(scheme.Scheme,
 	serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 
 var encodings = []wire.Encoding{wire.JSON, wire.Protobuf}
 
-// metaCodecs write objects of which only the metadata was asked for.
+// metaCodecs encode the objects of metadata-only requests.
 var metaCodecs = func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	if err := metav1.AddMetaToScheme(s); err != nil {
@@ -62,7 +62,7 @@ func encodeWith(tb testing.TB, codecs serializer.CodecFactory, e wire.Encoding, 
 	return b
 }
 
-// bare is the message in a protobuf body, JSON without its line end.
+// bare returns the message in a protobuf body, or JSON without its newline.
 func bare(tb testing.TB, e wire.Encoding, body []byte) []byte {
 	tb.Helper()
 	if e == wire.JSON {
@@ -85,7 +85,7 @@ func encodeWatch(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, events 
 	return b.Bytes()
 }
 
-// kindOf knows the Go type, as a caller with a scheme does.
+// kindOf returns a Kind with its Go type, as a caller with a scheme has it.
 func kindOf(gvk schema.GroupVersionKind) *wire.Kind {
 	return &wire.Kind{GroupVersionKind: gvk, New: func() runtime.Object {
 		o, err := scheme.Scheme.New(gvk)
@@ -96,18 +96,18 @@ func kindOf(gvk schema.GroupVersionKind) *wire.Kind {
 	}}
 }
 
-// objectKinds are the kinds that a test of all kinds uses.
+// objectKinds returns the kinds for tests of all kinds.
 func objectKinds(tb testing.TB) []schema.GroupVersionKind {
 	tb.Helper()
 	all := specimen.Kinds(tb)
 	if raceEnabled {
-		// There is one goroutine, and nothing for the race detector to find.
+		// There is only one goroutine, so the race detector cannot find anything.
 		return all[:25]
 	}
 	return all
 }
 
-// newList makes a list of the kind, if there is one.
+// newList makes a list of the kind, if the kind has a list type.
 func newList(tb testing.TB, gvk schema.GroupVersionKind, items []runtime.Object) (runtime.Object, bool) {
 	tb.Helper()
 	list, err := scheme.Scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
