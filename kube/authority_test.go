@@ -46,7 +46,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate and its key, both PEM, for a user.
+// issue returns a certificate and its key for a user, both in PEM.
 func (a *authority) issue(t *testing.T, user string) (cert, key []byte) {
 	t.Helper()
 	return a.sign(t, &x509.Certificate{

@@ -22,12 +22,12 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// configMap is a manifest.
+// configMap returns a manifest.
 func configMap(name, label string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, labels: {test: %s}}\n", name, label)
 }
 
-// testSmallClient follows testContent, whose pods fill three pages.
+// testSmallClient runs after testContent, whose pods fill three pages.
 func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 	ctx := patient(t)
 	c := open(t, k.Config())
@@ -122,7 +122,7 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 	}
 }
 
-// testSelection also follows testContent.
+// testSelection also runs after testContent.
 func testSelection(t *testing.T, k *kubetest.Cluster) {
 	ctx := patient(t)
 	c := open(t, k.Config())
@@ -160,7 +160,7 @@ func testSelection(t *testing.T, k *kubetest.Cluster) {
 		t.Errorf("%d pods on %s", n, pod.Spec.NodeName)
 	}
 
-	// Pages, by hand.
+	// Read the pages one by one.
 	s := sourceOf(t, c, kube.Query{Resource: pods, Namespace: pod.Namespace})
 	var opts reflector.ListOptions
 	pages, n := 0, 0
@@ -197,7 +197,7 @@ func testWatchEnds(t *testing.T, k *kubetest.Cluster) {
 			t.Fatal(err)
 		}
 
-		// The server ends it, half a second being the least it can do.
+		// The server ends the watch. Its minimum is half a second.
 		w := beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version, Timeout: 500 * time.Millisecond})
 		begin := time.Now()
 		for range 2 {
@@ -209,7 +209,7 @@ func testWatchEnds(t *testing.T, k *kubetest.Cluster) {
 			t.Errorf("%s: the watch ended after %s, not after one second", mode, took)
 		}
 
-		// Close ends it.
+		// Close ends the watch.
 		w = beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version})
 		closed := make(chan time.Time, 1)
 		timer := time.AfterFunc(50*time.Millisecond, func() {
@@ -225,7 +225,7 @@ func testWatchEnds(t *testing.T, k *kubetest.Cluster) {
 			t.Errorf("%s: %v, then %v", mode, err, again)
 		}
 
-		// The context ends it, and its cause is told.
+		// The context ends the watch, and the error contains its cause.
 		cause := errors.New("lost interest")
 		inner, cancel := context.WithCancelCause(ctx)
 		w = beginWatch(inner, t, s, reflector.WatchOptions{Version: page.Version})

@@ -24,8 +24,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// TestCluster runs all that needs a real API server on one, the gentle things
-// first.
+// TestCluster runs all tests that need a real API server on one, the least disruptive
+// ones first.
 func TestCluster(t *testing.T) {
 	needStreams(t)
 	authority := newAuthority(t)
@@ -153,7 +153,7 @@ func testWaysIn(t *testing.T, k *kubetest.Cluster, authority *authority) {
 	}
 }
 
-// testRefusals is about what the server does not want to do.
+// testRefusals covers requests that the server rejects.
 func testRefusals(t *testing.T, k *kubetest.Cluster) {
 	ctx := patient(t)
 	c := open(t, k.Config())
@@ -199,7 +199,7 @@ func testRefusals(t *testing.T, k *kubetest.Cluster) {
 	}
 	_, err = fields.Watch(ctx, reflector.WatchOptions{InitialEvents: true})
 	wantReason(t, "watch with parameters that are not supported", err, reflector.NotSupported)
-	// As a server answers that does not know initial events.
+	// This is the response of a server that does not support initial events.
 	unmatched := kube.Query{Resource: pods, Tweak: func(o *metav1.ListOptions) { o.ResourceVersionMatch = "" }}
 	_, err = sourceOf(t, c, unmatched).Watch(ctx, reflector.WatchOptions{InitialEvents: true})
 	wantReason(t, "watch with invalid parameters", err, reflector.NotSupported)

@@ -24,7 +24,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// definition is a custom resource whose plural is nothing that a rule would give.
+// definition returns a custom resource definition whose plural does not follow any rule.
 func definition(plural, kind string) string {
 	return fmt.Sprintf(`
 # A comment makes no document.
@@ -54,7 +54,7 @@ func custom(plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: plural}
 }
 
-// serve makes a custom resource and waits until it is served, everywhere.
+// serve creates a custom resource definition and waits until it is served everywhere.
 func serve(ctx context.Context, t *testing.T, c *kube.Cluster, plural, kind string) {
 	t.Helper()
 	create(ctx, t, c, definition(plural, kind))
@@ -170,8 +170,8 @@ spec: {colour: blue}
 	}))
 }
 
-// testCustomChanges watches after a list and after initial events while an object
-// goes and comes back.
+// testCustomChanges watches after a list and after initial events while an object is
+// deleted and created again.
 func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *kube.Source, manifest string) {
 	_, page, err := listAll(ctx, s, reflector.ListOptions{Version: "0"})
 	if err != nil {
@@ -203,8 +203,8 @@ func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *ku
 	}
 }
 
-// testCustomMetadata recreates a resource under another kind, and a kind under
-// another resource: what discovery said before does not count any more.
+// testCustomMetadata recreates a resource with another kind, and a kind with another
+// resource: the previous discovery no longer counts.
 func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

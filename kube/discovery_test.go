@@ -32,9 +32,9 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// testDiscovery wants what client-go's discovery says, from the one document and
-// from the many. A server that has no one document is made by leaving out what
-// asks for it.
+// testDiscovery compares with client-go's discovery, using the aggregated document and
+// the separate ones. It imitates a server without the aggregated document by dropping the
+// request for it.
 func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 	ctx := patient(t)
 	serve(ctx, t, open(t, k.Config()), "geese", "Goose")
@@ -97,7 +97,7 @@ func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 	}
 }
 
-// apiService is an API server that is not there.
+// apiService registers an API server that does not exist.
 const apiService = `
 ---
 apiVersion: apiregistration.k8s.io/v1
@@ -111,7 +111,7 @@ spec:
   service: {name: none, namespace: default}
 `
 
-// plain asks for plain JSON whatever was asked for.
+// plain requests plain JSON whatever the client requested.
 type plain struct{ http.RoundTripper }
 
 func (p plain) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -149,7 +149,7 @@ func resourcesOf(t *testing.T, lists []*metav1.APIResourceList, preferred map[st
 				continue
 			}
 			kind := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-			if kind.Version == "" || kind.GroupVersion() == gv { // client-go fills in some
+			if kind.Version == "" || kind.GroupVersion() == gv { // client-go fills in some of them
 				kind = gv.WithKind(r.Kind)
 			}
 			below[name] = append(below[name], kube.Subresource{Name: sub, GroupVersionKind: kind, Verbs: r.Verbs})
@@ -175,8 +175,8 @@ func resourcesOf(t *testing.T, lists []*metav1.APIResourceList, preferred map[st
 	return all
 }
 
-// TestResolve_asksSeldom: hits ask once, misses at most every two seconds, and
-// many at once ask together.
+// TestResolve_asksSeldom checks how often discovery runs: once for hits, at most every
+// two seconds for misses, and once for many concurrent calls.
 func TestResolve_asksSeldom(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +217,8 @@ func TestResolve_asksSeldom(t *testing.T) {
 	}
 }
 
-// TestResources_boundsDocuments: a small answer must not become a large one in memory.
+// TestResources_boundsDocuments checks that a small response cannot become a large one in
+// memory.
 func TestResources_boundsDocuments(t *testing.T) {
 	for name, document := range map[string]string{
 		"bytes":   `{"versions":["` + strings.Repeat("x", 17<<20) + `"]}`,

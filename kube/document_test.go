@@ -21,7 +21,7 @@ import (
 
 var _ http.RoundTripper = (*kube.Cluster)(nil)
 
-// pass sends a read by way of the cluster.
+// pass sends a read through the cluster.
 func pass(t *testing.T, c *kube.Cluster, method, path string, header http.Header) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(patient(t), method, "https://whatever.example.com"+path, strings.NewReader("body"))
@@ -32,8 +32,8 @@ func pass(t *testing.T, c *kube.Cluster, method, path string, header http.Header
 	return c.RoundTrip(req)
 }
 
-// TestRoundTrip_isTheClustersOwn: the path is below the root, the credentials are
-// the cluster's, and nothing else that the asker said arrives.
+// TestRoundTrip_isTheClustersOwn checks that the path is below the root, that the
+// credentials are the cluster's, and that other headers of the request are dropped.
 func TestRoundTrip_isTheClustersOwn(t *testing.T) {
 	var seen *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func TestRoundTrip_isTheClustersOwn(t *testing.T) {
 	}
 }
 
-// TestRoundTrip_doesNotFollow: where to go next is for the asker to decide.
+// TestRoundTrip_doesNotFollow checks that redirects are left to the caller.
 func TestRoundTrip_doesNotFollow(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,8 @@ func TestRoundTrip_doesNotFollow(t *testing.T) {
 	}
 }
 
-// TestRoundTrip_refuses what is no read below the root, before anybody is asked.
+// TestRoundTrip_refuses checks that a request other than a read below the root is
+// rejected before anything is sent.
 func TestRoundTrip_refuses(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s arrived", r.Method, r.URL)

@@ -15,8 +15,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// A cluster can be listed and discovered without an informer. Objects come as bytes with
-// their identity and are decoded on request.
+// A cluster can be listed and discovered without an informer. Objects arrive as bytes
+// with their identity and are decoded on request.
 func ExampleCluster_List() {
 	server := miniature.New(miniature.Pod("shop", "cart", "node-7"), miniature.Pod("shop", "search", "node-8"))
 	defer server.Close()

@@ -22,13 +22,13 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// testBrokenConnections puts a proxy in between. The pods are testContent's.
+// testBrokenConnections puts a proxy in front of the server. The pods are testContent's.
 func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 	proxy := k.Proxy(t)
 	for mode, q := range modes {
 		t.Run(mode, func(t *testing.T) {
 			ctx := patient(t)
-			// Compressed there would be too little to break.
+			// Compressed responses would be too short to break.
 			cfg := proxy.Config(k.Config())
 			cfg.DisableCompression = true
 			c := open(t, cfg)
@@ -39,7 +39,7 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 				t.Fatal(err)
 			}
 
-			// The body ends somewhere, at a place that may look like an end.
+			// The body is cut, possibly where it looks complete.
 			handed := 0
 			for _, bytes := range []int64{60_000, 200_000, 333_333} {
 				c.CloseIdleConnections()
@@ -64,15 +64,15 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 				t.Error("nothing was handed on before the lists broke off")
 			}
 
-			// A watch is cut: not a good end.
+			// A watch is cut, which is not a proper end.
 			w := beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version})
 			time.AfterFunc(20*time.Millisecond, proxy.Cut)
 			if e, err := w.Next(); err == nil || reflector.ReasonOf(err) != reflector.Unknown || err.Error() == "EOF" {
 				t.Errorf("a watch that was cut: %+v, %v", e, err)
 			}
 
-			// A list stalls, and its context ends. If all of it is there before it can
-			// stall, once more.
+			// A list stalls, and its context ends. If all of it arrives before it can
+			// stall, retry.
 			n := len(whole)
 			for attempt := 0; n == len(whole) && attempt < 20; attempt++ {
 				inner, cancel := context.WithCancel(ctx)
@@ -100,10 +100,10 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 			}
 			proxy.Resume()
 
-			// Nobody listens.
+			// No server is listening.
 			proxy.Down()
 			expect.NoError(t, expect.Until(ctx, func() error {
-				// The first attempt may still find the connection that breaks.
+				// The first attempt may still use the broken connection.
 				_, err := s.List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
 				if reflector.ReasonOf(err) != reflector.Refused {
 					return fmt.Errorf("%w is not refused", err)
@@ -125,7 +125,8 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 	}
 }
 
-// TestTimeout: the configuration's timeout is for the beginning of an answer.
+// TestTimeout checks that the configuration's timeout applies to the beginning of a
+// response.
 func TestTimeout(t *testing.T) {
 	k := kubetest.Start(t, nil)
 	ctx := patient(t)

@@ -28,7 +28,7 @@ import (
 )
 
 // widget is a type that a program has registered with client-go's scheme, as many
-// do with their own.
+// programs do with their own types.
 type widget struct{ corev1.ConfigMap }
 
 func TestMain(m *testing.M) {
@@ -44,8 +44,8 @@ var (
 	nonsense    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "nonsenses"}
 )
 
-// patience is how long anything may take that should take no time, on a machine
-// that is busy with other tests.
+// patience is the time limit for anything that should be immediate, on a machine that is
+// busy with other tests.
 const patience = time.Minute
 
 func patient(t *testing.T) context.Context {
@@ -55,7 +55,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// open is the cluster of cfg for the time of the test.
+// open returns the cluster of cfg for the duration of the test.
 func open(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	t.Helper()
 	c, err := kube.FromConfig(cfg, &kube.Options{Name: "test"})
@@ -75,7 +75,7 @@ func sourceOf(t *testing.T, c *kube.Cluster, q kube.Query) *kube.Source {
 	return s
 }
 
-// listAll lists everything on one page.
+// listAll lists all objects on one page.
 func listAll(ctx context.Context, s *kube.Source, opts reflector.ListOptions) (map[string]*wire.Object, reflector.Page, error) {
 	objects := map[string]*wire.Object{}
 	page, err := s.List(ctx, opts, func(o *wire.Object) error {
@@ -91,8 +91,8 @@ func listAll(ctx context.Context, s *kube.Source, opts reflector.ListOptions) (m
 	return objects, page, err
 }
 
-// watchInitial reads a watch up to the end of the initial events and returns
-// their objects and the version they are of.
+// watchInitial reads a watch up to the end of the initial events and returns their
+// objects and their version.
 func watchInitial(w reflector.Watch[*wire.Object]) (map[string]*wire.Object, string, error) {
 	objects := map[string]*wire.Object{}
 	for {
@@ -109,7 +109,7 @@ func watchInitial(w reflector.Watch[*wire.Object]) (map[string]*wire.Object, str
 	}
 }
 
-// beginWatch begins a watch for the time of the test.
+// beginWatch starts a watch for the duration of the test.
 func beginWatch(ctx context.Context, t *testing.T, s *kube.Source, opts reflector.WatchOptions) reflector.Watch[*wire.Object] {
 	t.Helper()
 	w, err := s.Watch(ctx, opts)
@@ -120,7 +120,7 @@ func beginWatch(ctx context.Context, t *testing.T, s *kube.Source, opts reflecto
 	return w
 }
 
-// next is the next event that is not a bookmark.
+// next returns the next event that is not a bookmark.
 func next(t *testing.T, w reflector.Watch[*wire.Object]) reflector.Event[*wire.Object] {
 	t.Helper()
 	for {
@@ -134,7 +134,7 @@ func next(t *testing.T, w reflector.Watch[*wire.Object]) reflector.Event[*wire.O
 	}
 }
 
-// wantEvent wants an event about an object.
+// wantEvent checks the type and the key of the next event.
 func wantEvent(t *testing.T, w reflector.Watch[*wire.Object], want delta.Type, key string) *wire.Object {
 	t.Helper()
 	e := next(t, w)
@@ -144,7 +144,7 @@ func wantEvent(t *testing.T, w reflector.Watch[*wire.Object], want delta.Type, k
 	return e.Object
 }
 
-// wantReason wants an error with a reason, and returns when to come back.
+// wantReason checks the reason of an error, and returns its RetryAfter.
 func wantReason(t *testing.T, what string, err error, want reflector.Reason) time.Duration {
 	t.Helper()
 	var e *reflector.Error
@@ -158,7 +158,7 @@ func wantReason(t *testing.T, what string, err error, want reflector.Reason) tim
 	return e.RetryAfter
 }
 
-// create makes objects.
+// create creates objects.
 func create(ctx context.Context, t *testing.T, c *kube.Cluster, manifest string) []*wire.Object {
 	t.Helper()
 	made, err := c.Create(ctx, []byte(manifest))
@@ -168,8 +168,8 @@ func create(ctx context.Context, t *testing.T, c *kube.Cluster, manifest string)
 	return made
 }
 
-// needStreams skips a test that asks for the state as a stream on a server that
-// does not do that unless it is told to.
+// needStreams skips a test of initial events if the server does not support them by
+// default.
 func needStreams(t *testing.T) {
 	t.Helper()
 	if v := os.Getenv(binaries.VersionVariable); v != "" && semver.Compare(v, "v1.34.0") < 0 {

@@ -112,7 +112,7 @@ func TestFromConfig_refuses(t *testing.T) {
 	}
 }
 
-// TestRequests pins what is sent.
+// TestRequests checks the exact requests that are sent.
 func TestRequests(t *testing.T) {
 	var mu sync.Mutex
 	var last *http.Request
@@ -185,8 +185,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestConnections_areUsedAgain: after complete lists, errors, objects and
-// discovery.
+// TestConnections_areUsedAgain checks that connections are reused after complete lists,
+// errors, objects and discovery.
 func TestConnections_areUsedAgain(t *testing.T) {
 	items := strings.Repeat(goodPod+",", 2_000) + goodPod
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +238,8 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.texts[text]++
 }
 
-// TestManifest_refuses what is none, before anything is sent.
+// TestManifest_refuses checks that an invalid manifest is rejected before anything is
+// sent.
 func TestManifest_refuses(t *testing.T) {
 	c := handling(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("sent %s", r.URL) })
 	for _, manifest := range []string{

@@ -24,7 +24,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// modes are the ways to ask for objects.
+// modes are the ways to request objects.
 var modes = map[string]kube.Query{
 	"protobuf":      {},
 	"JSON":          {JSON: true},
@@ -32,7 +32,7 @@ var modes = map[string]kube.Query{
 	"JSON metadata": {MetadataOnly: true, JSON: true},
 }
 
-// samples are objects of kinds that an empty cluster has none of.
+// samples are objects of kinds that an empty cluster does not have.
 const samples = `
 apiVersion: v1
 kind: List
@@ -69,8 +69,7 @@ items:
 - {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: "sample:with.colon"}, rules: []}
 `
 
-// testEveryResource lists and watches everything that the server lets one list
-// and watch, in every way there is.
+// testEveryResource lists and watches every resource that supports both, in every mode.
 func testEveryResource(t *testing.T, k *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -134,8 +133,8 @@ func testEveryResource(t *testing.T, k *kubetest.Cluster) {
 	}
 }
 
-// readBothWays lists and watches, and wants the same objects. It returns how many
-// there are.
+// readBothWays lists and watches, and checks that both return the same objects. It
+// returns their number.
 func readBothWays(ctx context.Context, c *kube.Cluster, q kube.Query, want schema.GroupVersionKind, protobuf bool) (int, error) {
 	s, err := c.Source(q)
 	if err != nil {
@@ -165,7 +164,7 @@ func readBothWays(ctx context.Context, c *kube.Cluster, q kube.Query, want schem
 		if o.GroupVersionKind() != want || o.Encoding() != encoding || o.Version() == 0 {
 			return 0, fmt.Errorf("%s in %s at %d of kind %s, want %s of kind %s", key, o.Encoding(), o.Version(), o.GroupVersionKind(), encoding, want)
 		}
-		// Some change all the time, by themselves.
+		// Some objects change all the time by themselves.
 		if v := watched[key]; v == nil || v.Version() == o.Version() && !wire.Same(o, v) {
 			return 0, fmt.Errorf("%s was listed as %q and watched as %q", key, o.Bytes(), v.Bytes())
 		}
@@ -176,7 +175,7 @@ func readBothWays(ctx context.Context, c *kube.Cluster, q kube.Query, want schem
 	return len(listed), nil
 }
 
-// testContent compares pods with what etcd has.
+// testContent compares pods with those in etcd.
 func testContent(t *testing.T, k *kubetest.Cluster) {
 	const n = 1200
 	ctx := patient(t)
@@ -191,8 +190,8 @@ func testContent(t *testing.T, k *kubetest.Cluster) {
 	if len(truth.Objects) != n {
 		t.Fatalf("etcd has %d pods, want %d", len(truth.Objects), n)
 	}
-	// A hundred of them have one version, so there is a moment in which the
-	// server has reached that and not all of them.
+	// A hundred of them have one version, so for a moment the server has reached that
+	// version but does not have all of them.
 	expect.NoError(t, expect.Until(ctx, func() error {
 		listed, _, err := listAll(ctx, sourceOf(t, c, kube.Query{Resource: pods}), reflector.ListOptions{})
 		if err == nil && len(listed) < n {

@@ -26,8 +26,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// answering is a cluster whose server always gives one answer: what a real one
-// cannot be made to say, or a proxy in front of it says.
+// answering returns a cluster whose server always sends one response: one that a real
+// server cannot be made to send, or that a proxy in front of it sends.
 func answering(t *testing.T, code int, header http.Header, body string) *kube.Cluster {
 	t.Helper()
 	return handling(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -81,7 +81,7 @@ func TestErrors_haveReasons(t *testing.T) {
 		header http.Header
 		body   string
 		want   reflector.Reason
-		// watch is the reason for a watch with initial events, if it is another.
+		// watch is the reason for a watch with initial events, if it differs.
 		watch reflector.Reason
 		after time.Duration
 		is    func(error) bool
@@ -147,7 +147,8 @@ func TestErrors_haveReasons(t *testing.T) {
 	}
 }
 
-// TestServed_saysWhatItKnows: only the API server's own no is a no.
+// TestServed_saysWhatItKnows checks that only a "not found" from the API server itself
+// counts as not served.
 func TestServed_saysWhatItKnows(t *testing.T) {
 	page := answering(t, 404, nil, "404 page not found\n")
 	if served, err := sourceOf(t, page, kube.Query{Resource: nonsense}).Served(t.Context()); err != nil || served {
@@ -182,7 +183,8 @@ const (
 	badPod  = `{"metadata":{"namespace":"default","resourceVersion":"6"}}`
 )
 
-// TestUndecodable: what cannot be read is told, and the rest arrives.
+// TestUndecodable checks that objects that cannot be read are reported, and that the rest
+// arrives.
 func TestUndecodable(t *testing.T) {
 	const event = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`
 	c := handling(t, func(w http.ResponseWriter, r *http.Request) {
@@ -228,7 +230,8 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// TestErrorBody_isNotWaitedFor: an answer that does not end ends with the context.
+// TestErrorBody_isNotWaitedFor checks that reading an endless error response ends with
+// the context.
 func TestErrorBody_isNotWaitedFor(t *testing.T) {
 	over := make(chan struct{})
 	c := handling(t, func(w http.ResponseWriter, _ *http.Request) {
