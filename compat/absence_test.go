@@ -20,8 +20,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestInformer_keepsObjectsOfAResourceThatIsNotServed: an operator that deletes in its turn must not do so because an
-// API server is in trouble. The next complete list decides.
+// TestInformer_keepsObjectsOfAResourceThatIsNotServed checks that no deletions are
+// reported. An operator that reacts to deletions by deleting other objects must not do so
+// because an API server is in trouble. The next complete list decides.
 func TestInformer_keepsObjectsOfAResourceThatIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var absent atomic.Bool

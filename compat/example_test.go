@@ -21,7 +21,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/miniature"
 )
 
-// A program with client-go's factory gives it informers of Watershed, and uses its
+// A program with client-go's factory passes it Watershed's informers, and uses its
 // listers as before. A program with controller-runtime sets cache.Options.NewInformer to
 // compat.NewInformer(nil).
 func ExampleNewInformer() {

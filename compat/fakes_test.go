@@ -28,7 +28,7 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// newPods is what a program gives to InformerFor to have pods from us.
+// newPods is a constructor for InformerFor that returns our pod informer.
 func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -41,8 +41,8 @@ func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedInde
 	return compat.NewInformer(quiet)(lw, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
-// TestFakeClientset: a factory whose pods are ours, and whose generated informer
-// and lister do not know.
+// TestFakeClientset uses a factory with our pod informer. Its generated informer and
+// lister do not notice the difference.
 func TestFakeClientset(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

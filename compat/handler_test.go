@@ -177,8 +177,8 @@ func TestHandler_removesItself(t *testing.T) {
 	}
 }
 
-// TestHandler_panicsAsWithClientGo: the panic handlers run, with the handler's logger, and the handler is called
-// again a second later.
+// TestHandler_panicsAsWithClientGo checks that the panic handlers run, with the handler's
+// logger, and that the handler is called again a second later.
 func TestHandler_panicsAsWithClientGo(t *testing.T) {
 	really, handlers := utilruntime.ReallyCrash, utilruntime.PanicHandlers
 	defer func() { utilruntime.ReallyCrash, utilruntime.PanicHandlers = really, handlers }()
@@ -217,7 +217,8 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 	}
 }
 
-// TestHandler_usesItsLogger, and without one that of the informer.
+// TestHandler_usesItsLogger checks that a handler logs to its own logger, or else to the
+// informer's.
 func TestHandler_usesItsLogger(t *testing.T) {
 	j := &journal{}
 	logger := funcr.New(func(_, args string) { j.note("%s", args) }, funcr.Options{})
@@ -246,8 +247,8 @@ func TestHandler_names(t *testing.T) {
 	}
 }
 
-// TestResync_periods: what informer and handler say, and how often the handler is
-// given its object again in a minute.
+// TestResync_periods sets periods for the informer and the handler, and counts how often
+// the handler receives its object again in a minute.
 func TestResync_periods(t *testing.T) {
 	const never = 0
 	for _, c := range []struct {

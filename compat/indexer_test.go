@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// byLabel finds pods by the letters of their label.
+// byLabel indexes pods by the letters of their label.
 func byLabel(obj any) ([]string, error) {
 	return strings.Split(obj.(*corev1.Pod).Labels["label"], ""), nil
 }
 
-// twoStores are a store of ours and one of client-go's with the same functions,
-// neither of them fed by anybody but the test.
+// twoStores returns our store and client-go's with the same index functions. Only the
+// test writes to them.
 func twoStores(t *testing.T) map[string]cache.Indexer {
 	t.Helper()
 	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "label": byLabel}
@@ -49,8 +49,8 @@ func expectNames(t *testing.T, what string, objs []any, want ...string) {
 	}
 }
 
-// TestIndexer_asClientGos does without an informer that runs, as many unit tests
-// of controllers do.
+// TestIndexer_asClientGos uses stores without a running informer, as many unit tests of
+// controllers do.
 func TestIndexer_asClientGos(t *testing.T) {
 	for name, x := range twoStores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +240,8 @@ func TestIndexer_functionThatFailsLeavesItsObjectOut(t *testing.T) {
 	expectNames(t, "List", i.GetIndexer().List(), "a/1", "a/2")
 }
 
-// TestIndexer_takesAnyVersion: who writes to a store means it.
+// TestIndexer_takesAnyVersion checks that a write to a store always succeeds, also with
+// an older version.
 func TestIndexer_takesAnyVersion(t *testing.T) {
 	x := podInformer(podSource(t), 0, nil).GetIndexer()
 	for _, version := range []string{"5", "3", "", "text", "4"} {
@@ -262,7 +263,8 @@ func TestIndexer_takesAnyVersion(t *testing.T) {
 	expectNames(t, "after the deletion with an old version", x.List())
 }
 
-// TestIndexer_deletesWhatCannotBeDecoded: whatever is stored under a key can be deleted.
+// TestIndexer_deletesWhatCannotBeDecoded checks that any object can be deleted by its
+// key.
 func TestIndexer_deletesWhatCannotBeDecoded(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON)
 	s.list = func(w http.ResponseWriter, _ *http.Request) {

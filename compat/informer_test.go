@@ -119,7 +119,7 @@ func TestTransform(t *testing.T) {
 		case "bad":
 			return nil, errors.New("no")
 		case "other":
-			return &corev1.ConfigMap{ObjectMeta: p.ObjectMeta}, nil // its bytes are those of a pod, too
+			return &corev1.ConfigMap{ObjectMeta: p.ObjectMeta}, nil // its bytes would be a valid pod, too
 		case "nothing":
 			return nil, nil
 		case "panics":
@@ -173,7 +173,8 @@ func TestWatchErrorHandler(t *testing.T) {
 	}
 }
 
-// TestWatchErrorHandler_asClientGos: which errors are told, of the first try each.
+// TestWatchErrorHandler_asClientGos checks which errors reach the handler, for the first
+// attempt each.
 func TestWatchErrorHandler_asClientGos(t *testing.T) {
 	unauthorized := apierrors.NewUnauthorized("no")
 	for _, c := range []struct {
@@ -234,8 +235,7 @@ type listOnly struct{ *cache.ListWatch }
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
-// widget is a type of somebody's own, in no scheme, that embeds one that can write
-// protobuf.
+// widget is a user's own type, in no scheme, that embeds a type with protobuf methods.
 type widget struct {
 	corev1.ConfigMap
 	Size int `json:"size"`
@@ -282,7 +282,8 @@ func TestInformer_typeOfSomebodysOwn(t *testing.T) {
 	}
 }
 
-// TestInformer_withoutAnExample keeps whatever comes, as client-go does.
+// TestInformer_withoutAnExample checks that objects of any type are kept, as in
+// client-go.
 func TestInformer_withoutAnExample(t *testing.T) {
 	source := podSource(t)
 	source.Add(pod("a", "pod"))
@@ -305,7 +306,7 @@ func TestInformer_leavesOutWhatIsOfAnotherType(t *testing.T) {
 	i := podInformer(source, 0, nil)
 	synced(t, i)
 	source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
-	// Another object's deletion, though they have the same key.
+	// This deletion is of another object with the same key.
 	source.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "1"}})
 	source.Add(pod("a", "2"))
 	expect.Soon(t, "the second pod", func() bool { return len(i.GetStore().ListKeys()) == 2 })
@@ -314,7 +315,8 @@ func TestInformer_leavesOutWhatIsOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestInformer_fakeThatCannotStreamIsListedAtOnce, without waiting for it to learn.
+// TestInformer_fakeThatCannotStreamIsListedAtOnce checks that there is no delay before
+// the list.
 func TestInformer_fakeThatCannotStreamIsListedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := podInformer(podSource(t, pod("a", "1")), 0, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/compat"
 )
 
-// kinds notes the kinds of objects, by the place where they were seen.
+// kinds records the kinds of objects, by the place where they were seen.
 func kinds(j *journal, place string, obj any) {
 	if gvk := obj.(*corev1.Pod).GroupVersionKind(); gvk.Empty() {
 		j.note("%s: none", place)
@@ -50,7 +50,8 @@ func kindsOf(t *testing.T, opts compat.Options, lw cache.ListerWatcher, transfor
 
 func nothing(*corev1.Pod) {}
 
-// TestKind_ofTypedObjectsIsAsWithClientGo: clients leave it empty, and what somebody states stays.
+// TestKind_ofTypedObjectsIsAsWithClientGo checks that apiVersion and kind are empty, as
+// clients leave them, and that a kind which was set stays.
 func TestKind_ofTypedObjectsIsAsWithClientGo(t *testing.T) {
 	stated := pod("a", "1")
 	stated.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -82,12 +83,12 @@ func TestKind_ofTypedObjectsIsAsWithClientGo(t *testing.T) {
 	}
 }
 
-// values is a ListerWatcher of values.
+// values returns a ListerWatcher of decoded values.
 func values(pods ...*corev1.Pod) func(t *testing.T) cache.ListerWatcher {
 	return func(t *testing.T) cache.ListerWatcher { return podSource(t, pods...) }
 }
 
-// tapped is a ListerWatcher of a client with a tap.
+// tapped returns a ListerWatcher of a client with a tap.
 func tapped(media string) func(t *testing.T) cache.ListerWatcher {
 	return func(t *testing.T) cache.ListerWatcher {
 		cfg, _ := serve(t, media, versioned(pod("a", "1"), 1)).config()

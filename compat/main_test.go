@@ -26,14 +26,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long anything may take that should take no time, on a machine
-// that is busy with other tests.
+// patience is the time limit for anything that should be immediate, on a machine that is
+// busy with other tests.
 const patience = time.Minute
 
-// quiet is for informers whose troubles are the test's own.
+// quiet is for informers whose errors the test causes itself.
 var quiet = &compat.Options{Logger: slog.New(slog.DiscardHandler)}
 
-// podSource is a server of client-go's own making, for the time of the test.
+// podSource returns client-go's fake server with pods, for the duration of the test.
 func podSource(t *testing.T, pods ...*corev1.Pod) *framework.FakeControllerSource {
 	t.Helper()
 	s := framework.NewFakeControllerSource()
@@ -53,13 +53,13 @@ func labelled(p *corev1.Pod, value string) *corev1.Pod {
 	return p
 }
 
-// podInformer is an informer of pods that does not run yet.
+// podInformer returns an informer of pods that is not running yet.
 func podInformer(lw cache.ListerWatcher, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return compat.NewInformer(quiet)(lw, &corev1.Pod{}, resync, indexers)
 }
 
-// run runs an informer until the returned function is called, at the latest until
-// the end of the test.
+// run runs an informer until the returned function is called, at the latest until the end
+// of the test.
 func run(t *testing.T, i cache.SharedIndexInformer) func() {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,8 +73,8 @@ func run(t *testing.T, i cache.SharedIndexInformer) func() {
 	return stop
 }
 
-// synced runs an informer and returns when it has synced, and handlers too: what
-// comes after that is news to them.
+// synced runs an informer and returns when it and the handlers have synced. Later events
+// are new to them.
 func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.ResourceEventHandlerRegistration) func() {
 	t.Helper()
 	stop := run(t, i)
@@ -85,7 +85,7 @@ func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.Resourc
 	return stop
 }
 
-// journal is a handler that writes down what it is told.
+// journal is a handler that records its calls.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -124,7 +124,7 @@ func (j *journal) OnDelete(obj any) {
 	j.note("delete %s", describe(obj))
 }
 
-// expect waits until exactly these lines were noted, and forgets them.
+// expect waits until exactly these lines have been recorded, and clears them.
 func (j *journal) expect(t *testing.T, want ...string) {
 	t.Helper()
 	expect.Soon(t, fmt.Sprintf("%q", want), func() bool {
@@ -137,7 +137,7 @@ func (j *journal) expect(t *testing.T, want ...string) {
 	}
 }
 
-// join adds a handler that must be accepted.
+// join adds a handler, which must succeed.
 func join(t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
 	t.Helper()
 	r, err := i.AddEventHandler(h)
@@ -147,7 +147,7 @@ func join(t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandle
 	return r
 }
 
-// names are the keys of objects in their order.
+// names returns the keys of objects in their order.
 func names[T any](objs []T) []string {
 	out := []string{}
 	for _, obj := range objs {

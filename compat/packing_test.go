@@ -15,7 +15,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// TestPacking_isSharedByTheInformersOfAConstructor: a cache of many namespaces has many informers of one kind.
+// TestPacking_isSharedByTheInformersOfAConstructor covers a cache of many namespaces,
+// which has many informers of one kind.
 func TestPacking_isSharedByTheInformersOfAConstructor(t *testing.T) {
 	report := &watershed.Report{}
 	create := compat.NewInformer(&compat.Options{Report: report, Logger: quiet.Logger})

@@ -27,18 +27,18 @@ import (
 	"github.com/watershed-project/watershed/compat"
 )
 
-// apiServer answers like one, in the encoding that the test wants.
+// apiServer imitates an API server, in the encoding that the test sets.
 type apiServer struct {
 	t     *testing.T
 	media string
-	// list and watch answer what the test has in mind.
+	// list and watch are the test's handlers.
 	list, watch func(w http.ResponseWriter, r *http.Request)
-	// lists and watches count requests, open the watches under way.
+	// lists and watches count requests, open counts the current watches.
 	lists, watches, open atomic.Int32
 	url                  string
 }
 
-// serve makes a server that has pods and cannot stream its state.
+// serve returns a server that has pods and does not support initial events.
 func serve(t *testing.T, media string, pods ...*corev1.Pod) *apiServer {
 	t.Helper()
 	s := &apiServer{t: t, media: media}
@@ -62,7 +62,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.watch(w, r)
 }
 
-// refuseStream is a watch that has nothing to tell.
+// refuseStream is a watch without events that rejects initial events.
 func (s *apiServer) refuseStream(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("sendInitialEvents") != "" {
 		s.send(w, http.StatusUnprocessableEntity, &apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil).ErrStatus)
@@ -71,7 +71,7 @@ func (s *apiServer) refuseStream(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r)
 }
 
-// stream is a watch that goes on until the client ends it.
+// stream is a watch that continues until the client ends it.
 func (s *apiServer) stream(w http.ResponseWriter, r *http.Request, events ...watch.Event) {
 	w.Header().Set("Content-Type", s.streamMedia())
 	for _, e := range events {
@@ -98,7 +98,7 @@ func (s *apiServer) podList(pods ...*corev1.Pod) *corev1.PodList {
 	return list
 }
 
-// send answers with an object.
+// send responds with an object.
 func (s *apiServer) send(w http.ResponseWriter, code int, obj runtime.Object) {
 	w.Header().Set("Content-Type", s.media)
 	w.WriteHeader(code)
@@ -115,7 +115,7 @@ func (s *apiServer) info() runtime.SerializerInfo {
 	return info
 }
 
-// encode is an object as a server writes it.
+// encode encodes an object as a server does.
 func (s *apiServer) encode(obj runtime.Object) []byte {
 	var b bytes.Buffer
 	encoder := scheme.Codecs.EncoderForVersion(s.info().Serializer, corev1.SchemeGroupVersion)
@@ -125,7 +125,7 @@ func (s *apiServer) encode(obj runtime.Object) []byte {
 	return b.Bytes()
 }
 
-// frame is an event as a server writes it.
+// frame encodes an event as a server does.
 func (s *apiServer) frame(e watch.Event) []byte {
 	var b bytes.Buffer
 	object := s.encode(e.Object)
@@ -143,7 +143,7 @@ func (s *apiServer) frame(e watch.Event) []byte {
 	return b.Bytes()
 }
 
-// meter counts what the client reads of answers to lists and watches.
+// meter counts the bytes that the client reads of responses to lists and watches.
 type meter struct {
 	next http.RoundTripper
 	read *atomic.Int64
@@ -168,8 +168,8 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// config is a client's, with a tap and, around it, a meter of what the client
-// reads all the same.
+// config returns a client's configuration with a tap and, around it, a meter of the bytes
+// that the client reads itself.
 func (s *apiServer) config() (*rest.Config, *atomic.Int64) {
 	read := &atomic.Int64{}
 	cfg := &rest.Config{Host: s.url, ContentConfig: rest.ContentConfig{ContentType: s.media}, QPS: -1}
@@ -178,7 +178,7 @@ func (s *apiServer) config() (*rest.Config, *atomic.Int64) {
 	return cfg, read
 }
 
-// clientset is a client for the time of the test.
+// clientset returns a client for the duration of the test.
 func clientset(t *testing.T, cfg *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
@@ -193,7 +193,7 @@ func clientset(t *testing.T, cfg *rest.Config) *kubernetes.Clientset {
 	return c
 }
 
-// podsOf is a ListerWatcher of a client's pods.
+// podsOf returns a ListerWatcher of a client's pods.
 func podsOf(c kubernetes.Interface) *cache.ListWatch {
 	return cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", "", fields.Everything())
 }
@@ -203,7 +203,7 @@ func versioned(p *corev1.Pod, version int) *corev1.Pod {
 	return p
 }
 
-// bookmark is the event that ends the initial events.
+// bookmark returns the event that ends the initial events.
 func bookmark(version int) watch.Event {
 	p := versioned(&corev1.Pod{}, version)
 	p.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}

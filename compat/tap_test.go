@@ -30,8 +30,8 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// TestTap_clientReadsNothing: lists and watches reach the informer, and what of
-// them the client reads and decodes is nothing.
+// TestTap_clientReadsNothing checks that lists and watches reach the informer, and that
+// the client reads and decodes nothing of them.
 func TestTap_clientReadsNothing(t *testing.T) {
 	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		for _, streams := range []bool{true, false} {
@@ -96,7 +96,8 @@ func (c *counted) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &c.PartialObjectMetadata)
 }
 
-// TestTap_nothingIsDecodedBeforeSomebodyLooks, also not for the index of namespaces.
+// TestTap_nothingIsDecodedBeforeSomebodyLooks checks that objects are decoded only when
+// they are read. The namespace index does not decode them either.
 func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
 	decodings.Store(0)
 	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1), versioned(pod("a", "2"), 2), versioned(pod("b", "1"), 3))
@@ -120,7 +121,8 @@ func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
 	}
 }
 
-// TestTap_errorsStayTheClients: it decodes them, and retries if it is told to.
+// TestTap_errorsStayTheClients checks that the client decodes errors, and retries if the
+// response requests it.
 func TestTap_errorsStayTheClients(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for _, c := range []struct {
@@ -136,7 +138,8 @@ func TestTap_errorsStayTheClients(t *testing.T) {
 			s := serve(t, runtime.ContentTypeProtobuf)
 			s.list = func(w http.ResponseWriter, r *http.Request) {
 				if v := r.URL.Query().Get("resourceVersion"); c.name == "410" && v == "" {
-					// A version that is too old is a complaint only if it is the newest.
+					// A version that is too old is reported only if the newest was
+					// requested.
 					s.send(w, http.StatusForbidden, &apierrors.NewForbidden(pods, "", errors.New("no")).ErrStatus)
 					return
 				}
@@ -186,7 +189,7 @@ func TestTap_clientRetries(t *testing.T) {
 	}
 }
 
-// TestTap_leavesOthersAlone: requests that are nobody's of ours.
+// TestTap_leavesOthersAlone checks requests that do not come from our informers.
 func TestTap_leavesOthersAlone(t *testing.T) {
 	s := serve(t, runtime.ContentTypeProtobuf, versioned(pod("a", "1"), 1))
 	cfg, read := s.config()
@@ -196,8 +199,8 @@ func TestTap_leavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestTap_clientsTimeoutIsForTheAnswersBeginning: the client's time is over when
-// it has its answer, and the informer goes on reading.
+// TestTap_clientsTimeoutIsForTheAnswersBeginning checks that the client's timeout ends
+// with its response, while the informer continues to read.
 func TestTap_clientsTimeoutIsForTheAnswersBeginning(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	s := serve(t, runtime.ContentTypeJSON)
@@ -236,7 +239,8 @@ func TestTap_clientsTimeoutIsForTheAnswersBeginning(t *testing.T) {
 	}
 }
 
-// TestTap_endsWithTheInformer, wherever the answer is.
+// TestTap_endsWithTheInformer checks that the request ends with the informer, at any
+// stage of the response.
 func TestTap_endsWithTheInformer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -265,7 +269,8 @@ func TestTap_endsWithTheInformer(t *testing.T) {
 	}
 }
 
-// TestTap_whatIsNotOursToReadIsTheClients: an encoding that we do not know.
+// TestTap_whatIsNotOursToReadIsTheClients checks that the client reads a response in an
+// encoding that we do not support.
 func TestTap_whatIsNotOursToReadIsTheClients(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON)
 	s.list = func(w http.ResponseWriter, _ *http.Request) {
@@ -281,8 +286,8 @@ func TestTap_whatIsNotOursToReadIsTheClients(t *testing.T) {
 	}
 }
 
-// TestTap_fallsBackWhereItCannotRead: items that say nothing of what they are,
-// before the list says it.
+// TestTap_fallsBackWhereItCannotRead checks a list whose items come before its kind and
+// have none themselves.
 func TestTap_fallsBackWhereItCannotRead(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON)
 	s.list = func(w http.ResponseWriter, _ *http.Request) {
@@ -315,7 +320,8 @@ func TestTap_fallsBackWhereItCannotRead(t *testing.T) {
 	}
 }
 
-// TestTap_clientHearsWarnings, though it sees nothing of the list.
+// TestTap_clientHearsWarnings checks that the client handles warnings, though it does not
+// see the list.
 func TestTap_clientHearsWarnings(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1))
 	list := s.list
@@ -336,7 +342,8 @@ type warnings chan string
 
 func (w warnings) HandleWarningHeader(_ int, _, text string) { w <- text }
 
-// TestTap_isFoundThrough by what looks for the transport inside.
+// TestTap_isFoundThrough checks that the transport behind the tap can be found by
+// unwrapping.
 func TestTap_isFoundThrough(t *testing.T) {
 	inner := &http.Transport{}
 	wrapped, ok := compat.Tap(inner).(interface{ WrappedRoundTripper() http.RoundTripper })

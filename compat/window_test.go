@@ -21,8 +21,8 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// TestOptions_window bounds what an informer keeps of old states: by default less than the engine does, since a
-// program has many informers.
+// TestOptions_window checks the limit of the old states that an informer keeps: by
+// default less than the engine does, since a program has many informers.
 func TestOptions_window(t *testing.T) {
 	for name, c := range map[string]struct {
 		window, most int64
