@@ -64,7 +64,7 @@ func TestCollector(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	// Two of the same: they are added up.
+	// Two informers with the same labels are added up.
 	for range 2 {
 		i := watershed.FromSource(src, opts)
 		go func() { ended <- i.Run(ctx) }()

@@ -71,7 +71,8 @@ func TestWatch_returnsEvents(t *testing.T) {
 	}
 }
 
-// A watch goes on after an object that cannot be read, and only then.
+// TestWatch_endsWithAnError checks that a watch continues only after an object that
+// cannot be read.
 func TestWatch_endsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
@@ -112,7 +113,7 @@ func TestWatch_returnsNothingAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Close makes a Next that waits return.
+// TestWatch_close checks that Close makes a waiting Next return.
 func TestWatch_close(t *testing.T) {
 	body, sender := io.Pipe()
 	r := &response{Reader: body, cancel: func() { _ = sender.CloseWithError(listwatch.ErrClosed) }}

@@ -23,7 +23,7 @@ import (
 	"github.com/watershed-project/watershed/internal/transcode"
 )
 
-// edgeTypes have among them values of all forms.
+// edgeTypes are types that together have values of all forms.
 var edgeTypes = map[string]reflect.Type{
 	"pod":      podType,
 	"config":   typeOf(corev1.SchemeGroupVersion.WithKind("ConfigMap")),
@@ -35,7 +35,7 @@ var edgeTypes = map[string]reflect.Type{
 	"access":   typeOf(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview")),
 }
 
-// bytesField is a field that is bytes, a string, or a message of parts.
+// bytesField returns a field that is bytes, a string, or a message of parts.
 func bytesField(number uint64, parts ...string) string {
 	value := strings.Join(parts, "")
 	b := binary.AppendUvarint(nil, number<<3|2)
@@ -52,7 +52,7 @@ func mapEntry(number uint64, key, value string) string {
 	return bytesField(number, bytesField(1, key), bytesField(2, value))
 }
 
-// edges are messages that are rare or wrong, by kind.
+// edges returns rare or malformed messages, by kind.
 func edges() map[string][]string {
 	meta := func(parts ...string) string { return bytesField(1, parts...) }
 	spec := func(parts ...string) string { return bytesField(2, parts...) }
@@ -65,7 +65,7 @@ func edges() map[string][]string {
 		add("config", bytesField(2, bytesField(1, text)), mapEntry(3, "k", text), mapEntry(3, text, ""))
 		add("secret", mapEntry(2, text, text))
 	}
-	// What comes again: scalars, messages, maps, and lists whose parts are apart.
+	// Repeated fields: scalars, messages, maps, and lists whose parts are not contiguous.
 	name, other := meta(bytesField(1, "a"), mapEntry(12, "x", "1")), meta(bytesField(1, "b"), mapEntry(12, "a", "2"), mapEntry(12, "x", "3"))
 	container, volume := bytesField(2, bytesField(1, "c")), bytesField(1, bytesField(1, "v"), bytesField(2, bytesField(1, bytesField(1, "/p"))))
 	add("pod", name+other, name+name+other, name+meta(), meta()+name, meta(bytesField(1, "a"), bytesField(1, "")),
@@ -92,7 +92,7 @@ func edges() map[string][]string {
 			add("service", port, spec(bytesField(1, bytesField(4, intField(1, kind)), bytesField(4, bytesField(3, "x")))))
 		}
 	}
-	// Quantities and JSON within.
+	// Quantities and embedded JSON.
 	for _, q := range []string{"", "0", "-0", "1", "1.5", "1.5Gi", "1000", "1000m", "1500m", "1024Mi", "1025Mi", "999Ti", "1Pi", "1e3", "1E", "+1", " 1", "1 ", "x", "0.1", "00", "1K", "9223372036854775807", "99999999999999999999"} {
 		status := func(quantity string) string { return bytesField(3, mapEntry(1, "cpu", quantity)) }
 		add("node", status(bytesField(1, q)), status(bytesField(1, q, "")+bytesField(1, "1")), status(bytesField(1, q))+status(bytesField(1, "2")), status(bytesField(1, q)+intField(2, 1)))
@@ -109,14 +109,14 @@ func edges() map[string][]string {
 	// Lists that are messages.
 	extra := func(entry string) string { return spec(bytesField(5, bytesField(1, "k"), bytesField(2, entry))) }
 	add("access", extra(""), extra(bytesField(1, "a")), extra(bytesField(1, "a")+bytesField(1)), extra(intField(1, 1)), extra(bytesField(2, "x")), extra(bytesField(1, "a"))+extra(bytesField(1, "b")), extra("\x0a\x05"))
-	// Entries of maps as nobody writes them.
+	// Map entries that no encoder writes.
 	for _, entry := range []string{"", bytesField(1, "k"), bytesField(2, "v"), bytesField(2, "v") + bytesField(1, "k"), bytesField(1, "k") + bytesField(1, "l") + bytesField(2, "v"),
 		bytesField(1, "k") + bytesField(2, "v") + bytesField(2, "w"), bytesField(1, "k") + bytesField(2, "v") + bytesField(3, "w"), bytesField(1, "k") + intField(2, 2), bytesField(1, "k") + "\x12\x7fv", "\x0a\x03k"} {
 		add("config", bytesField(2, entry), bytesField(2, entry)+bytesField(2, "\x0a\x01a\x12\x01b"), bytesField(3, entry), bytesField(3, entry)+strings.Repeat("\x20\x01", 10))
 		add("node", bytesField(3, bytesField(1, entry)))
 	}
 	add("config", mapEntry(2, "b", "1")+mapEntry(2, "a", "2")+mapEntry(2, "b", "3")+mapEntry(2, "c", "4"), mapEntry(2, "a", "1")+intField(4, 1)+mapEntry(2, "a", "2")+intField(4, 0))
-	// What is unknown, and what is wrong.
+	// Unknown and malformed fields.
 	add("pod", intField(99, 7), bytesField(99, "x"), bytesField(1<<20, "x"), "\x9b\x06\x08\x01\x9c\x06", "\x9b\x06", "\x9c\x06", "\x99\x06\x01\x02\x03\x04\x05\x06\x07\x08", "\x9d\x06\x01\x02\x03\x04", "\x9d\x06\x01",
 		"\x02\x00", "\x00\x01", "\x07\x00", "\x0e", "\x0f\x00", "\x08\x01", "\x09", "\x0b\x0c", "\x0a", "\x0a\x80", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x00\x00", "\x0a\x80\x00", meta("\x08\x01"), meta("\x38"), meta("\x3a\x00"), spec("\x12\x01\x0a"), "\xfa\xff\xff\xff\xff\x01\x00")
@@ -128,7 +128,7 @@ func TestAppendJSON_atTheEdges(t *testing.T) {
 	r := specimen.Rand(t)
 	for name, messages := range edges() {
 		for _, raw := range messages {
-			// Beside each other, and with some bytes changed.
+			// Two messages joined, and messages with some bytes changed.
 			both := raw + messages[r.Intn(len(messages))]
 			sameJSON(t, edgeTypes[name], []byte(both))
 			if both != "" {
@@ -147,7 +147,7 @@ func TestAppendJSON_atTheEdges(t *testing.T) {
 	}
 }
 
-// TestAppendJSON_ofEveryPiece cuts a pod everywhere, and changes it everywhere.
+// TestAppendJSON_ofEveryPiece truncates a pod at every offset, and changes every byte.
 func TestAppendJSON_ofEveryPiece(t *testing.T) {
 	raw := podMessage(t, 1)
 	step := 1
@@ -174,7 +174,7 @@ func FuzzAppendJSON(f *testing.F) {
 	names := []string{"pod", "config", "secret", "node", "service", "revision", "lease", "access"}
 	all := edges()
 	for i, name := range names {
-		// Too many seeds are slow to begin with.
+		// Too many seeds slow down the start.
 		for at := 0; at < len(all[name]); at += 10 {
 			f.Add(uint8(i), []byte(all[name][at]))
 		}
@@ -185,8 +185,8 @@ func FuzzAppendJSON(f *testing.F) {
 	})
 }
 
-// gauge is a message that no plan can be made of: it contains itself, and a number of
-// a kind that Kubernetes has not. It reads its first field only.
+// gauge is a message that cannot have a plan: it contains itself, and a number of a type
+// that Kubernetes does not use. It decodes only its first field.
 type gauge struct {
 	Level float64 `json:"level" protobuf:"fixed64,1,opt,name=level"`
 	Next  *gauge  `json:"next,omitempty" protobuf:"bytes,2,opt,name=next"`
@@ -205,7 +205,7 @@ func (g *gauge) Unmarshal(raw []byte) error {
 	return nil
 }
 
-// shout writes itself, in another way than its fields say.
+// shout has a MarshalJSON that does not match its fields.
 type shout struct {
 	Text string `json:"text" protobuf:"bytes,1,opt,name=text"`
 }
@@ -219,7 +219,7 @@ func (s *shout) Unmarshal(raw []byte) error {
 
 func (s *shout) MarshalJSON() ([]byte, error) { return json.Marshal(strings.ToUpper(s.Text)) }
 
-// machine has members that must be decoded beside some that need not.
+// machine has members that must be decoded next to others that need not.
 type machine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
@@ -261,13 +261,13 @@ func eachField(raw []byte, call func(number byte, value []byte) error) error {
 	return nil
 }
 
-// crate is a machine, but nothing says where its label is in the message.
+// crate is a machine whose label has no protobuf tag.
 type crate struct {
 	machine
 	Label string `json:"label"`
 }
 
-// Strap is held by a pointer, and its members are shown where that is.
+// Strap is embedded by pointer, and its members are inlined.
 type Strap struct {
 	Width string `json:"width" protobuf:"bytes,1,opt,name=width"`
 }
@@ -276,7 +276,7 @@ func (s *Strap) Unmarshal(raw []byte) error {
 	return eachField(raw, func(_ byte, value []byte) error { s.Width = string(value); return nil })
 }
 
-// cargo has a shout in a map, where it has no address to write itself.
+// cargo holds a shout. In a map it is not addressable, so the shout cannot marshal itself.
 type cargo struct {
 	Shout shout `json:"shout" protobuf:"bytes,1,opt,name=shout"`
 }
@@ -285,7 +285,7 @@ func (c *cargo) Unmarshal(raw []byte) error {
 	return eachField(raw, func(_ byte, value []byte) error { return c.Shout.Unmarshal(value) })
 }
 
-// pallet has tags that Kubernetes has not.
+// pallet has tags that Kubernetes does not use.
 type pallet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata" protobuf:"bytes,1,opt,name=metadata"`
@@ -302,7 +302,7 @@ func (p *pallet) Unmarshal(raw []byte) error {
 	})
 }
 
-// load is a map of what writes itself.
+// load has cargo in a map.
 type load struct {
 	metav1.TypeMeta `json:",inline"`
 	Cargo           map[string]cargo `json:"cargo" protobuf:"bytes,1,rep,name=cargo"`

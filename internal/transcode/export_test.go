@@ -36,5 +36,5 @@ func Decoded(t reflect.Type) map[string]bool {
 	return found
 }
 
-// Canonical is canonical.
+// Canonical exports canonical.
 func Canonical(quantity string) bool { return canonical([]byte(quantity)) }

@@ -82,7 +82,7 @@ func sameJSON(tb testing.TB, t reflect.Type, raw []byte) bool {
 	return err == nil
 }
 
-// quickJSON is sameJSON for a message that must not be decoded for it.
+// quickJSON is sameJSON for a message that must be transcoded without decoding.
 func quickJSON(tb testing.TB, t reflect.Type, raw []byte) {
 	tb.Helper()
 	if !sameJSON(tb, t, raw) {
@@ -135,7 +135,7 @@ func TestAppendJSON_isThatOfTheDecodedMessage(t *testing.T) {
 	}
 }
 
-// spoil changes some bytes, or leaves some out.
+// spoil changes or removes some bytes.
 func spoil(r *rand.Rand, raw []byte) []byte {
 	raw = bytes.Clone(raw)
 	for range 1 + r.Intn(3) {
@@ -164,12 +164,12 @@ func TestAppendJSON_ofPods(t *testing.T) {
 		quickJSON(t, podType, patched(raw, "12", "", ""))
 		once := patched(raw, "", "watershed.dev/cluster", "eu-1")
 		quickJSON(t, podType, once)
-		// One annotation comes before all others, the other replaces itself.
+		// One annotation sorts before all others, the other replaces itself.
 		quickJSON(t, podType, patched(patched(once, "", "a", ""), "9", "watershed.dev/cluster", "us-1"))
 	}
 }
 
-// TestAppendJSON_atTheSameTime makes plans in several goroutines at once.
+// TestAppendJSON_atTheSameTime makes plans in several goroutines concurrently.
 func TestAppendJSON_atTheSameTime(t *testing.T) {
 	kinds := specimen.Kinds(t)[:25]
 	var wait sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"github.com/watershed-project/watershed/internal/transcode"
 )
 
-// No object of any kind has unknown fields as the types of this program write it. Each
-// has them with one more field.
+// TestHasUnknownFields_ofEveryKind checks objects of all kinds: as the types of this
+// program encode them they have no unknown fields, and with one more field they do.
 func TestHasUnknownFields_ofEveryKind(t *testing.T) {
 	maker := specimen.New(specimen.Rand(t))
 	rounds := 5
@@ -32,7 +32,7 @@ func TestHasUnknownFields_ofEveryKind(t *testing.T) {
 	}
 }
 
-// A field is noticed wherever it is.
+// TestHasUnknownFields_within checks that an unknown field is found at any depth.
 func TestHasUnknownFields_within(t *testing.T) {
 	const field = "\xd2\x3e\x03new"
 	whole := podMessage(t, 1)
