@@ -19,8 +19,8 @@ type Options struct {
 	Fast bool
 	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// Scheme maps Go types to apiVersion and kind, for types that are not in k8s.io/api
-	// if the example has none set. Default: client-go's scheme.
+	// Scheme maps Go types to apiVersion and kind. It is used for types that are not in
+	// k8s.io/api if the example does not have them set. Default: client-go's scheme.
 	Scheme *runtime.Scheme
 	// KeepKind keeps apiVersion and kind in typed objects. Default: they are empty, as
 	// with client-go, unless the ListerWatcher returned them. Unstructured objects and

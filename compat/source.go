@@ -140,8 +140,8 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	switch reflector.ReasonOf(err) {
 	case reflector.Busy, reflector.Refused:
 	default:
-		// If initial events are not supported, the reflector lists instead: that is not
-		// reported.
+		// If the state cannot be streamed, the reflector lists it instead, so this error
+		// is not reported.
 		if !opts.InitialEvents && ctx.Err() == nil {
 			s.complain(ctx, err)
 		}

@@ -18,10 +18,10 @@ import (
 )
 
 // Tap lets informers read the bytes that a server sends, before the client decodes them.
-// Add it to the transport of the clients that informers list and watch with, by Wrap of
-// their rest.Config. It affects only requests of informers made by this package, and only
-// responses that they can read. The client handles everything else, including errors and
-// retries.
+// Add it to the transport of the clients that informers list and watch with, using Wrap
+// of their rest.Config. It affects only requests of informers made by this package, and
+// only responses that they can read. The client handles everything else, including errors
+// and retries.
 //
 // To the client, a response that was taken looks like one without a body, so that its
 // metrics, warnings and traces stay the same.

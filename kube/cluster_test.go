@@ -199,7 +199,7 @@ func testRefusals(t *testing.T, k *kubetest.Cluster) {
 	}
 	_, err = fields.Watch(ctx, reflector.WatchOptions{InitialEvents: true})
 	wantReason(t, "watch with parameters that are not supported", err, reflector.NotSupported)
-	// This is the response of a server that does not support initial events.
+	// The server rejects this like one that does not support initial events.
 	unmatched := kube.Query{Resource: pods, Tweak: func(o *metav1.ListOptions) { o.ResourceVersionMatch = "" }}
 	_, err = sourceOf(t, c, unmatched).Watch(ctx, reflector.WatchOptions{InitialEvents: true})
 	wantReason(t, "watch with invalid parameters", err, reflector.NotSupported)

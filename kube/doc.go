@@ -29,10 +29,10 @@
 //
 // # What blocks
 //
-// Every call with a context waits for the server until that context ends. The Timeout of
-// the [rest.Config] limits the wait for the response headers and, except for lists and
-// watches, for the whole response. Resolve waits for the discovery of a concurrent call
-// instead of starting another one.
+// Every call that takes a context waits for the server, at most until that context ends.
+// The Timeout of the [rest.Config] limits the wait for the response headers and, except
+// for lists and watches, for the whole response. Resolve waits for the discovery of a
+// concurrent call instead of starting another one.
 //
 // # Bounds and ownership
 //

@@ -200,7 +200,7 @@ func (s *Source) send(ctx context.Context, r *request) (*response, error) {
 
 // kindFor returns the kind to assign to the objects. Metadata arrives as objects of
 // another kind, so the resource's own kind has to be known. It uses the same discovery
-// document as Served, so the two never disagree for long.
+// document as Served, so the two never disagree for longer than a request takes.
 func (s *Source) kindFor(ctx context.Context, doing string) (*wire.Kind, error) {
 	kind := s.kind.Load()
 	if kind != nil || !s.query.MetadataOnly {

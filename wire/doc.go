@@ -11,8 +11,8 @@
 // kind, so these are added in the form that watch events have.
 //
 // The key, the version and the metadata scanned from the bytes are those of the value
-// that apimachinery decodes from them. JSON that states an object's identity twice is
-// rejected, because JSON decoders disagree on which one counts.
+// that apimachinery decodes from them. JSON that repeats a member which identifies the
+// object is rejected, because JSON decoders disagree on which one counts.
 //
 // An object that cannot be filed or decoded is reported as an [*ObjectError] and does not
 // affect the other objects. Any other fault ends the list or the watch with an error. A

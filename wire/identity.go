@@ -17,7 +17,7 @@ const initialEnd = "k8s.io/initial-events-end"
 type identity struct {
 	apiVersion, kind         []byte
 	namespace, name, version []byte
-	// found is the set of JSON members found so far, of those that identify the object.
+	// found is the set of JSON members found so far, of those that may occur only once.
 	found uint16
 	// bookmark makes the scan read annotations too.
 	bookmark   bool

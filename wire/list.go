@@ -48,7 +48,7 @@ func NewListReader(r io.Reader, e Encoding, kind *Kind) *ListReader {
 // Next returns the next object. [io.EOF] means that the list is complete. An
 // [*ObjectError] means that one object could not be filed: call Next again. Any other
 // error is final, and the list is not complete: [io.ErrUnexpectedEOF] if it was
-// truncated, another error for example if the body is not a list.
+// truncated, and also an error if the body is not a list.
 //
 // If kind is nil, items without a type of their own need a list that has sent its type
 // before them; otherwise the error is final.

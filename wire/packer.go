@@ -36,8 +36,8 @@ const (
 	sampleFast = 8
 	// judged is the number of objects by which the fit of a dictionary is judged.
 	judged = 512
-	// unfit is the limit for a dictionary's fit: it no longer fits if those objects take
-	// more than this many times the best size that was measured.
+	// unfit is the limit for a dictionary's fit: it no longer fits if those objects pack
+	// this many times worse than the best ratio so far.
 	unfit = 1.3
 	// better is the limit for another dictionary: it replaces the current one if the
 	// samples take at most this fraction of their current size.
