@@ -173,7 +173,8 @@ func (d *dictionary) decode(dst, data []byte) ([]byte, error) {
 	return appendExpanded(dst[:0], s.b)
 }
 
-// length returns the length of the unpacked data, read from the header of data.
+// length returns the length before compression, with digits squeezed, read from the
+// header of data.
 func (d *dictionary) length(data []byte) int {
 	if data[0] == packedFast {
 		n, _ := s2.DecodedLen(data[1:])
@@ -210,8 +211,7 @@ func (d *dictionary) makeDecoder() {
 	d.decoder, _ = zstd.NewReader(nil, dict, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxObject))
 }
 
-// size returns the bytes that the dictionary takes, without temporary encoders and
-// decoders.
+// size returns the bytes that the dictionary takes, without encoders and decoders.
 func (d *dictionary) size() int {
 	return len(d.history) + len(d.tables) + 32<<10
 }
