@@ -8,24 +8,23 @@ import (
 	"fmt"
 )
 
-// Process handles deltas that were taken from the queue. initial says that they
-// belong to the first complete list. The slice is lent until Process returns.
-// It must not take from the same queue: it would wait for itself.
+// Process handles deltas that were taken from the queue. initial reports whether they
+// belong to the first complete list. The slice is valid until Process returns. Process
+// must not take from the same queue, because it would wait for itself.
 type Process[T any] func(deltas Deltas[T], initial bool) error
 
-// Pop waits for something to be queued, takes out all deltas of the oldest key
-// and calls process with them. The deltas are gone afterwards, whatever process
-// returns; Pop returns the same.
+// Pop waits until the queue is not empty, removes all deltas of the oldest key and calls
+// process with them. It returns the error of process. The deltas are not queued again,
+// even if process fails.
 func (f *FIFO[T]) Pop(ctx context.Context, process Process[T]) error {
 	return f.consume(ctx, f.takeOldestLocked, func(deltas Deltas[T]) error {
 		return process(deltas, !f.HasSynced())
 	})
 }
 
-// Drain is Pop for everything that is queued, in the order in which it arrived.
-// Where the first complete list ends, process is called twice, so that initial
-// is true of all deltas of a call or of none. If the first call fails, the
-// second is not made.
+// Drain is Pop for everything that is queued, in the order of arrival. Where the first
+// complete list ends, it calls process twice, so that initial is true for all deltas of a
+// call or for none. If the first call fails, the second is not made.
 func (f *FIFO[T]) Drain(ctx context.Context, process Process[T]) error {
 	return f.consume(ctx, f.takeAllLocked, func(deltas Deltas[T]) error {
 		initial := f.takenInitial()
@@ -47,7 +46,8 @@ func (f *FIFO[T]) takeOldestLocked() {
 	}
 }
 
-// dropBookmarksLocked is for consumers by key, who have no use for them.
+// dropBookmarksLocked drops the bookmarks before the oldest object: consumers by key do
+// not use them.
 func (f *FIFO[T]) dropBookmarksLocked() {
 	if n := f.queue.dropBookmarks(); n > 0 && !f.HasSynced() {
 		f.initial -= n
@@ -60,9 +60,9 @@ func (f *FIFO[T]) takeAllLocked() {
 	f.queue, f.taken = f.taken, f.queue
 }
 
-// takenInitial is how many of the deltas in taken, from the first, belong to the
-// initial population: up to the end of the first list or, before there is one,
-// all of them.
+// takenInitial returns how many of the first deltas in taken belong to the initial
+// population: those up to the end of the first list or, before the list has ended, all of
+// them.
 func (f *FIFO[T]) takenInitial() int {
 	if f.HasSynced() {
 		return 0
@@ -76,11 +76,10 @@ func (f *FIFO[T]) takenInitial() int {
 	return n
 }
 
-// consume waits its turn and for something to take, takes it and lends it to
-// process. Only the holder of the turn changes taken, so reading it needs no
-// lock here.
+// consume waits for its turn and for something to take, takes it and lends it to process.
+// Only the holder of the turn changes taken, so reading it here needs no lock.
 func (f *FIFO[T]) consume(ctx context.Context, takeLocked func(), process func(Deltas[T]) error) error {
-	// Close does not end this wait: what is left is still to be taken.
+	// Close does not end this wait: the remaining deltas can still be taken.
 	if err := turn(ctx, f.consuming, nil); err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (f *FIFO[T]) consume(ctx context.Context, takeLocked func(), process func(D
 	return process(f.taken.deltas)
 }
 
-// await takes from the queue as soon as there is something.
+// await takes from the queue as soon as it is not empty.
 func (f *FIFO[T]) await(ctx context.Context, takeLocked func()) error {
 	for {
 		f.mu.Lock()
@@ -121,7 +120,7 @@ func (f *FIFO[T]) await(ctx context.Context, takeLocked func()) error {
 	}
 }
 
-// processed counts the initial deltas in taken as done.
+// processed counts the initial deltas in taken as processed.
 func (f *FIFO[T]) processed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +140,7 @@ func (f *FIFO[T]) processedLocked() {
 	f.checkSyncedLocked()
 }
 
-// release empties taken; what was in it is applied, or given up.
+// release empties taken, whose deltas were applied or given up.
 func (f *FIFO[T]) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

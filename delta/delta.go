@@ -5,9 +5,9 @@ package delta
 
 import "fmt"
 
-// Type is what happened to an object. Sources, the queue, the store, the log and all
-// readers use it. Package wire has the event types of the watch protocol beside it, which
-// are names in a stream: one of them is an error, and none stands for a list.
+// Type is the kind of change of an object. Sources, the queue, the store, the log and all
+// readers use it. Package wire has its own event types for the watch protocol. Those are
+// names in a stream: one of them is an error, and none stands for a list.
 type Type uint8
 
 const (
@@ -23,8 +23,8 @@ const (
 	Replaced
 	// Sync means that the object has not changed and is to be processed again.
 	Sync
-	// Bookmark is not about an object: it is a version that the source has reached.
-	// Only [FIFO.Drain] returns it.
+	// Bookmark does not concern an object: it carries a version that the source has
+	// reached. Only [FIFO.Drain] returns it.
 	Bookmark
 )
 
@@ -52,9 +52,9 @@ func (t Type) String() string {
 // Delta is one change of one object.
 type Delta[T any] struct {
 	Type Type
-	// Missed marks a Deleted that nobody saw happen: it was inferred from a
-	// list, and Object is the last state known, perhaps not the final one. On a
-	// Replaced or a Bookmark it says that the source has gone back to Version.
+	// Missed marks a Deleted that the source did not report: it was inferred from a list,
+	// and Object is the last known state, which may not be the final one. On a Replaced
+	// or a Bookmark it means that the source has gone back to Version.
 	Missed bool
 	// Listed marks the Bookmark that ends a complete list.
 	Listed bool

@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// ErrClosed is returned once the queue is closed: to producers at once, to
-	// consumers when nothing is left.
+	// ErrClosed is returned after the queue is closed: to producers at once, to consumers
+	// when the queue is empty.
 	ErrClosed = errors.New("delta queue is closed")
 	// ErrNoKey is returned for an object whose key is empty.
 	ErrNoKey = errors.New("object has no key")
 )
 
-// Known is what the consumer of a queue already has, usually the store it
-// fills. The queue calls it while it holds its own lock: implementations must
-// not wait and must not call the queue.
+// Known is the set of objects that the consumer of a queue already has, usually the store
+// that it fills. The queue calls Get while it holds its lock, and All during a producer's
+// turn: implementations must not block and must not call the queue.
 type Known[T any] interface {
 	Get(key string) (T, bool)
 	// All yields one consistent state, keys with their objects.
@@ -30,18 +30,16 @@ type Known[T any] interface {
 
 // Options tune a [FIFO]. The zero value, and nil, are the defaults.
 type Options[T any] struct {
-	// Known decides what a deletion, a complete list and a resync do. Without
-	// it only what is queued exists.
+	// Known determines the effect of a deletion, a complete list and a resync. Without it
+	// only queued objects exist.
 	Known Known[T]
-	// Transform is called once for every object before it is queued, except
-	// for what comes from Known. If it fails, the object is not queued and the
-	// producer gets the error; of a deletion the last state known is queued, as
-	// Missed.
+	// Transform is called once for every object before it is queued, except for objects
+	// from Known. If it fails, the producer gets the error and the object is not queued.
+	// For a deletion the last known state is queued instead, as Missed.
 	Transform func(T) (T, error)
-	// Version tells an object's version, for [Delta.Version]. Default: 0.
+	// Version returns an object's version, for [Delta.Version]. Default: 0.
 	Version func(T) uint64
-	// Capacity is how many deltas may wait before producers have to. Default
-	// 4096.
+	// Capacity is how many deltas may wait before producers block. Default 4096.
 	Capacity int
 }
 
@@ -61,28 +59,29 @@ type FIFO[T any] struct {
 	key  func(T) string
 	opts Options[T]
 
-	// producing and consuming are held by the one producer and the one
-	// consumer whose turn it is; channels, because waiting must be cancellable.
-	// They are taken before mu.
+	// producing and consuming are held by the one producer and the one consumer whose
+	// turn it is. They are channels, because waiting must be cancellable. They are taken
+	// before mu.
 	producing, consuming chan struct{}
 	// filled and freed wake the holder of consuming and of producing.
 	filled, freed chan struct{}
 	synced        chan struct{}
-	// open ends when the queue is closed, by end; closed is its channel.
+	// open is a context that end cancels when the queue is closed; closed is its channel.
 	open   context.Context
 	end    context.CancelFunc
 	closed <-chan struct{}
 
-	// mu guards what follows. It is never held while a function of the user's
-	// runs, but for Known.Get.
+	// mu guards the fields below. No function of the user runs while it is held, except
+	// Known.Get.
 	mu    sync.Mutex
 	queue *queue[T]
-	// taken is what the consumer is processing now. For decisions about what
-	// exists it counts as applied, since by the time they take effect it is.
+	// taken has the deltas that the consumer is processing. Decisions about which objects
+	// exist treat them as applied, because they are by the time the decisions take
+	// effect.
 	taken *queue[T]
-	// populated: something was put in, or the first list is complete.
+	// populated is true after something was put in, or the first list is complete.
 	populated bool
-	// initial is how many deltas of the first list were not yet processed.
+	// initial is how many deltas of the first list are not processed yet.
 	initial int
 }
 
@@ -109,7 +108,7 @@ func New[T any](key func(T) string, opts *Options[T]) *FIFO[T] {
 	}
 }
 
-// KeyOf is the key under which obj is queued.
+// KeyOf returns the key under which obj is queued.
 func (f *FIFO[T]) KeyOf(obj T) (string, error) {
 	key := f.key(obj)
 	if key == "" {
@@ -118,7 +117,7 @@ func (f *FIFO[T]) KeyOf(obj T) (string, error) {
 	return key, nil
 }
 
-// Synced is closed when HasSynced becomes true.
+// Synced returns a channel that is closed when HasSynced becomes true.
 func (f *FIFO[T]) Synced() <-chan struct{} { return f.synced }
 
 // HasSynced reports whether the first complete list has been processed, or
@@ -132,27 +131,27 @@ func (f *FIFO[T]) HasSynced() bool {
 	}
 }
 
-// Close ends the queue. Producers get [ErrClosed] at once; consumers get what
-// is left first. It does not wait.
+// Close ends the queue. Producers get [ErrClosed] at once, consumers when they have taken
+// what is left. It does not wait.
 func (f *FIFO[T]) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.end()
 }
 
-// Context ends when the queue is closed, for [context.AfterFunc]: a goroutine that
-// waits for it would be one for each queue of a large program.
+// Context returns a context that ends when the queue is closed, for [context.AfterFunc].
+// Waiting in a goroutine instead would cost a large program one goroutine per queue.
 func (f *FIFO[T]) Context() context.Context { return f.open }
 
-// Len is how many deltas of objects wait.
+// Len returns how many deltas of objects are queued.
 func (f *FIFO[T]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.queue.live - f.queue.bookmarks
 }
 
-// List is the newest state of every queued object, oldest key first; for
-// objects whose newest delta is a deletion, the last state.
+// List returns the newest state of every queued object, oldest key first. If the newest
+// delta is a deletion, that is the last state.
 func (f *FIFO[T]) List() []T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,7 +162,7 @@ func (f *FIFO[T]) List() []T {
 	return list
 }
 
-// ListKeys is the keys of the queued objects in the order Pop takes them.
+// ListKeys returns the keys of the queued objects in the order in which Pop takes them.
 func (f *FIFO[T]) ListKeys() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,12 +173,12 @@ func (f *FIFO[T]) ListKeys() []string {
 	return keys
 }
 
-// Get returns a copy of what is queued for obj's key.
+// Get returns a copy of the deltas queued for obj's key.
 func (f *FIFO[T]) Get(obj T) (Deltas[T], bool) {
 	return f.GetByKey(f.key(obj))
 }
 
-// GetByKey returns a copy of what is queued for key.
+// GetByKey returns a copy of the deltas queued for key.
 func (f *FIFO[T]) GetByKey(key string) (Deltas[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +186,7 @@ func (f *FIFO[T]) GetByKey(key string) (Deltas[T], bool) {
 	return ds, ds != nil
 }
 
-// turn waits until the holder of a turn gives it back, or until end is closed.
+// turn waits until the holder of a turn releases it, or until end is closed.
 func turn(ctx context.Context, turn chan struct{}, end <-chan struct{}) error {
 	select {
 	case turn <- struct{}{}:
@@ -204,7 +203,7 @@ func turn(ctx context.Context, turn chan struct{}, end <-chan struct{}) error {
 	}
 }
 
-// signal leaves a token for the one that waits, or will.
+// signal leaves a token for the present or the next waiter.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -212,7 +211,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// checkSyncedLocked closes synced when it is time.
+// checkSyncedLocked closes synced once the queue is populated and all of the first list
+// is processed.
 func (f *FIFO[T]) checkSyncedLocked() {
 	if !f.populated || f.initial > 0 || f.HasSynced() {
 		return

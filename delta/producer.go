@@ -14,20 +14,21 @@ func (f *FIFO[T]) Add(ctx context.Context, obj T) error {
 	return f.change(ctx, Added, obj)
 }
 
-// Update queues obj as a new state.
+// Update queues obj as a new state of an object.
 func (f *FIFO[T]) Update(ctx context.Context, obj T) error {
 	return f.change(ctx, Updated, obj)
 }
 
-// Delete queues obj as the final state of an object that is gone. If the object
-// is neither queued nor known there is nothing to report, and nothing is.
+// Delete queues obj as the final state of an object that is gone. If the object is
+// neither queued nor known, Delete queues nothing.
 func (f *FIFO[T]) Delete(ctx context.Context, obj T) error {
 	return f.change(ctx, Deleted, obj)
 }
 
-// DeleteKey queues a Missed deletion of the object with that key, for a deletion whose final state could not be
-// read. It has the last state that is queued or known; if there is none, or if that is newer than version, nothing
-// is queued. A version of 0 is not compared.
+// DeleteKey queues a Missed deletion of the object with the key, for a deletion whose
+// final state could not be read. The deletion carries the last state that is queued or
+// known. If there is none, or it is newer than version, nothing is queued. A version of 0
+// is not compared.
 func (f *FIFO[T]) DeleteKey(ctx context.Context, key string, version uint64) error {
 	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return err
@@ -41,8 +42,8 @@ func (f *FIFO[T]) DeleteKey(ctx context.Context, key string, version uint64) err
 	return f.put(ctx, Delta[T]{Type: Deleted, Missed: true, Key: key, Object: last, Version: version}, false)
 }
 
-// Bookmark queues that the source has reached a version, with nothing to report
-// since the last change. Of two bookmarks in a row the later one stays.
+// Bookmark queues a version that the source has reached without further changes. Of two
+// bookmarks in a row only the later one is kept.
 func (f *FIFO[T]) Bookmark(ctx context.Context, version uint64) error {
 	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return err
@@ -67,8 +68,8 @@ func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 	return f.enqueue(ctx, Delta[T]{Type: typ, Key: key, Object: obj}, false)
 }
 
-// enqueue transforms and puts one object of the source's. The caller holds the
-// producers' turn.
+// enqueue transforms and puts one object of the source. The caller holds the producers'
+// turn.
 func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
 	d.Version = f.version(d.Object)
 	if f.opts.Transform == nil {
@@ -81,8 +82,8 @@ func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
 	}
 	err = fmt.Errorf("transform %s: %w", d.Key, err)
 	if d.Type == Deleted {
-		// It is gone, whatever its final state would have been; unless this is an
-		// old deletion, told again, of an object that has been made anew.
+		// The object is gone, whatever its final state was, unless this is a repeated old
+		// deletion of an object that was created again since.
 		if last, ok := f.last(d.Key); ok && d.Version >= f.version(last) {
 			d.Missed, d.Object = true, last
 			return errors.Join(err, f.put(ctx, d, initial))
@@ -91,7 +92,7 @@ func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
 	return err
 }
 
-// last is the newest state of an object that is queued, being processed or known.
+// last returns the newest state of an object that is queued, being processed or known.
 func (f *FIFO[T]) last(key string) (T, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,8 +114,8 @@ func (f *FIFO[T]) version(obj T) uint64 {
 	return f.opts.Version(obj)
 }
 
-// populate notes that something other than the first list came first, so that
-// there is no initial population to wait for.
+// populate records that something other than a complete list came first, so that there is
+// no initial population to wait for.
 func (f *FIFO[T]) populate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,14 +136,14 @@ func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
 		default:
 		}
 		if f.queue.live < f.opts.Capacity {
-			// Asked again, now that nothing can come between: the consumer may
-			// just have taken a deletion this one would have become one with.
+			// Check again under the lock: the consumer may just have taken a deletion
+			// that this one would have been merged with.
 			if d.Type == Deleted && !d.Missed && !f.existsLocked(d.Key) {
 				f.mu.Unlock()
 				return nil
 			}
-			// The bookmark of the first list is part of it while there is more of
-			// it to process: when the queue has synced, the version is known.
+			// The bookmark of the first list belongs to it while other deltas of it are
+			// unprocessed, so that the version is known when the queue has synced.
 			if d.Type == Bookmark {
 				initial = initial && f.initial > 0
 			}
@@ -163,8 +164,8 @@ func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
 	}
 }
 
-// exists reports whether key is queued, or will be known once the consumer has
-// processed what it is processing now.
+// exists reports whether key is queued, or will be known once the consumer has processed
+// the deltas it has taken.
 func (f *FIFO[T]) exists(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,8 +186,8 @@ func (f *FIFO[T]) existsLocked(key string) bool {
 	return ok
 }
 
-// pending is the newest delta of every key that is queued or being processed:
-// what Known does not show yet. Its size is bounded by twice the capacity.
+// pending returns the newest delta of every key that is queued or being processed, which
+// Known does not show yet. Its size is at most twice the capacity.
 func (f *FIFO[T]) pending() map[string]Delta[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,8 +203,8 @@ func (f *FIFO[T]) pending() map[string]Delta[T] {
 	return pending
 }
 
-// Resync queues a Sync of every known object that is not queued already, in
-// the order Known gives them. Without Known it does nothing.
+// Resync queues a Sync of every known object that is not queued already, in the order of
+// Known.All. Without Known it does nothing.
 func (f *FIFO[T]) Resync(ctx context.Context) error {
 	if f.opts.Known == nil {
 		return nil
@@ -212,8 +213,8 @@ func (f *FIFO[T]) Resync(ctx context.Context) error {
 		return err
 	}
 	defer func() { <-f.producing }()
-	// Known is read after pending: what the consumer applies in between is in
-	// pending, so no state older than what was already queued is queued.
+	// Known is read after pending: changes that the consumer applies in between are in
+	// pending, so Resync never queues a state older than one already queued.
 	pending := f.pending()
 	for key, obj := range f.opts.Known.All() {
 		if _, ok := pending[key]; ok {

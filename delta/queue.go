@@ -5,20 +5,20 @@ package delta
 
 import "iter"
 
-// queue keeps deltas in arrival order and, at the same time, chained by key, so
-// that it can be emptied either way. It is not safe for concurrent use.
+// queue keeps deltas in arrival order and also chains them by key, so that it can be
+// emptied either way. It is not safe for concurrent use.
 //
-// Per delta it costs the delta, 8 bytes of links and a share of a map entry per
-// key; nothing is allocated per delta once the slices have grown.
+// A delta costs its own size, 8 bytes of links and a share of its key's map entry.
+// Nothing is allocated per delta once the slices have grown.
 type queue[T any] struct {
-	// deltas and links run in parallel. A zero Type is a hole, left by take.
+	// deltas and links are parallel slices. A zero Type is a hole, left by take.
 	deltas Deltas[T]
 	links  []link
 	chains map[string]chain
 	// head is the first position that may not be a hole.
 	head int
 	live int
-	// bookmarks is how many of the live ones are no object's.
+	// bookmarks is how many of the live deltas are bookmarks.
 	bookmarks int
 }
 
@@ -48,8 +48,9 @@ func (q *queue[T]) newest(key string) (Delta[T], bool) {
 	return q.deltas[c.last], true
 }
 
-// put appends d and reports whether the queue grew: a deletion right after a
-// deletion of the same key becomes one with it, and the one that was seen wins.
+// put appends d and reports whether the queue grew. A deletion right after a deletion of
+// the same key is merged with it: the new one replaces a Missed one and is dropped
+// otherwise.
 func (q *queue[T]) put(d Delta[T], initial bool) bool {
 	if d.Type == Bookmark {
 		return q.putBookmark(d, initial)
@@ -79,8 +80,9 @@ func (q *queue[T]) put(d Delta[T], initial bool) bool {
 	return true
 }
 
-// putBookmark appends d and reports whether the queue grew: of two bookmarks in
-// a row the first says nothing any more.
+// putBookmark appends d and reports whether the queue grew. A bookmark right after
+// another replaces it, because the later version supersedes the earlier one. An initial
+// one does not.
 func (q *queue[T]) putBookmark(d Delta[T], initial bool) bool {
 	if n := len(q.deltas); n > 0 && q.deltas[n-1].Type == Bookmark && !initial {
 		d.Missed = d.Missed || q.deltas[n-1].Missed
@@ -152,10 +154,10 @@ func (q *queue[T]) compact() {
 	clear(old[len(q.deltas):])
 }
 
-// reset empties the queue and lets go of the objects; the room stays.
+// reset empties the queue and releases the objects. It keeps the allocated capacity.
 func (q *queue[T]) reset() {
-	// Clearing a map costs its largest size ever; a few keys are cheaper to
-	// delete one by one.
+	// Clearing a map costs time in proportion to its largest size ever. A few keys are
+	// cheaper to delete one by one.
 	if len(q.deltas) < 64 {
 		for at := range q.deltas {
 			delete(q.chains, q.deltas[at].Key)
@@ -182,7 +184,7 @@ func (q *queue[T]) deltasByKey() iter.Seq2[string, Delta[T]] {
 	}
 }
 
-// of copies the deltas of one key.
+// of returns a copy of the deltas of one key.
 func (q *queue[T]) of(key string) Deltas[T] {
 	c, ok := q.chains[key]
 	if !ok {

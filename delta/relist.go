@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Replace queues list as all there is, at the given version: each object as
-// Replaced and, after them, a Missed deletion of every object that is queued or
-// known and not in list. If it fails, what was queued stays queued, and no
-// deletion is inferred.
+// Replace queues list as the complete state at the given version: each object as Replaced
+// and then a Missed deletion of every object that is queued or known and not in list. If
+// it fails, the deltas queued so far stay queued, and no deletion is inferred.
 func (f *FIFO[T]) Replace(ctx context.Context, list []T, version uint64) error {
 	r, err := f.Relist(ctx)
 	if err != nil {
@@ -27,19 +26,19 @@ func (f *FIFO[T]) Replace(ctx context.Context, list []T, version uint64) error {
 	return r.Commit(ctx, version)
 }
 
-// Relist is a complete list that is put into the queue while it arrives: a list
-// of any size passes through the queue's capacity. Until it is closed all other
-// producers wait. It is used by one goroutine.
+// Relist is a complete list that is queued while it arrives, so a list of any size passes
+// through the queue's capacity. All other producers wait until it is closed. It is used
+// by one goroutine.
 //
-// It remembers the keys it has seen: a string header and a share of a map per
-// object, some 40 bytes, for as long as the list takes.
+// It remembers the keys it has seen: a string header and a share of a map per object,
+// some 40 bytes, for as long as the list takes.
 type Relist[T any] struct {
 	fifo *FIFO[T]
-	// initial: this is the first list, and decides HasSynced.
+	// initial marks the first list, which determines HasSynced.
 	initial bool
-	// back: the source has gone back.
+	// back means that the source has gone back.
 	back bool
-	// vague: the list has an object whose key could not be read.
+	// vague means that the list has an object whose key could not be read.
 	vague  bool
 	seen   map[string]struct{}
 	closed bool
@@ -50,9 +49,9 @@ func (f *FIFO[T]) Relist(ctx context.Context) (*Relist[T], error) {
 	return f.relist(ctx, false)
 }
 
-// RelistBack is Relist for a source that has gone back to an older version, as
-// etcd has when it is restored from a backup: what it queues is marked Missed, and
-// the consumer is to take older states and an older version for true.
+// RelistBack is Relist for a source that has gone back to an older version, as etcd does
+// when it is restored from a backup. The deltas it queues are marked Missed, and the
+// consumer must accept older states and an older version.
 func (f *FIFO[T]) RelistBack(ctx context.Context) (*Relist[T], error) {
 	return f.relist(ctx, true)
 }
@@ -76,20 +75,19 @@ func (r *Relist[T]) Add(ctx context.Context, obj T) error {
 	return r.fifo.enqueue(ctx, Delta[T]{Type: Replaced, Missed: r.back, Key: key, Object: obj}, r.initial)
 }
 
-// Keep says that an object was in the list and could not be read: its last state
-// stays.
+// Keep marks an object as listed that could not be read. Its last state stays.
 func (r *Relist[T]) Keep(key string) { r.seen[key] = struct{}{} }
 
-// KeepAll says that the list has an object whose key could not be read. It may be any of those that are known, so
-// the list infers no deletion.
+// KeepAll records that the list has an object whose key could not be read. It may be any
+// of the known objects, so the list infers no deletion.
 func (r *Relist[T]) KeepAll() { r.vague = true }
 
-// Forget says that an object of the list went away while the list was arriving, and that its final state could not
-// be read: Commit infers its deletion.
+// Forget records that an object of the list was deleted while the list was arriving, and
+// that its final state could not be read. Commit infers its deletion.
 func (r *Relist[T]) Forget(key string) { delete(r.seen, key) }
 
-// Delete queues obj as the final state of an object that went away while the
-// list was arriving, as happens when a list is streamed as a watch.
+// Delete queues obj as the final state of an object that was deleted while the list was
+// arriving, as happens when a list is streamed as a watch.
 func (r *Relist[T]) Delete(ctx context.Context, obj T) error {
 	key, err := r.fifo.KeyOf(obj)
 	if err != nil {
@@ -102,9 +100,9 @@ func (r *Relist[T]) Delete(ctx context.Context, obj T) error {
 	return r.fifo.enqueue(ctx, Delta[T]{Type: Deleted, Key: key, Object: obj}, r.initial)
 }
 
-// Commit says that the list is complete and that version is its version, and
-// queues the deletions it implies, in key order, and then a bookmark. Once the
-// consumer has processed that, the queue has synced.
+// Commit completes the list at the given version. It queues the deletions that the list
+// implies, in key order, and then a bookmark. The queue has synced once the consumer has
+// processed them.
 func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	f := r.fifo
 	// Known is read after pending, for the reason given in Resync.
@@ -145,9 +143,8 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	return nil
 }
 
-// Close lets other producers go on. Without a Commit before it, the list counts
-// as broken off: its objects stay queued and nothing is inferred. Closing twice
-// does nothing.
+// Close lets other producers continue. If Commit was not called, the list is incomplete:
+// its objects stay queued and no deletion is inferred. Closing twice does nothing.
 func (r *Relist[T]) Close() {
 	if !r.closed {
 		r.closed = true
