@@ -6,8 +6,8 @@ package store
 import "slices"
 
 // backlog has the writes since the snapshot that an index is computed from, so that the
-// index can catch up without computing its values under the store's lock. It costs
-// 48 bytes per write, and keeps the states alive that were written, until then.
+// index can catch up without computing its values under the store's lock. Until then it
+// costs 48 bytes per write and keeps the written states alive.
 type backlog[T any] struct {
 	// writes is guarded by the store's mu.
 	writes []write[T]
@@ -22,10 +22,11 @@ type write[T any] struct {
 }
 
 const (
-	// maxRounds bounds how often an index catches up without the lock, because a writer
+	// maxRounds limits how often an index catches up without the lock, because a writer
 	// may be faster than the index's function.
 	maxRounds = 8
-	// fewWrites is the number of writes that are indexed under the lock.
+	// fewWrites ends the catching up without the lock: after a round with no more writes
+	// than that, the rest is indexed under the lock.
 	fewWrites = 16
 )
 

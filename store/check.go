@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// checkLocked panics if the published snapshot is not what the writer has, or
-// an index is not what its function says of the objects.
+// checkLocked panics if the published snapshot differs from the writer's state, or an
+// index from the values that its function returns.
 func (s *Store[T]) checkLocked() {
 	now := s.Snapshot()
 	if now.Len() != s.keys.Len() || now.Len() != len(s.slots) || now.revision != s.revision {

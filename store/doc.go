@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package store keeps objects by key, in key order, with typed indexes, and
-// gives readers immutable snapshots of all of it.
+// Package store keeps objects by key, in key order, with typed indexes, and provides
+// immutable snapshots of objects and indexes.
 //
 // # Guarantees
 //
-// A [Snapshot] never changes. Objects and indexes in it belong to the same
-// moment, and that moment is the end of a batch: a batch of deltas that
-// [Store.Apply] was given is visible entirely or not at all. Ranges run in key
-// order, so a namespace is the prefix "namespace/", and a range can be resumed
-// after the last key it gave.
+// A [Snapshot] never changes. Its objects and indexes belong to the same moment, which is
+// the end of a batch: the deltas of one [Store.Apply] are visible entirely or not at all.
+// Ranges are in key order, so a namespace is the prefix "namespace/", and a range can be
+// resumed after the last key it yielded.
 //
-// An index has exactly what its function said of the object when it was stored.
-// The function is called once per new state, never again for the old one: an
-// object that was changed behind the store's back cannot leave stale entries.
-// A function that fails or panics leaves its object out of that index, is
-// counted, and breaks nothing else ([Index.Failing]).
+// An index has exactly the values that its function returned when the object was stored.
+// The function is called once per new state, never again for the old one, so an object
+// that is modified after it was stored cannot leave stale entries. If the function fails
+// or panics, its object is left out of that index and counted, and nothing else is
+// affected ([Index.Failing]).
 //
 // # What blocks
 //
-// Readers never wait: taking a snapshot is one atomic load, and no lock is held
-// while it is read. Writers take turns. Adding an index to a filled store
-// reads all objects once while other writers wait.
+// Readers never wait: taking a snapshot is one atomic load, and no lock is held while it
+// is read. Writers take turns. Adding an index to a filled store computes the values of
+// all objects in the caller's goroutine; other writers wait only while the last writes
+// since then are indexed.
 //
 // # Bounds and ownership
 //
-// Objects are shared and must not be changed, neither by who puts them in nor by
-// who gets them out. Per object (of a pointer type) the store keeps some 110
-// bytes beside the key's own: key and slot in a tree, the record in a table, and
-// a map entry by which the writer finds the slot. Per index it keeps some 120
-// more, for a string: the value by slot, and value, key and slot in a tree.
+// Objects are shared: neither writers nor readers may change them. Per object (of a
+// pointer type) the store keeps some 110 bytes in addition to the key's own: key and slot
+// in a tree, the record in a table, and a map entry by which the writer finds the slot.
+// Per index it keeps some 120 more, for a string: the value by slot, and value, key and
+// slot in a tree.
 //
-// An update copies a page of the table and shares a directory with its batch:
-// 300 to 1,100 bytes of garbage, depending on the size of the batch. Only objects
-// that come, go, or change their indexed values touch a tree. A snapshot that is
-// kept holds the nodes and objects that were current then; it costs nothing
-// until they are replaced.
+// An update copies a page of the table and shares a directory with its batch: 300 to
+// 1,100 bytes of garbage, depending on the size of the batch. Only additions, deletions
+// and changes of indexed values modify a tree. A snapshot that is kept holds the nodes
+// and objects that were current when it was taken. It costs nothing until they are
+// replaced.
 package store

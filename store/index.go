@@ -13,50 +13,51 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// indexer is an [Index] of any value type, as the store's writer sees it. The
-// methods are called with the store's mu held.
+// indexer is an [Index] of any value type, for the store's writer. Its methods are called
+// with the store's mu held, except count.
 type indexer[T any] interface {
 	putLocked(slot uint32, key string, obj T)
 	removeLocked(slot uint32, key string)
-	// emptyLocked: no object is left.
+	// emptyLocked is called when no object is left.
 	emptyLocked()
 	// freezeLocked returns the entries as an immutable *btree.BTreeG.
 	freezeLocked() any
-	// count is the number of such entries. It may be called at any time.
+	// count returns the number of such entries. It may be called at any time.
 	count(entries any) int
 	checkLocked(s *Store[T])
 }
 
-// Index finds objects by a value computed from them. It is read with any
-// snapshot of its store; a snapshot older than the index, or one taken after
-// [Index.Remove], is searched object by object, with the same result.
+// Index finds objects by a value computed from them. It can be read with any snapshot of
+// its store. A snapshot that does not have the index, because it is older or was taken
+// after [Index.Remove], is searched object by object, with the same result.
 type Index[T any, K cmp.Ordered] struct {
 	name  string
 	store *Store[T]
 	// values computes the values of an object, in any order.
 	values func(T) ([]K, error)
 
-	// What follows is guarded by the store's mu, but for failing.
+	// The store's mu guards the fields below, except failing.
 	entries *btree.BTreeG[entry[K]]
 	// frozen is the copy of entries that the current snapshot has, nil if
 	// entries has changed since.
 	frozen *btree.BTreeG[entry[K]]
-	// terms are, by slot, what each object is indexed under, so that it can be
-	// found again when the object changes. many has those with several values.
+	// terms has, by slot, the value that each object is indexed under, so that the entry
+	// can be removed when the object changes. many has the values of objects with
+	// several.
 	terms []term[K]
 	many  map[uint32][]K
 
 	failing atomic.Pointer[failing]
 }
 
-// term is what an object is indexed under.
+// term is the value that an object is indexed under.
 type term[K cmp.Ordered] struct {
 	state state
-	// value is the only value, if there is one.
+	// value is set if state is one.
 	value K
 }
 
-// state says how many values an object has.
+// state is the number of values of an object, or failed.
 type state uint8
 
 const (
@@ -66,14 +67,14 @@ const (
 	failed // the function failed on the object
 )
 
-// failing is what [Index.Failing] reports.
+// failing is the result of [Index.Failing].
 type failing struct {
 	objects int
 	last    error
 }
 
-// entry says that the object with the key has the value. The slot, which an
-// object keeps for as long as it is stored, is not part of the order.
+// entry maps a value to the key of an object that has it. The slot, which an object keeps
+// for as long as it is stored, is not part of the order.
 type entry[K cmp.Ordered] struct {
 	value K
 	key   string
@@ -92,13 +93,13 @@ func newEntries[K cmp.Ordered]() *btree.BTreeG[entry[K]] {
 	return btree.NewBTreeGOptions(before[K], btree.Options{NoLocks: true, Degree: degree})
 }
 
-// NewIndex adds an index to s, which may have objects already. The values
-// function returns the values to find an object by, none or many; it is called
-// once for each new state of an object, by the goroutine that writes it, and
-// must depend on the object alone. Name appears in errors.
+// NewIndex adds an index to s, which may already have objects. The values function
+// returns the values to find an object by, none or many. It is called once for each new
+// state of an object, by the goroutine that writes it, and must depend only on the
+// object. The name appears in errors.
 //
-// NewIndex computes the values of the objects that are there in the caller's goroutine.
-// Writers do not wait for that; the first snapshot that has the index has all of it.
+// NewIndex computes the values of the stored objects in the caller's goroutine. Writers
+// do not wait for that. The first snapshot that has the index has all of it.
 func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]K, error)) *Index[T, K] {
 	x := &Index[T, K]{
 		name:    name,
@@ -107,7 +108,7 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		entries: newEntries[K](),
 	}
 	from, j := s.openBacklog()
-	// The index is visible to this goroutine alone: there is nothing to lock.
+	// Only this goroutine has the index yet, so it needs no lock.
 	from.keys.Scan(func(key string, slot uint32) bool {
 		x.putLocked(slot, key, from.records.at(slot).object)
 		return true
@@ -128,8 +129,7 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 	return x
 }
 
-// Remove takes the index out of its store and frees it. Snapshots that have it
-// keep it.
+// Remove removes the index from its store and frees it. Snapshots that have it keep it.
 func (x *Index[T, K]) Remove() {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
@@ -138,8 +138,8 @@ func (x *Index[T, K]) Remove() {
 	x.entries, x.frozen, x.terms, x.many = nil, nil, nil, nil
 }
 
-// Failing reports how many objects of the store are not in the index because
-// the function failed on them, and its last error, even if that object is gone.
+// Failing returns how many objects of the store are missing from the index because the
+// function failed on them, and the last error, even if the object that caused it is gone.
 func (x *Index[T, K]) Failing() (objects int, last error) {
 	if f := x.failing.Load(); f != nil {
 		return f.objects, f.last
@@ -200,7 +200,8 @@ func (x *Index[T, K]) Values(s *Snapshot[T]) iter.Seq[K] {
 	}
 }
 
-// in is the index as the snapshot has it.
+// in returns the entries of the index in a snapshot. If the snapshot does not have the
+// index, it computes them.
 func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 	for _, f := range s.indexes {
 		if f.index == indexer[T](x) {
@@ -209,7 +210,7 @@ func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 	}
 	entries := newEntries[K]()
 	s.keys.Scan(func(key string, slot uint32) bool {
-		// An object the function fails on is in no index.
+		// An object that the function fails on is in no index.
 		values, _ := x.eval(key, s.records.at(slot).object)
 		for _, value := range values {
 			entries.Set(entry[K]{value, key, slot})

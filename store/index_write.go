@@ -18,7 +18,7 @@ func (x *Index[T, K]) putLocked(slot uint32, key string, obj T) {
 		return
 	}
 	t := &x.terms[slot]
-	// By far the most common: one value, and the same as before.
+	// This is by far the most common case: one value, unchanged.
 	if t.state == one && len(values) == 1 && t.value == values[0] {
 		return
 	}
@@ -48,7 +48,7 @@ func (x *Index[T, K]) putLocked(slot uint32, key string, obj T) {
 	t.state, x.many[slot] = several, values
 }
 
-// removeLocked forgets the object in the slot.
+// removeLocked removes the entries of the object in the slot.
 func (x *Index[T, K]) removeLocked(slot uint32, key string) {
 	t := &x.terms[slot]
 	switch t.state {
@@ -78,12 +78,12 @@ func (x *Index[T, K]) replayLocked(writes []write[T]) {
 	}
 }
 
-// emptyLocked gives back the room of the terms.
+// emptyLocked releases the memory of the terms.
 func (x *Index[T, K]) emptyLocked() {
 	x.terms, x.many = nil, nil
 }
 
-// failingLocked changes what [Index.Failing] reports.
+// failingLocked updates the result of [Index.Failing].
 func (x *Index[T, K]) failingLocked(by int, err error) {
 	var now failing
 	if last := x.failing.Load(); last != nil {

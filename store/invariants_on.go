@@ -5,6 +5,6 @@
 
 package store
 
-// invariants: build with -tags invariants to recompute every index from the
-// objects after every batch, and panic where they differ.
+// invariants enables checks: with -tags invariants every index is recomputed from the
+// objects after every batch, and a difference panics.
 const invariants = true

@@ -19,30 +19,29 @@ type Snapshot[T any] struct {
 	revision, version, era uint64
 }
 
-// frozen is an index as it was when the snapshot was taken. Entries has the
-// index's own type.
+// frozen is an index at the time of the snapshot. entries has the index's own type.
 type frozen[T any] struct {
 	index   indexer[T]
 	entries any
 }
 
-// Revision is how many changes the store had seen.
+// Revision returns the number of changes that the store had applied.
 func (s *Snapshot[T]) Revision() uint64 { return s.revision }
 
-// Version is the source version that the store has reached: the newest among
-// the deltas applied, bookmarks included, since the source last went back. It is
-// 0 if none had one.
+// Version returns the source version that the store has reached: the newest among the
+// deltas applied, bookmarks included, since the source last went back. It is 0 if none
+// had a version.
 func (s *Snapshot[T]) Version() uint64 { return s.version }
 
-// Era counts how often the source has gone back to an older version. Versions of
+// Era returns how often the source has gone back to an older version. Versions of
 // different eras cannot be compared.
 func (s *Snapshot[T]) Era() uint64 { return s.era }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (s *Snapshot[T]) Len() int { return s.keys.Len() }
 
-// Size is about what the store takes besides the objects and their keys, in bytes:
-// to find them by key, and by its indexes.
+// Size returns about how many bytes the store needs in addition to the objects and their
+// keys: to find objects by key, and by its indexes.
 func (s *Snapshot[T]) Size() (keys, indexes int) {
 	for _, f := range s.indexes {
 		indexes += perEntry * f.index.count(f.entries)
@@ -52,9 +51,9 @@ func (s *Snapshot[T]) Size() (keys, indexes int) {
 
 // Sizes in bytes, measured by memory_test.go.
 const (
-	// perObject is what the store needs for an object besides the object.
+	// perObject is the overhead of the store for one object.
 	perObject = 110
-	// perEntry is what an index needs for an entry.
+	// perEntry is the size of one entry of an index.
 	perEntry = 120
 )
 
@@ -74,8 +73,8 @@ func (s *Snapshot[T]) All() iter.Seq2[string, T] { return s.Range("", "") }
 // objects of a namespace are Prefix("namespace/").
 func (s *Snapshot[T]) Prefix(prefix string) iter.Seq2[string, T] { return s.Range(prefix, "") }
 
-// Range is Prefix from the first key after a given one, which need not exist: a
-// walk that was interrupted goes on with the last key it saw.
+// Range is Prefix, beginning after a given key, which need not exist. An interrupted walk
+// continues with the last key it saw.
 func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		f := fetch[T]{records: &s.records, yield: yield}
@@ -89,20 +88,20 @@ func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	}
 }
 
-// fetch yields objects by slot. Keys that are neighbours may have come at
-// different times and have their records far apart: getting a few at once lets
+// fetch yields objects by slot. Objects with neighbouring keys may have been added at
+// different times and have their records far apart. Reading a few records at once lets
 // the processor wait for all of them together.
 type fetch[T any] struct {
 	records *records[T]
 	yield   func(string, T) bool
-	stopped bool // yield wants no more
+	stopped bool // yield returned false
 	n       int
 	keys    [16]string
 	slots   [16]uint32
 	objects [16]T
 }
 
-// add takes one more, and reports whether another is wanted.
+// add adds an object and reports whether the consumer wants more.
 func (f *fetch[T]) add(key string, slot uint32) bool {
 	f.keys[f.n], f.slots[f.n] = key, slot
 	if f.n++; f.n == len(f.keys) {
@@ -111,7 +110,7 @@ func (f *fetch[T]) add(key string, slot uint32) bool {
 	return !f.stopped
 }
 
-// flush yields what was added.
+// flush yields the objects added since the last flush.
 func (f *fetch[T]) flush() {
 	for i := range f.n {
 		f.objects[i] = f.records.at(f.slots[i]).object
@@ -122,10 +121,9 @@ func (f *fetch[T]) flush() {
 	f.n = 0
 }
 
-// Diff yields what must change to get from one snapshot of a store to another
-// of the same store, in key order: Added, Updated and, as Missed, Deleted. It
-// walks the keys of both snapshots, some 50 ns per object, and compares no
-// objects.
+// Diff yields the changes from one snapshot of a store to another of the same store, in
+// key order: Added, Updated and, as Missed, Deleted. It walks the keys of both snapshots,
+// some 50 ns per object, and does not compare objects.
 func Diff[T any](from, to *Snapshot[T]) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		if from.revision == to.revision {

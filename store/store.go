@@ -18,23 +18,23 @@ import (
 // ErrNoKey is returned for an object whose key is empty.
 var ErrNoKey = errors.New("object has no key")
 
-// degree is that of the trees: measured, see docs/design/0001-store.md.
+// degree is the degree of the trees. It was measured: see docs/design/0001-store.md.
 const degree = 16
 
-// keys is the order of the objects: key to slot. It changes when objects come and
-// go, not when they change.
+// keys maps keys to slots, in key order. It changes when objects are added and deleted,
+// not when they are updated.
 type keys = btree.Map[string, uint32]
 
 // Options tune a [Store]. The zero value, and nil, are the defaults.
 type Options[T any] struct {
-	// Same reports that two states of an object are the same version of it.
-	// Such a state is not stored again and makes no change, so that a list
-	// that brings nothing new costs nothing downstream. Default: no two are.
+	// Same reports whether two states of an object are the same version of it. Such a
+	// state is not stored again and makes no change, so a list without news costs nothing
+	// downstream. Default: every state is a new version.
 	Same func(old, now T) bool
-	// Older reports that now is a state from before old: a source that repeats
-	// itself or mixes up its order. It is not stored and makes no change, unless
-	// the source has gone back on purpose (delta's Replaced with Missed).
-	// Default: no state is.
+	// Older reports whether now is a state from before old, from a source that repeats
+	// changes or reorders them. It is not stored and makes no change, unless the source
+	// has gone back on purpose (delta's Replaced with Missed). Default: no state is
+	// older.
 	Older func(old, now T) bool
 }
 
@@ -45,46 +45,46 @@ type Store[T any] struct {
 	opts    Options[T]
 	current atomic.Pointer[Snapshot[T]]
 
-	// mu guards the writer's side of everything below.
+	// mu guards the fields below, which only writers use.
 	mu sync.Mutex
-	// keys and table are what snapshots have copies of; ordered says that keys
-	// has changed since the last.
+	// keys and table are the writer's; snapshots have copies. ordered means that keys has
+	// changed since the last snapshot.
 	keys    *keys
 	table   table[T]
 	ordered bool
-	// slots spares the writer the search through keys. free are the slots below
-	// used that no object has.
+	// slots has the slot of each key, so that the writer need not search keys. free has
+	// the slots below used that have no object.
 	slots map[string]uint32
 	free  []uint32
 	used  uint32
-	// backlogs are those of the indexes that are being computed.
+	// backlogs has one backlog for each index that is being computed.
 	backlogs []*backlog[T]
-	// greatest is the greatest key there ever was: lists come in key order, and
-	// the tree need not be searched for a place at its end.
+	// greatest is the greatest key since the store was last empty. Lists are in key
+	// order, so most new keys can be appended to the tree without a search.
 	greatest string
 
 	indexes []indexer[T]
-	// revision counts changes; version is the newest version applied in the era,
-	// which counts how often the source went back.
+	// revision counts changes. version is the newest version applied in the current era;
+	// era counts how often the source has gone back.
 	revision, version, era uint64
 }
 
-// Change is what a delta did to the store.
+// Change is the effect of a delta on the store.
 type Change[T any] struct {
-	// Type is Added, Updated, Deleted or Sync: what happened, whatever the
-	// delta that caused it was called.
+	// Type is Added, Updated, Deleted or Sync. It is the effect on the store, which may
+	// differ from the type of the delta.
 	Type delta.Type
-	// Missed is the delta's: the deletion was inferred, not seen.
+	// Missed means that the deletion was inferred, not reported, as in the delta.
 	Missed bool
 	Key    string
-	// Old is the state the store had; the zero value if Type is Added.
+	// Old is the previous state in the store; the zero value if Type is Added.
 	Old T
-	// New is the state the store has now. For a deletion it is the final state
+	// New is the state that the store has now. For a deletion it is the final state that
 	// the source reported, which may be newer than Old.
 	New T
 	// Revision counts the store's changes, from 1, without gaps.
 	Revision uint64
-	// Version is the delta's.
+	// Version is the version of the delta.
 	Version uint64
 }
 
@@ -102,19 +102,19 @@ func New[T any](key func(T) string, opts *Options[T]) *Store[T] {
 	return s
 }
 
-// Snapshot is the state after the last batch.
+// Snapshot returns the state after the last batch.
 func (s *Store[T]) Snapshot() *Snapshot[T] { return s.current.Load() }
 
-// Get is Snapshot().Get. With All it makes a store a [delta.Known].
+// Get is Snapshot().Get. With Get and All, a store implements [delta.Known].
 func (s *Store[T]) Get(key string) (T, bool) { return s.Snapshot().Get(key) }
 
 // All is Snapshot().All.
 func (s *Store[T]) All() iter.Seq2[string, T] { return s.Snapshot().All() }
 
-// Apply applies deltas in order and publishes the result as one snapshot. It
-// returns what changed: a delta that changes nothing, a deletion of an object
-// that is not there or a state that is the [Options.Same], has no change. The
-// delta's type does not decide between Added and Updated; what is there does.
+// Apply applies deltas in order and publishes the result as one snapshot. It returns the
+// changes. A delta without effect has no change: a deletion of an object that is not
+// stored, or a state that is the [Options.Same]. Whether a change is Added or Updated
+// depends on the store's content, not on the delta's type.
 func (s *Store[T]) Apply(deltas []delta.Delta[T]) []Change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,14 +131,14 @@ func (s *Store[T]) Put(obj T) error {
 	return nil
 }
 
-// Delete removes one object and reports whether it was there.
+// Delete removes one object and reports whether it was stored.
 func (s *Store[T]) Delete(key string) bool {
 	last, _ := s.Get(key)
 	return len(s.Apply([]delta.Delta[T]{{Type: delta.Deleted, Key: key, Object: last}})) > 0
 }
 
-// Replace makes list, at the given version, all there is. Nothing is stored if
-// one of the objects has no key.
+// Replace makes list the complete content at the given version. Nothing is stored if one
+// of the objects has no key.
 func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
 	deltas := make([]delta.Delta[T], 0, len(list))
 	listed := make(map[string]struct{}, len(list))
@@ -229,7 +229,7 @@ func (s *Store[T]) putLocked(key string, slot uint32, obj T, revision uint64) {
 	}
 }
 
-// insertLocked gives a new key a slot.
+// insertLocked assigns a slot to a new key.
 func (s *Store[T]) insertLocked(key string) uint32 {
 	slot := s.used
 	if n := len(s.free); n > 0 {
@@ -255,7 +255,7 @@ func (s *Store[T]) removeLocked(key string, slot uint32) {
 	if len(s.backlogs) > 0 {
 		s.noteLocked(write[T]{key: key, slot: slot, removed: true})
 	}
-	s.table.set(slot, record[T]{}) // lets go of the object
+	s.table.set(slot, record[T]{}) // releases the object
 	s.free = append(s.free, slot)
 	delete(s.slots, key)
 	s.keys.Delete(key)
@@ -265,7 +265,7 @@ func (s *Store[T]) removeLocked(key string, slot uint32) {
 	}
 }
 
-// emptyLocked gives back the room that the most objects ever took.
+// emptyLocked releases the memory that grew with the largest number of objects ever.
 func (s *Store[T]) emptyLocked() {
 	s.table.records = records[T]{}
 	s.slots, s.free, s.used, s.greatest = make(map[string]uint32), nil, 0, ""

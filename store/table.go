@@ -5,30 +5,31 @@ package store
 
 import "slices"
 
-// record is what the store keeps for an object. The revision of the last change
-// tells whether two snapshots have the same state, whatever T is.
+// record is the table's entry for an object. The revision is that of its last change: if
+// two snapshots have the same one, they have the same state of the object, whatever T is.
 type record[T any] struct {
 	object   T
 	revision uint64
 }
 
-// table keeps records by slot, a small number that an object has for as long as
-// it is stored. It is a trie of fixed depth whose nodes are copied when they are
-// written to after a freeze: an update costs a page and, unless another one of
-// the batch was near, a directory: for a pointer some 400 bytes in batches of 100,
-// where the nodes of a B-tree would be 2,000 and have to be searched.
+// table keeps records by slot, a small number that an object has for as long as it is
+// stored. It is a trie of fixed depth whose nodes are copied on the first write after a
+// freeze. An update copies a page and, unless another update of the batch was near, a
+// directory: for a pointer some 400 bytes in batches of 100. The nodes of a B-tree would
+// be 2,000 bytes and would have to be searched.
 //
-// There are 8 records in a page, 16 pages in a directory and 64 directories in a
-// volume. The list of volumes, which is copied once per batch, has 122 entries
-// for a million objects.
+// There are 8 records in a page, 16 pages in a directory and 64 directories in a volume.
+// The list of volumes, which is copied once per batch, has 122 entries for a million
+// objects.
 type table[T any] struct {
 	records[T]
-	// epoch is the number of freezes. A node of this epoch belongs to the writer
-	// alone.
+	// epoch is the number of freezes. A node of the current epoch is not shared with a
+	// snapshot, so the writer may change it. listEpoch is the epoch of the list of
+	// volumes.
 	epoch, listEpoch uint64
 }
 
-// records is a table that is only read. Its nodes are immutable.
+// records is a read-only table. Its nodes are immutable.
 type records[T any] struct {
 	volumes []*volume[T]
 }
@@ -54,19 +55,19 @@ type volume[T any] struct {
 	directories [1 << volumeBits]*directory[T]
 }
 
-// pageOf is the page that has the slot, which must have been set.
+// pageOf returns the page of the slot, which must have been set.
 func (r *records[T]) pageOf(slot uint32) *page[T] {
 	v := r.volumes[slot>>(pageBits+directoryBits+volumeBits)]
 	d := v.directories[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)]
 	return d.pages[slot>>pageBits&(1<<directoryBits-1)]
 }
 
-// at is the record in the slot, which must have been set.
+// at returns the record in the slot, which must have been set.
 func (r *records[T]) at(slot uint32) *record[T] {
 	return &r.pageOf(slot).records[slot&(1<<pageBits-1)]
 }
 
-// set puts a record into a slot. Slots are taken into use one after the other.
+// set stores a record in a slot. New slots are used in ascending order.
 func (t *table[T]) set(slot uint32, r record[T]) {
 	if t.listEpoch != t.epoch {
 		t.volumes, t.listEpoch = slices.Clone(t.volumes), t.epoch
@@ -101,7 +102,7 @@ func (t *table[T]) set(slot uint32, r record[T]) {
 	(*pp).records[slot&(1<<pageBits-1)] = r
 }
 
-// freeze returns the table as it is now.
+// freeze returns the current records. Later writes do not change them.
 func (t *table[T]) freeze() records[T] {
 	t.epoch++
 	return t.records
