@@ -15,13 +15,13 @@ import (
 // the chunk has room for, and lives as long as the chunk.
 type column[T any] struct {
 	dimension *dimension[T]
-	// states holds two values for each change: that of the object before and that after
-	// it. A state that does not exist has the value of the other. 0 is not computed yet;
-	// several readers may compute it at once, with the same result.
+	// states holds two values for each change: those of the object before and after it.
+	// For a state that does not exist it has the value of the other. 0 means not computed
+	// yet. Several readers may compute a value at once, with the same result.
 	states []atomic.Uint64
 }
 
-// column returns the chunk's column of a dimension, nil if the dimension has not
+// column returns the chunk's column of a dimension, nil if the dimension does not have
 // exactly one value for each object. It takes no lock.
 func (c *chunk[T]) column(d *dimension[T]) *column[T] {
 	if d.value == nil {

@@ -11,29 +11,30 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// Cursor is a reader's place in a log. It is used by one goroutine at a time
-// and needs no closing.
+// Cursor is the position of a reader in a log. It is used by one goroutine at a time and
+// needs no closing.
 type Cursor[T any] struct {
 	log      *Log[T]
 	interest Interest
-	// dimension, value and mark are the interest's; a nil dimension is
+	// dimension, value and mark are those of the interest. A nil dimension stands for
 	// everything.
 	dimension *dimension[T]
 	value     Value
 	mark      mark
-	// after is the revision up to which everything was delivered, or cannot
-	// concern the reader.
+	// after is the revision up to which every change was delivered or cannot concern the
+	// reader.
 	after uint64
-	// lap is how many changes may pass a waiting reader; 0 is any number.
+	// lap is how many changes may pass a waiting reader; 0 means any number.
 	lap uint64
-	// batch is reused by a cursor that filters, while there is something to read.
+	// batch is a buffer that a filtering cursor reuses for as long as there is something
+	// to read.
 	batch []store.Change[T]
 }
 
-// Cursor returns a reader of the changes after the given revision, usually a
-// snapshot's. The only error is [ErrNoDimension]. It misses nothing, however long ago
-// the revision is and whether or not another reader has used the dimension before: the
-// window is filtered while it is read, and only a reader that has read all of it waits.
+// Cursor returns a cursor for the changes after a revision, usually that of a snapshot.
+// The only error is [ErrNoDimension]. The cursor misses no change in the window, however
+// old the revision is and whether or not the dimension was used before: the window is
+// filtered while it is read, and a reader waits only after it has read all of it.
 func (l *Log[T]) Cursor(after uint64, interest Interest) (*Cursor[T], error) {
 	l.mu.Lock()
 	d, err := l.waiting.dimensionLocked(interest)
@@ -48,28 +49,28 @@ func (l *Log[T]) Cursor(after uint64, interest Interest) (*Cursor[T], error) {
 	return c, nil
 }
 
-// Lap limits how many changes that do not concern the reader pass while it waits: after
-// at most so many, Next returns without changes, and the position has moved on. It is
-// for a reader that holds something as old as its position.
+// Lap limits how many changes that do not concern the reader may pass while it waits.
+// After at most so many, Next returns without changes, and the position has moved on. It
+// is for a reader that keeps data as old as its position.
 func (c *Cursor[T]) Lap(changes uint64) { c.lap = changes }
 
-// Position is the revision up to which the reader has seen everything that can
+// Position returns the revision up to which the reader has seen everything that can
 // concern it.
 func (c *Cursor[T]) Position() uint64 { return c.after }
 
-// Next returns the next changes, at least one and at most 64, and waits for them
-// if there are none. The slice must not be changed, and unless the reader is
-// interested in everything it is lent until the next call. What is there is
-// returned even if ctx is done. After a [Cursor.Lap] it returns nothing.
+// Next returns the next changes, at least one and at most 64, and waits if there are
+// none. The slice must not be modified. Unless the reader is interested in everything, it
+// is valid only until the next call. Available changes are returned even if ctx is done.
+// After a [Cursor.Lap] Next returns no changes.
 //
-// After [ErrExpired] the cursor stays where it is: its owner takes a snapshot
-// and opens another.
+// After [ErrExpired] the cursor stays where it is. Its owner takes a snapshot and opens
+// another cursor.
 func (c *Cursor[T]) Next(ctx context.Context) ([]store.Change[T], error) {
 	return c.NextUntil(ctx, nil)
 }
 
-// NextUntil is [Cursor.Next], but returns nothing when due is closed while it waits. Many
-// readers can share one channel, which costs less than a context for each of them.
+// NextUntil is [Cursor.Next], but returns no changes when due is closed while it waits.
+// Many readers can share one channel, which costs less than a context for each of them.
 func (c *Cursor[T]) NextUntil(ctx context.Context, due <-chan struct{}) ([]store.Change[T], error) {
 	for {
 		batch, err := c.read()
@@ -82,10 +83,10 @@ func (c *Cursor[T]) NextUntil(ctx context.Context, due <-chan struct{}) ([]store
 	}
 }
 
-// TryNext is Next without waiting: it returns nothing if there is nothing.
+// TryNext is Next without waiting: it returns no changes if there are none.
 func (c *Cursor[T]) TryNext() ([]store.Change[T], error) { return c.read() }
 
-// read takes what is in the window. It takes no lock.
+// read returns the next changes in the window, possibly none. It takes no lock.
 func (c *Cursor[T]) read() ([]store.Change[T], error) {
 	w := c.log.window.Load()
 	if c.after < w.after {
@@ -128,11 +129,11 @@ func byRevision[T any](c store.Change[T], revision uint64) int {
 	}
 }
 
-// wait returns when there is something to read, or never will be. It reports true after a
-// lap, and when due was closed.
+// wait returns when there may be something to read, or the wait has ended with an error.
+// It reports true after a lap, and when due was closed.
 func (c *Cursor[T]) wait(ctx context.Context, due <-chan struct{}) (early bool, err error) {
 	l := c.log
-	c.batch = nil // an idle reader holds no buffer
+	c.batch = nil // an idle reader keeps no buffer
 	l.mu.Lock()
 	if l.last > c.after {
 		l.mu.Unlock()
@@ -163,8 +164,8 @@ func (c *Cursor[T]) wait(ctx context.Context, due <-chan struct{}) (early bool, 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Nothing before the change that fired could concern this reader; nor could
-	// anything at all, if none has.
+	// No change before the one that fired can concern this reader. If none has fired, no
+	// change so far can.
 	if t.fired != 0 {
 		c.after = max(c.after, t.fired-1)
 		return false, nil

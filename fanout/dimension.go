@@ -12,12 +12,12 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// dimension is a [Dimension], or one of the two by key that every log has, with
-// the topics somebody waits on.
+// dimension is a [Dimension], or one of the two by key that every log has, with the
+// topics that readers wait on.
 type dimension[T any] struct {
 	name string
-	// part returns the part of a key that counts, values an object's values, value its
-	// only one; two of them are nil.
+	// part returns the part of a key that counts, values all values of an object, value
+	// its only one. Two of the three are nil.
 	part   func(key string) (string, bool)
 	values func(T) []Value
 	value  func(T) Value
@@ -56,7 +56,7 @@ func namespaceOf(key string) (string, bool) {
 	return "", false
 }
 
-// markOf is what the filter knows a value by.
+// markOf returns the mark of a value in the filter.
 func (d *dimension[T]) markOf(value string) mark {
 	if d.part != nil {
 		return markOf(value)
@@ -73,8 +73,9 @@ func (d *dimension[T]) marks(yield func(mark) bool) {
 	}
 }
 
-// states are the values of the object before and after a change; none for a
-// state that does not exist, or that has the very values of the other.
+// states returns the values of the object before and after a change. It returns none for
+// a state that does not exist, or whose values are the same slice as those of the other
+// state.
 func (d *dimension[T]) states(c *store.Change[T]) (was, is []Value) {
 	if c.Type != delta.Added {
 		was = d.values(c.Old)
@@ -88,9 +89,9 @@ func (d *dimension[T]) states(c *store.Change[T]) (was, is []Value) {
 	return was, is
 }
 
-// touches reports whether the change at an index of a chunk can concern a reader of
-// the value, which is also given as a string. The column is the dimension's in that
-// chunk, if it has one.
+// touches reports whether the change at index i of a chunk can concern a reader of the
+// value, which is passed as a string and as a Value. column is the chunk's column of the
+// dimension, if there is one.
 func (d *dimension[T]) touches(column *column[T], c *store.Change[T], i int, value string, v Value) bool {
 	if column != nil {
 		was, is := column.values(c, i)

@@ -5,12 +5,12 @@ package fanout
 
 import "iter"
 
-// mark is what a filter knows a value by: the value itself or, for a part of a
-// key, something cheaper to compute than a hash of all of it.
+// mark identifies a value in a filter. It is the value itself or, for a part of a key, a
+// number that is cheaper to compute than a hash of all of it.
 type mark uint64
 
-// markOf takes the length and the ends of a string, which tell namespaces and
-// names apart well enough for a filter.
+// markOf combines the length and the ends of a string, which distinguish namespaces and
+// names well enough for a filter.
 func markOf(s string) mark {
 	n := len(s)
 	m := uint64(n)
@@ -31,14 +31,14 @@ func load(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// filter tells, in a nanosecond or two, that nobody waits on a value, so that a
-// change pays for a map look-up only where it is likely to find somebody. It is
-// a Bloom filter of one hash with 16 bits or more per value: it is wrong about
-// one value in sixteen at worst, and then only costs the look-up.
+// filter reports, in a nanosecond or two, that no reader waits on a value, so that a
+// change needs a map lookup only where it will probably find a reader. It is a Bloom
+// filter with one hash and at least 16 bits per value. At most one answer in sixteen is a
+// false positive, which costs only the lookup.
 type filter struct {
 	bits []uint64
-	// added is how many values went in since the bits were made anew. Bits are
-	// never taken back one by one.
+	// added is how many values were added since the bits were last cleared. Single bits
+	// are never cleared.
 	added int
 }
 
@@ -51,9 +51,8 @@ func (f *filter) place(m mark) (word int, bit uint64) {
 	return int(m>>6) & (len(f.bits) - 1), 1 << (m & 63)
 }
 
-// add notes a mark. When the bits are used up it starts over with the values
-// that are still waited on; there are at most half as many of them as fit, so
-// that starting over is rare.
+// add adds a mark. When the filter is full, it is rebuilt from the values that readers
+// still wait on. They fill at most half of it, so rebuilding is rare.
 func (f *filter) add(m mark, waited int, marks iter.Seq[mark]) {
 	if f.added >= 4*len(f.bits) {
 		words := 16

@@ -28,19 +28,19 @@ var (
 type Options[T any] struct {
 	// Count is how many changes the window holds at most. Default 10,000.
 	Count int
-	// Bytes is how many bytes, as told by Size, the window holds at most; the
-	// newest changes, an eighth of it, are kept in any case. Default 64 MiB.
+	// Bytes limits the size of the window, as computed by Size. The newest changes, an
+	// eighth of it, are kept in any case. Default 64 MiB.
 	Bytes int64
-	// Size tells what a change costs to keep. Default: nothing, so that Bytes
-	// has no effect.
+	// Size returns the cost of keeping a change, in bytes. Default: 0, so that Bytes has
+	// no effect.
 	Size func(store.Change[T]) int
 	// Age is how long a change is kept at most. Default 5 minutes.
 	Age time.Duration
 	// Dimensions are what readers can be interested in besides keys.
 	Dimensions []Dimension[T]
-	// Open, if it is not nil, returns further dimensions when a reader names them first,
-	// or false. A log opens at most 64 and keeps them, 300 bytes each. A dimension in
-	// which no reader waits costs a change nothing.
+	// Open, if it is not nil, is called when a reader is the first to name a dimension.
+	// It returns that dimension, or false. A log opens at most 64 and keeps them, 300
+	// bytes each. A dimension without waiting readers adds no cost to a change.
 	Open func(name string) (Dimension[T], bool)
 }
 
@@ -65,15 +65,15 @@ func (o *Options[T]) withDefaults() Options[T] {
 // for concurrent use.
 type Log[T any] struct {
 	opts Options[T]
-	// window is what readers see. It and the published part of its chunks are
+	// window is the part that readers use. It and the published part of its chunks are
 	// immutable.
 	window  atomic.Pointer[window[T]]
 	closed  chan struct{}
 	expired atomic.Uint64
 
-	// mu guards the writer's side and the waiters.
+	// mu guards the fields below: the writer's state and the waiters.
 	mu sync.Mutex
-	// count and bytes are the window's.
+	// count and bytes are the size of the window.
 	count int
 	bytes int64
 	// last is the revision of the newest change ever published.
@@ -81,17 +81,17 @@ type Log[T any] struct {
 	waiting waiters[T]
 }
 
-// Stats is what a log holds and what happened to its readers.
+// Stats describes the content of a log and counts events of its readers.
 type Stats struct {
 	// After and Last bound the window: it has the changes with revisions above
 	// After, up to Last.
 	After, Last uint64
-	// Changes and Bytes are what the window holds.
+	// Changes and Bytes are the size of the window.
 	Changes int
 	Bytes   int64
 	// Waiting is how many readers wait for a change.
 	Waiting int
-	// Expired is how often a reader was told ErrExpired.
+	// Expired is how often ErrExpired was returned.
 	Expired uint64
 }
 
@@ -103,8 +103,8 @@ func New[T any](opts *Options[T]) *Log[T] {
 	return l
 }
 
-// Publish appends changes, whose revisions must go up, not necessarily by one, and wakes the readers
-// they can concern. It never waits for them. After Close it does nothing. The
+// Publish appends changes and wakes the readers that they can concern. It never waits for
+// readers. Revisions must go up, not necessarily by one. After Close it does nothing. The
 // log keeps the changes, not the slice.
 func (l *Log[T]) Publish(changes []store.Change[T]) {
 	if len(changes) == 0 {
@@ -119,18 +119,19 @@ func (l *Log[T]) Publish(changes []store.Change[T]) {
 	default:
 	}
 	l.appendLocked(changes, now)
-	// Readers are woken for changes that do not stay, too: they have expired.
+	// Readers are also woken for changes that trimming drops at once: they must learn
+	// that they have expired.
 	published := l.window.Load().from(changes[0].Revision - 1)
 	l.trimLocked(now, l.opts.Age)
 	l.waiting.wakeLocked(changes, published)
 }
 
-// Expire drops what is older than [Options.Age]. A log that is written to does
-// so by itself; the owner of one that may fall silent calls it now and then.
+// Expire drops changes older than [Options.Age]. Publish does the same, so only the owner
+// of a log that may receive no changes has to call it now and then.
 func (l *Log[T]) Expire() { l.Trim(l.opts.Age) }
 
-// Trim drops what is older than an age, which may be less than [Options.Age]: it is
-// for an owner of many logs whose bound is on all of them.
+// Trim drops changes older than age, which may be less than [Options.Age]. It is for an
+// owner of many logs that limits their total size.
 func (l *Log[T]) Trim(age time.Duration) {
 	now := time.Now()
 	l.mu.Lock()
@@ -138,12 +139,13 @@ func (l *Log[T]) Trim(age time.Duration) {
 	l.trimLocked(now, min(age, l.opts.Age))
 }
 
-// Since is the revision after which a reader goes on who has seen everything up to
-// a version of the source: a cursor there has the changes with later versions. It is
-// for logs in which versions never go back, but for a [Log.Cut]: from which version on
-// everything is there after one is for who cut to know. Several changes may have one
-// version: whoever says it may not have seen them all, and is given them again. The
-// error is [ErrExpired].
+// Since returns the revision at which to open a cursor for a reader that has seen
+// everything up to a version of the source. The cursor returns the changes with later
+// versions. Several changes may share the version. The reader then receives all of them
+// again, because it may not have seen every one.
+//
+// Versions in the log must not go back, except after a [Log.Cut]. After a Cut, only its
+// caller knows from which version the log is complete. The error is [ErrExpired].
 func (l *Log[T]) Since(version uint64) (uint64, error) {
 	w := l.window.Load()
 	if version < w.oldest {
@@ -171,10 +173,11 @@ func (l *Log[T]) Since(version uint64) (uint64, error) {
 	return pick(after, again, same), nil
 }
 
-// Oldest is the first version for which Since is no error.
+// Oldest returns the lowest version for which Since returns no error.
 func (l *Log[T]) Oldest() uint64 { return l.window.Load().oldest }
 
-// pick is where to go on after same changes of a version.
+// pick returns the revision to continue at: after the only change with a version, or
+// before all of them if there are several.
 func pick(after, again uint64, same int) uint64 {
 	if same > 1 {
 		return again
@@ -182,9 +185,9 @@ func pick(after, again uint64, same int) uint64 {
 	return after
 }
 
-// Cut drops everything and goes on with the changes after a revision, which must not
-// be below that of the last: readers that were not that far are told
-// [ErrExpired], those who wait included. It is for a writer who cannot say what
+// Cut drops all changes and continues with those after a revision, which must not be
+// below that of the last change. Readers that have not reached the revision get
+// [ErrExpired], including waiting ones. It is for a writer that does not know what has
 // changed. After Close it does nothing.
 func (l *Log[T]) Cut(revision uint64) {
 	l.mu.Lock()
@@ -199,8 +202,8 @@ func (l *Log[T]) Cut(revision uint64) {
 	l.waiting.wakeAllLocked(revision)
 }
 
-// Close ends the log. Readers get what is left and then [ErrClosed]. It does not
-// wait for them.
+// Close ends the log. Readers get the remaining changes and then [ErrClosed]. Close does
+// not wait for them.
 func (l *Log[T]) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +214,7 @@ func (l *Log[T]) Close() {
 	}
 }
 
-// Stats reports the state of the log.
+// Stats returns the state of the log.
 func (l *Log[T]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,36 +10,38 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// waiters are the readers that wait, by what would wake them. It is guarded by
-// the log's mu. Readers with the same interest share a topic: some 150 bytes
-// each, for as long as anybody waits on it.
+// waiters has the waiting readers by what would wake them. The log's mu guards it.
+// Readers with the same interest share a topic, some 150 bytes, for as long as any of
+// them waits.
 type waiters[T any] struct {
 	everything *topic
 	dimensions []*dimension[T]
-	// open is [Options.Open], and opened is how many of dimensions it returned.
+	// open is [Options.Open], and opened is how many dimensions it has returned.
 	open   func(name string) (Dimension[T], bool)
 	opened int
 	count  int
 	// lap is closed after lapLeft more changes, for all readers that wait with a
-	// [Cursor.Lap]: those that came later are woken early. It is nil without any.
+	// [Cursor.Lap]. Readers that began to wait later are woken early. It is nil if there
+	// are none.
 	lap     chan struct{}
 	lapLeft uint64
 }
 
-// maxOpened bounds the dimensions that readers add to a log.
+// maxOpened limits the number of dimensions that readers add to a log.
 const maxOpened = 64
 
-// topic wakes the readers that wait for the same thing.
+// topic wakes the readers that wait with the same interest.
 type topic struct {
 	mark mark
-	// woken is closed by the first change that matches, after fired is set to
-	// that change's revision.
+	// woken is closed by the first matching change, after fired is set to the revision of
+	// that change.
 	woken   chan struct{}
 	fired   uint64
 	waiting int
 }
 
-// dimensionLocked finds the dimension of an interest, or opens it; nil is everything.
+// dimensionLocked returns the dimension of an interest, and opens it if necessary. nil
+// stands for everything.
 func (w *waiters[T]) dimensionLocked(i Interest) (*dimension[T], error) {
 	if i == (Interest{}) {
 		return nil, nil
@@ -60,7 +62,7 @@ func (w *waiters[T]) dimensionLocked(i Interest) (*dimension[T], error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoDimension, i.dimension)
 }
 
-// joinLocked registers a reader.
+// joinLocked registers a waiting reader.
 func (w *waiters[T]) joinLocked(d *dimension[T], value Value, m mark) *topic {
 	t := w.everything
 	if d != nil {
@@ -80,7 +82,7 @@ func (w *waiters[T]) joinLocked(d *dimension[T], value Value, m mark) *topic {
 	return t
 }
 
-// lapLocked returns a channel that is closed after so many changes, or earlier.
+// lapLocked returns a channel that is closed after at most so many changes.
 func (w *waiters[T]) lapLocked(changes uint64) <-chan struct{} {
 	if w.lap == nil {
 		w.lap, w.lapLeft = make(chan struct{}), changes
@@ -88,7 +90,7 @@ func (w *waiters[T]) lapLocked(changes uint64) <-chan struct{} {
 	return w.lap
 }
 
-// leaveLocked takes back a reader whose topic has not fired.
+// leaveLocked unregisters a reader whose topic has not fired.
 func (w *waiters[T]) leaveLocked(d *dimension[T], value Value, t *topic) {
 	w.count--
 	if t.waiting--; t.waiting > 0 {
@@ -141,7 +143,7 @@ func (w *waiters[T]) wakeLocked(changes []store.Change[T], chunks []*chunk[T]) {
 	}
 }
 
-// wakeAllLocked wakes everybody.
+// wakeAllLocked wakes all readers.
 func (w *waiters[T]) wakeAllLocked(revision uint64) {
 	if t := w.everything; t != nil {
 		w.everything = nil
@@ -159,8 +161,8 @@ func (w *waiters[T]) fireAllLocked(d *dimension[T], revision uint64) {
 	clear(d.topics)
 }
 
-// wakeInLocked wakes the readers that wait in a dimension with one value for each
-// object, for the changes from a revision on.
+// wakeInLocked wakes the readers that wait in a dimension with one value for each object,
+// for the changes from a revision on.
 func (w *waiters[T]) wakeInLocked(d *dimension[T], from uint64, chunks []*chunk[T]) {
 	for _, c := range chunks {
 		if len(d.topics) == 0 {
@@ -184,7 +186,7 @@ func (w *waiters[T]) wakeInLocked(d *dimension[T], from uint64, chunks []*chunk[
 	}
 }
 
-// lookLocked wakes those who wait on one of the values, if there are any.
+// lookLocked wakes the readers that wait on one of the values.
 func (w *waiters[T]) lookLocked(d *dimension[T], values []Value, revision uint64) {
 	f := d.filter // a copy stays in registers
 	for _, v := range values {

@@ -11,47 +11,48 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// chunkSize is the most changes in a chunk: what a window is trimmed by, and
-// what a reader gets at once. A log's first chunks are smaller, so that a log
-// with few changes stays small.
+// chunkSize is the maximum number of changes in a chunk, and in a batch that a reader
+// gets. Windows are trimmed by whole chunks. The first chunks of a log are smaller, so
+// that a log with few changes stays small.
 const chunkSize = 64
 
-// window is the list of chunks at a moment, oldest first. It is replaced, not
-// changed, when a chunk is added or dropped: 8 bytes per chunk, copied once per
-// chunk, that is Count/512 bytes per change.
+// window is the list of chunks at one moment, oldest first. It is replaced, not modified,
+// when a chunk is added or dropped. That copies 8 bytes per chunk, once per chunk, or
+// Count/512 bytes per change.
 type window[T any] struct {
 	chunks []*chunk[T]
-	// after and version are those of the newest change that is not here any more.
+	// after and version are the revision and the version of the newest change that was
+	// dropped.
 	after, version uint64
-	// oldest is the first version that says how far a reader is: version, unless other
-	// changes have it too.
+	// oldest is the lowest version that [Log.Since] accepts: version or, if other changes
+	// share it, the one after it.
 	oldest uint64
 }
 
-// chunk is a run of changes. The writer fills it; readers see what is published.
+// chunk is a sequence of changes. The writer fills it; readers see the published part.
 type chunk[T any] struct {
-	// first is the revision of the first change, known before it is published.
+	// first is the revision of the first change, set before that is published.
 	first     uint64
 	changes   []store.Change[T]
 	published atomic.Int32
-	// columns are the values of the changes in the dimensions that have one for each
-	// object and were used. The slice is replaced, not changed.
+	// columns has the values of the changes in each dimension that was used and has one
+	// value for each object. The slice is replaced, not modified.
 	columns atomic.Pointer[[]*column[T]]
-	// bytes and newest are the writer's.
+	// Only the writer uses bytes and newest.
 	bytes  int64
 	newest time.Time
 }
 
-// seen is the part of the chunk that readers may read.
+// seen returns the part of the chunk that readers may read.
 func (c *chunk[T]) seen() []store.Change[T] {
 	n := c.published.Load()
 	return c.changes[:n:n]
 }
 
-// from is the chunks from the one that has the first change after the given
-// revision.
+// from returns the chunks that have the changes after a revision.
 func (w *window[T]) from(after uint64) []*chunk[T] {
-	// The first chunk that begins later, and the one before it.
+	// Find the first chunk that begins later. The one before it may have such changes
+	// too.
 	i := sort.Search(len(w.chunks), func(i int) bool { return w.chunks[i].first > after })
 	return w.chunks[max(i-1, 0):]
 }
@@ -77,7 +78,7 @@ func (l *Log[T]) appendLocked(changes []store.Change[T], now time.Time) {
 	}
 }
 
-// newestLocked is the newest chunk if it has room.
+// newestLocked returns the newest chunk if it has room, or nil.
 func (l *Log[T]) newestLocked() *chunk[T] {
 	chunks := l.window.Load().chunks
 	if len(chunks) == 0 {
@@ -90,7 +91,7 @@ func (l *Log[T]) newestLocked() *chunk[T] {
 	return c
 }
 
-// growLocked adds a chunk for n changes, as far as they fit.
+// growLocked adds a chunk for up to n changes, limited by the size of a chunk.
 func (l *Log[T]) growLocked(n int, first *store.Change[T]) *chunk[T] {
 	w := l.window.Load()
 	size := 4
@@ -112,8 +113,8 @@ func (l *Log[T]) growLocked(n int, first *store.Change[T]) *chunk[T] {
 	return c
 }
 
-// weighLocked adds up what changes cost, and returns how many of them the chunk
-// takes before it is heavy enough.
+// weighLocked adds the sizes of changes to the chunk and returns how many the chunk takes
+// before it has reached its share of the bytes.
 func (l *Log[T]) weighLocked(c *chunk[T], changes []store.Change[T]) int {
 	for i := range changes {
 		size := int64(l.opts.Size(changes[i]))
@@ -162,8 +163,8 @@ func (l *Log[T]) trimLocked(now time.Time, age time.Duration) {
 	l.window.Store(next)
 }
 
-// splitBy notes that the first change that is here has the version of one that is not:
-// who says that version may not have seen either.
+// splitBy adjusts oldest if the first change in the window shares its version with a
+// dropped one: a reader at that version may not have seen either.
 func (w *window[T]) splitBy(first *store.Change[T]) {
 	if first.Version == w.version {
 		w.oldest = w.version + 1
