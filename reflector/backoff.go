@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// calm is how long without a failure makes the next one the first again.
+// calm is how long there must be no failure before the next one counts as the first.
 const calm = 2 * time.Minute
 
-// backoff counts failures and says how long to wait after each. The first wait is
-// anything below the first step: readers of a server that restarts shall not all
-// come back at once, and one that lost a single connection shall not wait long.
+// backoff counts failures and computes the wait after each. The first wait is a random
+// time below the first step: the clients of a restarted server must not all reconnect at
+// once, and one that lost a single connection must not wait long.
 type backoff struct {
 	first, most time.Duration
 	failures    int
-	// calmed is when a failure will be the first again.
+	// calmed is when the next failure counts as the first again.
 	calmed time.Time
 }
 
@@ -43,7 +43,7 @@ func (b *backoff) next(err error) time.Duration {
 	b.failures++
 	var e *Error
 	if errors.As(err, &e) && e.RetryAfter > 0 {
-		// What the server asks for, and a little more, for the same reason.
+		// Wait as long as the server asks for, and a little more, for the same reason.
 		wait = max(wait, e.RetryAfter+rand.N(min(first, e.RetryAfter/4+1)))
 	}
 	b.calmed = now.Add(wait + calm)

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// Reason is what an error of a source means for the reflector.
+// Reason classifies an error of a source by how the reflector reacts to it.
 type Reason uint8
 
 const (
-	// Unknown is anything without a meaning of its own.
+	// Unknown is any error without one of the reasons below.
 	Unknown Reason = iota
-	// Expired means that the version asked for is too old.
+	// Expired means that the requested version is too old.
 	Expired
-	// TooLarge means that the version asked for is not reached yet.
+	// TooLarge means that the server has not reached the requested version yet.
 	TooLarge
-	// Busy means that the server asks to come back later.
+	// Busy means that the server asks the client to retry later.
 	Busy
-	// Refused means that nobody listens at the server's address.
+	// Refused means that the connection was refused.
 	Refused
-	// NotServed means that the server does not know the resource.
+	// NotServed means that the server does not have the resource.
 	NotServed
-	// NotSupported means that the server does not take the parameters, such as
-	// those that ask for initial events.
+	// NotSupported means that the server does not support the parameters, such as those
+	// that request initial events.
 	NotSupported
-	// Internal is an error that the server blames on itself.
+	// Internal is an internal error of the server.
 	Internal
 	// Undecodable means that one object could not be read.
 	Undecodable
 )
 
-// String is the reason in lower case, for messages and metrics.
+// String returns the reason in lower case, for messages and metrics.
 func (r Reason) String() string {
 	switch r {
 	case Expired:
@@ -57,19 +57,20 @@ func (r Reason) String() string {
 	}
 }
 
-// Error is an error of a source's that the reflector understands.
+// Error is an error of a source with a reason for the reflector.
 type Error struct {
 	Reason Reason
-	// RetryAfter is how long the server asks to be left alone, 0 if it does not.
+	// RetryAfter is how long the server asks the client to wait, 0 if it does not.
 	RetryAfter time.Duration
-	// Key is that of the object an Undecodable is about, "" if it is not known.
+	// Key is the key of the object that an Undecodable concerns, "" if it is not known.
 	Key string
-	// Nameless says that the object of an Undecodable has no key, so that it is not one of those that are known.
+	// Nameless means that the object of an Undecodable has no key, so it is not one of
+	// the known objects.
 	Nameless bool
 	Err      error
 }
 
-// Error is that of Err, or the reason if there is none.
+// Error returns the text of Err, or the reason if Err is nil.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Reason.String()
@@ -77,10 +78,11 @@ func (e *Error) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ReasonOf finds the reason in err's tree.
+// ReasonOf returns the reason of the first [*Error] in err's tree, [Unknown] if there is
+// none.
 func ReasonOf(err error) Reason {
 	var e *Error
 	if errors.As(err, &e) {

@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/delta"
 )
 
-// from is the version to ask a list for.
+// from returns the version to request a list at.
 func (r *Reflector[T]) from() string {
 	if r.plan.recent || r.back {
 		return ""
@@ -20,11 +20,11 @@ func (r *Reflector[T]) from() string {
 	return r.version
 }
 
-// wentBack reports whether the source is at an older version than was seen
-// before. It is asked before the most recent state is read, since objects are
-// queued while they arrive, and the consumer has to know what to make of older
-// ones. The answer stands until a list is complete: a part of one may be queued,
-// and the source may have passed the version seen before by the time of the next.
+// wentBack reports whether the source is at an older version than was seen before. It
+// checks before the most recent state is read, because objects are queued while they
+// arrive, and the consumer must know how to treat older ones. The result stays true until
+// a list is complete: a part of a list may be queued, and the source may have passed the
+// version seen before when the next one begins.
 func (r *Reflector[T]) wentBack(ctx context.Context) (bool, error) {
 	if r.back || !r.plan.recent || number(r.version) == 0 {
 		return r.back, nil
@@ -42,8 +42,8 @@ func (r *Reflector[T]) wentBack(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// check asks whether the source has reached the version to watch from. If it has
-// not, it would accept the watch and send nothing until it has.
+// check returns an error if the source has not reached the version to watch from. Such a
+// source would accept the watch and send nothing until it has.
 func (r *Reflector[T]) check(ctx context.Context) error {
 	page, err := r.page(ctx, ListOptions{Version: r.version, NotOlder: true, Limit: 1}, func(T) error { return nil })
 	if err == nil && number(page.Version) < number(r.version) {
@@ -52,7 +52,7 @@ func (r *Reflector[T]) check(ctx context.Context) error {
 	return err
 }
 
-// page reads one page, and gives up if it falls silent.
+// page reads one page, and fails if the source is silent for too long.
 func (r *Reflector[T]) page(ctx context.Context, opts ListOptions, each func(T) error) (Page, error) {
 	quiet := listen(ctx, r.opts.Silence, time.Time{})
 	defer quiet.stop()
@@ -73,15 +73,15 @@ func (r *Reflector[T]) list(ctx context.Context, back bool) error {
 	opts := ListOptions{Version: r.from(), Limit: r.opts.PageSize}
 	switch {
 	case r.version == "" && !r.plan.recent:
-		opts.Version = "0" // any state will do, and spares the source's database
+		opts.Version = "0" // any state is acceptable, so the source need not read its database
 	case opts.Version != "":
-		// A page of an older version comes from the database, all of it from
-		// the server's memory.
+		// A server reads a page of an older version from its database, but a complete
+		// list from its memory.
 		opts.NotOlder, opts.Limit = true, 0
 	}
 	paged, err := r.pages(ctx, opts, back)
 	if paged && ReasonOf(err) == Expired {
-		// The list took longer than the source keeps its state: all at once.
+		// The list took longer than the source keeps old states: request it in one page.
 		r.failed(err)
 		opts.Limit = 0
 		_, err = r.pages(ctx, opts, back)
@@ -92,8 +92,7 @@ func (r *Reflector[T]) list(ctx context.Context, back bool) error {
 	return nil
 }
 
-// pages reads one complete list and reports whether it got as far as a second
-// page.
+// pages reads one complete list and reports whether it reached a second page.
 func (r *Reflector[T]) pages(ctx context.Context, opts ListOptions, back bool) (bool, error) {
 	relist, err := r.relist(ctx, back)
 	if err != nil {
@@ -130,8 +129,8 @@ func (r *Reflector[T]) relist(ctx context.Context, back bool) (*delta.Relist[T],
 	return r.queue.Relist(ctx)
 }
 
-// commit completes a list, unless it is older than what was seen: it would delete
-// what it does not know yet.
+// commit completes a list, unless it is older than what was seen before: it would delete
+// newer objects that it does not have yet.
 func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], version string, back bool) error {
 	if !back && number(version) < number(r.version) {
 		return fmt.Errorf("%w: %s after %s", errBack, version, r.version)
@@ -150,22 +149,23 @@ func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], vers
 	return nil
 }
 
-// skip notes an object of a list that could not be read. It exists: what is known
-// of it stays. If its key could not be read either, that can be any object.
+// skip records an object of a list that could not be read. The object exists, so its
+// known state stays. If its key could not be read either, it may be any object.
 func (r *Reflector[T]) skip(relist *delta.Relist[T], err error) {
 	r.drop(err)
 	switch key, nameless := subject(err); {
 	case key != "":
 		relist.Keep(key)
 	case !nameless && !r.back:
-		// If the source has gone back, what is known may be of a future that it will
+		// If the source has gone back, the known states may be from a future that it will
 		// not have again, and must not stay.
 		r.vague = true
 		relist.KeepAll()
 	}
 }
 
-// subject returns the key of the object that an error is about, "" if it is not known, and whether it has none.
+// subject returns the key of the object that an error concerns, "" if it is not known,
+// and whether the object has no key.
 func subject(err error) (key string, nameless bool) {
 	var e *Error
 	if errors.As(err, &e) {
@@ -180,8 +180,8 @@ func (r *Reflector[T]) add(ctx context.Context, relist *delta.Relist[T], obj T) 
 	return r.keep(ctx, relist.Add(ctx, obj))
 }
 
-// keep sorts the queue's errors: one that ends the reflector is returned, one that
-// concerns a single object is noted.
+// keep returns a queue error that ends the reflector, and records one that concerns only
+// a single object.
 func (r *Reflector[T]) keep(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
 		return err

@@ -11,44 +11,44 @@ import (
 
 // Options tune a [Reflector]. The zero value, and nil, are the defaults.
 type Options struct {
-	// PageSize is how many objects to ask for at once when listing. Default
-	// 500.
+	// PageSize is how many objects to request per page of a list. Default 500.
 	PageSize int64
-	// ListOnly never asks for the state as a stream.
+	// ListOnly disables reading the state as a stream.
 	ListOnly bool
 	// Turn, if it is not nil, is called before the whole state is read, and may wait
-	// until it is time for that. What it returns is called when the state has been
-	// read or could not be. Default: it is always time.
+	// until that is allowed. The reflector calls done when the state has been read or
+	// reading it has failed. Default: no wait.
 	Turn func(context.Context) (done func(), err error)
-	// Reopen begins another watch after a state that came as a stream, instead of
-	// following the stream: a server that compresses the state goes on compressing
-	// what follows, and undoing that takes 40 KB for as long as the watch lasts. It
-	// is for who has thousands of watches.
+	// Reopen opens a new watch after a streamed state, instead of following the stream. A
+	// server that compresses the state also compresses the events after it, and
+	// decompression takes 40 KB for as long as the watch lasts. It is for programs with
+	// thousands of watches.
 	Reopen bool
-	// Timeout is when the source is asked to end a watch: a random time between
-	// once and twice this. Default 5 minutes.
+	// Timeout is how long a watch may last: the source is asked to end it after a random
+	// time between once and twice this. Default 5 minutes.
 	Timeout time.Duration
-	// Silence is how long a list may bring nothing, or a watch on which there
-	// have been bookmarks no event and no bookmark, before it counts as dead.
-	// Kubernetes sends a bookmark every minute. Default 150 seconds.
+	// Silence is how long a list may receive nothing before it counts as dead. The same
+	// limit applies to a watch without events and bookmarks, once it has received a
+	// bookmark. Kubernetes sends a bookmark every minute. Default 150 seconds.
 	Silence time.Duration
-	// Backoff is the first wait after a failure; it doubles, up to MaxBackoff,
-	// and is stretched by a random factor of up to two. Two minutes without a
-	// failure start it again. Default 0.8 seconds.
+	// Backoff limits the first wait after a failure, which is a random time below it. The
+	// second wait begins with Backoff; the waits double, up to MaxBackoff, and each is
+	// stretched by a random factor of up to two. After two minutes without a failure the
+	// next one counts as the first. Default 0.8 seconds.
 	Backoff time.Duration
-	// MaxBackoff bounds Backoff. Default 30 seconds.
+	// MaxBackoff limits the waits before they are stretched. Default 30 seconds.
 	MaxBackoff time.Duration
-	// Absence is for how long every answer must be that the source does not have the
-	// resource, by [Source.Served], before the objects that are known of it are
-	// deleted. Until then they are kept, and the status says since when they are
-	// stale. Less than 0 keeps them until the next complete list. Default 30
-	// seconds.
+	// Absence is for how long every answer of [Source.Served] must be that the source
+	// does not have the resource before its known objects are deleted. Until then they
+	// are kept, and [Status.StaleSince] is set. Less than 0 keeps them until the next
+	// complete list. Default 30 seconds.
 	Absence time.Duration
-	// Park is how often, at least, to ask whether a resource that vanished is back.
-	// Default 10 seconds.
+	// Park is the interval at which to ask whether a parked resource is back, stretched
+	// at random by up to a quarter. While objects of the resource are known, the first
+	// intervals are shorter, as after a failure. Default 10 seconds.
 	Park time.Duration
-	// Logger gets state changes (Info) and failures that will be retried
-	// (Warn). Default: slog.Default().
+	// Logger receives state changes (Info), failures that will be retried (Warn) and
+	// restores of the source (Error). Default: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -17,20 +17,20 @@ import (
 	"github.com/watershed-project/watershed/internal/timer"
 )
 
-// ErrRunning is returned by a second Run while the first has not returned.
+// ErrRunning is returned by a second Run before the first has returned.
 var ErrRunning = errors.New("reflector is running already")
 
 var (
-	// errShort is a watch that the source ended at once.
+	// errShort is the error for a watch that the source ended at once.
 	errShort = errors.New("watch ended at once, with nothing in it")
-	// errBack is a list that is older than what was seen before.
+	// errBack is the error for a list that is older than what was seen before.
 	errBack = errors.New("list is older than what was seen before")
-	// errSometime is a deletion at a version that could not be read.
+	// errSometime is the error for a deletion whose version could not be read.
 	errSometime = errors.New("its version is not known")
 )
 
-// fruitless is how many watches in a row may fail without bringing anything
-// before the state is read anew: perhaps something in the stream cannot be read.
+// fruitless is how many watches in a row may fail without a new version before the state
+// is read again: the stream may contain something that cannot be read.
 const fruitless = 3
 
 // Reflector keeps a queue in step with a source. Create it with [New].
@@ -40,22 +40,22 @@ type Reflector[T any] struct {
 	opts    Options
 	running atomic.Bool
 
-	// What follows is Run's. version is the last one seen, "" before the first
-	// list; it outlives Run, as the consumer's copy does. plan is what to do next.
+	// Only Run uses the fields below. version is the last one seen, "" before the first
+	// list. It outlives Run, as the consumer's copy does. plan is the next step.
 	version string
 	plan    plan
 	backoff backoff
-	// back: the source has gone back behind version, and no list since then is
-	// complete.
+	// back means that the source has gone back behind version, and that no list has been
+	// completed since.
 	back bool
-	// vague: the last list had an object whose key could not be read, and inferred no
-	// deletion.
+	// vague means that the last list had an object whose key could not be read, and
+	// inferred no deletion.
 	vague bool
-	// holds: the consumer may have objects.
+	// holds means that the consumer may have objects.
 	holds bool
-	// streams is whether to ask for the state as a stream.
+	// streams means that the state is requested as a stream.
 	streams bool
-	// barren counts watches that failed and brought nothing.
+	// barren counts watches that failed without a new version.
 	barren int
 
 	// mu guards status.
@@ -63,18 +63,18 @@ type Reflector[T any] struct {
 	status Status
 }
 
-// plan is what to do next.
+// plan is the next step of the reflector.
 type plan struct {
-	// list says to read the whole state: the most recent one, or else any that
-	// is not older than version.
+	// list means to read the whole state: with recent the most recent one, otherwise any
+	// that is not older than version.
 	list, recent bool
-	// pages says to list it this time, though the source could stream.
+	// pages means to list the state this time, even if the source can stream it.
 	pages bool
-	// check says to ask, before watching on, whether the source has gone back.
+	// check means to check whether the source has gone back before watching on.
 	check bool
 }
 
-// New returns a reflector of source into queue. A nil opts means the defaults. It
+// New returns a reflector from source into queue. A nil opts means the defaults. It
 // panics if source or queue is nil.
 func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflector[T] {
 	if source == nil || queue == nil {
@@ -83,9 +83,9 @@ func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflecto
 	return &Reflector[T]{source: source, queue: queue, opts: opts.withDefaults()}
 }
 
-// Run keeps the queue in step until ctx ends or the queue is closed, and returns
-// nil then. It may be called again afterwards, and then begins with a list that
-// is not older than what was seen before.
+// Run keeps the queue in step until ctx ends or the queue is closed, and then returns
+// nil. It may be called again afterwards. It then begins with a list that is not older
+// than what was seen before.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -109,8 +109,8 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	}
 }
 
-// session carries out the plan and follows the watch it ends in. It returns nil
-// if that ended in good order.
+// session executes the plan and follows the resulting watch. It returns nil if the watch
+// ended in good order.
 func (r *Reflector[T]) session(ctx context.Context) error {
 	s, err := r.connect(ctx)
 	if err != nil {
@@ -123,20 +123,21 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 	if s.news > 0 {
 		r.barren = 0
 	}
-	// Whoever ended the stream before its time may be another server by now.
+	// If the stream ended early, the next server may be a different one.
 	r.resume(time.Now().Before(s.due))
 	return err
 }
 
-// resume plans to watch on from the last version, after a check if the server may be another one. Without a version
-// there is nothing to check or to watch on from: the state is read again. So it is after a list that could not infer
-// deletions, but not before the watch has ended: the next list may be no better.
+// resume plans to watch on from the last version, after a check if the server may be a
+// different one. Without a version there is nothing to check or to watch on from, and the
+// state is read again. It is also read again after a list that could not infer deletions,
+// but only once the watch has ended, because the next list may be no better.
 func (r *Reflector[T]) resume(check bool) {
 	r.plan.list = r.plan.list || r.version == "" || r.vague
 	r.plan.check = check && !r.plan.list
 }
 
-// connect gets the state, if it is to, and a watch from there.
+// connect reads the state, if that is planned, and returns a watch from there.
 func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 	switch {
 	case r.plan.list:
@@ -153,8 +154,8 @@ func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 	return r.watch(ctx)
 }
 
-// state reads the whole state, when it is time. It returns the stream that goes on
-// from there, nil if a watch is to.
+// state waits for its turn and reads the whole state. It returns the stream that
+// continues from there, or nil if a watch must be opened.
 func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
 	if r.opts.Turn != nil {
 		done, err := r.opts.Turn(ctx)
@@ -179,13 +180,13 @@ func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
 	return s, err
 }
 
-// recover decides what to do about a failure, and waits if it is to.
+// recover plans the next step after a failure, and waits before it if necessary.
 func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	if err == nil {
-		return nil // the end of a watch in good order
+		return nil // the watch ended in good order
 	}
 	r.failed(err)
-	// Whoever answers next may be another server, or the same one restored.
+	// The next server may be a different one, or the same one restored.
 	r.resume(true)
 	reason := ReasonOf(err)
 	switch {
@@ -197,18 +198,18 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.note(func(s *Status) { s.Streams = false })
 		return nil
 	case reason == Expired:
-		// If even the list was too old for the source, only the newest will do.
+		// If the version was too old even for a list, only the most recent state is left.
 		r.plan = plan{list: true, recent: r.plan.list}
 	case reason == TooLarge, errors.Is(err, errBack):
 		r.plan = plan{list: true, recent: true}
 	case reason == Undecodable:
-		// A deletion that could not be read. The list must be of a time after it: if
-		// its version could not be read either, the most recent.
+		// A deletion could not be read. The list must be from after it. If its version
+		// could not be read either, that is the most recent state.
 		r.plan = plan{list: true, recent: errors.Is(err, errSometime)}
 	case reason == Busy, reason == Refused:
-		// Its state is what it was; ask again.
+		// The state has not changed; retry.
 	case r.plan.list:
-		// Once this way, once the other, whatever it was.
+		// Alternate between a stream and pages, whatever the error was.
 		r.plan.pages = !r.plan.pages
 	default:
 		if r.barren++; r.barren >= fruitless {
@@ -221,9 +222,13 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	return timer.Sleep(ctx, wait)
 }
 
-// park deals with a resource that the source does not have, and returns when the source has it, or cannot say
-// whether it does. The objects that are known stay until nothing but that answer has come for Options.Absence: one
-// replica of an extension API server that lags, or an API server that is starting, gives it for a moment.
+// park waits for a resource that the source does not have. It asks the source again
+// first. If that fails, or the source has the resource after all, park plans a list and
+// waits for the backoff. Otherwise it asks until the source has the resource.
+//
+// The known objects stay until every answer for Options.Absence was that the source does
+// not have it. A lagging replica of an extension API server, or an API server that is
+// starting, gives that answer for a moment.
 func (r *Reflector[T]) park(ctx context.Context) error {
 	served, err := r.served(ctx)
 	if err != nil || served {
@@ -246,7 +251,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		}
 		wait := r.opts.Park + rand.N(r.opts.Park/4+1)
 		if r.holds {
-			wait = min(wait, retry.next(nil)) // it may be back in a moment
+			wait = min(wait, retry.next(nil)) // the resource may be back soon
 			if !absent.IsZero() && r.opts.Absence >= 0 {
 				wait = min(wait, time.Until(absent.Add(r.opts.Absence)))
 			}
@@ -257,7 +262,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		switch served, err := r.served(ctx); {
 		case err != nil:
 			r.failed(err)
-			absent = time.Time{} // the answers before this one prove nothing any more
+			absent = time.Time{} // the answers before this one no longer count
 		case served:
 			r.plan = plan{list: true}
 			return nil
@@ -267,7 +272,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 	}
 }
 
-// served asks, and gives up if there is no answer.
+// served asks the source whether it has the resource, for at most Options.Silence.
 func (r *Reflector[T]) served(ctx context.Context) (bool, error) {
 	quiet := listen(ctx, r.opts.Silence, time.Time{})
 	defer quiet.stop()
@@ -275,7 +280,8 @@ func (r *Reflector[T]) served(ctx context.Context) (bool, error) {
 	return served, quiet.cause(err)
 }
 
-// clear deletes all objects. The version stays: what comes back is newer, unless the source has gone back.
+// clear deletes all objects. The version stays: objects that come back are newer, unless
+// the source has gone back.
 func (r *Reflector[T]) clear(ctx context.Context) error {
 	r.opts.Logger.Info("objects are deleted: the server does not have the resource", "for", r.opts.Absence)
 	r.holds = false
@@ -287,14 +293,14 @@ func (r *Reflector[T]) clear(ctx context.Context) error {
 	return relist.Commit(ctx, 0)
 }
 
-// newer reports whether version comes after last; of versions that are no numbers,
-// any other does.
+// newer reports whether version comes after last. If version is not a number, any
+// different one does.
 func newer(version, last string) bool {
 	n := number(version)
 	return n > number(last) || n == 0 && version != "" && version != last
 }
 
-// number is a version as a number, 0 if it is none.
+// number returns a version as a number, 0 if it is not one.
 func number(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

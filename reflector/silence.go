@@ -11,36 +11,36 @@ import (
 	"time"
 )
 
-// errSilent ends a request on which nothing has come for too long.
+// errSilent is the error of a request that has received nothing for too long.
 var errSilent = errors.New("nothing heard for too long")
 
-// forever is for timers that are set later.
+// forever is the initial duration of a timer that is set later.
 const forever = 1<<63 - 1
 
-// silence ends the context of a request when nothing has come for a time. It
+// silence cancels the context of a request that has received nothing for some time. It
 // costs three atomic writes per event, and a timer.
 type silence struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	count  atomic.Uint64
-	// held says that nobody listens: what has come is being queued, which takes
-	// as long as its consumer does. That is no silence of the source's.
+	// held means that something was received and is being queued, which takes as long as
+	// the consumer does. That does not count as silence of the source.
 	held atomic.Bool
-	// limit is how long is too long, in nanoseconds; 0 is never.
+	// limit is the longest permitted silence in nanoseconds; 0 means no limit.
 	limit atomic.Int64
-	// end is when the request is over in any case, unless it is zero.
+	// end is when the request is cancelled in any case, unless it is zero.
 	end time.Time
 
-	// mu guards what follows, which is the timer's: set anew by within, it may
-	// fire while it is still being dealt with.
+	// mu guards the fields below, which look uses: after a reset by within, the timer may
+	// fire while look is still running.
 	mu    sync.Mutex
 	seen  uint64
 	since time.Time
 }
 
-// listen returns a silence whose context ends after limit without a sign, or at
-// the end. The caller must call stop.
+// listen returns a silence whose context ends after limit without anything received, or
+// at the end. The caller must call stop.
 func listen(ctx context.Context, limit time.Duration, end time.Time) *silence {
 	s := &silence{end: end, since: time.Now()}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
@@ -50,7 +50,8 @@ func listen(ctx context.Context, limit time.Duration, end time.Time) *silence {
 	return s
 }
 
-// step is how often to look: a silence is found out a quarter late at most.
+// step returns the interval of checks. A silence is detected at most a quarter of the
+// limit late.
 func (s *silence) step() time.Duration {
 	if limit := time.Duration(s.limit.Load()); limit > 0 {
 		return limit / 4
@@ -58,7 +59,7 @@ func (s *silence) step() time.Duration {
 	if s.end.IsZero() {
 		return time.Minute
 	}
-	return max(time.Until(s.end), 0) + time.Millisecond // there is nothing else to wait for
+	return max(time.Until(s.end), 0) + time.Millisecond // only the end is left to wait for
 }
 
 func (s *silence) look() {
@@ -81,10 +82,10 @@ func (s *silence) look() {
 	}
 }
 
-// hold says that something has come and is being dealt with.
+// hold records that something was received and is being processed.
 func (s *silence) hold() { s.held.Store(true) }
 
-// wait says that it is the source's turn again.
+// wait records that the source is to send something again.
 func (s *silence) wait() {
 	s.count.Add(1)
 	s.held.Store(false)
@@ -98,7 +99,7 @@ func (s *silence) within(limit time.Duration) {
 	}
 }
 
-// cause is err, or errSilent if that is why the request ended.
+// cause returns err, or errSilent if that is why the request ended.
 func (s *silence) cause(err error) error {
 	if errors.Is(context.Cause(s.ctx), errSilent) {
 		return errSilent

@@ -5,24 +5,24 @@ package reflector
 
 import "time"
 
-// State is what a reflector is doing.
+// State is the current activity of a reflector.
 type State uint8
 
 const (
-	// Idle is before Run and after it.
+	// Idle means that Run has not begun, or has returned.
 	Idle State = iota
-	// Listing is reading the whole state, as a list or as a stream.
+	// Listing means that the whole state is being read, as a list or as a stream.
 	Listing
-	// Watching is following changes: the only state in which the copy is current.
+	// Watching means that changes are followed. Only in this state is the copy current.
 	Watching
-	// Waiting is having failed, until the next try.
+	// Waiting means that an attempt has failed and the next one has not begun.
 	Waiting
-	// Parked is waiting for a resource that the source does not have. Its objects are
-	// still there until [Options.Absence] is over.
+	// Parked means that the source does not have the resource. Its objects are kept until
+	// [Options.Absence] is over.
 	Parked
 )
 
-// String is the state in lower case.
+// String returns the state in lower case.
 func (s State) String() string {
 	switch s {
 	case Listing:
@@ -38,36 +38,37 @@ func (s State) String() string {
 	}
 }
 
-// Status is what a reflector is doing and has been through.
+// Status is the current activity of a reflector and its history.
 type Status struct {
 	State State
-	// Since is when it began to do that.
+	// Since is when State began.
 	Since time.Time
 	// Version is the last resourceVersion seen.
 	Version string
 	// Heard is when the source last sent something.
 	Heard time.Time
-	// StaleSince is when the copy ceased to be current; zero while it is, and
-	// before it first was.
+	// StaleSince is when the copy ceased to be current. It is zero while the copy is
+	// current, and before it was for the first time.
 	StaleSince time.Time
-	// Err is the last failure, and ErrAt its time. They stay when it is over.
+	// Err is the last failure or the reason of the last dropped object, and ErrAt its
+	// time. They are kept after a recovery.
 	Err   error
 	ErrAt time.Time
-	// Streams says whether the source can give its state as a stream; unknown
-	// until asked, then false.
+	// Streams means that the source can send its state as a stream. It is false until
+	// that is known.
 	Streams bool
-	// Lists counts complete states read, Watches watches begun.
+	// Lists counts complete states that were read, Watches the watches that were opened.
 	Lists, Watches uint64
-	// Failures counts by what failed: any list, watch or check.
+	// Failures counts failed lists, watches, checks and calls of [Source.Served].
 	Failures uint64
-	// Restores counts the times the source was found to have gone back.
+	// Restores counts how often the source has gone back.
 	Restores uint64
-	// Dropped counts objects that could not be read, had no key, or that the
-	// queue's transform refused. They are missing from the copy, or old in it.
+	// Dropped counts objects that could not be read, had no key, or were refused by the
+	// queue's transform. They are missing from the copy, or outdated in it.
 	Dropped uint64
 }
 
-// Status can be called at any time.
+// Status returns the current status. It can be called at any time.
 func (r *Reflector[T]) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +82,7 @@ func (r *Reflector[T]) note(change func(s *Status)) {
 	change(&r.status)
 }
 
-// enter notes a state and, if it is a new one, when it began.
+// enter records a state and, if it is a new one, when it began.
 func (r *Reflector[T]) enter(state State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +100,7 @@ func (r *Reflector[T]) enter(state State) {
 	s.State, s.Since = state, now
 }
 
-// heard notes that the source sent something, and the version it sent.
+// heard records that the source sent something, and its version if it has one.
 func (r *Reflector[T]) heard(version string) {
 	now := time.Now()
 	r.mu.Lock()
@@ -110,7 +111,7 @@ func (r *Reflector[T]) heard(version string) {
 	}
 }
 
-// failed notes an error that is about to be dealt with.
+// failed records an error that is about to be handled.
 func (r *Reflector[T]) failed(err error) {
 	r.note(func(s *Status) {
 		s.Failures++
@@ -118,7 +119,7 @@ func (r *Reflector[T]) failed(err error) {
 	})
 }
 
-// drop notes an object that is lost.
+// drop records and logs an object that is dropped.
 func (r *Reflector[T]) drop(err error) {
 	r.note(func(s *Status) {
 		s.Dropped++

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// grace is how long after its time a watch may go on.
+	// grace is how long a watch may continue after its timeout.
 	grace = 30 * time.Second
 	// first is how long the initial events may pause, unless Silence is less.
 	first = 30 * time.Second
-	// short is the life of a watch that counts as none.
+	// short is the duration below which a watch without news counts as failed.
 	short = time.Second
 )
 
@@ -28,9 +28,9 @@ type stream[T any] struct {
 	watch Watch[T]
 	quiet *silence
 	began time.Time
-	// due is when the source is to end it.
+	// due is when the source is to end the watch.
 	due time.Time
-	// news counts what moved the version.
+	// news counts initial events and events that changed the version.
 	news int
 }
 
@@ -44,10 +44,10 @@ func (s *stream[T]) next() (Event[T], error) {
 
 func (s *stream[T]) close() {
 	s.quiet.stop()
-	_ = s.watch.Close() // it is over either way
+	_ = s.watch.Close() // the watch is over even if this fails
 }
 
-// open begins a watch that gives up after a silence; 0 is never.
+// open begins a watch that fails after a silence of the given length; 0 means never.
 func (r *Reflector[T]) open(ctx context.Context, opts WatchOptions, silent time.Duration) (*stream[T], error) {
 	opts.Timeout = r.opts.Timeout + rand.N(r.opts.Timeout)
 	now := time.Now()
@@ -59,13 +59,13 @@ func (r *Reflector[T]) open(ctx context.Context, opts WatchOptions, silent time.
 		return nil, quiet.cause(err)
 	}
 	quiet.within(silent)
-	quiet.hold() // until somebody waits for an event
+	quiet.hold() // until next waits for an event
 	r.note(func(s *Status) { s.Watches++ })
 	return &stream[T]{watch: watch, quiet: quiet, began: now, due: due}, nil
 }
 
-// watch watches from the last version. Until it brings a bookmark nothing says
-// that it ever will, and silence means nothing.
+// watch opens a watch from the last version. Its silence is not limited until the first
+// bookmark, because before that the source may not send any.
 func (r *Reflector[T]) watch(ctx context.Context) (*stream[T], error) {
 	s, err := r.open(ctx, WatchOptions{Version: r.version}, 0)
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (*stream[T], error) {
 	return s, nil
 }
 
-// stream reads the state as initial events and returns the watch that goes on
-// from there.
+// stream reads the state as initial events and returns the watch that continues from
+// there.
 func (r *Reflector[T]) stream(ctx context.Context, back bool) (*stream[T], error) {
 	s, err := r.open(ctx, WatchOptions{Version: r.from(), InitialEvents: true}, min(first, r.opts.Silence))
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *Reflector[T]) stream(ctx context.Context, back bool) (*stream[T], error
 	return s, nil
 }
 
-// initial reads up to the end of the initial events.
+// initial queues the initial events up to their end.
 func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) error {
 	relist, err := r.relist(ctx, back)
 	if err != nil {
@@ -121,8 +121,8 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 		case e.InitialEnd:
 			return r.commit(ctx, relist, e.Version, back)
 		default:
-			// A server that knows initial events sends no bookmark before they
-			// end; one that does not would never end them.
+			// A server that supports initial events sends no bookmark before they end.
+			// One that does not would never end them.
 			err = &Error{Reason: NotSupported, Err: errors.New("the server ignores the request for initial events")}
 		}
 		if err != nil {
@@ -131,8 +131,8 @@ func (r *Reflector[T]) initial(ctx context.Context, s *stream[T], back bool) err
 	}
 }
 
-// skipInitial notes an initial event that could not be read, and returns an error if the state cannot be complete
-// without it.
+// skipInitial records an initial event that could not be read. It returns an error if the
+// state cannot be complete without it.
 func (r *Reflector[T]) skipInitial(relist *delta.Relist[T], e Event[T], err error) error {
 	key, nameless := subject(err)
 	switch {
@@ -144,12 +144,12 @@ func (r *Reflector[T]) skipInitial(relist *delta.Relist[T], e Event[T], err erro
 		relist.Forget(key)
 		return nil
 	default:
-		// A deletion of any object, the end of the initial events, or either.
+		// This is a deletion of any object, or the end of the initial events.
 		return fmt.Errorf("initial events cannot be read: %w", err)
 	}
 }
 
-// follow queues events until the stream ends, and returns nil if it ended in good
+// follow queues events until the stream ends. It returns nil if the stream ended in good
 // order.
 func (r *Reflector[T]) follow(ctx context.Context, s *stream[T]) error {
 	for {
@@ -194,7 +194,8 @@ func (r *Reflector[T]) apply(ctx context.Context, s *stream[T], e Event[T]) erro
 		err = fmt.Errorf("event of unknown type %d", e.Type)
 	}
 	if err != nil && e.Type == delta.Deleted {
-		// A final state that the transform refuses makes a Missed deletion.
+		// If the transform refuses the final state, the deletion is Missed. It needs the
+		// same bookmark as in unreadable.
 		err = errors.Join(err, r.queue.Bookmark(ctx, number(e.Version)))
 	}
 	if err := r.keep(ctx, err); err != nil {
@@ -204,7 +205,7 @@ func (r *Reflector[T]) apply(ctx context.Context, s *stream[T], e Event[T]) erro
 	return nil
 }
 
-// reached notes the version of an event.
+// reached records the version of an event.
 func (r *Reflector[T]) reached(s *stream[T], version string) {
 	if newer(version, r.version) {
 		s.news++
@@ -213,9 +214,9 @@ func (r *Reflector[T]) reached(s *stream[T], version string) {
 	r.heard(r.version)
 }
 
-// unreadable deals with an event whose object could not be read. An object that was deleted is gone, whatever its
-// final state was; if nothing says which one it was, the error ends the stream, and a list has to tell. The last
-// state of any other object stays.
+// unreadable handles an event whose object could not be read. A deleted object is gone,
+// whatever its final state was. If its key is unknown, the error ends the stream, and a
+// list determines which object it was. The last state of any other object stays.
 func (r *Reflector[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], err error) error {
 	key, nameless := subject(err)
 	switch {
@@ -223,7 +224,7 @@ func (r *Reflector[T]) unreadable(ctx context.Context, s *stream[T], e Event[T],
 		r.drop(err)
 	case e.Type == delta.Deleted && key != "":
 		r.drop(err)
-		// Missed deletions are those of a list, and a bookmark ends a list.
+		// The consumer attributes Missed deletions to a list, and a bookmark ends a list.
 		version := number(e.Version)
 		if err := errors.Join(r.queue.DeleteKey(ctx, key, version), r.queue.Bookmark(ctx, version)); err != nil {
 			return err
