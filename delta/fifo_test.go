@@ -19,12 +19,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// show writes deltas as a reader would: "Added pod1=1, Deleted pod1=2 (missed)".
+// show formats deltas: "Added pod1=1, Deleted pod1=2 (missed)".
 func show(ds delta.Deltas[pod]) string {
 	var words []string
 	for _, d := range ds {
 		if d.Type == delta.Bookmark && d.Version == 0 {
-			continue // of a list that has no version
+			continue // the end of a list without a version
 		}
 		word := fmt.Sprintf("%s %s=%d", d.Type, d.Key, d.Object.Value)
 		if d.Type == delta.Bookmark {
@@ -38,7 +38,7 @@ func show(ds delta.Deltas[pod]) string {
 	return strings.Join(words, ", ")
 }
 
-// popped is the next group, as show writes it, and the initial flag.
+// popped returns the next group, formatted by show, and the initial flag.
 func popped(t *testing.T, f *delta.FIFO[pod]) (string, bool) {
 	t.Helper()
 	var text string
@@ -50,7 +50,7 @@ func popped(t *testing.T, f *delta.FIFO[pod]) (string, bool) {
 	return text, flag
 }
 
-// drained is everything queued: one line per call of the process function.
+// drained returns everything queued: one line per call of the process function.
 func drained(t *testing.T, f *delta.FIFO[pod]) []string {
 	t.Helper()
 	var lines []string
@@ -127,13 +127,13 @@ func TestDelete_adjacentOnesMerge(t *testing.T) {
 	expect.NoError(t, f.Replace(ctx, nil, 5))
 	expect.NoError(t, f.Delete(ctx, pod{"pod1", 7}))
 	expect.NoError(t, f.Delete(ctx, pod{"pod1", 8}))
-	// The inferred one gives way to the one that was seen, which then stays.
+	// The reported deletion replaces the inferred one and is then kept.
 	expect.Equal(t, drained(t, f), []string{"initial: Deleted pod1=7, Bookmark 5"})
 }
 
 func TestDelete_whileTheObjectIsBeingProcessed(t *testing.T) {
-	// Between the moment an object leaves the queue and the moment the consumer
-	// has applied it, neither the queue nor Known has it. It exists all the same.
+	// After an object leaves the queue and before the consumer has applied it, neither
+	// the queue nor Known has it. It still exists.
 	ctx := t.Context()
 	k := known{}
 	f := delta.New(podKey, &delta.Options[pod]{Known: k})
@@ -145,7 +145,8 @@ func TestDelete_whileTheObjectIsBeingProcessed(t *testing.T) {
 	}))
 	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
 		expect.Equal(t, show(ds), "Deleted pod1=2")
-		// And a deletion being processed is a deletion: nothing to delete again.
+		// A deletion that is being processed counts as applied: there is nothing to
+		// delete again.
 		expect.NoError(t, f.Delete(ctx, pod{"pod1", 3}))
 		expect.NoError(t, f.Replace(ctx, nil, 9))
 		k.apply(ds)
@@ -211,7 +212,7 @@ func TestBookmark_drainGivesItInOrderAndPopLeavesItOut(t *testing.T) {
 	expect.NoError(t, f.Bookmark(ctx, 6))
 	expect.NoError(t, f.Add(ctx, pod{"pod2", 7}))
 	expect.NoError(t, f.Bookmark(ctx, 8))
-	// The list's own belongs to it; of two in a row the later one stays.
+	// The list's bookmark belongs to it. Of two in a row the later one is kept.
 	expect.Equal(t, drained(t, f), []string{"initial: Replaced pod1=1, Bookmark 6", "Added pod2=7, Bookmark 8"})
 
 	expect.NoError(t, f.Bookmark(ctx, 9))
@@ -272,7 +273,7 @@ func TestHasSynced_afterTheFirstListIsProcessed(t *testing.T) {
 	expect.NoError(t, f.Add(ctx, pod{"pod3", 3}))
 	expect.Equal(t, f.HasSynced(), false)
 
-	// Two calls: the list, and what came after it.
+	// There are two calls: the list, and the deltas after it.
 	var syncedAt []bool
 	expect.NoError(t, f.Drain(ctx, func(_ delta.Deltas[pod], _ bool) error {
 		syncedAt = append(syncedAt, f.HasSynced())
@@ -342,8 +343,8 @@ func TestTransform_onceForWhatTheSourceSends(t *testing.T) {
 		t.Errorf("Update: %v, want the transform's error with the key", err)
 	}
 	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 5}}, 0))
-	// The key is the object's own, computed before the transform; what comes
-	// from Known was transformed when it came in.
+	// The key is that of the object before the transform. Objects from Known were
+	// transformed before they were stored.
 	expect.Equal(t, drained(t, f), []string{
 		"Sync pod1=1, Sync pod2=2, Updated pod3=300, Replaced pod1=500, Deleted pod2=2 (missed), Deleted pod3=300 (missed)",
 	})
@@ -363,7 +364,7 @@ func TestTransform_refusesADeletion(t *testing.T) {
 		},
 	})
 	expect.NoError(t, f.Add(ctx, pod{"pod2", 2}))
-	// pod3 has been made anew since it was deleted at 13.
+	// pod3 was created again since it was deleted at 13.
 	for _, name := range []string{"pod1", "pod2", "pod3"} {
 		if err := f.Delete(ctx, pod{name, 13}); !errors.Is(err, boom) {
 			t.Errorf("Delete: %v, want the transform's error", err)
@@ -434,8 +435,7 @@ func TestSteadyState_allocatesNothing(t *testing.T) {
 }
 
 func TestPop_holesAreClosed(t *testing.T) {
-	// A queue that is never empty, and always taken from the front, stays as
-	// small as what is in it.
+	// A queue that is never empty, and always taken from the front, must not grow.
 	ctx := t.Context()
 	f := delta.New(podKey, nil)
 	expect.NoError(t, f.Add(ctx, pod{"pod0", 0}))

@@ -10,8 +10,8 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// FuzzFIFO plays bytes as operations into the queue and into the model, and
-// compares everything that can be seen after each.
+// FuzzFIFO runs bytes as operations on the queue and on the model, and compares all
+// visible state after each.
 func FuzzFIFO(f *testing.F) {
 	f.Add(true, []byte{0, 1, 2, 0, 16, 1, 200, 7, 3, 3, 5, 5})
 	f.Add(false, []byte{0, 0, 0, 3, 4, 4, 32, 64, 5, 3, 6, 1, 2})

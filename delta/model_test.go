@@ -22,7 +22,7 @@ func podKey(p pod) string        { return p.Name }
 func podVersion(p pod) uint64    { return uint64(p.Value) }
 func podOf(n int, value int) pod { return pod{Name: "pod" + string(rune('a'+n)), Value: value} }
 
-// known is a plain map as [delta.Known].
+// known is a [delta.Known] that is a plain map.
 type known map[string]pod
 
 func (k known) Get(key string) (pod, bool) {
@@ -40,7 +40,7 @@ func (k known) All() iter.Seq2[string, pod] {
 	}
 }
 
-// apply is what a consumer that keeps a store does.
+// apply applies deltas like a consumer that keeps a store.
 func (k known) apply(ds delta.Deltas[pod]) {
 	for _, d := range ds {
 		switch d.Type {
@@ -53,9 +53,9 @@ func (k known) apply(ds delta.Deltas[pod]) {
 	}
 }
 
-// model is the queue written as plainly as its contract: one list, searched.
+// model is a simple implementation of the queue: one list, searched linearly.
 type model struct {
-	known     known // nil: none
+	known     known // nil for a queue without Known
 	queued    delta.Deltas[pod]
 	populated bool
 	initial   int

@@ -18,7 +18,7 @@ func TestDeleteKey_hasTheLastStateKnown(t *testing.T) {
 	})
 	expect.NoError(t, f.Add(ctx, pod{"pod3", 2}))
 	expect.NoError(t, f.DeleteKey(ctx, "pod1", 5))
-	expect.NoError(t, f.DeleteKey(ctx, "pod2", 5)) // it has been made anew since
+	expect.NoError(t, f.DeleteKey(ctx, "pod2", 5)) // it was created again since
 	expect.NoError(t, f.DeleteKey(ctx, "pod3", 0))
 	expect.NoError(t, f.DeleteKey(ctx, "pod9", 5)) // it is not known
 	expect.Equal(t, drained(t, f), []string{"Added pod3=2, Deleted pod1=1 (missed), Deleted pod3=2 (missed)"})

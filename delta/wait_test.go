@@ -162,10 +162,10 @@ func TestRelist_thatIsIdleDoesNotOutlastClose(t *testing.T) {
 	})
 }
 
-// TestConcurrent_consumerEndsWithTheSourcesState runs a source that forgets
-// events and lists again beside a consumer that applies what it gets: whatever
-// the interleaving, the consumer ends with the source's state, and a deletion
-// is reported only for what exists.
+// TestConcurrent_consumerEndsWithTheSourcesState runs a source that loses events and
+// lists again, and a consumer that applies the deltas. In every interleaving the consumer
+// must end with the source's state, and a deletion is reported only for an object that
+// exists.
 func TestConcurrent_consumerEndsWithTheSourcesState(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -20,8 +20,8 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// openLabel opens dimensions named "label 0", "label 1"…: in each an object has the
-// label at that place. An empty label may be any.
+// openLabel opens dimensions named "label 0", "label 1"…: in each, the value of an object
+// is its label at that index. An empty label is [fanout.AnyValue].
 func openLabel(name string) (d fanout.Dimension[*pod], ok bool) {
 	place := 0
 	if n, err := fmt.Sscanf(name, "label %d", &place); n != 1 || err != nil {
@@ -55,7 +55,7 @@ func TestOpen_addsDimensions(t *testing.T) {
 		{fanout.In("label 1", "y"), []uint64{3, 4, 5}},
 		{fanout.In("label 1", "none"), []uint64{5}},
 	} {
-		for range 2 { // the second reader finds the values
+		for range 2 { // the second reader uses the stored values
 			expect.Equal(t, rest(t, cursor(t, l, 0, test.interest)), test.want)
 		}
 	}
@@ -110,8 +110,8 @@ func TestLap_returnsWithoutChanges(t *testing.T) {
 }
 
 // TestColumns_missNothing publishes random histories, in which objects move between
-// values, beside readers that open dimensions and begin at random moments and places:
-// each gets exactly the changes whose old or new state has its value.
+// values, beside readers that open dimensions and begin at random times and positions.
+// Each reader must get exactly the changes whose old or new state has its value.
 func TestColumns_missNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -180,7 +180,7 @@ func randomChanges(rng *rand.Rand, n int) []store.Change[*pod] {
 		for range 3 {
 			value := fmt.Sprint("v", rng.IntN(12))
 			if rng.IntN(200) == 0 {
-				value = "" // any
+				value = "" // AnyValue
 			}
 			c.New.labels = append(c.New.labels, value)
 		}
@@ -204,8 +204,8 @@ func concerns(c store.Change[*pod], place int, value string) bool {
 	return c.Type != delta.Added && has(c.Old) || c.Type != delta.Deleted && has(c.New)
 }
 
-// BenchmarkPublish_besideReadersOfOtherValues is what a change costs each of the
-// readers that wait for other values.
+// BenchmarkPublish_besideReadersOfOtherValues measures the cost of a change for each
+// reader that waits for another value.
 func BenchmarkPublish_besideReadersOfOtherValues(b *testing.B) {
 	for _, readers := range []int{0, 100, 5000} {
 		b.Run(fmt.Sprint(readers), func(b *testing.B) {

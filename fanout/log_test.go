@@ -33,7 +33,7 @@ var labels = fanout.Dimension[*pod]{Name: "label", Values: func(p *pod) []fanout
 	return vs
 }}
 
-// change is an update of key at a revision, from one set of labels to another.
+// change returns an update of key at a revision, from one set of labels to another.
 func change(revision uint64, key string, from, to []string) store.Change[*pod] {
 	return store.Change[*pod]{Type: delta.Updated, Key: key, Old: &pod{from}, New: &pod{to}, Revision: revision, Version: revision * 10}
 }
@@ -53,7 +53,7 @@ func cursor(t *testing.T, l *fanout.Log[*pod], after uint64, i fanout.Interest) 
 	return c
 }
 
-// next is the revisions of the next batch.
+// next returns the revisions of the next batch.
 func next(t *testing.T, c *fanout.Cursor[*pod]) []uint64 {
 	t.Helper()
 	batch, err := c.Next(t.Context())
@@ -71,7 +71,7 @@ func revisions(batch []store.Change[*pod]) []uint64 {
 	return rs
 }
 
-// rest is everything a cursor can read without waiting.
+// rest returns everything that a cursor can read without waiting.
 func rest(t *testing.T, c *fanout.Cursor[*pod]) []uint64 {
 	t.Helper()
 	done, cancel := context.WithCancel(t.Context())
@@ -101,14 +101,14 @@ func TestCursor_startsWhereItIsTold(t *testing.T) {
 	publish(l, added(111, "a/1"))
 	expect.Equal(t, rest(t, c), []uint64{111})
 	expect.Equal(t, c.Position(), uint64(111))
-	// What was before the log began is as lost as what it has dropped.
+	// Changes before the beginning of the log have expired like those it has dropped.
 	if _, err := cursor(t, l, 99, fanout.Everything()).Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
 		t.Errorf("Next before the beginning: %v, want ErrExpired", err)
 	}
 }
 
 func TestCursor_aheadOfTheLogSkipsWhatItsSnapshotHas(t *testing.T) {
-	// A store shows its snapshot before the log has the changes that made it.
+	// A store publishes its snapshot before the log has the changes of the batch.
 	for _, i := range []fanout.Interest{fanout.Everything(), fanout.Namespace("a")} {
 		l := fanout.New[*pod](nil)
 		publish(l, added(1, "a/1"))
@@ -142,7 +142,7 @@ func TestInterest_matches(t *testing.T) {
 		{fanout.Namespace("node"), nil, "namespace node"},
 		{fanout.Key("b/1"), []uint64{3}, "key b/1"},
 		{fanout.Key("node"), []uint64{5}, "key node"},
-		{fanout.In("label", "red"), []uint64{1, 2, 4}, "label red"}, // also what it was before
+		{fanout.In("label", "red"), []uint64{1, 2, 4}, "label red"}, // also by the old state
 		{fanout.In("label", "blue"), []uint64{2, 3}, "label blue"},
 		{fanout.In("label", "none"), nil, "label none"},
 	} {
@@ -190,7 +190,7 @@ func TestWait_onlyTheConcernedAreWoken(t *testing.T) {
 		expect.Equal(t, woken(), []string{"namespace b [3 4]"})
 		expect.Equal(t, l.Stats().Waiting, 4)
 		publish(l, change(5, "a/2", []string{"blue"}, nil))
-		expect.Equal(t, len(woken()), 3) // its namespace, its key, its label that was
+		expect.Equal(t, len(woken()), 3) // its namespace, its key, its old label
 		expect.Equal(t, l.Stats().Waiting, 1)
 		cancel()
 		synctest.Wait()
@@ -212,7 +212,7 @@ func TestWait_readerOfOtherThingsNeverFallsBehind(t *testing.T) {
 		publish(l, added(r, "quiet/1"))
 		expect.Equal(t, <-read, []uint64{1001})
 
-		// Nor does one that gave up waiting, up to the moment it gave up.
+		// Nor does a reader whose context ended, up to that moment.
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error)
 		go func() {
@@ -241,7 +241,7 @@ func TestWindow_boundedByCount(t *testing.T) {
 				t.Fatalf("%d changes in a window of %d", n, count)
 			}
 		}
-		// It keeps as many as it may, but for the chunk that is being filled.
+		// The window is full, except for the chunk that is being filled.
 		if n := l.Stats().Changes; n < count*7/8 {
 			t.Errorf("%d changes in a window of %d", n, count)
 		}
@@ -266,7 +266,7 @@ func TestWindow_boundedByBytes(t *testing.T) {
 	if s := l.Stats(); s.Bytes < 700 {
 		t.Errorf("%d bytes in a window of 1000: too little is kept", s.Bytes)
 	}
-	// One that is larger than the window is still delivered.
+	// A change that is larger than the window is still delivered.
 	at := l.Stats().Last
 	publish(l, added(at+1, strings.Repeat("k", 5000)))
 	expect.Equal(t, rest(t, cursor(t, l, at, fanout.Everything())), []uint64{at + 1})
@@ -286,7 +286,7 @@ func TestWindow_boundedByAge(t *testing.T) {
 		if _, err := c.Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("Next: %v, want ErrExpired", err)
 		}
-		// An emptied window goes on where it was.
+		// An emptied window continues at its position.
 		up := cursor(t, l, 1, fanout.Everything())
 		expect.Equal(t, rest(t, up), nil)
 		publish(l, added(2, "a/1"))
@@ -347,7 +347,7 @@ func TestClose_afterWhatIsLeft(t *testing.T) {
 		if err := <-errs; !errors.Is(err, fanout.ErrClosed) {
 			t.Errorf("waiting reader: %v, want ErrClosed", err)
 		}
-		publish(l, added(2, "a/1")) // too late
+		publish(l, added(2, "a/1")) // ignored: the log is closed
 		expect.Equal(t, next(t, behind), []uint64{1})
 		if _, err := behind.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
 			t.Errorf("reader at the end: %v, want ErrClosed", err)

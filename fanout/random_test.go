@@ -16,10 +16,10 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// TestReaders_seeAllThatConcernsThemInOrder publishes random changes beside
-// hundreds of readers of random interests and speeds: each gets exactly the
-// changes that match, in order, or is told that it was too slow and then starts
-// again from where the log is.
+// TestReaders_seeAllThatConcernsThemInOrder publishes random changes beside hundreds of
+// readers of random interests and speeds. Each must get exactly the matching changes, in
+// order, or [fanout.ErrExpired] if it was too slow. It then starts again from the current
+// position of the log.
 func TestReaders_seeAllThatConcernsThemInOrder(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -62,7 +62,8 @@ func TestReaders_seeAllThatConcernsThemInOrder(t *testing.T) {
 	expect.Equal(t, s.Waiting, 0)
 }
 
-// readAll reads until the log is closed and compares with what was published.
+// readAll reads until the log is closed and compares the result with the published
+// changes.
 func readAll(t *testing.T, l *fanout.Log[*pod], interest fanout.Interest, matches func(store.Change[*pod]) bool, all []store.Change[*pod]) {
 	var from uint64
 	for {

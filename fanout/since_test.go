@@ -20,14 +20,14 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// at is a change with a version, and a size that the log is told.
+// at returns a change with a revision and a version.
 func at(revision, version uint64) store.Change[*pod] {
 	return store.Change[*pod]{Type: delta.Added, Key: "a/1", New: &pod{}, Revision: revision, Version: version}
 }
 
-// since is what a reader who says a version has not seen, of all that was published:
-// what is later and, if several changes have the version, those too. Expired says that
-// some of it is not there any more.
+// since returns the published changes that a reader at a version may not have seen: those
+// with later versions and, if several changes share the version, those too. It reports
+// expired if some of them have been dropped.
 func since(all []store.Change[*pod], after, version uint64) (want []uint64, expired bool) {
 	same := 0
 	for _, c := range all {
@@ -44,7 +44,7 @@ func since(all []store.Change[*pod], after, version uint64) (want []uint64, expi
 	return want, expired
 }
 
-// read is what a log gives to who says a version.
+// read returns the changes that a log returns to a reader at a version.
 func read(t *testing.T, l *fanout.Log[*pod], version uint64) (got []uint64, expired bool) {
 	t.Helper()
 	revision, err := l.Since(version)
@@ -67,8 +67,8 @@ func read(t *testing.T, l *fanout.Log[*pod], version uint64) (got []uint64, expi
 	}
 }
 
-// TestSince_isWhatAReaderHasNotSeen compares every version of random histories with
-// what was published, however the log has been trimmed and cut.
+// TestSince_isWhatAReaderHasNotSeen compares the result for every version of random
+// histories with the published changes, however the log has been trimmed and cut.
 func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -109,7 +109,7 @@ func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
 				}
 				after := l.Stats().After
 				for range 12 {
-					// Around the edge, or anywhere.
+					// Try a version near the edge of the window, or any.
 					v := max(began+2, l.Oldest()+uint64(rng.IntN(5))) - 2
 					if rng.IntN(2) == 0 {
 						v = began + rng.Uint64N(version+2-began)
@@ -139,8 +139,8 @@ func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
 	}
 }
 
-// TestSince_besideAWriter asks while the log is written to: who goes on from the answer
-// misses nothing.
+// TestSince_besideAWriter calls Since while the log is written to. A reader that
+// continues from the result must miss nothing.
 func TestSince_besideAWriter(t *testing.T) {
 	const total = 30_000
 	all := make([]store.Change[*pod], total)
@@ -162,11 +162,11 @@ func TestSince_besideAWriter(t *testing.T) {
 				}
 				v := l.Oldest() + uint64(rand.IntN(300))
 				if v >= all[last-1].Version {
-					continue // there may be more of it to come
+					continue // more changes with this version may follow
 				}
 				revision, err := l.Since(v)
 				if err != nil {
-					continue // it went in between
+					continue // dropped in the meantime
 				}
 				c, err := l.Cursor(revision, fanout.Everything())
 				if err != nil {
@@ -177,8 +177,8 @@ func TestSince_besideAWriter(t *testing.T) {
 				if err != nil || len(batch) == 0 {
 					continue
 				}
-				// What is before the first that is told has been seen, and the
-				// first has not.
+				// The reader has seen the change before the first of the batch, and not
+				// the first.
 				first := batch[0].Revision
 				before := uint64(0)
 				if first > 1 {
@@ -192,8 +192,8 @@ func TestSince_besideAWriter(t *testing.T) {
 			}
 		})
 	}
-	// The writer could be done before anybody has asked: it waits for them now and then,
-	// and the others go on while it does not.
+	// The writer could finish before any reader has called Since, so it waits for a
+	// result now and then. In between, the readers run beside it.
 	for i, next := 0, 1000; i < total; {
 		n := min(1+rng.IntN(40), total-i)
 		l.Publish(all[i : i+n])
@@ -216,7 +216,7 @@ func TestTrim_dropsWhatIsOlder(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		left := func() int { return l.Stats().Changes }
-		l.Trim(time.Minute) // the first is just as old
+		l.Trim(time.Minute) // the first is exactly that old
 		expect.Equal(t, left(), 6)
 		l.Trim(45 * time.Second)
 		expect.Equal(t, left(), 4)
@@ -230,7 +230,7 @@ func TestTrim_dropsWhatIsOlder(t *testing.T) {
 		expect.Equal(t, left(), 0)
 		s := l.Stats()
 		expect.Equal(t, []uint64{s.After, s.Last, l.Oldest()}, []uint64{6, 6, 60})
-		// Nothing has happened since.
+		// There are no changes since.
 		expect.Equal(t, rest(t, cursor(t, l, 6, fanout.Everything())), nil)
 		got, expired := read(t, l, 60)
 		expect.Equal(t, [2]bool{len(got) == 0, expired}, [2]bool{true, false})

@@ -71,7 +71,8 @@ func TestIndex_addedLaterAndRemoved(t *testing.T) {
 
 	x.Remove()
 	s.Apply([]delta.Delta[*pod]{put("a/4", 2)})
-	// With or without the index in it, every snapshot answers for its moment.
+	// Every snapshot returns the results of its own time, with or without the index in
+	// it.
 	expect.Equal(t, keys(x.Get(older, 2)), []string{"a/2"})
 	expect.Equal(t, keys(x.Get(with, 2)), []string{"a/2"})
 	expect.Equal(t, keys(x.Get(s.Snapshot(), 2)), []string{"a/2", "a/3", "a/4"})
@@ -92,7 +93,7 @@ func TestIndex_functionThatFailsOrPanics(t *testing.T) {
 	})
 	s.Apply([]delta.Delta[*pod]{put("a/1", 1, "red"), put("a/2", 1, "bad"), put("a/3", 1)})
 	snap := s.Snapshot()
-	expect.Equal(t, snap.Len(), 3) // stored all the same
+	expect.Equal(t, snap.Len(), 3) // all objects are stored
 	expect.Equal(t, slices.Collect(x.Values(snap)), []string{"red"})
 	n, err := x.Failing()
 	expect.Equal(t, n, 2)
@@ -100,7 +101,7 @@ func TestIndex_functionThatFailsOrPanics(t *testing.T) {
 		t.Errorf("last error: %v", err)
 	}
 
-	// What was indexed and now fails leaves the index.
+	// An indexed object on which the function now fails leaves the index.
 	s.Apply([]delta.Delta[*pod]{put("a/1", 2, "bad")})
 	n, err = x.Failing()
 	expect.Equal(t, n, 3)
@@ -109,7 +110,8 @@ func TestIndex_functionThatFailsOrPanics(t *testing.T) {
 	}
 	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), nil)
 
-	// And comes back when it is well, or is forgotten when it is gone.
+	// It is indexed again when the function succeeds, and no longer counted when it is
+	// deleted.
 	s.Apply([]delta.Delta[*pod]{put("a/1", 3, "red"), del("a/2", 4)})
 	n, err = x.Failing()
 	expect.Equal(t, n, 1)
@@ -153,7 +155,7 @@ func TestNewIndex_doesNotHoldWriters(t *testing.T) {
 		put("a/1", 2, "blue"),             // changes
 		del("a/2", 2), put("a/5", 2, "x"), // takes the slot of a/2
 		del("a/3", 2), put("a/3", 3, "red", "green"), // is created again
-		del("a/4", 2), // failed, and is gone
+		del("a/4", 2), // had failed
 	})
 	s.Apply([]delta.Delta[*pod]{put("a/6", 4, "fails"), put("a/7", 4, "red")})
 	if s.Snapshot() == old {
@@ -174,8 +176,8 @@ func TestNewIndex_doesNotHoldWriters(t *testing.T) {
 	expect.Equal(t, slices.Collect(x.Values(s.Snapshot())), []string{"blue", "red"})
 }
 
-// TestNewIndex_besideAWriter adds and removes indexes while a writer never stops: every
-// snapshot taken after NewIndex agrees with its index.
+// TestNewIndex_besideAWriter adds and removes indexes while a writer runs without pause:
+// every snapshot taken after NewIndex agrees with its index.
 func TestNewIndex_besideAWriter(t *testing.T) {
 	s := store.New(podKey, nil)
 	for n := range 100 {

@@ -24,7 +24,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// TestMemory_perObject holds the store to the figures of its package comment.
+// TestMemory_perObject checks the figures in the package comment of the store.
 func TestMemory_perObject(t *testing.T) {
 	const objects = 50_000
 	p := podAt("shared/object", 1, "red")
@@ -68,7 +68,7 @@ func TestMemory_perObject(t *testing.T) {
 	runtime.KeepAlive(deltas)
 }
 
-// TestMemory_perUpdate logs and bounds the garbage an update makes.
+// TestMemory_perUpdate logs the garbage that an update makes, and checks its limit.
 func TestMemory_perUpdate(t *testing.T) {
 	const objects = 100_000
 	s := store.New(podKey, nil)
@@ -76,7 +76,7 @@ func TestMemory_perUpdate(t *testing.T) {
 	stored, deltas := make([]delta.Delta[*pod], objects), make([]delta.Delta[*pod], objects)
 	for i := range stored {
 		stored[i] = delta.Delta[*pod]{Type: delta.Updated, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p}
-		// A stride that visits every object once, far from the one before.
+		// The stride visits every object once, each far from the previous one.
 		deltas[i*7919%objects] = stored[i]
 	}
 	s.Apply(stored)
@@ -98,8 +98,8 @@ func TestMemory_perUpdate(t *testing.T) {
 	}
 }
 
-// TestMemory_afterChurn: objects that come and go beside one that stays leave
-// neither themselves nor their room behind.
+// TestMemory_afterChurn adds and deletes objects while one stays, and checks that neither
+// the deleted objects nor their memory remain.
 func TestMemory_afterChurn(t *testing.T) {
 	s := store.New(podKey, nil)
 	x := store.NewIndex(s, "label", byLabel)
@@ -118,7 +118,7 @@ func TestMemory_afterChurn(t *testing.T) {
 		s.Apply(come)
 		s.Apply(gone)
 	}
-	// Room for a thousand objects, and none of the fifty thousand.
+	// Memory for a thousand objects may remain, but not the fifty thousand objects.
 	if left := heap() - before; left > 500_000 {
 		t.Errorf("%.0f bytes are left of objects that are gone", left)
 	}

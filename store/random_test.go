@@ -16,9 +16,9 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// TestReaders_seeWholeBatches runs readers beside a writer whose every batch
-// moves one token: however a reader looks, the objects and the index of its
-// snapshot agree, and the token is in exactly one place.
+// TestReaders_seeWholeBatches runs readers beside a writer whose every batch moves one
+// token: the objects and the index of every snapshot agree, and the token is in exactly
+// one place.
 func TestReaders_seeWholeBatches(t *testing.T) {
 	s := store.New(podKey, nil)
 	x := store.NewIndex(s, "label", byLabel)
@@ -71,9 +71,8 @@ func TestReaders_seeWholeBatches(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzStore plays bytes as batches into a store with indexes and into a map,
-// and compares all views of it after each batch, and every old snapshot at the
-// end.
+// FuzzStore runs bytes as batches on a store with indexes and on a map. It compares all
+// views after each batch, and every old snapshot at the end.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 200, 201, 202, 7, 7, 7})
 	f.Add([]byte{0x10, 0x21, 0x32, 0xff, 0x10, 0xf1, 0x05})

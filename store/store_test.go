@@ -55,7 +55,7 @@ func keys(seq iter.Seq2[string, *pod]) []string {
 	return ks
 }
 
-// show writes changes as "Updated a/1 3→4 @2": versions, and the revision.
+// show formats changes as "Updated a/1 3→4 @2": versions, and the revision.
 func show(changes iter.Seq[store.Change[*pod]]) []string {
 	var words []string
 	for c := range changes {
@@ -84,8 +84,8 @@ func TestApply_reportsWhatChanged(t *testing.T) {
 		{Type: delta.Sync, Key: "a/1", Object: podAt("a/1", 6)},
 		{Type: delta.Sync, Key: "a/9", Object: podAt("a/9", 6)},
 	})
-	// What is there decides between Added and Updated, not the delta's type. A
-	// deletion has the final state; one of an unknown object is no change.
+	// The store's content, not the delta's type, decides between Added and Updated. A
+	// deletion has the final state. A deletion of an unknown object makes no change.
 	expect.Equal(t, show(slices.Values(got)), []string{
 		"Added a/1 →1 @1", "Added a/2 →2 @2", "Updated a/1 1→3 @3", "Deleted a/2 2→4 @4",
 		"Updated a/1 3→6 @5", "Sync a/1 6→6 @6",
@@ -115,11 +115,11 @@ func TestApply_olderStateIsNoChange(t *testing.T) {
 	s := store.New(podKey, &store.Options[*pod]{Older: func(old, now *pod) bool { return now.Version < old.Version }})
 	s.Apply([]delta.Delta[*pod]{put("a/1", 5), put("a/2", 6)})
 	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{put("a/1", 4), del("a/1", 4)}))), nil)
-	// A deletion that was inferred from a list has an old state by its nature.
+	// A deletion that was inferred from a list always carries an old state.
 	missed := del("a/2", 3)
 	missed.Missed = true
 	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{missed}))), []string{"Deleted a/2 6→3 @3 (missed)"})
-	// A source that went back says so.
+	// A source that went back marks its objects as Missed.
 	back := put("a/1", 4)
 	back.Type, back.Missed = delta.Replaced, true
 	expect.Equal(t, show(slices.Values(s.Apply([]delta.Delta[*pod]{back}))), []string{"Updated a/1 5→4 @4"})
@@ -153,10 +153,10 @@ func TestSnapshot_rangesInKeyOrder(t *testing.T) {
 	expect.Equal(t, keys(snap.All()), []string{"a/1", "a/2", "a/3", "ab/1", "b/1", "c/1"})
 	expect.Equal(t, keys(snap.Prefix("a/")), []string{"a/1", "a/2", "a/3"})
 	expect.Equal(t, keys(snap.Range("a/", "a/1")), []string{"a/2", "a/3"})
-	expect.Equal(t, keys(snap.Range("a/", "a/10")), []string{"a/2", "a/3"}) // need not exist
+	expect.Equal(t, keys(snap.Range("a/", "a/10")), []string{"a/2", "a/3"}) // after a key that does not exist
 	expect.Equal(t, keys(snap.Range("a/", "a/3")), []string{})
 	expect.Equal(t, keys(snap.Range("a/", "b")), []string{})
-	expect.Equal(t, keys(snap.Range("b/", "a/2")), []string{"b/1"}) // before the prefix
+	expect.Equal(t, keys(snap.Range("b/", "a/2")), []string{"b/1"}) // after a key before the prefix
 	expect.Equal(t, keys(snap.Range("", "ab/1")), []string{"b/1", "c/1"})
 	expect.Equal(t, keys(snap.Prefix("x/")), []string{})
 	for range snap.All() {
@@ -226,7 +226,7 @@ func TestDiff(t *testing.T) {
 	from := s.Snapshot()
 	s.Apply([]delta.Delta[*pod]{put("a/2", 2), del("a/1", 3), put("a/0", 4), put("b/1", 5), put("a/3", 6), put("a/3", 7), del("b/1", 8)})
 	to := s.Snapshot()
-	// One change per object, whatever happened in between, by key.
+	// There is one change per object, whatever happened in between, in key order.
 	expect.Equal(t, show(store.Diff(from, to)), []string{
 		"Added a/0 →4 @6", "Deleted a/1 1→1 @10 (missed)", "Updated a/2 1→2 @4", "Updated a/3 1→7 @9",
 	})
@@ -247,5 +247,5 @@ func TestGet_allocatesNothing(t *testing.T) {
 	}
 }
 
-// content is a snapshot as a plain map.
+// content returns a snapshot as a plain map.
 func content(s *store.Snapshot[*pod]) map[string]*pod { return maps.Collect(s.All()) }
