@@ -12,8 +12,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// TestAbsence_ofAMomentDeletesNothing: one replica of an extension API server does not know the resource for
-// 100 ms. Its list and its discovery agree.
+// TestAbsence_ofAMomentDeletesNothing: one replica of an extension API server does not
+// have the resource for 100 ms, according to both its list and its discovery.
 func TestAbsence_ofAMomentDeletesNothing(t *testing.T) {
 	for name, only := range map[string]bool{"streamed": false, "listed": true} {
 		bubble(name, t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAbsence_isNeverConfirmedIfItIsNegative(t *testing.T) {
 		w.let(24 * time.Hour)
 		w.wantGot()
 		expect.Equal(t, w.store.Snapshot().Len(), 3)
-		// The next complete list decides.
+		// The next complete list determines which objects exist.
 		w.server.appear()
 		w.puts("b")
 		w.untilCopied()
@@ -68,8 +68,9 @@ func TestAbsence_isNeverConfirmedIfItIsNegative(t *testing.T) {
 	})
 }
 
-// TestAbsence_beginsAnewAfterAnyOtherAnswer: an API server that stops says that it has not got the resource, is
-// not reachable for a while and, when it starts, says so again.
+// TestAbsence_beginsAnewAfterAnyOtherAnswer: an API server that is stopping reports that
+// it does not have the resource. It is then unreachable for a while and, when it starts,
+// reports the same again.
 func TestAbsence_beginsAnewAfterAnyOtherAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, &reflector.Options{Park: time.Second, Absence: 10 * time.Second})

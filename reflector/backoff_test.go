@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// waits are the times between requests that all fail with err.
+// waits returns the times between requests that all fail with err.
 func waits(t *testing.T, opts *reflector.Options, n int, err error) []time.Duration {
 	t.Helper()
 	w := newWorld(t, opts, nil)
@@ -52,7 +52,7 @@ func TestBackoff_isRandom(t *testing.T) {
 
 func TestBackoff_isTheOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Many failures with a long first step: the doubling must not overflow.
+		// After many failures with a long first step, the doubling must not overflow.
 		got := waits(t, &reflector.Options{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second}, 80, refused)
 		within(t, got[0], 0, 10*time.Second)
 		within(t, got[1], 10*time.Second, 20*time.Second)
@@ -89,7 +89,7 @@ func TestBackoff_beginsAgainAfterACalm(t *testing.T) {
 			w.server.fail(lists, slices.Repeat([]fault{{err: refused}}, 5)...)
 			w.server.send(item{err: refused})
 			w.until("watching", func() bool { return w.Status().Watches == 2 })
-			// The calm begins when the wait after the last failure is over.
+			// The calm begins after the wait for the last failure.
 			w.let(tt.calm - time.Since(w.Status().Since))
 			w.server.got()
 			w.server.send(item{err: refused})
@@ -102,7 +102,7 @@ func TestBackoff_beginsAgainAfterACalm(t *testing.T) {
 
 func TestBackoff_longRetryAfterIsNoCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// A wait that was asked for is not a time without failures.
+		// A wait that the server asked for does not count as a time without failures.
 		w := watching(t, nil)
 		w.server.fail(lists, slices.Repeat([]fault{{err: busy(10 * time.Minute)}}, 4)...)
 		w.server.fail(lists, fault{err: refused})

@@ -26,10 +26,10 @@ var (
 	firstSeed = flag.Uint64("seed", 0, "the first history's seed, 0 is a random one")
 )
 
-// TestChaos_copyEndsAsTheServerIs lives through random histories: a server that
-// is written to, forgets, vanishes and is restored, and every way in which requests
-// can fail. The seed decides what happens to the reflector; its own random waits
-// are not the seed's, so a failure may take a few runs to come again.
+// TestChaos_copyEndsAsTheServerIs runs random histories: a server that is written to,
+// forgets, vanishes and is restored, and every way in which requests can fail. The seed
+// determines what happens to the reflector, but not the reflector's own random waits, so
+// a failure may take a few runs to reproduce.
 func TestChaos_copyEndsAsTheServerIs(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -51,17 +51,17 @@ func TestChaos_copyEndsAsTheServerIs(t *testing.T) {
 	}
 }
 
-// chaos is a world and what is done to it.
+// chaos is a world and the state of its random history.
 type chaos struct {
 	*world
 	rng *rand.Rand
-	// on lets requests fail.
+	// on makes requests fail at random.
 	on atomic.Bool
-	// trouble counts everything that may cost a list.
+	// trouble counts events that may cause a list.
 	trouble atomic.Int64
-	// deaths is how often the server lost each object.
+	// deaths counts how often the server lost each object.
 	deaths map[string]int
-	// eras are the lengths of changes at which the server was restored.
+	// eras has the length of changes at each restore of the server.
 	eras []int
 	runs int
 }
@@ -79,7 +79,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c.server.skip(1) // no server is at version 0
 	c.server.mode = streaming(rng.IntN(3))
 	c.server.marks = []time.Duration{0, 20 * time.Second, time.Minute}[rng.IntN(3)]
-	// Requests are chosen for under the server's lock, by a generator of their own.
+	// Faults are chosen under the server's lock, by a separate generator.
 	faults, often := rand.New(rand.NewPCG(seed, 2)), rng.IntN(40)
 	c.server.choose = func(k kind) fault {
 		if !c.on.Load() || faults.IntN(100) >= often {
@@ -115,7 +115,7 @@ func randomFault(rng *rand.Rand, k kind) fault {
 	return fault{err: err}
 }
 
-// live is one history, and then the verdict.
+// live runs one history and then judges it.
 func (c *chaos) live() {
 	c.on.Store(true)
 	c.start()
@@ -133,8 +133,8 @@ func (c *chaos) live() {
 	c.judge()
 }
 
-// delete deletes an object, and now and then in an event that cannot be read, or of which the key or the version
-// cannot.
+// delete deletes an object. Now and then the event cannot be read, or its key or version
+// cannot be either.
 func (c *chaos) delete(name string) {
 	if c.rng.IntN(4) > 0 {
 		c.server.del(name)
@@ -148,7 +148,7 @@ func (c *chaos) delete(name string) {
 	}[c.rng.IntN(3)])
 }
 
-// step is one thing that happens.
+// step makes one random thing happen.
 func (c *chaos) step() {
 	name := string(rune('a' + c.rng.IntN(8)))
 	state := c.server.state()
@@ -195,9 +195,9 @@ func (c *chaos) step() {
 	}
 }
 
-// repeat sends an event of an object that there still is once more. A deletion is
-// not repeated: the queue would merge the real one, if it follows, into it, and the
-// store would take neither.
+// repeat sends an event of an existing object once more. It does not repeat deletions:
+// the queue would merge a real deletion that follows into the repeated one, and the store
+// would accept neither.
 func (c *chaos) repeat(state map[string]pod) {
 	if len(c.server.log) == 0 {
 		return
@@ -214,13 +214,14 @@ func (c *chaos) slow(pause time.Duration) {
 	c.pause = pause
 }
 
-// restore puts the server back behind what the reflector has seen, and nothing is
-// written until that is found out: afterwards it could not be.
+// restore sets the server back behind what the reflector has seen, and waits until the
+// reflector has detected it before anything is written. Later the reflector could not
+// detect it.
 func (c *chaos) restore() {
 	c.on.Store(false)
 	c.slow(0)
 	c.untilCopied()
-	c.let(10 * time.Minute) // until nothing is queued that was before
+	c.let(10 * time.Minute) // until no earlier changes are queued
 	before, s := c.server.state(), c.Status()
 	seen, err := strconv.Atoi(s.Version)
 	if err != nil || seen < 2 {
@@ -242,13 +243,14 @@ func (c *chaos) restore() {
 	c.until("restored", func() bool { return c.Status().Restores > s.Restores })
 }
 
-// judge looks at everything that the consumer was told, and at what it cost.
+// judge checks all changes that the consumer received, and the number of requests.
 func (c *chaos) judge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.server.mode == ignores {
-		// A watch that was to be a state may be begun, and break off, any number
-		// of times before that is found out, and brings the same events each time.
+		// A plain watch that was meant to be a stream may be opened and break off any
+		// number of times before the reflector detects that, and sends the same events
+		// each time.
 		return
 	}
 	last, told := map[string]int{}, map[string]int{}
@@ -274,8 +276,8 @@ func (c *chaos) judge() {
 	if version := c.store.Snapshot().Version(); version > uint64(c.server.at()) {
 		c.t.Errorf("the store is at %d, the server at %d", version, c.server.at())
 	}
-	// Nobody lists without a reason. One may cost a stream that is ignored, a
-	// list that expires half way, and a list.
+	// Every list has a reason. One reason may cost a stream that is ignored, a list that
+	// expires half way, and a list.
 	whole := 0
 	for _, what := range c.server.got() {
 		if !strings.HasPrefix(what, "watch") && !strings.Contains(what, "from") && !strings.HasSuffix(what, "limit 1") && what != "served?" {

@@ -15,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// wantDropped wants a number of drops, the last for a reason.
+// wantDropped checks the number of dropped objects and the reason of the last one.
 func (w *world) wantDropped(n uint64, reason string) {
 	w.t.Helper()
 	s := w.Status()
@@ -56,7 +56,7 @@ func TestDrop_undecodableObjectsOfAList(t *testing.T) {
 	})
 }
 
-// TestDrop_whatCannotBeReadIsNotGone: the object is there, whatever its state.
+// TestDrop_whatCannotBeReadIsNotGone: an unreadable object still exists.
 func TestDrop_whatCannotBeReadIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, listOnly(10), nil)
@@ -86,7 +86,7 @@ func TestDrop_objectsWithoutAKey(t *testing.T) {
 			w.let(time.Second)
 			w.wantDropped(3, "no key")
 			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4", "Bookmark 5")
-			// The version has passed them: they would only come again.
+			// The version is after them, so that they are not sent again.
 			expect.Equal(t, w.Status().Version, "5")
 		})
 	}
@@ -113,7 +113,7 @@ func TestDrop_objectsThatTheTransformRefuses(t *testing.T) {
 			w.wantDropped(2, "cannot make that better")
 			w.wantGot("Replaced b@2", "Replaced c@3", "Bookmark 3", "Updated c@5")
 
-			// It is old in the copy, which is not the same as deleted.
+			// The object is outdated in the copy, but not deleted.
 			w.server.send(item{err: expired})
 			w.let(time.Second)
 			w.wantGot("Replaced c@5", "Bookmark 5")
@@ -149,7 +149,7 @@ func TestDelete_ofAnUnknownObjectIsNoNews(t *testing.T) {
 	})
 }
 
-// unreadable is an event whose object cannot be read.
+// unreadable returns an event whose object cannot be read.
 func unreadable(typ delta.Type, key, version string) item {
 	return item{
 		event: reflector.Event[pod]{Type: typ, Version: version},
@@ -184,7 +184,7 @@ func TestDelete_thatCannotBeReadMayBeOfAnUnknownObject(t *testing.T) {
 	})
 }
 
-// TestDelete_ofAnUnreadableKeyIsFoundByAList: nothing says which object it was.
+// TestDelete_ofAnUnreadableKeyIsFoundByAList: the event does not identify the object.
 func TestDelete_ofAnUnreadableKeyIsFoundByAList(t *testing.T) {
 	for name, tt := range map[string]struct {
 		typ     delta.Type
@@ -206,7 +206,7 @@ func TestDelete_ofAnUnreadableKeyIsFoundByAList(t *testing.T) {
 	}
 }
 
-// TestDelete_thatCannotBeReadWhileStreaming: the object was listed before it went.
+// TestDelete_thatCannotBeReadWhileStreaming: the object was listed before it was deleted.
 func TestDelete_thatCannotBeReadWhileStreaming(t *testing.T) {
 	for name, key := range map[string]string{"known": "z", "unknown": ""} {
 		bubble(name, t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestDelete_thatCannotBeReadWhileStreaming(t *testing.T) {
 	}
 }
 
-// TestStream_whoseEndCannotBeReadIsListed: waiting for another end would be in vain.
+// TestStream_whoseEndCannotBeReadIsListed: no other end of the initial events will come.
 func TestStream_whoseEndCannotBeReadIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
@@ -232,7 +232,7 @@ func TestStream_whoseEndCannotBeReadIsListed(t *testing.T) {
 	})
 }
 
-// TestDrop_unreadableStatesMoveTheVersion: they would only come again.
+// TestDrop_unreadableStatesMoveTheVersion: otherwise they would be sent again.
 func TestDrop_unreadableStatesMoveTheVersion(t *testing.T) {
 	for _, typ := range []delta.Type{delta.Added, delta.Updated, delta.Bookmark} {
 		bubble(typ.String(), t, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestDrop_unreadableStatesMoveTheVersion(t *testing.T) {
 	}
 }
 
-// TestDrop_ofAnUnreadableKeyIsNoReasonToDelete: which of the objects that are known it is cannot be said.
+// TestDrop_ofAnUnreadableKeyIsNoReasonToDelete: it may be any of the known objects.
 func TestDrop_ofAnUnreadableKeyIsNoReasonToDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, listOnly(10), nil)
@@ -261,7 +261,8 @@ func TestDrop_ofAnUnreadableKeyIsNoReasonToDelete(t *testing.T) {
 		w.wantGot("Replaced b@2", "Replaced c@3", "Bookmark 3")
 		_, ok := w.store.Get("a")
 		expect.Equal(t, ok, true)
-		// A list that can be read finds what is gone, at the latest when the watch has had its time.
+		// A readable list finds deleted objects, at the latest after the end of the
+		// watch.
 		w.server.delUnseen("a")
 		w.let(11 * time.Minute)
 		w.wantCopy()

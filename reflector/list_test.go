@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// listOnly are the options for a source of pages.
+// listOnly returns the options for reading pages of a size.
 func listOnly(size int64) *reflector.Options {
 	return &reflector.Options{ListOnly: true, PageSize: size}
 }
@@ -32,8 +32,8 @@ func TestList_hasTheVersionOfItsFirstPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, listOnly(2), nil)
 		w.puts("a", "b", "c")
-		// The second page says that it is newer, as that of a token without a
-		// version does. What happened in between is for the watch to bring.
+		// The second page reports a newer version, like that of a token without a
+		// version. The watch must return the changes in between.
 		w.server.fail(lists, fault{pace: time.Second}, fault{stale: 5})
 		w.start().let(1500 * time.Millisecond)
 		w.puts("a", "d")
@@ -62,10 +62,11 @@ func TestList_asksForTheNewestIfItsVersionWillNotDo(t *testing.T) {
 			w.server.fail(lists, fault{err: err})
 			w.server.send(item{err: expired})
 			w.untilCopied()
-			// One object is asked for first: has the server gone back?
+			// The reflector requests one object first, to check whether the server has
+			// gone back.
 			w.wantAsked(`list "3" or newer`, `list "", limit 1`, `list "", limit 2`, `list "" from 3/b, limit 2`, "watch 3")
 			expect.Equal(t, w.Status().Restores, 0)
-			// That was for once.
+			// The next list is a normal one again.
 			w.server.send(item{err: expired})
 			w.untilCopied()
 			w.wantAsked(`list "3" or newer`, "watch 3")
@@ -103,8 +104,8 @@ func TestList_thatExpiresHalfWayMissesNoDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, listOnly(2), nil)
 		w.puts("a", "b", "c", "d")
-		// The first page has passed when one of its objects goes away and the
-		// server forgets that.
+		// After the first page is sent, one of its objects is deleted and the server
+		// forgets the deletion.
 		w.server.fail(lists, fault{pace: time.Second})
 		w.start().let(1500 * time.Millisecond)
 		w.server.del("a")

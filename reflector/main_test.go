@@ -34,21 +34,21 @@ type world struct {
 	store  *store.Store[pod]
 	*reflector.Reflector[pod]
 
-	// stopRun ends the Run that is under way and waits for it.
+	// stopRun ends the current Run and waits for it.
 	stopRun  func()
 	draining sync.WaitGroup
-	// grain is how often to look while time passes.
+	// grain is the interval of checks while time passes.
 	grain time.Duration
 
 	mu sync.Mutex
-	// deltas and changes are what the consumer got and what it made of it.
+	// deltas has what the consumer received, changes what the store made of it.
 	deltas  []string
 	changes []store.Change[pod]
-	// pause makes the consumer wait that long before each batch.
+	// pause is how long the consumer waits before each batch.
 	pause time.Duration
 }
 
-// newWorld makes everything and starts nothing. It is called in a bubble.
+// newWorld creates a world and starts nothing. It is called in a bubble.
 func newWorld(t *testing.T, opts *reflector.Options, queue *delta.Options[pod]) *world {
 	t.Helper()
 	w := &world{t: t, server: newServer(), opts: *cmp.Or(opts, &reflector.Options{}), grain: 10 * time.Millisecond}
@@ -107,7 +107,7 @@ func (w *world) consume() {
 			defer w.mu.Unlock()
 			for _, d := range ds {
 				if d.Type == delta.Bookmark && d.Version == 0 {
-					continue // the end of a list that has no version: no news
+					continue // the end of a list without a version
 				}
 				w.deltas = append(w.deltas, show(d))
 			}
@@ -120,7 +120,7 @@ func (w *world) consume() {
 	}
 }
 
-// show writes a delta as one reads it: "Deleted a@4 (missed)", "Bookmark 5".
+// show formats a delta: "Deleted a@4 (missed)", "Bookmark 5".
 func show(d delta.Delta[pod]) string {
 	words := fmt.Sprintf("%s %s@%d", d.Type, d.Key, d.Object.Version)
 	if d.Type == delta.Bookmark {
@@ -132,7 +132,7 @@ func show(d delta.Delta[pod]) string {
 	return words
 }
 
-// got is the deltas since it was last called.
+// got returns the deltas since the last call.
 func (w *world) got() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,13 +141,13 @@ func (w *world) got() []string {
 	return ds
 }
 
-// let passes time, and then lets everybody finish what they do at its end.
+// let passes time, and then waits until all goroutines are idle.
 func (w *world) let(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// until passes time until something is so, as it must be within an hour.
+// until passes time until a condition holds, which must happen within an hour.
 func (w *world) until(what string, so func() bool) {
 	w.t.Helper()
 	for range time.Hour / w.grain {
@@ -165,14 +165,14 @@ func (w *world) untilState(s reflector.State) {
 	w.until(s.String(), func() bool { return w.Status().State == s })
 }
 
-// wantCopy wants the store to be what the server has.
+// wantCopy checks that the store has the state of the server.
 func (w *world) wantCopy() {
 	w.t.Helper()
 	expect.Equal(w.t, maps.Collect(w.store.All()), w.server.state())
 }
 
-// untilCopied passes time until the store is what the server has, and being
-// watched.
+// untilCopied passes time until the store has the state of the server and the reflector
+// is watching.
 func (w *world) untilCopied() {
 	w.t.Helper()
 	w.until("a copy", func() bool {
@@ -180,14 +180,13 @@ func (w *world) untilCopied() {
 	})
 }
 
-// wantAsked wants these requests since the last time.
+// wantAsked checks the requests since the last call.
 func (w *world) wantAsked(want ...string) {
 	w.t.Helper()
 	expect.Equal(w.t, w.server.got(), want)
 }
 
-// times is when the requests since the last wantAsked were made, of which there
-// must be n.
+// times returns the times of the requests since the last wantAsked. There must be n.
 func (w *world) times(n int) []time.Time {
 	w.t.Helper()
 	times := w.server.times()
@@ -197,13 +196,13 @@ func (w *world) times(n int) []time.Time {
 	return times
 }
 
-// wantGot wants these deltas since the last time.
+// wantGot checks the deltas since the last call.
 func (w *world) wantGot(want ...string) {
 	w.t.Helper()
 	expect.Equal(w.t, w.got(), want)
 }
 
-// within wants a wait to be in [least, most).
+// within checks that a wait is in [least, most).
 func within(t *testing.T, got, least, most time.Duration) {
 	t.Helper()
 	if got < least || got >= most {
@@ -218,8 +217,8 @@ func (w *world) puts(names ...string) {
 	}
 }
 
-// watching is a world of three objects that is up to date, with the requests and
-// deltas it took already read.
+// watching returns a world with three objects that is up to date. The requests and deltas
+// so far are already read.
 func watching(t *testing.T, opts *reflector.Options) *world {
 	t.Helper()
 	w := newWorld(t, opts, nil)
@@ -236,7 +235,7 @@ func bubble(name string, t *testing.T, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// newSmallWorld has a queue of the given capacity.
+// newSmallWorld returns a world with a queue of the given capacity.
 func newSmallWorld(t *testing.T, opts *reflector.Options, capacity int) *world {
 	t.Helper()
 	return newWorld(t, opts, &delta.Options[pod]{Capacity: capacity})

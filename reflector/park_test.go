@@ -146,7 +146,8 @@ func TestPark_outlastsErrors(t *testing.T) {
 
 func TestPark_inARestoredServerGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// The backup is from before there was the resource; it is installed anew.
+		// The backup is from before the resource existed. The resource is then installed
+		// again.
 		w := advanced(t, nil)
 		w.server.restore(0)
 		w.server.vanish()
@@ -155,8 +156,8 @@ func TestPark_inARestoredServerGoesBack(t *testing.T) {
 		w.puts("x")
 		w.untilCopied()
 		expect.Equal(t, w.Status().Restores, 1)
-		// A reader that goes on from the store's version must not skip what the
-		// server is yet to write.
+		// A reader that continues from the store's version must not skip what the server
+		// will write next.
 		expect.Equal(t, w.store.Snapshot().Version(), uint64(1))
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// advanced is a world that has seen version 6: a, b and c as they were at 3, then
-// a and d written and b deleted.
+// advanced returns a world that has seen version 6: a, b and c as of version 3, then a
+// and d written and b deleted.
 func advanced(t *testing.T, opts *reflector.Options) *world {
 	t.Helper()
 	w := watching(t, opts)
@@ -36,7 +36,7 @@ func TestRestore_isFoundWhenTheConnectionComesBack(t *testing.T) {
 		bubble(name, t, func(t *testing.T) {
 			w := advanced(t, &reflector.Options{ListOnly: tt.only})
 			w.server.restore(3)
-			w.server.put("a", "other") // version 4, as before, and yet another object
+			w.server.put("a", "other") // version 4 again, with different content
 			w.untilCopied()
 			w.wantAsked(tt.asked...)
 			w.wantGot("Replaced a@4 (missed)", "Replaced b@2 (missed)", "Replaced c@3 (missed)", "Deleted d@5 (missed)", "Bookmark 4 (missed)")
@@ -45,7 +45,7 @@ func TestRestore_isFoundWhenTheConnectionComesBack(t *testing.T) {
 			expect.Equal(t, s.Restores, 1)
 			expect.Equal(t, s.Version, "4")
 
-			// And life goes on from there.
+			// Changes after the restore are followed.
 			w.server.put("b", "later")
 			w.let(time.Second)
 			w.wantGot("Updated b@5")
@@ -60,7 +60,7 @@ func TestRestore_isFoundWhenTheConnectionComesBack(t *testing.T) {
 func TestRestore_isFoundWhenAWatchCannotBeBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := advanced(t, nil)
-		// The watch ends in good order, and then nobody listens for a while.
+		// The watch ends in good order, and then connections are refused for a while.
 		w.server.fail(watches, fault{err: refused})
 		w.until("refused", func() bool { return w.Status().Failures == 1 })
 		w.server.restore(3)
@@ -119,9 +119,9 @@ func TestRestore_isNotForgottenWhenTheSourceCatchesUp(t *testing.T) {
 	for name, only := range map[string]bool{"streamed": false, "listed": true} {
 		bubble(name, t, func(t *testing.T) {
 			w := advanced(t, &reflector.Options{ListOnly: only})
-			// The first list of the restored state breaks off before its first
-			// object; when the next one is asked for, the server's version is
-			// greater than ever, and that of its objects is not.
+			// The first list of the restored state breaks off before its first object.
+			// When the next one is requested, the server's version is higher than any
+			// before, but the versions of its objects are not.
 			w.server.fail(watches, fault{cut: errReset})
 			if only {
 				w.server.fail(lists, fault{}, fault{}, fault{cut: errReset})
@@ -149,7 +149,7 @@ func TestRestore_isNoneIfTheServerMerelyLags(t *testing.T) {
 func TestStale_listIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := advanced(t, listOnly(0))
-		// A server that lags behind answers though it was told not to.
+		// A lagging server responds with an older state than requested.
 		w.server.fail(lists, fault{stale: 5})
 		w.server.send(item{err: expired})
 		w.until("listed", func() bool { return w.Status().Lists == 2 })

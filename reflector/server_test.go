@@ -16,8 +16,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// pod is the object of the tests. Text tells apart two objects that have the same
-// version, as a restored server makes them.
+// pod is the object of the tests. Text distinguishes two objects with the same version,
+// which a restored server can have.
 type pod struct {
 	Name    string
 	Version int
@@ -26,7 +26,7 @@ type pod struct {
 
 func podKey(p pod) string { return p.Name }
 
-// kind is what a request asks for.
+// kind is the kind of a request.
 type kind string
 
 const (
@@ -35,37 +35,38 @@ const (
 	serves  kind = "served"
 )
 
-// streaming is how a server takes a request for initial events.
+// streaming is how a server handles a request for initial events.
 type streaming int
 
 const (
 	streams streaming = iota
-	// refuses says that it does not know the parameter.
+	// refuses means that the server rejects the parameter.
 	refuses
-	// ignores is what it must not do and old ones did: it begins a plain watch.
+	// ignores means that the server begins a plain watch. That is not allowed, but old
+	// servers did it.
 	ignores
 )
 
-// fault is what goes wrong with one request. The zero value is nothing.
+// fault describes the failure of one request. The zero value is no failure.
 type fault struct {
-	// err is the answer.
+	// err is the error of the request.
 	err error
-	// hang is no answer at all.
+	// hang means that there is no response at all.
 	hang bool
-	// cut comes after that many objects or events.
+	// cut is the error after that many objects or events.
 	cut   error
 	after int
-	// deaf is silence after that many objects or events.
+	// deaf means silence after that many objects or events.
 	deaf bool
 	// pace is the time before each object or event.
 	pace time.Duration
-	// stale answers a list with the state at that version.
+	// stale is the version of the state to return for a list.
 	stale int
 	// skipped is how many objects of a list cannot be read, from the first.
 	skipped int
-	// skippedKey is the key that is told of them.
+	// skippedKey is the key in their errors.
 	skippedKey string
-	// first is what a watch brings before anything else.
+	// first has the items that a watch returns before anything else.
 	first []item
 }
 
@@ -75,22 +76,22 @@ type item struct {
 	err   error
 }
 
-// request is one that the server got.
+// request is a request that the server received.
 type request struct {
 	at   time.Time
 	what string
 }
 
-// server is a model of a server, as plain as its contract: a log of all that
-// happened, from which any state can be had, and the point before which it says
-// that it has forgotten.
+// server is a simple model of a server: a log of all events, from which any state can be
+// computed, and the version before which it reports versions as expired.
 type server struct {
 	mode streaming
-	// marks is how often there are bookmarks, 0 is never.
+	// marks is the interval of bookmarks, 0 for none.
 	marks time.Duration
-	// unversioned answers lists and sends events without a version, as some extension API servers do.
+	// unversioned means that lists and events have no version, as with some extension API
+	// servers.
 	unversioned bool
-	// choose picks faults for requests that have none scripted.
+	// choose returns the fault of a request for which none is scripted.
 	choose func(kind) fault
 
 	mu        sync.Mutex
@@ -121,7 +122,7 @@ func (s *server) put(name, text string) {
 	s.happenLocked(event(typ, pod{name, s.version, text}))
 }
 
-// del deletes an object that is there.
+// del deletes an object that exists.
 func (s *server) del(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +132,7 @@ func (s *server) del(name string) {
 	s.happenLocked(event(delta.Deleted, last))
 }
 
-// delUnseen deletes an object and leaves watches alone.
+// delUnseen deletes an object without an event in the watches.
 func (s *server) delUnseen(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *server) delUnseen(name string) {
 	s.log = append(s.log, event(delta.Deleted, last))
 }
 
-// skip advances the version by something that is not of this resource.
+// skip advances the version by changes of other resources.
 func (s *server) skip(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,14 +162,14 @@ func (s *server) happenLocked(e reflector.Event[pod]) {
 	}
 }
 
-// forget makes versions before this one too old.
+// forget makes all versions before the current one too old.
 func (s *server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgotten = s.version
 }
 
-// restore puts the server back to a version, which ends all watches.
+// restore sets the server back to a version, which ends all watches.
 func (s *server) restore(version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,7 @@ func (s *server) restore(version int) {
 	s.pushAllLocked(item{err: errReset})
 }
 
-// vanish removes the resource, all objects of it and the memory of them.
+// vanish removes the resource, all its objects and their history.
 func (s *server) vanish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +191,7 @@ func (s *server) vanish() {
 	s.pushAllLocked(item{err: notServed})
 }
 
-// hide removes the resource and leaves watches alone.
+// hide removes the resource and leaves watches open.
 func (s *server) hide() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +204,7 @@ func (s *server) appear() {
 	s.absent = false
 }
 
-// send puts something into all watches.
+// send puts items into all watches.
 func (s *server) send(items ...item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +217,7 @@ func (s *server) pushAllLocked(items ...item) {
 	}
 }
 
-// deafen makes all watches half-open: they stay and bring nothing.
+// deafen makes all watches half-open: they stay open and receive nothing.
 func (s *server) deafen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,14 +226,14 @@ func (s *server) deafen() {
 	}
 }
 
-// fail scripts what happens to the next requests of a kind.
+// fail scripts the faults of the next requests of a kind.
 func (s *server) fail(k kind, faults ...fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[k] = append(s.faults[k], faults...)
 }
 
-// state is what the server has.
+// state returns the objects of the server.
 func (s *server) state() map[string]pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +246,7 @@ func (s *server) at() int {
 	return s.version
 }
 
-// stateLocked is what the server had at a version.
+// stateLocked returns the objects of the server at a version.
 func (s *server) stateLocked(version int) map[string]pod {
 	state := map[string]pod{}
 	for _, e := range s.log {
@@ -260,7 +261,7 @@ func (s *server) stateLocked(version int) map[string]pod {
 	return state
 }
 
-// got is what was asked since it was last called, in order.
+// got returns the requests since the last call, in order.
 func (s *server) got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +273,7 @@ func (s *server) got() []string {
 	return whats
 }
 
-// times is when the requests since the last got were made.
+// times returns the times of the requests since the last got.
 func (s *server) times() []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +284,7 @@ func (s *server) times() []time.Time {
 	return times
 }
 
-// ask notes a request and says what is to go wrong with it.
+// ask records a request and returns its fault.
 func (s *server) ask(k kind, what string) fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +299,7 @@ func (s *server) ask(k kind, what string) fault {
 	return fault{}
 }
 
-// sorted is a state in the order of a list.
+// sorted returns a state in the order of a list.
 func sorted(state map[string]pod) []pod {
 	var pods []pod
 	for _, name := range slices.Sorted(maps.Keys(state)) {
@@ -307,7 +308,7 @@ func sorted(state map[string]pod) []pod {
 	return pods
 }
 
-// Errors of the server's.
+// Errors of the server.
 var (
 	errReset     = errors.New("connection reset")
 	expired      = &reflector.Error{Reason: reflector.Expired, Err: errors.New("too old resource version")}

@@ -14,8 +14,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// wantSilence wants the last failure to be a silence that began at a time and was
-// noticed within a quarter of it more.
+// wantSilence checks that the last failure is a silence that began at a time and was
+// detected at most a quarter of the limit late.
 func (w *world) wantSilence(since time.Time, limit time.Duration) {
 	w.t.Helper()
 	s := w.Status()
@@ -35,7 +35,7 @@ func TestSilence_endsAWatchThatHadBookmarks(t *testing.T) {
 	for name, only := range map[string]bool{"streamed": false, "listed": true} {
 		bubble(name, t, func(t *testing.T) {
 			w := watching(t, &reflector.Options{ListOnly: only, Silence: 80 * time.Second})
-			w.let(61 * time.Second) // there is a bookmark by now
+			w.let(61 * time.Second) // a bookmark has been sent by now
 			heard := w.Status().Heard
 			w.server.deafen()
 			w.puts("d")
@@ -77,7 +77,7 @@ func TestSilence_endsAWatchWithoutBookmarksWhenItsTimeIsOver(t *testing.T) {
 		w.puts("a")
 		w.server.marks = 0
 		w.start().untilCopied()
-		// Quiet, but not dead: nothing is wrong with that.
+		// A watch without bookmarks may be silent.
 		w.let(time.Hour)
 		expect.Equal(t, w.Status().Failures, 0)
 

@@ -17,10 +17,10 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// The server as a source: lists, watches and the rules for both.
+// The server is a source: it lists and watches by the rules for both.
 var _ reflector.Source[pod] = (*server)(nil)
 
-// listing writes list options as one reads them: `list 5 or newer, limit 1`.
+// listing formats list options: `list 5 or newer, limit 1`.
 func listing(opts reflector.ListOptions) string {
 	words := fmt.Sprintf("list %q", opts.Version)
 	if opts.Continue != "" {
@@ -62,7 +62,7 @@ func (s *server) List(ctx context.Context, opts reflector.ListOptions, each func
 	return page, nil
 }
 
-// page is what a list request gets, by the rules for versions and limits.
+// page returns the result of a list request, by the rules for versions and limits.
 func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Pag
 			return nil, reflector.Page{}, tooLarge
 		}
 	default:
-		// Exactly that one. Nothing here should want it.
+		// This asks for exactly that version, which the reflector should never do.
 		return nil, reflector.Page{}, errors.New("list of an exact version")
 	}
 	if f.stale > 0 {
@@ -113,7 +113,7 @@ func (s *server) Served(ctx context.Context) (bool, error) {
 	return !s.absent, nil
 }
 
-// answer is how a request fails at once, if it does.
+// answer returns the error if a request fails at once.
 func (f *fault) answer(ctx context.Context) error {
 	if f.hang {
 		<-ctx.Done()
@@ -122,7 +122,7 @@ func (f *fault) answer(ctx context.Context) error {
 	return f.err
 }
 
-// reach is how a request fails before the next object or event, if it does.
+// reach returns the error if a request fails before the next object or event.
 func (f *fault) reach(ctx context.Context, n int) error {
 	if f.pace > 0 {
 		select {
@@ -141,19 +141,19 @@ func (f *fault) reach(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-// watch is one of a server's streams. The server's lock guards it.
+// watch is a stream of the server. The server's lock guards it.
 type watch struct {
 	server *server
 	ctx    context.Context
 	fault  fault
 	// from is the version after which events begin.
 	from int
-	// items wait to be taken, sent have been.
+	// items are to be sent; sent counts those that were.
 	items []item
 	sent  int
 	deaf  bool
 	wake  chan struct{}
-	// over is when the server ends it, mark when the next bookmark is due.
+	// over is when the server ends the watch, mark when the next bookmark is due.
 	over, mark time.Time
 }
 
@@ -228,7 +228,7 @@ func (w *watch) Next() (reflector.Event[pod], error) {
 	}
 }
 
-// take is what there is now, if there is something.
+// take returns the next item, if there is one now.
 func (w *watch) take() (item, bool) {
 	s := w.server
 	s.mu.Lock()
@@ -247,7 +247,7 @@ func (w *watch) take() (item, bool) {
 		return item{err: io.EOF}, true
 	case s.marks > 0 && !now.Before(w.mark):
 		w.mark = now.Add(s.marks)
-		// A watch from a version that is not reached yet brings nothing at all.
+		// A watch from a version that is not reached yet receives nothing at all.
 		if s.version >= w.from {
 			return item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(s.version)}}, true
 		}
@@ -255,7 +255,7 @@ func (w *watch) take() (item, bool) {
 	return item{}, false
 }
 
-// rest waits until there may be something.
+// rest waits until there may be an item.
 func (w *watch) rest() error {
 	s := w.server
 	s.mu.Lock()

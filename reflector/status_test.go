@@ -48,7 +48,7 @@ func TestStatus_alongALife(t *testing.T) {
 		want.Heard, want.Version = time.Now(), "3"
 		w.wantStatus(want)
 
-		// A failure: what is there is stale from now on.
+		// After a failure the copy is stale.
 		w.server.fail(watches, fault{err: busy(time.Minute)})
 		w.server.send(item{err: errReset})
 		w.let(time.Second)
@@ -65,14 +65,14 @@ func TestStatus_alongALife(t *testing.T) {
 		want.ErrAt = w.Status().ErrAt
 		w.wantStatus(want)
 
-		// And its end. The error stays, to be read.
+		// After the recovery it is not. The error is kept.
 		w.untilState(reflector.Watching)
 		want.State, want.Since, want.StaleSince = reflector.Watching, w.Status().Since, time.Time{}
 		want.Heard, want.Watches = want.Since, 2
 		w.wantStatus(want)
 		within(t, want.Since.Sub(want.ErrAt), time.Minute, 62*time.Second)
 
-		// A list, while which it is stale.
+		// During a list the copy is stale.
 		w.server.fail(watches, fault{pace: 10 * time.Second})
 		w.server.send(item{err: expired})
 		w.untilState(reflector.Listing)
@@ -83,7 +83,7 @@ func TestStatus_alongALife(t *testing.T) {
 		expect.Equal(t, want.StaleSince, time.Time{})
 		expect.Equal(t, want.Lists, 2)
 
-		// The resource goes away.
+		// The resource vanishes.
 		w.server.vanish()
 		w.untilState(reflector.Parked)
 		s = w.Status()
@@ -135,7 +135,7 @@ func TestStatus_countsChecksAsHeard(t *testing.T) {
 }
 
 func TestError_saysItsReason(t *testing.T) {
-	// A source need not have more to say than the reason.
+	// An error need not have more than a reason.
 	err := error(&reflector.Error{Reason: reflector.Busy})
 	expect.Equal(t, err.Error(), "busy")
 	expect.Equal(t, errors.Unwrap(err), nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// TestRun_everyWaitEndsWithItsContext stops a reflector in the middle of each.
-// That it takes no time is checked where every test stops its Run.
+// TestRun_everyWaitEndsWithItsContext stops a reflector in the middle of each wait. Where
+// tests stop their Run they check that it takes no time.
 func TestRun_everyWaitEndsWithItsContext(t *testing.T) {
 	for name, tt := range map[string]struct {
 		only bool
@@ -64,7 +64,7 @@ func TestRun_waitForRoomEndsWithItsContext(t *testing.T) {
 		bubble(name, t, func(t *testing.T) {
 			w := newSmallWorld(t, &reflector.Options{ListOnly: tt.only}, tt.capacity)
 			w.puts("a", "b", "c")
-			w.run() // and nobody takes anything
+			w.run() // without a consumer
 			w.let(time.Second)
 			w.puts("d", "e", "f")
 			w.let(time.Minute)
@@ -86,7 +86,7 @@ func TestRun_returnsWhenItsContextHasEndedBefore(t *testing.T) {
 }
 
 func TestRun_returnsWhenTheQueueIsClosed(t *testing.T) {
-	// It finds out with the next thing it has to queue.
+	// The queue can be closed in any phase of Run.
 	for name, tt := range map[string]struct {
 		only   bool
 		closed time.Duration
@@ -143,7 +143,7 @@ func TestRun_isForOneAtATime(t *testing.T) {
 				t.Errorf("second Run: %v, want ErrRunning", err)
 			}
 		}
-		// The first one has not noticed.
+		// The first Run is not affected.
 		expect.Equal(t, w.Status().State, reflector.Watching)
 		w.puts("d")
 		w.let(time.Second)
@@ -157,7 +157,7 @@ func TestRun_canBeCalledAgain(t *testing.T) {
 		asked []string
 	}{
 		"streamed": {false, []string{"stream 3"}},
-		// Any state will not do any more: it may be older than the copy.
+		// An arbitrary state is not acceptable any more: it may be older than the copy.
 		"listed": {true, []string{`list "3" or newer`, "watch 5"}},
 	} {
 		bubble(name, t, func(t *testing.T) {

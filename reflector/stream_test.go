@@ -25,7 +25,7 @@ func TestStream_isAskedFirstAndGoesOn(t *testing.T) {
 		w.let(time.Second)
 		w.wantGot("Added c@3", "Deleted a@4")
 		w.wantCopy()
-		// One request, and that is all.
+		// There is only one request.
 		w.wantAsked("stream")
 		expect.Equal(t, w.Status().Streams, true)
 		expect.Equal(t, w.queue.HasSynced(), true)
@@ -61,7 +61,7 @@ func TestStream_isCommittedAtItsBookmarkOnly(t *testing.T) {
 func TestStream_bringsWhatHappensMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
-		// What a server sends between the state and the bookmark is part of it.
+		// Events between the initial state and the bookmark are part of the state.
 		w.server.fail(watches, fault{first: []item{
 			{event: event(delta.Added, pod{Name: "a", Version: 1})},
 			{event: event(delta.Added, pod{Name: "b", Version: 2})},
@@ -80,7 +80,7 @@ func TestStream_refusedIsRememberedAndListed(t *testing.T) {
 		w.puts("a")
 		w.server.mode = refuses
 		w.start()
-		synctest.Wait() // no wait: there is nothing to recover from
+		synctest.Wait() // there is no backoff, because this is not a failure
 		w.wantAsked("stream", `list "0", limit 500`, "watch 1")
 		w.wantCopy()
 		expect.Equal(t, w.Status().Streams, false)
@@ -160,8 +160,8 @@ func TestStream_thatBreaksOffInfersNoDeletion(t *testing.T) {
 			for _, d := range w.changes[3:] {
 				t.Errorf("%v of %s: nothing has changed", d.Type, d.Key)
 			}
-			// What went away while nobody watched is found by the one that does
-			// not break off.
+			// Deletions that no watch reported are found by the list that does not break
+			// off.
 			w.server.del("b")
 			w.server.deafen()
 			w.server.forget()
@@ -177,7 +177,8 @@ func TestStream_keepsItsVersionAsALowerBound(t *testing.T) {
 		w.let(time.Second)
 		w.wantAsked("stream 3")
 
-		// If even that is too old, or not reached, only the newest will do.
+		// If even that version is too old, or not reached, only the most recent state is
+		// left.
 		for _, err := range []error{expired, tooLarge} {
 			w.server.fail(watches, fault{err: err})
 			w.server.send(item{err: expired})

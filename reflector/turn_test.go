@@ -14,7 +14,7 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// turns gives them when a test says so.
+// turns grants turns when a test allows them.
 type turns struct {
 	allow       chan struct{}
 	asked, held atomic.Int64
@@ -36,7 +36,7 @@ func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
 		tr := &turns{allow: make(chan struct{})}
 		w := newWorld(t, &reflector.Options{Turn: tr.wait}, nil)
 		w.puts("a", "b")
-		// Longer than a server may be silent: nobody has asked it anything.
+		// This is longer than Silence, but no request was sent.
 		w.start().let(10 * time.Minute)
 		expect.Equal(t, tr.asked.Load(), 1)
 		w.wantAsked()
@@ -50,7 +50,8 @@ func TestTurn_isAwaitedBeforeTheStateIsRead(t *testing.T) {
 		expect.Equal(t, tr.held.Load(), 0)
 		w.wantCopy()
 
-		// A watch needs none; a list that fails gives it back and asks again.
+		// A watch needs no turn. A list that fails releases its turn and requests
+		// another.
 		w.server.forget()
 		w.puts("c")
 		w.server.fail(watches, fault{err: errReset})
@@ -88,7 +89,7 @@ func TestReopen_watchesAnewAfterAStream(t *testing.T) {
 		expect.Equal(t, w.Status().Streams, true)
 		expect.Equal(t, w.Status().Lists, 1)
 
-		// The watch that cannot be opened is tried again, without another list.
+		// A watch that cannot be opened is retried without another list.
 		w2 := newWorld(t, &reflector.Options{Reopen: true}, nil)
 		w2.puts("a")
 		w2.server.fail(watches, fault{}, fault{err: errReset})

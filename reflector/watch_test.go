@@ -23,7 +23,7 @@ func TestWatch_isResumedAfterAnErrorWithACheck(t *testing.T) {
 			w := watching(t, nil)
 			w.puts("d")
 			w.server.send(item{err: err})
-			// What happens before it is resumed is not lost.
+			// Changes before the watch is resumed are not lost.
 			synctest.Wait()
 			w.puts("e")
 			w.let(time.Second)
@@ -65,8 +65,8 @@ func TestWatch_thatEndsBeforeItsTimeIsCheckedAndResumedAtOnce(t *testing.T) {
 }
 
 func TestWatch_isCheckedAfterAFailureToOpenIt(t *testing.T) {
-	// It ends on time and cannot be begun again: the server has restarted, and
-	// may come back as another.
+	// The watch ends on time and cannot be opened again: the server has restarted, and
+	// the next one may be different.
 	for name, err := range map[string]error{"refused": refused, "busy": busy(time.Second), "internal": internal, "unknown": errReset} {
 		bubble(name, t, func(t *testing.T) {
 			w := watching(t, nil)
@@ -113,7 +113,7 @@ func TestWatch_waitsAsLongAsABusyServerAsks(t *testing.T) {
 		within(t, times[1].Sub(times[0]), 45*time.Second, 46*time.Second)
 		expect.Equal(t, times[2], times[1])
 		within(t, times[3].Sub(times[2]), 20*time.Second, 21*time.Second)
-		// Neither busy nor refused says anything about the state.
+		// Busy and refused do not mean that the state has changed.
 		w.wantAsked(check3, check3, "watch 3", check3, "watch 3", check3, "watch 3", check3, "watch 3")
 		expect.Equal(t, w.Status().Lists, 1)
 		w.wantGot()
@@ -140,12 +140,12 @@ func TestWatch_thatEndsAtOnceIsNoWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
 		before := time.Now()
-		// A bookmark that brings no new version is no news either.
+		// A bookmark without a new version is not news either.
 		w.server.fail(watches, fault{first: []item{end}}, fault{first: []item{bookmark(3), end}}, fault{first: []item{end}})
 		w.server.send(end)
 		w.until("listed", func() bool { return w.Status().Lists == 2 })
 		times := w.times(7)
-		// The first one ended early, but not at once: it is resumed at once.
+		// The first watch ended early, but not at once, so it is resumed without a wait.
 		expect.Equal(t, times[0], before)
 		within(t, times[2].Sub(times[1]), 0, 800*time.Millisecond)
 		within(t, times[4].Sub(times[3]), 800*time.Millisecond, 1600*time.Millisecond)
@@ -158,7 +158,7 @@ func TestWatch_thatFailsThriceWithoutNewsIsReplacedByAList(t *testing.T) {
 	for name, err := range map[string]error{"unknown": errReset, "internal": internal} {
 		bubble(name, t, func(t *testing.T) {
 			w := watching(t, nil)
-			// One with news in it begins the count again.
+			// A watch with news resets the count.
 			w.server.send(item{err: err})
 			w.server.fail(watches,
 				fault{first: []item{{err: err}}},
@@ -203,8 +203,8 @@ func TestWatch_repeatedEventsChangeNothing(t *testing.T) {
 		w.let(time.Second)
 		w.wantCopy()
 		expect.Equal(t, w.store.Snapshot().Version(), uint64(5))
-		// The version does not go back with them: that would be asking for more
-		// of the same.
+		// The version does not go back with them, because the server would then send the
+		// same events again.
 		w.wantAsked(`list "5" or newer, limit 1`, "watch 5")
 	})
 }
@@ -229,7 +229,8 @@ func TestWatch_versionsNeedNotBeNumbers(t *testing.T) {
 	})
 }
 
-// TestWatch_withoutAVersionIsReplacedByAList: there is nothing to go on from, and a check of no version is refused.
+// TestWatch_withoutAVersionIsReplacedByAList: there is no version to continue from, and a
+// check without a version is rejected.
 func TestWatch_withoutAVersionIsReplacedByAList(t *testing.T) {
 	for name, ended := range map[string]item{"early": end, "broken": {err: errReset}} {
 		bubble(name, t, func(t *testing.T) {
@@ -243,7 +244,8 @@ func TestWatch_withoutAVersionIsReplacedByAList(t *testing.T) {
 			w.let(time.Second)
 			w.wantAsked(`list "0", limit 500`, "watch ")
 			w.wantCopy()
-			// At the end of its time, too: only a list brings the deletions.
+			// The same happens when the watch ends on time: only a list finds the
+			// deletions.
 			w.let(10 * time.Minute)
 			for i, what := range w.server.got() {
 				expect.Equal(t, what, []string{`list "0", limit 500`, "watch "}[i%2])
