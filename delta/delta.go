@@ -52,9 +52,10 @@ func (t Type) String() string {
 // Delta is one change of one object.
 type Delta[T any] struct {
 	Type Type
-	// Missed marks a Deleted that the source did not report: it was inferred from a list,
-	// and Object is the last known state, which may not be the final one. On a Replaced
-	// or a Bookmark it means that the source has gone back to Version.
+	// Missed marks a Deleted whose final state is not known: it was inferred from a list,
+	// or the final state could not be read or transformed. Object is the last known
+	// state. On a Replaced or a Bookmark it means that the source has gone back to
+	// Version.
 	Missed bool
 	// Listed marks the Bookmark that ends a complete list.
 	Listed bool

@@ -10,9 +10,8 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// waiters has the waiting readers by what would wake them. The log's mu guards it.
-// Readers with the same interest share a topic, some 150 bytes, for as long as any of
-// them waits.
+// waiters has the waiting readers by interest. The log's mu guards it. Readers with the
+// same interest share a topic, some 150 bytes, for as long as any of them waits.
 type waiters[T any] struct {
 	everything *topic
 	dimensions []*dimension[T]

@@ -31,7 +31,7 @@ type window[T any] struct {
 
 // chunk is a sequence of changes. The writer fills it; readers see the published part.
 type chunk[T any] struct {
-	// first is the revision of the first change, set before that is published.
+	// first is the revision of the first change, set before the change is published.
 	first     uint64
 	changes   []store.Change[T]
 	published atomic.Int32

@@ -14,8 +14,8 @@
 // The reflector detects that when it reconnects, counts and reports it
 // ([Status.Restores]), and accepts the older state.
 //
-// The protocol sets one limit: if the source goes back and then passes the last version
-// seen before the reflector checks, the reflector cannot detect it.
+// The protocol sets one limit: if the source goes back, and advances beyond the last seen
+// version before the reflector checks, the reflector cannot detect it.
 //
 // The reflector requests the state as a stream first ([WatchOptions.InitialEvents]), and
 // as pages if the source does not support that, which it remembers. A resource that the

@@ -40,8 +40,9 @@ type Reflector[T any] struct {
 	opts    Options
 	running atomic.Bool
 
-	// Only Run uses the fields below. version is the last one seen, "" before the first
-	// list. It outlives Run, as the consumer's copy does. plan is the next step.
+	// Only Run uses the fields from here to mu. version is the last one seen, "" before
+	// the first list. It outlives Run, as the consumer's copy does. plan is the next
+	// step.
 	version string
 	plan    plan
 	backoff backoff
@@ -272,7 +273,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 	}
 }
 
-// served asks the source whether it has the resource, for at most Options.Silence.
+// served asks the source whether it has the resource, and fails if there is no answer.
 func (r *Reflector[T]) served(ctx context.Context) (bool, error) {
 	quiet := listen(ctx, r.opts.Silence, time.Time{})
 	defer quiet.stop()

@@ -61,7 +61,7 @@ type Status struct {
 	Lists, Watches uint64
 	// Failures counts failed lists, watches, checks and calls of [Source.Served].
 	Failures uint64
-	// Restores counts how often the source has gone back.
+	// Restores counts how often the source was found to have gone back.
 	Restores uint64
 	// Dropped counts objects that could not be read, had no key, or were refused by the
 	// queue's transform. They are missing from the copy, or outdated in it.

@@ -73,8 +73,8 @@ func (s *Snapshot[T]) All() iter.Seq2[string, T] { return s.Range("", "") }
 // objects of a namespace are Prefix("namespace/").
 func (s *Snapshot[T]) Prefix(prefix string) iter.Seq2[string, T] { return s.Range(prefix, "") }
 
-// Range is Prefix, beginning after a given key, which need not exist. An interrupted walk
-// continues with the last key it saw.
+// Range is Prefix, beginning after a given key, which need not exist. To continue an
+// interrupted walk, pass the last key it saw.
 func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		f := fetch[T]{records: &s.records, yield: yield}

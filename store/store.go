@@ -74,7 +74,7 @@ type Change[T any] struct {
 	// Type is Added, Updated, Deleted or Sync. It is the effect on the store, which may
 	// differ from the type of the delta.
 	Type delta.Type
-	// Missed means that the deletion was inferred, not reported, as in the delta.
+	// Missed marks a Deleted whose New may not be the final state, as in the delta.
 	Missed bool
 	Key    string
 	// Old is the previous state in the store; the zero value if Type is Added.
