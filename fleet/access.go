@@ -37,7 +37,7 @@ func Access(cfg *rest.Config) (string, error) {
 		Impersonate                                                rest.ImpersonationConfig
 		TLS                                                        rest.TLSClientConfig
 		Exec                                                       *clientcmdapi.ExecConfig
-		ExecConfig                                                 any // Exec leaves it out of its JSON
+		ExecConfig                                                 any // not in the JSON of Exec
 		AuthProvider                                               *clientcmdapi.AuthProviderConfig
 		DisableCompression                                         bool
 		Timeout                                                    time.Duration

@@ -26,8 +26,8 @@ func routeOf(cfg *rest.Config) string {
 	return digest
 }
 
-// routeOf returns a digest of the copy that an entry leads to, "" if that cannot be said.
-// Two scopes of one cluster are two copies.
+// routeOf returns a digest of the copy that an entry leads to, or "" if that is not
+// known. Two scopes of one cluster are two copies.
 func (f *Fleet) routeOf(e Entry) string {
 	route := routeOf(e.Config)
 	if e.Err != nil || route == "" {
@@ -36,9 +36,10 @@ func (f *Fleet) routeOf(e Entry) string {
 	return route + f.scopeOf(e).String()
 }
 
-// mergeLocked returns the entries to mirror: of several that lead to one cluster, the
-// one that is mirrored already or else the first. The names of the others become
-// aliases, and their credentials are used if the server refuses those of the first.
+// mergeLocked returns the entries to mirror. Of several that lead to one cluster, it
+// returns the one that is mirrored already or else the first. The names of the others
+// become aliases, and their credentials are used if the server refuses those of the
+// first.
 func (f *Fleet) mergeLocked(entries []Entry) []Entry {
 	chosen := map[string]string{} // names, by route
 	for _, e := range entries {
@@ -72,7 +73,7 @@ func (f *Fleet) mergeLocked(entries []Entry) []Entry {
 	return kept
 }
 
-// nameLocked gives the members their other names and ways.
+// nameLocked passes the members their aliases and all entries that lead to them.
 func (f *Fleet) nameLocked() {
 	others := map[string][]string{}
 	for _, alias := range slices.Sorted(maps.Keys(f.aliases)) {
@@ -85,8 +86,8 @@ func (f *Fleet) nameLocked() {
 	}
 }
 
-// detour has a member whose credentials were refused use those of another name of its
-// cluster, if there is one.
+// detour makes a member whose credentials were refused use those of another name of its
+// cluster, if it has one.
 func (m *Member) detour(refused error) {
 	if !isRefused(refused) {
 		return
@@ -103,8 +104,8 @@ func (m *Member) detour(refused error) {
 	}
 }
 
-// resolve returns the name of the member that a name leads to: itself, unless it is an
-// alias.
+// resolve returns the name of the member that a name leads to: the name itself, unless it
+// is an alias.
 func (f *Fleet) resolve(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

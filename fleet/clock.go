@@ -12,15 +12,15 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 )
 
-// A revision of a collection is a time in microseconds, or the next number if that one
-// is taken, times 1024, plus a random number below 1024, the slot, that all revisions of
-// the fleet have. It fits in an int64. Revisions of one collection grow, those of
+// A revision of a collection is a time in microseconds, or the next number if that one is
+// taken, times 1024, plus the slot: a random number below 1024 that is the same in all
+// revisions of the fleet. It fits in an int64. Revisions of one collection grow, those of
 // different processes are about the same at the same time, and a foreign one is
 // recognized.
 const (
 	slotBits = 10
-	// mostAhead is how far a foreign revision may be ahead of the clock to be taken
-	// for one of a process with another clock, in microseconds.
+	// mostAhead is how far, in microseconds, a foreign revision may be ahead of the clock
+	// to count as one of a process with another clock.
 	mostAhead = uint64(time.Minute / time.Microsecond)
 	// mostRaised limits how many revisions without a change are remembered.
 	mostRaised = 64
@@ -30,17 +30,17 @@ const (
 // process can be recognized by any revision that it issued.
 func newSlot() uint64 { return rand.Uint64N(1 << slotBits) }
 
-// microseconds is the time that revisions begin with.
+// microseconds returns the time as used in revisions.
 func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
 
-// nextLocked returns the revision after the newest, at a time.
+// nextLocked returns the revision after the newest one, at a time.
 func (c *collection) nextLocked(now uint64) uint64 {
 	return max(now, c.revision>>slotBits+1)<<slotBits | c.slot
 }
 
-// recognize reports whether the collection has issued a revision. If it has not, the
-// error is [ErrExpired] and all later revisions are greater than that one, so that a
-// client does not see them fall, unless it is more than a minute ahead of the clock.
+// recognize returns nil if the collection has issued a revision. Otherwise the error is
+// [ErrExpired] and all later revisions are greater than that one, so that a client does
+// not see revisions decrease, unless it is more than a minute ahead of the clock.
 func (c *collection) recognize(revision uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +60,8 @@ func (c *collection) foreign(revision uint64) error {
 	return fmt.Errorf("%s after revision %d: %w", c.resource, revision, ErrExpired)
 }
 
-// issued reports whether a revision that is not before the log's window is one that the
-// collection had. Slots are few: two processes can have the same one, but hardly the
+// issued reports whether the collection has issued a revision that is not before the
+// log's window. There are few slots: two processes can have the same one, but hardly the
 // same revisions.
 func (c *collection) issued(revision uint64) bool {
 	c.mu.Lock()
@@ -75,7 +75,7 @@ func (c *collection) issued(revision uint64) bool {
 	if err != nil {
 		return false
 	}
-	// If the change left the log just now, reading on from it fails as well.
+	// If the change has just left the log, reading from it fails as well.
 	batch, err := cursor.TryNext()
 	return err != nil || len(batch) > 0 && batch[0].Revision == revision
 }

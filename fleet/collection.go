@@ -20,22 +20,22 @@ import (
 )
 
 type (
-	// state is what a cluster has of a resource.
+	// state is one cluster's state of a resource.
 	state = watershed.Snapshot[*wire.Object]
-	// change is one of a cluster's.
+	// change is a change in one cluster.
 	change = store.Change[located]
 )
 
-// located is an object and where it is.
+// located is an object and the name of its cluster.
 type located struct {
 	cluster string
 	object  *wire.Object
 }
 
-// collection is one resource of all clusters: the state of each that has it, and one
-// log of what changes in them, in an order in which each cluster's changes are in
-// its own. What joins or leaves as a whole is not in the log: the log is cut, and
-// readers go on with the differences.
+// collection is one resource of all clusters: the state of each cluster that has it, and
+// one log of their changes. The log keeps each cluster's changes in their order. When a
+// cluster's state joins or leaves as a whole, that is not logged: the log is cut, and
+// readers continue with the differences.
 //
 // It costs 100 bytes for each cluster, and the window of the log.
 type collection struct {
@@ -43,26 +43,26 @@ type collection struct {
 	// keep is how many changes a follower keeps before it renews its base.
 	keep int
 	log  *fanout.Log[located]
-	// parts are sorted by cluster. The list is replaced, not changed.
+	// parts are sorted by cluster. The list is replaced, not modified.
 	parts atomic.Pointer[[]*clusterPart]
 
-	// mu is held by who writes, and guards what follows.
+	// mu is held by writers, and guards the fields below.
 	mu sync.Mutex
 	// revision is that of the newest state. See clock.go.
 	revision uint64
-	// slot is the fleet's, in all revisions, and raised are the newest of those without a change,
-	// oldest first.
+	// slot is the fleet's, and part of all revisions. raised are the newest revisions
+	// without a change, oldest first.
 	slot   uint64
 	raised []uint64
-	// last is the newest vector of all clusters that was made, while a reader has it.
+	// last is the newest vector of all clusters, as long as a reader holds it.
 	last weak.Pointer[vector]
-	// indexes are given to every mirror; mirrors are those there are, whether they
-	// have a part or not yet.
+	// indexes are added to every mirror. mirrors has all mirrors, including those that
+	// have no part yet.
 	indexes map[indexer]struct{}
 	mirrors map[*mirror]struct{}
 }
 
-// clusterPart is the part of a collection that one cluster has. The collection's mu guards mirror.
+// clusterPart is one cluster's part of a collection. The collection's mu guards mirror.
 type clusterPart struct {
 	cluster string
 	mirror  *mirror
@@ -105,7 +105,8 @@ func newCollection(r schema.GroupResource, window int64, slot uint64) *collectio
 // byCluster is the dimension of readers of one cluster.
 const byCluster = "cluster"
 
-// size is what a change keeps from being freed: the state that it replaced.
+// size returns how many bytes a change keeps from being freed: the state that it
+// replaced.
 func size(c change) int {
 	n := 150
 	if c.Old.object != nil {
@@ -117,7 +118,7 @@ func size(c change) int {
 	return n + n/8
 }
 
-// find is the part of a cluster, nil if it has none, and where it is or would be.
+// find returns the part of a cluster, or nil if it has none, and its position in parts.
 func find(parts []*clusterPart, cluster string) (*clusterPart, int) {
 	i, ok := slices.BinarySearchFunc(parts, cluster, func(p *clusterPart, name string) int { return cmp.Compare(p.cluster, name) })
 	if !ok {
@@ -126,7 +127,7 @@ func find(parts []*clusterPart, cluster string) (*clusterPart, int) {
 	return parts[i], i
 }
 
-// introduce makes a mirror known, before it runs.
+// introduce adds a mirror, before it runs.
 func (c *collection) introduce(m *mirror) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,13 +137,14 @@ func (c *collection) introduce(m *mirror) {
 	}
 }
 
-// applied takes a batch of a mirror's changes: the first one, which has none, makes
-// its state the cluster's. It returns the mirror whose state that was before, if any.
+// applied handles a batch of a mirror's changes. The first batch of a mirror has no
+// changes: it makes the mirror's state the cluster's, and applied returns the mirror that
+// had that place before, if any.
 func (c *collection) applied(m *mirror, s state, changes []store.Change[*wire.Object]) (replaced *mirror) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.mirrors[m]; !known {
-		return nil // it was told to end
+		return nil // it was stopped
 	}
 	parts := *c.parts.Load()
 	p, at := find(parts, m.cluster)
@@ -180,15 +182,15 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 	c.log.Publish(all)
 }
 
-// cutLocked makes readers look for differences.
+// cutLocked makes readers continue with differences.
 func (c *collection) cutLocked() {
 	c.revision = c.nextLocked(microseconds())
 	c.last = weak.Pointer[vector]{}
 	c.log.Cut(c.revision)
 }
 
-// forget makes a mirror unknown that is about to end. Its state stays readable if it
-// is to be replaced, and goes if not.
+// forget removes a mirror that is about to end. If it is to be replaced its state stays
+// readable, otherwise the state is removed.
 func (c *collection) forget(m *mirror, replaced bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,9 +206,8 @@ func (c *collection) forget(m *mirror, replaced bool) {
 	}
 }
 
-// refreshLocked takes a mirror's state anew, which may have an index now that it had
-// not. If the mirror is ahead of the collection, there is a batch on its way that
-// has it.
+// refreshLocked reads a mirror's state again after an index was added to it. If the
+// mirror is ahead of the collection, a batch with the newer state is on its way.
 func (c *collection) refreshLocked(m *mirror) {
 	p, _ := find(*c.parts.Load(), m.cluster)
 	if p == nil || p.mirror != m {
@@ -234,7 +235,7 @@ func (c *collection) now(since uint64, clusters clusterSet) *vector {
 	return v
 }
 
-// newest returns the state of some clusters now.
+// newest returns the current state of some clusters.
 func (c *collection) newest(clusters clusterSet) *vector {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,8 +249,8 @@ func (c *collection) newest(clusters clusterSet) *vector {
 	return v
 }
 
-// vectorLocked makes a vector. It has no cluster that its reader does not want, because
-// it keeps the objects of all that it has.
+// vectorLocked returns a new vector. It has only clusters that its reader wants, because
+// it keeps the objects of all its clusters in memory.
 func (c *collection) vectorLocked(clusters clusterSet) *vector {
 	parts := *c.parts.Load()
 	if clusters != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// diff yields the changes that lead from one vector to another, cluster by cluster and
-// in the order of keys: Added, Updated and, as Missed, Deleted. It skips clusters whose
-// state is the same, and reads every key of the others, at some 100 ns each.
+// diff yields the changes that lead from one vector to another, sorted by cluster and
+// then by key: Added, Updated and, as Missed, Deleted. It skips clusters whose state is
+// the same, and reads every key of the others, at some 100 ns each.
 func diff(from, to *vector) iter.Seq[*change] {
 	return func(yield func(*change) bool) {
 		a, b := from.clusters, to.clusters

@@ -11,26 +11,26 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// ByLabel is the dimension of a feed's log and of a view's in which readers wait for
-// labels: for "key=value", or for "key" whatever its value.
+// ByLabel is the dimension of the logs of feeds and views in which readers wait for
+// labels: for "key=value", or for "key" with any value.
 const ByLabel = "label"
 
-// byField begins the names of the dimensions in which readers wait for fields. They are
-// opened by the first reader of a field. Then a change costs a scan of the object for
-// each field that a reader waits for, not for each reader: about 0.2 us in protobuf and
-// a microsecond for each KB of JSON, for the old and the new state, and unpacking one
-// that is packed.
+// byField is the prefix of the dimensions in which readers wait for fields. The first
+// reader of a field opens its dimension. Then a change costs a scan of the object for
+// each field that a reader waits for, not for each reader: about 0.2 us in protobuf and a
+// microsecond for each KB of JSON, for the old and the new state, and unpacking one that
+// is packed.
 const byField = "field "
 
 // nameField is the field that needs no scan.
 const nameField = "metadata.name"
 
-// HasField is an interest in objects that have, or had before the change, a value in the
-// field at a path of JSON members, such as "spec.nodeName". An absent field has the
-// value "", and "0" and "false" are taken for absent.
+// HasField returns an interest in objects that have, or had before the change, a value in
+// the field at a path of JSON members, such as "spec.nodeName". An absent field has the
+// value "", and "0" and "false" count as absent.
 func HasField(path, value string) fanout.Interest { return fanout.In(byField+path, present(value)) }
 
-// present makes one of the values that an absent field can have.
+// present maps all values that an absent field can have to one.
 func present(value string) string {
 	if value == "0" || value == "false" {
 		return ""
@@ -89,7 +89,7 @@ func openCursor[T any](l *fanout.Log[T], revision uint64, interest fanout.Intere
 	return c, err
 }
 
-// labelValues are what readers by label can wait for.
+// labelValues returns the values that readers by label can wait for.
 func labelValues(o *wire.Object) []fanout.Value {
 	if o == nil {
 		return nil

@@ -25,42 +25,42 @@ import (
 var (
 	// ErrNotReady means that a resource has not synced yet.
 	ErrNotReady = errors.New("not synced yet")
-	// ErrExpired means that a version is too old to say what there was, or what has
-	// changed since.
+	// ErrExpired means that a version is too old: its state, or the changes since, are
+	// not available any more.
 	ErrExpired = fanout.ErrExpired
 	// ErrFuture means that the copy has not reached a version.
 	ErrFuture = errors.New("version is not reached yet")
 )
 
-// Feed is one resource of one cluster as its API server tells it, for readers who go
-// by versions: states that the server had, each at its version, and the changes
-// between them in the order of their versions. While a list is being read the state
-// before it stays; then its differences come at once. All methods are safe for
-// concurrent use.
+// Feed is one resource of one cluster with the versions of its API server: states that
+// the server had, each at its version, and the changes between them in the order of their
+// versions. During a relist the state before it stays; then the differences are published
+// at once. All methods are safe for concurrent use.
 //
-// It costs about 600 bytes, and its changes what [Options.History] bounds.
+// It costs about 600 bytes. The size of its changes is limited by [Options.History].
 type Feed struct {
 	mirror *mirror
 	log    *fanout.Log[*wire.Object]
 	now    atomic.Pointer[Moment]
 
-	// mu guards what follows. It is held while a batch is published, and never while
-	// somebody waits.
+	// mu guards the fields below. It is held while a batch is published, and never while
+	// a reader waits.
 	mu sync.Mutex
-	// began is the version from which on the log has everything, but for the gaps.
+	// began is the version from which on the log is complete, except for the gaps.
 	began uint64
 	// reached is the revision at which the feed first had the newest version: that of the
 	// first change with it, or of the state before a bookmark.
 	reached uint64
-	// relisting says that a list is being read, and pending are its differences.
+	// relisting is set during a relist, and pending are its differences so far.
 	relisting bool
 	pending   []store.Change[*wire.Object]
-	// gaps are the newest of those that lists have made, oldest first.
+	// gaps are the newest gaps that lists have made, oldest first.
 	gaps []gap
 	// marks are the newest versions that states had without a change, oldest first.
 	marks []versionMark
-	// restored is nil if etcd was never restored from a backup, and no other cluster
-	// had the place of this one. predecessor is that cluster's feed until there is a state.
+	// restored is nil if etcd was never restored from a backup, and this cluster has not
+	// replaced another one. predecessor is the feed of the replaced cluster, until this
+	// feed has a state.
 	restored    *restore
 	predecessor *Feed
 	// waiting are the readers that wait for a version, in no order.
@@ -77,11 +77,12 @@ type waiter struct {
 
 // Moment is a state that a server had.
 type Moment struct {
-	// State is what there was.
+	// State has the objects.
 	State watershed.Snapshot[*wire.Object]
-	// Version is the server's.
+	// Version is the server's resourceVersion of the state.
 	Version uint64
-	// Revision is the place in the feed's log: a cursor there goes on from the state.
+	// Revision is the position in the feed's log: a cursor there continues from the
+	// state.
 	Revision uint64
 }
 
@@ -97,13 +98,13 @@ func newFeed(x *mirror) *Feed {
 	return f
 }
 
-// Resource is what the feed is of.
+// Resource returns the resource of the feed.
 func (f *Feed) Resource() kube.Resource { return f.mirror.resource }
 
-// Connection is how the resource is read.
+// Connection returns the status of the list or watch that reads the resource.
 func (f *Feed) Connection() reflector.Status { return f.mirror.informer.Connection() }
 
-// Now is the newest state. The error is [ErrNotReady].
+// Now returns the newest state. The error is [ErrNotReady].
 func (f *Feed) Now() (*Moment, error) {
 	if m := f.now.Load(); m != nil {
 		return m, nil
@@ -111,7 +112,7 @@ func (f *Feed) Now() (*Moment, error) {
 	return nil, fmt.Errorf("%s: %w", f.mirror.resource.GroupResource(), ErrNotReady)
 }
 
-// applied takes a batch. The informer waits for it.
+// applied handles a batch. The informer waits for it.
 func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool) {
 	if f == nil {
 		return
@@ -142,7 +143,7 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	}
 }
 
-// publishLocked makes a state the newest one. The changes lead to it from the last.
+// publishLocked makes a state the newest one. The changes lead to it from the last state.
 func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire.Object]) {
 	next := &Moment{State: s, Version: s.Version(), Revision: last.Revision}
 	all, version := make([]store.Change[*wire.Object], 0, len(changes)), last.Version
@@ -157,7 +158,7 @@ func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire
 		c.Revision, c.Version = next.Revision, version
 		all = append(all, c)
 	}
-	// Who is told of a change must find it in the state.
+	// A reader that receives a change must find it in the state.
 	f.now.Store(next)
 	f.log.Publish(all)
 	if next.Version > version {
@@ -167,7 +168,7 @@ func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire
 	f.wakeLocked(func(w *waiter) bool { return w.version <= next.Version })
 }
 
-// wakeLocked wakes the readers that a function picks.
+// wakeLocked wakes the readers that a function selects.
 func (f *Feed) wakeLocked(due func(*waiter) bool) {
 	f.waiting = slices.DeleteFunc(f.waiting, func(w *waiter) bool {
 		if !due(w) {
@@ -178,7 +179,7 @@ func (f *Feed) wakeLocked(due func(*waiter) bool) {
 	})
 }
 
-// close ends the feed: its readers get what is left.
+// close ends the feed. Its readers can read the remaining changes.
 func (f *Feed) close() {
 	if f == nil {
 		return
@@ -190,8 +191,8 @@ func (f *Feed) close() {
 	f.wakeLocked(func(*waiter) bool { return true })
 }
 
-// Wait waits until the state has a version, and returns it. If ctx ends before, the
-// error is [ErrFuture] and the newest state is returned too.
+// Wait waits until the state has reached a version, and returns it. If ctx ends before,
+// it returns the newest state and [ErrFuture].
 func (f *Feed) Wait(ctx context.Context, version uint64) (*Moment, error) {
 	for {
 		f.mu.Lock()
@@ -208,7 +209,8 @@ func (f *Feed) Wait(ctx context.Context, version uint64) (*Moment, error) {
 	}
 }
 
-// waitLocked adds a reader that waits for a version. It is nil if the feed is closed.
+// waitLocked adds a reader that waits for a version. It returns nil if the feed is
+// closed.
 func (f *Feed) waitLocked(version uint64) *waiter {
 	if f.closed {
 		return nil
@@ -218,8 +220,8 @@ func (f *Feed) waitLocked(version uint64) *waiter {
 	return w
 }
 
-// reach waits until a reader is woken, and reports false if ctx ends before or the feed is
-// closed.
+// reach waits until a reader is woken. It returns false if ctx ends before, or the feed
+// is closed.
 func (f *Feed) reach(ctx context.Context, w *waiter) bool {
 	if w == nil {
 		return false
@@ -235,9 +237,9 @@ func (f *Feed) reach(ctx context.Context, w *waiter) bool {
 	}
 }
 
-// Resume returns the revision after which a reader goes on that has seen everything up
-// to a version, see [fanout.Log.Since]. If the copy has not reached the version, it waits
-// for that: nothing that happens before concerns the reader. It returns [ErrExpired] if
+// Resume returns the revision after which a reader continues that has seen everything up
+// to a version, see [fanout.Log.Since]. If the copy has not reached the version, Resume
+// waits for it: earlier changes do not concern the reader. It returns [ErrExpired] if
 // changes after the version may be missing, and then oldest is the first later version
 // that it would accept; [fanout.ErrClosed] if the feed has ended; and the cause of ctx.
 func (f *Feed) Resume(ctx context.Context, version uint64) (revision, oldest uint64, err error) {
@@ -252,7 +254,7 @@ func (f *Feed) Resume(ctx context.Context, version uint64) (revision, oldest uin
 		if first {
 			era, first = now.State.Era(), false
 		}
-		// What was the future in one era is not in the next.
+		// A future version of one era has no meaning in the next.
 		if now.State.Era() != era {
 			f.mu.Unlock()
 			return 0, now.Version, f.expired(version)
@@ -301,8 +303,8 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 	case g != nil && g.again < f.log.Stats().After:
 		return 0, max(g.before, version+1), f.expired(version)
 	case g != nil && err != nil:
-		// Changes of the version have left the log, but not those that the reader may not
-		// have seen.
+		// Changes with the version have left the log, but not those that the reader may
+		// not have seen.
 		return g.again, 0, nil
 	case g != nil:
 		return min(revision, g.again), 0, nil
@@ -316,14 +318,14 @@ func (f *Feed) expired(version uint64) error {
 	return fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrExpired)
 }
 
-// Cursor reads the changes after a revision that can concern a reader. If more fields
-// were named than the log has dimensions for, it reads all changes.
+// Cursor returns a cursor for the changes after a revision that can concern a reader. If
+// readers have named more fields than the log has dimensions for, it reads all changes.
 func (f *Feed) Cursor(revision uint64, interest fanout.Interest) (*fanout.Cursor[*wire.Object], error) {
 	return openCursor(f.log, revision, interest)
 }
 
-// At is the state that the server had at a version, as far as the history goes. What
-// has changed since is taken back: that costs some 100 ns for each change.
+// At returns the state that the server had at a version, as far as the history goes. It
+// undoes the changes since, at some 100 ns for each.
 func (f *Feed) At(version uint64) (*Past, error) {
 	now, after, own, err := f.before(version)
 	if err != nil {
@@ -340,9 +342,9 @@ func (f *Feed) At(version uint64) (*Past, error) {
 	return past, past.takeBack(cursor, own, now.Revision)
 }
 
-// before returns the newest state, a revision after which the changes begin that were
-// made to it since a version, and the last revision that can be of that version: later
-// changes that say so were found by a list.
+// before returns the newest state, a revision after which the changes since a version
+// begin, and the last revision whose change can have happened at that version. Later
+// changes with that version were found by a list.
 func (f *Feed) before(version uint64) (now *Moment, after, own uint64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -351,7 +353,7 @@ func (f *Feed) before(version uint64) (now *Moment, after, own uint64, err error
 	}
 	if after, _, err = f.sinceLocked(version, now); err != nil {
 		if version == now.Version && !f.doubtfulLocked(version, now) {
-			err = nil // it needs no history
+			err = nil // the newest state needs no history
 		}
 		return now, 0, 0, err
 	}
@@ -362,7 +364,7 @@ func (f *Feed) before(version uint64) (now *Moment, after, own uint64, err error
 	return now, after, own, nil
 }
 
-// Feed is that of a resource, if it is mirrored and the fleet keeps a history.
+// Feed returns the feed of a resource, if it is mirrored and the fleet keeps a history.
 func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -373,8 +375,8 @@ func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
 	return x.feed, true
 }
 
-// Served are the resources that have a feed, in the order of the server's discovery
-// and as it told of them last.
+// Served returns the resources that have a feed, in the order of the server's last
+// discovery and as described there.
 func (m *Member) Served() []kube.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -387,7 +389,8 @@ func (m *Member) Served() []kube.Resource {
 	return all
 }
 
-// Versions are all that discovery told of, in its order, whatever is mirrored.
+// Versions returns all group versions of the last discovery, in its order, whether they
+// are mirrored or not.
 func (m *Member) Versions() []schema.GroupVersion {
 	m.mu.Lock()
 	defer m.mu.Unlock()

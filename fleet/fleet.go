@@ -25,7 +25,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// syncPoll is how often who waits for a sync looks: in memory, and while it waits only.
+// syncPoll is how often WaitForSync checks in-memory state.
 const syncPoll = 20 * time.Millisecond
 
 // ErrRunning is returned by a second Run.
@@ -33,49 +33,49 @@ var ErrRunning = errors.New("fleet is running already, or has run")
 
 // Options tune a [Fleet]. The zero value, and nil, are the defaults.
 type Options struct {
-	// Resources are patterns of what to mirror: "pods", "deployments.apps",
-	// "*.apps", "deployments.*" or "*". Only what can be listed and watched is, each
-	// resource in one version. Secrets, events and leases are left out unless a
-	// pattern without a star names them. Nil is "*"; a list without patterns is an
-	// error.
+	// Resources are patterns of the resources to mirror: "pods", "deployments.apps",
+	// "*.apps", "deployments.*" or "*". Only resources that can be listed and watched are
+	// mirrored, each in one version. Secrets, events and leases are left out unless a
+	// pattern without a star names them. Nil means "*"; an empty list is an error.
 	Resources []string
-	// Except are patterns of what not to mirror, whatever Resources says.
+	// Except are patterns of resources not to mirror. They take precedence over
+	// Resources.
 	Except []string
-	// Scope limits what is mirrored of clusters whose [Entry] has no scope. Default: the
-	// whole cluster.
+	// Scope limits which objects are mirrored from clusters whose [Entry] has no scope.
+	// Default: the whole cluster.
 	Scope Scope
-	// Fast keeps objects as they were sent. Default: they are packed, which takes a
-	// tenth of the memory.
+	// Fast keeps objects as they were received. Default: objects are packed, which takes
+	// a tenth of the memory.
 	Fast bool
-	// Settling is how much of one processor may be used to pack densely what has not
-	// changed for a while, see [watershed.PackingOptions]. It is slower while states
-	// arrive. Default 0.25.
+	// Settling is the share of one processor that may be used to pack objects densely
+	// that have not changed for a while, see [watershed.PackingOptions]. Less is used
+	// while states arrive. Default 0.25.
 	Settling float64
-	// Drop is what of each object's metadata is not kept. Default: nothing.
+	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// Transform is called once for every state of every object before it is kept.
+	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
-	// Budget bounds what reading a cluster's state costs its API server.
+	// Budget limits the load that reading a cluster's state puts on its API server.
 	Budget Budget
-	// Lists is how many resources are read at once in the whole fleet. Default: 6
+	// Lists limits how many resources are listed at once in the whole fleet. Default: 6
 	// for each processor.
 	Lists int
-	// Window bounds, in bytes, the states of one resource that are kept for slow
-	// readers. Default 64 MiB.
+	// Window limits, in bytes, the states of one resource that are kept for slow readers.
+	// Default 64 MiB.
 	Window int64
-	// History is how many bytes of changes are kept for readers of single clusters
-	// who go by the servers' versions, see [Feed], in the whole fleet. When there is
-	// more, older changes are dropped everywhere. Default: none, and there are no
+	// History limits, in bytes and for the whole fleet, the changes that are kept for
+	// readers of single clusters that use the servers' versions, see [Feed]. Above the
+	// limit, the oldest changes of all feeds are dropped. Default: no history, and no
 	// feeds.
 	History int64
-	// Decoded is about how many bytes of values are kept that somebody has looked
-	// at lately. Default 64 MiB.
+	// Decoded limits, approximately, the bytes of recently decoded values that are kept.
+	// Default 64 MiB.
 	Decoded int
-	// Reflector tunes how servers are asked.
+	// Reflector tunes the lists and watches.
 	Reflector reflector.Options
-	// Report, if there is one, knows what is mirrored.
+	// Report, if it is not nil, includes the fleet's informers while they run.
 	Report *watershed.Report
-	// Logger gets a line when a cluster goes live, when it or one of its resources
+	// Logger receives a line when a cluster goes live, when it or one of its resources
 	// begins to fail and when that ends, and the progress of the first sync. Each retry
 	// has level Debug. Default: slog.Default().
 	Logger *slog.Logger
@@ -109,23 +109,24 @@ type Fleet struct {
 	directory Directory
 	opts      Options
 	selection selection
-	slot      uint64 // of revisions, see clock.go
+	slot      uint64 // the slot of revisions, see clock.go
 	gate      *gate
 	packing   *watershed.Packing
 	recent    *wire.Recent
 	journal   *journal
 
-	// undecodable counts states of objects that could not be decoded, and reported has
-	// them.
+	// undecodable counts states of objects that could not be decoded. reported records
+	// which ones have been logged.
 	undecodable atomic.Uint64
 	reported    undecodable.Log
 
-	// mu guards what follows. It is taken before a member's.
+	// mu guards the fields below. It is taken before a member's.
 	mu      sync.Mutex
 	running context.Context // nil before Run
-	told    bool            // the directory has said which clusters there are
+	told    bool            // whether the directory has reported its clusters
 	members map[string]*Member
-	// aliases are the other names of members, ways the entries that lead to each.
+	// aliases maps the other names of clusters to those of their members. ways has the
+	// entries that lead to each member.
 	aliases map[string]string
 	ways    map[string][]Entry
 	runs    sync.WaitGroup
@@ -135,11 +136,11 @@ type Fleet struct {
 	collections map[schema.GroupResource]*collection
 }
 
-// KeepsHistory reports whether there are feeds, see [Options.History].
+// KeepsHistory reports whether the fleet has feeds, see [Options.History].
 func (f *Fleet) KeepsHistory() bool { return f.opts.History > 0 }
 
-// New returns a fleet of the clusters of a directory. It does not connect to
-// anything before [Fleet.Run]. A nil opts means the defaults.
+// New returns a fleet of the clusters of a directory. It does not connect to any cluster
+// before [Fleet.Run]. A nil opts means the defaults.
 func New(d Directory, opts *Options) (*Fleet, error) {
 	if d == nil {
 		return nil, errors.New("fleet: no directory")
@@ -168,9 +169,9 @@ func (f *Fleet) memory() watershed.Memory {
 	return watershed.Packed
 }
 
-// Run mirrors the clusters until ctx ends, and returns when everything that it
-// started has returned. Then there is nothing to read any more, and loops over
-// [View.Watch] have ended. An error is the directory's. Run can be called once.
+// Run mirrors the clusters until ctx ends, and returns after everything that it started
+// has returned. After that the fleet has no objects, and loops over [View.Watch] have
+// ended. An error is the directory's. Run can be called once.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -199,15 +200,15 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return err
 }
 
-// tidy drops changes that are too old from the logs, also when nothing is written.
+// tidy drops changes that are too old from the logs, also while nothing is published.
 func (f *Fleet) tidy() {
 	for _, c := range f.all() {
 		c.log.Expire()
 	}
 }
 
-// empty lets go of everything. Readers are not told that all is deleted, but that it
-// is over.
+// empty drops all members. Readers do not receive a Deleted for each object: their logs
+// are closed.
 func (f *Fleet) empty() {
 	for _, c := range f.all() {
 		c.log.Close()
@@ -221,14 +222,14 @@ func (f *Fleet) empty() {
 	f.recent.Clear()
 }
 
-// all are the collections.
+// all returns the collections.
 func (f *Fleet) all() []*collection {
 	f.resources.Lock()
 	defer f.resources.Unlock()
 	return slices.Collect(maps.Values(f.collections))
 }
 
-// collection finds or makes the collection of a resource.
+// collection returns the collection of a resource, and creates it if necessary.
 func (f *Fleet) collection(r schema.GroupResource) *collection {
 	f.resources.Lock()
 	defer f.resources.Unlock()
@@ -268,9 +269,8 @@ func (f *Fleet) admit(entries []Entry) {
 	f.nameLocked()
 }
 
-// admitLocked begins a member, or gives one that there is another way to its
-// cluster. Another server may be another cluster: then a new member takes the place
-// of the old one when it has synced.
+// admitLocked starts a member, or passes a new entry to an existing one. Another server
+// may be another cluster: then a new member replaces the old one when it has synced.
 func (f *Fleet) admitLocked(e Entry) {
 	m := f.members[e.Name]
 	if m != nil {
@@ -293,7 +293,7 @@ func (f *Fleet) admitLocked(e Entry) {
 	f.beginLocked(e, m)
 }
 
-// beginLocked begins a member, which takes the place of another if before is not nil.
+// beginLocked starts a member. It replaces another member if before is not nil.
 func (f *Fleet) beginLocked(e Entry, before *Member) {
 	next := newMember(f, e.Name)
 	next.before = before
@@ -307,14 +307,14 @@ func (f *Fleet) beginLocked(e Entry, before *Member) {
 	})
 }
 
-// Members are the clusters there are, in the order of their names.
+// Members returns the clusters, sorted by name.
 func (f *Fleet) Members() []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.SortedFunc(maps.Values(f.members), func(a, b *Member) int { return cmp.Compare(a.name, b.name) })
 }
 
-// Member returns the cluster of a name. If several names of the directory lead to one
+// Member returns the cluster with a name. If several names of the directory lead to one
 // cluster, it is mirrored once, under one of them, and found by all: see
 // [Member.Aliases].
 func (f *Fleet) Member(name string) (*Member, bool) {
@@ -325,14 +325,14 @@ func (f *Fleet) Member(name string) (*Member, bool) {
 	return m, ok
 }
 
-// Known reports whether the directory has said which clusters there are.
+// Known reports whether the directory has reported its clusters.
 func (f *Fleet) Known() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.told
 }
 
-// Resources are what is mirrored anywhere, by name.
+// Resources returns the resources that are mirrored in any cluster, sorted by name.
 func (f *Fleet) Resources() []schema.GroupResource {
 	var all []schema.GroupResource
 	for _, c := range f.all() {
@@ -344,13 +344,13 @@ func (f *Fleet) Resources() []schema.GroupResource {
 	return all
 }
 
-// Undecodable counts the states of objects that could not be decoded, of those that a
+// Undecodable returns how many states of objects could not be decoded, of those that a
 // reader wanted decoded. Each is logged once.
 func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
 
-// WaitForSync waits until the directory has said which clusters there are, and each
-// of those there are has synced, or has been found to be unreachable: see
-// [Member.WaitForSync]. The error is that of ctx.
+// WaitForSync waits until the directory has reported its clusters, and each of them has
+// synced or has been found to be unreachable: see [Member.WaitForSync]. The error is that
+// of ctx.
 func (f *Fleet) WaitForSync(ctx context.Context) error {
 	for {
 		f.mu.Lock()

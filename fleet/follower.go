@@ -14,15 +14,15 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// follower reads a collection for one reader, from the state at a moment on. When the
+// follower reads a collection for one reader, from its state at one moment on. When the
 // log has dropped changes because the reader was too slow, or was cut because a cluster
-// joined or left, the follower continues with the differences. It is the
-// [catchup.Source] of its own.
+// joined or left, the follower continues with the differences. It is its own
+// [catchup.Source].
 //
-// Its base and the changes since have only the clusters that the reader wants. The base
-// is replaced when the reader has caught up, and at the latest after
-// [collection.keep] changes, whether they concern the reader or not. Readers of all
-// clusters share their vectors.
+// Its base and the changes since have only the clusters of the reader. The base is
+// replaced when the reader has caught up, and at the latest after [collection.keep]
+// changes, whether they concern the reader or not. Readers of all clusters share their
+// vectors.
 type follower struct {
 	catchup.Follower[*vector, located]
 	collection *collection
@@ -30,7 +30,7 @@ type follower struct {
 	interest   fanout.Interest
 }
 
-// changes are what a follower reads.
+// changes are the next changes for a follower's reader.
 type changes = catchup.Changes[located]
 
 // newFollower returns a follower that begins at the current state.
@@ -40,8 +40,8 @@ func newFollower(c *collection, clusters clusterSet, interest fanout.Interest) *
 	return f
 }
 
-// newFollowerAfter returns a follower of the changes after a revision, of which the
-// state is not known. The error is [ErrExpired] if the log does not have all of them.
+// newFollowerAfter returns a follower of the changes after a revision whose state is not
+// known. The error is [ErrExpired] if the log does not have all of them.
 func newFollowerAfter(c *collection, clusters clusterSet, interest fanout.Interest, revision uint64) (*follower, error) {
 	if err := c.recognize(revision); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (f *follower) Own(batch []change) []change {
 }
 
 // renewCost is how many clusters of a vector may be copied for each change that the
-// follower then need not keep. Copying one takes some 20 ns.
+// follower can then drop. Copying one takes some 20 ns.
 const renewCost = 16
 
 // Newer implements [catchup.Source]. It returns a vector that is not older than the
@@ -141,7 +141,7 @@ func (*follower) Same(a, b located) bool { return wire.Same(a.object, b.object) 
 // Diff implements [catchup.Objects].
 func (f *follower) Diff(from, to *vector) iter.Seq[*change] { return diff(from, to) }
 
-// Revision returns the revision of the collection that the vector is of.
+// Revision returns the vector's revision of the collection.
 func (v *vector) Revision() uint64 { return v.revision }
 
 // get returns an object of a vector.

@@ -12,28 +12,29 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// gap is a range of versions that a list has passed over. The feed does not know what
-// happened at the versions between after and before: an object may have come and gone.
+// gap is a range of versions that a list has skipped. The feed does not know what
+// happened at the versions between after and before: an object may have been created and
+// deleted.
 //
-// A list also finds differences whose versions are unknown, such as deletions. They
-// have the version after, as if they had happened there: a client that has seen a part
-// of a list's differences then holds a version that is complete, here and at the API
-// server.
+// A list also finds differences whose versions are unknown, such as deletions. They have
+// the version after, as if they had happened there: a client that has seen a part of a
+// list's differences then holds a version that is complete, here and at the API server.
 type gap struct {
 	after, before uint64
 	// again is the revision at which the feed first had the version after. A client that
-	// resumes at that version receives everything since again: it may have seen the version
-	// before the list or after it, and, if several changes have it, only the first of them.
+	// resumes at that version receives everything since again: it may have seen the
+	// version before the list or after it, and, if several changes have it, only the
+	// first of them.
 	again uint64
 	// revision is that of the newest state with the version after.
 	revision uint64
 }
 
-// mostGaps limits how many gaps a feed remembers. Versions before older ones expire.
+// mostGaps limits how many gaps a feed remembers. Versions before older gaps expire.
 const mostGaps = 64
 
-// passLocked notes that a list led from the last state to one at a version, and how many
-// differences it found.
+// passLocked records that a list led from the last state to one at a version, and how
+// many differences it found.
 func (f *Feed) passLocked(last *Moment, version uint64, differences int) {
 	if differences == 0 && version <= last.Version+1 {
 		return // nothing can have happened
@@ -70,8 +71,8 @@ func (f *Feed) pastGaps(version uint64) uint64 {
 	return version
 }
 
-// net makes of the changes of each object one, from the first state to the last. A
-// list that was broken off and begun again reports an object twice.
+// net merges the changes of each object into one, from its first state to its last. A
+// list that was interrupted and restarted reports an object twice.
 func net(changes []store.Change[*wire.Object]) []store.Change[*wire.Object] {
 	at := make(map[string]int, len(changes))
 	all := changes[:0]
@@ -98,11 +99,11 @@ func net(changes []store.Change[*wire.Object]) []store.Change[*wire.Object] {
 	return slices.DeleteFunc(all, func(c store.Change[*wire.Object]) bool { return c.Type == delta.Deleted && c.Old == nil })
 }
 
-// inOrder sorts the differences that a list made since a version by their own versions.
-// Nobody knows when an object was deleted that is not in the list, nor why one differs
-// whose version is not later. Those differences keep the version before the list and
-// come first: a client that stops anywhere in between must not hold a later version
-// without them.
+// inOrder sorts the differences that a list found since a version by their own versions.
+// We cannot know when an object was deleted that is not in the list, nor why one differs
+// whose version is not later. Those differences keep the version before the list and come
+// first: a client that stops anywhere in between must not hold a later version without
+// them.
 func inOrder(changes []store.Change[*wire.Object], since uint64) []store.Change[*wire.Object] {
 	for i := range changes {
 		if c := &changes[i]; c.Type == delta.Deleted && c.Missed || c.Version <= since {

@@ -25,14 +25,14 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Identity tells a cluster from others: by the UID of its namespace kube-system together
-// with its endpoint or, where the UID cannot be read, by its endpoint and its certificate
-// authority. The endpoint is part of it because a cluster that was restored from the
-// backup of another has the same UID.
+// Identity distinguishes a cluster from others: by the UID of its namespace kube-system
+// together with its endpoint or, if the UID cannot be read, by its endpoint and its
+// certificate authority. The endpoint is part of it because a cluster that was restored
+// from the backup of another has the same UID.
 type Identity struct {
 	// UID is that of the namespace kube-system. It is empty if the cluster has not been
-	// reached, or its credentials do not allow to get that namespace. Then another
-	// cluster at the same endpoint is not noticed.
+	// reached, or its credentials do not allow reading that namespace. Then another
+	// cluster at the same endpoint is not detected.
 	UID string
 	// Endpoint is the address of the API server, without credentials.
 	Endpoint string
@@ -66,16 +66,16 @@ func identityOf(cfg *rest.Config) Identity {
 // identifyTimeout limits how long a cluster may take to return its identity.
 const identifyTimeout = 10 * time.Second
 
-// errAnotherCluster is returned to mirrors that read from a cluster that has another
+// errAnotherCluster is returned to mirrors whose requests reached a cluster with another
 // identity than theirs.
 var errAnotherCluster = errors.New("another cluster has taken the address")
 
-// identification is how a member recognizes its cluster.
+// identification records how a member recognizes its cluster.
 type identification struct {
-	// asking is held while the cluster is asked.
+	// asking is held while the identity is requested.
 	asking sync.Mutex
 
-	// mu guards what follows: the identity, the connection on which it was confirmed
+	// mu guards the fields below: the identity, the connection on which it was confirmed
 	// last, which is only compared, the other names of the cluster, and all ways to it
 	// if there are several.
 	mu       sync.Mutex
@@ -99,7 +99,7 @@ func (m *Member) Aliases() []string {
 	return slices.Clone(m.known.aliases)
 }
 
-// reach notes how the cluster is reached now.
+// reach records how the cluster is reached now.
 func (k *identification) reach(cfg *rest.Config) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,10 +115,10 @@ func (k *identification) confirmed(conn any) bool {
 	return conn != nil && conn == k.conn
 }
 
-// identify gets the identity of the cluster and compares it with the one that it had. If
-// it is another cluster, another member takes the place of this one, and the error is
-// errAnotherCluster. It is called when the cluster is discovered, and by the first reader
-// of a new connection: a server at an address changes only between two connections.
+// identify requests the identity of the cluster and compares it with the previous one. If
+// it is another cluster, a new member replaces this one, and the error is
+// errAnotherCluster. It is called after discovery, and by the first reader of a new
+// connection: the server at an address changes only between two connections.
 func (m *Member) identify(ctx context.Context, cluster *kube.Cluster, conn any) error {
 	k := &m.known
 	k.asking.Lock()
@@ -146,8 +146,8 @@ func (m *Member) identify(ctx context.Context, cluster *kube.Cluster, conn any) 
 	return fmt.Errorf("cluster %s: %w: the UID of kube-system is %s, and was %s", m.name, errAnotherCluster, uid, was.UID)
 }
 
-// uidOf returns the UID of a cluster's namespace kube-system, "" if the cluster does not
-// allow to get it.
+// uidOf returns the UID of a cluster's namespace kube-system, or "" if the cluster does
+// not allow reading it.
 func uidOf(ctx context.Context, cluster *kube.Cluster) (string, error) {
 	o, err := cluster.Get(ctx, kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), MetadataOnly: true}, "kube-system")
 	switch {
@@ -163,13 +163,13 @@ func uidOf(ctx context.Context, cluster *kube.Cluster) (string, error) {
 	return string(meta.UID), nil
 }
 
-// arrival is a request's connection.
+// arrival records the connection of a request.
 type arrival struct {
 	mu   sync.Mutex
 	conn any
 }
 
-// traced returns a context whose request notes its connection.
+// traced returns a context whose request records its connection.
 func (a *arrival) traced(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		a.mu.Lock()
@@ -184,8 +184,8 @@ func (a *arrival) connection() any {
 	return a.conn
 }
 
-// recognize makes sure that the answer to a request is the member's cluster's. Most
-// requests use a connection on which that is known.
+// recognize checks that a response came from the member's cluster. Most requests use a
+// connection on which that has been confirmed.
 func (s *source) recognize(ctx context.Context, a *arrival) error {
 	conn := a.connection()
 	if s.member.known.confirmed(conn) {
@@ -201,7 +201,7 @@ func (m *Member) entry() Entry {
 	return m.used
 }
 
-// replace has a new member take the place of one whose cluster is another now.
+// replace replaces a member whose address leads to another cluster now with a new member.
 func (f *Fleet) replace(m *Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

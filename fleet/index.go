@@ -14,22 +14,21 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Index finds objects of a view by a value computed from them, in all clusters that
-// there are and in those to come. It costs about 120 bytes for each value of an
-// object, and a look-up costs a search in each cluster: some 0.5 us.
+// Index finds objects of a view by a value computed from them, in all clusters, including
+// those that join later. It costs about 120 bytes for each value of an object. A lookup
+// searches each cluster, at some 0.5 us.
 type Index[T any, K cmp.Ordered] struct {
 	view   *View[T]
 	values func(*wire.Object) []K
-	// of are the indexes of the mirrors. The map is replaced, not changed, with the
+	// of are the indexes of the mirrors. The map is replaced, not modified, with the
 	// collection's mu held.
 	of atomic.Pointer[map[*mirror]*watershed.Index[*wire.Object, K]]
 }
 
-// IndexBy adds an index, at any time. The function returns the values to find an
-// object by, none or many. It is called once for each new state, which is decoded for
-// it: an index that reads labels or names alone costs less on a view of
-// *[wire.Object]. It must depend on the object alone. If it panics, the object is
-// left out of the index.
+// IndexBy adds an index, at any time. The function returns the values to find an object
+// by, none or many. It is called once for each new state, which is decoded for the call:
+// an index that reads only labels or names costs less on a view of *[wire.Object]. It
+// must depend on the object alone. If it panics, the object is left out of the index.
 func IndexBy[T any, K cmp.Ordered](v *View[T], values func(T) []K) *Index[T, K] {
 	x := &Index[T, K]{view: v, values: func(o *wire.Object) []K {
 		value, err := v.decode(o)
@@ -44,7 +43,7 @@ func IndexBy[T any, K cmp.Ordered](v *View[T], values func(T) []K) *Index[T, K] 
 	c.indexes[x] = struct{}{}
 	there := slices.Collect(maps.Keys(c.mirrors))
 	c.mu.Unlock()
-	// What there is takes time, in which others write.
+	// Indexing the existing objects takes time, so others can write meanwhile.
 	for _, m := range there {
 		if v.clusters.has(m.cluster) {
 			x.keep(m, watershed.IndexBy(m.informer, x.values))
@@ -53,7 +52,7 @@ func IndexBy[T any, K cmp.Ordered](v *View[T], values func(T) []K) *Index[T, K] 
 	return x
 }
 
-// keep takes the index of a mirror, unless that has ended meanwhile.
+// keep stores the index of a mirror, unless the mirror has ended meanwhile.
 func (x *Index[T, K]) keep(m *mirror, index *watershed.Index[*wire.Object, K]) {
 	c := x.view.collection
 	c.mu.Lock()
@@ -64,7 +63,7 @@ func (x *Index[T, K]) keep(m *mirror, index *watershed.Index[*wire.Object, K]) {
 	}
 }
 
-// Remove frees the index, which must not be used any more.
+// Remove frees the index, which must not be used after that.
 func (x *Index[T, K]) Remove() {
 	c := x.view.collection
 	c.mu.Lock()
@@ -75,7 +74,7 @@ func (x *Index[T, K]) Remove() {
 	}
 }
 
-// join adds an index to a mirror that has nothing yet. The collection's mu is held.
+// join adds an index to a mirror that has no objects yet. The collection's mu is held.
 func (x *Index[T, K]) join(m *mirror) {
 	if x.view.clusters.has(m.cluster) {
 		index := watershed.IndexBy(m.informer, x.values)
@@ -93,11 +92,10 @@ func (x *Index[T, K]) replace(edit func(map[*mirror]*watershed.Index[*wire.Objec
 	x.of.Store(&next)
 }
 
-// Get yields the objects that have a value, cluster by cluster and in the order of
-// keys.
+// Get yields the objects that have a value, sorted by cluster and then by key.
 func (x *Index[T, K]) Get(value K) iter.Seq2[Key, T] { return x.GetIn(x.view.Snapshot(), value) }
 
-// GetIn is Get of a given moment.
+// GetIn is Get in a snapshot.
 func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
 	return func(yield func(Key, T) bool) {
 		of := *x.of.Load()
@@ -114,8 +112,8 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
 	}
 }
 
-// find looks a value up in one cluster. One whose mirror has ended since the snapshot
-// has no index any more, and is searched object by object.
+// find returns the objects of one cluster that have a value. If the cluster's mirror has
+// ended since the snapshot, it has no index any more, and find checks every object.
 func (x *Index[T, K]) find(index *watershed.Index[*wire.Object, K], c *clusterState, value K) iter.Seq[*wire.Object] {
 	if index != nil {
 		return index.GetIn(c.state, value)

@@ -5,17 +5,16 @@ package fleet
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// succeed makes the feed the one after another, whose cluster its own has replaced: a
-// version of that cluster means something else here, as after a restore. It is called
-// before the feed has a state.
+// succeed sets the predecessor of the feed, whose cluster this feed's cluster has
+// replaced. A version of that cluster has another meaning here, as after a restore.
+// succeed is called before the feed has a state.
 func (f *Feed) succeed(before *Feed) {
 	if f != nil {
 		f.predecessor = before
 	}
 }
 
-// inheritLocked takes over which versions are those of the feed before, when the first
-// state comes.
+// inheritLocked takes over the versions of the predecessor, when the first state arrives.
 func (f *Feed) inheritLocked() {
 	before := f.predecessor
 	f.predecessor = nil
@@ -24,14 +23,15 @@ func (f *Feed) inheritLocked() {
 	}
 }
 
-// former returns the feed before, if this one has never had a state.
+// former returns the predecessor, if this feed has never had a state.
 func (f *Feed) former() *Feed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.predecessor
 }
 
-// legacy returns what the next feed has to know of this one, nil if there is nothing.
+// legacy returns what the next feed must remember of this one, or nil if this one never
+// had a state.
 func (f *Feed) legacy() *restore {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,7 +41,7 @@ func (f *Feed) legacy() *restore {
 	return nil
 }
 
-// feedBefore returns the feed of a resource of the member whose place this one takes.
+// feedBefore returns the feed of a resource of the member that this one replaces.
 func (m *Member) feedBefore(r schema.GroupResource) *Feed {
 	if m.before == nil {
 		return nil

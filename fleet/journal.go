@@ -17,16 +17,15 @@ type cadence struct {
 	// pace is how often members are examined that are not live, or in which something
 	// fails. The others are examined once every sweep.
 	pace, sweep time.Duration
-	// burst is how long the journal waits after a failure for others that belong to
-	// it.
+	// burst is how long the journal waits after a failure for related ones.
 	burst time.Duration
-	// failure is how long something must fail before that is logged. The first retry
-	// of a list or watch comes within 1.6 s, and most failures end with it. patience is
-	// the same for discovery and the directory, which are read less often, and for
+	// failure is how long something must fail before that is logged. The first retry of a
+	// list or watch comes within 1.6 s, and most failures end with it. patience is the
+	// same limit for discovery and the directory, which are read less often, and for
 	// resources that fail without a response.
 	failure, patience time.Duration
-	// progress is how often the progress of the first sync is logged, idle how often
-	// while there is none.
+	// progress is how often the progress of the first sync is logged, and idle how often
+	// while nothing progresses.
 	progress, idle time.Duration
 }
 
@@ -40,8 +39,8 @@ var defaultCadence = cadence{
 // state, not one for each resource and retry. The lines of the reflectors have level
 // Debug.
 //
-// The journal reads statuses, so a member never waits for it. A member that is live
-// and undisturbed costs only the sweep, some 500 ns for each resource.
+// The journal reads statuses, so a member never waits for it. A member that is live and
+// undisturbed costs only the sweep, some 500 ns for each resource.
 type journal struct {
 	fleet *Fleet
 	cadence
@@ -51,7 +50,7 @@ type journal struct {
 	mu        sync.Mutex
 	disturbed map[*Member]struct{}
 
-	// The rest belongs to the goroutine of run.
+	// The fields below belong to the goroutine of run.
 	logs map[*Member]*memberLog
 	sync firstSync
 }
@@ -71,7 +70,7 @@ func (j *journal) disturb(m *Member) {
 	}
 }
 
-// run keeps the journal until ctx ends.
+// run examines members until ctx ends.
 func (j *journal) run(ctx context.Context) {
 	due := time.NewTimer(j.sweep)
 	defer due.Stop()
@@ -99,8 +98,8 @@ func (j *journal) run(ctx context.Context) {
 	}
 }
 
-// examine logs what is new about the members that were disturbed or that are not
-// live, or about all members. It reports whether to examine members again soon.
+// examine logs changes of the members that were disturbed or that are not live, or of all
+// members. It reports whether to examine members again soon.
 func (j *journal) examine(now time.Time, all bool) (again bool) {
 	j.mu.Lock()
 	disturbed := j.disturbed
@@ -143,7 +142,7 @@ func (j *journal) forget(members []*Member) {
 	}
 }
 
-// progress is how far the members of a fleet are.
+// progress is how far the members of a fleet have synced.
 type progress struct {
 	clusters, live, unreachable, synced, resources, objects, expected int
 }
@@ -165,7 +164,7 @@ func (p *progress) add(known *memberLog, s Status) {
 // be unreachable.
 type firstSync struct {
 	done bool
-	// began is when there were members first, logged the time of the last line and
+	// began is when the fleet first had members. logged is the time of the last line, and
 	// last its content.
 	began, logged time.Time
 	last          progress
@@ -180,7 +179,7 @@ func (f *firstSync) update(now time.Time, p progress, j *journal) {
 	since := now.Sub(f.logged)
 	switch {
 	case f.done && p.clusters == 1:
-		return // the cluster's own line contains the same
+		return // the cluster's own line has the same content
 	case f.done, since >= j.idle, since >= j.progress && p != f.last:
 	default:
 		return
@@ -197,7 +196,7 @@ func (f *firstSync) update(now time.Time, p progress, j *journal) {
 	logger.Info("syncing", args...)
 }
 
-// rounded is a duration as people read it.
+// rounded returns a duration rounded for log lines.
 func rounded(d time.Duration) time.Duration {
 	if d < 10*time.Second {
 		return d.Round(10 * time.Millisecond)
@@ -212,8 +211,8 @@ type lowered struct {
 	disturb func()
 }
 
-// Enabled reports true for higher levels than Debug in any case, since they count even
-// if they are not written.
+// Enabled always returns true for higher levels than Debug, since Handle must see them
+// even if they are not written.
 func (h lowered) Enabled(ctx context.Context, level slog.Level) bool {
 	return level > slog.LevelDebug || h.Handler.Enabled(ctx, level)
 }

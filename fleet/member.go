@@ -21,7 +21,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// What a cluster serves changes with these.
+// The resources whose objects define which types a cluster serves.
 var (
 	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
@@ -42,8 +42,8 @@ const (
 	discoverApart = 300 * time.Millisecond
 )
 
-// discoverAfter are the times of discoveries after something about a cluster's types has
-// changed. Discovery shows the change after an unknown delay.
+// discoverAfter are the waits before the discoveries that follow a change of a cluster's
+// types. Discovery shows the change after an unknown delay.
 var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
 
 // Member is one cluster of a fleet. All methods are safe for concurrent use.
@@ -53,40 +53,40 @@ type Member struct {
 	logger   *slog.Logger
 	gate     *gate
 	throttle *throttle
-	// poked has a token when it is time to look what there is.
+	// poked has a token when discovery is due.
 	poked chan struct{}
 	// end ends the run.
 	end   context.CancelFunc
 	known identification
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	cluster *kube.Cluster // nil while its entry has an error
-	used    Entry         // that cluster was made of
+	used    Entry         // the entry that cluster was made from
 	access  string
 	host    string
-	// former is the connection before; its watches move to the new one, and then it
-	// can be closed.
+	// former is the previous connection. Its watches move to the new one, and then it can
+	// be closed.
 	former *kube.Cluster
-	// unlisted is the directory's current error: it cannot say how to reach the
-	// cluster. A connection that was made before stays in use.
+	// unlisted is the directory's current error: the directory has no configuration for
+	// the cluster. A connection that was made before stays in use.
 	unlisted error
 	err      error     // of the last discovery
-	since    time.Time // when it began
+	since    time.Time // when the member began
 	gone     time.Time
-	// before is the member of the same name whose place this one takes when it has
-	// synced; nil if there was none, or it has.
+	// before is the member of the same name that this one replaces when it has synced. It
+	// is nil if there was none, or it has been replaced.
 	before *Member
-	// discovered is when the cluster first said what it serves.
+	// discovered is when discovery first succeeded.
 	discovered time.Time
-	// mirrors are those that run, or are about to. next are those that are to take
-	// the place of one of them.
+	// mirrors are those that run, or are about to. next are those that are to replace one
+	// of them.
 	mirrors, next map[schema.GroupResource]*mirror
-	// asJSON are resources with objects that have fields which their Go types do not
+	// asJSON has the resources with objects that have fields which their Go types do not
 	// have. They are mirrored as JSON.
 	asJSON map[schema.GroupResource]bool
-	// listed is what discovery said last, served the same by name, missing what it
-	// could not say.
+	// listed has the resources of the last discovery, served has their names, and missing
+	// is the error about the parts that it could not read.
 	listed  []kube.Resource
 	served  map[schema.GroupResource]struct{}
 	missing error
@@ -102,18 +102,18 @@ func newMember(f *Fleet, name string) *Member {
 	}
 }
 
-// Name is the cluster's name in the fleet.
+// Name returns the cluster's name in the fleet.
 func (m *Member) Name() string { return m.name }
 
-// Cluster is the connection to the cluster, nil if its directory could not say how
-// to reach it yet. It is another one when credentials have changed.
+// Cluster returns the connection to the cluster, or nil if its directory has not provided
+// a configuration yet. The connection changes when the credentials change.
 func (m *Member) Cluster() *kube.Cluster {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cluster
 }
 
-// poke makes the member look what the cluster serves.
+// poke makes the member run discovery.
 func (m *Member) poke() {
 	select {
 	case m.poked <- struct{}{}:
@@ -121,7 +121,7 @@ func (m *Member) poke() {
 	}
 }
 
-// use takes what a directory says: the way to the cluster, or a new one.
+// use connects with an entry of the directory, or records the entry's error.
 func (m *Member) use(e Entry) {
 	cluster, err := (*kube.Cluster)(nil), e.Err
 	if err == nil {
@@ -149,8 +149,8 @@ func (m *Member) use(e Entry) {
 	m.poke()
 }
 
-// run looks what the cluster serves, now and whenever that may have changed, and
-// mirrors it until ctx ends.
+// run discovers the cluster's resources, now and whenever they may have changed, and
+// mirrors them until ctx ends.
 func (m *Member) run(ctx context.Context) {
 	defer m.closeIdle()
 	defer m.runs.Wait()
@@ -172,7 +172,7 @@ func (m *Member) run(ctx context.Context) {
 			next = wait + rand.N(wait/2)
 			wait = min(2*wait, discoverRetryMost)
 		case failed:
-			after = discoverAfter[1:] // a server that has just started may not know all yet
+			after = discoverAfter[1:] // a server that has just started may not serve all resources yet
 			fallthrough
 		default:
 			wait = discoverRetry
@@ -196,7 +196,7 @@ func (m *Member) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-m.poked:
-			// Several things may be about to happen: this is the first of them.
+			// This may be the first of several changes.
 			timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
 			select {
 			case <-ctx.Done():
@@ -211,7 +211,8 @@ func (m *Member) run(ctx context.Context) {
 	}
 }
 
-// closeIdle closes connections that are not needed: in the end all of them.
+// closeIdle closes connections that are not needed. At the end of run that is all of
+// them.
 func (m *Member) closeIdle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +224,7 @@ func (m *Member) closeIdle() {
 	}
 }
 
-// resolve asks what the cluster serves, and begins and ends mirrors accordingly.
+// resolve runs discovery, and starts and ends mirrors accordingly.
 func (m *Member) resolve(ctx context.Context) error {
 	cluster := m.Cluster()
 	if cluster == nil {
@@ -240,7 +241,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil {
-		return ctx.Err() // it has left: nothing must begin any more
+		return ctx.Err() // the member has left: no mirror may start any more
 	}
 	if len(served) == 0 {
 		if err == nil {
@@ -257,7 +258,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	return nil
 }
 
-// foundLocked records the result of a discovery that found something.
+// foundLocked records the result of a discovery that found resources.
 func (m *Member) foundLocked(served []kube.Resource, missing error) {
 	m.missing, m.err = missing, nil
 	m.listed = served
@@ -270,8 +271,8 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 	}
 }
 
-// mirrorLocked makes the mirrors fit what is served. What is missing from discovery
-// stays as it is.
+// mirrorLocked makes the mirrors match the served resources. Mirrors of resources that
+// are missing from discovery stay as they are.
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
 	scope := m.fleet.scopeOf(m.used)
 	served = slices.DeleteFunc(slices.Clone(served), func(r kube.Resource) bool { return !scope.has(r) })
@@ -299,7 +300,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		if now != nil && now.same(r, m.asJSON[at]) || m.next[at] != nil {
 			continue
 		}
-		x, err := newMirror(m, m.cluster, r, !hidden[at]) // not the one that was asked: it may be another by now
+		x, err := newMirror(m, m.cluster, r, !hidden[at]) // not the connection of the discovery: it may have been replaced
 		if err != nil {
 			m.err = err
 			continue
@@ -316,8 +317,8 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 	}
 }
 
-// definedLocked reports whether a resource has a definition: then it is served, or will
-// be again. A server that has just started may leave it out of its discovery.
+// definedLocked reports whether a resource has a definition. Then it is served, or will
+// be again: a server that has just started may leave it out of its discovery.
 func (m *Member) definedLocked(at schema.GroupResource) bool {
 	x := m.mirrors[definitions]
 	if x == nil {
@@ -327,8 +328,8 @@ func (m *Member) definedLocked(at schema.GroupResource) bool {
 	return ok
 }
 
-// lags reports whether discovery does not show all the types that are defined: it is
-// behind, or one of them cannot be served.
+// lags reports whether discovery lacks some of the types that are defined: it is behind,
+// or one of them cannot be served.
 func (m *Member) lags(defined state) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,7 +345,7 @@ func (m *Member) lagsLocked(defined state) bool {
 	return false
 }
 
-// incomplete reports whether to ask again soon because discovery lags.
+// incomplete reports whether to run discovery again soon because it lags.
 func (m *Member) incomplete() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -352,7 +353,7 @@ func (m *Member) incomplete() bool {
 	return x != nil && m.lagsLocked(x.informer.Snapshot())
 }
 
-// first orders resources: those that say what else there is come before the others.
+// first orders resources: those that define types come before the others.
 func first(a, b schema.GroupResource) int {
 	rank := func(r schema.GroupResource) string {
 		if r == definitions || r == apiServices {
@@ -363,7 +364,7 @@ func first(a, b schema.GroupResource) int {
 	return slices.Compare([]string{rank(a), a.String()}, []string{rank(b), b.String()})
 }
 
-// unknown reports whether discovery could not say whether there is a resource.
+// unknown reports whether discovery could not determine whether a resource is served.
 func unknown(r schema.GroupResource, missing error) bool {
 	return slices.ContainsFunc(split(missing), func(err error) bool {
 		var g *kube.GroupError
@@ -371,7 +372,7 @@ func unknown(r schema.GroupResource, missing error) bool {
 	})
 }
 
-// split are the errors that one was joined of.
+// split returns the errors that err joins.
 func split(err error) []error {
 	if err == nil {
 		return nil
@@ -392,7 +393,7 @@ func (m *Member) startLocked(ctx context.Context, x *mirror) {
 	m.runs.Go(func() { x.run(ctx, m.logger) })
 }
 
-// endLocked ends a mirror that has no successor, and what it was waiting for.
+// endLocked ends a mirror without a successor, and the mirror that was to replace it.
 func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 	delete(m.mirrors, at)
 	m.stop(x, false)
@@ -402,7 +403,7 @@ func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 	}
 }
 
-// stop ends a mirror. It does not wait for it.
+// stop ends a mirror. It does not wait for the mirror to return.
 func (m *Member) stop(x *mirror, replaced bool) {
 	if x.collection != nil {
 		x.collection.forget(x, replaced)
@@ -411,7 +412,7 @@ func (m *Member) stop(x *mirror, replaced bool) {
 	x.end()
 }
 
-// applied takes what a mirror has read. The mirror's informer waits for it.
+// applied handles a batch that a mirror has read. The mirror's informer waits for it.
 func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object]) {
 	at := x.resource.GroupResource()
 	if (at == definitions || at == apiServices) && (len(changes) > 0 || !x.seen && m.lags(s)) {
@@ -428,14 +429,14 @@ func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object
 	}
 }
 
-// join makes the state of a mirror that has synced the cluster's, if it is still
-// wanted, and ends the mirror whose place it takes.
+// join makes the state of a mirror that has synced the cluster's, if it is still wanted,
+// and ends the mirror that it replaces.
 func (m *Member) join(x *mirror, s state) {
 	at := x.resource.GroupResource()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mirrors[at] != x && m.next[at] != x {
-		return // it was told to end
+		return // it was stopped
 	}
 	x.collection.applied(x, s, nil)
 	if m.next[at] == x {
@@ -445,14 +446,15 @@ func (m *Member) join(x *mirror, s state) {
 	}
 }
 
-// relisted records that the directory again lists the way that is in use.
+// relisted records that the directory again lists the entry that is in use.
 func (m *Member) relisted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unlisted = nil
 }
 
-// way is how the cluster is reached; "" if nobody has said.
+// way returns how the cluster is reached. Both are "" if the directory has not reported
+// that.
 func (m *Member) way() (access, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,30 +17,30 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// linesAtOnce is how many resources of a cluster that begin to fail at the same time
-// get a line each. More of them share one line, and so do those that recover.
+// linesAtOnce is how many resources of a cluster that begin to fail at the same time are
+// logged with a line each. More of them share one line. The same holds when they recover.
 const linesAtOnce = 5
 
-// memberLog is what a journal has logged about one member, so that it logs only
+// memberLog records what a journal has logged about one member, so that it logs only
 // changes.
 type memberLog struct {
 	member *Member
 	logger *slog.Logger
 	cadence
-	// live says that the end of the first sync was logged.
+	// live is set when the end of the first sync was logged.
 	live bool
-	// down is the message that was logged because nothing of the cluster can be
-	// read, "" if something can; downSince is when that began. answered is when the
-	// cluster was first seen to answer again; zero before that.
+	// down is the message that was logged because nothing of the cluster can be read, or
+	// "" if something can. downSince is when that began. answered is when the cluster was
+	// first seen to respond again, and zero before that.
 	down      string
 	downSince time.Time
 	answered  time.Time
-	// troubled says that something failed at the last look, logged or not.
+	// troubled is set if something failed at the last examination, logged or not.
 	troubled bool
-	// troubles are failures of parts of a cluster that answers, by resource;
-	// discovery and directory are other keys.
+	// troubles are failures of parts of a cluster that responds, by resource. The keys
+	// discovery and directory are not resources.
 	troubles map[string]*trouble
-	// dropped and restores are the reflectors' counters as they were last logged.
+	// dropped and restores are the reflectors' counters when they were last logged.
 	dropped  map[string]uint64
 	restores uint64
 }
@@ -64,12 +64,12 @@ const (
 	accessRefused = "cluster refuses access"
 )
 
-// examination is all that a memberLog needs to know of a member at one moment.
+// examination has everything that a memberLog needs about a member at one moment.
 type examination struct {
 	Status
 	joined    time.Time
-	discovery error // of the last discovery, or what was missing from it
-	unlisted  error // of the directory
+	discovery error // error of the last discovery, or of its missing parts
+	unlisted  error // error of the directory
 	all       []ResourceStatus
 }
 
@@ -86,10 +86,10 @@ func newMemberLog(m *Member, c cadence) *memberLog {
 	return &memberLog{member: m, logger: m.logger, cadence: c, troubles: map[string]*trouble{}, dropped: map[string]uint64{}}
 }
 
-// settled reports whether the member need not be examined before it is disturbed.
+// settled reports whether the member need not be examined until it is disturbed.
 func (p *memberLog) settled() bool { return p.live && p.down == "" && !p.troubled }
 
-// update logs how the member differs from what was logged before.
+// update logs the differences between the member and what was logged before.
 func (p *memberLog) update(now time.Time, x examination) {
 	if x.State == Gone {
 		return
@@ -121,7 +121,7 @@ func (p *memberLog) update(now time.Time, x examination) {
 }
 
 // unreadable returns the message for a cluster of which nothing can be read, and since
-// when; "" if something can.
+// when. The message is "" if something can be read.
 func (p *memberLog) unreadable(now time.Time, x examination) (message string, since time.Time) {
 	switch {
 	case x.State == Connecting && x.Err != nil:
@@ -149,16 +149,16 @@ func failingSince(r ResourceStatus) time.Time {
 	return cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt)
 }
 
-// answers reports whether an error is a response of the server, not of the network on
-// the way to it.
+// answers reports whether an error is a response of the server, rather than an error of
+// the network.
 func answers(err error) bool {
 	var status apierrors.APIStatus
 	reason := reflector.ReasonOf(err)
 	return errors.As(err, &status) || reason != reflector.Unknown && reason != reflector.Refused
 }
 
-// fail logs that nothing of the cluster can be read, unless it was logged. Objects
-// that were read before stay readable.
+// fail logs that nothing of the cluster can be read, unless that was logged. Objects that
+// were read before stay readable.
 func (p *memberLog) fail(message string, since time.Time, x examination) {
 	p.answered = time.Time{}
 	if p.down == "" {
@@ -180,8 +180,8 @@ func (p *memberLog) fail(message string, since time.Time, x examination) {
 	p.logger.Warn(unreachable, args...)
 }
 
-// firstOf returns the first of the errors that err joins. Those of one discovery tend to
-// have the same cause, and a line of the log is for one.
+// firstOf returns the first of the errors that err joins. Those of one discovery usually
+// have the same cause, and a log line has room for one.
 func firstOf(err error) error {
 	if all := split(err); len(all) > 0 {
 		return all[0]
@@ -189,9 +189,9 @@ func firstOf(err error) error {
 	return err
 }
 
-// recovered reports whether a cluster that could not be read can be again. Each
-// resource is retried at its own time, so those that still fail count only if they
-// have failed since the cluster has answered.
+// recovered reports whether a cluster that could not be read can be read again. Each
+// resource is retried at its own time, so resources that still fail count only if they
+// have failed since the cluster responded.
 func (p *memberLog) recovered(now time.Time, x examination) bool {
 	if p.answered.IsZero() {
 		p.answered = now
@@ -203,7 +203,7 @@ func (p *memberLog) recovered(now time.Time, x examination) bool {
 	return !slices.ContainsFunc(x.Failing, func(r ResourceStatus) bool { return r.Reflector.ErrAt.Before(p.answered) })
 }
 
-// parts logs what has begun or ceased to fail in a cluster that answers.
+// parts logs what has begun or ceased to fail in a cluster that responds.
 func (p *memberLog) parts(now time.Time, x examination) {
 	failing := make(map[string]bool, len(x.Failing))
 	var begun, ended []string
@@ -212,7 +212,7 @@ func (p *memberLog) parts(now time.Time, x examination) {
 		failing[name] = true
 		grace := p.failure
 		if !answers(r.Reflector.Err) {
-			grace = p.patience // it is more likely that the whole cluster is about to fail
+			grace = p.patience // more likely the whole cluster is about to fail
 		}
 		if p.begins(name, r.Reflector.Err, failingSince(r), now.Add(-grace)) {
 			begun = append(begun, name)
@@ -240,8 +240,8 @@ func (p *memberLog) parts(now time.Time, x examination) {
 	}
 }
 
-// begins records a failure, if err is one, and reports whether to log it now: once, if
-// it began before a deadline.
+// begins records a failure, if err is one, and reports whether to log it now. Each
+// failure is logged once, if it began before a deadline.
 func (p *memberLog) begins(name string, err error, since, deadline time.Time) bool {
 	t := p.troubles[name]
 	if t == nil && (err != nil || name != discovery && name != directory) {
@@ -255,7 +255,7 @@ func (p *memberLog) begins(name string, err error, since, deadline time.Time) bo
 	return true
 }
 
-// ends forgets a failure if err is nil. It reports whether it had been logged.
+// ends removes a failure if err is nil. It reports whether the failure had been logged.
 func (p *memberLog) ends(name string, err error) (*trouble, bool) {
 	t := p.troubles[name]
 	if t == nil || err != nil {
@@ -295,13 +295,13 @@ func (p *memberLog) logEnded(names []string, now time.Time) {
 	}
 }
 
-// counters logs what the reflectors have counted since the last time.
+// counters logs the reflectors' counters if they have grown since they were last logged.
 func (p *memberLog) counters(all []ResourceStatus) {
 	restores := uint64(0)
 	for _, r := range all {
 		restores += r.Reflector.Restores
 		name := r.Resource.GroupResource().String()
-		// A line for the first object, and then whenever the number has doubled.
+		// Log the first object, and then whenever the number has doubled.
 		if n := r.Reflector.Dropped; n > 0 && n >= 2*p.dropped[name] {
 			p.dropped[name] = n
 			p.logger.Warn("objects dropped", "resource", name, "objects", n, "err", r.Reflector.Err)

@@ -14,23 +14,23 @@ import (
 )
 
 // mirror is one resource of one member: an informer, which runs from the mirror's
-// beginning to its end, and what feeds it. It costs three goroutines, one of which is
+// beginning to its end, and its source. It costs three goroutines, one of which is
 // net/http's, and about 44 KB besides the objects.
 type mirror struct {
 	cluster    string
 	resource   kube.Resource
 	source     *source
 	informer   *watershed.Informer[*wire.Object]
-	collection *collection // nil if nobody can read it
-	feed       *Feed       // nil if nobody can read it, or there is no history
-	// seen says that there was a first state, joined that the collection has been
-	// given it. The informer's goroutine alone uses them.
+	collection *collection // nil if the resource is not selected
+	feed       *Feed       // nil if the resource is not selected, or there is no history
+	// seen is set after the first state, joined after that state was passed to join. Only
+	// the informer's goroutine uses them.
 	seen, joined bool
 	// end ends the run.
 	end context.CancelFunc
 }
 
-// newMirror makes the mirror of a resource. Only what a selection has can be read. The
+// newMirror returns the mirror of a resource. Only selected resources can be read. The
 // member's mu is held.
 func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool) (*mirror, error) {
 	query := kube.Query{Resource: r.GroupVersionResource, MetadataOnly: true}
@@ -51,7 +51,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 		Packing:        f.packing,
 		Drop:           f.opts.Drop,
 		TransformBytes: f.opts.Transform,
-		Window:         1, // the collection has one
+		Window:         1, // the collection has its own window
 		Report:         f.opts.Report,
 		Reflector:      f.opts.Reflector,
 		Logger:         f.opts.Logger,
@@ -77,15 +77,15 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 	return x, nil
 }
 
-// run lives until the mirror is ended.
+// run runs the informer until the mirror is ended.
 func (x *mirror) run(ctx context.Context, logger *slog.Logger) {
 	if err := x.informer.Run(ctx); err != nil {
 		logger.Error("mirror ended", "resource", x.resource.GroupResource().String(), "err", err)
 	}
 }
 
-// same reports whether the mirror is of a resource as it is served now, and read as JSON
-// if that is so.
+// same reports whether the mirror is of a resource as it is served now, and whether it
+// reads JSON as wanted.
 func (x *mirror) same(r kube.Resource, json bool) bool {
 	return x.source.query.JSON == json && x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
 }

@@ -16,12 +16,12 @@ import (
 // Budget limits the load that initial lists and relists put on one API server.
 // Watches are not limited.
 type Budget struct {
-	// Lists is how many resources are read at once. A list that has received nothing
-	// for five seconds does not count. Default 4.
+	// Lists limits how many resources are listed at once. A list that has received
+	// nothing for five seconds does not count. Default 4.
 	Lists int
-	// BytesPerSecond bounds what is read of them all. With it states are listed in
-	// pages, not streamed: a server ends a stream that is read too slowly. Default:
-	// no bound.
+	// BytesPerSecond limits the rate of all these lists together. If it is set, states
+	// are listed in pages, not streamed: a server ends a stream that is read too slowly.
+	// Default: no limit.
 	BytesPerSecond int64
 }
 
@@ -32,14 +32,14 @@ const (
 	// fleetPatience is the same limit for the fleet-wide gate. It is shorter, because a
 	// slow server should delay only itself.
 	fleetPatience = time.Second
-	// fleetLists is how many resources are read at once in the whole fleet, for each
+	// fleetLists is how many resources are listed at once in the whole fleet, for each
 	// processor: objects that have arrived and are not stored yet take some MB for each.
 	fleetLists = 6
 )
 
-// gate admits a number of lists at a time, in the order in which they came. A list
-// that stalls stops counting; when it goes on it counts again, and the next one is
-// admitted only when there is room for both.
+// gate admits a number of lists at a time, in the order of their arrival. A list that
+// stalls stops counting. When it continues it counts again, and the next list is admitted
+// only when there is room for both.
 type gate struct {
 	limit int
 	// patience is how long a pass may be idle before it stops counting.
@@ -47,7 +47,7 @@ type gate struct {
 	// until is when the gate opens again, in nanoseconds since 1970.
 	until atomic.Int64
 
-	// mu guards what follows: how many passes count, how many of these have received
+	// mu guards the fields below: how many passes count, how many of these have received
 	// something, and the lists that wait, oldest first.
 	mu      sync.Mutex
 	active  int
@@ -59,8 +59,8 @@ func newGate(limit int, patience time.Duration) *gate {
 	return &gate{limit: limit, patience: patience}
 }
 
-// busy reports whether anything arrives. A list that waits for its server, which may
-// never answer, is not work to be done.
+// busy reports whether any list receives objects. A list that waits for its server does
+// not count: the server may never respond.
 func (g *gate) busy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +78,7 @@ func (g *gate) shut(d time.Duration) {
 // isShut reports whether the gate is closed for a time.
 func (g *gate) isShut() bool { return time.Now().UnixNano() < g.until.Load() }
 
-// enter waits for a place. It counts until it is given back: see [pass.begin].
+// enter waits for a place. The place counts until it is released: see [pass.begin].
 func (g *gate) enter(ctx context.Context) (*pass, error) {
 	for {
 		if err := timer.Sleep(ctx, time.Until(time.Unix(0, g.until.Load()))); err != nil {
@@ -90,11 +90,11 @@ func (g *gate) enter(ctx context.Context) (*pass, error) {
 		if !g.isShut() {
 			return &pass{gate: g, held: true}, nil
 		}
-		g.release(false) // shut while this one waited
+		g.release(false) // the gate was shut during the wait
 	}
 }
 
-// take waits until there is room for one more.
+// take waits until there is room for one more list.
 func (g *gate) take(ctx context.Context) error {
 	g.mu.Lock()
 	if g.active < g.limit && len(g.waiting) == 0 {
@@ -115,7 +115,7 @@ func (g *gate) take(ctx context.Context) error {
 	if i := slices.Index(g.waiting, admitted); i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	} else {
-		g.releaseLocked(false) // admitted meanwhile
+		g.releaseLocked(false) // it was admitted meanwhile
 	}
 	return context.Cause(ctx)
 }
@@ -126,7 +126,7 @@ func (g *gate) release(flowing bool) {
 	g.releaseLocked(flowing)
 }
 
-// releaseLocked takes one off the count, and admits the next if there is room.
+// releaseLocked reduces the count by one, and admits waiting lists if there is room.
 func (g *gate) releaseLocked(flowing bool) {
 	g.active--
 	if flowing {
@@ -140,8 +140,8 @@ func (g *gate) releaseLocked(flowing bool) {
 	}
 }
 
-// flow counts a pass that has received something, and counts it as one more if it had
-// stalled before.
+// flow counts a pass that has received something. A pass that had stalled counts as
+// active again.
 func (g *gate) flow(stalled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,28 +151,28 @@ func (g *gate) flow(stalled bool) {
 	}
 }
 
-// pass is a place in a gate, which its owner gives back with leave. It stops counting
-// while nothing arrives for too long.
+// pass is a place in a gate. Its owner releases it with leave. It stops counting when
+// nothing has arrived for too long.
 type pass struct {
 	gate *gate
-	// beats counts the times that something arrived or was dealt with; idle is set
-	// while more is awaited.
+	// beats counts the times that something arrived or was processed. idle is set while
+	// the list waits for more.
 	beats atomic.Uint64
 	idle  atomic.Bool
-	// flows is set from the first object on until the list stalls or ends.
+	// flows is set from the first object until the list stalls or ends.
 	flows atomic.Bool
 
-	// mu guards what follows. It is taken before the gate's. held is whether the pass
-	// counts, left whether it was given back; timer is nil before begin.
+	// mu guards the fields below. It is taken before the gate's. held is whether the pass
+	// counts, and left whether it was released; timer is nil before begin.
 	mu         sync.Mutex
 	held, left bool
 	seen       uint64
 	timer      *time.Timer
 }
 
-// begin starts the patience: from now on the server has to send something. It is not
-// called before the list has every pass that it needs, since waiting for another gate
-// is not the server's fault.
+// begin starts the timer: from now on the server has to send something. It is called only
+// after the list has every pass that it needs, since waiting for another gate is not the
+// server's fault.
 func (p *pass) begin() {
 	p.idle.Store(true)
 	p.mu.Lock()
@@ -180,7 +180,7 @@ func (p *pass) begin() {
 	p.timer = time.AfterFunc(p.gate.patience, p.look)
 }
 
-// look stops counting the pass if nothing has arrived since the last look.
+// look makes the pass stop counting if nothing has arrived since the last call.
 func (p *pass) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +196,7 @@ func (p *pass) look() {
 	p.timer.Reset(p.gate.patience)
 }
 
-// came notes that something has arrived and is being dealt with.
+// came records that something has arrived and is being processed.
 func (p *pass) came() {
 	p.beats.Add(1)
 	p.idle.Store(false)
@@ -205,8 +205,7 @@ func (p *pass) came() {
 	}
 }
 
-// flow makes the pass one that receives something, and counts it again if it had
-// stalled.
+// flow marks the pass as one that receives something. If it had stalled, it counts again.
 func (p *pass) flow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,13 +220,13 @@ func (p *pass) flow() {
 	}
 }
 
-// awaits notes that it is the server's turn.
+// awaits records that the list waits for the server.
 func (p *pass) awaits() {
-	p.beats.Add(1) // the server has all of its time, however long the last object took
+	p.beats.Add(1) // the server's time starts again, however long the last object took
 	p.idle.Store(true)
 }
 
-// leave gives the place back.
+// leave releases the place.
 func (p *pass) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,8 +244,8 @@ func (p *pass) releaseLocked() {
 	}
 }
 
-// throttle slows a reader down to a number of bytes per second. All methods are safe
-// for concurrent use, and do nothing on nil.
+// throttle limits a reader to a number of bytes per second. All methods are safe for
+// concurrent use, and do nothing on nil.
 type throttle struct {
 	perSecond int64
 
@@ -255,7 +254,7 @@ type throttle struct {
 	free time.Time
 }
 
-// newThrottle returns nil if there is no bound.
+// newThrottle returns nil if there is no limit.
 func newThrottle(perSecond int64) *throttle {
 	if perSecond <= 0 {
 		return nil
@@ -270,7 +269,7 @@ func (t *throttle) read(ctx context.Context, n int) error {
 	}
 	wait := t.pay(n)
 	if wait < 10*time.Millisecond {
-		return nil // the next read makes up for so little
+		return nil // too short: a later read waits for it
 	}
 	return timer.Sleep(ctx, wait)
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Past is a state that a server had before.
+// Past is an earlier state of a server.
 type Past struct {
 	Version uint64
 	now     state
-	// was has what has changed since, as it was: nil if it was not there. keys are
-	// its keys in order.
+	// was has the earlier states of the objects that have changed since, nil for those
+	// that did not exist. keys are its keys in order.
 	was  map[string]*wire.Object
 	keys []string
 }
 
-// takeBack undoes the changes of a cursor up to a revision. Changes of the version
+// takeBack undoes the changes of a cursor up to a revision. Changes with the version
 // itself are kept if their revisions are not above own.
 func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], own, to uint64) error {
 	p.was = map[string]*wire.Object{}
 	for cursor.Position() < to {
-		batch, err := cursor.Next(context.Background()) // what is there is not waited for
+		batch, err := cursor.Next(context.Background()) // it does not wait: the changes are in the log
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], own, to uint64) err
 			if _, known := p.was[c.Key]; known || c.Revision > to || c.Version <= p.Version && c.Revision <= own {
 				continue
 			}
-			p.was[c.Key] = c.Old // nil if it was added
+			p.was[c.Key] = c.Old // nil if the object was added
 			p.keys = append(p.keys, c.Key)
 		}
 	}
@@ -45,7 +45,7 @@ func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], own, to uint64) err
 	return nil
 }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (p *Past) Len() int {
 	n := p.now.Len()
 	for key, was := range p.was {
@@ -72,7 +72,7 @@ func (p *Past) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
 			from++
 		}
 		keys := p.keys[from:]
-		// emit yields what was there of the keys before one.
+		// emit yields the earlier states of the keys before one.
 		emit := func(before string, all bool) bool {
 			for len(keys) > 0 && (all || keys[0] < before) {
 				key := keys[0]

@@ -11,29 +11,30 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 )
 
-// mostMarks limits how many marks a feed keeps. A quiet watch brings one a minute.
+// mostMarks limits how many marks a feed keeps. A quiet watch adds one a minute.
 const mostMarks = 1024
 
-// versionMark is a version that a state had without a change of that version.
+// versionMark is a version that a state had without a change with that version.
 type versionMark struct {
 	version uint64
 	at      time.Time
 }
 
-// restore is what a feed remembers of the time before etcd was restored from a backup.
-// A version up to last may be from before or from now. It counts as one from now if the
-// feed has had it since the restore and not before. See docs/design/0010-replica.md.
+// restore is what a feed remembers of the time before etcd was restored from a backup. A
+// version up to last may be from before or after the restore. It counts as one from after
+// if the feed has had it since the restore and not before. See
+// docs/design/0010-replica.md.
 type restore struct {
-	// last is the highest version that the feed had before.
+	// last is the highest version that the feed had before the restore.
 	last uint64
-	// former are the versions from before that the feed still knew at the restore,
-	// sorted. They are dropped after historyAge.
+	// former are the versions from before that the feed still had at the restore, sorted.
+	// They are dropped after historyAge.
 	former []uint64
 	at     time.Time
 }
 
-// restartLocked begins a new era: etcd was restored from a backup, and versions from
-// before mean something else now.
+// restartLocked begins a new era: etcd was restored from a backup, and earlier versions
+// have another meaning now.
 func (f *Feed) restartLocked(last *Moment, s state) {
 	f.restored, f.marks, f.gaps, f.began = f.legacyLocked(last), nil, nil, s.Version()
 	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
@@ -44,10 +45,10 @@ func (f *Feed) restartLocked(last *Moment, s state) {
 	f.wakeLocked(func(*waiter) bool { return true })
 }
 
-// legacyLocked returns what the next era must remember of the versions up to now.
+// legacyLocked returns what the next era must remember of the versions so far.
 func (f *Feed) legacyLocked(last *Moment) *restore {
 	next := &restore{last: last.Version, at: time.Now()}
-	// A list may also have had the version of the change before those in the log.
+	// A list may also have returned the version of the change before those in the log.
 	oldest := f.log.Oldest()
 	next.former = append(f.versionsLocked(), last.Version, oldest, max(oldest, 1)-1)
 	for _, m := range f.marks {
@@ -70,7 +71,7 @@ func (f *Feed) versionsLocked() []uint64 {
 	all := make([]uint64, 0, stats.Changes)
 	cursor, err := f.log.Cursor(stats.After, fanout.Everything())
 	for err == nil && cursor.Position() < stats.Last {
-		batch, failed := cursor.Next(context.Background()) // there is more, so it does not wait
+		batch, failed := cursor.Next(context.Background()) // there are more, so it does not wait
 		for i := range batch {
 			all = append(all, batch[i].Version)
 		}
@@ -79,9 +80,10 @@ func (f *Feed) versionsLocked() []uint64 {
 	return all
 }
 
-// markLocked remembers a version that a state has without a change of that version: as
-// long as a list can have had it that is not older than a change may become or, while
-// versions repeat those from before a restore, for longer.
+// markLocked records a version that a state has without a change with that version. The
+// mark is dropped when the next mark is older than historyAge, the age limit of changes:
+// a list with its version is older still. While versions repeat those from before a
+// restore, marks are kept for longer.
 func (f *Feed) markLocked(version uint64) {
 	now, old := time.Now(), 0
 	for old+1 < len(f.marks) && now.Sub(f.marks[old+1].at) > historyAge {
@@ -123,8 +125,8 @@ func (f *Feed) hadLocked(version uint64) bool {
 	if err != nil {
 		return false
 	}
-	// The change with that version is the one at the revision or, if several have
-	// it, the next.
+	// The change with that version is the one at the revision or, if several have it, the
+	// next.
 	cursor, err := f.log.Cursor(max(revision, 1)-1, fanout.Everything())
 	for range 2 {
 		if err != nil {

@@ -22,19 +22,19 @@ import (
 // and one watch per resource, as a whole cluster is. Several namespaces are several
 // entries of the directory.
 type Scope struct {
-	// Namespace is the one whose objects are mirrored. Resources without a namespace
-	// are not mirrored then, and new types are found within ten minutes, since their
-	// definitions cannot be watched. "" is the whole cluster.
+	// Namespace is the namespace whose objects are mirrored. With it, resources without a
+	// namespace are not mirrored, and new types are found within ten minutes, since their
+	// definitions cannot be watched. "" means the whole cluster.
 	Namespace string
-	// LabelSelector is what the objects of every resource match, in the syntax of
-	// kubectl. "" is all.
+	// LabelSelector selects the objects of every resource, in the syntax of kubectl. ""
+	// means all.
 	LabelSelector string
 }
 
 // Whole reports whether nothing is left out.
 func (s Scope) Whole() bool { return s == Scope{} }
 
-// String describes the scope to people: "namespace a, label selector b=c".
+// String describes the scope for people: "namespace a, label selector b=c".
 func (s Scope) String() string {
 	var parts []string
 	if s.Namespace != "" {

@@ -14,9 +14,9 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// unasked are resources that are not mirrored unless a pattern names them: secret,
-// or many and short-lived and of little use to who reads a copy. The group
-// extensions is an old name of resources that have another one too.
+// unasked are resources that are not mirrored unless a pattern names them. They are
+// secret, or many and short-lived and of little use to readers of a copy. The group
+// extensions is an old name of resources that have another group too.
 var unasked = []schema.GroupResource{
 	{Resource: "secrets"},
 	{Resource: "events"},
@@ -26,12 +26,12 @@ var unasked = []schema.GroupResource{
 	{Group: "extensions", Resource: "ingresses"},
 }
 
-// selection is which resources to mirror.
+// selection decides which resources to mirror.
 type selection struct {
 	take, leave []pattern
 }
 
-// pattern is a resource and a group, each of which may be anything.
+// pattern is a resource and a group. Each may match anything.
 type pattern struct {
 	resource, group       string
 	anyResource, anyGroup bool
@@ -90,10 +90,10 @@ func (s selection) has(r schema.GroupResource) bool {
 	})
 }
 
-// resolve picks of what a cluster serves what to mirror: each resource once, in the
-// version that the server prefers, or in another that can be listed and watched. A
-// built-in resource is taken in a version that this program has a type for, if the
-// server has one.
+// resolve selects the resources to mirror from those that a cluster serves: each resource
+// once, in the version that the server prefers, or in another that can be listed and
+// watched. A built-in resource is mirrored in a version that this program has a type for,
+// if the server serves one.
 func (s selection) resolve(served []kube.Resource) map[schema.GroupResource]kube.Resource {
 	picked := map[schema.GroupResource]kube.Resource{}
 	for _, r := range served {
@@ -113,7 +113,7 @@ func watchable(r kube.Resource) bool {
 	return slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
 }
 
-// rank orders the versions of a resource; of equal ones the server's order decides.
+// rank orders the versions of a resource. Equal ones keep the server's order.
 func rank(r kube.Resource) int {
 	n := 0
 	if r.Preferred {

@@ -19,32 +19,32 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// source is a resource of a member: what a cluster sends, at the pace of the
-// member's budget, and from another connection when the credentials change.
+// source lists and watches a resource of a member, within the member's budget. It moves
+// to another connection when the credentials change.
 type source struct {
 	member *Member
 	query  kube.Query
 
-	// synced says that the mirror has had a whole state, aware that an object with
+	// synced is set when the mirror has had a complete state, aware when an object with
 	// unknown fields was seen.
 	synced, aware atomic.Bool
 
-	// turn is held while the state is read, and missed is when the resource was last
-	// not found. The reflector's goroutine alone uses them.
+	// turn is held while the state is listed, and missed is when the resource was last
+	// not found. Only the reflector's goroutine uses them.
 	turn   *turn
 	missed time.Time
-	// expected is how many objects there were when the state was about to be read for
-	// the first time, -1 if that is not known.
+	// expected is how many objects the server reported before the first list, or -1 if
+	// that is not known.
 	expected atomic.Int64
 
-	// mu guards what follows: the connection in use and the watch that is open on
-	// it, if one is.
+	// mu guards the fields below: the connection in use and the watch that is open on it,
+	// if any.
 	mu      sync.Mutex
 	current *kube.Source
 	open    *watch
 }
 
-// turn is the right to read a state: a place in the member's gate and one in the
+// turn is the permission to list a state: a place in the member's gate and one in the
 // fleet's.
 type turn struct{ cluster, fleet *pass }
 
@@ -77,8 +77,8 @@ func (s *source) wait(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// takeTurn waits for a place in both gates. The member's is kept while the source waits
-// for the fleet's, and given back if the server has asked for a pause meanwhile.
+// takeTurn waits for a place in both gates. The member's is held while the source waits
+// for the fleet's, and released if the server has asked for a pause meanwhile.
 func (s *source) takeTurn(ctx context.Context) (*turn, error) {
 	for {
 		cluster, err := s.member.gate.enter(ctx)
@@ -100,8 +100,8 @@ func (s *source) takeTurn(ctx context.Context) (*turn, error) {
 	}
 }
 
-// count asks once how much there is to read, so that who waits can be told. A server
-// that will not say is asked for the objects all the same.
+// count requests the number of objects, once, for [Status.Expected]. If the server does
+// not return it, the objects are listed all the same.
 func (s *source) count(ctx context.Context) {
 	if s.expected.Load() >= 0 {
 		return
@@ -115,8 +115,8 @@ func (s *source) count(ctx context.Context) {
 	}
 }
 
-// use makes another connection the one in use. The open watch ends, in good order,
-// so that it goes on from its version on the new one.
+// use switches to another connection. The open watch ends with io.EOF, so that the
+// reflector continues from its version on the new connection.
 func (s *source) use(cluster *kube.Cluster) error {
 	next, err := cluster.Source(s.query)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *source) source() *kube.Source {
 	return s.current
 }
 
-// List is that of [reflector.Source].
+// List implements [reflector.Source].
 func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
 	var a arrival
 	recognized := false
@@ -167,7 +167,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	return page, err
 }
 
-// Watch is that of [reflector.Source].
+// Watch implements [reflector.Source].
 func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{source: s, ctx: ctx, cancel: cancel}
@@ -191,9 +191,9 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	return w, nil
 }
 
-// Served is that of [reflector.Source]. It is asked for a resource that the server
-// says it does not have: the member has to look again what there is. One that is
-// served in another version is about to be mirrored in that one.
+// Served implements [reflector.Source]. It is called when the server does not have the
+// resource, so the member has to run discovery again. A resource that is served in
+// another version is about to be mirrored in that version.
 func (s *source) Served(ctx context.Context) (bool, error) {
 	if time.Since(s.missed) > time.Minute { // the reflector asks more often
 		s.missed = time.Now()
@@ -204,7 +204,7 @@ func (s *source) Served(ctx context.Context) (bool, error) {
 	if err != nil || served {
 		return served, err
 	}
-	// What another cluster does not serve says nothing of this one.
+	// The absence of a resource in another cluster means nothing for this one.
 	if err := s.recognize(ctx, &a); err != nil {
 		return false, err
 	}
@@ -224,8 +224,9 @@ func (s *source) Served(ctx context.Context) (bool, error) {
 
 // checkFields makes the member mirror the resource as JSON when an object in protobuf has
 // fields that its Go type does not have: they would be missing from JSON that is made of
-// it. A state that was never shown is not completed, so that no client sees it. Later
-// the mirror goes on until the other one has synced. It costs about 2 us for a pod.
+// it. The first state is then not completed, so that no client sees it. After the first
+// state, the mirror continues until the new one has synced. It costs about 2 us for a
+// pod.
 func (s *source) checkFields(o *wire.Object) error {
 	if s.query.MetadataOnly || s.aware.Load() && s.synced.Load() || !o.HasUnknownFields() {
 		return nil
@@ -251,8 +252,8 @@ func (m *Member) useJSON(r schema.GroupResource, o *wire.Object) {
 	}
 }
 
-// came notes an object of a state that is being read, and waits if the budget says
-// so.
+// came records an object of a state that is being read, and waits if the budget requires
+// it.
 func (s *source) came(ctx context.Context, o *wire.Object) error {
 	if s.turn == nil {
 		return nil
@@ -269,7 +270,7 @@ func (s *source) awaits() {
 	}
 }
 
-// heed keeps all lists of the cluster back when it asks one to come back later.
+// heed delays all lists of the cluster when its server asks one of them to retry later.
 func (s *source) heed(err error) {
 	var e *reflector.Error
 	if errors.As(err, &e) && e.Reason == reflector.Busy {
@@ -277,19 +278,19 @@ func (s *source) heed(err error) {
 	}
 }
 
-// watch is a watch under way.
+// watch is an open watch.
 type watch struct {
 	source *source
 	ctx    context.Context
 	cancel context.CancelFunc
 	inner  reflector.Watch[*wire.Object]
 
-	// mu guards replaced: the connection is not in use any more.
+	// mu guards replaced, which is set when another connection is in use.
 	mu       sync.Mutex
 	replaced bool
 }
 
-// Next is that of [reflector.Watch].
+// Next implements [reflector.Watch].
 func (w *watch) Next() (reflector.Event[*wire.Object], error) {
 	w.source.awaits()
 	e, err := w.inner.Next()
@@ -304,13 +305,13 @@ func (w *watch) Next() (reflector.Event[*wire.Object], error) {
 	return e, err
 }
 
-// Close is that of [reflector.Watch].
+// Close implements [reflector.Watch].
 func (w *watch) Close() error {
 	w.end()
 	return w.inner.Close()
 }
 
-// end makes the watch one that is not open.
+// end cancels the watch, and removes it from its source.
 func (w *watch) end() {
 	w.cancel()
 	w.source.mu.Lock()
@@ -320,7 +321,7 @@ func (w *watch) end() {
 	}
 }
 
-// replace ends the watch in good order.
+// replace ends the watch so that it returns io.EOF.
 func (w *watch) replace() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,7 +329,7 @@ func (w *watch) replace() {
 	w.cancel()
 }
 
-// cause is err, or the end of a stream if that is how it is meant.
+// cause returns err, or io.EOF if the watch was replaced.
 func (w *watch) cause(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,27 +22,27 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// ErrUnreachable is returned to who waits for a cluster that cannot be reached.
+// ErrUnreachable is returned by WaitForSync if the cluster cannot be reached.
 var ErrUnreachable = errors.New("cluster cannot be reached")
 
-// State is where a member is in its life.
+// State is the stage of a member's life.
 type State uint8
 
 const (
-	// Connecting is not knowing yet what the cluster serves.
+	// Connecting means that the cluster's resources have not been discovered yet.
 	Connecting State = iota
-	// Syncing is reading the state of some resources for the first time.
+	// Syncing means that some resources are being listed for the first time.
 	Syncing
-	// Live is being current in everything.
+	// Live means that all resources are current.
 	Live
-	// Stale is not being current in something: what is readable is the last state
-	// known.
+	// Stale means that some resources are not current. Reads return their last known
+	// state.
 	Stale
-	// Gone is having left the fleet.
+	// Gone means that the member has left the fleet.
 	Gone
 )
 
-// String is the state in lower case.
+// String returns the state in lower case.
 func (s State) String() string {
 	switch s {
 	case Connecting:
@@ -58,31 +58,32 @@ func (s State) String() string {
 	}
 }
 
-// Status is what a member is doing.
+// Status is the status of a member.
 type Status struct {
 	State State
-	// Since is when it ceased to be current, if it is Stale, and when it joined or
-	// left otherwise.
+	// Since is when the member ceased to be current, if it is Stale, and otherwise when
+	// it joined or left.
 	Since time.Time
-	// Err is why it is Connecting or Stale, or what of its discovery is missing. An
-	// error of the directory is part of it for as long as the directory has it, also
-	// if the cluster is Live with the credentials it had before.
+	// Err is why the member is Connecting or Stale, or which part of its discovery is
+	// missing. It includes an error of the directory for as long as the directory reports
+	// it, even if the cluster is Live with its previous credentials.
 	Err error
-	// Synced of Resources have been read completely.
+	// Synced is how many of Resources have finished their first list.
 	Synced, Resources int
-	// Objects have been read, of the Expected ones: what the server said there were
-	// of each resource before it was read, and what there is of those that have
-	// synced.
+	// Objects is how many objects have been read, of the Expected ones. Expected sums the
+	// counts that the server returned before each first list, and the objects of the
+	// resources that have synced.
 	Objects, Expected int
-	// Identity is the cluster's. Without a UID another cluster at the same endpoint is
-	// not noticed.
+	// Identity is the cluster's. Without a UID, another cluster at the same endpoint is
+	// not detected.
 	Identity Identity
 	// Scope is the part of the cluster that is mirrored.
 	Scope Scope
-	// JSON are the resources that are read as JSON, because objects have fields which
-	// the Go types of this program do not have.
+	// JSON has the resources that are read as JSON, because objects have fields that the
+	// Go types of this program do not have.
 	JSON []schema.GroupResource
-	// Failing are the resources that are not current or could not be read, by name.
+	// Failing has the resources that are not current or could not be read, sorted by
+	// name.
 	Failing []ResourceStatus
 }
 
@@ -99,11 +100,11 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// ResourceStatus is one resource of a member.
+// ResourceStatus is the status of one resource of a member.
 type ResourceStatus struct {
 	Resource schema.GroupVersionResource
-	// Expected is how many objects there will be once it has synced, as far as that
-	// is known, and how many there are when it has.
+	// Expected is how many objects the resource has once it has synced, as far as that is
+	// known, and how many it has after that.
 	Expected int
 	watershed.Status
 }
@@ -113,7 +114,8 @@ func (r ResourceStatus) String() string {
 	return fmt.Sprintf("%s: %s", r.Resource.GroupResource(), r.Status)
 }
 
-// Status can be called at any time. It costs some 500 ns for each resource.
+// Status returns the member's status, at any time. It costs some 500 ns for each
+// resource.
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +124,7 @@ func (m *Member) Status() Status {
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.fleet.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
-	given := 0 // up
+	given := 0 // resources that WaitForSync does not wait for any more
 	for _, r := range resources {
 		s.Resources++
 		s.Objects += r.Objects
@@ -134,7 +136,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 			continue
 		}
 		if !r.Synced && r.Reflector.Err == nil {
-			continue // on its way
+			continue // still syncing
 		}
 		s.Failing = append(s.Failing, r)
 		if !r.Synced && (isRefused(r.Reflector.Err) || r.Reflector.Failures >= hopeless) {
@@ -170,8 +172,8 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	return s
 }
 
-// current reports whether the resource has synced and is being followed. Before its
-// first watch there is no StaleSince, though the watch may have failed.
+// current reports whether the resource has synced and is being watched. Before its first
+// watch StaleSince is zero, even if the watch has failed.
 func (r *ResourceStatus) current() bool {
 	c := &r.Reflector
 	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked && (c.State == reflector.Watching || c.Err == nil)
@@ -179,11 +181,11 @@ func (r *ResourceStatus) current() bool {
 
 var errUnknown = errors.New("not current")
 
-// hopeless is how often reading a resource must have failed for nobody to wait for it
-// any more. It is tried again all the same.
+// hopeless is how often reading a resource must have failed before WaitForSync stops
+// waiting for it. The resource is retried all the same.
 const hopeless = 3
 
-// Resources are the resources that are mirrored, by name.
+// Resources returns the resources that are mirrored, sorted by name.
 func (m *Member) Resources() []ResourceStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,15 +208,16 @@ func (m *Member) resourcesLocked() []ResourceStatus {
 	return all
 }
 
-// isRefused reports that asking again is not likely to help.
+// isRefused reports whether a retry is not likely to help.
 func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
-// WaitForSync waits until every resource that the cluster serves has been read once,
-// or reading it was refused or has failed three times: one bad type keeps nobody from
-// the others, and is among [Status.Failing]. The error is that of ctx, or [ErrUnreachable] if the
-// cluster could not be reached at the first attempt, while it is tried again.
+// WaitForSync waits until every resource that the cluster serves has been read once, or
+// reading it was refused or has failed three times. One bad type does not block the
+// others, and is listed in [Status.Failing]. The error is that of ctx, or
+// [ErrUnreachable] if the first attempt to reach the cluster failed; the member keeps
+// retrying.
 func (m *Member) WaitForSync(ctx context.Context) error {
 	for {
 		switch s := m.Status(); {
@@ -229,8 +232,8 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// Stale are the versions of groups that the cluster could not tell of: the server
-// behind them does not answer.
+// Stale returns the group versions that discovery could not read because the server
+// behind them does not respond.
 func (m *Member) Stale() []schema.GroupVersion {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,8 +247,8 @@ func (m *Member) Stale() []schema.GroupVersion {
 	return all
 }
 
-// Discovered reports whether the cluster has ever said what it serves. Before that,
-// that something is not there says nothing.
+// Discovered reports whether discovery has ever succeeded. Before that, the absence of a
+// resource means nothing.
 func (m *Member) Discovered() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,7 +5,7 @@ package fleet
 
 import "time"
 
-// leave ends the member and takes its objects out of the collections.
+// leave ends the member and removes its objects from the collections.
 func (m *Member) leave() {
 	if before := m.takeBefore(); before != nil {
 		before.leave()
@@ -19,7 +19,7 @@ func (m *Member) leave() {
 	m.end()
 }
 
-// retire ends the member, whose objects stay readable until another has its place.
+// retire ends the member. Its objects stay readable until another member has replaced it.
 func (m *Member) retire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,7 +34,7 @@ func (m *Member) retire() {
 	m.end()
 }
 
-// takeBefore is the member whose place this one has, if nobody took it before.
+// takeBefore returns the member that this one replaces, on the first call only.
 func (m *Member) takeBefore() *Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,15 +43,14 @@ func (m *Member) takeBefore() *Member {
 	return before
 }
 
-// replaces reports whether there is something left of the member before.
+// replaces reports whether the member before this one has not been removed yet.
 func (m *Member) replaces() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.before != nil
 }
 
-// succeedBefore takes out what is left of the member of that name before, once
-// everything of this one is there.
+// succeedBefore removes the rest of the member before this one, once this one has synced.
 func (m *Member) succeedBefore() {
 	if !m.replaces() {
 		return

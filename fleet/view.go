@@ -19,7 +19,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Key is where an object is.
+// Key identifies an object of a fleet.
 type Key struct {
 	// Cluster is the name of the member.
 	Cluster string
@@ -27,10 +27,11 @@ type Key struct {
 	Object string
 }
 
-// String is "cluster/namespace/name" or "cluster/name".
+// String returns "cluster/namespace/name" or "cluster/name".
 func (k Key) String() string { return k.Cluster + "/" + k.Object }
 
-// Compare orders keys by cluster, and in a cluster as they are read.
+// Compare orders keys by cluster, and within a cluster in the order in which they are
+// read.
 func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Cluster, other.Cluster), strings.Compare(k.Object, other.Object))
 }
@@ -46,22 +47,22 @@ func (s clusterSet) has(cluster string) bool {
 	return ok
 }
 
-// View reads one resource of all clusters, or of some, as values of type T: a Go
-// type such as *corev1.Pod, *unstructured.Unstructured,
-// *metav1.PartialObjectMetadata, or *[wire.Object], which is the object as bytes. It
-// does not matter whether any cluster has the resource. A cluster's objects are in
-// it once the resource has synced there, and stay as they were last known while the
-// cluster cannot be reached. All methods are safe for concurrent use.
+// View reads one resource of all clusters, or of some, as values of type T: a Go type
+// such as *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata, or
+// *[wire.Object], which is the object as bytes. A view can be made before any cluster has
+// the resource. It has a cluster's objects once the resource has synced there, and keeps
+// their last known state while the cluster cannot be reached. All methods are safe for
+// concurrent use.
 type View[T any] struct {
 	fleet      *Fleet
 	collection *collection
 	clusters   clusterSet
-	// interest is what Follow and Watch wait for.
+	// interest limits which changes wake readers of Follow and Watch.
 	interest fanout.Interest
 	decode   func(*wire.Object) (T, error)
 }
 
-// Of is the view of the resource of T, if that is a type of k8s.io/api.
+// Of returns the view of the resource of T, if T is a type of k8s.io/api.
 func Of[T wire.Pointer[P], P any](f *Fleet) (*View[T], error) {
 	r, _, known := kube.ResourceOf(*new(T))
 	if !known {
@@ -70,8 +71,8 @@ func Of[T wire.Pointer[P], P any](f *Fleet) (*View[T], error) {
 	return OfResource[T](f, r.GroupResource()), nil
 }
 
-// OfResource is the view of any resource. Clusters may have it in different
-// versions; an object whose version cannot be decoded into T is left out, logged and
+// OfResource returns the view of any resource. Clusters may serve it in different
+// versions. An object whose version cannot be decoded into T is left out, logged and
 // counted.
 func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *View[T] {
 	return &View[T]{
@@ -81,8 +82,8 @@ func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *Vie
 	}
 }
 
-// In returns the view of some of the clusters of v, by any of their names now. Without
-// names it reads nothing. The clusters need not be there.
+// In returns the view of some of the clusters of v. Names are resolved now, and may be
+// aliases. Without names it reads nothing. The clusters need not be in the fleet.
 func (v *View[T]) In(clusters ...string) *View[T] {
 	some := *v
 	some.clusters = make(clusterSet, 0, len(clusters))
@@ -96,17 +97,17 @@ func (v *View[T]) In(clusters ...string) *View[T] {
 	return &some
 }
 
-// Concerning returns the view whose readers of changes are woken only by those that an
+// Concerning returns a view whose readers of changes are woken only by changes that an
 // interest can concern: by labels in [ByLabel], by a field ([HasField]), a key or a
-// namespace, of any cluster. It is a coarse filter: they have to check what they read,
-// which may include other changes. The state that they begin with is not filtered.
+// namespace, of any cluster. It is a coarse filter: readers may receive other changes too
+// and have to check them. The state that they begin with is not filtered.
 func (v *View[T]) Concerning(interest fanout.Interest) *View[T] {
 	some := *v
 	some.interest = interest
 	return &some
 }
 
-// Get is one object.
+// Get returns one object.
 func (v *View[T]) Get(key Key) (T, bool) {
 	p, _ := find(*v.collection.parts.Load(), key.Cluster)
 	if p == nil || !v.clusters.has(key.Cluster) {
@@ -119,21 +120,21 @@ func (v *View[T]) Get(key Key) (T, bool) {
 	return v.value(key.Cluster, o)
 }
 
-// Snapshot is the state now. Taking it costs some 20 ns for each cluster.
+// Snapshot returns the current state. It costs some 20 ns for each cluster.
 func (v *View[T]) Snapshot() Snapshot[T] {
 	return Snapshot[T]{view: v, vector: v.collection.newest(v.clusters)}
 }
 
-// Recognize reports whether the fleet has issued a revision of the view's resource, see
-// [Snapshot.Revision]. If it has not, the error is [ErrExpired]: another process may have
-// issued it, or an earlier run of this one. Later revisions are then greater than that
-// one, unless it is more than a minute ahead of the clock.
+// Recognize returns nil if the fleet has issued a revision of the view's resource, see
+// [Snapshot.Revision]. Otherwise the error is [ErrExpired]: another process may have
+// issued the revision, or an earlier run of this one. Later revisions are then greater
+// than that one, unless it is more than a minute ahead of the clock.
 func (v *View[T]) Recognize(revision uint64) error { return v.collection.recognize(revision) }
 
-// All is Snapshot().All.
+// All returns Snapshot().All().
 func (v *View[T]) All() iter.Seq2[Key, T] { return v.Snapshot().All() }
 
-// Len is the number of objects, including those that cannot be decoded.
+// Len returns the number of objects, including those that cannot be decoded.
 func (v *View[T]) Len() int { return v.Snapshot().Len() }
 
 // value returns the shared value of an object, and false if it cannot be decoded.
@@ -159,20 +160,21 @@ func (v *View[T]) decodes(o *wire.Object) bool {
 	return err == nil
 }
 
-// Snapshot is the state of a view at a moment: of each cluster it has one state that
-// the cluster had. It never changes; keeping it keeps its objects.
+// Snapshot is the state of a view at one moment. For each cluster it has one state that
+// the cluster had. It never changes. Keeping it keeps its objects in memory.
 type Snapshot[T any] struct {
 	view   *View[T]
 	vector *vector
 }
 
-// Revision grows with every change of the resource in the fleet, joining and leaving
-// clusters included, also from one run of the program to the next. Two snapshots of a
-// run with the same are equal. It is a number of this fleet's: see [View.Recognize].
+// Revision returns the snapshot's revision. Revisions grow with every change of the
+// resource in the fleet, including clusters that join and leave, also from one run of the
+// program to the next. Two snapshots of a run with the same revision are equal. Revisions
+// belong to this fleet: see [View.Recognize].
 func (s Snapshot[T]) Revision() uint64 { return s.vector.revision }
 
-// Clusters yields the clusters that have the resource, and the version each has, in
-// the order of their names.
+// Clusters yields the clusters that have the resource and the version of each, sorted by
+// name.
 func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for c := range s.each() {
@@ -183,7 +185,7 @@ func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 	}
 }
 
-// States yields what each cluster has, in the order of their names.
+// States yields the state of each cluster, sorted by name.
 func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]] {
 	return func(yield func(string, watershed.Snapshot[*wire.Object]) bool) {
 		for c := range s.each() {
@@ -194,7 +196,7 @@ func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]
 	}
 }
 
-// Len is the number of objects, including those that cannot be decoded.
+// Len returns the number of objects, including those that cannot be decoded.
 func (s Snapshot[T]) Len() int {
 	n := 0
 	for c := range s.each() {
@@ -203,7 +205,7 @@ func (s Snapshot[T]) Len() int {
 	return n
 }
 
-// Get is one object.
+// Get returns one object.
 func (s Snapshot[T]) Get(key Key) (T, bool) {
 	if !s.view.clusters.has(key.Cluster) {
 		return *new(T), false
@@ -215,8 +217,7 @@ func (s Snapshot[T]) Get(key Key) (T, bool) {
 	return s.view.value(key.Cluster, o)
 }
 
-// All yields keys and objects, cluster by cluster in the order of their names, and
-// in the order of keys.
+// All yields keys and objects, sorted by cluster and then by key.
 func (s Snapshot[T]) All() iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Raw() })
 }
@@ -226,14 +227,14 @@ func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Namespace(namespace) })
 }
 
-// Matching yields the objects that a selector matches. Labels are read from the
-// bytes: what does not match is not decoded, and costs some 100 ns.
+// Matching yields the objects that a selector matches. Labels are read from the bytes: an
+// object that does not match is not decoded, and costs some 100 ns.
 func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Matching(selector) })
 }
 
-// After yields the objects after a key, for reading on where a walk of this or an
-// earlier snapshot was left.
+// After yields the objects after a key, to continue a walk of this or an earlier
+// snapshot.
 func (s Snapshot[T]) After(key Key) iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] {
 		switch {

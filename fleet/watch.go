@@ -12,23 +12,24 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Change is what happened to an object. Nothing is decoded before it is asked for.
+// Change is a change of an object. States are decoded when [Change.Old] and [Change.New]
+// are called.
 //
-// A state that cannot be decoded is an error of New, and the reader can skip it: if New
-// was called before the reader went on, the next change of the object is one from the
-// last state that could be decoded, Added if there was none.
+// If a state cannot be decoded, New returns an error, and the reader can skip the change.
+// If New was called before the reader continued, the object's next change begins at the
+// last state that could be decoded, and is Added if there was none.
 type Change[T any] struct {
 	// Type is Added, Updated or Deleted.
 	Type delta.Type
-	// Initial marks an Added of the state that was there when the watch began.
+	// Initial marks an Added of the state at the beginning of the watch.
 	Initial bool
-	// Missed marks a Deleted that nobody saw happen: the object's cluster has left,
-	// say, and it may exist yet.
+	// Missed marks a Deleted that was not observed when it happened. For example, the
+	// object's cluster has left, and the object may still exist.
 	Missed bool
-	// Key is where the object is.
+	// Key identifies the object.
 	Key Key
-	// Revision is that of the collection after the change, see
-	// [Snapshot.Revision]. It never goes back.
+	// Revision is that of the collection after the change, see [Snapshot.Revision]. It
+	// never decreases.
 	Revision uint64
 
 	view     *View[T]
@@ -37,7 +38,7 @@ type Change[T any] struct {
 	old, now *wire.Object
 }
 
-// Old is the state before the change, the zero value if there was none.
+// Old returns the state before the change, or the zero value if there was none.
 func (c Change[T]) Old() (T, error) {
 	if c.old == nil {
 		return *new(T), nil
@@ -45,9 +46,9 @@ func (c Change[T]) Old() (T, error) {
 	return c.view.try(c.Key.Cluster, c.old)
 }
 
-// New is the state after the change or, if the object was deleted, its last one. If the
-// final state of a deleted object cannot be decoded, it is the state before that, if the
-// reader could decode it.
+// New returns the state after the change or, if the object was deleted, its last state.
+// If the final state of a deleted object cannot be decoded, New returns the state before
+// it, if the reader could decode that.
 func (c Change[T]) New() (T, error) {
 	value, err := c.view.try(c.Key.Cluster, c.now)
 	if err != nil {
@@ -59,16 +60,16 @@ func (c Change[T]) New() (T, error) {
 	return value, err
 }
 
-// Raw are the states as bytes; old may be nil.
+// Raw returns the states as bytes; old may be nil.
 func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
 
-// Watch yields the state there is and then what changes, until ctx ends or the
-// fleet's run does: if ctx has not ended after the loop, the run has. Objects of a cluster that joins are Added, once they have
-// synced, and those of one that leaves Deleted. Each cluster's changes are in its
-// own order. The loop over it delays nobody: if it is too slow, it is given the
-// differences.
+// Watch yields the current state and then the changes, until ctx or the fleet's run ends:
+// if ctx has not ended after the loop, the run has. The objects of a cluster that joins
+// are Added once they have synced, and those of a cluster that leaves are Deleted. Each
+// cluster's changes are in its own order. A slow loop does not delay anything else: it
+// receives the differences.
 //
-// It costs nothing for each cluster but a pointer, which readers share.
+// It costs one pointer for each cluster, which readers share.
 func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		f := newFollower(v.collection, v.clusters, v.interest)
@@ -86,9 +87,9 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	}
 }
 
-// follow waits for changes, yields them, and reports whether to go on. It is a
-// function of its own so that nothing of the last changes, which may be a cluster
-// that has left, is on the stack of a reader that waits.
+// follow waits for changes, yields them, and reports whether to continue. It is a
+// function of its own so that the stack of a waiting reader does not keep the last
+// changes in memory, which may be those of a cluster that has left.
 //
 //go:noinline
 func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
@@ -104,23 +105,24 @@ func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loo
 	return true
 }
 
-// Follower reads the changes of a view, as Watch does, for a reader that has something
-// to do when there are none: it is used by one goroutine at a time.
+// Follower reads the changes of a view like Watch, for a reader that has other work to do
+// while there are none. It is used by one goroutine at a time.
 type Follower[T any] struct {
 	view  *View[T]
 	inner *follower
 	loop  undecodable.Loop[Key]
 }
 
-// Follow is the state now, and what changes from there on.
+// Follow returns the current state, and a follower of the changes after it.
 func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
 	f := newFollower(v.collection, v.clusters, v.interest)
 	return Snapshot[T]{view: v, vector: f.Base()}, &Follower[T]{view: v, inner: f}
 }
 
-// FollowAfter is what has changed after a revision of the collection, see
-// [Snapshot.Revision]. The error is [ErrExpired]; one that is found later is also
-// told by Next, until the reader has come to where the collection was when it began.
+// FollowAfter returns a follower of the changes after a revision of the collection, see
+// [Snapshot.Revision]. The error is [ErrExpired]. Next returns it too if the changes
+// expire before the reader has reached the revision that the collection had when
+// FollowAfter was called.
 func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
 	f, err := newFollowerAfter(v.collection, v.clusters, v.interest, revision)
 	if err != nil {
@@ -129,8 +131,8 @@ func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
 	return &Follower[T]{view: v, inner: f}, nil
 }
 
-// Next waits for changes, which must be read before the next call. The error is that of ctx,
-// or that the fleet's run has ended.
+// Next waits for changes, which must be read before the next call. The error is that of
+// ctx, or reports that the fleet's run has ended.
 func (f *Follower[T]) Next(ctx context.Context) (iter.Seq[Change[T]], error) {
 	return f.NextUntil(ctx, nil)
 }
@@ -145,7 +147,7 @@ func (f *Follower[T]) NextUntil(ctx context.Context, due <-chan struct{}) (iter.
 	return f.changes(next), nil
 }
 
-// TryNext is Next without waiting: nil if there is nothing.
+// TryNext is Next without waiting. It returns nil if there are no changes.
 func (f *Follower[T]) TryNext() (iter.Seq[Change[T]], error) {
 	next, err := f.inner.tryNext()
 	if err != nil || next.None() {
@@ -154,7 +156,7 @@ func (f *Follower[T]) TryNext() (iter.Seq[Change[T]], error) {
 	return f.changes(next), nil
 }
 
-// Position is the revision up to which everything was told.
+// Position returns the revision up to which the reader has received everything.
 func (f *Follower[T]) Position() uint64 { return f.inner.Position() }
 
 func (f *Follower[T]) changes(next changes) iter.Seq[Change[T]] {
@@ -173,7 +175,7 @@ func (v *View[T]) change(loop *undecodable.Loop[Key], c *change) Change[T] {
 	return Change[T]{Type: given.Type, Missed: c.Missed, Key: key, Revision: c.Revision, view: v, loop: loop, turn: turn, old: given.Old, now: given.New}
 }
 
-// raw is the view as bytes.
+// raw returns the view as bytes.
 func (v *View[T]) raw() *View[*wire.Object] {
 	return &View[*wire.Object]{fleet: v.fleet, collection: v.collection, clusters: v.clusters,
 		decode: func(o *wire.Object) (*wire.Object, error) { return o, nil }}
