@@ -31,7 +31,8 @@ type accessPluginFile struct {
 	} `json:"providers"`
 }
 
-// readAccessPlugins reads a provider file. The plugins are by the name of the provider.
+// readAccessPlugins reads a provider file. It returns the plugins by the name of the
+// provider.
 func readAccessPlugins(path string) (map[string]directory.AccessPlugin, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -71,7 +72,7 @@ func readAccessPlugins(path string) (map[string]directory.AccessPlugin, error) {
 	return plugins, nil
 }
 
-// policies returns whether a profile may add arguments and variables.
+// policies reports whether a profile may add arguments and variables.
 func policies(args, env string) (addArgs, addEnv bool, err error) {
 	switch args {
 	case "", "Ignore":

@@ -23,32 +23,33 @@ import (
 )
 
 const (
-	// authorityLife is how long clients can trust the authority before they need
-	// another kubeconfig; authorityRest is what must be left of it at a start.
+	// authorityLife is how long clients can trust the authority before they need another
+	// kubeconfig. authorityRest is how much of it must be left at a start.
 	authorityLife = 10 * 365 * 24 * time.Hour
 	authorityRest = 365 * 24 * time.Hour
-	// servingLife is that of the server's own certificate, which clients do not know,
-	// and servingRest when it is replaced.
+	// servingLife is the lifetime of the server's own certificate, which clients do not
+	// store. servingRest is how much of it is left when it is replaced.
 	servingLife = 90 * 24 * time.Hour
 	servingRest = 30 * 24 * time.Hour
 )
 
-// The names of the certificates must differ. OpenSSL takes a certificate whose subject
-// is its issuer's for a self-signed one, and rejects it.
+// The names of the certificates must differ. OpenSSL treats a certificate with the same
+// subject and issuer as self-signed, and rejects it.
 const (
 	authorityName = "watershed authority"
 	servingName   = "localhost"
 )
 
-// authority signs the server's certificate. Its own is in a file together with its
-// key, so that they belong together whoever writes it; the server's never leaves
-// memory, so each start makes another one. It is good for loopback addresses only.
+// authority signs the server's certificate. Its own certificate and key are in one file,
+// so that they always match, whichever process writes it. The server's certificate never
+// leaves memory, so each start creates another one. The authority is valid for loopback
+// addresses only.
 type authority struct {
 	certificate *x509.Certificate
 	pem         []byte // the certificate
 	key         *ecdsa.PrivateKey
 	now         func() time.Time
-	// address is one more that the server has, if there is one.
+	// address is an additional address of the server, or nil.
 	address net.IP
 
 	mu      sync.Mutex
@@ -57,7 +58,7 @@ type authority struct {
 
 func (s *state) authorityFile() string { return filepath.Join(s.dir, "authority.pem") }
 
-// openAuthority reads the authority, or makes one if there is none, or none that lasts
+// openAuthority reads the authority. It creates one if there is none, or none that lasts
 // long enough. Servers that start at the same time agree on one.
 func (s *state) openAuthority(now func() time.Time) (a *authority, made bool, err error) {
 	path := s.authorityFile()
@@ -84,7 +85,7 @@ func (s *state) openAuthority(now func() time.Time) (a *authority, made bool, er
 	return a, true, err
 }
 
-// createAuthority makes one unless another process has just done so.
+// createAuthority creates an authority unless another process has just done so.
 func createAuthority(path string, now time.Time) error {
 	content, err := newAuthority(now)
 	if err != nil {
@@ -101,7 +102,7 @@ func createAuthority(path string, now time.Time) error {
 	return nil
 }
 
-// newAuthority is a certificate and its key in PEM.
+// newAuthority returns a certificate and its key in PEM.
 func newAuthority(now time.Time) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -120,7 +121,7 @@ func newAuthority(now time.Time) ([]byte, error) {
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
-		// Whoever gets hold of the key can pretend to be nothing but this machine.
+		// With a stolen key, an attacker can impersonate only this machine.
 		PermittedDNSDomainsCritical: true,
 		PermittedDNSDomains:         []string{"localhost"},
 		PermittedIPRanges: []*net.IPNet{
@@ -151,7 +152,7 @@ func readAuthority(path string, now func() time.Time) (*authority, error) {
 	}
 	pair, err := tls.X509KeyPair(content, content)
 	if err != nil {
-		// Not the error itself, of a parser that has seen a key.
+		// The parser has read a key, so its error is left out.
 		return nil, fmt.Errorf("authority %s is no certificate and its key: remove it to have another one made", path)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
@@ -166,8 +167,8 @@ func readAuthority(path string, now func() time.Time) (*authority, error) {
 	}, nil
 }
 
-// serve is the server's certificate, a new one when the old one is about to expire.
-// It is for [tls.Config.GetCertificate].
+// serve returns the server's certificate, and replaces it when it is about to expire. It
+// is used as [tls.Config.GetCertificate].
 func (a *authority) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +199,7 @@ func (a *authority) issue(now time.Time) (*tls.Certificate, error) {
 	}
 	id := sha256.Sum256(public)
 	template := &x509.Certificate{
-		SubjectKeyId: id[:20], // as RFC 7093 has it; the issuer's is added from its certificate
+		SubjectKeyId: id[:20], // as in RFC 7093; the issuer's is added from its certificate
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: servingName},
 		NotBefore:    now.Add(-time.Hour),

@@ -34,12 +34,12 @@ const (
 	userToken = "none"
 )
 
-// maxClusters bounds what is read of a server's list of clusters, in bytes.
+// maxClusters limits, in bytes, how much of a server's list of clusters is read.
 const maxClusters = 16 << 20
 
-// defaultPrefix begins the names of contexts. Without it they would have the names of
-// the user's own contexts, and one would silently hide the other where kubeconfigs are
-// merged.
+// defaultPrefix is the default prefix of the names of contexts. Without a prefix they
+// would have the names of the user's own contexts, and one would silently hide the other
+// where kubeconfigs are merged.
 const defaultPrefix = "watershed-"
 
 func newKubeconfigCommand() *cobra.Command {
@@ -68,7 +68,7 @@ The token in it is not a secret: the server does not ask for one.`,
 	return cmd
 }
 
-// printKubeconfig writes the kubeconfig of the server whose state it is given.
+// printKubeconfig writes the kubeconfig of the server that uses a state folder.
 func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefix string) error {
 	if err := s.find(); err != nil {
 		return err
@@ -110,13 +110,13 @@ func (s *server) contexts() ([]directory.Context, error) {
 	return directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: s.Kubeconfig, Contexts: s.Contexts}).Read()
 }
 
-// clusterNames asks the server which clusters there are.
+// clusterNames requests the names of the server's clusters, including aliases.
 func clusterNames(ctx context.Context, address string, ca *authority) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	trusted := x509.NewCertPool()
 	trusted.AddCert(ca.certificate)
-	// Not by way of a proxy: the server is on this machine.
+	// No proxy is used: the server is on this machine.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/clusters", nil)
@@ -147,8 +147,8 @@ func clusterNames(ctx context.Context, address string, ca *authority) ([]string,
 	return names, nil
 }
 
-// newKubeconfig returns a kubeconfig with these clusters and the fleet, which is
-// current unless there is one cluster.
+// newKubeconfig returns a kubeconfig with these clusters and the fleet. The current
+// context is the fleet, or the cluster if there is only one.
 func newKubeconfig(address string, ca []byte, prefix string, clusters []string, contexts []directory.Context) *clientcmdapi.Config {
 	mirrored := map[string]directory.Context{}
 	for _, c := range contexts {

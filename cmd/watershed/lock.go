@@ -15,8 +15,8 @@ import (
 // errLocked is returned by lockFile for a file that another process has locked.
 var errLocked = errors.New("locked by another process")
 
-// lock makes the folder this server's own until release is called or the process
-// ends, however it ends.
+// lock reserves the folder for this server until release is called or the process ends,
+// however it ends.
 func (s *state) lock() (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -45,10 +45,11 @@ func writeOwner(f *os.File) error {
 	return err
 }
 
-// owner describes the process that has locked the file, "" if that is not known.
+// owner describes the process that has locked the file, or returns "" if that is not
+// known.
 func owner(f *os.File) string {
 	text := make([]byte, 20)
-	n, _ := f.ReadAt(text, 0) // fewer bytes, at the end of the file, are an error
+	n, _ := f.ReadAt(text, 0) // reading fewer bytes, at the end of the file, is an error
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	if err != nil {
 		return ""

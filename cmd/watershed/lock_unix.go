@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// lockFile locks a file until it is closed, which the end of the process does too.
+// lockFile locks a file until it is closed or the process ends.
 func lockFile(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -11,8 +11,8 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-// listenLoopback listens on an address that only this machine reaches. Any other is
-// refused: everybody who can connect reads everything.
+// listenLoopback listens on a loopback address. It rejects other addresses, because every
+// client that can connect can read everything.
 func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -25,7 +25,7 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	// A name is what the machine says it is.
+	// This machine decides which address the name localhost has.
 	if !loopbackIP(l).IsLoopback() {
 		_ = l.Close()
 		return nil, notLoopback(address)
@@ -33,7 +33,7 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// loopbackIP is the address that a listener has.
+// loopbackIP returns the IP address of a listener.
 func loopbackIP(l net.Listener) net.IP {
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 		return tcp.IP

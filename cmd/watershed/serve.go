@@ -107,7 +107,8 @@ func newLogger(w io.Writer) *slog.Logger {
 	return logger
 }
 
-// serve mirrors and serves until ctx ends, and returns when everything has ended.
+// serve mirrors and serves until ctx ends, and returns after everything that it started
+// has ended.
 func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if o.history <= 0 {
 		return fmt.Errorf("--history %d: clients could not go on with a watch", o.history)
@@ -178,7 +179,7 @@ func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
 	return listener, err
 }
 
-// openAuthority returns the certificate authority of the state folder, and creates it if
+// openAuthority returns the certificate authority of the state folder, and creates one if
 // there is none.
 func (o *serveOptions) openAuthority(logger *slog.Logger) (*authority, error) {
 	ca, created, err := o.state.openAuthority(time.Now)

@@ -18,26 +18,27 @@ import (
 // grace is how long requests may take to finish when the service ends.
 const grace = 5 * time.Second
 
-// endpoint is a server and where it listens.
+// endpoint is a server and its listener.
 type endpoint struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// service is what runs together: when one part fails, all end.
+// service is a set of endpoints and parts that run together. If one fails, all end.
 type service struct {
 	endpoints []endpoint
 	parts     []func(context.Context) error
 }
 
-// newEndpoint serves the replica, to clients that may be anybody on this machine.
+// newEndpoint returns the endpoint of the replica. Every process on this machine can be a
+// client.
 func newEndpoint(l net.Listener, handler http.Handler, ca *authority, logger *slog.Logger) endpoint {
 	return endpoint{l, &http.Server{
 		Handler:           handler,
 		TLSConfig:         &tls.Config{GetCertificate: ca.serve, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: 10 * time.Second,
-		// No timeouts of whole requests: watches last, and the replica cuts off who does not
-		// read.
+		// Whole requests have no timeouts: watches are long, and the replica disconnects
+		// clients that do not read.
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 		HTTP2: &http.HTTP2Config{
@@ -47,12 +48,12 @@ func newEndpoint(l net.Listener, handler http.Handler, ca *authority, logger *sl
 			SendPingTimeout:               30 * time.Second,
 			PingTimeout:                   15 * time.Second,
 		},
-		// What clients do wrong is theirs to know.
+		// Errors that clients cause are logged with level Debug.
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}}
 }
 
-// newProfileEndpoint serves Go's profiles, without TLS.
+// newProfileEndpoint returns the endpoint of Go's profiles, without TLS.
 func newProfileEndpoint(l net.Listener, logger *slog.Logger) endpoint {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -74,9 +75,10 @@ func (e endpoint) serve() error {
 	return e.server.Serve(e.listener)
 }
 
-// run runs everything until ctx ends or a part fails, which is the error. Then nothing
-// is accepted any more, the contexts of requests end, which ends watches, and other
-// requests have a grace period. The parts that they read from end after that.
+// run runs everything until ctx ends or a part fails, and returns the error of that part.
+// Then it accepts no more connections and cancels the contexts of requests, which ends
+// watches. Other requests have a grace period. The parts that they read from end after
+// that.
 func (s *service) run(ctx context.Context) error {
 	requests, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -115,7 +117,7 @@ func (s *service) shutdown() {
 	for _, e := range s.endpoints {
 		closing.Go(func() {
 			if e.server.Shutdown(ctx) != nil {
-				_ = e.server.Close() // those that are left have had their time
+				_ = e.server.Close() // the grace period is over
 			}
 		})
 	}

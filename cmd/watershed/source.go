@@ -126,8 +126,8 @@ func (o *sourceOptions) open(logger *slog.Logger) (*sources, error) {
 	return s, nil
 }
 
-// usesContexts reports whether contexts are mirrored: if a flag names them, and by
-// default.
+// usesContexts reports whether contexts are mirrored: if a flag names them, or no other
+// source is selected.
 func (o *sourceOptions) usesContexts() bool {
 	other := len(o.folders) > 0 || o.inCluster != "" || o.usesHub()
 	return o.kubeconfig != "" || len(o.contexts) > 0 || !other
@@ -157,7 +157,8 @@ func (o *sourceOptions) validate() error {
 	return nil
 }
 
-// openKubeconfig returns the source of contexts. All contexts that the flags name exist.
+// openKubeconfig returns the source of contexts. It returns an error if a context that
+// the flags name does not exist.
 func (o *sourceOptions) openKubeconfig(logger *slog.Logger) (*directory.Kubeconfig, error) {
 	opts := &directory.KubeconfigOptions{Contexts: o.contexts, Logger: logger}
 	if o.kubeconfig != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// state is the folder with what other runs need to know: the authority that clients
-// trust, and the address of the server that runs. One server at a time has it.
+// state is the folder with what other runs need: the authority that clients trust, and
+// the address of the running server. One server at a time uses it.
 type state struct{ dir string }
 
 // stateFlag adds the flag that names the folder.
@@ -22,8 +22,7 @@ func stateFlag(cmd *cobra.Command, s *state) {
 	cmd.Flags().StringVar(&s.dir, "state-dir", "", "the `folder` with certificates and the address of the one server that uses it (default $XDG_STATE_HOME/watershed, else ~/.local/state/watershed)")
 }
 
-// open finds the folder, and makes it if it is not there. Nobody else may look into
-// it.
+// open finds the folder, and creates it if necessary, for its owner only.
 func (s *state) open() error {
 	if err := s.find(); err != nil {
 		return err
@@ -34,7 +33,7 @@ func (s *state) open() error {
 	return nil
 }
 
-// find fills in the default.
+// find sets the default.
 func (s *state) find() error {
 	if s.dir != "" {
 		return nil
@@ -63,8 +62,8 @@ type server struct {
 	Contexts []string `json:"contexts,omitempty"`
 }
 
-// announce writes what other commands need to know of the server. The caller has
-// locked the folder, and calls withdraw before it releases it.
+// announce writes what other commands need to know about the server. The caller has
+// locked the folder, and calls withdraw before it releases the lock.
 func (s *state) announce(v server) (withdraw func(), err error) {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -94,8 +93,8 @@ func (s *state) server() (server, error) {
 	return v, nil
 }
 
-// replaceFile writes a file of the user's own in one step: it is there as a whole or
-// as it was.
+// replaceFile replaces a file in one step, so that readers see the old or the new
+// content. Other users cannot read it.
 func replaceFile(path string, content []byte) error {
 	name, err := writeBeside(path, content)
 	if err != nil {
@@ -108,9 +107,9 @@ func replaceFile(path string, content []byte) error {
 	return nil
 }
 
-// writeBeside writes a file with a name of its own in the folder of path.
+// writeBeside writes a new file with a unique name in the folder of path.
 func writeBeside(path string, content []byte) (name string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return "", err
 	}

@@ -22,7 +22,7 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// version describes the build.
+// version returns a description of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -31,8 +31,9 @@ func version() string {
 	return describe(info)
 }
 
-// describe returns the version of the module or, if it was not built from a published
-// one, the commit, and then what it was built with: "v1.2.0 go1.26.1 linux/amd64".
+// describe returns the version of the module, or the commit if it was not built from a
+// published version, followed by the Go version and platform: "v1.2.0 go1.26.1
+// linux/amd64".
 func describe(info *debug.BuildInfo) string {
 	settings := map[string]string{}
 	for _, s := range info.Settings {

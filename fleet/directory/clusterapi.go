@@ -33,19 +33,18 @@ type ClusterAPIOptions struct {
 	Logger *slog.Logger
 }
 
-// ClusterAPI is a [fleet.Directory] of the clusters that Cluster API manages from a
-// hub. It reads the Secrets with their kubeconfigs, which are named
-// <cluster>-kubeconfig, and needs the right to list and watch Secrets and no other.
-// Cluster API creates the Secret with the control plane, updates it with the
-// certificates, and deletes it with the cluster.
+// ClusterAPI is a [fleet.Directory] of the clusters that Cluster API manages from a hub.
+// It reads the Secrets with their kubeconfigs, which are named <cluster>-kubeconfig, and
+// needs permission only to list and watch Secrets. Cluster API creates the Secret with
+// the control plane, updates it with the certificates, and deletes it with the cluster.
 //
 // The name of a cluster in the fleet is <namespace>.<name>, because two namespaces may
-// have clusters of the same name. Names of namespaces have no dot, so different
-// clusters have different names.
+// have clusters of the same name. Names of namespaces have no dot, so different clusters
+// have different names.
 //
-// Kubeconfigs that need commands or files are rejected: a user who may write a Secret
-// on the hub must not be able to run commands in this program, or to send files that it
-// can read to a server. Cluster API does not create such kubeconfigs.
+// Kubeconfigs that need commands or files are rejected: a user with permission to write a
+// Secret on the hub must not be able to run commands in this program, or to send files
+// that it can read to a server. Cluster API does not create such kubeconfigs.
 type ClusterAPI struct {
 	hub  *kube.Cluster
 	opts ClusterAPIOptions

@@ -69,7 +69,7 @@ type AccessPlugin struct {
 	// client.authentication.k8s.io/exec becomes its Config.
 	Exec clientcmdapi.ExecConfig
 	// ProfileArgs lets a profile add arguments to the command. Default: no, because a
-	// user who may write a profile must not decide what runs in this program.
+	// user with permission to write a profile must not decide what runs in this program.
 	ProfileArgs bool
 	// ProfileEnv lets a profile add environment variables that Exec does not set.
 	// Default: no, for the same reason.

@@ -42,8 +42,8 @@ func (s *secretEntries) entry(secret *corev1.Secret, key string) fleet.Entry {
 func (s *secretEntries) done() { s.previous, s.current = s.current, nil }
 
 // secretConfig returns the client configuration of a kubeconfig from a hub. It rejects
-// commands and files: a user who may write a Secret on the hub must not be able to run
-// commands here, or to send files of this machine to a server.
+// commands and files: a user with permission to write a Secret on the hub must not be
+// able to run commands here, or to send files of this machine to a server.
 func secretConfig(data []byte) (*rest.Config, error) {
 	if len(data) == 0 {
 		return nil, errors.New("kubeconfig is missing")
