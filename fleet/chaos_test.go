@@ -37,14 +37,14 @@ var (
 	length = flag.Duration("fleet.round", 20*time.Second, "how long things go on in a round")
 )
 
-// territory is a cluster, the one who writes to it, and what befalls it.
+// territory is a cluster, its writer, and the disturbances that it has had.
 type territory struct {
 	name    string
 	cluster *kubetest.Cluster
 	client  *kubernetes.Clientset
 	custom  dynamic.Interface
-	user    string // of the credentials that the fleet has
-	in      bool   // the fleet
+	user    string // of the fleet's credentials
+	in      bool   // whether it is in the fleet
 	serial  int
 
 	mu  sync.Mutex
@@ -57,9 +57,9 @@ func (l *territory) count(what string) {
 	l.did[what]++
 }
 
-// TestChaos has three clusters with nodes, written to at random while custom types,
-// clusters, credentials and API servers come and go, and compares with each etcd
-// after every round.
+// TestChaos writes at random to three clusters with nodes, while custom types, clusters,
+// credentials and API servers come and go. After every round it compares the fleet with
+// each etcd.
 func TestChaos(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("WATERSHED_SEED"); text != "" {
@@ -163,13 +163,13 @@ func newTerritory(t *testing.T, name string) *territory {
 	return l
 }
 
-// enter makes the cluster part of the fleet, with the credentials it has now.
+// enter adds the cluster to the fleet, with its current credentials.
 func (l *territory) enter(r *roster) {
 	l.in = true
 	r.set(l.name, l.cluster.UserConfig(l.user))
 }
 
-// befall does one thing to the cluster, and waits.
+// befall disturbs the cluster once, and waits.
 func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 	what := ""
 	var err error
@@ -200,7 +200,7 @@ func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 		if plural == "gizmos" && rng.IntN(2) == 0 {
 			scope = "Cluster"
 		}
-		// It may exist with another scope, or be on its way out: then nothing happens.
+		// It may exist with another scope, or be being deleted: then nothing happens.
 		_, _ = l.cluster.KubectlInput(t.Context(), crd(plural, scope, versions...), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	}
 	if err != nil {
@@ -210,8 +210,7 @@ func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 	time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
 }
 
-// write changes something. What it is told of success does not matter: etcd is asked
-// in the end.
+// write changes an object. Its result does not matter: the test compares with etcd.
 func (l *territory) write(ctx context.Context, rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -289,9 +288,9 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) error {
 	return nil
 }
 
-// mend removes what a request left behind that the API server was serving while its type was
-// removed: an object at a key of the old scope. With the other scope kube-apiserver cannot
-// read it, and never serves the type again.
+// mend removes an object that a request wrote at a key of the old scope while its type
+// was being removed. With the other scope kube-apiserver cannot read it, and never serves
+// the type again.
 func (l *territory) mend(ctx context.Context, err error) string {
 	if err == nil || !strings.Contains(err.Error(), "couldn't compute key") {
 		return ""
@@ -300,7 +299,7 @@ func (l *territory) mend(ctx context.Context, err error) string {
 	return fmt.Sprintf("; mended: %v", l.cluster.Erase(ctx, custom("gizmos")))
 }
 
-// explain is what the member and the server say of a resource.
+// explain describes a resource as the member and the server see it.
 func (l *territory) explain(ctx context.Context, m *fleet.Member, r schema.GroupResource) string {
 	text := "\nnot mirrored"
 	for _, s := range m.Resources() {

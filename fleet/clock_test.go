@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// twoProcesses are two replicas of one cluster, with different slots.
+// twoProcesses returns two replicas of one cluster, with different slots.
 func twoProcesses(t *testing.T) (a, b *world, viewA, viewB *View[*wire.Object]) {
 	t.Helper()
 	a, b = newWorld(t, 1<<20), newWorld(t, 1<<20)
@@ -23,15 +23,15 @@ func twoProcesses(t *testing.T) (a, b *world, viewA, viewB *View[*wire.Object]) 
 	return a, b, OfResource[*wire.Object](a.fleet, a.c.resource), OfResource[*wire.Object](b.fleet, b.c.resource)
 }
 
-// TestRevision_ofAnotherProcessExpires has a client take a revision from one replica to
-// another, whose revisions overlap with those of the first.
+// TestRevision_ofAnotherProcessExpires passes a revision of one replica to another one,
+// whose revisions overlap with those of the first.
 func TestRevision_ofAnotherProcessExpires(t *testing.T) {
 	a, b, viewA, viewB := twoProcesses(t)
 	defer a.close()
 	defer b.close()
 	for _, sameSlot := range []bool{false, true} {
 		if sameSlot {
-			b.c.slot = a.c.slot // one pair in 1024 has it
+			b.c.slot = a.c.slot // as for one pair in 1024
 			b.put("eu", "a")
 		}
 		first := viewB.Snapshot().Revision()
@@ -57,7 +57,7 @@ func TestRevision_ofAnotherProcessExpires(t *testing.T) {
 }
 
 // TestRevision_growsAboveWhatItIsShown has a client come from a replica whose clock is
-// ahead: what it is told next is greater than what it knows.
+// ahead. The next revision that it receives is greater than the one that it has.
 func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1<<20)
@@ -81,7 +81,7 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 		if raised <= shown || raised&(1<<slotBits-1) != w.c.slot {
 			t.Errorf("shown %d, the next revision is %d", shown, raised)
 		}
-		// A list has the raised revision: a watch goes on from there, also later.
+		// A list has the raised revision: a watch continues from there, also later.
 		f, err := view.FollowAfter(raised)
 		if err != nil {
 			t.Fatalf("after the raised revision: %v", err)
@@ -106,8 +106,8 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 	})
 }
 
-// TestRevision_outlivesTheLog has a follower that is up to date when the log becomes
-// empty by age: it has lost nothing.
+// TestRevision_outlivesTheLog has a follower that is up to date when all changes of the
+// log expire: it has not missed anything.
 func TestRevision_outlivesTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1<<20)
@@ -132,7 +132,7 @@ func TestRevision_outlivesTheLog(t *testing.T) {
 	})
 }
 
-// TestRevision_isOneForEachChange has more changes in a batch than microseconds pass.
+// TestRevision_isOneForEachChange makes more changes than microseconds pass.
 func TestRevision_isOneForEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock stands still
 		w := newWorld(t, 1<<20)

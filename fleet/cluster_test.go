@@ -25,9 +25,9 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// crd is the manifest of a custom resource that has two versions, of which some are
-// served and the first of those is stored. It always knows both: a server cannot read
-// what it has stored in a version that it does not know any more.
+// crd returns the manifest of a custom resource with two versions, of which some are
+// served and the first of those is stored. It always defines both: a server cannot read
+// objects that it has stored in a version that is not defined any more.
 func crd(plural, scope string, served ...string) string {
 	var b strings.Builder
 	kind := strings.ToUpper(plural[:1]) + strings.TrimSuffix(plural[1:], "s")
@@ -55,7 +55,7 @@ func custom(plural string) schema.GroupResource {
 	return schema.GroupResource{Group: "example.com", Resource: plural}
 }
 
-// apply is kubectl apply.
+// apply runs kubectl apply.
 func apply(t *testing.T, c *kubetest.Cluster, manifest string) {
 	t.Helper()
 	if _, err := c.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
@@ -151,7 +151,7 @@ func TestMember_followsCustomResources(t *testing.T) {
 		return nil
 	})
 
-	// Another version: the object is there in that one, and readers never miss it.
+	// Another version: the object is available in it, and readers never see it absent.
 	apply(t, c, crd("gadgets", "Namespaced", "v1", "v1alpha1"))
 	expect.Eventually(t, 15*time.Second, func() error {
 		if g, ok := gadgets.Get(fleet.Key{Cluster: "one", Object: "default/a"}); !ok {
@@ -178,7 +178,7 @@ func TestMember_followsCustomResources(t *testing.T) {
 		return nil
 	})
 
-	// Removed: the memory is freed and nobody asks for it any more.
+	// Removed: the memory is freed, and the resource is not requested any more.
 	if _, err := c.Kubectl(t.Context(), "delete", "crd", "gadgets.example.com"); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestMember_followsCustomResources(t *testing.T) {
 		return w.behind(fleet.OfResource[*wire.Object](f, custom("gadgets")))
 	})
 
-	// Back with another scope.
+	// Defined again with another scope.
 	apply(t, c, crd("gadgets", "Cluster", "v1"))
 	expect.Eventually(t, 20*time.Second, func() error {
 		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: b}}", "apply", "-f", "-"); err != nil {
@@ -211,14 +211,14 @@ func TestMember_followsCustomResources(t *testing.T) {
 	}
 }
 
-// isEstablished asks the server whether a custom type is ready for use.
+// isEstablished reports whether the server serves a custom type.
 func isEstablished(t *testing.T, c *kube.Cluster, name string) bool {
 	t.Helper()
 	o, err := c.Get(t.Context(), kube.Query{Resource: schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	}}, name)
 	if err != nil {
-		return false // not there yet
+		return false // it does not exist yet
 	}
 	u, err := wire.Decode[*unstructured.Unstructured](o)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestFleet_rotatesCredentials(t *testing.T) {
 	})
 }
 
-// TestMember_readsWhatItMay has credentials that may read two resources.
+// TestMember_readsWhatItMay has credentials that allow reading two resources.
 func TestMember_readsWhatItMay(t *testing.T) {
 	c := kubetest.Start(t, &kubetest.Options{Users: []kubetest.User{{Name: "limited"}}})
 	if err := c.Grant(t.Context(), "limited", "", rbacv1.PolicyRule{
@@ -298,7 +298,7 @@ func TestMember_readsWhatItMay(t *testing.T) {
 		t.Errorf("status %s: %d of %d, %d failing, %v", s.State, s.Synced, s.Resources, len(s.Failing), s.Err)
 	}
 
-	// Once it may read everything, it does.
+	// Once the credentials allow reading everything, everything is read.
 	if err := c.Grant(t.Context(), "limited", "", rbacv1.PolicyRule{
 		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
 	}); err != nil {

@@ -54,7 +54,8 @@ type collection struct {
 	// without a change, oldest first.
 	slot   uint64
 	raised []uint64
-	// last is the newest vector of all clusters, as long as a reader holds it.
+	// last is the vector of all clusters that was made last, as long as a reader holds
+	// it.
 	last weak.Pointer[vector]
 	// indexes are added to every mirror. mirrors has all mirrors, including those that
 	// have no part yet.

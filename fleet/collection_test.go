@@ -28,7 +28,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// empty is a source without objects and without an end.
+// empty is a source without objects, whose watches do not end.
 type empty struct{}
 
 func (empty) List(context.Context, reflector.ListOptions, func(*wire.Object) error) (reflector.Page, error) {
@@ -47,7 +47,7 @@ func (s silent) Next() (reflector.Event[*wire.Object], error) {
 }
 func (silent) Close() error { return nil }
 
-// world is a collection whose mirrors a test writes to, and what they should have.
+// world is a collection whose mirrors a test writes to, and their expected objects.
 type world struct {
 	t       *testing.T
 	fleet   *Fleet
@@ -73,7 +73,7 @@ type noDirectory struct{}
 
 func (noDirectory) Follow(context.Context, func([]Entry)) error { return nil }
 
-// join begins a mirror, beside one that there may be, with some objects.
+// join starts a mirror with some objects, beside an existing one if there is one.
 func (w *world) join(cluster string, names ...string) {
 	x := &mirror{cluster: cluster, collection: w.c, end: func() {}}
 	first := make(chan *mirror, 1)
@@ -84,7 +84,7 @@ func (w *world) join(cluster string, names ...string) {
 		Reflector: reflector.Options{ListOnly: true},
 		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], _ bool) {
 			if len(changes) == 0 && s.Len() < len(names) {
-				return // not what is to be seen first
+				return // the first applied state must have all names
 			}
 			replaced := w.c.applied(x, s, changes)
 			once.Do(func() { first <- replaced })
@@ -95,7 +95,7 @@ func (w *world) join(cluster string, names ...string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = x.informer.Run(ctx) // ends with ctx
+		_ = x.informer.Run(ctx) // returns when ctx ends
 	}()
 	if err := x.informer.WaitForSync(ctx); err != nil {
 		w.t.Fatal(err)
@@ -163,9 +163,9 @@ func (w *world) close() {
 	}
 }
 
-// learner is a reader that stops now and then.
+// learner is a reader that pauses now and then.
 type learner struct {
-	next chan int // how many changes to take, -1 for all
+	next chan int // how many changes to read, -1 for all
 	done chan struct{}
 
 	mu    sync.Mutex
@@ -221,7 +221,7 @@ func (l *learner) learn(c Change[*wire.Object], v *View[*wire.Object]) {
 }
 
 // TestCollection_readersFollow writes at random to clusters that come, go and are
-// replaced, beside readers of any speed, and compares what they know in the end.
+// replaced, beside readers of any speed, and compares the readers' final states.
 func TestCollection_readersFollow(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("WATERSHED_SEED"); text != "" {
@@ -305,7 +305,7 @@ func history(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// caughtUp lets a reader go until it knows what there is, for a while.
+// caughtUp lets a reader continue until it has the wanted state, for 5 seconds at most.
 func (l *learner) caughtUp(want map[Key]uint64) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 		l.mu.Lock()
@@ -345,7 +345,7 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 			t.Errorf("%s is at %v, not at %v", value, got, keys)
 		}
 	}
-	// The state that was there before the index has it now.
+	// The state from before the index includes the index now.
 	if p, _ := find(*w.c.parts.Load(), "eu"); *p.state.Load() != w.mirrors["eu"].informer.Snapshot() {
 		t.Error("the state of eu is one without the index")
 	}
@@ -366,5 +366,5 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 	want("a")
 	want("d", "eu/n/d")
 	x.Remove()
-	w.join("za", "b") // is not indexed, and nothing breaks
+	w.join("za", "b") // is not indexed, and causes no error
 }

@@ -46,7 +46,7 @@ type nodeAgent struct {
 	node     string
 	follower *Follower[*wire.Object]
 	known    map[Key]uint64
-	// read is how many changes it was given, told how many concerned it.
+	// read is how many changes the agent received, and told how many concerned it.
 	read, told int
 }
 
@@ -88,7 +88,7 @@ func (a *nodeAgent) learn(changes iter.Seq[Change[*wire.Object]]) {
 	}
 }
 
-// catchUp reads all there is, waiting or not.
+// catchUp reads all changes, waiting or not.
 func (a *nodeAgent) catchUp(wait bool) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -111,8 +111,8 @@ func (a *nodeAgent) catchUp(wait bool) {
 }
 
 // TestConcerning_missesNothing has agents of nodes follow clusters in which pods move
-// between nodes, while clusters come, go and are replaced. Each agent knows its node's
-// pods, whatever it waits for.
+// between nodes, while clusters come, go and are replaced. Each agent ends up with the
+// pods of its node, whatever its interest is.
 func TestConcerning_missesNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -179,8 +179,8 @@ func TestConcerning_missesNothing(t *testing.T) {
 	}
 }
 
-// TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt has a follower wait while
-// changes pass that do not concern it: the state that it holds moves on.
+// TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt has a follower wait during
+// changes that do not concern it: its base is renewed.
 func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1<<20)

@@ -24,11 +24,11 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// TestFeed_resumes has clients stop anywhere and go on, over histories in which the
-// mirror reads everything anew now and then. In the end each knows what there is.
+// TestFeed_resumes has clients stop anywhere and resume, over histories in which the
+// mirror relists now and then. In the end each client has the current state.
 func TestFeed_resumes(t *testing.T) {
-	// The first seed has a client that saw one of two changes with the same version, which
-	// leaves the log before a list passes over the next versions.
+	// With the first seed, a client sees one of two changes with the same version, which
+	// leaves the log before a list skips the next versions.
 	for _, seed := range []uint64{2991738746311918583, rand.Uint64()} {
 		resumeClients(t, seed)
 	}
@@ -87,7 +87,7 @@ func resumeClients(t *testing.T, seed uint64) {
 	}
 }
 
-// deltas of a server, by hand.
+// The functions below return deltas of a server.
 func updated(o *wire.Object) delta.Delta[*wire.Object] {
 	return delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: o.Version()}
 }
@@ -126,7 +126,7 @@ func feedCursor(t *testing.T, f *Feed, revision uint64, interest fanout.Interest
 	return c
 }
 
-// told is what a cursor has, without waiting.
+// told returns the changes of a cursor, without waiting.
 func told(t *testing.T, c *fanout.Cursor[*wire.Object]) (all []string) {
 	t.Helper()
 	for {
@@ -143,8 +143,8 @@ func told(t *testing.T, c *fanout.Cursor[*wire.Object]) (all []string) {
 	}
 }
 
-// TestFeed_tellsAListAtOnce has readers see the state before a list while it is read,
-// and then all its differences in order.
+// TestFeed_tellsAListAtOnce checks that readers see the state before a list while it is
+// read, and then all its differences in order.
 func TestFeed_tellsAListAtOnce(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 	plain := func(name string, version uint64) *wire.Object { return newPod(t, name, version, nil) }
@@ -155,7 +155,7 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 	b, e := plain("b", 15), plain("e", 12)
 	again := newPod(t, "a", 3, map[string]string{"render": "2"})
 	for _, batch := range [][]delta.Delta[*wire.Object]{
-		{replaced(plain("d", 13)), replaced(plain("g", 14))}, // broken off
+		{replaced(plain("d", 13)), replaced(plain("g", 14))}, // an interrupted list
 		{replaced(again), replaced(b)},
 		{replaced(e)},
 		{missing(c, 20)},
@@ -183,14 +183,14 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 			t.Errorf("after version %d a reader is told %v", v, got)
 		}
 	}
-	for _, v := range []uint64{11, 15, 19} { // what was there nobody knows
+	for _, v := range []uint64{11, 15, 19} { // the states at these versions are unknown
 		if _, oldest, err := f.Since(v); !errors.Is(err, ErrExpired) || oldest != 20 {
 			t.Errorf("after version %d: %v, the oldest is %d", v, err, oldest)
 		}
 	}
 }
 
-// TestFeed_boundsItsGaps has a resource that is listed over and over.
+// TestFeed_boundsItsGaps relists a resource many times.
 func TestFeed_boundsItsGaps(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 	i.Write(updated(newPod(t, "a", 2, nil)))
@@ -209,7 +209,7 @@ func TestFeed_boundsItsGaps(t *testing.T) {
 	}
 }
 
-// TestFeed_isToldOfARestore has versions go back: nobody goes on from before.
+// TestFeed_isToldOfARestore has versions decrease: no reader continues from before.
 func TestFeed_isToldOfARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
@@ -318,19 +318,19 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 		i.Write(updated(newPod(t, "a", 12, nil)))
 		check(0)
 		time.Sleep(time.Second)
-		i.Write(reached(15)) // nothing has changed
+		i.Write(reached(15)) // a bookmark, without a change
 		check(15)
 		if after != time.Second {
 			t.Errorf("waited for %v", after)
 		}
 		wait(20)
-		i.Write(replaced(newPod(t, "a", 21, nil))) // of a list
+		i.Write(replaced(newPod(t, "a", 21, nil))) // part of a list
 		check(0)
 		i.Write(reached(25))
 		check(25)
 		wait(30)
 		time.Sleep(time.Minute)
-		check(25) // ErrFuture, and the newest
+		check(25) // ErrFuture, and the newest state
 
 		x := &mirror{source: &source{member: newMember(fleet, "us")}}
 		if _, err := newFeed(x).Wait(ctx, 1); !errors.Is(err, ErrNotReady) {
@@ -342,7 +342,7 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 	})
 }
 
-// TestFeed_wakesWhomALabelConcerns counts those who wait on.
+// TestFeed_wakesWhomALabelConcerns counts the changes that each reader receives.
 func TestFeed_wakesWhomALabelConcerns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
@@ -391,8 +391,8 @@ func TestFeed_wakesWhomALabelConcerns(t *testing.T) {
 	})
 }
 
-// TestFeed_ends has a resource served in another version, a resource that goes, and a
-// member that leaves: readers are told what is left, and then that it is over.
+// TestFeed_ends has a resource served in another version, a resource that is removed, and
+// a member that leaves: readers receive the remaining changes, and then an error.
 func TestFeed_ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := newHistoricFleet(t, Options{})
@@ -406,8 +406,8 @@ func TestFeed_ends(t *testing.T) {
 		if served := m.Served(); len(served) != 2 || served[0].Resource != "pods1" {
 			t.Errorf("served are %v", served)
 		}
-		// What is below objects may change while they are mirrored: it is told as it is,
-		// and no reason to begin again.
+		// Subresources may change while objects are mirrored: the change is reported, and
+		// does not restart the mirror.
 		m.listed[0].Subresources = []kube.Subresource{{Name: "status"}}
 		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0], false) {
 			t.Errorf("with a subresource, served are %v", served)
@@ -447,7 +447,7 @@ func TestFeed_ends(t *testing.T) {
 		}
 		first, gone, left := reader(0), reader(1), reader(2)
 
-		// Another version takes the place of the first.
+		// Another version replaces the first.
 		old, next := m.mirrors[at(0)], m.mirrors[at(2)]
 		old.collection = fleet.collection(at(0))
 		old.collection.introduce(old)

@@ -18,17 +18,18 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// subscriber follows a view, and goes on later from the last position it has noted.
+// subscriber follows a view, stops, and resumes at its last position.
 type subscriber struct {
 	w        *world
 	view     *View[*wire.Object]
 	follower *Follower[*wire.Object] // nil while it does not follow
 	known    map[Key]uint64
-	// position is how far known is, began where the collection was when it last began
-	// to follow.
+	// position is the revision of known. began is the revision of the collection when the
+	// subscriber last began to follow.
 	position, began            uint64
 	resumed, expired, survived int
-	// cuts is how often clusters have come or gone, cut how often when it last read.
+	// cuts is how often clusters have come or gone, and cut is its value at the last
+	// read.
 	cuts *int
 	cut  int
 }
@@ -72,7 +73,7 @@ func (s *subscriber) resume() {
 	s.start()
 }
 
-// read takes so many batches, or all there are, and compares then.
+// read reads n batches, or all if n is negative, and compares when it has caught up.
 func (s *subscriber) read(n int) {
 	if s.follower == nil {
 		s.resume()
@@ -119,8 +120,8 @@ func (s *subscriber) learn(changes iter.Seq[Change[*wire.Object]]) {
 	}
 }
 
-// TestFollower_goesOn has followers stop anywhere and go on by the revision they have
-// come to, beside clusters that come, go and are replaced.
+// TestFollower_goesOn has followers stop anywhere and resume at their revision, while
+// clusters come, go and are replaced.
 func TestFollower_goesOn(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -178,8 +179,8 @@ func TestFollower_goesOn(t *testing.T) {
 	}
 }
 
-// TestFollower_survivesWhatItHasCaughtUpWith has one follow a cluster of which there is
-// nothing to tell: it is as far as the others when a cluster joins.
+// TestFollower_survivesWhatItHasCaughtUpWith follows a cluster without changes: the
+// follower has caught up with the collection when a cluster joins.
 func TestFollower_survivesWhatItHasCaughtUpWith(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()

@@ -24,8 +24,8 @@ type chronicle struct {
 	now       uint64
 }
 
-// write goes on for some seconds with objects of about a size, and calls check after
-// each look at the history.
+// write writes objects of about one size for some seconds, and calls check after each
+// check of the history.
 func (c *chronicle) write(seconds, size int, check func()) {
 	blob := map[string]string{"blob": strings.Repeat("x", size)}
 	for range seconds * 10 {
@@ -48,7 +48,7 @@ func (c *chronicle) bytes() (n int64) {
 	return n
 }
 
-// remembers is for how many seconds back a feed goes.
+// remembers returns how many seconds of changes a feed has.
 func (c *chronicle) remembers(f *Feed) int { return int(c.now-f.log.Oldest()) / 10 }
 
 // TestHistory_goesByAge has feeds that hold less than the bound, then more, then less
@@ -67,7 +67,7 @@ func TestHistory_goesByAge(t *testing.T) {
 			defer close(done)
 			c.fleet.forget(ctx)
 		}()
-		// What is written in a chunk goes together: 6 seconds of it, here.
+		// The log drops whole chunks: 6 seconds of changes each, here.
 		began := c.now
 		all := func(what string) func() {
 			return func() {
@@ -88,7 +88,7 @@ func TestHistory_goesByAge(t *testing.T) {
 		c.write(200, 5000, func() {
 			rest--
 			if rest > 0 {
-				return // it takes its time to see what comes
+				return // the age limit needs some rounds to adapt
 			}
 			most = max(most, c.bytes())
 			for _, f := range c.feeds {
@@ -96,7 +96,7 @@ func TestHistory_goesByAge(t *testing.T) {
 			}
 		})
 		t.Logf("above the bound feeds go back at least %d seconds, and %d bytes are kept", least, most)
-		// A round comes and two chunks stay that are not full.
+		// A round of changes is added, and two chunks stay that are not full.
 		if least < 20 || most > bound*5/4 {
 			t.Errorf("feeds go back %d seconds, and %d bytes are kept", least, most)
 		}
@@ -104,7 +104,7 @@ func TestHistory_goesByAge(t *testing.T) {
 			t.Errorf("the feeds go back %d and %d seconds", a, b)
 		}
 
-		// Below it again, nothing more goes before its time.
+		// Below the bound again, no change is dropped before historyAge.
 		for _, f := range c.feeds {
 			f.log.Trim(0)
 		}
@@ -115,7 +115,7 @@ func TestHistory_goesByAge(t *testing.T) {
 	})
 }
 
-// TestHistory_recoversFromABurst has far too much come at once.
+// TestHistory_recoversFromABurst has far too many changes arrive at once.
 func TestHistory_recoversFromABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &chronicle{t: t, fleet: newHistoricFleet(t, Options{History: 1000}), now: 1}

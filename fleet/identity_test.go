@@ -25,15 +25,15 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// front is an address at which a test puts one cluster or another.
+// front is an address behind which a test puts one cluster or another.
 type front struct {
 	*httptest.Server
 
 	mu         sync.Mutex
-	uid        string // of kube-system; "" refuses to say
+	uid        string // of kube-system; "" means that reading it is forbidden
 	proxy      http.Handler
 	identified int
-	// allowed, if it is not nil, is what of the API may be read.
+	// allowed, if it is not nil, reports which paths of the API may be read.
 	allowed func(path string) bool
 }
 
@@ -53,7 +53,7 @@ func (f *front) config() *rest.Config {
 	return &rest.Config{Host: f.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
-// lead puts a cluster at the address, and ends the connections to the one before.
+// lead puts a cluster behind the address, and closes the connections to the one before.
 func (f *front) lead(t *testing.T, c *simulated.Cluster, uid string) {
 	transport, err := rest.TransportFor(c.Config())
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *front) asked() int {
 }
 
 // TestIdentity_anotherClusterAtTheAddress has the address of a cluster lead to another
-// one, whose versions look like those of the first: a watch that went on there would
+// one, whose versions look like those of the first: a watch that continued there would
 // mix the two.
 func TestIdentity_anotherClusterAtTheAddress(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 200})
@@ -133,7 +133,7 @@ func TestIdentity_anotherClusterAtTheAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The other cluster is ahead, so that a watch from the version of the first begins.
+	// The other cluster is ahead, so that a watch from the version of the first succeeds.
 	s.Cluster(1).Touch(7)
 	at.lead(t, s.Cluster(1), "uid-1")
 	pod := s.Cluster(1).Pod(0)
@@ -163,7 +163,7 @@ func TestIdentity_anotherClusterAtTheAddress(t *testing.T) {
 	}
 }
 
-// TestIdentity_isConfirmedOncePerConnection counts what it costs.
+// TestIdentity_isConfirmedOncePerConnection counts the requests for the identity.
 func TestIdentity_isConfirmedOncePerConnection(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 50, Types: 20})
 	at := newFront(t)
@@ -197,7 +197,7 @@ func TestIdentity_isConfirmedOncePerConnection(t *testing.T) {
 	}
 }
 
-// TestIdentity_withoutUID falls back to the endpoint and the authority.
+// TestIdentity_withoutUID compares the endpoint and the authority instead.
 func TestIdentity_withoutUID(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 50})
 	at := newFront(t)
@@ -255,7 +255,7 @@ func TestAlias_oneClusterIsMirroredOnce(t *testing.T) {
 	if n := view.In("eu-admin").Len(); n != 100 {
 		t.Errorf("%d pods of eu-admin", n)
 	}
-	// A name that comes before it does not move the objects of one that is there.
+	// A new name that sorts first does not replace the name of a member.
 	r.set("abc", cfg)
 	expect.Eventually(t, 5*time.Second, func() error {
 		if aliases := m.Aliases(); !slices.Equal(aliases, []string{"abc", "eu-admin"}) {
@@ -263,7 +263,7 @@ func TestAlias_oneClusterIsMirroredOnce(t *testing.T) {
 		}
 		return nil
 	})
-	// When the name itself goes, another takes over.
+	// When the member's name is removed, another name replaces it.
 	r.set("eu", nil)
 	expect.Eventually(t, 20*time.Second, func() error {
 		m, ok := f.Member("eu-admin")
@@ -280,8 +280,8 @@ func TestAlias_oneClusterIsMirroredOnce(t *testing.T) {
 	}
 }
 
-// TestAlias_usesCredentialsThatAreAccepted has the first of two names bring credentials
-// that the cluster refuses.
+// TestAlias_usesCredentialsThatAreAccepted has two names, and the cluster refuses the
+// credentials of the first.
 func TestAlias_usesCredentialsThatAreAccepted(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 100})
 	r := newRoster()
@@ -298,8 +298,8 @@ func TestAlias_usesCredentialsThatAreAccepted(t *testing.T) {
 	})
 }
 
-// TestIdentity_versionsOfTheClusterBeforeExpire resumes a feed with versions of the
-// cluster that another has replaced, which look like versions of the other one.
+// TestIdentity_versionsOfTheClusterBeforeExpire resumes a feed with versions of a cluster
+// that was replaced, which look like versions of the new one.
 func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 100})
 	at := newFront(t)
@@ -337,7 +337,7 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 		versions = append(versions, s.Cluster(0).Touch(i))
 		reach(versions[i])
 		if i < 4 {
-			s.Cluster(0).Compact() // has a version, without a change
+			s.Cluster(0).Compact() // a version without a change
 		}
 	}
 	first := reach(versions[4])
@@ -346,7 +346,7 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 			t.Errorf("version %d of the first cluster: %v", v, err)
 		}
 	}
-	// The other cluster begins before these versions, and goes through them later.
+	// The other cluster starts at lower versions, and passes these later.
 	s.Cluster(1).Compact()
 	s.Cluster(1).Compact()
 	at.lead(t, s.Cluster(1), "uid-1")

@@ -52,7 +52,7 @@ func (l *lines) take() []string {
 	return strings.Split(varying.ReplaceAllString(text, ""), "\n")
 }
 
-// count is how many lines there are since the last take.
+// count returns the number of lines since the last take.
 func (l *lines) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ func (d fixed) Follow(_ context.Context, notify func([]Entry)) error {
 	return nil
 }
 
-// TestJournal_oneLinePerClusterAndChange takes a cluster off the network and back,
-// while its resources are retried many times.
+// TestJournal_oneLinePerClusterAndChange disconnects a cluster from the network and
+// reconnects it, while its resources are retried many times.
 func TestJournal_oneLinePerClusterAndChange(t *testing.T) {
 	s, err := simulated.New(&simulated.Options{Clusters: 2, Pods: 20})
 	if err != nil {
@@ -153,16 +153,16 @@ func TestJournal_oneLinePerClusterAndChange(t *testing.T) {
 	expect()
 }
 
-// ledger is a memberLog whose member a test describes.
+// ledger is a memberLog whose member is described by a test.
 type ledger struct {
 	*memberLog
 	t   *testing.T
 	log *lines
 	now time.Time
-	// failing are the resources that fail, with the time since when and of the last
-	// retry.
+	// failing has, for each resource that fails, the time of its first failure and of its
+	// last retry.
 	failing map[string][2]time.Time
-	broken  error // of what fails
+	broken  error // the error of failing resources
 	x       examination
 }
 
@@ -195,7 +195,7 @@ func (l *ledger) heal(names ...string) {
 	}
 }
 
-// after lets time pass, and checks what is logged then.
+// after lets time pass, and checks what was logged.
 func (l *ledger) after(d time.Duration, want ...string) {
 	l.t.Helper()
 	for end := l.now.Add(d); l.now.Before(end); {
@@ -228,7 +228,7 @@ func TestFirstOf(t *testing.T) {
 
 func letters(n int) []string { return strings.Split("abcdefghij"[:n], "") }
 
-// TestPage_resources has resources fail in a cluster that answers.
+// TestPage_resources has resources fail in a cluster that responds.
 func TestPage_resources(t *testing.T) {
 	l := newLedger(t)
 	l.after(time.Minute)
@@ -240,7 +240,7 @@ func TestPage_resources(t *testing.T) {
 	l.fail("b")
 	l.after(2 * time.Second)
 	l.heal("b")
-	l.after(time.Minute) // too short to matter
+	l.after(time.Minute) // the failure was too short to be logged
 
 	l.fail("b", "c")
 	l.after(time.Minute, `level=WARN msg="resource not current" cluster=a resource=b`, `level=WARN msg="resource not current" cluster=a resource=c`)
@@ -254,16 +254,16 @@ func TestPage_resources(t *testing.T) {
 		t.Error("the log is not settled though nothing fails")
 	}
 
-	// Without a response it may be the whole cluster.
+	// Without a response the whole cluster may be failing.
 	l.broken = errors.New("connection refused")
 	l.fail("b")
 	l.after(9 * time.Second)
 	l.after(time.Minute, `level=WARN msg="resource not current" cluster=a resource=b`)
 }
 
-// TestPage_recovery has a cluster answer again, and its resources be retried one after
-// the other: it is live again when all were, and one that goes on failing is logged
-// after that.
+// TestPage_recovery has a cluster respond again, and its resources be retried one after
+// the other. It is live again after all retries, and a resource that still fails is
+// logged after that.
 func TestPage_recovery(t *testing.T) {
 	l := newLedger(t)
 	l.x.State = Live
@@ -280,7 +280,7 @@ func TestPage_recovery(t *testing.T) {
 	l.after(time.Second, `level=INFO msg="resource current again" cluster=a resource=j`)
 }
 
-// TestPage_accessRefused has a cluster that answers and refuses everything, from the
+// TestPage_accessRefused has a cluster that responds and refuses everything, from the
 // start and later.
 func TestPage_accessRefused(t *testing.T) {
 	l := newLedger(t)
@@ -297,7 +297,7 @@ func TestPage_accessRefused(t *testing.T) {
 	l.after(time.Minute, `level=WARN msg="cluster refuses access" cluster=a resources=10`)
 }
 
-// TestPage_others are failures that are not those of a resource.
+// TestPage_others has failures that are not those of a resource.
 func TestPage_others(t *testing.T) {
 	l := newLedger(t)
 	l.x.State = Live
@@ -322,7 +322,7 @@ func TestPage_others(t *testing.T) {
 	l.after(time.Minute, `level=ERROR msg="the cluster's data has gone back: etcd was restored from a backup" cluster=a resources=2`)
 }
 
-// TestFirstSync_progress has a line now and then while clusters sync.
+// TestFirstSync_progress checks the lines about progress while clusters sync.
 func TestFirstSync_progress(t *testing.T) {
 	log := &lines{}
 	f, err := New(noDirectory{}, &Options{Logger: log.logger()})

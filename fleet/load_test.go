@@ -26,8 +26,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// requests are what the API server counts, by verb: of LIST, GET and WATCH those begun
-// so far, and the watches open now by resource.
+// requests returns the API server's counters: the LIST, GET and WATCH requests so far by
+// verb, and the open watches by resource.
 func requests(t *testing.T, c *kubetest.Cluster) (begun map[string]int, open map[string]int) {
 	t.Helper()
 	text, err := c.Kubectl(t.Context(), "get", "--raw", "/metrics")
@@ -61,8 +61,8 @@ func requests(t *testing.T, c *kubetest.Cluster) (begun map[string]int, open map
 	return begun, open
 }
 
-// TestReaders_doNotReachTheServer has 200 readers list, get and watch, and asks the
-// API server what it noticed.
+// TestReaders_doNotReachTheServer has 200 readers list, get and watch, and reads the API
+// server's counters.
 func TestReaders_doNotReachTheServer(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	if err := c.LoadPods(t.Context(), kubetest.Workload{Seed: 1, Namespaces: 10}, 500); err != nil {
@@ -82,7 +82,7 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 	before, open := requests(t, c)
 	m, _ := f.Member("one")
 	for _, s := range m.Resources() {
-		// The server watches some itself.
+		// The server itself watches some resources.
 		name := s.Resource.GroupResource().String()
 		if n := open[name] - alone[name]; n != 1 {
 			t.Errorf("%d watches of %s, not one", n, name)
@@ -145,8 +145,8 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 	}
 }
 
-// TestLeave_freesMemory measures the heap with one cluster, with a large one beside
-// it, and with that one gone.
+// TestLeave_freesMemory measures the heap with one cluster, with a large one added, and
+// with that one removed.
 func TestLeave_freesMemory(t *testing.T) {
 	small, large := kubetest.Start(t, nil), kubetest.Start(t, nil)
 	for _, x := range []struct {
@@ -159,10 +159,10 @@ func TestLeave_freesMemory(t *testing.T) {
 	}
 	r := newRoster()
 	r.set("small", small.Config())
-	// Decoded values are kept for who looks again: not what this is about.
+	// The cache of decoded values is not part of this test.
 	f := start(t, r, &fleet.Options{Decoded: 1})
 	v := fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"})
-	// A reader that keeps nothing.
+	// This reader keeps no objects.
 	var known atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -207,7 +207,7 @@ func TestLeave_freesMemory(t *testing.T) {
 	}
 }
 
-// restingHeap is what is in use when it has ceased to shrink.
+// restingHeap returns the size of the heap after it has ceased to shrink.
 func restingHeap() uint64 {
 	least := ^uint64(0)
 	for range 20 {

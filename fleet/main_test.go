@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// roster is a directory that a test writes.
+// roster is a directory that a test writes to.
 type roster struct {
 	mu      sync.Mutex
 	entries map[string]fleet.Entry
@@ -38,7 +38,7 @@ func newRoster() *roster {
 	return &roster{entries: map[string]fleet.Entry{}, changed: make(chan struct{}, 1)}
 }
 
-// set makes a cluster reachable by a configuration, or by none.
+// set adds a cluster with a configuration, or removes it if cfg is nil.
 func (r *roster) set(name string, cfg *rest.Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +67,10 @@ func (r *roster) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
 	}
 }
 
-// quiet is for tests in which things go wrong on purpose.
+// quiet is the logger of tests in which errors are expected.
 var quiet = slog.New(slog.DiscardHandler)
 
-// start runs a fleet for the time of the test.
+// start runs a fleet for the duration of the test.
 func start(t *testing.T, d fleet.Directory, opts *fleet.Options) *fleet.Fleet {
 	t.Helper()
 	f, err := fleet.New(d, opts)
@@ -128,7 +128,7 @@ func unlike(ctx context.Context, f *fleet.Fleet, name string, c *kubetest.Cluste
 	return nil
 }
 
-// witness follows a view and checks that what it is told fits what it was told.
+// witness follows a view and checks that each change fits those before it.
 type witness struct {
 	t     *testing.T
 	name  string
@@ -176,7 +176,7 @@ func (w *witness) see(c fleet.Change[*wire.Object]) {
 	}
 }
 
-// behind returns how the objects that the witness knows differ from those of the view.
+// behind returns how the objects of the witness differ from those of the view.
 func (w *witness) behind(v *fleet.View[*wire.Object]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -68,8 +68,8 @@ type Member struct {
 	// former is the previous connection. Its watches move to the new one, and then it can
 	// be closed.
 	former *kube.Cluster
-	// unlisted is the directory's current error: the directory has no configuration for
-	// the cluster. A connection that was made before stays in use.
+	// unlisted is the directory's current error: it has no usable configuration for the
+	// cluster. A connection that was made before stays in use.
 	unlisted error
 	err      error     // of the last discovery
 	since    time.Time // when the member began
@@ -121,7 +121,7 @@ func (m *Member) poke() {
 	}
 }
 
-// use connects with an entry of the directory, or records the entry's error.
+// use switches to an entry of the directory, or records its error.
 func (m *Member) use(e Entry) {
 	cluster, err := (*kube.Cluster)(nil), e.Err
 	if err == nil {
@@ -236,7 +236,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	if len(served) > 0 {
 		if err := m.identify(asked, cluster, nil); errors.Is(err, errAnotherCluster) {
 			return err
-		} // any other error comes back with the next connection
+		} // any other error is returned again on the next connection
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

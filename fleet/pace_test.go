@@ -47,7 +47,7 @@ func TestGate_letsAFewThroughInOrder(t *testing.T) {
 			t.Fatal("a third one is through")
 		}
 		a.leave()
-		a.leave() // twice is once
+		a.leave() // a second call has no effect
 		synctest.Wait()
 		if first, second := <-order, <-order; first != 0 || second != 1 {
 			t.Errorf("%d came before %d", first, second)
@@ -70,14 +70,14 @@ func TestGate_whoIsLetWaitLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, time.Second)
 		idle := enter(t, g)
-		// Nothing comes: the next one need not wait for it.
+		// Nothing arrives: the next list does not wait for this one.
 		took(t, time.Second, func() { enter(t, g).leave() })
 		idle.leave()
 		if g.active != 0 {
 			t.Error("a place that was lost was given back once more")
 		}
 
-		// Something comes now and then: it keeps its place.
+		// Something arrives now and then: the list keeps its place.
 		busy := enter(t, g)
 		go func() {
 			for range 10 {
@@ -89,7 +89,7 @@ func TestGate_whoIsLetWaitLosesItsPlace(t *testing.T) {
 		}()
 		took(t, 9*time.Second, func() { enter(t, g).leave() })
 
-		// What has come is being dealt with, for long: that is not the server's fault.
+		// Processing takes long: that is not the server's fault.
 		working := enter(t, g)
 		working.came()
 		go func() {
@@ -104,9 +104,9 @@ func TestGate_shutForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, time.Hour)
 		g.shut(5 * time.Second)
-		g.shut(time.Second) // does not make it shorter
+		g.shut(time.Second) // does not shorten the time
 		took(t, 5*time.Second, func() { enter(t, g).leave() })
-		// Who waits already waits too.
+		// Lists that wait already are delayed too.
 		p := enter(t, g)
 		go func() {
 			time.Sleep(time.Second)
@@ -127,7 +127,7 @@ func TestMeter_slowsDown(t *testing.T) {
 				}
 			}
 		})
-		time.Sleep(time.Minute) // is not saved up
+		time.Sleep(time.Minute) // idle time is not saved up
 		took(t, time.Second, func() { _ = m.read(t.Context(), 1000) })
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

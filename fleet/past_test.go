@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// was is what the feed must say there was at a version.
+// was returns the expected state of the feed at a version.
 func (u *upstream) was(version uint64) contents {
 	i, _ := slices.BinarySearchFunc(u.record, version+1, func(r recorded, v uint64) int {
 		if r.version < v {
@@ -25,8 +25,7 @@ func (u *upstream) was(version uint64) contents {
 	return u.record[i-1].state
 }
 
-// lookBack compares the past states, as far as the feed knows them, and reports how
-// many it did.
+// lookBack compares the past states that the feed can return, and returns their number.
 func (u *upstream) lookBack() (known int) {
 	for v := uint64(1); v <= u.now.version+2; v++ {
 		past, err := u.feed.At(v)
@@ -89,8 +88,8 @@ func (u *upstream) compare(past *Past, v uint64) {
 	}
 }
 
-// TestPast_isWhatThereWas compares every version of random histories with the state that
-// was there.
+// TestPast_isWhatThereWas compares every version of random histories with the recorded
+// state.
 func TestPast_isWhatThereWas(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -130,8 +129,8 @@ func TestPast_isWhatThereWas(t *testing.T) {
 	}
 }
 
-// TestPast_besideAWriter looks back while the feed is written to: one object, of which
-// each version is there.
+// TestPast_besideAWriter reads past states while the feed is written to. It has one
+// object, with a change at each version.
 func TestPast_besideAWriter(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{Window: 50_000}))
 	const last = 3000

@@ -35,7 +35,7 @@ func (w *world) states(cluster string) []weak.Pointer[wire.Object] {
 	return all
 }
 
-// drain reads until there is nothing more to read.
+// drain reads all remaining changes.
 func drain(t *testing.T, f *Follower[*wire.Object]) {
 	t.Helper()
 	for {
@@ -130,8 +130,8 @@ func TestCollection_retainsNothingForReadersThatLeft(t *testing.T) {
 	}
 }
 
-// TestCollection_sharesVectors checks that readers of all clusters that are equally
-// far have one vector between them.
+// TestCollection_sharesVectors checks that readers of all clusters at the same revision
+// share one vector.
 func TestCollection_sharesVectors(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()

@@ -25,7 +25,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// serviceAccount makes an account that may read everything in a namespace and nothing
+// serviceAccount creates an account that may read everything in one namespace and nothing
 // elsewhere, and returns its credentials.
 func serviceAccount(t *testing.T, c *kubetest.Cluster, client kubernetes.Interface, namespace string) *rest.Config {
 	t.Helper()
@@ -100,7 +100,7 @@ func TestScope_serviceAccount(t *testing.T) {
 		}
 		want := string(system.UID)
 		if m.Name() == "team" {
-			want = "" // it may not read kube-system
+			want = "" // the account may not read kube-system
 		}
 		if s.Identity.UID != want {
 			t.Errorf("the UID of %s is %q, not %q", m.Name(), s.Identity.UID, want)
@@ -110,7 +110,7 @@ func TestScope_serviceAccount(t *testing.T) {
 	names := func(cluster string) []string {
 		all := []string{}
 		for key := range configMaps.In(cluster).All() {
-			if key.Object != namespace+"/kube-root-ca.crt" { // a controller's
+			if key.Object != namespace+"/kube-root-ca.crt" { // created by a controller
 				all = append(all, key.Object)
 			}
 		}

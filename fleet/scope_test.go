@@ -68,10 +68,10 @@ func TestScope_credentialsOfOneNamespace(t *testing.T) {
 		return nil
 	}
 	expect.Eventually(t, 5*time.Second, same)
-	c.Touch(299) // elsewhere
+	c.Touch(299) // in another namespace
 	version := c.Touch(0)
 	expect.Eventually(t, 5*time.Second, same)
-	// The feed goes by the version of the server.
+	// The feed has the version of the server.
 	feed, ok := m.Feed(podResource)
 	if !ok {
 		t.Fatal("there is no feed of pods")
@@ -92,7 +92,7 @@ func TestScope_credentialsOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestScope_change has the scope of a cluster change: it is mirrored anew.
+// TestScope_change changes the scope of a cluster: it is mirrored again from the start.
 func TestScope_change(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 300, Namespaces: 10})
 	c := s.Cluster(0)
@@ -108,7 +108,7 @@ func TestScope_change(t *testing.T) {
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Two names of one scope are one copy, two scopes are two.
+	// Two names with one scope are one copy, two scopes are two.
 	if n := len(f.Members()); n != 2 {
 		t.Errorf("%d members for two scopes", n)
 	}

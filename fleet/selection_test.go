@@ -14,8 +14,8 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// resource is one that a server serves: "deployments.v1.apps", with a "!" if it is
-// preferred and a "-" if it cannot be watched.
+// resource parses a served resource: "deployments.v1.apps", with a "!" if it is preferred
+// and a "-" if it cannot be watched.
 func resource(text string) kube.Resource {
 	r := kube.Resource{Verbs: []string{"get", "list", "watch"}}
 	if name, ok := strings.CutSuffix(text, "!"); ok {

@@ -195,7 +195,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 // resource, so the member has to run discovery again. A resource that is served in
 // another version is about to be mirrored in that version.
 func (s *source) Served(ctx context.Context) (bool, error) {
-	if time.Since(s.missed) > time.Minute { // the reflector asks more often
+	if time.Since(s.missed) > time.Minute { // the reflector calls it more often
 		s.missed = time.Now()
 		s.member.poke()
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// TestStatus_directoryError has a directory that fails for a while: the status shows
-// its error as long as it lasts, whatever discovery finds meanwhile, and no longer.
+// TestStatus_directoryError has a directory that fails for a while. The status has its
+// error for exactly that time, whatever discovery finds meanwhile.
 func TestStatus_directoryError(t *testing.T) {
 	f, err := New(noDirectory{}, &Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -37,7 +37,7 @@ func TestStatus_directoryError(t *testing.T) {
 	m.end = cancel
 	m.use(good)
 	f.members["a"] = m
-	// discover stands for a cluster that answers.
+	// discover simulates a cluster that responds.
 	discover := func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -60,7 +60,7 @@ func TestStatus_directoryError(t *testing.T) {
 	f.admit([]Entry{good})
 	check("once the directory has recovered", "")
 
-	// The same, with other credentials than before.
+	// The same, with new credentials.
 	f.admit([]Entry{bad})
 	f.admit([]Entry{{Name: "a", Config: &rest.Config{Host: "http://127.0.0.1:1", BearerToken: "new"}, Access: "new"}})
 	check("with new credentials", "")
@@ -82,7 +82,7 @@ func TestStatus_firstWatchFails(t *testing.T) {
 	if s := m.statusLocked([]ResourceStatus{r}); s.State != Stale || s.Since != r.Reflector.ErrAt || s.Err == nil {
 		t.Errorf("with a watch that fails it is %+v", s)
 	}
-	// An error that is over stays in the status.
+	// An error stays in the status after it is over.
 	r.Reflector.State = reflector.Watching
 	if s := m.statusLocked([]ResourceStatus{r}); s.State != Live {
 		t.Errorf("once it is watched it is %s", s.State)

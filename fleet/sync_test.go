@@ -22,7 +22,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// simulate is some simulated clusters, for the time of the test.
+// simulate returns simulated clusters for the duration of the test.
 func simulate(t *testing.T, opts *simulated.Options) *simulated.Server {
 	t.Helper()
 	s, err := simulated.New(opts)
@@ -35,8 +35,8 @@ func simulate(t *testing.T, opts *simulated.Options) *simulated.Server {
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// TestSync_badClustersDelayNobody starts a fleet in which some clusters do not answer,
-// refuse, or accept and say nothing.
+// TestSync_badClustersDelayNobody starts a fleet in which some clusters do not respond,
+// refuse requests, or accept connections and send nothing.
 func TestSync_badClustersDelayNobody(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 9, Pods: 500})
 	r := newRoster()
@@ -82,7 +82,8 @@ func TestSync_badClustersDelayNobody(t *testing.T) {
 	}
 }
 
-// TestSync_progressAndPace looks at a member on its way, and at how fast it is read.
+// TestSync_progressAndPace checks the status of a member during its first sync, and the
+// rate of its lists.
 func TestSync_progressAndPace(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 4000})
 	r := newRoster()
@@ -122,7 +123,7 @@ func TestSync_progressAndPace(t *testing.T) {
 	}
 }
 
-// TestStale_lastStateStaysReadable ends a cluster under a fleet.
+// TestStale_lastStateStaysReadable stops a cluster of a running fleet.
 func TestStale_lastStateStaysReadable(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 100})
 	r := newRoster()
@@ -133,7 +134,7 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := fleet.OfResource[*wire.Object](f, podResource)
-	// The directory has other credentials, which the cluster does not take.
+	// The directory has new credentials, which the cluster refuses.
 	wrong := s.Cluster(0).Config()
 	wrong.BearerToken = "wrong"
 	r.set("a", wrong)
@@ -170,8 +171,8 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	})
 }
 
-// TestMember_anotherServerTakesTheName has a name lead to another cluster: what is
-// there stays readable until the other one's is.
+// TestMember_anotherServerTakesTheName has a name lead to another cluster: the old
+// objects stay readable until the new ones can be read.
 func TestMember_anotherServerTakesTheName(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 300})
 	r := newRoster()
@@ -219,18 +220,19 @@ func TestMember_anotherServerTakesTheName(t *testing.T) {
 	})
 }
 
-// silence is the way to a server that accepts connections and says nothing.
+// silence returns the configuration of a server that accepts connections and sends
+// nothing.
 func silence(t *testing.T) *rest.Config {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // the connections end with who made them
+	t.Cleanup(func() { _ = l.Close() }) // clients close their connections
 	return &rest.Config{Host: "https://" + l.Addr().String(), Timeout: 3 * time.Second}
 }
 
-// TestRun_isEmptyInTheEnd ends a fleet under a reader.
+// TestRun_isEmptyInTheEnd ends a fleet while a reader watches it.
 func TestRun_isEmptyInTheEnd(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 50})
 	r := newRoster()

@@ -30,9 +30,9 @@ type lists struct {
 	most int
 }
 
-// running is a list under way.
+// running is a running list.
 type running struct {
-	last    time.Time // when something came last
+	last    time.Time // when something arrived last
 	working bool
 	stalled bool
 }
@@ -77,10 +77,9 @@ func turnsSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestTurns_holdTheBudget runs lists of random lengths, some of which stall, in
-// clusters that share a fleet's gate. There must never be more lists of one cluster
-// than its budget, nor more in the fleet than its own, but for those that stall, and
-// all of them must end.
+// TestTurns_holdTheBudget runs lists of random lengths, some of which stall, in clusters
+// that share a fleet's gate. Apart from stalled lists, a cluster must never run more
+// lists than its budget, nor the fleet more than its own limit, and all lists must end.
 func TestTurns_holdTheBudget(t *testing.T) {
 	seed := turnsSeed(t)
 	for run := range 100 {
@@ -104,7 +103,7 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 		for range 1 + rng.IntN(20) {
 			total++
 			s := &source{member: m}
-			s.expected.Store(1) // nothing to ask
+			s.expected.Store(1) // no count request
 			own := rand.New(rand.NewPCG(rng.Uint64(), 0))
 			go func() {
 				defer func() { ended <- struct{}{} }()
@@ -156,7 +155,7 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// TestTurns_waitingForTheFleetIsNotStalling has one cluster wait while others read.
+// TestTurns_waitingForTheFleetIsNotStalling has one cluster wait while others are read.
 func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &Fleet{gate: newGate(8, fleetPatience)}
@@ -224,8 +223,8 @@ func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 	})
 }
 
-// TestGate_countsAListThatGoesOn has a list stall and go on: nobody else is let
-// through until there is room for it again.
+// TestGate_countsAListThatGoesOn has a list stall and continue: no other list is admitted
+// until there is room for it again.
 func TestGate_countsAListThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, time.Second)
@@ -233,7 +232,7 @@ func TestGate_countsAListThatGoesOn(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		second := enter(t, g)
 		second.came()
-		first.came() // goes on
+		first.came() // continues
 		second.leave()
 		go func() {
 			time.Sleep(time.Minute)
@@ -243,7 +242,7 @@ func TestGate_countsAListThatGoesOn(t *testing.T) {
 	})
 }
 
-// TestGate_isBusyWhileSomethingComes checks what settling waits for.
+// TestGate_isBusyWhileSomethingComes checks the condition that settling waits for.
 func TestGate_isBusyWhileSomethingComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(4, time.Second)
@@ -266,7 +265,7 @@ func TestGate_isBusyWhileSomethingComes(t *testing.T) {
 		want(true, "when more has come after all")
 		p.leave()
 		want(false, "in the end")
-		// A cluster that does not answer is tried again and again.
+		// A cluster that does not respond is retried many times.
 		for range 10 {
 			p := enter(t, g)
 			time.Sleep(500 * time.Millisecond)

@@ -27,7 +27,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// contents is what there is: keys, and versions with how they are rendered.
+// contents maps the keys of objects to their versions and renderings.
 type contents map[string]string
 
 func contentOf(o *wire.Object) string {
@@ -35,7 +35,7 @@ func contentOf(o *wire.Object) string {
 	return fmt.Sprintf("%d/%s", o.Version(), render)
 }
 
-// versions is the contents without the rendering.
+// versions returns the contents without the renderings.
 func (c contents) versions() map[string]string {
 	all := map[string]string{}
 	for key, content := range c {
@@ -52,7 +52,7 @@ func stateOf(s state) contents {
 	return all
 }
 
-// newPod is one in namespace n.
+// newPod returns a pod in namespace n.
 func newPod(t *testing.T, name string, version uint64, labels map[string]string) *wire.Object {
 	t.Helper()
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
@@ -65,8 +65,8 @@ func newPod(t *testing.T, name string, version uint64, labels map[string]string)
 	return o
 }
 
-// newTestFeed is a feed whose informer a test writes to. It begins at version 1, with
-// nothing. The fleet has it, for the member eu.
+// newTestFeed returns a feed whose informer a test writes to. It begins at version 1,
+// without objects, and belongs to the member eu of the fleet.
 func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Object]) {
 	m := f.members["eu"]
 	if m == nil {
@@ -90,7 +90,7 @@ func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Objec
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = x.informer.Run(ctx) // ends with ctx
+		_ = x.informer.Run(ctx) // returns when ctx ends
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -114,31 +114,32 @@ func newHistoricFleet(t *testing.T, opts Options) *Fleet {
 	return f
 }
 
-// upstream is a server, what its mirror has been told of it, and what the feed must say.
+// upstream is a server, the events that its mirror has received, and the expected states
+// of the feed.
 type upstream struct {
 	t        *testing.T
 	rng      *rand.Rand
 	feed     *Feed
 	informer *watershed.Informer[*wire.Object]
 
-	// The server: what there is now, and what has happened.
+	// The server: its current objects, and all events.
 	version uint64
 	render  int
 	objects map[string]*wire.Object
 	events  []happened
-	// What was queued for the mirror: events up to sent, and the keys it has.
+	// What was queued for the mirror: events up to sent, and the resulting objects.
 	sent  int
 	keys  map[string]*wire.Object
 	queue []step
-	// What the feed must say: the newest state, those before, and what it cannot know.
-	// told is how many events it has.
+	// What is expected of the feed: the newest state, those before, and the gaps. told is
+	// how many events it has received.
 	listing bool
 	told    int
 	now     recorded
 	record  []recorded
 	gaps    []gap
 	lists   int
-	// unseen are the gaps it is not told of.
+	// unseen are the gaps that the feed cannot detect.
 	unseen []gap
 }
 
@@ -147,7 +148,7 @@ type happened struct {
 	object *wire.Object
 }
 
-// step is a delta on its way to the mirror, and what it makes the feed say.
+// step is a delta on its way to the mirror, and its effect on the expected states.
 type step struct {
 	delta delta.Delta[*wire.Object]
 	then  func()
@@ -167,10 +168,10 @@ func newUpstream(t *testing.T, rng *rand.Rand, window int64) *upstream {
 	return u
 }
 
-// podNames are all there can be.
+// podNames are all possible names of pods.
 var podNames = []string{"a", "a1", "ab", "b", "b1", "c"}
 
-// happen changes something on the server: several objects at one version, now and then.
+// happen changes objects on the server, now and then several at one version.
 func (u *upstream) happen() {
 	u.version += 1 + uint64(u.rng.IntN(2))
 	for _, n := range u.rng.Perm(len(podNames))[:max(1, u.rng.IntN(6)-2)] {
@@ -218,7 +219,7 @@ func (u *upstream) become(r recorded) {
 	u.record = append(u.record, r)
 }
 
-// relist has the mirror read everything, after lists that are broken off.
+// relist makes the mirror list everything, after some interrupted lists.
 func (u *upstream) relist() {
 	if u.rng.IntN(4) == 0 {
 		u.rerender()
@@ -249,9 +250,10 @@ func (u *upstream) relist() {
 	version, sent := u.version, u.sent
 	u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Bookmark, Listed: true, Version: version}, func() {
 		next := recorded{max(version, u.now.version), state}
-		// A list may come when the mirror has a part of what happened at a version.
-		// Who saw all of that elsewhere is not known to have. On a server only
-		// deletions come together, and the rest of those is told.
+		// A list may arrive when the mirror has only some of the changes at a version.
+		// The feed does not know that a client may have seen all of them elsewhere. On a
+		// real server only deletions share a version, and the list reports the rest of
+		// those.
 		if v := u.now.version; u.told < sent && u.events[u.told].object.Version() == v {
 			u.unseen = append(u.unseen, gap{after: v - 1, before: v + 1})
 		}
@@ -262,7 +264,8 @@ func (u *upstream) relist() {
 	}})
 }
 
-// rerender is another release of the server, which says the same in other words.
+// rerender simulates another release of the server, which encodes the same objects
+// differently.
 func (u *upstream) rerender() {
 	u.render++
 	for key, o := range u.objects {
@@ -270,7 +273,7 @@ func (u *upstream) rerender() {
 	}
 }
 
-// flush writes what is queued, in batches, and looks at the feed after each.
+// flush writes the queue in batches, and checks the feed after each.
 func (u *upstream) flush() {
 	for len(u.queue) > 0 && !u.t.Failed() {
 		n := 1 + u.rng.IntN(len(u.queue))
@@ -293,7 +296,7 @@ func (u *upstream) flush() {
 	}
 }
 
-// lost reports whether a version is one of which the feed cannot know.
+// lost reports whether the feed cannot know the state at a version.
 func (u *upstream) lost(version uint64) bool {
 	if g := u.feed.gapAt(version); g != nil {
 		return g.again < u.feed.log.Stats().After
@@ -302,7 +305,7 @@ func (u *upstream) lost(version uint64) bool {
 		version < u.feed.log.Oldest()
 }
 
-// at is what there was on the server at a version: key and version of each object.
+// at returns the server's state at a version: key and version of each object.
 func (u *upstream) at(version uint64) map[string]string {
 	state := map[string]string{}
 	for _, e := range u.events {
@@ -317,7 +320,7 @@ func (u *upstream) at(version uint64) map[string]string {
 	return state
 }
 
-// client is one that watches, and goes on later from the last version that it saw.
+// client watches, stops, and resumes at the last version that it saw.
 type client struct {
 	u       *upstream
 	state   contents
@@ -328,7 +331,7 @@ type client struct {
 	expired int
 }
 
-// list takes the newest state.
+// list reads the newest state.
 func (c *client) list() {
 	m, err := c.u.feed.Now()
 	if err != nil {
@@ -346,7 +349,7 @@ func (c *client) follow(revision uint64) {
 	c.batch = nil
 }
 
-// resume goes on from the last version that it saw.
+// resume resumes at the last version that the client saw.
 func (c *client) resume() {
 	revision, oldest, err := c.u.feed.Since(c.seen)
 	switch {
@@ -364,7 +367,7 @@ func (c *client) resume() {
 	}
 }
 
-// read takes so many events, or all there are.
+// read reads n events, or all if n is negative.
 func (c *client) read(n int) {
 	if c.cursor == nil {
 		c.resume()
@@ -396,7 +399,8 @@ func (c *client) read(n int) {
 	}
 }
 
-// bookmark compares what a client knows that has read all, which it is told sometimes.
+// bookmark checks the state of a client that has read everything, and sometimes passes it
+// the version.
 func (c *client) bookmark() {
 	if !maps.Equal(c.state, c.u.now.state) {
 		c.u.t.Errorf("a client that saw version %d knows %v, there is %v at %d", c.seen, c.state, c.u.now.state, c.u.now.version)
@@ -406,12 +410,12 @@ func (c *client) bookmark() {
 	}
 }
 
-// visit has a client come that saw a version elsewhere: at the server, or at another
-// copy of it.
+// visit resumes a client that saw a version elsewhere: at the server, or at another copy
+// of it.
 func (u *upstream) visit() {
 	v := 1 + u.rng.Uint64N(u.now.version)
 	if u.told < len(u.events) && u.events[u.told].object.Version() <= v {
-		return // the copy has a part of what happened at the version
+		return // the copy has only some of the changes at the version
 	}
 	if slices.ContainsFunc(u.unseen, func(g gap) bool { return g.after < v && v < g.before }) {
 		return

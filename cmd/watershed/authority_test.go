@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// openState is a state folder with its authority.
+// openState opens a state folder and its authority.
 func openState(t *testing.T, s *state, now func() time.Time) (*authority, bool) {
 	t.Helper()
 	if err := s.open(); err != nil {
@@ -48,8 +48,8 @@ func certificate(t *testing.T, ca *authority) *tls.Certificate {
 	return leaf
 }
 
-// TestAuthority_stays the same from start to start, is nobody else's to read, and
-// stands for this machine only.
+// TestAuthority_stays checks that the authority is the same after a restart, cannot be
+// read by other users, and is valid for this machine only.
 func TestAuthority_stays(t *testing.T) {
 	s := &state{dir: t.TempDir() + "/new/state"}
 	first, made := openState(t, s, time.Now)
@@ -82,8 +82,8 @@ func TestAuthority_stays(t *testing.T) {
 	}
 }
 
-// TestAuthority_isRenewed: the server's certificate while it runs, under the same
-// authority, and the authority at a start.
+// TestAuthority_isRenewed checks that the server's certificate is renewed while it runs,
+// under the same authority, and that the authority is renewed at a start.
 func TestAuthority_isRenewed(t *testing.T) {
 	begin := time.Now()
 	now := begin
@@ -119,7 +119,8 @@ func TestAuthority_isRenewed(t *testing.T) {
 	}
 }
 
-// TestAuthority_isOneForAll servers that start at the same time.
+// TestAuthority_isOneForAll starts several servers at the same time: they agree on one
+// authority.
 func TestAuthority_isOneForAll(t *testing.T) {
 	s := &state{dir: t.TempDir()}
 	const servers = 16
@@ -144,8 +145,8 @@ func TestAuthority_isOneForAll(t *testing.T) {
 	}
 }
 
-// TestAuthority_badFilesStay: what is there may be of use to somebody, and is not
-// quoted.
+// TestAuthority_badFilesStay checks that a broken file is kept, since the user may need
+// it, and that errors do not quote it.
 func TestAuthority_badFilesStay(t *testing.T) {
 	s := &state{dir: t.TempDir()}
 	ca, _ := openState(t, s, time.Now)

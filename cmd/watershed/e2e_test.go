@@ -18,8 +18,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// TestProgram serves a real cluster, and has a real kubectl read it as it reads the
-// cluster itself, and other programs.
+// TestProgram serves a real cluster. A real kubectl and other programs read it as they
+// read the cluster itself.
 func TestProgram(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "real"})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -44,7 +44,7 @@ func TestProgram(t *testing.T) {
 			t.Logf("log of the server:\n%s", log)
 		}
 	}()
-	// until asks until the answer is right.
+	// until retries until there is no error.
 	until := func(what string, ask func() error) {
 		t.Helper()
 		for {
@@ -124,8 +124,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// checkLog finds what must not be in the log of a server whose cluster answers, and
-// what must.
+// checkLog checks the log of a server whose cluster responds.
 func checkLog(t *testing.T, log string) {
 	t.Helper()
 	if n := strings.Count(log, "msg=\"cluster live\""); n != 1 {

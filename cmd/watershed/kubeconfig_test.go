@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// begin runs a service for the time of the test, as serve would, with some other
-// handler. It returns what ends it and waits.
+// begin runs a service like serve, with another handler. It returns a function that ends
+// it and waits.
 func begin(t *testing.T, s *state, handler http.Handler) (address string, end func() error) {
 	t.Helper()
 	ca, _ := openState(t, s, time.Now)
@@ -45,7 +45,7 @@ func begin(t *testing.T, s *state, handler http.Handler) (address string, end fu
 	}
 }
 
-// clusters answers as the replica does.
+// clusters returns a handler that responds like the replica.
 func clusters(names ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/clusters" {
@@ -93,7 +93,7 @@ func TestKubeconfig_hasEveryCluster(t *testing.T) {
 		if diff := cmp.Diff(c.servers, servers); diff != "" || k.CurrentContext != c.current || len(k.AuthInfos) != 1 {
 			t.Errorf("current context %q, %d users, and these, wanted (-) and printed (+):\n%s", k.CurrentContext, len(k.AuthInfos), diff)
 		}
-		// The authority in it is the one that the server goes by.
+		// The authority in the kubeconfig verifies the server.
 		cfg, err := clientcmd.NewNonInteractiveClientConfig(*k, c.current, nil, nil).ClientConfig()
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestKubeconfig_saysWhatIsMissing(t *testing.T) {
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	ask("no server is running") // it has taken its address back
+	ask("no server is running") // the server has removed its address
 	withdraw, err := s.announce(server{Address: address})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func command(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// What client-go says is in the log like everything else.
+// TestNewLogger checks that log lines of client-go go to the same log.
 func TestNewLogger(t *testing.T) {
 	var log bytes.Buffer
 	newLogger(&log).Info("ours")

@@ -59,8 +59,8 @@ func nodeModules(ctx context.Context, t *testing.T) string {
 	return modules
 }
 
-// testNode has Kubernetes' client for Node, which uses OpenSSL, list and watch pods of
-// the cluster by way of the server, whose kubeconfig it is given.
+// testNode lists and watches pods of the cluster through the server, with Kubernetes'
+// client for Node, which uses OpenSSL. It uses the given kubeconfig.
 func testNode(ctx context.Context, t *testing.T, k *kubetest.Cluster, kubeconfig string) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -22,8 +22,8 @@ import (
 	"time"
 )
 
-// writeFormerAuthority writes the authority as the first releases made it: with the
-// same name that the server's own certificate had.
+// writeFormerAuthority writes an authority as the first releases created it: with the
+// same name as the server's own certificate.
 func writeFormerAuthority(t *testing.T, s *state) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,9 +53,9 @@ func writeFormerAuthority(t *testing.T, s *state) {
 	}
 }
 
-// TestCurl has curl, and openssl at its strictest, trust the server by the authority
-// alone. They are stricter than Go: a certificate with the name of its issuer is taken
-// for its own.
+// TestCurl checks that curl, and openssl at its strictest, trust the server by the
+// authority alone. They are stricter than Go: they treat a certificate with the name of
+// its issuer as self-signed.
 func TestCurl(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {

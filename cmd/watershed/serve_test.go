@@ -21,8 +21,8 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// writeKubeconfig writes a file with contexts, each with its namespace and a cluster
-// that does not answer.
+// writeKubeconfig writes a file with contexts, each with its namespace and a cluster that
+// does not respond.
 func writeKubeconfig(t *testing.T, namespaces map[string]string) (path string) {
 	t.Helper()
 	k := clientcmdapi.NewConfig()
@@ -77,8 +77,8 @@ func printedKubeconfig(t *testing.T, s *state) *clientcmdapi.Config {
 	return k
 }
 
-// startServe runs watershed serve for the time of the test, and returns when it knows
-// its clusters.
+// startServe runs watershed serve for the duration of the test, and returns when it has
+// read its clusters.
 func startServe(t *testing.T, s *state, args ...string) (log *output, stop func() error) {
 	t.Helper()
 	log = &output{}
@@ -106,7 +106,8 @@ func startServe(t *testing.T, s *state, args ...string) (log *output, stop func(
 	}
 }
 
-// TestServe_endsWithoutClusters has nothing to mirror: the command says why, at once.
+// TestServe_endsWithoutClusters has nothing to mirror: the command returns the reason at
+// once.
 func TestServe_endsWithoutClusters(t *testing.T) {
 	config := writeKubeconfig(t, map[string]string{"prod-eu": "", "prod-us": ""})
 	none := writeKubeconfig(t, nil)
@@ -151,8 +152,8 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 	}
 }
 
-// TestServe_ownsItsState: a second server of the same folder ends with the first one's
-// process in its message, and can start when that one is gone.
+// TestServe_ownsItsState checks that a second server with the same folder fails with the
+// process of the first one in its error, and can start when that one has ended.
 func TestServe_ownsItsState(t *testing.T) {
 	s := &state{dir: t.TempDir()}
 	config := writeKubeconfig(t, map[string]string{"a": ""})
@@ -177,8 +178,8 @@ func TestServe_ownsItsState(t *testing.T) {
 	}
 }
 
-// TestServe_contextsKeepTheirNamespaces from the kubeconfig that is mirrored to the one
-// that is printed, also if they change meanwhile.
+// TestServe_contextsKeepTheirNamespaces checks that the printed kubeconfig has the
+// namespaces of the mirrored one, also after they have changed.
 func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	s := &state{dir: t.TempDir()}
 	config := writeKubeconfig(t, map[string]string{"eu/1": "shop", "us": ""})
@@ -212,7 +213,7 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	if got := namespace(printedKubeconfig(t, s), "/clusters/eu%252F1"); got != "bar" {
 		t.Errorf("another namespace: %q, want bar", got)
 	}
-	// Without the file there are the contexts, without their namespaces.
+	// Without the file the contexts are printed without their namespaces.
 	if err := os.Remove(config); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,8 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	}
 }
 
-// TestServe_kubeconfigVanishes while it is mirrored: the clusters stay.
+// TestServe_kubeconfigVanishes removes the kubeconfig while it is mirrored: the clusters
+// stay.
 func TestServe_kubeconfigVanishes(t *testing.T) {
 	s := state{dir: t.TempDir()}
 	config := writeKubeconfig(t, map[string]string{"a": ""})

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestService_endsInOrder: watches at once, other requests when they are done, and
-// what they read from after them.
+// TestService_endsInOrder checks that watches end at once, other requests when they are
+// done, and the parts that they read from after them.
 func TestService_endsInOrder(t *testing.T) {
 	ca, _ := openState(t, &state{dir: t.TempDir()}, time.Now)
 	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
@@ -89,7 +89,7 @@ func TestService_endsInOrder(t *testing.T) {
 	}
 }
 
-// TestService_endsWithAPart: a part that fails takes the others with it.
+// TestService_endsWithAPart checks that a part that fails ends the others.
 func TestService_endsWithAPart(t *testing.T) {
 	ca, _ := openState(t, &state{dir: t.TempDir()}, time.Now)
 	l, err := listenLoopback(t.Context(), "127.0.0.1:0")

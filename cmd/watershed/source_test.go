@@ -163,7 +163,7 @@ func TestSources_inCluster(t *testing.T) {
 	}
 }
 
-// TestSources_errors checks that an error names the flag and the way out.
+// TestSources_errors checks that an error names the flag and the solution.
 func TestSources_errors(t *testing.T) {
 	config := writeKubeconfig(t, map[string]string{"a": ""})
 	t.Setenv("KUBECONFIG", config)

@@ -79,7 +79,7 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 	h.reach(t, got["one.a"])
 	h.reach(t, got["one.old.name"])
 	for name, want := range map[string]string{
-		"two.a": "two/a in 127.0.0.1", // and what follows
+		"two.a": "two/a in 127.0.0.1", // followed by the cause
 		"two.b": "access providers are (none), plugins exist for files, and secrets are not read",
 	} {
 		if err := got[name].Err; err == nil || !strings.Contains(err.Error(), want) {
@@ -133,7 +133,7 @@ func (h *hub) testProfileSecrets(t *testing.T) {
 		}
 		h.secret(t, namespace, name, "Opaque", all, map[string][]byte{"Config": h.kubeconfig(user)})
 	}
-	// Next to the profile, with a label of its own.
+	// Next to the profile, with its own label.
 	secret("one", "a", "", "cluster-profile=a", "cluster-inventory-consumer=ours")
 	// In the consumer's namespace.
 	secret("ours", "b", "", "cluster-profile=b", "cluster-profile-namespace=one")
@@ -206,7 +206,7 @@ func TestAccessPlugin(t *testing.T) {
 		p := &directory.AccessPlugin{Exec: exec, ProfileArgs: test.args, ProfileEnv: test.env}
 		_, err := directory.AccessPluginConfig(p, cluster)
 		must(t, err)
-		cfg, err := directory.AccessPluginConfig(p, cluster) // does not add up
+		cfg, err := directory.AccessPluginConfig(p, cluster) // a second call adds nothing
 		must(t, err)
 		e := cfg.ExecProvider
 		if fmt.Sprint(e.Args) != test.wantArgs || fmt.Sprint(e.Env) != test.wantVars {

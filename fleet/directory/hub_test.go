@@ -26,7 +26,7 @@ import (
 
 var profileResource = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
 
-// hub is a hub and a cluster that it knows.
+// hub is a hub and a member cluster.
 type hub struct {
 	*kubetest.Cluster
 	member  *kubetest.Cluster
@@ -63,7 +63,7 @@ func TestHub(t *testing.T) {
 	t.Run("restart", h.testRestart)
 }
 
-// open is a cluster for the time of the test.
+// open returns a connection for the duration of the test.
 func (h *hub) open(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	t.Helper()
 	c, err := kube.FromConfig(cfg, nil)
@@ -100,7 +100,7 @@ func (h *hub) reach(t *testing.T, e fleet.Entry) {
 	}
 }
 
-// secret makes or changes a Secret.
+// secret creates or changes a Secret.
 func (h *hub) secret(t *testing.T, namespace, name string, kind corev1.SecretType, labels map[string]string, data map[string][]byte) {
 	t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}, Type: kind, Data: data}
@@ -116,21 +116,21 @@ func (h *hub) deleteSecret(t *testing.T, namespace, name string) {
 	must(t, h.client.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// capi makes or changes the kubeconfig of one of Cluster API's clusters.
+// capi creates or changes the kubeconfig of a cluster of Cluster API.
 func (h *hub) capi(t *testing.T, namespace, cluster string, kubeconfig []byte) {
 	t.Helper()
 	h.secret(t, namespace, cluster+"-kubeconfig", "cluster.x-k8s.io/secret",
 		map[string]string{"cluster.x-k8s.io/cluster-name": cluster}, map[string][]byte{"value": kubeconfig})
 }
 
-// profile makes or changes a profile with a status.
+// profile creates or changes a profile with a status.
 func (h *hub) profile(t *testing.T, namespace, name string, status map[string]any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	profiles := h.dynamic.Resource(profileResource).Namespace(namespace)
 	p, err := profiles.Get(ctx, name, metav1.GetOptions{})
-	for err != nil { // the server may not serve it everywhere yet
+	for err != nil { // the server may not serve the resource everywhere yet
 		p, err = profiles.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": profileResource.GroupVersion().String(), "kind": "ClusterProfile",
 			"metadata": map[string]any{"name": name, "namespace": namespace},
@@ -165,7 +165,7 @@ func (h *hub) testClusterAPI(t *testing.T) {
 	seen.names()
 	h.capi(t, "one", "prod", h.kubeconfig(""))
 	h.capi(t, "two", "prod", h.kubeconfig(""))
-	// What else Cluster API keeps, and what it does not keep.
+	// Other Secrets of Cluster API, and Secrets that are not its own.
 	label := map[string]string{"cluster.x-k8s.io/cluster-name": "prod"}
 	h.secret(t, "one", "prod-ca", "cluster.x-k8s.io/secret", label, nil)
 	h.secret(t, "one", "prod-user-kubeconfig", "cluster.x-k8s.io/secret", label, map[string][]byte{"value": h.kubeconfig("")})
@@ -216,7 +216,7 @@ func (h *hub) testClusterAPI(t *testing.T) {
 	seen.names("one.new", "two.prod")
 }
 
-// testRestart is last, because it disturbs everything else. It uses both kinds of
+// testRestart is last, because it disturbs all other tests. It uses both kinds of
 // resources, a built-in one and a custom one: a server that has just started does not
 // serve custom ones for a moment.
 func (h *hub) testRestart(t *testing.T) {
@@ -254,7 +254,7 @@ func (h *hub) testRestart(t *testing.T) {
 	}
 }
 
-// create creates what a manifest has.
+// create creates the objects of a manifest.
 func (h *hub) create(t *testing.T, manifest []byte) {
 	t.Helper()
 	_, err := h.cluster.Create(t.Context(), manifest)

@@ -133,5 +133,5 @@ func TestJoin_failure(t *testing.T) {
 	}
 }
 
-// TestJoin_nothing is a directory as well.
+// TestJoin_nothing joins no directories.
 func TestJoin_nothing(t *testing.T) { follow(t, directory.NewJoin(nil, nil)).names() }

@@ -59,7 +59,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestStatic_plugin has a credential plugin, which [rest.CopyConfig] would share and write to.
+// TestStatic_plugin has a credential plugin, which [rest.CopyConfig] would share and
+// write to.
 func TestStatic_plugin(t *testing.T) {
 	s, err := directory.NewStatic(fleet.Entry{Name: "a", Config: &rest.Config{
 		Host: "https://a", ExecProvider: &clientcmdapi.ExecConfig{Command: "plugin", Config: &runtime.Unknown{Raw: []byte(`{}`)}},
