@@ -32,10 +32,10 @@ var (
 	ErrFuture = errors.New("version is not reached yet")
 )
 
-// Feed is one resource of one cluster with the versions of its API server: states that
-// the server had, each at its version, and the changes between them in the order of their
-// versions. During a relist the state before it stays; then the differences are published
-// at once. All methods are safe for concurrent use.
+// Feed is one resource of one cluster, for readers that use the versions of its API
+// server. It has states that the server had, each at its version, and the changes between
+// them in the order of their versions. During a relist the state before it stays; then
+// the differences are published at once. All methods are safe for concurrent use.
 //
 // It costs about 600 bytes. The size of its changes is limited by [Options.History].
 type Feed struct {
@@ -220,8 +220,8 @@ func (f *Feed) waitLocked(version uint64) *waiter {
 	return w
 }
 
-// reach waits until a reader is woken. It returns false if ctx ends before, or the feed
-// is closed.
+// reach waits until a reader is woken. It returns false if ctx ends before, or if w is
+// nil because the feed is closed.
 func (f *Feed) reach(ctx context.Context, w *waiter) bool {
 	if w == nil {
 		return false
