@@ -15,8 +15,8 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// ageHeader has how long ago the server was heard of last or, of several clusters, the one
-// that was heard of longest ago.
+// ageHeader is the header with the time since the server was last heard from. With
+// several clusters it is that of the cluster that has been silent longest.
 const ageHeader = "Watershed-Age"
 
 // api is the API of one cluster, [clusterAPI], or of all of them, [fleetAPI].

@@ -18,12 +18,12 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// shared is what all requests to a server use.
+// shared is the state that all requests to a server use.
 type shared struct {
 	blocks *encode.Blocks
 	frames *encode.Frames
 	values *view.Values
-	// tracker knows the responses that are being written.
+	// tracker has the responses that are being written.
 	tracker respond.Tracker
 	clock   view.Clock
 	logger  *slog.Logger

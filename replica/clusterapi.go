@@ -26,7 +26,7 @@ type clusterAPI struct {
 	openapi *openapi.Documents
 	kinds   view.Kinds
 
-	// mu guards what follows: the documents of discovery, and what they are made from.
+	// mu guards the fields below: the discovery documents, and what they are made from.
 	mu         sync.Mutex
 	served     []kube.Resource
 	unmirrored []kube.Resource

@@ -30,7 +30,7 @@ type clusterState struct {
 	Synced    int    `json:"synced"`
 	Resources int    `json:"resources"`
 	Objects   int    `json:"objects"`
-	// JSON are the resources of [fleet.Status.JSON].
+	// JSON are the resources in [fleet.Status.JSON].
 	JSON []string `json:"json,omitempty"`
 }
 

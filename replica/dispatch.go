@@ -104,8 +104,8 @@ func (c *call) negotiate(watch bool) (err error) {
 	return nil
 }
 
-// hasNoTable reports whether kube-apiserver makes no tables of the subresource: it makes
-// them of most, and these were forgotten.
+// hasNoTable reports whether kube-apiserver makes no tables of the subresource. It makes
+// them of most: these were forgotten.
 func (c *call) hasNoTable() bool {
 	switch c.Subresource {
 	case "", scaleName:

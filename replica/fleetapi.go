@@ -35,7 +35,7 @@ type fleetAPI struct {
 	// kinds returns the kinds of a member.
 	kinds func(*fleet.Member) *view.Kinds
 
-	// mu guards what follows: the documents of discovery, and what they are made from.
+	// mu guards the fields below: the discovery documents, and what they are made from.
 	mu        sync.Mutex
 	served    []kube.Resource
 	hidden    []kube.Resource // not mirrored
@@ -89,7 +89,7 @@ func (f *fleetAPI) discovery() *discovery.Documents {
 	return f.documents
 }
 
-// resources returns what any cluster serves, each resource in the version that most of them
+// resources returns the resources of all clusters, each in the version that most of them
 // have.
 func (f *fleetAPI) resources() []kube.Resource {
 	var order []schema.GroupResource
@@ -182,7 +182,7 @@ func (f *fleetAPI) count(q *Request) *census {
 	return c
 }
 
-// warnings returns what is missing from the response.
+// warnings returns the warnings about what is missing from the response.
 func (c *census) warnings(q *Request) []string {
 	var all []string
 	if len(c.silent) > 0 {

@@ -8,19 +8,22 @@ import (
 	"syscall"
 )
 
-// maxUnsent is how many bytes of a connection the kernel takes before it has sent
-// them. Without a limit that is megabytes on loopback, and a write waits until a third
-// of them has gone: a client that reads slowly would seem not to read at all. What is
-// sent and not acknowledged is not limited, so fast clients stay fast.
+// maxUnsent limits how many bytes of a connection the kernel buffers before it has sent
+// them. Without a limit it buffers megabytes on loopback, and a write waits until a third
+// of them has been sent: a client that reads slowly would look like one that does not
+// read at all. Bytes that are sent and not acknowledged are not limited, so fast clients
+// stay fast.
 const maxUnsent = 128 << 10
 
-// ListenConfig listens for a [Server]: its connections report the progress of slow clients
-// while they make it. Elsewhere than on Linux it is that of the standard library.
+// ListenConfig returns a configuration for the listener of a [Server]. Its connections
+// report the progress of slow clients as it happens. On systems other than Linux it is
+// equivalent to the zero value.
 func ListenConfig() *net.ListenConfig {
 	config := &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Without the option slow clients are cut off earlier, which is not worth an error.
+		// Without the option, slow clients are cut off earlier. That is not worth an
+		// error.
 		return c.Control(func(fd uintptr) { _ = limitUnsent(fd, maxUnsent) })
 	}}
-	config.SetMultipathTCP(false) // such a socket does not hand the option on
+	config.SetMultipathTCP(false) // connections of a multipath socket do not inherit the option
 	return config
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// scaleName is the name of the subresource.
+// scaleName is the name of the scale subresource.
 const scaleName = "scale"
 
 // scaleKind is the kind of all scales.
@@ -35,7 +35,7 @@ var scaleKind = &wire.Kind{
 	New:              func() runtime.Object { return &autoscalingv1.Scale{} },
 }
 
-// scaleOf returns the scale of an object. Paths are for custom objects.
+// scaleOf returns the scale of an object. The paths are used for custom objects.
 func scaleOf(value runtime.Object, paths *view.ScalePaths) (*autoscalingv1.Scale, error) {
 	switch o := value.(type) {
 	case *appsv1.Deployment:
@@ -58,8 +58,8 @@ func scaleOf(value runtime.Object, paths *view.ScalePaths) (*autoscalingv1.Scale
 	return nil, fmt.Errorf("%T has no scale", value)
 }
 
-// newScale returns the scale of an object with the given figures. Without a specification
-// it is one replica.
+// newScale returns the scale of an object with the given numbers of replicas. If spec is
+// nil, it is 1.
 func newScale(meta *metav1.ObjectMeta, spec *int32, current int32, selector *metav1.LabelSelector) (*autoscalingv1.Scale, error) {
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
@@ -79,8 +79,8 @@ func newScale(meta *metav1.ObjectMeta, spec *int32, current int32, selector *met
 	return scale, nil
 }
 
-// customScale returns the scale of a custom object. It must have the figure of its
-// specification; that of its status may be missing.
+// customScale returns the scale of a custom object. The number of replicas in its spec is
+// required, the one in its status is optional.
 func customScale(o *unstructured.Unstructured, p *view.ScalePaths) (*autoscalingv1.Scale, error) {
 	spec, there, err := unstructured.NestedInt64(o.Object, fieldsOf(p.SpecReplicasPath)...)
 	if err != nil {
@@ -110,10 +110,10 @@ func customScale(o *unstructured.Unstructured, p *view.ScalePaths) (*autoscaling
 	return scale, err
 }
 
-// fieldsOf returns the names in a path.
+// fieldsOf returns the field names of a path.
 func fieldsOf(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// writeScale writes the scale of an object. It is made for this response, and not kept.
+// writeScale writes the scale of an object, which is computed for each response.
 func (c *call) writeScale(o *wire.Object, cluster string) error {
 	value, err := c.values.Decode(o)
 	if err != nil {
@@ -163,8 +163,8 @@ func (c *call) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object, cl
 	return c.writeJSON(append(append(head, row...), "]}"...))
 }
 
-// scaleColumns returns the columns of tables of scales. kube-apiserver has others for custom
-// kinds.
+// scaleColumns returns the columns of tables of scales. kube-apiserver uses different
+// columns for custom kinds.
 func scaleColumns(custom bool) []metav1.TableColumnDefinition {
 	meta := metav1.ObjectMeta{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{

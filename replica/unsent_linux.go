@@ -5,11 +5,11 @@ package replica
 
 import "syscall"
 
-// tcpNotSentLowat is TCP_NOTSENT_LOWAT, which package syscall does not have. Connections have
-// it from the socket that accepts them.
+// tcpNotSentLowat is TCP_NOTSENT_LOWAT, which package syscall does not have. Connections
+// inherit it from the listening socket.
 const tcpNotSentLowat = 25
 
-// limitUnsent sets how many bytes a socket takes before they are sent.
+// limitUnsent limits how many bytes a socket buffers before they are sent.
 func limitUnsent(fd uintptr, most int) error {
 	return syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotSentLowat, most)
 }

@@ -5,5 +5,5 @@
 
 package replica
 
-// limitUnsent does nothing.
+// limitUnsent does nothing: only Linux has the option.
 func limitUnsent(uintptr, int) error { return nil }

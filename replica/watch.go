@@ -29,7 +29,7 @@ const (
 )
 
 // Programs that watch /fleet must know that a namespace and a name do not identify its
-// objects, and say so with this header or query parameter.
+// objects, and declare that with this header or query parameter.
 const (
 	fleetHeader    = "Watershed-Fleet"
 	fleetParameter = "watershedFleet"
@@ -153,8 +153,8 @@ func (s *eventStream) mark(w view.Watch) error {
 }
 
 // checkKeyed refuses a watch of several clusters by a program that may file objects by
-// namespace and name. Tables and the output of kubectl get are not filed; any other program
-// has to say that it identifies objects by their cluster too.
+// namespace and name. Tables and the output of kubectl get are not filed. Any other
+// program has to declare that it identifies objects by their cluster too.
 func (c *call) checkKeyed() error {
 	switch {
 	case c.media.Shape == respond.Table, c.r.Header.Get(fleetHeader) == keyedByCluster, c.Query.Get(fleetParameter) == keyedByCluster, prints(c.r, c.Query):

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Custom has the labels of a version of a custom resource: its selectableFields,
-// which are paths like .spec.color, and those of metadata. Objects are
-// unstructured.
+// Custom returns the labels of a version of a custom resource: its selectableFields,
+// which are paths like .spec.color, and those of metadata. Objects are unstructured.
 func Custom(namespaced bool, paths []string) (*Set, error) {
 	s := &Set{labels: map[string]string{name: name}, refuse: unsupported}
 	if namespaced {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package fields selects objects by their fields, as an API server does for who
-// gives a fieldSelector.
+// Package fields selects objects by their fields, as an API server does for a
+// fieldSelector.
 //
 // # Guarantees
 //
-// A kind has the field labels that kube-apiserver 1.37 gives it: it accepts and
-// refuses the same ones, in the same words, and selects the same objects. Labels
-// differ between the versions of a kind. Custom resources have those of their
-// definition's selectableFields.
+// A kind has the field labels of kube-apiserver 1.37: the package accepts and refuses the
+// same labels, with the same messages, and selects the same objects. Labels differ
+// between the versions of a kind. Custom resources have the selectableFields of their
+// definition.
 //
-// # What is shared
+// # Bounds and ownership
 //
-// A [Set] does not change after it was made and serves any number of goroutines.
-// It never changes an object and keeps none.
+// A [Set] is immutable and safe for concurrent use. It never modifies an object and keeps
+// none.
 package fields

@@ -40,7 +40,7 @@ func TestEqualities_areWhereTheLabelsAre(t *testing.T) {
 			for _, value := range []any{nil, "x", "", "false", true, false, 7, 0} {
 				obj, ok := withField(t, kind.Kind, kind.GroupVersion().String(), all[0].Path, value)
 				if !ok {
-					continue // the field is of another type
+					continue // the field has another type
 				}
 				checked++
 				for _, encoding := range []wire.Encoding{wire.JSON, wire.Protobuf} {
@@ -66,7 +66,7 @@ func TestEqualities_areWhereTheLabelsAre(t *testing.T) {
 	}
 }
 
-// withField decodes an object that has a value at a path and, besides, a name.
+// withField decodes an object that has a name, and a value at a path.
 func withField(t *testing.T, kind, version, path string, value any) (runtime.Object, bool) {
 	t.Helper()
 	object := map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]any{"name": "n"}}

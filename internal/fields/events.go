@@ -19,7 +19,8 @@ func coreEvents() *Set {
 	return s
 }
 
-// events has other names for the labels of the same event in the core group.
+// events returns the labels of events.k8s.io. They are other names for the labels of the
+// same event in the core group.
 func events() *Set {
 	s := set(eventValues(func(e *eventsv1.Event) eventView {
 		return eventView{&e.Regarding, &e.DeprecatedSource, e.ReportingController, e.Reason, e.Type}
@@ -38,7 +39,7 @@ func events() *Set {
 	return s
 }
 
-// eventView is what both kinds of event can be selected by.
+// eventView has the fields by which both kinds of event can be selected.
 type eventView struct {
 	object                   *corev1.ObjectReference
 	source                   *corev1.EventSource

@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// builtin has the kinds with other labels than most.
+// builtin returns the sets of the kinds whose labels differ from those of most kinds.
 var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	core := corev1.SchemeGroupVersion
-	pods := set(podValues, name, namespace, "status.podIPs") // which no pod has a value for
+	pods := set(podValues, name, namespace, "status.podIPs") // no pod has a value for status.podIPs
 	pods.labels["spec.host"] = "spec.nodeName"
 	pods.elsewhere = map[string]string{"status.podIP": "", "status.podIPs": ""}
 	jobs := set(map[string]func(*batchv1.Job) string{
@@ -59,7 +59,7 @@ var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	return kinds
 })
 
-// set has the labels of values, and others that need no value.
+// set returns a set with the labels of values, and others that need no value.
 func set[O runtime.Object](values map[string]func(O) string, others ...string) *Set {
 	s := &Set{labels: map[string]string{}, refuse: unsupported}
 	for label := range values {

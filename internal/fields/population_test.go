@@ -22,7 +22,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// statuses are what controllers would say of the objects.
+// statuses are the statuses that controllers would set on the objects.
 var statuses = [][]string{
 	{"pod", "running", `{"status":{"phase":"Running","podIP":"10.1.2.3","podIPs":[{"ip":"10.1.2.3"},{"ip":"fd00::1"}]}}`},
 	{"pod", "waiting", `{"status":{"nominatedNodeName":"open"}}`},
@@ -31,7 +31,7 @@ var statuses = [][]string{
 	{"job", "half", `{"status":{"succeeded":2,"startTime":"2026-01-01T00:00:00Z"}}`},
 }
 
-// populate makes the objects of testdata.
+// populate creates the objects of testdata.
 func populate(ctx context.Context, t *testing.T, k *kubetest.Cluster) {
 	t.Helper()
 	kubectl := func(input string, args ...string) {
@@ -75,7 +75,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// request is a request for a certificate.
+// request returns a certificate request.
 func request(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, newKey(t))
@@ -85,7 +85,7 @@ func request(t *testing.T, name string) []byte {
 	return b
 }
 
-// authority is a certificate that one can trust, as PEM.
+// authority returns a certificate of an authority, as PEM.
 func authority(t *testing.T) []byte {
 	t.Helper()
 	key := newKey(t)

@@ -37,8 +37,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// labels are all that any kind has, some that kinds have in their registry but not
-// for clients, and some that none has.
+// labels are all labels of any kind, some that kinds have in their registry but not for
+// clients, and some that no kind has.
 var labels = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "name", "nonsense", "", "spec", "status.phase.more",
 	"spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
@@ -52,15 +52,15 @@ var labels = []string{
 	"spec.color", "spec.size", "spec.shiny", "spec.deep.with-dash", ".spec.color",
 }
 
-// special are selectors that are no simple terms.
+// special are selectors that are not simple terms.
 var special = []string{
 	"", ",", "metadata.name", "metadata.name=a=b", `metadata.name=a\q`, `metadata.name=a\`, `metadata.name!=a\,b`,
 	"metadata.name=a,nonsense=b", "nonsense=a,metadata.name=b", "metadata.name=a,,metadata.name=a", " metadata.name=a",
 	"metadata.name=a,metadata.name=b", "metadata.name!=a,metadata.name!=b", "metadata.name in (a)", "=", "!=", "a!b",
 }
 
-// TestServer asks kube-apiserver for objects of every kind by every label, and
-// wants the same answers from the package.
+// TestServer lists objects of every kind by every label from kube-apiserver, and expects
+// the same results from the package.
 func TestServer(t *testing.T) {
 	if v := os.Getenv(binaries.VersionVariable); v != "" && semver.Compare(v, "v1.37.0") < 0 {
 		t.Skipf("Kubernetes %s has other labels than 1.37", v)
@@ -124,7 +124,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// setOf is the set of a kind, by testdata if it is custom.
+// setOf returns the set of a kind, by testdata if it is custom.
 func setOf(t *testing.T, kind schema.GroupVersionKind) *fields.Set {
 	t.Helper()
 	var paths []string
@@ -151,8 +151,8 @@ func pathOf(r schema.GroupVersionResource) string {
 	return "/apis/" + r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// count is of selectors: those that were refused, and those that selected all
-// objects, none, or some but not all.
+// count counts selectors: those that were refused, and those that selected all objects,
+// none, or some but not all.
 type count struct{ kinds, refused, all, none, some int }
 
 func (c *count) add(o count) {
@@ -163,7 +163,7 @@ func (c *count) add(o count) {
 	c.some += o.some
 }
 
-// comparison is that of one kind.
+// comparison compares the results for one kind.
 type comparison struct {
 	client *http.Client
 	url    string
@@ -210,15 +210,15 @@ func (c *comparison) run(ctx context.Context) (count, error) {
 	return n, nil
 }
 
-// selectors are all that is asked of a kind whose list was read: every label with
-// some values that the list has for it, and others.
+// selectors returns the selectors to test for a kind whose list was read: every label
+// with some values that the list has for it, and the special ones.
 func (c *comparison) selectors(list []byte) []string {
 	all := slices.Clone(special)
 	var terms []string
 	for _, label := range labels {
 		all = append(all, label+"=other")
 		if !c.set.Supports(label) {
-			continue // if the server does support it, that one tells
+			continue // if the server does support it, the comparison with that label fails
 		}
 		for value := range valuesAt(list, label) {
 			value = kubefields.EscapeValue(value)
@@ -234,7 +234,7 @@ func (c *comparison) selectors(list []byte) []string {
 	return all
 }
 
-// valuesAt are some values that a list has in a field that is called like a label.
+// valuesAt returns some values of the field in a list whose path is a label.
 func valuesAt(list []byte, label string) map[string]bool {
 	var l struct{ Items []map[string]any }
 	values := map[string]bool{}
@@ -273,7 +273,7 @@ func (c *comparison) get(ctx context.Context, accept string, query url.Values) (
 	return b, err
 }
 
-// selected is what the server selects.
+// selected returns the objects that the server selects.
 func (c *comparison) selected(ctx context.Context, query url.Values) ([]string, error) {
 	b, err := c.get(ctx, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", query)
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *comparison) selected(ctx context.Context, query url.Values) ([]string, 
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// ours is what the package selects.
+// ours returns the objects that the package selects.
 func (c *comparison) ours(objects []runtime.Object, text string) ([]string, error) {
 	selector, err := c.set.Parse(text)
 	if err != nil {
@@ -309,7 +309,7 @@ func (c *comparison) ours(objects []runtime.Object, text string) ([]string, erro
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// sameError compares what a client is told.
+// sameError compares the statuses that a client receives.
 func sameError(want, got error) error {
 	var w, g apierrors.APIStatus
 	switch {
@@ -319,14 +319,14 @@ func sameError(want, got error) error {
 		return fmt.Errorf("the server says %s, we say %s", fmt.Sprint(want), fmt.Sprint(got))
 	}
 	ws, gs := w.Status(), g.Status()
-	ws.TypeMeta = gs.TypeMeta // which who encodes it sets
+	ws.TypeMeta = gs.TypeMeta // the encoder sets it
 	if d := cmp.Diff(ws, gs); d != "" {
 		return fmt.Errorf("statuses, the server's and ours:\n%s", d)
 	}
 	return nil
 }
 
-// decode makes the objects of a list, typed if they can be, and its version.
+// decode returns the objects of a list, typed if possible, and the version of the list.
 func decode(b []byte, kind schema.GroupVersionKind) ([]runtime.Object, string, error) {
 	decode := unstructured.UnstructuredJSONScheme.Decode
 	if scheme.Scheme.Recognizes(kind) {

@@ -23,23 +23,23 @@ const (
 	namespace = "metadata.namespace"
 )
 
-// Set says which field labels a kind has and what they are of an object.
+// Set defines the field labels of a kind, and their values for an object.
 type Set struct {
-	// labels are those that a client may use, and what each stands for.
+	// labels maps the labels that a client may use to the labels that they stand for.
 	labels map[string]string
-	// value is what a label stands for in an object, except for the labels of
-	// metadata. Set only with more labels than those.
+	// value returns the value of a label for an object, except for the labels of
+	// metadata. It is nil if there are no others.
 	value func(obj runtime.Object, label string) string
-	// elsewhere holds the labels that are not JSON paths themselves, and the path of
-	// each: "" if the value depends on several fields or on none.
+	// elsewhere maps the labels that are not JSON paths themselves to their paths: "" if
+	// the value depends on several fields or on none.
 	elsewhere map[string]string
-	// refuse is what is said of other labels.
+	// refuse returns the error message for any other label.
 	refuse func(label string) string
 }
 
-// For has the labels of a kind: those of metadata only, unless kube-apiserver has
-// more. Objects are of the Go type that client-go's scheme has for the kind, or any
-// with metadata if there are no other labels.
+// For returns the labels of a kind: those of metadata only, unless kube-apiserver has
+// more. Objects have the Go type of the kind in client-go's scheme, or any type with
+// metadata if there are no other labels.
 func For(kind schema.GroupVersionKind) *Set {
 	if s, ok := builtin()[kind]; ok {
 		return s
@@ -54,8 +54,8 @@ var metadataOnly = &Set{
 	},
 }
 
-// Parse parses what a client gave as a selector, and replaces labels by what they
-// stand for. An error is a status for the client.
+// Parse parses a client's selector, and replaces labels by those that they stand for. An
+// error is a status for the client.
 func (s *Set) Parse(selector string) (fields.Selector, error) {
 	parsed, err := fields.ParseSelector(selector)
 	if err == nil {
@@ -73,14 +73,14 @@ func (s *Set) Parse(selector string) (fields.Selector, error) {
 	return parsed, nil
 }
 
-// Of is what an object has for the labels of a selector that was parsed. A field is
-// looked up when it is asked for. An object without metadata, and one of another
-// Go type, has nothing.
+// Of returns the values of an object for the labels of a parsed selector. A field is
+// looked up when its value is requested. An object without metadata, or of another Go
+// type, has no values.
 func (s *Set) Of(obj runtime.Object) fields.Fields { return object{set: s, obj: obj} }
 
-// Equality is a requirement of a selector: that the field at a path has a value.
+// Equality is a requirement of a selector that the field at a path has a value.
 type Equality struct {
-	// Path is that of the JSON members, such as "spec.nodeName".
+	// Path is the path of the JSON members, such as "spec.nodeName".
 	Path, Value string
 	// Wide marks fields with few different values, so that many objects share each.
 	Wide bool
@@ -92,16 +92,15 @@ func (e Equality) Allows(value string) bool {
 }
 
 // Exact reports whether every object whose field is read as a value that Allows accepts
-// meets the requirement. It does not for values that an absent field can have.
+// meets the requirement. That is not so for values that an absent field can have.
 func (e Equality) Exact() bool { return !absent(e.Value) }
 
-// absent reports whether a field that is not there can have a value.
+// absent reports whether an absent field can have a value.
 func absent(value string) bool { return value == "" || value == "0" || value == "false" }
 
 // Equalities returns the requirements of a parsed selector that can be checked without
-// decoding, in its order, those on metadata included. An object that the selector
-// matches has the value at each path, where an absent field equals "", "0" and
-// "false".
+// decoding, in its order, including those on metadata. An object that the selector
+// matches has the value at each path, where an absent field equals "", "0" and "false".
 func (s *Set) Equalities(selector fields.Selector) []Equality {
 	var all []Equality
 	for _, r := range selector.Requirements() {
@@ -131,7 +130,7 @@ func OnlyMetadata(selector fields.Selector) bool {
 	})
 }
 
-// object is an object seen by its fields.
+// object implements [fields.Fields] for an object.
 type object struct {
 	set *Set
 	obj runtime.Object

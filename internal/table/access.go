@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addAccess adds who may do what.
+// addAccess adds the kinds of access control.
 func (r registry) addAccess() {
 	v1 := rbacv1.SchemeGroupVersion
 	r.add(v1, "Role", plain())

@@ -87,8 +87,8 @@ func policyCells(o *metav1.ObjectMeta, rules int, kind *admissionv1.ParamKind, n
 	return []any{o.Name, int64(rules), param, age(o.CreationTimestamp, now)}
 }
 
-// paramRef names the parameters of a policy, or says how they are selected. A
-// binding does not say whether they have a namespace: without one it is any.
+// paramRef returns the name of a policy's parameters, or how they are selected. A binding
+// does not define whether they have a namespace: without one it is any.
 func paramRef(name, namespace string, selector *metav1.LabelSelector) string {
 	switch {
 	case name != "":

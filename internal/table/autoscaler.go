@@ -43,8 +43,8 @@ func autoscalerCells(o *autoscalingv2.HorizontalPodAutoscaler, now time.Time) []
 	}
 }
 
-// metricTargets is where metrics are and where they should be. The status of a
-// metric stands at the place that the metric has.
+// metricTargets returns the current and the target values of metrics. The status of a
+// metric has the same index as the metric.
 func metricTargets(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	const shown = 2
 	if len(specs) == 0 {
@@ -97,7 +97,8 @@ func metricTarget(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 	return "<unknown type>"
 }
 
-// valueTarget is that of metrics that are a value, or an average of one per pod.
+// valueTarget returns the target of a metric that is a value, or an average value per
+// pod.
 func valueTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	now := unknown
 	if target.AverageValue != nil {
@@ -112,8 +113,8 @@ func valueTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.Metr
 	return now + "/" + quantity(target.Value)
 }
 
-// usageTarget is that of what pods use of a resource, as an amount or in percent
-// of what they request.
+// usageTarget returns the target of a metric of the pods' use of a resource, as an amount
+// or in percent of their requests.
 func usageTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	now := unknown
 	if target.AverageValue != nil {

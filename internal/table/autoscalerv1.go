@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Annotations in which autoscaling/v1 says what it has no fields for.
+// Annotations in which autoscaling/v1 keeps what it has no fields for.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
 )
 
-// modernAutoscaler is what is printed of an autoscaler, in version 2.
+// modernAutoscaler returns the printed parts of an autoscaler, in version 2.
 func modernAutoscaler(o *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
 	m := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: o.ObjectMeta}
 	m.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference(o.Spec.ScaleTargetRef)
@@ -30,8 +30,8 @@ func modernAutoscaler(o *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.H
 	return m
 }
 
-// modernMetrics are the metrics of the annotation and, if it has a field, that of
-// the CPU: where the statuses have it, or first.
+// modernMetrics returns the metrics of the annotation and, if the field is set, that of
+// the CPU: at its place among the statuses, or first.
 func modernMetrics(o *autoscalingv1.HorizontalPodAutoscaler, statuses []autoscalingv2.MetricStatus) []autoscalingv2.MetricSpec {
 	var others []autoscalingv1.MetricSpec
 	if s, ok := o.Annotations[metricsAnnotation]; ok && json.Unmarshal([]byte(s), &others) != nil {
@@ -88,7 +88,7 @@ func modernMetric(m *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	return n
 }
 
-// modernStatuses are those of the annotation, which has more than the field.
+// modernStatuses returns the statuses of the annotation, which has more than the field.
 func modernStatuses(o *autoscalingv1.HorizontalPodAutoscaler) []autoscalingv2.MetricStatus {
 	var current []autoscalingv1.MetricStatus
 	if s, ok := o.Annotations[currentMetricsAnnotation]; ok && json.Unmarshal([]byte(s), &current) == nil {

@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// What cells say of nothing.
+// Texts of cells without a value.
 const (
 	none    = "<none>"
 	unset   = "<unset>"
 	unknown = "<unknown>"
 )
 
-// age is how long ago something was.
+// age returns how long ago a time was.
 func age(t metav1.Time, now time.Time) string { return since(t.Time, now) }
 
 func since(t, now time.Time) string {
@@ -33,10 +33,10 @@ func since(t, now time.Time) string {
 	return duration.HumanDuration(now.Sub(t))
 }
 
-// created is when something was made.
+// created returns the text of a creation time.
 func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// or is s, or what stands for an empty one.
+// or returns s, or empty if s is "".
 func or(s, empty string) string {
 	if s == "" {
 		return empty
@@ -44,7 +44,7 @@ func or(s, empty string) string {
 	return s
 }
 
-// deref is what p points to, or what stands for nothing.
+// deref returns what p points to, or missing if p is nil.
 func deref[T any](p *T, missing T) T {
 	if p == nil {
 		return missing
@@ -52,8 +52,8 @@ func deref[T any](p *T, missing T) T {
 	return *p
 }
 
-// quantity is the text of q. [resource.Quantity.String] writes to its receiver,
-// and objects are shared: it gets a copy.
+// quantity returns the text of q. [resource.Quantity.String] writes to its receiver, and
+// objects are shared: it is called on a copy.
 func quantity(q *resource.Quantity) string {
 	if q == nil {
 		return q.String()
@@ -62,12 +62,12 @@ func quantity(q *resource.Quantity) string {
 	return c.String()
 }
 
-// ratio is "a/b".
+// ratio returns "a/b".
 func ratio[N int | int32](a, b N) string {
 	return strconv.Itoa(int(a)) + "/" + strconv.Itoa(int(b))
 }
 
-// clip joins the first of a list and says how many of count are left out.
+// clip joins the first strings of a list, and appends how many of count are left out.
 func clip(list []string, separator string, count int) string {
 	s := strings.Join(list, separator)
 	if count > len(list) {
@@ -76,13 +76,13 @@ func clip(list []string, separator string, count int) string {
 	return s
 }
 
-// uniqueSorted joins each string once, in order.
+// uniqueSorted joins each string once, in sorted order.
 func uniqueSorted(list []string) string {
 	slices.Sort(list)
 	return strings.Join(slices.Compact(list), ",")
 }
 
-// containers are the names and the images of containers.
+// containers returns the names and the images of containers.
 func containers(list []corev1.Container) (names, images string) {
 	if len(list) == 1 {
 		return list[0].Name, list[0].Image

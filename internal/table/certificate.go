@@ -91,7 +91,7 @@ func signingStatus(s *certificatesv1.CertificateSigningRequestStatus) string {
 	return status
 }
 
-// requestState is the one of three conditions that a request may have.
+// requestState returns which of the three conditions a certificate request has.
 func requestState(conditions []metav1.Condition) string {
 	state := "Pending"
 	for i := range conditions {

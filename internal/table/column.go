@@ -30,7 +30,7 @@ func boolean(name, description string) column {
 	return column{Name: name, Type: "boolean", Description: description}
 }
 
-// wide is a column that kubectl shows only with -o wide.
+// wide returns a column that kubectl shows only with -o wide.
 func wide(c column) column {
 	c.Priority = 1
 	return c

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addConfiguration adds the kinds that clusters and programs are set up with.
+// addConfiguration adds the kinds that configure clusters and programs.
 func (r registry) addConfiguration() {
 	v1 := corev1.SchemeGroupVersion
 	r.add(v1, "Namespace", &Printer{
@@ -93,8 +93,8 @@ func (r registry) addConfiguration() {
 	})
 }
 
-// quotaCells prints what is used of what there is: limits in one cell, all else
-// in another.
+// quotaCells returns the used part of each quota: limits in one cell, everything else in
+// another.
 func quotaCells(quota *corev1.ResourceQuota, now time.Time) []any {
 	var requests, limits []string
 	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {

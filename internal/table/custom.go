@@ -22,12 +22,12 @@ type Column struct {
 	Priority                                  int32
 }
 
-// Custom prints custom resources, which have to be unstructured. Without columns
-// that is the name and the age.
+// Custom returns a printer for custom resources, which have to be unstructured. Without
+// columns it prints the name and the age.
 //
-// The printer is good even with an error: columns from the first on whose path is
-// none are left out, as apiextensions-apiserver does, which lets such definitions
-// pass.
+// The printer is usable even if there is an error: the first column with an invalid path
+// and all columns after it are left out, as apiextensions-apiserver does, which accepts
+// such definitions.
 func Custom(columns []Column) (*Printer, error) {
 	if len(columns) == 0 {
 		columns = []Column{{
@@ -58,14 +58,14 @@ func Custom(columns []Column) (*Printer, error) {
 	return p, nil
 }
 
-// customCell is a cell of custom resources.
+// customCell makes one cell of custom resources.
 type customCell struct {
 	path *path
 	kind string
 }
 
-// of is the cell of an object, nil if the object has no such value or one that the
-// column cannot show.
+// of returns the cell of an object, nil if the object does not have the value or the
+// column cannot show it.
 func (c *customCell) of(o map[string]any, now time.Time) any {
 	value, ok := c.path.find(o)
 	if !ok {
@@ -104,7 +104,7 @@ func (c *customCell) of(o map[string]any, now time.Time) any {
 	return nil
 }
 
-// customText is any value as text.
+// customText returns a value as text.
 func customText(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -123,10 +123,10 @@ func customText(value any) any {
 
 // path finds a value in an object.
 type path struct {
-	// fields are those of a path that is no more than fields.
+	// fields are the names of a path that consists only of fields.
 	fields []string
-	// parsed has the *jsonpath.JSONPath of other paths, which serve one goroutine
-	// at a time.
+	// parsed has the *jsonpath.JSONPath of other paths, each of which one goroutine can
+	// use at a time.
 	parsed *sync.Pool
 }
 
@@ -145,14 +145,14 @@ func parsePath(text string) (*path, error) {
 		return nil, err
 	}
 	pool := &sync.Pool{New: func() any {
-		j, _ := parse() // it could be parsed before
+		j, _ := parse() // it was parsed without an error before
 		return j
 	}}
 	pool.Put(first)
 	return &path{parsed: pool}, nil
 }
 
-// find is the first value at the path.
+// find returns the first value at the path.
 func (p *path) find(o map[string]any) (value any, ok bool) {
 	if p.parsed != nil {
 		return p.search(o)
@@ -172,7 +172,7 @@ func (p *path) search(o map[string]any) (value any, ok bool) {
 	j := p.parsed.Get().(*jsonpath.JSONPath)
 	results, err := j.FindResults(o)
 	if err != nil {
-		return nil, false // j may have stopped in the middle, so nobody gets it again
+		return nil, false // j may have stopped in the middle, so it is not reused
 	}
 	p.parsed.Put(j)
 	if len(results) == 0 || len(results[0]) == 0 {

@@ -101,8 +101,9 @@ func TestCustom_columns(t *testing.T) {
 	}
 }
 
-// Parsed paths serve one goroutine at a time. The race detector sees if not: a
-// range changes the path that it is in, for good, so what it finds is anything.
+// Parsed paths can be used by one goroutine at a time. The race detector notices a
+// violation: a range modifies its path permanently, so the values that it finds are
+// arbitrary.
 func TestCustom_isShared(t *testing.T) {
 	p, err := table.Custom([]table.Column{
 		{Name: "Item", Type: "string", JSONPath: `.spec.list[?(@.k=="z")].k`}, {Name: "Range", Type: "string", JSONPath: "}{range .spec.list[*]}{.k}{end"},

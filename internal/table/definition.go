@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// addDefinitions adds the kinds that extend the API. Their Go types are in
-// modules of their own, so they are printed unstructured.
+// addDefinitions adds the kinds that extend the API. Their Go types are in modules of
+// their own, so they are printed unstructured.
 func (r registry) addDefinitions() {
 	r.add(schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}, "APIService", &Printer{
 		columns: []column{
@@ -81,13 +81,13 @@ func definitionCells(o *unstructured.Unstructured, _ time.Time) []any {
 	}
 }
 
-// nested is a string of an object, empty if there is none.
+// nested returns a string of an object, empty if it is absent.
 func nested(o map[string]any, path ...string) string {
 	s, _, _ := unstructured.NestedString(o, path...)
 	return s
 }
 
-// objects are the objects in a list of an object.
+// objects returns the objects in a list of an object.
 func objects(o map[string]any, path ...string) []map[string]any {
 	field, _, _ := unstructured.NestedFieldNoCopy(o, path...)
 	list, _ := field.([]any)

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package table prints objects as the rows that `kubectl get` shows, which an API
-// server makes for who asks for a Table.
+// Package table prints objects as the rows that `kubectl get` shows. An API server makes
+// them for clients that request a Table.
 //
 // # Guarantees
 //
-// A built-in kind has the columns and the cells that kube-apiserver 1.37 gives
-// it: names, types, formats, descriptions and priorities, and in the cells the
-// same text, numbers and booleans. Custom resources are printed by the columns
-// that their definition has, with the rules that apiextensions-apiserver has for
-// JSON paths.
+// A built-in kind has the columns and the cells of kube-apiserver 1.37: names, types,
+// formats, descriptions and priorities, and in the cells the same text, numbers and
+// booleans. Custom resources are printed by the columns of their definition, with the
+// rules of apiextensions-apiserver for JSON paths.
 //
-// One thing cannot be told from what a server sends: an autoscaler that was read
-// as autoscaling/v1 does not say where among its metrics that of the CPU stood.
-// It is printed where the current metrics have it, or first.
+// There is one exception, because a server does not send the information: an autoscaler
+// that was read as autoscaling/v1 does not contain the position of the CPU among its
+// metrics. It is printed at its position among the current metrics, or first.
 //
-// # What is shared
+// # Bounds and ownership
 //
-// A [Printer] does not change after it was made and serves any number of
-// goroutines. It never changes an object and keeps none.
+// A [Printer] is immutable and safe for concurrent use. It never modifies an object and
+// keeps none.
 package table

@@ -30,7 +30,7 @@ func (r registry) addEvents() {
 	r.add(eventsv1.SchemeGroupVersion, "Event", &Printer{columns: columns, cells: of(eventCells)})
 }
 
-// occurrence is what both kinds of event tell.
+// occurrence has the fields that both kinds of event have.
 type occurrence struct {
 	name, kind, reason, message string
 	object                      *corev1.ObjectReference
@@ -77,7 +77,7 @@ func (o *occurrence) cells(now time.Time) []any {
 	if !o.last.IsZero() {
 		last = o.last.Time
 	}
-	// An event of the newer kind that came once has no count.
+	// An event of the newer kind that occurred once has no count.
 	count := o.count
 	if count == 0 {
 		count = 1

@@ -85,7 +85,7 @@ func evictionStatus(observed *int64, conditions []metav1.Condition) string {
 	if deref(observed, 0) > 0 {
 		status = "Progressing"
 	}
-	// That the target is gone weighs more than a failure.
+	// A target that is gone takes precedence over a failure.
 	for _, t := range []lifecyclev1alpha1.EvictionConditionType{
 		lifecyclev1alpha1.EvictionConditionFailed, lifecyclev1alpha1.EvictionConditionTargetEvicted,
 	} {
@@ -97,8 +97,8 @@ func evictionStatus(observed *int64, conditions []metav1.Condition) string {
 	return status
 }
 
-// activeResponder is the last responder that acts, or that acted if none does, and
-// how many of them began.
+// activeResponder returns the last responder that is active, or that was active if none
+// is, and how many of them began.
 func activeResponder(list []lifecyclev1alpha1.TargetResponder) (active *lifecyclev1alpha1.TargetResponder, begun int) {
 	var done *lifecyclev1alpha1.TargetResponder
 	for i := range list {
@@ -117,7 +117,7 @@ func activeResponder(list []lifecyclev1alpha1.TargetResponder) (active *lifecycl
 	return active, begun
 }
 
-// responderReport is what a responder says of its progress.
+// responderReport is the progress that a responder reports.
 type responderReport struct{ status, finish, heartbeat, message string }
 
 func reportOf(responder *lifecyclev1alpha1.TargetResponder, s *lifecyclev1alpha1.ResponderStatus, now time.Time) responderReport {
@@ -154,7 +154,7 @@ func reportOf(responder *lifecyclev1alpha1.TargetResponder, s *lifecyclev1alpha1
 	return r
 }
 
-// requesters is the first by name of those that still want the eviction.
+// requesters returns the first, by name, of those that still want the eviction.
 func requesters(list []lifecyclev1alpha1.Requester) string {
 	var names []string
 	for _, r := range list {

@@ -60,7 +60,7 @@ func flowCells(o *flowcontrolv1.FlowSchema, now time.Time) []any {
 	}
 }
 
-// orderFlows puts flows in the order that a request is matched against them.
+// orderFlows sorts flows in the order in which a request is matched against them.
 func orderFlows(list []runtime.Object) {
 	slices.SortFunc(list, func(a, b runtime.Object) int {
 		x, isX := a.(*flowcontrolv1.FlowSchema)

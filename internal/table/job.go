@@ -71,7 +71,7 @@ func jobStatus(job *batchv1.Job) string {
 	return "Running"
 }
 
-// jobCondition says that the first condition of a type is true.
+// jobCondition reports whether the first condition of a type is true.
 func jobCondition(job *batchv1.Job, t batchv1.JobConditionType) bool {
 	for i := range job.Status.Conditions {
 		if c := &job.Status.Conditions[i]; c.Type == t {
@@ -81,8 +81,8 @@ func jobCondition(job *batchv1.Job, t batchv1.JobConditionType) bool {
 	return false
 }
 
-// jobCompletions is how many pods succeeded, of how many. Without a number one is
-// enough, of any that run in parallel.
+// jobCompletions returns how many pods succeeded, of how many. If no number is set, one
+// success is enough, of any number that run in parallel.
 func jobCompletions(job *batchv1.Job) string {
 	s := ratio(job.Status.Succeeded, deref(job.Spec.Completions, 1))
 	if parallel := deref(job.Spec.Parallelism, 0); job.Spec.Completions == nil && parallel > 1 {

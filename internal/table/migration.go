@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addMigrations adds how objects are kept, and what changes that.
+// addMigrations adds the kinds of storage versions and their migrations.
 func (r registry) addMigrations() {
 	status := internalv1alpha1.StorageVersionStatus{}.SwaggerDoc()
 	r.add(internalv1alpha1.SchemeGroupVersion, "StorageVersion", &Printer{
@@ -56,7 +56,7 @@ func storageVersionCells(o *internalv1alpha1.StorageVersion, now time.Time) []an
 	}
 }
 
-// migrationStatus is the last condition that is true.
+// migrationStatus returns the last condition that is true.
 func migrationStatus(conditions []metav1.Condition) string {
 	status := "Unknown"
 	for i := range conditions {

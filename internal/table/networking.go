@@ -48,7 +48,7 @@ func (r registry) addNetworking() {
 		}),
 	})
 	r.add(v1, "IPAddress", &Printer{
-		// The server gives three cells to these two columns.
+		// kube-apiserver puts three cells into these two columns.
 		columns: []column{nameColumn, text("ParentRef", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"])},
 		cells: of(func(o *networkingv1.IPAddress, now time.Time) []any {
 			return []any{o.Name, parent(o.Spec.ParentRef), age(o.CreationTimestamp, now)}
@@ -73,8 +73,8 @@ func ingressCells(ingress *networkingv1.Ingress, now time.Time) []any {
 	}
 }
 
-// ingressHosts are the hosts of the first rules. Once there are enough of them,
-// what is left out is counted in rules, with or without a host.
+// ingressHosts returns the hosts of the first rules. If there are more, the remaining
+// rules are counted, with or without a host.
 func ingressHosts(rules []networkingv1.IngressRule) string {
 	const shown = 3
 	var hosts []string

@@ -58,7 +58,8 @@ func nodeStatus(node *corev1.Node) string {
 	return status
 }
 
-// nodeRoles are said by the names of some labels and by the value of another.
+// nodeRoles returns the roles of a node, from the names of some labels and the value of
+// another.
 func nodeRoles(node *corev1.Node) string {
 	var roles []string
 	for key, value := range node.Labels {

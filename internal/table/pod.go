@@ -68,7 +68,7 @@ func readinessGates(pod *corev1.Pod) string {
 	return ratio(open, len(pod.Spec.ReadinessGates))
 }
 
-// Rows share these: nobody changes the conditions of a row.
+// Rows share these: the conditions of a row are never modified.
 var (
 	podSucceeded = []metav1.TableRowCondition{{
 		Type: metav1.RowCompleted, Status: metav1.ConditionTrue,
@@ -91,14 +91,14 @@ func podConditions(obj runtime.Object) []metav1.TableRowCondition {
 	return nil
 }
 
-// podSummary is what one sees of a pod at a glance.
+// podSummary is the summary of a pod's state.
 type podSummary struct {
 	reason       string
 	ready, total int
 	restarts     restarts
 }
 
-// restarts are those of some containers.
+// restarts counts the restarts of some containers.
 type restarts struct {
 	count int
 	last  metav1.Time
@@ -126,7 +126,7 @@ func summarize(pod *corev1.Pod) podSummary {
 	}
 	sidecars, initializing := s.initialize(pod)
 	if !initializing || podCondition(pod, corev1.PodInitialized) {
-		// What the init containers restarted does not count any more.
+		// Restarts of the init containers no longer count.
 		s.restarts = sidecars
 		s.run(pod)
 	}
@@ -141,8 +141,8 @@ func summarize(pod *corev1.Pod) podSummary {
 	return s
 }
 
-// initialize looks at the init containers, up to the first that holds up the pod.
-// It returns the restarts of the sidecars among them.
+// initialize reads the init containers, up to the first that delays the pod. It returns
+// the restarts of the sidecars among them.
 func (s *podSummary) initialize(pod *corev1.Pod) (sidecars restarts, initializing bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		c := &pod.Status.InitContainerStatuses[i]
@@ -172,8 +172,8 @@ func (s *podSummary) initialize(pod *corev1.Pod) (sidecars restarts, initializin
 	return sidecars, false
 }
 
-// run looks at the containers. The first that has something to say is heard, so
-// they are asked from the last.
+// run reads the containers. The first one with a reason determines the status, so they
+// are read from the last to the first.
 func (s *podSummary) run(pod *corev1.Pod) {
 	running, failure := false, ""
 	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
@@ -195,7 +195,7 @@ func (s *podSummary) run(pod *corev1.Pod) {
 	if s.reason != "Completed" {
 		return
 	}
-	// One container is done. That is not yet true of the pod.
+	// One container has completed, but not necessarily the pod.
 	switch {
 	case running && podReady(pod):
 		s.reason = "Running"
@@ -217,14 +217,14 @@ func terminationReason(t *corev1.ContainerStateTerminated) string {
 	}
 }
 
-// isSidecar says that an init container goes on running beside the others.
+// isSidecar reports whether an init container keeps running beside the others.
 func isSidecar(c *corev1.Container) bool {
 	return c != nil && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// initContainer is the init container of a name, or nil.
+// initContainer returns the init container with a name, or nil.
 func initContainer(pod *corev1.Pod, name string) *corev1.Container {
-	// The last of a name: names are unique anyway.
+	// The last one with the name: names are unique anyway.
 	for i := len(pod.Spec.InitContainers) - 1; i >= 0; i-- {
 		if c := &pod.Spec.InitContainers[i]; c.Name == name {
 			return c
@@ -233,7 +233,7 @@ func initContainer(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// podCondition says that the first condition of a type is true.
+// podCondition reports whether the first condition of a type is true.
 func podCondition(pod *corev1.Pod, t corev1.PodConditionType) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == t {
@@ -243,7 +243,7 @@ func podCondition(pod *corev1.Pod, t corev1.PodConditionType) bool {
 	return false
 }
 
-// podReady says that any condition of the type Ready is true.
+// podReady reports whether any condition of the type Ready is true.
 func podReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -39,15 +39,14 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// read reads a file of objects. It is a template, so that times can be said from
-// now.
+// read reads a file of objects. It is a template, so that times can be relative to now.
 func read(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now().Truncate(time.Second) // what is put into etcd would keep the rest
+	now := time.Now().Truncate(time.Second) // etcd would keep the rest of a second
 	parsed, err := template.New(file).Funcs(template.FuncMap{
 		"ago": func(s string) (string, error) {
 			d, err := time.ParseDuration(s)
@@ -79,8 +78,8 @@ func read(t *testing.T, file string) []*unstructured.Unstructured {
 	return objects
 }
 
-// populate makes objects, gives them their status, and deletes those that ask for
-// it. Those that need a namespace are made in the default one.
+// populate creates objects, sets their status, and deletes those that are marked for it.
+// Namespaced objects without a namespace are created in the default one.
 func populate(ctx context.Context, t *testing.T, k *kubetest.Cluster, objects []*unstructured.Unstructured) {
 	t.Helper()
 	cfg := quiet(k)
@@ -121,14 +120,15 @@ func populate(ctx context.Context, t *testing.T, k *kubetest.Cluster, objects []
 	}
 }
 
-// quiet is a config without limits, and without warnings of what is deprecated.
+// quiet returns a config without rate limits, and without warnings about deprecated
+// kinds.
 func quiet(k *kubetest.Cluster) *rest.Config {
 	cfg := k.Config()
 	cfg.QPS, cfg.WarningHandler = -1, rest.NoWarnings{}
 	return cfg
 }
 
-// store writes an object straight into etcd.
+// store writes an object directly into etcd.
 func store(ctx context.Context, k *kubetest.Cluster, resource schema.GroupResource, o *unstructured.Unstructured) error {
 	truth, err := k.Truth(ctx, resource)
 	if err != nil {
@@ -195,7 +195,7 @@ func discover(cfg *rest.Config) (meta.RESTMapper, error) {
 	return restmapper.NewDiscoveryRESTMapper(groups), nil
 }
 
-// signingRequest is a request for a certificate in base64, as PEM or as it is.
+// signingRequest returns a certificate request in base64, as PEM or in binary form.
 func signingRequest(name string, asPEM bool) (string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

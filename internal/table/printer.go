@@ -19,28 +19,28 @@ type Printer struct {
 	columns []column
 	cells   func(obj runtime.Object, now time.Time) ([]any, error)
 
-	// conditions are those of a row. Most kinds have none.
+	// conditions returns the conditions of a row. It is nil for most kinds.
 	conditions func(obj runtime.Object) []metav1.TableRowCondition
-	// order puts a list in the order that it is printed in.
+	// order sorts a list in the order in which it is printed.
 	order func(list []runtime.Object)
-	// mark changes rows by what the whole list says.
+	// mark modifies rows that depend on the whole list.
 	mark func(list []runtime.Object, rows []metav1.TableRow)
 }
 
-// For is how objects of a built-in kind are printed, not ok if the kind is not
-// built in. Objects are of the Go type that client-go's scheme has for the kind;
-// those of CustomResourceDefinition and APIService, which it does not have, are
+// For returns the printer of a built-in kind, and false if the kind is not built in.
+// Objects have the Go type of the kind in client-go's scheme. Those of
+// CustomResourceDefinition and APIService, which the scheme does not have, are
 // unstructured.
 func For(kind schema.GroupVersionKind) (p *Printer, ok bool) {
 	p, ok = builtin()[kind]
 	return p, ok
 }
 
-// Columns are the headers. The slice is the caller's.
+// Columns returns the headers. The caller owns the slice.
 func (p *Printer) Columns() []metav1.TableColumnDefinition { return slices.Clone(p.columns) }
 
-// Row prints one object, as the answer to a get and an event of a watch have it.
-// Its Object is left to the caller. now is what ages are counted to.
+// Row prints one object, as in the response to a get and in an event of a watch. The
+// caller sets its Object. Ages are relative to now.
 func (p *Printer) Row(obj runtime.Object, now time.Time) (metav1.TableRow, error) {
 	cells, err := p.cells(obj, now)
 	if err != nil {
@@ -53,13 +53,13 @@ func (p *Printer) Row(obj runtime.Object, now time.Time) (metav1.TableRow, error
 	return row, nil
 }
 
-// Whole says that a list has to be printed by Rows: its order, or what a row
-// says, depends on the other objects. Lists of other kinds may be printed by Row,
-// one object after the other.
+// Whole reports whether a list has to be printed by Rows, because its order or the text
+// of a row depends on the other objects. Lists of other kinds may be printed by Row, one
+// object after the other.
 func (p *Printer) Whole() bool { return p.order != nil || p.mark != nil }
 
-// Rows prints a list. It puts the list in the order that the server prints it in;
-// row i is then that of object i.
+// Rows prints a list. It sorts the list in the order in which the server prints it; row i
+// is then that of object i.
 func (p *Printer) Rows(list []runtime.Object, now time.Time) ([]metav1.TableRow, error) {
 	if p.order != nil {
 		p.order(list)
@@ -111,7 +111,7 @@ func (r registry) add(version schema.GroupVersion, kind string, p *Printer) {
 	r[version.WithKind(kind)] = p
 }
 
-// of prints objects of a Go type.
+// of returns a function that prints objects of a Go type.
 func of[O runtime.Object](cells func(o O, now time.Time) []any) func(runtime.Object, time.Time) ([]any, error) {
 	return func(obj runtime.Object, now time.Time) ([]any, error) {
 		o, ok := obj.(O)
@@ -123,7 +123,7 @@ func of[O runtime.Object](cells func(o O, now time.Time) []any) func(runtime.Obj
 	}
 }
 
-// ofMeta prints objects that are printed by their metadata alone, typed or not.
+// ofMeta returns a function that prints objects by their metadata alone, typed or not.
 func ofMeta(cells func(o metav1.Object, now time.Time) []any) func(runtime.Object, time.Time) ([]any, error) {
 	return func(obj runtime.Object, now time.Time) ([]any, error) {
 		o, ok := obj.(metav1.Object)
@@ -134,7 +134,7 @@ func ofMeta(cells func(o metav1.Object, now time.Time) []any) func(runtime.Objec
 	}
 }
 
-// nameAndAge prints kinds of which that is all there is to see.
+// nameAndAge returns a printer for kinds that have only a name and an age to show.
 func nameAndAge() *Printer {
 	return &Printer{
 		columns: []column{nameColumn, ageColumn},
@@ -144,7 +144,7 @@ func nameAndAge() *Printer {
 	}
 }
 
-// plain prints kinds for which the server has no columns of its own.
+// plain returns a printer for kinds for which the server has no columns of its own.
 func plain() *Printer {
 	return &Printer{
 		columns: []column{nameColumn, createdColumn},

@@ -147,8 +147,8 @@ func TestRows_ofOtherKinds(t *testing.T) {
 	}
 }
 
-// Objects are shared, and a Quantity writes down its text when it is asked for it.
-// The race detector sees that.
+// Objects are shared, and a Quantity caches its text when it is first formatted. The race
+// detector notices that.
 func TestPrinter_isShared(t *testing.T) {
 	target, current := resource.NewMilliQuantity(1500, resource.DecimalSI), resource.NewQuantity(2<<30, resource.BinarySI)
 	obj := &autoscalingv2.HorizontalPodAutoscaler{

@@ -21,7 +21,7 @@ import (
 // now is when the objects of these tests are printed.
 var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// parse reads an object, typed if it can be.
+// parse reads an object, typed if possible.
 func parse(t *testing.T, text string) runtime.Object {
 	t.Helper()
 	b, err := yaml.ToJSON([]byte("---\n" + text))
@@ -38,7 +38,7 @@ func parse(t *testing.T, text string) runtime.Object {
 	return obj
 }
 
-// line is a row as one line.
+// line returns a row as one line.
 func line(row metav1.TableRow) string {
 	var cells []string
 	for _, c := range row.Cells {
@@ -47,10 +47,10 @@ func line(row metav1.TableRow) string {
 	return strings.Join(cells, "|")
 }
 
-// printed is an object, or the end of one, and how it is printed.
+// printed is an object, or the end of one, and its row.
 type printed struct{ object, want string }
 
-// testRows prints objects, with something before each that they have in common.
+// testRows prints objects, each with a common prefix before its text.
 func testRows(t *testing.T, common string, rows []printed) {
 	t.Helper()
 	for _, r := range rows {

@@ -78,7 +78,7 @@ func schedulingPolicy(gang bool) string {
 	return "Basic"
 }
 
-// groupStatus is why a group is disrupted, or else whether it was scheduled.
+// groupStatus returns why a group is disrupted, or else whether it was scheduled.
 func groupStatus(conditions []metav1.Condition) string {
 	status, disrupted := "Pending", ""
 	isDisrupted := false

@@ -37,12 +37,12 @@ import (
 
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// hopelessError ends what would be tried again.
+// hopelessError ends the retries.
 type hopelessError struct{ error }
 
 func hopeless(err error) error { return hopelessError{err} }
 
-// eventually tries until it succeeds.
+// eventually retries until it succeeds.
 func eventually(ctx context.Context, try func() error) error {
 	for {
 		err := try()
@@ -57,7 +57,7 @@ func eventually(ctx context.Context, try func() error) error {
 	}
 }
 
-// server is the real thing, asked in the plainest way.
+// server sends plain requests to kube-apiserver.
 type server struct {
 	url    string
 	client *http.Client
@@ -81,7 +81,8 @@ func (s *server) get(ctx context.Context, path, accept string) ([]byte, error) {
 	return b, err
 }
 
-// table asks for a table, and says when it was asked for and when it was there.
+// table requests a table, and returns when the request was sent and when the response
+// arrived.
 func (s *server) table(ctx context.Context, path string) (t metav1.Table, begin, end time.Time, err error) {
 	begin = time.Now()
 	b, err := s.get(ctx, path, asTable)
@@ -123,7 +124,7 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Discovery fails from here on: this one never answers.
+	// Discovery fails from here on: this server never responds.
 	populate(ctx, t, k, []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.nowhere.example.com"},
 		"spec": map[string]any{
@@ -174,7 +175,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// listable are the resources that can be listed, with their versions.
+// listable returns the resources that can be listed, with their versions.
 func listable(lists []*metav1.APIResourceList) iter.Seq2[schema.GroupVersion, metav1.APIResource] {
 	return func(yield func(schema.GroupVersion, metav1.APIResource) bool) {
 		for _, list := range lists {
@@ -188,7 +189,7 @@ func listable(lists []*metav1.APIResourceList) iter.Seq2[schema.GroupVersion, me
 	}
 }
 
-// printerOf is the printer of a kind, by its definition if it is custom.
+// printerOf returns the printer of a kind, by its definition if it is custom.
 func printerOf(kind schema.GroupVersionKind, definitions []*unstructured.Unstructured) (*table.Printer, error) {
 	if p, ok := table.For(kind); ok {
 		return p, nil
@@ -211,7 +212,7 @@ func printerOf(kind schema.GroupVersionKind, definitions []*unstructured.Unstruc
 			if err != nil || version.Name != kind.Version {
 				continue
 			}
-			// That of a bad column is wanted.
+			// The printer is wanted even if it has a bad column.
 			p, _ := table.Custom(version.AdditionalPrinterColumns)
 			return p, nil
 		}
@@ -226,7 +227,7 @@ func pathOf(r schema.GroupVersionResource) string {
 	return "/apis/" + r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// comparison is that of one kind.
+// comparison compares the tables of one kind.
 type comparison struct {
 	server  *server
 	printer *table.Printer
@@ -293,8 +294,8 @@ func (c *comparison) first(ctx context.Context) error {
 	})
 }
 
-// compare asks for a table and compares it with ours. An age is right if it was
-// right when the server was asked or when it answered.
+// compare requests a table and compares it with ours. An age is correct if it was correct
+// when the request was sent or when the response arrived.
 func (c *comparison) compare(ctx context.Context, path string, print func(now time.Time) ([]metav1.TableRow, error)) error {
 	return eventually(ctx, func() error {
 		want, begin, end, err := c.server.table(ctx, path)
@@ -343,7 +344,7 @@ func same(want metav1.Table, columns []metav1.TableColumnDefinition, before, aft
 	return nil
 }
 
-// throughJSON is what a client sees of cells.
+// throughJSON returns cells as a client receives them.
 func throughJSON(cells []any) []any {
 	b, err := json.Marshal(metav1.TableRow{Cells: cells})
 	if err != nil {
@@ -356,7 +357,7 @@ func throughJSON(cells []any) []any {
 	return row.Cells
 }
 
-// decode makes what the replica has of a kind: a typed value, or an unstructured.
+// decode returns an object as the replica has it: a typed value, or an unstructured one.
 func decode(b []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
 	if scheme.Scheme.Recognizes(kind) {
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(b, nil, nil)

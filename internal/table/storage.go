@@ -106,14 +106,14 @@ func driverCells(o *storagev1.CSIDriver, now time.Time) []any {
 	}
 }
 
-// defaultAnnotations say that a storage class is the default one.
+// defaultAnnotations mark the default storage class.
 var defaultAnnotations = []string{
 	"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class",
 }
 
-// markDefaultClass marks the one class that claims without a class get: of those
-// that call themselves the default the newest, and of these the first by name. A
-// class that is printed alone is not marked.
+// markDefaultClass marks the class that claims without a class use: the newest of those
+// that are annotated as the default, and of these the first by name. A class that is
+// printed alone is not marked.
 func markDefaultClass(list []runtime.Object, rows []metav1.TableRow) {
 	var chosen *storagev1.StorageClass
 	at := -1

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// addWorkloads adds what keeps pods running.
+// addWorkloads adds the kinds that keep pods running.
 func (r registry) addWorkloads() {
 	apps := appsv1.SchemeGroupVersion
 	deployment := appsv1.DeploymentStatus{}.SwaggerDoc()
@@ -148,7 +148,8 @@ func daemonSetCells(o *appsv1.DaemonSet, now time.Time) []any {
 	}
 }
 
-// owner is the controller of an object, as kubectl names resources.
+// owner returns the controller of an object, in the form in which kubectl names
+// resources.
 func owner(o metav1.Object) string {
 	ref := metav1.GetControllerOfNoCopy(o)
 	if ref == nil {

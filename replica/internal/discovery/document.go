@@ -21,7 +21,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
-// The serializers need no scheme: the objects say what they are.
+// The serializers need no scheme: the objects carry their kind and version.
 var (
 	compactJSON = json.NewSerializerWithOptions(nil, nil, nil, json.SerializerOptions{})
 	prettyJSON  = json.NewSerializerWithOptions(nil, nil, nil, json.SerializerOptions{Pretty: true})
@@ -29,9 +29,9 @@ var (
 	proto       = protobuf.NewSerializer(nil, nil)
 )
 
-// document is one answer, in the encodings that somebody asked for.
+// document is one discovery document, in the encodings that were requested so far.
 type document struct {
-	object runtime.Object // never changed
+	object runtime.Object // never modified
 
 	json, protobuf rendition
 }
@@ -55,7 +55,7 @@ func (r *rendition) make(object runtime.Object, encoder runtime.Encoder) error {
 		if len(r.plain) > respond.WorthGzip {
 			var b bytes.Buffer
 			z := gzip.NewWriter(&b)
-			_, _ = z.Write(r.plain) // a buffer takes everything
+			_, _ = z.Write(r.plain) // a buffer accepts all writes
 			_ = z.Close()
 			r.gzipped = b.Bytes()
 		}
@@ -63,7 +63,8 @@ func (r *rendition) make(object runtime.Object, encoder runtime.Encoder) error {
 	return r.err
 }
 
-// body is the document in some form, and the same compressed if that is worthwhile.
+// body returns the document in a media type, and the same compressed if it is long
+// enough.
 func (d *document) body(as media) (plain, gzipped []byte, err error) {
 	switch {
 	case as.encoding == encode.Protobuf:
@@ -80,8 +81,8 @@ func (d *document) body(as media) (plain, gzipped []byte, err error) {
 	return d.json.plain, d.json.gzipped, err
 }
 
-// serve writes the document. Only aggregated ones may be cached: their tag goes by
-// the JSON, whatever the encoding, and Vary keeps the encodings apart.
+// serve writes the document. Only aggregated documents may be cached: their ETag is
+// computed from the JSON, whatever the encoding, and Vary keeps the encodings apart.
 func (d *document) serve(w http.ResponseWriter, r *http.Request, as media) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-cache, private")
@@ -112,5 +113,5 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, as media) {
 	}
 	h.Set("Content-Type", as.contentType())
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // who does not read on is gone
+	_, _ = w.Write(body) // an error means that the client is gone
 }

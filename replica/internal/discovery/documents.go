@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package discovery tells clients which resources there are, in the documents of a
-// Kubernetes API server: the aggregated ones, which have everything in two answers,
-// and the older ones, which have a group or a version each.
+// Package discovery serves the list of resources, in the documents of a Kubernetes API
+// server: the aggregated ones, which contain everything in two responses, and the older
+// ones, which describe one group or one version each.
 //
-// Only reading is told of: the verbs get, list and watch of resources, and get of what
-// is below their objects. What cannot be known from outside the server that stores the
-// objects, which is the hash of a storage version, is left out.
+// The documents list only reads: the verbs get, list and watch of resources, and get of
+// subresources. The hash of a storage version is left out, because only the server that
+// stores the objects knows it.
 //
-// [Documents] never change: when the resources do, make others. They are encoded when
-// first asked for, as JSON and protobuf each once; as YAML, and for people, every
-// time, and so is the one that tells where the server is.
+// [Documents] never change: when the resources change, make new ones. A document is
+// encoded on first use, once as JSON and once as protobuf. YAML and indented JSON are
+// encoded for every request, and so is the document that contains the address of the
+// server.
 package discovery
 
 import (
@@ -30,22 +31,22 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
-// told are the verbs that documents have.
+// told are the verbs that the documents list.
 var told = []string{"get", "list", "watch"}
 
 // Documents are the discovery documents of one API server. All methods are safe for
 // concurrent use.
 type Documents struct {
-	// aggregated are by path too: /api and /apis.
+	// aggregated is by path too: /api and /apis.
 	aggregated map[string]*document
 	legacy     map[string]*document
-	// core are the versions of the group without a name.
+	// core are the versions of the core group, whose name is empty.
 	core []string
-	// stale are the paths of versions that nothing is known of.
+	// stale are the paths of versions whose resources are not known.
 	stale map[string]bool
 }
 
-// group is what is told of one API group.
+// group is one API group in the documents.
 type group struct {
 	name     string
 	versions []*version
@@ -57,14 +58,17 @@ type version struct {
 	resources []kube.Resource
 }
 
-// New makes the documents of what is served. Resources are in the server's order of
-// groups and versions, and all of their subresources that have the verb get are told
-// of. Unmirrored are resources that the server has and the copy does not: they are told of
-// without verbs and categories, so that clients which are asked for one by name send the
-// request and can be told why it fails, while those that list everything leave it
-// out. One whose name another resource has is left out. Stale are the versions that there are and that cannot be discovered. Untold are
-// others that the server has, which count where groups are put in order. All are read
-// only.
+// New returns the documents for the resources that are served. It only reads its
+// arguments:
+//
+//   - resources are in the server's order of groups and versions. Their subresources
+//     are listed if they have the verb get.
+//   - unmirrored are resources that the server has and the copy does not. They are
+//     listed without verbs and categories: a client that wants one by name sends the
+//     request and receives the reason why it fails, and a client that lists everything
+//     leaves it out. A resource that has the name of a mirrored one is not listed.
+//   - stale are versions that exist and cannot be discovered.
+//   - untold are further versions of the server, which affect only the order of groups.
 func New(resources, unmirrored []kube.Resource, stale, untold []schema.GroupVersion) *Documents {
 	var groups []*group
 	names := map[string]bool{}
@@ -97,7 +101,7 @@ func New(resources, unmirrored []kube.Resource, stale, untold []schema.GroupVers
 	return d
 }
 
-// find is the version in its group, both added if they are new.
+// find returns the version in its group, and adds either if it is new.
 func find(groups *[]*group, gv schema.GroupVersion) *version {
 	i := slices.IndexFunc(*groups, func(g *group) bool { return g.name == gv.Group })
 	if i < 0 {
@@ -142,12 +146,11 @@ func (d *Documents) add(groups []*group) {
 	d.aggregated["/api"], d.aggregated["/apis"] = &document{object: core}, &document{object: others}
 }
 
-// list adds the list of all groups. It is in another order than the aggregated
-// document, where groups of one priority go by their names: here they go by the
-// smallest name of an API service of theirs, which is "v1.example.com". Nothing told
-// here says which priority a group has, but those of definitions all have the same.
-// So custom groups whose names are in order, one after the other, are taken for groups
-// of one priority.
+// list adds the list of all groups. Its order differs from the aggregated document, where
+// groups of one priority are ordered by name: here they are ordered by the smallest name
+// of their API services, such as "v1.example.com". The priority of a group is not known
+// here, but all groups of definitions have the same one. So consecutive custom groups
+// whose names are in order are assumed to have one priority.
 func (d *Documents) list(groups []*group, untold []schema.GroupVersion) {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return g.name == "" })
 	service := map[string]string{}
@@ -178,9 +181,8 @@ func (d *Documents) list(groups []*group, untold []schema.GroupVersion) {
 	d.legacy["/apis"] = &document{object: all}
 }
 
-// versions is the list of versions of the group without a name, which says where the
-// server is too: where the client has found it. The first of all documents has no
-// version to this day.
+// versions returns the list of versions of the core group. It contains the address at
+// which the client reached the server. As in kube-apiserver, it has no apiVersion.
 func (d *Documents) versions(r *http.Request) *document {
 	address := r.Host
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -276,8 +278,8 @@ func (v *version) legacy() *metav1.APIResourceList {
 	return list
 }
 
-// routed reports whether a server looks at media types before it looks at a path: at
-// /api and the versions of its own.
+// routed reports whether the server checks media types before it looks up a path: it does
+// for /api and for versions of built-in groups.
 func (d *Documents) routed(path string) bool {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if parts[0] == "api" {
@@ -286,8 +288,9 @@ func (d *Documents) routed(path string) bool {
 	return len(parts) == 3 && ownGroup(parts[1])
 }
 
-// responseKind is what the objects of a resource are, or what is below them. A server
-// says no group and no version of its own types where they are those of the resource.
+// responseKind returns the kind of a resource's objects, or of a subresource. Like
+// kube-apiserver, it omits group and version for built-in types if they are those of the
+// resource.
 func responseKind(r kube.Resource, kind schema.GroupVersionKind) *metav1.GroupVersionKind {
 	if ownGroup(r.Group) && kind.GroupVersion() == r.GroupVersion() {
 		return &metav1.GroupVersionKind{Kind: kind.Kind}
@@ -295,16 +298,16 @@ func responseKind(r kube.Resource, kind schema.GroupVersionKind) *metav1.GroupVe
 	return &metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
 }
 
-// ownGroup reports whether a group is kube-apiserver's, and not made by a definition.
+// ownGroup reports whether a group belongs to kube-apiserver, and not to a definition.
 func ownGroup(name string) bool {
 	return kube.IsBuiltin(name) || name == "apiextensions.k8s.io" || name == "apiregistration.k8s.io"
 }
 
-// Serve answers a request for /api, /apis, or a group or version below them; path is
-// the one below the root of the API server. For any other path it does nothing and
+// Serve answers a request for /api, /apis, or a group or version below them. The path is
+// relative to the root of the API server. For any other path it writes nothing and
 // returns false.
 func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) bool {
-	// The server has the aggregated document at the one path and not at the other.
+	// kube-apiserver has the aggregated document at /apis and not at /apis/.
 	plain := path == "/apis/"
 	path = strings.TrimSuffix(path, "/")
 	legacy, known := d.legacy[path]
@@ -319,7 +322,7 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 		return true
 	}
 	if !known {
-		// As the server says it that would have to ask another one.
+		// kube-apiserver answers so if it cannot reach the server of an aggregated API.
 		w.Header().Set("Cache-Control", "no-cache, private")
 		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		return true

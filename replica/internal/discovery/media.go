@@ -12,7 +12,7 @@ import (
 
 const aggregatedKind = "APIGroupDiscoveryList"
 
-// media is what a client receives.
+// media is the media type of a response.
 type media struct {
 	encoding   encode.Encoding
 	aggregated bool

@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// patience is how long the origin may take, brief how long if there is a copy.
+	// patience is how long the origin may take to respond, and brief how long if there is
+	// a copy.
 	patience = 10 * time.Second
 	brief    = 2 * time.Second
-	// pause is how long a failure counts for those who come later and have no copy.
+	// pause is how long a failure is returned to later requests that have no copy.
 	pause = time.Second
 )
 
 // Options tune [Documents]. The zero value, and nil, are the defaults.
 type Options struct {
-	// Interval is how long a copy is served without asking the API server whether it
-	// still holds. Default 10 seconds.
+	// Interval is how long a copy is served without checking it at the API server.
+	// Default 10 seconds.
 	Interval time.Duration
-	// Bytes bounds the copies, as they are kept: compressed. Default 16 MiB, many
-	// times what a cluster without custom types has.
+	// Bytes bounds the size of all copies, which are compressed. Default 16 MiB, many
+	// times the size for a cluster without custom types.
 	Bytes int
 }
 
@@ -48,34 +49,34 @@ type Documents struct {
 // key is a document in one encoding.
 type key struct{ path, accept string }
 
-// document is what is known of a document.
+// document is the state of a document.
 type document struct {
-	// turn is held by the one that asks the origin; a channel, because waiting must be
-	// cancellable.
+	// turn is held by the request to the origin. It is a channel, because waiting for it
+	// must be cancellable.
 	turn chan struct{}
 
 	// The rest is guarded by Documents.mu.
 	copy    *edition
-	checked time.Time // when the copy was known to hold
+	checked time.Time // when the copy was last known to be current
 	err     error     // of the last attempt
 	failed  time.Time
 	used    uint64
 }
 
-// edition is a document as it was once. It is never changed.
+// edition is a document at one time. It is never modified.
 type edition struct {
 	gzipped      []byte
 	size         int64  // uncompressed
 	etag         string // quoted
 	contentType  string
 	lastModified string
-	// hashes are the queries of the documents that an index has, by their paths; nil
-	// for other documents.
+	// hashes are the queries of the documents in an index, by their paths. It is nil for
+	// other documents.
 	hashes map[string]string
 }
 
-// New are the documents of the cluster that origin returns, which may be nil while
-// there is none. There is no request yet. A nil opts means the defaults.
+// New returns the documents of the cluster that origin returns, which may be nil while
+// there is none. It sends no request. A nil opts means the defaults.
 func New(origin func() *kube.Cluster, opts *Options) *Documents {
 	d := &Documents{origin: origin, kept: map[key]*document{}}
 	if opts != nil {
@@ -90,15 +91,16 @@ func New(origin func() *kube.Cluster, opts *Options) *Documents {
 	return d
 }
 
-// Changed says that the cluster's types have changed: every document is asked for
-// again when it is next needed.
+// Changed marks all copies as outdated, because the cluster's types have changed. Each
+// document is requested again when it is next needed.
 func (d *Documents) Changed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = time.Now()
 }
 
-// peek is the copy of a document, if there is one, and when it was known to hold.
+// peek returns the copy of a document, if there is one, and when it was last known to be
+// current.
 func (d *Documents) peek(k key) (*edition, time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,15 +112,14 @@ func (d *Documents) peek(k key) (*edition, time.Time) {
 	return doc.copy, doc.checked
 }
 
-// use notes that somebody wants the document. d.mu is held.
+// use records that the document was requested. The caller holds d.mu.
 func (d *Documents) use(doc *document) {
 	d.uses++
 	doc.used = d.uses
 }
 
-// current is a document as it was at the given time or later, not older than the
-// interval, and not older than the last change. If the origin fails, it is the copy
-// there is.
+// current returns a document as it was at the given time or later, not older than the
+// interval and not older than the last change. If the origin fails, it returns the copy.
 func (d *Documents) current(ctx context.Context, k key, since time.Time) (*edition, error) {
 	d.mu.Lock()
 	doc := d.kept[k]
@@ -137,15 +138,15 @@ func (d *Documents) current(ctx context.Context, k key, since time.Time) (*editi
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for %s: %w", k.path, ctx.Err())
 	}
-	// Whoever had the turn before may have asked meanwhile.
+	// The previous holder of the turn may have requested the document meanwhile.
 	if e, done, err := d.settled(doc, since); done {
 		return e, err
 	}
 	return d.renew(ctx, k, doc)
 }
 
-// settled reports whether there is nothing to ask the origin: the copy holds, or the
-// origin has failed lately.
+// settled reports whether no request to the origin is needed: the copy is current, or the
+// origin has failed recently.
 func (d *Documents) settled(doc *document, since time.Time) (*edition, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +164,7 @@ func (d *Documents) settled(doc *document, since time.Time) (*edition, bool, err
 	return nil, doc.failed.After(now.Add(-pause)), doc.err
 }
 
-// renew asks the origin. The turn is the caller's.
+// renew requests the document from the origin. The caller holds the turn.
 func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, error) {
 	d.mu.Lock()
 	old := doc.copy
@@ -177,7 +178,7 @@ func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, 
 	defer cancel()
 	next, err := d.ask(bounded, k, old)
 	if ctx.Err() != nil && err != nil {
-		// The client's end says nothing about the origin.
+		// The end of the client's request does not mean that the origin has failed.
 		return nil, fmt.Errorf("get %s: %w", k.path, ctx.Err())
 	}
 	d.mu.Lock()
@@ -198,11 +199,11 @@ func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, 
 	return nil, err
 }
 
-// keep makes e the copy of a document, and lets go of others if there is too much.
-// d.mu is held.
+// keep makes e the copy of a document, and drops other copies if they exceed the bound.
+// The caller holds d.mu.
 func (d *Documents) keep(k key, doc *document, e *edition) {
 	if d.kept[k] != doc || doc.copy == e {
-		return // forgotten meanwhile, or nothing new
+		return // dropped meanwhile, or unchanged
 	}
 	d.drop(doc)
 	if e == nil || len(e.gzipped) > d.opts.Bytes {
@@ -224,7 +225,7 @@ func (d *Documents) keep(k key, doc *document, e *edition) {
 	}
 }
 
-// drop lets go of a copy. d.mu is held.
+// drop drops a copy. The caller holds d.mu.
 func (d *Documents) drop(doc *document) {
 	if doc.copy != nil {
 		d.bytes -= len(doc.copy.gzipped)
@@ -232,7 +233,7 @@ func (d *Documents) drop(doc *document) {
 	}
 }
 
-// forget lets go of the documents that an index has not got any more. d.mu is held.
+// forget drops the documents that are no longer in an index. The caller holds d.mu.
 func (d *Documents) forget(hashes map[string]string) {
 	for k, doc := range d.kept {
 		name, below := strings.CutPrefix(k.path, indexPath+"/")

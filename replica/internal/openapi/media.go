@@ -23,7 +23,8 @@ var (
 const plainText = "text/plain; charset=utf-8"
 
 // known returns the media type that a document at a path is served with, without most
-// parameters that an API server adds, and false for one that documents do not have.
+// parameters that an API server adds. It returns false for a type that documents do not
+// have.
 func known(path, contentType string) (string, bool) {
 	if path == indexPath && contentType == plainText {
 		return plainText, true

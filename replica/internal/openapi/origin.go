@@ -24,19 +24,20 @@ const maxDocument, maxIndex = 64 << 20, 2 << 20
 
 var errNoOrigin = errors.New("there is no way to the cluster")
 
-// refusal is an answer of the origin that is no document.
+// refusal is a response of the origin that is not a document.
 type refusal struct{ code int }
 
 func (r *refusal) Error() string {
 	return "the API server answers " + strconv.Itoa(r.code) + " " + http.StatusText(r.code)
 }
 
-// final reports whether the server means it: it is not busy, nor broken.
+// final reports whether the refusal is permanent: the server is neither busy nor broken.
 func (r *refusal) final() bool {
 	return r.code >= 400 && r.code < 500 && r.code != http.StatusTooManyRequests && r.code != http.StatusRequestTimeout
 }
 
-// ask gets a document from the origin. If it is still what it was, that is old.
+// ask requests a document from the origin. If the document has not changed, it returns
+// old.
 func (d *Documents) ask(ctx context.Context, k key, old *edition) (*edition, error) {
 	cluster := d.origin()
 	if cluster == nil {
@@ -72,7 +73,7 @@ func (d *Documents) ask(ctx context.Context, k key, old *edition) (*edition, err
 	return e, nil
 }
 
-// newEdition reads a document. It holds no more of it than what is kept, compressed.
+// newEdition reads a document. It holds in memory only the compressed form that is kept.
 func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
 	e := &edition{etag: h.Get("Etag"), lastModified: h.Get("Last-Modified")}
 	var ok bool
@@ -105,8 +106,8 @@ func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
 	return e, err
 }
 
-// check reads a compressed document to its end, but not much further than so many bytes of it,
-// and returns how many there are.
+// check reads a compressed document to its end, or until slightly more than the given
+// number of bytes, and returns how many bytes it has.
 func check(compressed io.Reader, most int64) (int64, error) {
 	plain, err := gzip.NewReader(compressed)
 	if err != nil {
@@ -115,7 +116,7 @@ func check(compressed io.Reader, most int64) (int64, error) {
 	return io.Copy(io.Discard, io.LimitReader(plain, most+1))
 }
 
-// index returns the queries of the documents that an index has, by their paths.
+// index returns the queries of the documents in an index, by their paths.
 func (e *edition) index() (map[string]string, error) {
 	plain, err := e.plain()
 	if err != nil {
@@ -140,5 +141,5 @@ func (e *edition) index() (map[string]string, error) {
 	return hashes, nil
 }
 
-// plain reads the document uncompressed.
+// plain returns a reader of the uncompressed document.
 func (e *edition) plain() (io.Reader, error) { return gzip.NewReader(bytes.NewReader(e.gzipped)) }

@@ -26,14 +26,13 @@ const (
 	indexPath   = "/openapi/v3"
 )
 
-// index is the document that leads to those of version 3.
+// index is the key of the index of the documents of version 3.
 var index = key{indexPath, runtime.ContentTypeJSON}
 
-// Serve answers a request for /version or a document below /openapi; path is the one
-// below the root of the API server. For any other path it does nothing and returns
-// false.
+// Serve answers a request for /version or a document below /openapi. The path is relative
+// to the root of the API server. For any other path it writes nothing and returns false.
 func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) bool {
-	if path == versionPath+"/" { // as the documents themselves have it
+	if path == versionPath+"/" { // like the documents themselves
 		path = versionPath
 	}
 	name, below := strings.CutPrefix(path, indexPath+"/")
@@ -53,7 +52,7 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 		w.Header().Add("Vary", "Accept")
 		d.serveCopy(w, r, path, v2Types)
 	case path == indexPath:
-		// It is JSON for everybody, whatever they accept.
+		// The index is JSON for all clients, whatever they accept.
 		d.serveCurrent(w, r, index)
 	default:
 		d.serveCopy(w, r, path, jsonOnly)
@@ -61,7 +60,7 @@ func (d *Documents) Serve(w http.ResponseWriter, r *http.Request, path string) b
 	return true
 }
 
-// serveCopy serves a document that has one address.
+// serveCopy serves a document that has one path.
 func (d *Documents) serveCopy(w http.ResponseWriter, r *http.Request, path string, offers []string) {
 	accept, ok := respond.Choose(r.Header.Get("Accept"), offers)
 	if !ok {
@@ -77,12 +76,12 @@ func (d *Documents) serveCurrent(w http.ResponseWriter, r *http.Request, k key) 
 		fail(w, r, err)
 		return
 	}
-	// The version is too short for that.
+	// The version is too short for compression.
 	e.serve(w, r, k.path != versionPath && respond.AcceptsGzip(r))
 }
 
-// serveGroup serves one of the documents that the index has. Only for those the
-// origin is asked at all.
+// serveGroup serves a document of the index. Other paths are not requested from the
+// origin.
 func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, name string) {
 	accept, ok := respond.Choose(r.Header.Get("Accept"), v3Types)
 	if !ok {
@@ -107,7 +106,7 @@ func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, nam
 		return
 	}
 	w.Header().Add("Vary", "Accept")
-	// Who asks for what the index says must not get a copy that is older.
+	// A client that requests the hash in the index must not receive an older copy.
 	var since time.Time
 	if hash != "" && query == (url.Values{"hash": {hash}}).Encode() {
 		_, since = d.peek(index)
@@ -129,8 +128,8 @@ func (d *Documents) serveGroup(w http.ResponseWriter, r *http.Request, path, nam
 	}
 }
 
-// serveImmutable serves a document by its hash, under which there will never be
-// another.
+// serveImmutable serves a document by its hash, which always identifies the same
+// document.
 func (e *edition) serveImmutable(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, immutable")
 	w.Header().Set("Expires", time.Now().UTC().AddDate(1, 0, 0).Format(http.TimeFormat))
@@ -165,7 +164,7 @@ func (e *edition) serve(w http.ResponseWriter, r *http.Request, zipped bool) {
 		return
 	}
 	h.Set("Content-Length", strconv.FormatInt(e.size, 10))
-	_, _ = io.Copy(w, plain) // who does not read on is gone
+	_, _ = io.Copy(w, plain) // an error means that the client is gone
 }
 
 // matches reports whether the client has the document already.
@@ -178,7 +177,7 @@ func matches(r *http.Request, etag string) bool {
 	return false
 }
 
-// fail writes the error of an origin that refuses, or does not answer.
+// fail writes the error of an origin that refuses or does not respond.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
 	code, reason := http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
 	var refused *refusal

@@ -30,7 +30,7 @@ const (
 	Table
 )
 
-// Media is what a client receives.
+// Media is the form of a response.
 type Media struct {
 	Encoding encode.Encoding
 	Shape    Shape
@@ -42,7 +42,7 @@ type Media struct {
 	Pretty bool
 }
 
-// Ability is what can be served.
+// Ability is the set of forms that can be served.
 type Ability struct {
 	// Protobuf means that whole objects can be protobuf. Metadata always can.
 	Protobuf bool

@@ -31,7 +31,7 @@ type Response struct {
 	uses int
 }
 
-// Tracker knows all responses that are being written. The zero value is ready to use. All
+// Tracker has all responses that are being written. The zero value is ready to use. All
 // methods are safe for concurrent use.
 type Tracker struct {
 	mu  sync.Mutex
