@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Grant allows a user what rules say, in one namespace or, if that is empty, in
-// the whole cluster, and returns when the API server lets the user do it. It
-// adds to earlier grants. The namespace must exist.
+// Grant allows a user what the rules allow, in one namespace or, if that is empty, in the
+// whole cluster. It returns when the API server applies the rules. It adds to earlier
+// grants. The namespace must exist.
 func (c *Cluster) Grant(ctx context.Context, user, namespace string, rules ...rbacv1.PolicyRule) error {
 	if err := c.grant(ctx, user, namespace, rules); err != nil {
 		return fmt.Errorf("grant to %s in %q: %w", user, namespace, err)
@@ -62,8 +62,7 @@ func (c *Cluster) grant(ctx context.Context, user, namespace string, rules []rba
 	return nil
 }
 
-// Revoke takes back everything that Grant gave a user. The API server heeds it
-// a moment later.
+// Revoke removes all grants of a user. The API server applies this a moment later.
 func (c *Cluster) Revoke(ctx context.Context, user string) error {
 	if err := c.revoke(ctx, user); err != nil {
 		return fmt.Errorf("revoke from %s: %w", user, err)
@@ -78,7 +77,7 @@ func (c *Cluster) revoke(ctx context.Context, user string) error {
 	}
 	rbac := client.RbacV1()
 	of := metav1.ListOptions{LabelSelector: grantLabel + "=" + grantee(user)}
-	// Bindings go first: a role without a binding allows nothing.
+	// Bindings are deleted first: a role without a binding allows nothing.
 	if err := rbac.ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{}, of); err != nil {
 		return err
 	}
@@ -100,8 +99,8 @@ func (c *Cluster) revoke(ctx context.Context, user string) error {
 	return nil
 }
 
-// allowed asks the API server about one thing that r allows; it learns of a rule
-// as a whole.
+// allowed asks the API server for access to one thing that r allows. The server applies a
+// rule as a whole.
 func allowed(ctx context.Context, client kubernetes.Interface, user, namespace string, r rbacv1.PolicyRule) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}}
 	first := func(s []string) string {
@@ -133,8 +132,8 @@ func allowed(ctx context.Context, client kubernetes.Interface, user, namespace s
 
 const grantLabel = "kubetest/grantee"
 
-// grantee is a user's name as a label value, which may not have every character
-// that a name may.
+// grantee returns a user's name as a label value, which allows fewer characters than a
+// name.
 func grantee(user string) string {
 	sum := sha256.Sum256([]byte(user))
 	return hex.EncodeToString(sum[:16])

@@ -22,7 +22,7 @@ type Cluster struct {
 	Etcd      *Process
 	APIServer *Process
 
-	// These run only if [Options.Nodes] asks for nodes and are nil otherwise.
+	// These run only if [Options.Nodes] is set, and are nil otherwise.
 	ControllerManager *Process
 	Scheduler         *Process
 	Kwok              *Process
@@ -39,7 +39,7 @@ type Cluster struct {
 	closing sync.Once
 }
 
-// Which of a cluster's ports is whose.
+// The indexes of a cluster's ports.
 const (
 	portEtcd = iota
 	portEtcdPeer
@@ -47,8 +47,8 @@ const (
 	portCount
 )
 
-// New starts a cluster and returns when it serves. ctx bounds the start, not
-// the cluster's life. On an error nothing keeps running.
+// New starts a cluster and returns when it serves. ctx bounds the start, not the life of
+// the cluster. After an error, nothing keeps running.
 func New(ctx context.Context, opts *Options) (*Cluster, error) {
 	o := opts.withDefaults()
 	if err := o.validate(); err != nil {
@@ -84,8 +84,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeTokens(); err != nil {
 		return err
 	}
-	// A port that could not be reserved may be lost between choosing and using
-	// it. Then all are chosen again.
+	// A port that could not be reserved may be taken between choosing and using it. Then
+	// all ports are chosen again.
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		err := c.startServers(ctx)
@@ -107,7 +107,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// startServers starts etcd and the API server on ports of their own.
+// startServers starts etcd and the API server, each on its own ports.
 func (c *Cluster) startServers(ctx context.Context) error {
 	var err error
 	if c.ports, err = reservePorts(portCount); err != nil {
@@ -124,8 +124,8 @@ func (c *Cluster) startServers(ctx context.Context) error {
 	return c.APIServer.Start(ctx)
 }
 
-// Close kills every process, waits until they are gone and removes the folder
-// if New made it. It may be called more than once.
+// Close kills all processes, waits until they are gone, and removes the folder if New
+// created it. It may be called more than once.
 func (c *Cluster) Close() {
 	c.closing.Do(func() {
 		c.killAll()
@@ -136,8 +136,8 @@ func (c *Cluster) Close() {
 	})
 }
 
-// Wait returns nil when ctx ends, or an error when a component ended that
-// nobody killed or stopped.
+// Wait returns nil when ctx ends, or an error when a component ends that was neither
+// killed nor stopped.
 func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -147,19 +147,19 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	}
 }
 
-// WaitReady returns when the API server is ready, which it is not for a while
-// after etcd was away.
+// WaitReady returns when the API server is ready. After etcd was down, that takes a
+// while.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	return poll(ctx, "kube-apiserver", c.apiReady)
 }
 
-// Name is the cluster's name.
+// Name returns the cluster's name.
 func (c *Cluster) Name() string { return c.opts.Name }
 
-// Dir is the folder with the cluster's data, logs and keys.
+// Dir returns the folder with the cluster's data, logs and keys.
 func (c *Cluster) Dir() string { return c.dir }
 
-// processes lists what runs, in the order of starting.
+// processes returns the running processes, in the order in which they were started.
 func (c *Cluster) processes() []*Process {
 	var all []*Process
 	for _, p := range []*Process{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler, c.Kwok} {
@@ -170,7 +170,8 @@ func (c *Cluster) processes() []*Process {
 	return all
 }
 
-// killAll kills in parallel: the order does not matter to what has no tomorrow.
+// killAll kills all processes in parallel: the order does not matter, because none of
+// them is started again.
 func (c *Cluster) killAll() {
 	var all sync.WaitGroup
 	for _, p := range c.processes() {

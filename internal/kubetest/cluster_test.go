@@ -24,10 +24,10 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// slowStart is when a start counts as broken. Five seconds are usual.
+// slowStart is how long a start may take. Five seconds are usual.
 const slowStart = 20 * time.Second
 
-// TestCluster runs all that needs no cluster of its own on one.
+// TestCluster runs all tests that can share a cluster on one.
 func TestCluster(t *testing.T) {
 	begin := time.Now()
 	c := kubetest.Start(t, &kubetest.Options{
@@ -145,8 +145,8 @@ func testKubectl(t *testing.T, c *kubetest.Cluster) {
 	}
 }
 
-// testKillEtcd proves that what was written stays when etcd is killed, though
-// it does not sync.
+// testKillEtcd checks that written data survives a kill of etcd, although it does not
+// sync.
 func testKillEtcd(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

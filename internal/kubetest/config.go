@@ -19,11 +19,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Config is the administrator's access, without a limit of requests per second.
+// Config returns the administrator's access, without a rate limit.
 func (c *Cluster) Config() *rest.Config { return c.UserConfig(admin) }
 
-// UserConfig is the access of one of [Options.Users]. Under any other name the
-// API server answers 401 Unauthorized.
+// UserConfig returns the access of one of [Options.Users]. For any other name the API
+// server responds with 401 Unauthorized.
 func (c *Cluster) UserConfig(name string) *rest.Config {
 	return &rest.Config{
 		Host:            c.URL(),
@@ -33,13 +33,13 @@ func (c *Cluster) UserConfig(name string) *rest.Config {
 	}
 }
 
-// Kubeconfig is the path of a file for kubectl and others. Its current context
-// is the administrator's and has the cluster's name; every user has a context
+// Kubeconfig returns the path of a kubeconfig for kubectl and others. Its current context
+// is the administrator's and has the cluster's name. Every user has a context
 // user@cluster.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// WriteKubeconfig writes one kubeconfig with the contexts of all clusters, which
-// must have different names. The first cluster's is current.
+// WriteKubeconfig writes one kubeconfig with the contexts of all clusters, which must
+// have different names. The context of the first cluster is current.
 func WriteKubeconfig(path string, clusters ...*Cluster) error {
 	k := clientcmdapi.NewConfig()
 	for _, c := range clusters {
@@ -67,13 +67,13 @@ func WriteKubeconfig(path string, clusters ...*Cluster) error {
 	return nil
 }
 
-// users are all who may log in, the administrator first.
+// users returns all users that may log in, the administrator first.
 func (c *Cluster) users() []User {
 	return append([]User{{Name: admin, Groups: []string{"system:masters"}}}, c.opts.Users...)
 }
 
-// token derives from the cluster's secret, so an unknown name has a token too,
-// one that the API server does not know.
+// token derives a user's token from the cluster's secret. An unknown name also has a
+// token, which the API server does not accept.
 func (c *Cluster) token(user string) string {
 	h := hmac.New(sha256.New, c.secret)
 	h.Write([]byte(user))

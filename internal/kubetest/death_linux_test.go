@@ -74,7 +74,7 @@ func TestProcess_diesWithItsStarter(t *testing.T) {
 	}
 }
 
-// alive is false for a zombie too: nobody may be there to reap it.
+// alive is false for a zombie too: there may be no process to reap it.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

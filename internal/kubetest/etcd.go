@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// withEtcd calls f with a client of its own: one that lives longer waits ever
-// longer before it tries again after etcd was killed.
+// withEtcd calls f with a new client: after etcd was killed, a long-lived client waits
+// longer and longer before it retries.
 func (c *Cluster) withEtcd(ctx context.Context, f func(*clientv3.Client) error) error {
 	client, err := clientv3.New(clientv3.Config{
 		Context:     ctx,
@@ -27,19 +27,18 @@ func (c *Cluster) withEtcd(ctx context.Context, f func(*clientv3.Client) error) 
 	return f(client)
 }
 
-// Compact makes etcd forget history: every resourceVersion that was given out
-// before the call is too old for it. It returns the oldest that is not.
+// Compact compacts etcd: every resourceVersion that was returned before the call is too
+// old for etcd afterwards. It returns the oldest one that is not.
 //
-// The API server answers watches and lists of old versions from its own memory
-// where it can, so a reader sees 410 Expired only for resources without a watch
-// cache: those named as in --watch-cache-sizes=configmaps#0, or all with
-// --watch-cache=false, in [Options.APIServerArgs]. For others use
-// [Cluster.Expire].
+// The API server answers watches and lists of old versions from its own memory if it can.
+// So a reader receives 410 Expired only for resources without a watch cache: those in a
+// flag like --watch-cache-sizes=configmaps#0, or all with --watch-cache=false, in
+// [Options.APIServerArgs]. For others use [Cluster.Expire].
 func (c *Cluster) Compact(ctx context.Context) (revision int64, err error) {
 	err = c.withEtcd(ctx, func(client *clientv3.Client) error {
-		// The revision that is compacted to stays readable, and so does a watch
-		// that begins after the one before it. Two writes move both past all
-		// that a reader can know.
+		// The compacted revision stays readable, and so does a watch that begins after
+		// the revision before it. Two writes move both past all revisions that a reader
+		// can have.
 		for range 2 {
 			put, err := client.Put(ctx, "/kubetest/compaction", "")
 			if err != nil {
@@ -56,7 +55,7 @@ func (c *Cluster) Compact(ctx context.Context) (revision int64, err error) {
 	return revision, nil
 }
 
-// Erase removes every object of a resource from etcd, past the API server.
+// Erase removes all objects of a resource directly from etcd, bypassing the API server.
 func (c *Cluster) Erase(ctx context.Context, resource schema.GroupResource) error {
 	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
 		_, err := client.Delete(ctx, storagePrefix(resource), clientv3.WithPrefix())
@@ -68,10 +67,10 @@ func (c *Cluster) Erase(ctx context.Context, resource schema.GroupResource) erro
 	return nil
 }
 
-// Expire makes every resourceVersion that was given out before the call expire
-// for every reader: it compacts etcd and kills and starts the API server, which
-// breaks all connections and empties its memory of the past. It returns the
-// oldest resourceVersion that is left, when the API server is ready again.
+// Expire makes every resourceVersion that was returned before the call expire for all
+// readers. It compacts etcd, and kills and starts the API server, which breaks all
+// connections and clears its watch caches. It returns the oldest resourceVersion that is
+// left, when the API server is ready again.
 func (c *Cluster) Expire(ctx context.Context) (revision int64, err error) {
 	revision, err = c.Compact(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ type watcher interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// firstOf watches from version and returns the first event, or the error of the
-// watch as the event it would be.
+// firstOf watches from a version and returns the first event. An error of the watch is
+// returned as an error event.
 func firstOf(ctx context.Context, t *testing.T, w watcher, version string) watch.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -77,8 +77,8 @@ func testCompact(t *testing.T, c *kubetest.Cluster) {
 	}
 }
 
-// testExpire uses namespaces, for which the API server has a watch cache as for
-// nearly everything.
+// testExpire uses namespaces, for which the API server has a watch cache, as for nearly
+// all resources.
 func testExpire(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -97,7 +97,7 @@ func testExpire(t *testing.T, c *kubetest.Cluster) {
 	if _, err := c.Compact(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// The reason for Expire: compaction alone changes nothing for this reader.
+	// This is why Expire exists: compaction alone changes nothing for this reader.
 	if e := firstOf(ctx, t, namespaces, versions[0]); e.Type != watch.Added {
 		t.Errorf("after compaction, watch from %s: %s %v; is Expire still needed?", versions[0], e.Type, e.Object)
 	}

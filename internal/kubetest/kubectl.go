@@ -14,19 +14,19 @@ import (
 	"strings"
 )
 
-// KubectlPath is the kubectl that belongs to the cluster.
+// KubectlPath returns the path of the kubectl that belongs to the cluster.
 func (c *Cluster) KubectlPath() string { return c.bin.Kubectl.Path }
 
-// Kubectl runs kubectl as the administrator, or as another of the contexts of
-// [Cluster.Kubeconfig] if args say so, and returns its standard output. An error
-// has its standard error; the output up to then is returned too.
+// Kubectl runs kubectl as the administrator, or in another context of
+// [Cluster.Kubeconfig] if args select one, and returns its standard output. An error
+// contains its standard error; the output before the error is returned too.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlInput(ctx, "", args...)
 }
 
-// KubectlInput is Kubectl with something to read at its standard input.
+// KubectlInput is Kubectl with an input.
 func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string) (string, error) {
-	// The child may not outlive the process; see Process.spawn.
+	// The child must not outlive the process; see Process.spawn.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

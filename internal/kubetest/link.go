@@ -14,15 +14,14 @@ import (
 	"github.com/watershed-project/watershed/internal/timer"
 )
 
-// link is one connection through a proxy: two sockets and, per direction, a
-// reader and a writer with a short queue between them, so that a delay does not
-// limit how much flows.
+// link is one connection through a proxy: two sockets and, per direction, a reader and a
+// writer with a short queue between them, so that a delay does not limit the throughput.
 type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
 	limit  int64 // bytes to pass from the server; -1 for all
 
-	// ctx ends when the link was reset or is over.
+	// ctx ends when the link was reset or has ended.
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -32,7 +31,7 @@ const (
 	queueChunks = 64
 )
 
-// chunk is what one read gave.
+// chunk is the result of one read.
 type chunk struct {
 	data  []byte
 	reset bool // the connection broke after data
@@ -56,7 +55,7 @@ func (l *link) run() {
 	}
 	server := conn.(*net.TCPConn)
 
-	// Blocked reads and writes know nothing of ctx: closing wakes them.
+	// Blocked reads and writes do not observe ctx: closing the sockets unblocks them.
 	var closer sync.WaitGroup
 	closer.Go(func() {
 		<-l.ctx.Done()
@@ -70,16 +69,16 @@ func (l *link) run() {
 	pumps.Go(func() { l.pump(server, l.client, -1, func(n int) { l.proxy.count(n, 0) }) })
 	pumps.Go(func() { l.pump(l.client, server, l.limit, func(n int) { l.proxy.count(0, n) }) })
 	pumps.Wait()
-	// After an orderly end the last bytes may still be on their way.
+	// After an orderly end the last bytes may still be in transit.
 	_ = l.client.Close()
 	_ = server.Close()
 }
 
-// reset ends the link at once; run does the rest.
+// reset ends the link at once; run does the cleanup.
 func (l *link) reset() { l.cancel() }
 
-// pump passes bytes until the end of from, then ends to as well. After limit
-// bytes, if there is a limit, it ends the link.
+// pump copies bytes until the end of from, and then closes to. After limit bytes, if
+// there is a limit, it ends the link.
 func (l *link) pump(to, from *net.TCPConn, limit int64, count func(int)) {
 	queue := make(chan chunk, queueChunks)
 	var reader sync.WaitGroup
@@ -104,8 +103,8 @@ func (l *link) pump(to, from *net.TCPConn, limit int64, count func(int)) {
 			return
 		}
 		if truncate {
-			// An orderly end on TCP's level lets the bytes before it arrive,
-			// which a reset could overtake.
+			// An orderly end of the TCP connection lets the bytes before it arrive, which
+			// a reset could overtake.
 			_ = to.Close()
 			l.cancel()
 			return
@@ -138,7 +137,7 @@ func (l *link) read(queue chan<- chunk, from *net.TCPConn) {
 	}
 }
 
-// waitFlow waits out a stall. It is false if the link ended first.
+// waitFlow waits until a stall ends. It returns false if the link ended first.
 func (l *link) waitFlow() bool {
 	for {
 		flowing, _ := l.proxy.conditions()

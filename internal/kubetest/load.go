@@ -25,13 +25,13 @@ import (
 // loadBatch is how many objects one transaction has; etcd allows 128.
 const loadBatch = 100
 
-// loaders is how many transactions are under way at once.
+// loaders is how many transactions run at once.
 const loaders = 4
 
-// LoadPods puts the first n pods of w, and the namespaces they are in, straight
-// into etcd, many times faster than the API server would take them, and returns when
-// the API server has read them. It serves them like any other. It is an error in a cluster with nodes:
-// controllers would delete pods whose owners and nodes there are not.
+// LoadPods writes the first n pods of w, and their namespaces, directly into etcd, many
+// times faster than through the API server. It returns when the API server has read them.
+// The API server serves them like any others. In a cluster with nodes it returns an
+// error: controllers would delete pods whose owners and nodes do not exist.
 func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
 	if c.opts.Nodes > 0 {
 		return fmt.Errorf("load %d pods: the controllers of cluster %s would delete them", n, c.opts.Name)
@@ -52,13 +52,13 @@ func (c *Cluster) LoadSecrets(ctx context.Context, w Workload, n int) error {
 	})
 }
 
-// object is what can be stored.
+// object is an object that can be stored.
 type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// load puts n objects of a resource of the core group into etcd.
+// load writes n objects of a resource of the core group into etcd.
 func (c *Cluster) load(ctx context.Context, w Workload, resource string, n int, at func(i int) object) error {
 	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
 		if err := putNamespaces(ctx, client, w, n); err != nil {
@@ -81,9 +81,9 @@ func (c *Cluster) load(ctx context.Context, w Workload, resource string, n int, 
 		if err := errors.Join(errs...); err != nil || n < 1 {
 			return err
 		}
-		// The API server takes a revision for read when it has read the first of
-		// its objects: the last revision must have only one, or who waits for it may
-		// miss the rest, for good.
+		// The API server considers a revision as read once it has read the first of its
+		// objects. So the last revision must have only one object, or a client that waits
+		// for it may miss the others for good.
 		last := at(n - 1)
 		if err := put(ctx, client, resource, []object{last}); err != nil {
 			return err
@@ -96,12 +96,13 @@ func (c *Cluster) load(ctx context.Context, w Workload, resource string, n int, 
 	return nil
 }
 
-// storedAt is where the API server keeps an object of the core group.
+// storedAt returns the key under which the API server stores an object of the core group.
 func storedAt(resource string, o object) string {
 	return "/registry/" + resource + "/" + o.GetNamespace() + "/" + o.GetName()
 }
 
-// caughtUp waits until the API server's memory has an object as etcd has it.
+// caughtUp waits until the API server's memory has the version of an object that etcd
+// has.
 func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, resource string, o object) error {
 	stored, err := client.Get(ctx, storedAt(resource, o))
 	if err != nil {
@@ -125,8 +126,7 @@ func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, resourc
 	}
 }
 
-// PutPods puts pods straight into etcd, new ones and changed ones, without a
-// check of any kind.
+// PutPods writes pods directly into etcd, new ones and changed ones, without any checks.
 func (c *Cluster) PutPods(ctx context.Context, pods ...*corev1.Pod) error {
 	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
 		for len(pods) > 0 {
@@ -168,7 +168,7 @@ func put(ctx context.Context, client *clientv3.Client, resource string, objects 
 	return err
 }
 
-// EncodePod is the pod as the API server stores it: protobuf in its envelope.
+// EncodePod returns a pod as the API server stores it: protobuf in its envelope.
 func EncodePod(pod *corev1.Pod) ([]byte, error) {
 	p := *pod
 	p.APIVersion, p.Kind = "v1", "Pod"
@@ -184,8 +184,7 @@ func encode(obj runtime.Object) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// putNamespaces makes the namespaces of the first n pods, except those that
-// exist.
+// putNamespaces creates the namespaces of the first n pods, except those that exist.
 func putNamespaces(ctx context.Context, client *clientv3.Client, w Workload, n int) error {
 	done := map[string]bool{}
 	for i := 0; i < n; i += podsPerApp {

@@ -18,7 +18,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// slowLoad is when loading 30,000 pods counts as broken. Ten seconds are usual.
+// slowLoad is how long loading 30,000 pods may take. Ten seconds are usual.
 const slowLoad = 60 * time.Second
 
 func TestLoadPods(t *testing.T) {
@@ -67,7 +67,7 @@ func TestLoadPods(t *testing.T) {
 		t.Errorf("kubectl shows %d namespaces of teams, want 100", got)
 	}
 
-	// A pod is what it was made as, and a change of it is seen.
+	// A pod is read as it was made, and a change of it is visible.
 	want := w.Pod(1_234)
 	got, err := clientFor(t, c.Config()).CoreV1().Pods(want.Namespace).Get(ctx, want.Name, metav1.GetOptions{})
 	if err != nil {
@@ -76,7 +76,8 @@ func TestLoadPods(t *testing.T) {
 	version := got.ResourceVersion
 	got.ResourceVersion = ""
 	if olderThan(t, "v1.33.0") {
-		// It stores what it is given but reads only the fields that it knows.
+		// An older server keeps the stored bytes, but reads only the fields that it
+		// knows.
 		want.Status.ObservedGeneration = 0
 		for i := range want.Status.Conditions {
 			want.Status.Conditions[i].ObservedGeneration = 0

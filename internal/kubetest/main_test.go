@@ -17,8 +17,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// lifeVariable makes the test binary start a cluster, tell its process ids and
-// end in the way that the value says: panic or kill.
+// lifeVariable makes the test binary start a cluster, print its process ids and end in
+// the way of the value: panic or kill.
 const lifeVariable = "KUBETEST_LIFE"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func liveAndDie(how string) {
 	select {} // until killed
 }
 
-// skipUnlessBuilt is for tests that need the binaries but not Start.
+// skipUnlessBuilt skips tests that need the binaries but do not use Start.
 func skipUnlessBuilt(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -59,8 +59,8 @@ func skipUnlessBuilt(t *testing.T) {
 	}
 }
 
-// olderThan tells whether the Kubernetes that the tests run with is from before
-// version. It is for what a server has not got; see binaries.VersionVariable.
+// olderThan reports whether the tests run with a Kubernetes before version, which may
+// lack features; see binaries.VersionVariable.
 func olderThan(t *testing.T, version string) bool {
 	t.Helper()
 	set, err := binaries.Load()

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The fields that the two managers of a deployment's pod own, in the form that
-// the API server records them. They are the same for every generated pod, as
-// they are for all pods of one shape.
+// The fields that the two managers of a deployment's pod own, in the form that the API
+// server records. They are the same for all generated pods, as they are for all real pods
+// of one shape.
 var (
 	specFields   = specFieldSet()
 	statusFields = statusFieldSet()

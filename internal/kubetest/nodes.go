@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// startNodes makes the cluster complete: what acts on objects, and nodes for
-// pods to run on.
+// startNodes completes the cluster with controllers, a scheduler and nodes for pods to
+// run on.
 func (c *Cluster) startNodes(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Cluster) newControllers(client kubernetes.Interface) error {
 		"--root-ca-file=" + c.keys.caFile,
 	}, common...)...)
 
-	// It serves nothing and writes nothing until there is a pod to place.
+	// The scheduler serves nothing and writes nothing until there is a pod to place.
 	c.Scheduler = c.process(c.bin.Scheduler, nil, common...)
 
 	stages, err := filepath.Glob(filepath.Join(c.bin.Stages, "*.yaml"))

@@ -8,34 +8,33 @@ import (
 	"fmt"
 )
 
-// Options say what cluster to start. The zero value is etcd and kube-apiserver
-// with access control, and an administrator as the only user.
+// Options configure a cluster. The zero value is etcd and kube-apiserver with access
+// control, and an administrator as the only user.
 type Options struct {
 	// Name is the cluster's name in its kubeconfig. Default: kubetest.
 	Name string
 
-	// Dir is an existing, empty folder for data, logs and keys, kept by Close.
-	// Default: a temporary folder that goes with the cluster.
+	// Dir is an existing, empty folder for data, logs and keys, which Close keeps.
+	// Default: a temporary folder that is removed with the cluster.
 	Dir string
 
-	// Users can log in with a token of their own, see [Cluster.UserConfig].
-	// They may do nothing until [Cluster.Grant] or their groups allow it.
+	// Users can log in with a token of their own, see [Cluster.UserConfig]. They have no
+	// rights until [Cluster.Grant] or their groups allow something.
 	Users []User
 
-	// Nodes is how many simulated nodes there are. With at least one the cluster
-	// is complete: controllers and scheduler run, and pods become Running.
-	// Default: 0.
+	// Nodes is the number of simulated nodes. With at least one the cluster is complete:
+	// controllers and scheduler run, and pods become Running. Default: 0.
 	Nodes int
 
-	// Durable makes etcd sync to disk before it answers, which costs time and is
-	// needed only where the machine itself may go down. Default: off.
+	// Durable makes etcd sync to disk before it responds. That costs time and is needed
+	// only if the machine itself may go down. Default: off.
 	Durable bool
 
-	// APIServerArgs are given to kube-apiserver after all others.
+	// APIServerArgs are passed to kube-apiserver after all others.
 	APIServerArgs []string
 }
 
-// User is someone who may log in.
+// User is a user that may log in.
 type User struct {
 	Name   string
 	Groups []string

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// keys are a cluster's secrets on disk: an authority of its own, the API
-// server's certificate from it, and the key that signs service account tokens.
+// keys are a cluster's secrets on disk: its own authority, the API server's certificate
+// from it, and the key that signs service account tokens.
 type keys struct {
 	ca             []byte // PEM
 	caFile         string

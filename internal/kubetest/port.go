@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// port is a TCP port on loopback, kept for one user until it is released, also
-// while nothing listens on it: a killed API server finds its port free again.
-// How it is kept is the system's business; where it cannot be, starting a
-// process is tried again with other ports (see [New]).
+// port is a TCP port on loopback that is reserved for one user until it is released, even
+// while nothing listens on it: a killed API server finds its port free again. How it is
+// reserved depends on the system. Where it cannot be, processes are started again with
+// other ports (see [New]).
 type port struct {
 	number  int
 	release func()

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// reservePort binds a socket to a port that the kernel chooses and never
-// listens on it. While it is bound the kernel gives the port to nobody who asks
-// for just any port, as other tests, proxies and outgoing connections do. Who
-// asks for this very port with SO_REUSEADDR, as every Go server does, gets it,
-// because two such sockets conflict only once both listen.
+// reservePort binds a socket to a port that the kernel chooses and never listens on it.
+// While it is bound, the kernel does not assign the port to sockets that request any
+// port, such as those of other tests, proxies and outgoing connections. A socket that
+// requests this very port with SO_REUSEADDR, as every Go server does, gets it, because
+// two such sockets conflict only once both listen.
 func reservePort() (*port, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

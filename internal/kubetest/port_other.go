@@ -10,7 +10,7 @@ import (
 	"net"
 )
 
-// reservePort finds a port that is free now. Nothing keeps it free.
+// reservePort returns a port that is free now. Nothing keeps it free.
 func reservePort() (*port, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReservePorts proves what a killed API server relies on: its port is not
-// given to others, and it can have it again.
+// TestReservePorts checks the property that a killed API server relies on: its port is
+// not assigned to others, and it can use it again.
 func TestReservePorts(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("ports cannot be reserved on " + runtime.GOOS)

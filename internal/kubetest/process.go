@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// errPortTaken is a start that failed because someone else listens on the port.
+// errPortTaken means that a start failed because another process listens on the port.
 var errPortTaken = errors.New("port is taken")
 
 // Process is one component of a cluster: a command line that can be started,
@@ -31,10 +31,10 @@ type Process struct {
 	env  []string // in addition to the caller's
 	log  string
 
-	// ready tells whether the component serves; nil means that it is asked for
-	// nothing.
+	// ready returns nil when the component serves. It is nil if there is nothing to
+	// check.
 	ready func(context.Context) error
-	// died gets an error for an end that nobody asked for.
+	// died receives an error for an unexpected end.
 	died chan<- error
 
 	mu  sync.Mutex // guards run, and makes Start, Stop and Kill take turns
@@ -50,13 +50,13 @@ type run struct {
 	err      error         // how it ended; read only after done
 }
 
-// Name is the command's name, kube-apiserver for one.
+// Name returns the command's name, such as kube-apiserver.
 func (p *Process) Name() string { return p.name }
 
-// Log is the path of the file that has the component's output.
+// Log returns the path of the file with the component's output.
 func (p *Process) Log() string { return p.log }
 
-// PID is the process id of the running process, or 0.
+// PID returns the process id of the running process, or 0.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,9 +66,8 @@ func (p *Process) PID() int {
 	return p.run.process.Pid
 }
 
-// Start starts the process and waits until it serves. ctx bounds only that
-// wait; on an error nothing keeps running. A process that runs already is an
-// error.
+// Start starts the process and waits until it serves. ctx bounds only that wait; after an
+// error nothing keeps running. It is an error if the process already runs.
 func (p *Process) Start(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +87,8 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the process without warning, as a power cut would, and returns when
-// it is gone. A process that does not run is left so.
+// Kill ends the process without warning, as a power cut would, and returns when it is
+// gone. If the process does not run, it does nothing.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,8 +98,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// Stop asks the process to end, as an upgrade would, and returns when it is
-// gone. When ctx ends first the process is killed and the error is ctx's.
+// Stop requests the process to end, as an upgrade would, and returns when it is gone. If
+// ctx ends first, it kills the process and returns the error of ctx.
 func (p *Process) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,8 +117,8 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Tail is the end of the component's output, at most limit bytes, from the
-// start of a line.
+// Tail returns the end of the component's output, at most limit bytes, from the start of
+// a line.
 func (p *Process) Tail(limit int64) string {
 	return tail(p.log, 0, limit)
 }
@@ -136,10 +135,10 @@ func (p *Process) runningLocked() bool {
 	}
 }
 
-// spawn starts the command in a goroutine of its own that holds its OS thread
-// until the child is gone. Linux sends the parent death signal when the thread
-// that forked ends, not the process: from an ordinary goroutine the child would
-// be killed at some later time, when the runtime drops an idle thread.
+// spawn starts the command in its own goroutine, which holds its OS thread until the
+// child is gone. Linux sends the parent death signal when the thread that forked ends,
+// not the process: from an ordinary goroutine the child would be killed at some later
+// time, when the runtime drops an idle thread.
 func (p *Process) spawn() (*run, error) {
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -179,8 +178,8 @@ func (p *Process) spawn() (*run, error) {
 	return r, nil
 }
 
-// report tells the cluster of an end that nobody asked for. Only the first few
-// are kept: one is enough to make the cluster useless.
+// report notifies the cluster of an unexpected end. Only the first few are kept: one is
+// enough to make the cluster useless.
 func (p *Process) report(r *run) {
 	select {
 	case p.died <- p.exitError(r):
@@ -222,8 +221,8 @@ func (p *Process) waitReady(ctx context.Context, r *run) error {
 	}
 }
 
-// signal is for deliberate ends. A process that has just ended by itself is no
-// error: the wait for done covers it.
+// signal is for deliberate ends. It ignores that a process has just ended by itself: the
+// wait for done covers that.
 func (r *run) signal(sig syscall.Signal) {
 	r.expected.Store(true)
 	_ = r.process.Signal(sig)

@@ -5,10 +5,10 @@ package kubetest
 
 import "syscall"
 
-// childAttr ties a child to the life of its starter: when the thread that
-// started it ends, the kernel kills it, so no component outlives a test that
-// panics or is killed. A group of its own keeps a terminal's Ctrl-C away from
-// it, so that who started it decides when it stops.
+// childAttr ties a child to the life of the thread that started it: when that thread
+// ends, the kernel kills the child, so no component outlives a test that panics or is
+// killed. A process group of its own protects the child from a terminal's Ctrl-C, so that
+// the process that started it decides when it stops.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -7,8 +7,8 @@ package kubetest
 
 import "syscall"
 
-// childAttr has nothing to offer here: without a parent death signal a child
-// outlives a starter that is killed. Ordinary ends are covered by Close.
+// childAttr sets nothing: without a parent death signal a child outlives a killed parent.
+// Close covers ordinary ends.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is a bad network between a client and a server: it passes TCP
-// connections on, encrypted ones as they are, until it is told to do worse.
-// Methods may be called from any goroutine.
+// Proxy is an unreliable network between a client and a server. It passes TCP connections
+// on unchanged, encrypted ones too, until a method makes it fail. Methods may be called
+// from any goroutine.
 type Proxy struct {
 	target string
 	port   *port
@@ -30,12 +30,12 @@ type Proxy struct {
 	links    map[*link]struct{}
 	flowing  chan struct{} // closed while bytes flow, open while stalled
 	delay    time.Duration
-	cuts     int   // how many connections to come are to be truncated
+	cuts     int   // how many of the next connections are to be truncated
 	cutAfter int64 // after how many bytes
 	stats    ProxyStats
 }
 
-// ProxyStats counts what went through a proxy since it was made.
+// ProxyStats counts the traffic of a proxy since it was created.
 type ProxyStats struct {
 	Accepted int64 // connections
 	Active   int64 // connections, now
@@ -43,7 +43,7 @@ type ProxyStats struct {
 	Down     int64 // bytes from the server
 }
 
-// Proxy puts a proxy in front of the API server, for the time of a test.
+// Proxy puts a proxy in front of the API server for the duration of a test.
 func (c *Cluster) Proxy(tb testing.TB) *Proxy {
 	tb.Helper()
 	p, err := NewProxy(c.ports[portAPIServer].addr())
@@ -54,8 +54,8 @@ func (c *Cluster) Proxy(tb testing.TB) *Proxy {
 	return p
 }
 
-// NewProxy listens on a loopback port of its own and passes connections on to
-// target, a host and port.
+// NewProxy listens on its own loopback port and passes connections on to target, a host
+// and port.
 func NewProxy(target string) (*Proxy, error) {
 	pt, err := reservePort()
 	if err != nil {
@@ -70,10 +70,11 @@ func NewProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is the host and port to connect to. It is the same all the proxy's life.
+// Addr returns the host and port to connect to. It never changes.
 func (p *Proxy) Addr() string { return p.port.addr() }
 
-// Config is cfg by way of the proxy. The API server's certificate holds for it.
+// Config returns cfg with the address of the proxy. The API server's certificate is valid
+// for it.
 func (p *Proxy) Config(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Host = (&url.URL{Scheme: "https", Host: p.Addr()}).String()
@@ -98,7 +99,7 @@ func (p *Proxy) Down() {
 	p.cutLocked()
 }
 
-// Up accepts connections again. It is an error only if the port was lost.
+// Up accepts connections again. It returns an error only if the port was lost.
 func (p *Proxy) Up() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,9 +118,8 @@ func (p *Proxy) Up() error {
 	return nil
 }
 
-// Stall stops all bytes, both ways, until Resume. Connections stay up, also
-// when one side closes them, and new ones are accepted: nothing but silence
-// tells either side.
+// Stall stops all bytes, in both directions, until Resume. Connections stay up, even if
+// one side closes them, and new ones are accepted: both sides observe only silence.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Resume ends a stall. What was held back arrives.
+// Resume ends a stall. The bytes that were held back arrive.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,18 +141,17 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Delay holds everything that arrives from now on back for d, in each
-// direction. It does not change how much can be under way.
+// Delay delays everything that arrives from now on by d, in each direction. It does not
+// limit how many bytes can be in transit.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// TruncateAfter ends each of the next connections after exactly that many bytes
-// from the server, in the middle of whatever they are part of. The bytes count
-// from the start of the connection, with TLS's own. No connections: no more of
-// it.
+// TruncateAfter ends each of the next connections after exactly that many bytes from the
+// server, in the middle of a message. The bytes are counted from the start of the
+// connection, including TLS. If connections is 0, no more are truncated.
 func (p *Proxy) TruncateAfter(bytes int64, connections int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +191,7 @@ func (p *Proxy) accept(l net.Listener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of file descriptors, most likely: a moment later there may be
+			// Most likely there are no file descriptors left; a moment later there may be
 			// one.
 			time.Sleep(10 * time.Millisecond)
 			continue
@@ -201,7 +200,7 @@ func (p *Proxy) accept(l net.Listener) {
 	}
 }
 
-// add takes conn on, unless the listener it came from was closed meanwhile.
+// add starts a link for conn, unless its listener was closed meanwhile.
 func (p *Proxy) add(from net.Listener, conn *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +225,7 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// conditions are what a chunk that arrives now meets.
+// conditions returns the conditions for a chunk that arrives now.
 func (p *Proxy) conditions() (flowing <-chan struct{}, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// echo is a server that answers with what it gets.
+// echo starts a server that returns all bytes that it receives.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -74,7 +74,7 @@ func dial(t *testing.T, p *kubetest.Proxy) net.Conn {
 	return conn
 }
 
-// ask sends a word and wants it back.
+// ask sends a word and expects it back.
 func ask(conn net.Conn, word string) error {
 	if _, err := io.WriteString(conn, word); err != nil {
 		return err
@@ -89,7 +89,7 @@ func ask(conn net.Conn, word string) error {
 	return nil
 }
 
-// silent is true if nothing arrives for a while.
+// silent reports whether nothing arrives for a while.
 func silent(t *testing.T, conn net.Conn) bool {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
@@ -194,7 +194,7 @@ func TestProxy_stall(t *testing.T) {
 		}
 	}
 
-	// A cut ends what is stalled, without waiting.
+	// A cut ends stalled connections without waiting.
 	p.Stall()
 	if _, err := io.WriteString(old, "lost"); err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestProxy_truncateAfter(t *testing.T) {
 	}
 }
 
-// testProxyWatch has a real watch go through a proxy that fails in turn.
+// testProxyWatch runs a real watch through a proxy that fails in different ways.
 func testProxyWatch(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -309,7 +309,7 @@ func testProxyWatch(t *testing.T, c *kubetest.Cluster) {
 	// A list that ends in the middle is an error, not a short list.
 	big := make([]byte, 64<<10)
 	for i := range big {
-		big[i] = byte(rand.Uint32()) // or compression makes it small
+		big[i] = byte(rand.Uint32()) // random, so that compression does not make it small
 	}
 	if _, err := direct.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "big-"}, Data: map[string][]byte{"big": big},

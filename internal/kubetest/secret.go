@@ -13,10 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Secret is secret i, any number from 0 up, of about 8 KB: mostly releases as Helm
-// keeps them, which are compressed and then written in base64, and some pairs of a
-// key and certificates. Neither can be compressed by much more than what base64
-// adds.
+// Secret returns secret i, any number from 0 up, of about 8 KB: mostly Helm releases,
+// which are compressed and then encoded in base64, and some pairs of a key and
+// certificates. Neither can be compressed by much more than what base64 adds.
 func (w Workload) Secret(i int) *corev1.Secret {
 	own := rand.New(rand.NewPCG(w.Seed, uint64(i)|1<<40))
 	app := fmt.Sprintf("service-%05d", i/podsPerApp)
@@ -56,7 +55,7 @@ func (w Workload) Secret(i int) *corev1.Secret {
 	return s
 }
 
-// noise is n random bytes in base64.
+// noise returns n random bytes in base64.
 func noise(r *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -39,8 +39,8 @@ func (c *Cluster) newAPIServer() *Process {
 		"--etcd-servers=" + c.EtcdURL(),
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(c.ports[portAPIServer].number),
-		// Told to other members of a cluster, of which there are none. Without
-		// it the server wants a route to the outside; loopback it refuses.
+		// The address is for other members of a cluster, of which there are none. Without
+		// it the server requires a route to the outside; it refuses loopback.
 		"--advertise-address=192.0.2.1",
 		"--cert-dir=" + c.dir,
 		"--tls-cert-file=" + c.keys.servingCert,
@@ -52,16 +52,16 @@ func (c *Cluster) newAPIServer() *Process {
 		"--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--allow-privileged=true",
-		// It refuses pods until a controller has made their service account.
+		// The plugin refuses pods until a controller has created their service account.
 		"--disable-admission-plugins=ServiceAccount",
 	}
 	return c.process(c.bin.APIServer, c.apiReady, append(args, c.opts.APIServerArgs...)...)
 }
 
-// EtcdURL is where etcd serves clients.
+// EtcdURL returns the address at which etcd serves clients.
 func (c *Cluster) EtcdURL() string { return "http://" + c.ports[portEtcd].addr() }
 
-// URL is where the API server serves.
+// URL returns the address of the API server.
 func (c *Cluster) URL() string { return "https://" + c.ports[portAPIServer].addr() }
 
 func (c *Cluster) etcdData() string { return filepath.Join(c.dir, "etcd") }
@@ -70,8 +70,8 @@ func (c *Cluster) etcdReady(ctx context.Context) error {
 	return get(ctx, &http.Transport{}, c.EtcdURL()+"/readyz", "")
 }
 
-// apiReady asks for the default namespace too: the server makes it a moment
-// after it calls itself ready.
+// apiReady also requests the default namespace: the server creates it a moment after it
+// reports that it is ready.
 func (c *Cluster) apiReady(ctx context.Context) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.keys.ca)
@@ -84,7 +84,7 @@ func (c *Cluster) apiReady(ctx context.Context) error {
 	return nil
 }
 
-// get is one request on a connection of its own, so that nothing is left open.
+// get sends one request on its own connection, so that nothing is left open.
 func get(ctx context.Context, tr *http.Transport, url, token string) error {
 	defer tr.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -111,7 +111,7 @@ func get(ctx context.Context, tr *http.Transport, url, token string) error {
 	return nil
 }
 
-// poll asks until there is no error or ctx ends. Its error has both reasons.
+// poll calls ask until there is no error or ctx ends. Its error has both reasons.
 func poll(ctx context.Context, what string, ask func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

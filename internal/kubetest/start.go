@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// RequiredVariable names the environment variable that, set to "required",
-// makes tests fail where they would skip because the binaries are not built.
+// RequiredVariable is the name of the environment variable that, if set to "required",
+// makes tests fail that would be skipped because the binaries are not built.
 const RequiredVariable = "WATERSHED_KUBE"
 
-// startTimeout is generous: machines that run tests are busy.
+// startTimeout is long, because machines that run tests are busy.
 const startTimeout = 2 * time.Minute
 
-// Start starts a cluster for a test and ends it with the test. The test is
-// skipped in short mode and when the binaries are not built; see
-// [RequiredVariable]. nil options are the zero value.
+// Start starts a cluster for a test and ends it with the test. The test is skipped in
+// short mode and if the binaries are not built; see [RequiredVariable]. nil options are
+// the zero value.
 func Start(tb testing.TB, opts *Options) *Cluster {
 	tb.Helper()
 	if testing.Short() {
@@ -28,8 +28,8 @@ func Start(tb testing.TB, opts *Options) *Cluster {
 	}
 	o := opts.withDefaults()
 	if o.Dir == "" {
-		// Made before the cleanup below is registered, so it is removed after
-		// the processes that write into it are gone.
+		// The folder is created before the cleanup below is registered, so it is removed
+		// after the processes that write into it are gone.
 		o.Dir = tb.TempDir()
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Truth is all objects of a resource, as etcd has them at one revision.
+// Truth has all objects of a resource, as they are in etcd at one revision.
 type Truth struct {
 	Revision int64
 	Objects  []Stored // by key
@@ -29,16 +29,16 @@ type Stored struct {
 	Revision int64  // of its last change: its resourceVersion
 	Raw      []byte // as stored
 
-	// Object is Raw decoded, with the resourceVersion filled in as the API server
-	// does: the typed object for built-in resources, an
-	// [unstructured.Unstructured] for custom ones, and only the metadata,
-	// [metav1.PartialObjectMetadata], where just the API server has the type.
+	// Object is Raw decoded, with the resourceVersion set as the API server does: the
+	// typed object for built-in resources, an [unstructured.Unstructured] for custom
+	// ones, and only the metadata, [metav1.PartialObjectMetadata], if only the API server
+	// has the type.
 	Object runtime.Object
-	// Meta is the same object by its metadata.
+	// Meta is the metadata of the same object.
 	Meta metav1.Object
 }
 
-// Truth reads every object of a resource from etcd, past the API server.
+// Truth reads all objects of a resource directly from etcd, bypassing the API server.
 func (c *Cluster) Truth(ctx context.Context, resource schema.GroupResource) (*Truth, error) {
 	t := &Truth{}
 	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
@@ -50,7 +50,7 @@ func (c *Cluster) Truth(ctx context.Context, resource schema.GroupResource) (*Tr
 	return t, nil
 }
 
-// read pages through prefix, every page at the revision of the first.
+// read reads all pages below prefix, each at the revision of the first.
 func (t *Truth) read(ctx context.Context, client *clientv3.Client, prefix string) error {
 	const page = 2000
 	end := clientv3.GetPrefixRangeEnd(prefix)
@@ -76,7 +76,7 @@ func (t *Truth) read(ctx context.Context, client *clientv3.Client, prefix string
 	}
 }
 
-// protobufMagic begins what the API server stores in protobuf.
+// protobufMagic is the prefix of protobuf that the API server stores.
 var protobufMagic = []byte("k8s\x00")
 
 func (s *Stored) decode() error {
@@ -106,7 +106,7 @@ func decodeStored(raw []byte) (runtime.Object, error) {
 	if err := envelope.Unmarshal(raw[len(protobufMagic):]); err != nil {
 		return nil, err
 	}
-	// Every kind has its metadata where this one has it.
+	// Every kind has its metadata in the same field.
 	p := &metav1.PartialObjectMetadata{}
 	if err := p.Unmarshal(envelope.Raw); err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func decodeStored(raw []byte) (runtime.Object, error) {
 	return p, nil
 }
 
-// storagePrefix is where the API server keeps a resource. Built-in ones have no
-// group in their keys, and some have the names they had before version 1.
+// storagePrefix returns the prefix of a resource's keys in etcd. Built-in resources have
+// no group in their keys, and some have the names that they had before version 1.
 func storagePrefix(r schema.GroupResource) string {
 	switch r {
 	case schema.GroupResource{Resource: "nodes"}:

@@ -49,7 +49,7 @@ metadata: {name: one, namespace: default}
 spec: {size: 3}
 `
 
-// testTruth compares what etcd has with what the API server says, for resources
+// testTruth compares the content of etcd with the API server's responses, for resources
 // that are stored in different ways.
 func testTruth(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

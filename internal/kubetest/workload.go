@@ -16,16 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Workload describes pods that look like those of a busy cluster: ten of each
-// deployment, each with two containers, probes, volumes, a full status and the
-// record of who manages which field; about 7.8 KB as JSON and 4.8 KB as
-// protobuf. The same workload gives the same pods, everywhere.
+// Workload describes pods that look like those of a busy cluster: ten of each deployment,
+// each with two containers, probes, volumes, a full status and managed fields; about 7.8
+// KB as JSON and 4.8 KB as protobuf. The same workload always has the same pods.
 type Workload struct {
 	// Seed makes ids, addresses and images differ between workloads. Names do
 	// not depend on it.
 	Seed uint64
 
-	// Namespaces is how many namespaces the pods are spread over. Default: 100.
+	// Namespaces is the number of namespaces of the pods. Default: 100.
 	Namespaces int
 }
 
@@ -34,10 +33,10 @@ const (
 	workloadNodes = 500
 )
 
-// workloadStart is when the oldest pod was made.
+// workloadStart is when the oldest pod was created.
 var workloadStart = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
 
-// Namespace is the namespace of pod i.
+// Namespace returns the namespace of pod i.
 func (w Workload) Namespace(i int) *corev1.Namespace {
 	name := w.namespace(i)
 	return &corev1.Namespace{
@@ -64,7 +63,7 @@ func (w Workload) namespace(i int) string {
 	return fmt.Sprintf("team-%03d", w.namespaceIndex(i))
 }
 
-// Pod is pod i, any number from 0 up.
+// Pod returns pod i, any number from 0 up.
 func (w Workload) Pod(i int) *corev1.Pod {
 	app := fmt.Sprintf("service-%05d", i/podsPerApp)
 	owner := rand.New(rand.NewPCG(w.Seed, uint64(i/podsPerApp)<<32))
@@ -244,7 +243,8 @@ func hexadecimal(r *rand.Rand, n int) string {
 	return hex.EncodeToString(b)
 }
 
-// letters are those that Kubernetes makes names of: no vowels, so no words.
+// letters are the letters that Kubernetes uses in generated names: no vowels, so no
+// words.
 const letters = "bcdfghjklmnpqrstvwxz2456789"
 
 func suffix(r *rand.Rand, n int) string {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package binaries says which commands the test world runs, in which versions,
-// and where on this machine they are kept once built.
+// Package binaries defines which commands the test clusters run, in which versions, and
+// where on this machine they are kept once built.
 //
-// The versions are those that the modules below this folder require: their
-// go.mod files are the only place a version is written. One may be changed from
-// outside: $WATERSHED_KUBE_VERSION runs the tests with another Kubernetes, and
-// leaves etcd and kwok as they are. The built commands live
-// outside the checkout, in $WATERSHED_CACHE or else the user's cache folder, in
-// a folder per component and version, so a new version never meets an old file
-// and every checkout on the machine shares one build.
+// The versions are those that the modules below this folder require: their go.mod files
+// are the only place where a version is written. One may be overridden:
+// $WATERSHED_KUBE_VERSION runs the tests with another version of Kubernetes, and leaves
+// etcd and kwok as they are. The built commands are kept outside the checkout, in
+// $WATERSHED_CACHE or else the user's cache folder, in one folder per component and
+// version. So versions never share a file, and all checkouts on the machine share one
+// build.
 //
-// A file under its final name is complete: who builds writes elsewhere and
-// renames. Nothing here builds, blocks or starts goroutines.
+// A file under its final name is complete: builders write elsewhere and rename. Nothing
+// here builds, blocks or starts goroutines.
 package binaries
 
 import (
@@ -27,16 +27,16 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// CacheVariable names the environment variable that moves the cache folder.
+// CacheVariable is the name of the environment variable that moves the cache folder.
 const CacheVariable = "WATERSHED_CACHE"
 
-// VersionVariable names the environment variable that asks for another
-// Kubernetes than the one that the checkout requires: v1.33.13.
+// VersionVariable is the name of the environment variable that selects another version of
+// Kubernetes than the checkout requires, such as v1.33.13.
 const VersionVariable = "WATERSHED_KUBE_VERSION"
 
 const mainModule = "github.com/watershed-project/watershed"
 
-// Command is one binary of the test world.
+// Command is one binary that the test clusters run.
 type Command struct {
 	Name    string // as it is started: kube-apiserver
 	Version string // as its module is required: v1.37.1
@@ -46,7 +46,7 @@ type Command struct {
 	Path    string // where the binary is, once built
 }
 
-// Set is everything the test world runs.
+// Set has all commands that the test clusters run.
 type Set struct {
 	Etcd              Command
 	APIServer         Command
@@ -55,17 +55,17 @@ type Set struct {
 	Kubectl           Command
 	Kwok              Command
 
-	// Stages is the folder of the files that tell kwok how nodes and pods live.
+	// Stages is the folder of the files that define for kwok how nodes and pods live.
 	Stages string
 }
 
-// All lists the commands in the order in which they are best built: what is
-// needed for the smallest cluster comes first.
+// All returns the commands in the best order to build them: those of the smallest cluster
+// come first.
 func (s *Set) All() []Command {
 	return []Command{s.Etcd, s.APIServer, s.Kubectl, s.ControllerManager, s.Scheduler, s.Kwok}
 }
 
-// Missing lists the paths that are not there yet.
+// Missing returns the paths that do not exist yet.
 func (s *Set) Missing() []string {
 	var missing []string
 	for _, c := range s.All() {
@@ -79,8 +79,9 @@ func (s *Set) Missing() []string {
 	return missing
 }
 
-// Load reads the versions from the checkout that the working directory is in,
-// and Kubernetes' from [VersionVariable] if that is set. It does not ask whether anything is built: see [Set.Missing].
+// Load reads the versions from the checkout that contains the working directory, and that
+// of Kubernetes from [VersionVariable] if it is set. It does not check whether the
+// commands are built: see [Set.Missing].
 func Load() (*Set, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -106,8 +107,8 @@ func Load() (*Set, error) {
 	return s, l.err
 }
 
-// CacheDir is the folder that holds the built commands, below it one folder per
-// component and version.
+// CacheDir returns the folder of the built commands, which has one folder per component
+// and version.
 func CacheDir() (string, error) {
 	if dir := os.Getenv(CacheVariable); dir != "" {
 		return filepath.Abs(dir)
@@ -119,9 +120,9 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "watershed"), nil
 }
 
-// override is the version of Kubernetes that the environment asks for, or empty.
-// It becomes the name of a folder and part of a build's flags, so nothing that
-// is not plainly a version gets past here.
+// override returns the version of Kubernetes that the environment selects, or "". It
+// becomes the name of a folder and part of a build's flags, so only plain versions are
+// accepted.
 func override() (string, error) {
 	v := os.Getenv(VersionVariable)
 	if v != "" && (semver.Canonical(v) != v || semver.Major(v) != "v1") {
@@ -130,9 +131,9 @@ func override() (string, error) {
 	return v, nil
 }
 
-// checkout finds the project's folder above the working directory. Tests run in
-// their package's folder, so this holds for every test of the project, its
-// nested modules included.
+// checkout returns the project's folder, above the working directory. Tests run in the
+// folder of their package, so this works for every test of the project, including nested
+// modules.
 func checkout() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -189,7 +190,7 @@ func (l *loader) path(component, version, name string) string {
 	return filepath.Join(l.cache, component, version, name)
 }
 
-// required is the version of module that the go.mod at path asks for.
+// required returns the version of module that the go.mod at path requires.
 func required(path, module string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

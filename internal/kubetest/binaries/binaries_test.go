@@ -13,7 +13,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// checkout makes a folder that looks like the project's, with these versions.
+// checkout creates a folder that looks like the project's, with these versions.
 func checkout(t *testing.T, kubernetes, etcd, kwok string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -44,7 +44,7 @@ func TestLoad(t *testing.T) {
 	t.Setenv(binaries.CacheVariable, cache)
 	t.Setenv(binaries.VersionVariable, "")
 	root := checkout(t, "v1.36.3", "v3.6.1", "v0.7.0")
-	// From a nested module the project is found too.
+	// The project is also found from a nested module.
 	t.Chdir(filepath.Join(root, "conformance"))
 	set, err := binaries.Load()
 	if err != nil {
@@ -101,7 +101,7 @@ func TestLoad_anotherKubernetes(t *testing.T) {
 		t.Errorf("etcd %s and kwok %s, want the pinned ones", set.Etcd.Version, set.Kwok.Version)
 	}
 
-	// The one that the checkout requires is built in the checkout's module, whose
+	// The version that the checkout requires is built in the checkout's module, whose
 	// go.sum is reviewed.
 	t.Setenv(binaries.VersionVariable, "v1.36.3")
 	set, err = binaries.Load()

@@ -19,8 +19,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// ldflags are those of a release build as far as a reader can see: the version
-// that the command reports, and no debug information.
+// ldflags returns the linker flags of a release build as far as they are visible: the
+// version that the command reports, and no debug information.
 func ldflags(c binaries.Command) string {
 	switch c.Module {
 	case "k8s.io/kubernetes":
@@ -35,7 +35,7 @@ func ldflags(c binaries.Command) string {
 	}
 }
 
-// build makes one command unless it is there.
+// build builds one command, unless it exists.
 func build(ctx context.Context, c binaries.Command) error {
 	if exists(c.Path) {
 		return nil
@@ -71,7 +71,7 @@ func build(ctx context.Context, c binaries.Command) error {
 	return nil
 }
 
-// sweep removes what killed builds left behind. A build in use is younger.
+// sweep removes the files of killed builds. The files of a running build are younger.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, ".partial-*"))
 	for _, l := range left {
@@ -81,8 +81,8 @@ func sweep(dir string) {
 	}
 }
 
-// compile runs go build and counts the packages that it names. Everything else
-// that it says is an explanation of a failure.
+// compile runs go build and counts the packages in its output. All other output explains
+// a failure.
 func compile(cmd *exec.Cmd, p *progress) error {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -110,12 +110,12 @@ func compile(cmd *exec.Cmd, p *progress) error {
 	return nil
 }
 
-// isPackage tells the import paths that go build -v prints from its messages.
+// isPackage reports whether a line of go build -v is an import path and not a message.
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " :#\t")
 }
 
-// copyStages copies the stage files out of kwok's module, whole or not at all.
+// copyStages copies the stage files from kwok's module, all or none.
 func copyStages(ctx context.Context, set *binaries.Set) error {
 	if exists(set.Stages) {
 		return nil
@@ -171,10 +171,9 @@ func copyFile(to, from string) error {
 	return w.Close()
 }
 
-// goCommand runs the go tool in the nested module dir. GOWORK and GOFLAGS of the
-// caller could change which code is built, so they do not reach it; cgo is off
-// so that the commands need no C compiler and run on any Linux of this
-// architecture.
+// goCommand runs the go tool in the nested module dir. It does not pass on GOWORK and
+// GOFLAGS of the caller, which could change which code is built. cgo is off, so that the
+// commands need no C compiler and run on any Linux of this architecture.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

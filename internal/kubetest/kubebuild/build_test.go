@@ -30,7 +30,7 @@ func TestLDFlags(t *testing.T) {
 	}
 }
 
-// tiny is a command that builds in a moment.
+// tiny returns a command that builds quickly.
 func tiny(t *testing.T, source string) binaries.Command {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func tiny(t *testing.T, source string) binaries.Command {
 	}
 }
 
-// nothingPartial checks that a build left only what is finished.
+// nothingPartial checks that a build left only complete files.
 func nothingPartial(t *testing.T, c binaries.Command, want ...string) {
 	t.Helper()
 	onlyIn(t, filepath.Dir(c.Path), want...)
@@ -60,7 +60,7 @@ func TestBuild(t *testing.T) {
 	if out, err := exec.Command(c.Path).CombinedOutput(); err != nil || string(out) != "built\n" {
 		t.Errorf("the binary says %q, %v", out, err)
 	}
-	// What is there is left alone: this could not be built.
+	// An existing command is not built again: this one could not be built.
 	c.Source = t.TempDir()
 	if err := build(t.Context(), c); err != nil {
 		t.Errorf("build of what is built: %v", err)
@@ -76,7 +76,7 @@ func TestBuild_fails(t *testing.T) {
 }
 
 func TestBuild_isInterrupted(t *testing.T) {
-	// Enough to compile for longer than it takes to interrupt it.
+	// The source takes longer to compile than to interrupt.
 	var source strings.Builder
 	source.WriteString("package main\n\nvar n = 1\n\nfunc main() {}\n")
 	for i := range 20_000 {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// lock lets one builder at a time work in the cache. The kernel drops it when
-// the process ends, however it ends.
+// lock lets one builder at a time work in the cache. The kernel releases the lock when
+// the process ends, for any reason.
 func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

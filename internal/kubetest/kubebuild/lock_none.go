@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// lock has no kernel lock to take here. Two builders at once then do the work
-// twice, which costs time and nothing else: files are renamed into place.
+// lock does nothing, because there is no kernel lock here. Two builders at once do the
+// work twice, which costs only time: files are renamed into place.
 func lock(path string) (unlock func(), err error) {
 	return func() {}, os.MkdirAll(filepath.Dir(path), 0o755)
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command kubebuild builds the Kubernetes, etcd and kwok commands that the
-// tests run, from source and for this machine, into the cache folder that
-// package binaries names. What is there already is left alone. With
-// WATERSHED_KUBE_VERSION set it builds that Kubernetes, beside any other.
+// Command kubebuild builds the Kubernetes, etcd and kwok commands that the tests run,
+// from source and for this machine, into the cache folder that package binaries defines.
+// Existing commands are not built again. If WATERSHED_KUBE_VERSION is set, it builds that
+// version of Kubernetes, in addition to any other.
 //
-// A first build takes minutes, so it says how far it is. It may be interrupted
-// and started again at any time: a file appears under its final name only when
-// it is complete, and Go's own build cache keeps what was compiled.
+// A first build takes minutes, so it reports its progress. It may be interrupted and
+// started again at any time: a file appears under its final name only when it is
+// complete, and Go's own build cache keeps compiled packages.
 package main
 
 import (
@@ -75,8 +75,8 @@ func buildAll(ctx context.Context, set *binaries.Set) error {
 	return nil
 }
 
-// giveSource makes a module for the commands that are not built and have none in
-// the checkout. They are all of one Kubernetes. remove ends the module.
+// giveSource creates a module for the commands that are not built and have none in the
+// checkout. They all have the same version of Kubernetes. remove deletes the module.
 func giveSource(ctx context.Context, commands []binaries.Command) (remove func(), err error) {
 	var without []binaries.Command
 	for _, c := range commands {
@@ -99,7 +99,7 @@ func giveSource(ctx context.Context, commands []binaries.Command) (remove func()
 	return remove, nil
 }
 
-// exists is asked only while holding the lock, so the answer stays true.
+// exists is called only while the lock is held, so the result stays true.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -21,13 +21,13 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// generateModule makes the module to build these commands in, which are of one
-// version of Kubernetes that the checkout has no module for. It is temporary and
-// lives in the cache; remove ends it. Its go.sum comes from no file that anybody
-// has reviewed, so go verifies every download against the checksum database.
+// generateModule creates a module to build the commands in. They have one version of
+// Kubernetes, for which the checkout has no module. The module is temporary and lives in
+// the cache; remove deletes it. Its go.sum does not come from a reviewed file, so go
+// verifies every download against the checksum database.
 func generateModule(ctx context.Context, commands []binaries.Command) (dir string, remove func(), err error) {
 	module, version := commands[0].Module, commands[0].Version
-	// Beside the folders of the versions: build sweeps those, and this one may be
+	// The module is not in a version's folder: build sweeps those, and the module may be
 	// in use for longer than a single build.
 	cache := filepath.Dir(filepath.Dir(commands[0].Path))
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -75,7 +75,7 @@ func fillModule(ctx context.Context, dir string, commands []binaries.Command) er
 
 // ownModFile fetches a module and returns its go.mod.
 func ownModFile(ctx context.Context, dir, module, version string) ([]byte, error) {
-	// The answer is on standard output if it failed too.
+	// The response is on standard output even after a failure.
 	out, err := goCommand(ctx, dir, "mod", "download", "-json", module+"@"+version).Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || len(out) == 0) {
@@ -91,12 +91,12 @@ func ownModFile(ctx context.Context, dir, module, version string) ([]byte, error
 	return os.ReadFile(got.GoMod)
 }
 
-// modFile is the go.mod of a module that builds Kubernetes, from Kubernetes'
-// own. That asks for v0.0.0 of every staging module and means its own folders,
-// which are not in the module that is published; each is replaced by the release
-// that belongs to it. All other versions follow from what Kubernetes requires.
-// The language version and the runtime's settings are those of a release: without
-// them a new Go would run an old server by new rules.
+// modFile returns the go.mod of a module that builds Kubernetes, made from Kubernetes'
+// own. That requires v0.0.0 of every staging module, which stands for folders that are
+// not in the published module; each is replaced by the matching release. All other
+// versions follow from what Kubernetes requires. The language version and the runtime's
+// settings are those of a release: without them a new Go would run an old server with new
+// defaults.
 func modFile(module, version string, own []byte) ([]byte, error) {
 	minorPatch, ok := strings.CutPrefix(version, "v1.")
 	if !ok {
@@ -126,7 +126,7 @@ func modFile(module, version string, own []byte) ([]byte, error) {
 	}
 	for _, r := range k.Require {
 		if r.Mod.Version != "v0.0.0" {
-			continue // a version of its own, as k8s.io/utils has
+			continue // it has a version of its own, like k8s.io/utils
 		}
 		if err := f.AddReplace(r.Mod.Path, "", r.Mod.Path, "v0."+minorPatch); err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func modFile(module, version string, own []byte) ([]byte, error) {
 	return f.Format()
 }
 
-// toolsFile is what go mod tidy reads to learn what is built. It is never built
+// toolsFile returns a file from which go mod tidy learns what is built. It is never built
 // itself: a command cannot be imported.
 func toolsFile(commands []binaries.Command) ([]byte, error) {
 	var b bytes.Buffer
@@ -151,8 +151,8 @@ func toolsFile(commands []binaries.Command) ([]byte, error) {
 	return format.Source(b.Bytes())
 }
 
-// tidyReasons leaves out of go mod tidy's complaints the chains of imports that
-// led to each, a screen for every package, and says each reason once.
+// tidyReasons returns the errors of go mod tidy, each reason once and without its chains
+// of imports, which fill a screen for every package.
 func tidyReasons(out []byte) string {
 	var reasons []string
 	for line := range strings.Lines(string(out)) {

@@ -118,8 +118,8 @@ go: updates to go.mod needed
 	}
 }
 
-// proxy makes go get its modules from a folder that has only these, each a map
-// of files by path.
+// proxy makes go download its modules from a folder that has only these, each a map of
+// files by path.
 func proxy(t *testing.T, modules map[module.Version]map[string]string) {
 	t.Helper()
 	root := t.TempDir()
@@ -144,12 +144,12 @@ func proxy(t *testing.T, modules map[module.Version]map[string]string) {
 		write(t, served+".zip", archive.String())
 	}
 	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(root))
-	t.Setenv("GOSUMDB", "off") // it does not know these
+	t.Setenv("GOSUMDB", "off") // it does not have these modules
 	cache := t.TempDir()
 	t.Setenv("GOMODCACHE", cache)
 	t.Cleanup(func() {
-		// What go puts there is read-only. The folder is named again because
-		// without it this would empty the user's own.
+		// The files that go writes there are read-only. The folder is set again, because
+		// without it this would empty the user's own module cache.
 		clean := exec.Command("go", "clean", "-modcache")
 		clean.Env = append(os.Environ(), "GOMODCACHE="+cache)
 		if out, err := clean.CombinedOutput(); err != nil {
@@ -168,7 +168,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// small is a Kubernetes in every respect that matters to who builds it.
+// small returns a Kubernetes that is complete as far as builds are concerned.
 func small() map[module.Version]map[string]string {
 	return map[module.Version]map[string]string{
 		{Path: "k8s.io/kubernetes", Version: "v1.5.2"}: {
@@ -180,12 +180,12 @@ func small() map[module.Version]map[string]string {
 			"go.mod": "module k8s.io/api\n\ngo 1.26\n",
 			"api.go": "package api\n\nconst Version = \"v0.5.2\"\n",
 		},
-		// One that no command imports is looked at, not fetched.
+		// A module that no command imports is only read, not downloaded.
 		{Path: "k8s.io/sample", Version: "v0.5.2"}: {"go.mod": "module k8s.io/sample\n\ngo 1.26\n"},
 	}
 }
 
-// smallCommands are those that small has, and one that is built.
+// smallCommands returns the commands of small, and one that is already built.
 func smallCommands(t *testing.T) (commands []binaries.Command, cache string) {
 	t.Helper()
 	cache = t.TempDir()
@@ -195,7 +195,7 @@ func smallCommands(t *testing.T) (commands []binaries.Command, cache string) {
 			Path: filepath.Join(cache, "kubernetes", "v1.5.2", name),
 		}
 	}
-	built := command("kube-apiserver") // small could not build it
+	built := command("kube-apiserver") // small has no source to build it
 	write(t, built.Path, "")
 	pinned := command("etcd")
 	pinned.Source = "of the checkout"
@@ -222,7 +222,7 @@ func TestGiveSource(t *testing.T) {
 	}
 	onlyIn(t, filepath.Join(cache, "kubernetes"), "v1.5.2")
 
-	// When all is built, nothing is fetched.
+	// If everything is built, nothing is downloaded.
 	t.Setenv("GOPROXY", "off")
 	remove, err = giveSource(t.Context(), commands)
 	if err != nil {
@@ -251,7 +251,7 @@ func TestGiveSource_fails(t *testing.T) {
 	}
 }
 
-// onlyIn checks what a folder has.
+// onlyIn checks the content of a folder.
 func onlyIn(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// progress tells a waiting person how far one build is: in place on a terminal,
-// a line every ten seconds elsewhere.
+// progress shows how far one build is: in place on a terminal, as a line every ten
+// seconds elsewhere.
 type progress struct {
 	out      *os.File
 	what     string
@@ -50,7 +50,7 @@ func newProgress(out *os.File, what string) *progress {
 	return p
 }
 
-// of says how many packages there are, once the sources are here.
+// of sets the number of packages, once the sources have been downloaded.
 func (p *progress) of(total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// commandVariable makes the test binary be the command.
+// commandVariable makes the test binary run the command.
 const commandVariable = "KUBECLUSTER_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 type command struct {
 	cmd    *exec.Cmd
 	tmp    string // where its folder is
-	ready  string // what it said until it was ready
+	ready  string // its output until it was ready
 	out    *bufio.Reader
 	stderr *bytes.Buffer
 }
@@ -69,7 +69,7 @@ func startCommand(t *testing.T, args ...string) *command {
 	return c
 }
 
-// wait returns what it said at its end. Its folder must be gone then.
+// wait returns the output at its end. Its folder must be gone by then.
 func (c *command) wait(t *testing.T) (string, error) {
 	t.Helper()
 	timer := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() })
@@ -130,7 +130,7 @@ func TestRun_twoClustersUntilInterrupted(t *testing.T) {
 func TestRun_componentDies(t *testing.T) {
 	set := skipUnlessBuilt(t)
 	c := startCommand(t, "-nodes", "1")
-	// The one scheduler that is a child of the command.
+	// There is one scheduler that is a child of the command.
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(c.cmd.Process.Pid), "-f", set.Scheduler.Path).Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("there is no pgrep")
@@ -176,7 +176,7 @@ func TestRun_interruptedWhileStarting(t *testing.T) {
 	if line, err := lines.ReadString('\n'); err != nil || line != "starting cluster-1\n" {
 		t.Errorf("first line %q, %v", line, err)
 	}
-	time.Sleep(500 * time.Millisecond) // any moment before it is ready
+	time.Sleep(500 * time.Millisecond) // an arbitrary moment before it is ready
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	rest, _ := io.ReadAll(lines)
 	if err := cmd.Wait(); err != nil {

@@ -81,7 +81,7 @@ func (s *Server) Put(pod *corev1.Pod) {
 	s.pods[key] = s.changeLocked(typ, pod)
 }
 
-// Delete deletes a pod, which must be there.
+// Delete deletes a pod, which must exist.
 func (s *Server) Delete(namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Server) Delete(namespace, name string) {
 	delete(s.pods, key)
 }
 
-// changeLocked gives a pod the next version and tells the watches.
+// changeLocked sets the next version of a pod and notifies the watches.
 func (s *Server) changeLocked(typ watch.EventType, pod *corev1.Pod) *corev1.Pod {
 	s.version++
 	pod = pod.DeepCopy()
@@ -151,7 +151,7 @@ func (s *Server) list(namespace string) *corev1.PodList {
 
 // watch sends the changes after a version until the client goes.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, namespace string) {
-	after, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // else from the start
+	after, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // 0 if absent: from the start
 	w.Header().Set("Content-Type", "application/json")
 	for {
 		s.mu.Lock()

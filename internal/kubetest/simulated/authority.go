@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// serverName is what the one certificate of all clusters is for.
+// serverName is the name in the certificate that all clusters share.
 const serverName = "kubernetes"
 
-// newAuthority makes an authority that lives as long as the process, and a
+// newAuthority returns an authority that is valid as long as the process lives, and a
 // certificate from it.
 func newAuthority() (ca []byte, serving tls.Certificate, err error) {
 	fail := func(err error) ([]byte, tls.Certificate, error) {

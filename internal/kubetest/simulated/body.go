@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// chunk is how much of a body is gathered before it is sent.
+	// chunk is how many bytes of a body are gathered before they are sent.
 	chunk = 64 << 10
-	// gzipFrom is the size above which lists are compressed, as the real
-	// server's.
+	// gzipFrom is the size above which lists are compressed, as in the real server.
 	gzipFrom = 128 << 10
 )
 
@@ -29,22 +28,22 @@ var (
 	compressors = sync.Pool{New: func() any {
 		z, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 		if err != nil {
-			panic(err) // the level is one that there is
+			panic(err) // the level is valid
 		}
 		return z
 	}}
 )
 
-// body is a long answer, sent as it is made. Whoever begins one must close it.
+// body is a long response, sent while it is made. The caller of begin must close it.
 type body struct {
 	out  counted
 	gzip bool
 
-	buf *[]byte      // nil while there is nothing
-	z   *gzip.Writer // nil while there is nothing
+	buf *[]byte      // nil while it is empty
+	z   *gzip.Writer // nil while it is empty
 }
 
-// counted counts what is sent.
+// counted counts the bytes that are sent.
 type counted struct {
 	w http.ResponseWriter
 	n *atomic.Int64
@@ -56,7 +55,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// begin sends the header of a long answer.
+// begin sends the header of a long response.
 func (c *Cluster) begin(w http.ResponseWriter, contentType string, compress bool) *body {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -68,7 +67,7 @@ func (c *Cluster) begin(w http.ResponseWriter, contentType string, compress bool
 	return &body{out: counted{w: w, n: &c.stats.sent}, gzip: compress}
 }
 
-// add lets f append to the body and sends what has gathered if it is enough.
+// add calls f to append to the body, and sends the gathered bytes if there are enough.
 func (b *body) add(f func(dst []byte) ([]byte, error)) error {
 	if b.buf == nil {
 		b.buf = chunks.Get().(*[]byte)
@@ -88,7 +87,7 @@ func (b *body) write(p []byte) error {
 	return b.add(func(dst []byte) ([]byte, error) { return append(dst, p...), nil })
 }
 
-// drain sends what has gathered.
+// drain sends the gathered bytes.
 func (b *body) drain() error {
 	if b.buf == nil {
 		return nil
@@ -108,15 +107,15 @@ func (b *body) drain() error {
 	return err
 }
 
-// flush makes the client see everything and gives every buffer back. What comes
-// after it is compressed on its own, as the real server does it.
+// flush makes everything visible to the client and releases all buffers. What follows is
+// a new gzip stream, as in the real server.
 func (b *body) flush() error {
 	if err := b.drain(); err != nil {
 		return err
 	}
 	if b.z != nil {
-		// Readers of gzip hold the end of a stream back until they know whether
-		// another follows. Flushed before it ends, it is not the end.
+		// Gzip readers hold back the end of a stream until they know whether another
+		// stream follows. What is flushed before the end is delivered at once.
 		if err := b.z.Flush(); err != nil {
 			return err
 		}
@@ -128,8 +127,7 @@ func (b *body) flush() error {
 	return nil
 }
 
-// finish ends what is compressed, unless something failed: then it must not look
-// complete.
+// finish ends the gzip stream, unless there was an error: then it must not look complete.
 func (b *body) finish(failed error) error {
 	if b.z == nil {
 		return failed
@@ -143,8 +141,8 @@ func (b *body) finish(failed error) error {
 	return failed
 }
 
-// close sends the rest, unless something failed, and gives the buffers back. A
-// body that failed ends the request in a way that the client can tell.
+// close sends the rest, unless there was an error, and releases the buffers. After an
+// error, the request ends in a way that the client notices.
 func (b *body) close(failed error) {
 	if failed == nil {
 		failed = b.drain()

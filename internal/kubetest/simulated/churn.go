@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// churnTick is how often Churn catches up with what is due.
+// churnTick is how often Churn makes the changes that are due.
 const churnTick = 10 * time.Millisecond
 
-// Churn touches pods of all clusters at random, perSecond of them in total and
-// evenly paced, until ctx ends. It returns how many it touched. Where the machine
-// cannot keep up it falls behind rather than making up for it in a rush.
+// Churn touches random pods of all clusters, perSecond of them in total and evenly paced,
+// until ctx ends. It returns how many it touched. If the machine cannot keep up, it falls
+// behind and does not make up for it later.
 func (s *Server) Churn(ctx context.Context, perSecond int) (changes int) {
 	if perSecond <= 0 {
 		<-ctx.Done()
@@ -29,7 +29,7 @@ func (s *Server) Churn(ctx context.Context, perSecond int) (changes int) {
 		case <-ctx.Done():
 			return changes
 		case now := <-tick.C:
-			// At most a tenth of a second's worth at once.
+			// At most the changes of a tenth of a second at once.
 			due += min(now.Sub(last).Seconds(), 0.1) * float64(perSecond)
 			last = now
 		}
@@ -41,7 +41,7 @@ func (s *Server) Churn(ctx context.Context, perSecond int) (changes int) {
 	}
 }
 
-// touchAny touches one pod at random. It is false if it meets only deleted ones.
+// touchAny touches one random pod. It returns false if it finds only deleted ones.
 func (s *Server) touchAny() bool {
 	const attempts = 100
 	for range attempts {

@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// firstVersion is what versions count from: all have ten digits.
+// firstVersion is the start of versions: all have ten digits.
 const firstVersion = 1_000_000_000
 
-// state is what an object is at a version.
+// state is the state of an object at a version.
 type state struct {
-	version uint32 // of its last change; 0: there is no such object
-	born    uint32 // the version that created it; 0: it was there from the start
+	version uint32 // of its last change; 0 if there is no such object
+	born    uint32 // the version that created it; 0 if it was there from the start
 }
 
 // Cluster is one simulated cluster. All methods are safe for concurrent use.
@@ -43,9 +43,9 @@ type Cluster struct {
 	pods    []uint32   // the version of each pod, 0 if there is none
 	born    map[uint32]uint32
 	newest  uint32
-	oldest  uint32 // what lists and watches may still ask for
+	oldest  uint32 // the oldest version that lists and watches may request
 	past    history
-	changed chan struct{} // closed with the next change; nil if nobody waits
+	changed chan struct{} // closed with the next change; nil if nothing waits
 	conns   map[net.Conn]struct{}
 }
 
@@ -61,7 +61,7 @@ func newCluster(s *Server, number int) *Cluster {
 	token := make([]byte, 32)
 	r.hex(token)
 	c.token = string(token)
-	// Every object has a version of its own: first the namespaces, then the pods.
+	// Every object has its own version: first the namespaces, then the pods.
 	c.newest = uint32(len(s.population.namespaces))
 	for i := range s.population.pods {
 		c.pods[i] = c.newest + 1 + uint32(s.population.pods[i].origin)
@@ -72,13 +72,13 @@ func newCluster(s *Server, number int) *Cluster {
 	return c
 }
 
-// Name is the cluster's name, no other of the server has it.
+// Name returns the cluster's name, which is unique within the server.
 func (c *Cluster) Name() string { return fmt.Sprintf("simulated-%05d", c.number) }
 
-// Addr is the host and port of the cluster.
+// Addr returns the host and port of the cluster.
 func (c *Cluster) Addr() string { return c.listener.Addr().String() }
 
-// Config is access to the cluster, without a limit of requests per second.
+// Config returns access to the cluster, without a rate limit.
 func (c *Cluster) Config() *rest.Config {
 	return &rest.Config{
 		Host:        (&url.URL{Scheme: "https", Host: c.Addr()}).String(),
@@ -95,8 +95,8 @@ func (c *Cluster) authorized(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+c.token)) == 1
 }
 
-// Pod is what pod i is now, in the order of lists, or nil if it was deleted. It
-// is read from what the cluster would send.
+// Pod returns the current state of pod i, in the order of lists, or nil if it was
+// deleted. It is decoded from the bytes that the cluster would send.
 func (c *Cluster) Pod(i int) *corev1.Pod {
 	s, _ := c.snapshot(i, i+1, 0)
 	if s.versions[0] == 0 {
@@ -109,31 +109,31 @@ func (c *Cluster) Pod(i int) *corev1.Pod {
 		err = pod.Unmarshal(raw)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("simulated: pod %d of %s: %v", i, c.Name(), err)) // New made sure that it can be
+		panic(fmt.Sprintf("simulated: pod %d of %s: %v", i, c.Name(), err)) // New has checked that it can be encoded
 	}
 	return pod
 }
 
-// Pods is how many pods the cluster began with: their numbers are below it.
+// Pods returns how many pods the cluster began with: their numbers are below it.
 func (c *Cluster) Pods() int { return len(c.pods) }
 
-// Version is the latest resourceVersion.
+// Version returns the latest resourceVersion.
 func (c *Cluster) Version() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return firstVersion + uint64(c.newest)
 }
 
-// Touch gives pod i a new state: it was not ready for a moment. It returns the
-// resourceVersion of the change, 0 without any if there is no such pod now.
+// Touch changes the state of pod i: it was not ready for a moment. It returns the
+// resourceVersion of the change, or 0 if there is no such pod now.
 func (c *Cluster) Touch(i int) (version uint64) { return c.change(modified, i) }
 
-// Delete deletes pod i. It returns the resourceVersion of the change, 0 without
-// any if there is no such pod now.
+// Delete deletes pod i. It returns the resourceVersion of the change, or 0 if there is no
+// such pod now.
 func (c *Cluster) Delete(i int) (version uint64) { return c.change(deleted, i) }
 
-// Create creates pod i anew after it was deleted, with another uid. It returns
-// the resourceVersion of the change, 0 without any if the pod is there.
+// Create creates pod i again after it was deleted, with another uid. It returns the
+// resourceVersion of the change, or 0 if the pod exists.
 func (c *Cluster) Create(i int) (version uint64) { return c.change(added, i) }
 
 func (c *Cluster) change(kind changeKind, i int) uint64 {
@@ -167,10 +167,9 @@ func (c *Cluster) wake() {
 	}
 }
 
-// Compact forgets history: every resourceVersion and every continue token that
-// was given out before the call is too old for lists and for watches that begin.
-// Watches that are under way go on if they are not behind. It returns the oldest
-// resourceVersion that is left.
+// Compact drops history: every resourceVersion and every continue token that was returned
+// before the call is too old for lists and for new watches. Running watches continue if
+// they are not behind. It returns the oldest resourceVersion that is left.
 func (c *Cluster) Compact() (version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +180,7 @@ func (c *Cluster) Compact() (version uint64) {
 	return firstVersion + uint64(c.oldest)
 }
 
-// Cut breaks every connection to the cluster off. New ones are accepted.
+// Cut breaks all connections to the cluster. New ones are accepted.
 func (c *Cluster) Cut() {
 	c.mu.Lock()
 	var conns []net.Conn
@@ -191,13 +190,13 @@ func (c *Cluster) Cut() {
 	c.mu.Unlock()
 	for _, conn := range conns {
 		if t, ok := conn.(*tls.Conn); ok {
-			conn = t.NetConn() // without a farewell, which could take its time
+			conn = t.NetConn() // without TLS's closing message, which could take time
 		}
 		_ = conn.Close()
 	}
 }
 
-// snapshot is what the pods from lo up to hi were at one version.
+// snapshot has the states of the pods from lo up to hi at one version.
 type snapshot struct {
 	version  uint32
 	versions []uint32
@@ -209,8 +208,8 @@ func (s *snapshot) state(i int) state {
 	return state{version: s.versions[i], born: s.born[uint32(s.first+i)]}
 }
 
-// snapshot reads pods at a version, 0 for the latest. It is false if the version
-// is too old; it must not be newer than the newest.
+// snapshot reads pods at a version, 0 for the latest. It returns false if the version is
+// too old. It must not be newer than the newest.
 func (c *Cluster) snapshot(lo, hi int, at uint32) (snapshot, bool) {
 	versions := make([]uint32, hi-lo)
 	c.mu.Lock()
@@ -229,7 +228,7 @@ func (c *Cluster) snapshot(lo, hi int, at uint32) (snapshot, bool) {
 			s.born[pod] = born
 		}
 	}
-	// What happened since is undone, the latest first.
+	// Later changes are undone, the latest first.
 	for v := c.newest; v > at && v >= c.past.first; v-- {
 		ch := c.past.at(v)
 		if i := int(ch.pod); i >= lo && i < hi {
@@ -242,10 +241,10 @@ func (c *Cluster) snapshot(lo, hi int, at uint32) (snapshot, bool) {
 	return s, true
 }
 
-// since copies changes after a version, as many as there is room for; the first
-// has the version from, and those of the others follow. Without any it returns a
-// channel that is closed with the next one. It is false if some that came after
-// the version are forgotten.
+// since copies the changes after a version, as many as fit. The first has the version
+// from, and the versions of the others follow. If there are none, it returns a channel
+// that is closed with the next change. It returns false if changes after the version have
+// been dropped.
 func (c *Cluster) since(version uint32, into []change) (n int, from uint32, wait <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,11 +265,12 @@ func (c *Cluster) since(version uint32, into []change) (n int, from uint32, wait
 	return 0, from, c.changed, true
 }
 
-// freshTimeout is how long a request waits for a version that is not there yet.
+// freshTimeout is how long a request waits for a version that the cluster has not
+// reached.
 const freshTimeout = 3 * time.Second
 
-// reach waits until the cluster has a version, for some time. It returns the
-// newest and whether that is enough.
+// reach waits, up to freshTimeout, until the cluster has a version. It returns the newest
+// version, and whether it has reached the other.
 func (c *Cluster) reach(ctx context.Context, version uint64) (newest uint32, ok bool) {
 	timeout := time.NewTimer(freshTimeout)
 	defer timeout.Stop()

@@ -18,16 +18,16 @@ var serverVersion = version.Info{
 	GitVersion: "v1.37.1+simulated", BuildDate: "1970-01-01T00:00:00Z", Compiler: "gc",
 }
 
-// verbs are what can be done with everything.
+// verbs are the verbs of all resources.
 var verbs = []string{"get", "list", "watch"}
 
 const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// catalogue is the discovery documents that all clusters share.
+// catalogue has the discovery documents that all clusters share.
 type catalogue struct {
 	groups   []metav1.APIGroup // without the core group
 	versions map[schema.GroupVersion]*metav1.APIResourceList
-	// core and named are what the two roots say in one document.
+	// core and named are the aggregated documents of /api and /apis.
 	core, named *apidiscoveryv2.APIGroupDiscoveryList
 }
 
@@ -49,7 +49,7 @@ func newAggregated() *apidiscoveryv2.APIGroupDiscoveryList {
 	}
 }
 
-// add enters a resource, beginning its group if it is the group's first.
+// add adds a resource, and its group if it is the first of the group.
 func (k *catalogue) add(r *resource) {
 	gv := r.GroupVersion()
 	root := k.named
@@ -63,7 +63,7 @@ func (k *catalogue) add(r *resource) {
 			GroupVersion: gv.String(),
 		}
 		if gv.Group == "" {
-			list.APIVersion = "" // as the real server has it
+			list.APIVersion = "" // as in the real server
 		}
 		k.versions[gv] = list
 		root.Items = append(root.Items, apidiscoveryv2.APIGroupDiscovery{
@@ -87,9 +87,9 @@ func (k *catalogue) add(r *resource) {
 	}
 	kind := &metav1.GroupVersionKind{Kind: r.kind}
 	if r.custom {
-		kind.Group, kind.Version = gv.Group, gv.Version // others leave it to the group
+		kind.Group, kind.Version = gv.Group, gv.Version // otherwise they follow from the group
 	}
-	// A group's resources come one after the other.
+	// The resources of a group are added one after the other.
 	v := &root.Items[len(root.Items)-1].Versions[0]
 	v.Resources = append(v.Resources, apidiscoveryv2.APIResourceDiscovery{
 		Resource: r.Resource, SingularResource: r.singular, Scope: scope, Verbs: verbs,
@@ -97,8 +97,7 @@ func (k *catalogue) add(r *resource) {
 	})
 }
 
-// discover answers with one document, if the client accepts that, or with the
-// other.
+// discover sends the aggregated document, if the client accepts that, or the other.
 func (c *Cluster) discover(w http.ResponseWriter, r *http.Request, aggregated *apidiscoveryv2.APIGroupDiscoveryList, other any) error {
 	c.stats.discoveries.Add(1)
 	if r.Method != http.MethodGet {
@@ -148,7 +147,7 @@ func (c *Cluster) discoverVersion(w http.ResponseWriter, r *http.Request, gv sch
 	return c.discover(w, r, nil, c.server.catalogue.versions[gv])
 }
 
-// group is the group with a name, nil if there is none.
+// group returns the group with a name, nil if there is none.
 func (s *Server) group(name string) *metav1.APIGroup {
 	for i := range s.catalogue.groups {
 		if g := &s.catalogue.groups[i]; g.Name == name {
@@ -158,7 +157,7 @@ func (s *Server) group(name string) *metav1.APIGroup {
 	return nil
 }
 
-// resource is what is served under a name, nil if nothing is.
+// resource returns the resource with a name, nil if there is none.
 func (s *Server) resource(name schema.GroupVersionResource) *resource {
 	for i := range s.resources {
 		if r := &s.resources[i]; r.GroupVersionResource == name {

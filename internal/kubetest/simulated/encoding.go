@@ -28,7 +28,7 @@ func (e encoding) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// What an object is called in the types of events.
+// The types of events.
 const (
 	eventAdded    = "ADDED"
 	eventModified = "MODIFIED"
@@ -37,8 +37,8 @@ const (
 	eventError    = "ERROR"
 )
 
-// rawOf is an object without its type: the message in protobuf; in JSON the text
-// after the opening brace, so that the type can go before it.
+// rawOf returns an object without its type: the message in protobuf; in JSON the text
+// after the opening brace, so that the type can be put before it.
 func rawOf(enc encoding, obj any) ([]byte, error) {
 	if enc == jsonEncoding {
 		text, err := json.Marshal(obj)
@@ -54,12 +54,12 @@ func rawOf(enc encoding, obj any) ([]byte, error) {
 	return m.Marshal()
 }
 
-// around is what goes before and after an object's raw bytes.
+// around has the bytes before and after an object's raw bytes.
 type around struct{ before, after []byte }
 
 func (a around) size(raw int) int { return len(a.before) + raw + len(a.after) }
 
-// wrap is an object of so many raw bytes as a whole, as the answer to a GET.
+// wrap returns the bytes around an object of the given size in the response to a GET.
 func (e encoding) wrap(t metav1.TypeMeta, size int) around {
 	if e == jsonEncoding {
 		return around{before: typeText(t), after: []byte("\n")}
@@ -67,7 +67,7 @@ func (e encoding) wrap(t metav1.TypeMeta, size int) around {
 	return around{before: unknown(t, size), after: unknownEnd}
 }
 
-// event is an object of so many raw bytes as an event of a watch.
+// event returns the bytes around an object of the given size in an event of a watch.
 func (e encoding) event(kind string, t metav1.TypeMeta, size int) around {
 	if e == jsonEncoding {
 		return around{
@@ -84,8 +84,8 @@ func (e encoding) event(kind string, t metav1.TypeMeta, size int) around {
 	return around{before: append(append(frame, body...), whole.before...), after: whole.after}
 }
 
-// item is an object of so many raw bytes in a list. Between two of them JSON
-// wants a comma.
+// item returns the bytes around an object of the given size in a list. JSON needs a comma
+// between two items.
 func (e encoding) item(t metav1.TypeMeta, size int) around {
 	switch {
 	case e == protobufEncoding:
@@ -97,8 +97,8 @@ func (e encoding) item(t metav1.TypeMeta, size int) around {
 	}
 }
 
-// list is what goes around the items of a list, which have so many bytes and, in
-// JSON, commas among them.
+// list returns the bytes around the items of a list, which have the given size including,
+// in JSON, their commas.
 func (e encoding) list(t metav1.TypeMeta, m metav1.ListMeta, size int, null bool) (around, error) {
 	if e == jsonEncoding {
 		text, err := json.Marshal(m)
@@ -119,12 +119,12 @@ func (e encoding) list(t metav1.TypeMeta, m metav1.ListMeta, size int, null bool
 	return around{before: append(unknown(t, len(meta)+size), meta...), after: unknownEnd}, nil
 }
 
-// typeText is the beginning of an object in JSON.
+// typeText returns the beginning of an object in JSON.
 func typeText(t metav1.TypeMeta) []byte {
 	return []byte(`{"kind":"` + t.Kind + `","apiVersion":"` + t.APIVersion + `",`)
 }
 
-// unknown is the beginning of a [runtime.Unknown] in its envelope.
+// unknown returns the beginning of a [runtime.Unknown] in its envelope.
 func unknown(t metav1.TypeMeta, size int) []byte {
 	version := append(message(1, len(t.APIVersion)), t.APIVersion...)
 	kind := append(message(2, len(t.Kind)), t.Kind...)
@@ -136,7 +136,7 @@ func unknown(t metav1.TypeMeta, size int) []byte {
 // unknownEnd is the end of it: no encoding and no content type.
 var unknownEnd = []byte{3<<3 | 2, 0, 4<<3 | 2, 0}
 
-// message is the tag and the length of a protobuf field that has a length.
+// message returns the tag and the length of a protobuf field that has a length.
 func message(field byte, size int) []byte {
 	return binary.AppendUvarint([]byte{field<<3 | 2}, uint64(size))
 }

@@ -39,7 +39,7 @@ func TestReal_pagesAlike(t *testing.T) {
 						s.vars["continue"], more = metaOf(answers[i])["continue"].(string)
 					}
 					if page == 1 {
-						// What happens meanwhile is for the next list.
+						// Changes that are made meanwhile appear in the next list.
 						p.touch(t, 30)
 						p.touch(t, 90)
 						p.delete(t, 91)
@@ -61,7 +61,7 @@ func TestReal_pagesAlike(t *testing.T) {
 	}
 }
 
-// touch, delete and create do the same to both.
+// touch, delete and create make the same change in both clusters.
 func (p *pair) touch(t *testing.T, i int) {
 	t.Helper()
 	if p.simulated.Touch(i) == 0 {
@@ -89,7 +89,7 @@ func (p *pair) delete(t *testing.T, i int) {
 	}
 }
 
-// TestReal_eventsAlike does the same to both while they are watched.
+// TestReal_eventsAlike makes the same changes in both clusters while they are watched.
 func TestReal_eventsAlike(t *testing.T) {
 	p := startPair(t, &simulated.Options{Pods: 40, Namespaces: 2})
 	var requests []request
@@ -106,7 +106,7 @@ func TestReal_eventsAlike(t *testing.T) {
 	var err error
 	var asking sync.WaitGroup
 	asking.Go(func() { all, err = p.askAll(t.Context(), requests, len(requests)) })
-	time.Sleep(3 * time.Second) // all watches are under way, on a busy machine too
+	time.Sleep(3 * time.Second) // all watches have begun, even on a busy machine
 	p.touch(t, 3)
 	p.touch(t, 3)
 	p.touch(t, 33)
@@ -126,7 +126,7 @@ func TestReal_eventsAlike(t *testing.T) {
 			compare(t, answers)
 		})
 	}
-	// The same, afterwards, and what is left.
+	// The same watches after the changes, and the final state.
 	for _, accept := range []string{asJSON, asProtobuf} {
 		p.same(t, request{target: "/api/v1/pods?timeoutSeconds=1&watch=1&resourceVersion={now}", accept: accept})
 		p.same(t, request{target: "/api/v1/pods", accept: accept})
@@ -163,7 +163,7 @@ func TestReal_expiresAlike(t *testing.T) {
 		} {
 			t.Run(target+" "+accept, func(t *testing.T) { p.same(t, request{target: target, accept: accept}) })
 		}
-		// A client may go on with what there is now.
+		// A client may continue with the current state.
 		for _, s := range p.subjects {
 			a := s.ask(t, request{target: "/api/v1/pods?limit=5&continue={continue}"})
 			s.vars["inconsistent"], _ = metaOf(a)["continue"].(string)
@@ -175,8 +175,8 @@ func TestReal_expiresAlike(t *testing.T) {
 func TestReal_bookmarksAlike(t *testing.T) {
 	p := startPair(t, &simulated.Options{Pods: 20, Namespaces: 2, Bookmarks: time.Second})
 	for _, accept := range []string{asJSON, asProtobuf, asProtobuf + partialObject} {
-		// Both send one two seconds before the end, the real one only if it has
-		// come further than where the watch began.
+		// Both send a bookmark two seconds before the end, the real server only if its
+		// version is newer than the start of the watch.
 		p.settle(t)
 		r := request{target: "/api/v1/pods?watch=1&allowWatchBookmarks=true&timeoutSeconds=6&resourceVersion={now}", accept: accept}
 		var answers [2]answer
@@ -250,8 +250,8 @@ func text(v any) string {
 	return string(b)
 }
 
-// known is what is in one document that the other knows too: named elements of
-// its lists are left out if the other has no such name.
+// known returns the part of a document that the other has too: named elements of its
+// lists are left out if the other has no such name.
 func known(v, other any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -295,7 +295,7 @@ func nameOf(e any) string {
 	return ""
 }
 
-// strip deletes keys everywhere.
+// strip deletes keys at all levels.
 func strip(v any, keys ...string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -322,7 +322,7 @@ func connect(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	return c
 }
 
-// follow runs an informer of pods for the time of a test.
+// follow runs an informer of pods for the duration of a test.
 func follow(t *testing.T, cfg *rest.Config) *watershed.Informer[*corev1.Pod] {
 	t.Helper()
 	i, err := watershed.New[*corev1.Pod](connect(t, cfg), nil)
@@ -347,7 +347,7 @@ func follow(t *testing.T, cfg *rest.Config) *watershed.Informer[*corev1.Pod] {
 	return i
 }
 
-// TestReal_informersAlike follows both with informers through changes, cuts and
+// TestReal_informersAlike follows both clusters with informers through changes, cuts and
 // lost history.
 func TestReal_informersAlike(t *testing.T) {
 	p := startPair(t, &simulated.Options{Pods: 200, Namespaces: 4})
@@ -382,8 +382,8 @@ func TestReal_informersAlike(t *testing.T) {
 	p.holdSame(t, informers)
 }
 
-// holdSame waits until the informers hold what the simulated cluster has, apart
-// from the real one's versions.
+// holdSame waits until the informers hold the state of the simulated cluster, apart from
+// the versions of the real one.
 func (p *pair) holdSame(t *testing.T, informers []*watershed.Informer[*corev1.Pod]) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -404,7 +404,7 @@ func (p *pair) holdSame(t *testing.T, informers []*watershed.Informer[*corev1.Po
 	}
 }
 
-// holds says how an informer does not hold what a cluster has.
+// holds returns how the content of an informer differs from a cluster.
 func holds(i *watershed.Informer[*corev1.Pod], c *simulated.Cluster, versions bool) string {
 	want := 0
 	for n := range c.Pods() {

@@ -7,8 +7,8 @@ package simulated
 type change struct {
 	kind   changeKind
 	pod    uint32
-	before uint32 // the version of the pod before, if it was there
-	born   uint32 // of the pod that the change is about
+	before uint32 // the version of the pod before, if it existed
+	born   uint32 // of the pod that changed
 }
 
 type changeKind uint8
@@ -21,14 +21,13 @@ const (
 
 var eventNames = [...]string{added: eventAdded, modified: eventModified, deleted: eventDeleted}
 
-// history is a ring of the latest changes. It grows up to its limit only as there
-// are changes.
+// history is a ring of the latest changes. It grows with the changes, up to its limit.
 type history struct {
 	limit int
 	ring  []record
 	start int    // where the oldest is
-	first uint32 // its version: the versions of the others follow
-	// dropped is the version of the last change that is no longer here.
+	first uint32 // its version; the versions of the others follow
+	// dropped is the version of the last change that was dropped.
 	dropped uint32
 }
 
@@ -39,7 +38,7 @@ type record struct {
 	born   uint32
 }
 
-// add takes a change with the version after the latest.
+// add adds a change with the version after the latest.
 func (h *history) add(c change) {
 	r := record{pod: c.pod | uint32(c.kind)<<30, before: c.before, born: c.born}
 	if len(h.ring) < h.limit {
@@ -52,13 +51,13 @@ func (h *history) add(c change) {
 	h.first++
 }
 
-// at is the change with a version that is here.
+// at returns the change with a version, which must be in the history.
 func (h *history) at(version uint32) change {
 	r := h.ring[(h.start+int(version-h.first))%len(h.ring)]
 	return change{kind: changeKind(r.pod >> 30), pod: r.pod & (1<<30 - 1), before: r.before, born: r.born}
 }
 
-// forget drops every change; the next has the version first.
+// forget drops all changes. The next change has the version first.
 func (h *history) forget(first uint32) {
 	if n := len(h.ring); n > 0 {
 		h.dropped = h.first + uint32(n) - 1

@@ -82,7 +82,7 @@ func (p *page) send(b *body, render *renderer, frame *around, commas bool) error
 	return b.write(frame.after)
 }
 
-// page reads what the query asks for.
+// page reads the objects that the query selects.
 func (c *Cluster) page(r *http.Request, q *query) (*page, error) {
 	p := c.server.population
 	o := &q.options
@@ -130,7 +130,7 @@ func (c *Cluster) page(r *http.Request, q *query) (*page, error) {
 	return result, nil
 }
 
-// isExact reports that a list is to be of the very version that is asked for.
+// isExact reports whether a list must have exactly the requested version.
 func isExact(o *internalversion.ListOptions) bool {
 	if o.ResourceVersion == "" || o.ResourceVersion == "0" {
 		return false
@@ -138,7 +138,7 @@ func isExact(o *internalversion.ListOptions) bool {
 	return o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0
 }
 
-// limit cuts the page after n objects and tells how to go on if there are more.
+// limit cuts the page after n objects, and sets the continue token if there are more.
 func (p *page) limit(n int, next func(i int) string) {
 	last := -1
 	for i, version := range p.versions {
@@ -166,7 +166,7 @@ func (p *page) limit(n int, next func(i int) string) {
 	}
 }
 
-// token is what a continue token says, in the real server's form.
+// token is the content of a continue token, in the real server's form.
 type token struct {
 	API     string `json:"v"`
 	Version int64  `json:"rv"`
@@ -205,7 +205,7 @@ func decodeToken(s string) (t token, err error) {
 	return t, nil
 }
 
-// expiredToken offers to go on with what there is now.
+// expiredToken returns a 410 with a token to continue with the current state.
 func expiredToken(t token) *apierrors.StatusError {
 	t.Version, t.Start = -1, strings.TrimPrefix(t.Start, "/")
 	err := apierrors.NewResourceExpired(expiredContinue)
@@ -215,7 +215,7 @@ func expiredToken(t token) *apierrors.StatusError {
 
 func formatVersion(v uint32) string { return strconv.FormatUint(firstVersion+uint64(v), 10) }
 
-// parseVersion reads a resourceVersion; none is 0.
+// parseVersion parses a resourceVersion; "" is 0.
 func parseVersion(s string) (int64, error) {
 	if s == "" {
 		return 0, nil

@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// media is how a client wants an answer.
+// media is the form of a response.
 type media struct {
 	encoding encoding
-	// as, group and version are what it is to be converted to, if to anything.
+	// as, group and version are the kind to convert to, empty for none.
 	as, group, version string
 }
 
 func (m media) partial() bool { return m.as != "" }
 
-// isPartial reports that the client wants metadata, as an object or as a list.
+// isPartial reports whether the client requests metadata, as an object or as a list.
 func (m media) isPartial() bool {
 	return (m.as == partialObject || m.as == partialObjectList) && m.group == "meta.k8s.io" && m.version == "v1"
 }
 
-// negotiate is the first way of an Accept header that can be served and is
-// allowed. Weights are not heeded.
+// negotiate returns the first media type of an Accept header that can be served and is
+// allowed. Weights are ignored.
 func negotiate(accept string, allowed func(media) bool) (media, bool) {
 	if accept == "" {
 		accept = runtime.ContentTypeJSON
@@ -62,7 +62,7 @@ func negotiate(accept string, allowed func(media) bool) (media, bool) {
 	return media{}, false
 }
 
-// acceptsGzip reports that the client can undo gzip.
+// acceptsGzip reports whether the client accepts gzip.
 func acceptsGzip(r *http.Request) bool {
 	for token := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if strings.TrimSpace(token) == "gzip" {

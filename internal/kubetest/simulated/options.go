@@ -8,30 +8,27 @@ import (
 	"time"
 )
 
-// Options say what to simulate. nil and the zero value are the defaults.
+// Options configure the simulation. nil and the zero value are the defaults.
 type Options struct {
-	// Clusters is how many clusters there are, each at an address of its own.
-	// Default: 1.
+	// Clusters is the number of clusters, each at its own address. Default: 1.
 	Clusters int
 
 	// Pods is how many pods each cluster begins with. Default: 10,000.
 	Pods int
 
-	// Namespaces is how many namespaces a cluster's pods are spread over.
-	// Default: 100.
+	// Namespaces is the number of namespaces of a cluster's pods. Default: 100.
 	Namespaces int
 
-	// Types is how many custom types without any object each cluster serves
-	// besides, of the group [EmptyGroup]: what they cost is what a watch costs.
-	// Default: 0.
+	// Types is the number of custom types without objects that each cluster serves in
+	// addition, in the group [EmptyGroup]: each costs as much as a watch. Default: 0.
 	Types int
 
-	// Bookmarks is the time between two bookmarks of a watch. Default: 1 minute,
-	// as the real server's.
+	// Bookmarks is the time between two bookmarks of a watch. Default: 1 minute, as in
+	// the real server.
 	Bookmarks time.Duration
 
-	// History is how many changes a cluster remembers. A watch that is further
-	// behind is ended, one that begins further back is refused. Default: 4,096.
+	// History is how many changes a cluster keeps. A watch that falls further behind is
+	// ended, and one that begins further back is refused. Default: 4,096.
 	History int
 
 	// Seed makes the ids, addresses and images of one server's clusters differ
@@ -39,8 +36,8 @@ type Options struct {
 	Seed uint64
 }
 
-// What names have room for without getting longer: the length of a pod does not
-// depend on its number.
+// The largest numbers that fit into names of constant length: the length of a pod does
+// not depend on its number.
 const (
 	maxPods       = 1_000_000
 	maxNamespaces = 1_000

@@ -21,7 +21,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
-// flat is every value of a pod by its path.
+// flat returns every value of a pod by its path.
 func flat(t *testing.T, pod *corev1.Pod) map[string]string {
 	t.Helper()
 	text, err := json.Marshal(pod)
@@ -52,7 +52,7 @@ func flat(t *testing.T, pod *corev1.Pod) map[string]string {
 	return out
 }
 
-// different are the paths at which two pods differ, apart from the version.
+// different returns the paths at which two pods differ, apart from the version.
 func different(t *testing.T, a, b *corev1.Pod) []string {
 	t.Helper()
 	x, y := flat(t, a), flat(t, b)
@@ -67,7 +67,7 @@ func different(t *testing.T, a, b *corev1.Pod) []string {
 	return slices.Sorted(maps.Keys(paths))
 }
 
-// origins are the numbers of a workload's pods by key.
+// origins returns the numbers of a workload's pods by key.
 func origins(w kubetest.Workload, n int) map[string]int {
 	all := map[string]int{}
 	for i := range n {
@@ -101,7 +101,7 @@ func TestPod_differsWhereAWorkloadsDoes(t *testing.T) {
 			t.Errorf("%s, pod %d: differ at\n%s\nwant\n%s", what, i, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	// A value of few digits is the same by chance now and then: such are counted.
+	// Values of few digits are sometimes equal by chance: these are counted.
 	few := regexp.MustCompile(`cost-unit|\.image$|nodeName|volumes`)
 	counts := map[string][2]int{}
 	compare := func(what string, i int, got, want []string) {
@@ -135,7 +135,7 @@ func TestPod_isLikeAWorkloads(t *testing.T) {
 	s := start(t, &simulated.Options{Clusters: 2, Pods: n})
 	w := kubetest.Workload{}
 	origin := origins(w, n)
-	// What is random has the form of what was there, and the length of most.
+	// Random values have the form of the original, and the most common length.
 	random := regexp.MustCompile(`[0-9a-f]`)
 	volume := regexp.MustCompile(`kube-api-access-\w{5}`)
 	numbers := regexp.MustCompile(`(node-|cu-|:\d\.|10\.|192\.168\.)\d[\d.]*`)
@@ -244,7 +244,7 @@ func TestCreate_makesAnotherPod(t *testing.T) {
 	}
 }
 
-// TestPods_compressLikeAWorkloads is about how much there is in them.
+// TestPods_compressLikeAWorkloads compares how well the pods compress.
 func TestPods_compressLikeAWorkloads(t *testing.T) {
 	const n = 1000
 	c := start(t, &simulated.Options{Pods: n}).Cluster(0)

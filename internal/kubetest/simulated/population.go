@@ -16,7 +16,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// What servers call objects with nothing but their metadata.
+// The kinds of objects that have only metadata.
 const (
 	partialObject     = "PartialObjectMetadata"
 	partialObjectList = "PartialObjectMetadataList"
@@ -25,15 +25,14 @@ const (
 // podsPerApp is how many pods of a workload have one owner.
 const podsPerApp = 10
 
-// population is what all clusters have in common: the names of the pods and
-// namespaces, in the order of their keys, and what they look like. It does not
-// change.
+// population is the part that all clusters share: the names of the pods and namespaces,
+// in the order of their keys, and their templates. It is immutable.
 type population struct {
 	workload   kubetest.Workload
 	pods       []podIdentity
 	namespaces []string
 
-	// templates are by what makes their bytes differ in length.
+	// templates are indexed by the properties that change the length of an object.
 	templates [shapes]struct {
 		once sync.Once
 		t    *template
@@ -41,7 +40,7 @@ type population struct {
 	}
 }
 
-// podIdentity is what a pod is in every cluster.
+// podIdentity is the part of a pod that is the same in every cluster.
 type podIdentity struct {
 	key    string // namespace/name
 	origin int32  // which pod of the workload it is
@@ -51,15 +50,15 @@ type podIdentity struct {
 
 func (p *podIdentity) name() string { return p.key[namespaceSpan.size+1:] }
 
-// Pods differ in length only by the value of one label, of which there are this
-// many: see [kubetest.Workload].
+// Pods differ in length only by the value of one label, which has this many values: see
+// [kubetest.Workload].
 const components = 3
 
-// shape is which template an object is made from.
+// shape is the index of the template of an object.
 type shape int
 
-// shapes is how many there are: pods by component and one for namespaces, each
-// complete or with metadata only, in each encoding.
+// shapes is the number of shapes: pods by component and one for namespaces, each complete
+// or with metadata only, in each encoding.
 const shapes = (components + 1) * 2 * shape(encodings)
 
 func shapeOf(kind int, partial bool, enc encoding) shape {
@@ -94,21 +93,21 @@ func newPopulation(o Options) *population {
 	return p
 }
 
-// from is the first pod whose key is not before key.
+// from returns the first pod whose key is not before key.
 func (p *population) from(key string) int {
 	return sort.Search(len(p.pods), func(i int) bool { return p.pods[i].key >= key })
 }
 
-// within are the pods of a namespace, all for "".
+// within returns the pods of a namespace, all for "".
 func (p *population) within(namespace string) (lo, hi int) {
 	if namespace == "" {
 		return 0, len(p.pods)
 	}
-	// A namespace's keys are those between ns/ and what follows the slash.
+	// A namespace's keys are between ns/ and the character after the slash.
 	return p.from(namespace + "/"), p.from(namespace + "0")
 }
 
-// template is made when it is first needed.
+// template returns a template, which is made on first use.
 func (p *population) template(kind int, partial bool, enc encoding) (*template, error) {
 	slot := &p.templates[shapeOf(kind, partial, enc)]
 	slot.once.Do(func() {
@@ -121,7 +120,7 @@ func (p *population) template(kind int, partial bool, enc encoding) (*template, 
 	return slot.t, slot.err
 }
 
-// The times that a specimen has where every pod has its own.
+// The times of a specimen, where every pod has its own.
 var (
 	specimenMade    = time.Unix(1_700_000_001, 0)
 	specimenLater   = time.Unix(1_700_000_002, 0)
@@ -131,8 +130,8 @@ var (
 // specimenVersion is a version that no object has.
 const specimenVersion = "9999999999"
 
-// podTemplate makes a template from a pod of the workload, after giving the usual
-// length to what has no fixed one there: addresses, the node and the release.
+// podTemplate makes a template from a pod of the workload. Values of variable length
+// first get the most common length: addresses, the node and the release.
 func (p *population) podTemplate(component int, partial bool, enc encoding) (*template, error) {
 	pod := p.workload.Pod(component * podsPerApp)
 	made, later, touched := metav1.NewTime(specimenMade), metav1.NewTime(specimenLater), metav1.NewTime(specimenTouched)
@@ -212,7 +211,7 @@ func after(s, sep string) string {
 	return rest
 }
 
-// momentText is what moment writes.
+// momentText returns the text that moment writes.
 func momentText(t time.Time, enc encoding) string {
 	b := make([]byte, len("2006-01-02T15:04:05Z"))
 	moment(b, t.Unix(), enc)
@@ -222,8 +221,8 @@ func momentText(t time.Time, enc encoding) string {
 	return string(b)
 }
 
-// check makes the templates that will be needed, to find out early that the
-// workload is no longer what they expect.
+// check makes all templates, to notice early that the workload no longer has the expected
+// form.
 func (p *population) check() error {
 	for kind := range components + 1 {
 		if _, err := p.template(kind, false, protobufEncoding); err != nil {

@@ -66,7 +66,7 @@ func startPair(t *testing.T, opts *simulated.Options) *pair {
 	}
 	p.putPod(t, last)
 	p.subjects = []*subject{newSubject(t, "real", p.real.Config()), newSubject(t, "simulated", p.simulated.Config())}
-	// The real server has read everything when it has read the last.
+	// The real server has read everything once it has read the last object.
 	p.settle(t)
 	return p
 }
@@ -83,7 +83,7 @@ func (p *pair) put(t *testing.T, key string, obj runtime.Object, kind metav1.Typ
 	}
 }
 
-// putPod makes the real pod what the simulated one is.
+// putPod writes the state of the simulated pod into the real cluster.
 func (p *pair) putPod(t *testing.T, i int) {
 	t.Helper()
 	if err := p.real.PutPods(t.Context(), p.simulated.Pod(i)); err != nil {
@@ -91,7 +91,7 @@ func (p *pair) putPod(t *testing.T, i int) {
 	}
 }
 
-// settle sets {now} of both subjects to a version at which they hold the same.
+// settle sets {now} of both subjects to a version at which they have the same state.
 func (p *pair) settle(t *testing.T) {
 	t.Helper()
 	for _, s := range p.subjects {
@@ -104,11 +104,11 @@ func (p *pair) settle(t *testing.T) {
 	}
 }
 
-// atOnce is how many requests a server is usually asked at once: many of them
-// wait, but the real one is slow.
+// atOnce is how many requests are usually sent to a server at once: many of them wait,
+// but the real server is slow.
 const atOnce = 12
 
-// askAll sends requests to both, so many at once.
+// askAll sends requests to both, up to atOnce at a time.
 func (p *pair) askAll(ctx context.Context, requests []request, atOnce int) ([][2]answer, error) {
 	answers := make([][2]answer, len(requests))
 	errs := make([][2]error, len(requests))
@@ -144,7 +144,7 @@ func (p *pair) ask(t *testing.T, r request) [2]answer {
 	return all[0]
 }
 
-// sameAll sends requests to both and compares the answers.
+// sameAll sends requests to both and compares the responses.
 func (p *pair) sameAll(t *testing.T, requests []request) {
 	t.Helper()
 	all, err := p.askAll(t.Context(), requests, atOnce)
@@ -157,7 +157,7 @@ func (p *pair) sameAll(t *testing.T, requests []request) {
 	}
 }
 
-// same sends a request to both, compares the answers and returns them.
+// same sends a request to both, compares the responses and returns them.
 func (p *pair) same(t *testing.T, r request) [2]answer {
 	t.Helper()
 	answers := p.ask(t, r)
@@ -302,7 +302,7 @@ func TestReal_answersAlike(t *testing.T) {
 	}
 	t.Run("methods", func(t *testing.T) {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
-			// The real server has no write of pods of all namespaces either.
+			// The real server also has no write of pods of all namespaces.
 			p.same(t, request{method: method, target: "/api/v1/pods"})
 			p.same(t, request{method: method, target: "/api/v1/pods", accept: asProtobuf})
 			p.same(t, request{method: method, target: "/none"})
@@ -327,7 +327,7 @@ func TestReal_answersAlike(t *testing.T) {
 		} {
 			answers := p.ask(t, r)
 			for i := range answers {
-				// It says what it can do instead, which is not the same.
+				// The message lists the supported media types, which differ.
 				doc := answers[i].Body.([]any)[0].(map[string]any)
 				if m, _ := doc["message"].(string); strings.Contains(m, "representations") || strings.Contains(m, "media types") {
 					delete(doc, "message")
@@ -339,7 +339,7 @@ func TestReal_answersAlike(t *testing.T) {
 	})
 }
 
-// createEmptyType gives the real cluster the type that simulated ones have.
+// createEmptyType creates the type of the simulated clusters in the real cluster.
 func (p *pair) createEmptyType(t *testing.T) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(p.real.Config())

@@ -5,8 +5,8 @@ package simulated
 
 import "fmt"
 
-// renderer makes the bytes of a resource's objects for one request. It is not
-// safe for concurrent use.
+// renderer encodes a resource's objects for one request. It is not safe for concurrent
+// use.
 type renderer struct {
 	cluster  *Cluster
 	resource *resource
@@ -14,11 +14,11 @@ type renderer struct {
 	partial  bool // metadata only
 
 	values values
-	owned  bool // the values have those of an owner
+	owned  bool // the values of the owner are set
 	app    int32
 }
 
-// template is what object i is made from.
+// template returns the template of object i.
 func (r *renderer) template(i int) (*template, error) {
 	p := r.cluster.server.population
 	kind := namespaceKind
@@ -28,8 +28,8 @@ func (r *renderer) template(i int) (*template, error) {
 	return p.template(kind, r.partial, r.encoding)
 }
 
-// fill sets the values of object i. touched is the version of its last change
-// that is not its deletion.
+// fill sets the values of object i. touched is the version of its last change that is not
+// its deletion.
 func (r *renderer) fill(i int, s state, touched uint32) {
 	c := r.cluster
 	p := c.server.population
@@ -42,8 +42,8 @@ func (r *renderer) fill(i int, s state, touched uint32) {
 		r.values.fillOwner(c.seed, pod)
 		r.owned, r.app = true, pod.app
 	}
-	// Pods that were there from the start have been touched if their version is
-	// one that came later.
+	// Pods that were there from the start have been touched if their version is later
+	// than the initial ones.
 	origin := uint32(len(p.namespaces) + len(p.pods))
 	if s.born != 0 {
 		origin = s.born
@@ -61,7 +61,7 @@ func (r *renderer) appendItem(dst []byte, i int, s state) ([]byte, error) {
 	return t.append(dst, &t.item, &r.values), nil
 }
 
-// appendWhole appends object i as an answer of its own.
+// appendWhole appends object i as a response of its own.
 func (r *renderer) appendWhole(dst []byte, i int, s state) ([]byte, error) {
 	t, err := r.template(i)
 	if err != nil {
@@ -71,13 +71,13 @@ func (r *renderer) appendWhole(dst []byte, i int, s state) ([]byte, error) {
 	return t.append(dst, &t.whole, &r.values), nil
 }
 
-// appendInitial appends object i as an event that only says that it is there.
+// appendInitial appends object i as an initial event.
 func (r *renderer) appendInitial(dst []byte, i int, s state) ([]byte, error) {
 	return r.appendEvent(dst, added, i, s, s.version)
 }
 
-// appendChange appends a change with its version as an event. What was deleted
-// is sent as it was before, with the version of the deletion.
+// appendChange appends a change with its version as an event. A deleted object is sent in
+// its last state, with the version of the deletion.
 func (r *renderer) appendChange(dst []byte, c change, version uint32) ([]byte, error) {
 	touched := version
 	if c.kind == deleted {
@@ -95,7 +95,7 @@ func (r *renderer) appendEvent(dst []byte, kind changeKind, i int, s state, touc
 	return t.append(dst, &t.events[kind], &r.values), nil
 }
 
-// raw is object i without anything around it.
+// raw returns object i without the bytes around it.
 func (r *renderer) raw(i int, s state) ([]byte, error) {
 	t, err := r.template(i)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *renderer) raw(i int, s state) ([]byte, error) {
 	return t.append(nil, &around{}, &r.values), nil
 }
 
-// itemSize is how many bytes appendItem appends.
+// itemSize returns how many bytes appendItem appends.
 func (r *renderer) itemSize(i int) (int, error) {
 	t, err := r.template(i)
 	if err != nil {

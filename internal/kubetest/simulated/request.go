@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// query is what a request asks of a resource.
+// query is a parsed request for a resource.
 type query struct {
 	resource  *resource
 	namespace string
@@ -25,7 +25,7 @@ type query struct {
 	options   internalversion.ListOptions
 }
 
-// ServeHTTP answers as the API server of the cluster.
+// ServeHTTP responds like the API server of the cluster.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !c.server.enter() {
 		panic(http.ErrAbortHandler)
@@ -64,7 +64,7 @@ func (c *Cluster) route(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// api serves the core group, path being what comes after /api.
+// api serves the core group. path is the part after /api.
 func (c *Cluster) api(w http.ResponseWriter, r *http.Request, path []string) error {
 	if len(path) == 0 {
 		return c.discoverCore(w, r)
@@ -79,7 +79,7 @@ func (c *Cluster) api(w http.ResponseWriter, r *http.Request, path []string) err
 	return c.serve(w, r, gv, path[1:])
 }
 
-// apis serves the other groups, path being what comes after /apis.
+// apis serves the other groups. path is the part after /apis.
 func (c *Cluster) apis(w http.ResponseWriter, r *http.Request, path []string) error {
 	if len(path) == 0 {
 		return c.discoverGroups(w, r)
@@ -103,7 +103,7 @@ func (c *Cluster) apis(w http.ResponseWriter, r *http.Request, path []string) er
 	}
 }
 
-// serve answers for a resource.
+// serve serves a resource.
 func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, path []string) error {
 	q := c.find(gv, path)
 	if q == nil {
@@ -132,8 +132,8 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupV
 	return c.list(w, r, q)
 }
 
-// nothing answers for what a group has not got. The real server leaves custom
-// groups to a part of it that knows no paths but those of its types.
+// nothing responds to unknown paths of a group. The real server passes requests for
+// custom groups to a handler that has only the paths of its types.
 func (c *Cluster) nothing(w http.ResponseWriter, r *http.Request, group string) error {
 	if group != EmptyGroup {
 		return noResource()
@@ -142,7 +142,7 @@ func (c *Cluster) nothing(w http.ResponseWriter, r *http.Request, group string) 
 	return nil
 }
 
-// allows reports that the resource can be served so.
+// allows reports whether the resource can be served in a form.
 func (q *query) allows(m media) bool {
 	if m.as != "" {
 		return m.isPartial()
@@ -150,7 +150,7 @@ func (q *query) allows(m media) bool {
 	return m.encoding == jsonEncoding || !q.resource.custom
 }
 
-// find is the resource that a path of a group leads to.
+// find returns the query for a path of a group.
 func (c *Cluster) find(gv schema.GroupVersion, path []string) *query {
 	q := &query{}
 	if len(path) >= 3 && path[0] == "namespaces" {
@@ -171,8 +171,8 @@ func (c *Cluster) find(gv schema.GroupVersion, path []string) *query {
 	return q
 }
 
-// parse reads the options of a list or a watch as the real server does. What is
-// not simulated is an error.
+// parse parses the options of a list or a watch like the real server. Options that are
+// not simulated are an error.
 func (q *query) parse(values url.Values) error {
 	o := &q.options
 	if err := internalscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, o); err != nil {
@@ -188,7 +188,7 @@ func (q *query) parse(values url.Values) error {
 	return nil
 }
 
-// get answers a GET of one object.
+// get responds to a GET of one object.
 func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
 	c.stats.gets.Add(1)
 	version, err := parseVersion(r.URL.Query().Get("resourceVersion"))

@@ -13,28 +13,28 @@ import (
 // EmptyGroup is the group of the custom types that have no objects.
 const EmptyGroup = "empty.example.com"
 
-// resource is something that every cluster serves.
+// resource is a resource that every cluster serves.
 type resource struct {
 	schema.GroupVersionResource
 	kind       string
 	singular   string
 	namespaced bool
-	custom     bool // which has no protobuf
+	custom     bool // custom resources have no protobuf
 	shortNames []string
 	categories []string
 
-	// pods and namespaces say whose objects they are; other resources have none.
+	// pods and namespaces mark the resources that have objects; the others have none.
 	pods, namespaces bool
 
-	// blank is what an object without content has in JSON besides its metadata:
-	// bookmarks are such objects.
+	// blank is the JSON of an empty object besides its metadata. Bookmarks are empty
+	// objects.
 	blank string
 }
 
-// podResource is where the pods are among the resources.
+// podResource is the index of the pods among the resources.
 const podResource = 1
 
-// newResources are all that is served, in the order of discovery.
+// newResources returns all resources, in the order of discovery.
 func newResources(o Options) []resource {
 	core := schema.GroupVersion{Version: "v1"}
 	extensions := schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
@@ -84,7 +84,7 @@ func (r *resource) listType(partial bool) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.kind + "List", APIVersion: r.GroupVersion().String()}
 }
 
-// objects are which of a cluster's objects are in a namespace, by number.
+// objects returns the range of objects in a namespace, by number.
 func (r *resource) objects(p *population, namespace string) (lo, hi int) {
 	switch {
 	case r.pods:
@@ -96,7 +96,7 @@ func (r *resource) objects(p *population, namespace string) (lo, hi int) {
 	}
 }
 
-// key is the key of object i without the part that the namespace says.
+// key returns the key of object i, without the namespace if the request has one.
 func (r *resource) key(p *population, namespace string, i int) string {
 	if !r.pods {
 		return p.namespaces[i]
@@ -107,7 +107,7 @@ func (r *resource) key(p *population, namespace string, i int) string {
 	return p.pods[i].key
 }
 
-// from is the first object whose key is not before key.
+// from returns the first object whose key is not before key.
 func (r *resource) from(p *population, namespace, key string) int {
 	if r.pods {
 		if namespace != "" {
@@ -121,7 +121,7 @@ func (r *resource) from(p *population, namespace, key string) int {
 	return i
 }
 
-// read is the resource's objects from lo up to hi at a version. See
+// read returns the resource's objects from lo up to hi at a version. See
 // [Cluster.snapshot].
 func (r *resource) read(c *Cluster, lo, hi int, at uint32) (snapshot, bool) {
 	if r.pods {

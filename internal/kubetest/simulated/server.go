@@ -23,14 +23,14 @@ type Server struct {
 	catalogue  catalogue
 	clusters   []*Cluster
 
-	owned sync.WaitGroup // what accepts, what serves connections and what answers
+	owned sync.WaitGroup // goroutines that accept, serve connections and respond
 
 	mu     sync.Mutex // guards closed, and owned against its end
 	closed bool
 }
 
-// New starts the clusters and returns when they serve. The caller must close the
-// server. On an error nothing is left.
+// New starts the clusters and returns when they serve. The caller must close the server.
+// After an error nothing is left running.
 func New(opts *Options) (*Server, error) {
 	o := opts.withDefaults()
 	if err := o.validate(); err != nil {
@@ -49,7 +49,7 @@ func New(opts *Options) (*Server, error) {
 	config := &tls.Config{
 		Certificates: []tls.Certificate{serving},
 		MinVersion:   tls.VersionTLS13,
-		// Loopback has no small packets that a first list would gain from.
+		// Loopback has no small packets from which a first list would benefit.
 		DynamicRecordSizingDisabled: true,
 	}
 	for i := range o.Clusters {
@@ -63,14 +63,14 @@ func New(opts *Options) (*Server, error) {
 	return s, nil
 }
 
-// Cluster is cluster i.
+// Cluster returns cluster i.
 func (s *Server) Cluster(i int) *Cluster { return s.clusters[i] }
 
-// Clusters is how many clusters there are.
+// Clusters returns the number of clusters.
 func (s *Server) Clusters() int { return len(s.clusters) }
 
-// Close ends every cluster, with all requests and connections, and waits for
-// that. It may be called more than once.
+// Close ends all clusters, requests and connections, and waits for their end. It may be
+// called more than once.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -81,8 +81,7 @@ func (s *Server) Close() {
 	s.owned.Wait()
 }
 
-// enter counts something that Close is to wait for. It is false after Close has
-// begun.
+// enter adds a goroutine that Close waits for. It returns false after Close has begun.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,11 +91,10 @@ func (s *Server) enter() bool {
 	return !s.closed
 }
 
-// maxStreams is how many requests a connection may have at once, as with the
-// real server.
+// maxStreams is how many requests a connection may have at once, as in the real server.
 const maxStreams = 1000
 
-// start listens on an address of the cluster's own and serves.
+// start listens on the cluster's own address and serves.
 func (c *Cluster) start(config *tls.Config) error {
 	var err error
 	if c.listener, err = listen(c.number); err != nil {
@@ -104,19 +102,19 @@ func (c *Cluster) start(config *tls.Config) error {
 	}
 	c.http = &http.Server{
 		Handler:           c,
-		TLSConfig:         config.Clone(), // which the server changes
+		TLSConfig:         config.Clone(), // the server modifies it
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ConnState:         c.track,
 		ReadHeaderTimeout: time.Minute,
-		// Clients that go away in the middle of something are no news.
+		// Clients that disconnect in the middle of a response are not worth logging.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	c.server.owned.Go(func() { _ = c.http.ServeTLS(c.listener, "", "") })
 	return nil
 }
 
-// listen listens on the loopback address with a number, on a port that is free.
-// Systems that have only one such address give it to all.
+// listen listens on the loopback address with a number, on a free port. On systems that
+// have only one such address, all clusters share it.
 func listen(number int) (net.Listener, error) {
 	own := net.IPv4(127, 77, byte(number/250), byte(1+number%250))
 	l, err := net.Listen("tcp4", net.JoinHostPort(own.String(), "0"))
@@ -126,7 +124,7 @@ func listen(number int) (net.Listener, error) {
 	return l, err
 }
 
-// track knows the connections, for Cut, and makes Close wait for them.
+// track records the connections, for Cut, and makes Close wait for them.
 func (c *Cluster) track(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:

@@ -93,7 +93,7 @@ func TestSelectors_areRefused(t *testing.T) {
 	}
 }
 
-// keysOf lists what pages have, and the versions they say they are of.
+// keysOf returns the keys on all pages, and the versions of the pages.
 func keysOf(t *testing.T, sub *subject, path string, limit int, between func(page int)) (keys, versions []string) {
 	t.Helper()
 	next := ""
@@ -188,7 +188,7 @@ func TestList_expires(t *testing.T) {
 	}
 }
 
-// events reads those of a watch in JSON, one at a time.
+// events reads the events of a watch in JSON, one at a time.
 type events struct {
 	d    *json.Decoder
 	resp *http.Response
@@ -243,7 +243,7 @@ func TestWatch_sendsWhatHappens(t *testing.T) {
 	want("DELETED", c.Delete(29))
 	want("ADDED", c.Create(29))
 	want("BOOKMARK", c.Version())
-	// Who has seen everything does not mind that it is forgotten.
+	// A client that has seen everything is not affected by the compaction.
 	c.Compact()
 	want("MODIFIED", c.Touch(3))
 	if s := c.Stats(); s.Watches != 1 || s.OpenWatches != 1 || s.Sent == 0 {
@@ -297,12 +297,12 @@ func TestWatch_ofANamespaceSendsOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestWatch_isEndedWhenItFallsBehind has a client that does not read.
+// TestWatch_isEndedWhenItFallsBehind uses a client that does not read.
 func TestWatch_isEndedWhenItFallsBehind(t *testing.T) {
 	c := start(t, &simulated.Options{Pods: 200, History: 100}).Cluster(0)
 	sub := newSubject(t, "simulated", c.Config())
 	w := watch(t, sub, fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d", c.Version()))
-	// HTTP/2 and TCP take some megabytes before the server notices.
+	// HTTP/2 and TCP buffer some megabytes before the server notices.
 	for i := range 20_000 {
 		c.Touch(i % 200)
 		if i%1000 == 0 {
@@ -330,7 +330,7 @@ func TestWatch_endsAtItsTime(t *testing.T) {
 	sub := newSubject(t, "simulated", c.Config())
 	for _, target := range []string{"/api/v1/pods?timeoutSeconds=1&" + initialEvents, "/apis/empty.example.com/v1/empty000s?timeoutSeconds=1&watch=1"} {
 		begin := time.Now()
-		sub.ask(t, request{target: target, gzip: true}) // which fails if it ends badly
+		sub.ask(t, request{target: target, gzip: true}) // fails if the response does not end properly
 		if took := time.Since(begin); took < time.Second {
 			t.Errorf("%s ended after %s", target, took)
 		}
@@ -411,15 +411,15 @@ func TestInformer_followsChurn(t *testing.T) {
 	}
 }
 
-// nowhere is an answer that nobody reads.
+// nowhere is a response that is discarded.
 type nowhere struct{ header http.Header }
 
 func (n *nowhere) Header() http.Header         { return n.header }
 func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (n *nowhere) WriteHeader(int)             {}
 
-// BenchmarkList is what a pod of a list costs: made, as the server alone does it,
-// and sent, through TLS and HTTP/2 to a client that does not look at it.
+// BenchmarkList measures the cost of a pod in a list: made, for the server alone, and
+// sent, through TLS and HTTP/2 to a client that discards it.
 func BenchmarkList(b *testing.B) {
 	const pods = 10_000
 	c := start(b, &simulated.Options{Pods: pods}).Cluster(0)
@@ -462,7 +462,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// drain reads a body without looking at it.
+// drain reads and discards a body.
 func drain(resp *http.Response) error {
 	defer resp.Body.Close()
 	_, err := io.Copy(io.Discard, resp.Body)

@@ -5,14 +5,14 @@ package simulated
 
 import "sync/atomic"
 
-// Stats counts what a cluster, or a server, has done since it began.
+// Stats counts the requests and bytes of a cluster, or of a server, since it began.
 type Stats struct {
-	Lists       int64 // LISTs, each page being one
-	Watches     int64 // WATCHes that were asked for
-	OpenWatches int64 // that are under way now
+	Lists       int64 // LIST requests, one for each page
+	Watches     int64 // WATCH requests
+	OpenWatches int64 // watches that are open now
 	Gets        int64 // GETs of one object
 	Discoveries int64 // discovery documents
-	Sent        int64 // bytes of bodies, compressed where they were
+	Sent        int64 // bytes of bodies, after compression
 }
 
 type counters struct {

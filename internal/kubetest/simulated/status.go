@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the real server says.
+// The messages of the real server.
 const (
 	expiredList     = "The resourceVersion for the provided list is too old."
 	expiredContinue = "The provided continue parameter is too old " +
@@ -28,14 +28,14 @@ const (
 
 var statusType = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 
-// failure is an error with a status.
+// failure returns an error with a status.
 func failure(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
 	}}
 }
 
-// noResource is for paths of a group that lead nowhere.
+// noResource returns the error for unknown paths of a group.
 func noResource() error {
 	err := failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	err.ErrStatus.Details = &metav1.StatusDetails{}
@@ -56,7 +56,7 @@ func notAcceptable(message string) error {
 	return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
 }
 
-// tooLarge is for a version that has not come in time.
+// tooLarge returns the error for a version that was not reached in time.
 func tooLarge(version uint64, newest uint32) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, firstVersion+uint64(newest)), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -65,12 +65,12 @@ func tooLarge(version uint64, newest uint32) error {
 	return err
 }
 
-// tooOld is for a watch from a version whose changes are forgotten.
+// tooOld returns the error for a watch from a version whose changes were dropped.
 func tooOld(version uint64, oldest uint32) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, firstVersion+uint64(oldest)))
 }
 
-// statusOf is what an error is to a client.
+// statusOf returns the status of an error.
 func statusOf(err error) metav1.Status {
 	var s apierrors.APIStatus
 	if errors.As(err, &s) {
@@ -81,7 +81,7 @@ func statusOf(err error) metav1.Status {
 	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
 }
 
-// refuse answers with an error, in an encoding that the client accepts.
+// refuse sends an error, in an encoding that the client accepts.
 func (c *Cluster) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {

@@ -27,7 +27,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
-// start is a simulated server for the time of a test.
+// start returns a simulated server for the duration of a test.
 func start(tb testing.TB, opts *simulated.Options) *simulated.Server {
 	tb.Helper()
 	s, err := simulated.New(opts)
@@ -38,19 +38,19 @@ func start(tb testing.TB, opts *simulated.Options) *simulated.Server {
 	return s
 }
 
-// subject is a server that is asked.
+// subject is a server that receives requests.
 type subject struct {
 	name string
 	base string
 	http *http.Client
-	// vars are what requests mean by {now} and the like.
+	// vars are the values of {now} and other variables in requests.
 	vars map[string]string
 }
 
 func newSubject(tb testing.TB, name string, cfg *rest.Config) *subject {
 	tb.Helper()
 	cfg = rest.CopyConfig(cfg)
-	cfg.DisableCompression = true // the test wants to see what is sent
+	cfg.DisableCompression = true // the test checks the bytes as they are sent
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		tb.Fatal(err)
@@ -59,7 +59,7 @@ func newSubject(tb testing.TB, name string, cfg *rest.Config) *subject {
 	return &subject{name: name, base: cfg.Host, http: client, vars: map[string]string{}}
 }
 
-// request is one request, whose target may have variables.
+// request is one request, whose target may contain variables.
 type request struct {
 	method string // GET if empty
 	target string
@@ -68,7 +68,7 @@ type request struct {
 	gzip   bool
 }
 
-// The ways to ask for objects.
+// The media types in which objects are requested.
 const (
 	asJSON         = "application/json"
 	asProtobuf     = "application/vnd.kubernetes.protobuf"
@@ -111,14 +111,14 @@ func (s *subject) request(ctx context.Context, r request) (*http.Request, error)
 	return req, nil
 }
 
-// answer is what came back, decoded.
+// answer is a decoded response.
 type answer struct {
 	Code   int
 	Header map[string]string
 	Body   any
 }
 
-// ask sends a request and reads the answer.
+// ask sends a request and reads the response.
 func (s *subject) ask(tb testing.TB, r request) answer {
 	tb.Helper()
 	a, err := s.answer(tb.Context(), r)
@@ -128,7 +128,7 @@ func (s *subject) ask(tb testing.TB, r request) answer {
 	return a
 }
 
-// answerTimeout is when an answer counts as missing.
+// answerTimeout is how long a response may take.
 const answerTimeout = 30 * time.Second
 
 func (s *subject) answer(ctx context.Context, r request) (a answer, err error) {
@@ -168,7 +168,7 @@ func unzip(body []byte) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// decode makes maps and lists of a body; of a watch, a list of its events.
+// decode converts a body to maps and lists, and that of a watch to a list of its events.
 func decode(body []byte, contentType string) (any, error) {
 	switch {
 	case strings.HasPrefix(contentType, "text/plain"):
@@ -215,8 +215,8 @@ func decodeFrames(body []byte) (any, error) {
 	return all, nil
 }
 
-// decodeProtobuf reads an object in its envelope. The objects of kinds that the
-// test does not know are taken for metadata, which all have at the same place.
+// decodeProtobuf decodes an object in its envelope. Objects of kinds that the test does
+// not know are decoded as metadata, which all kinds have in the same field.
 func decodeProtobuf(body []byte) (any, error) {
 	var u runtime.Unknown
 	if !bytes.HasPrefix(body, []byte("k8s\x00")) {
@@ -259,8 +259,8 @@ func decodeProtobuf(body []byte) (any, error) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// normal takes out of a decoded body what two servers cannot have in common:
-// versions, and objects that only a real server has.
+// normal removes from a decoded body what differs between two servers: versions, and
+// objects that only a real server has.
 func normal(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -277,9 +277,9 @@ func normal(v any) any {
 			text, isText := e.(string)
 			switch {
 			case key == "items" && e == nil:
-				e = []any{} // no items are no items
+				e = []any{} // null and an empty list are the same
 			case key == "continue" && text == "":
-				continue // as untyped lists have it
+				continue // as in untyped lists
 			case key == "resourceVersion" && isText:
 				e = "#"
 			case key == "continue" && isText:
@@ -305,8 +305,9 @@ func normalToken(token string) string {
 	return regexp.MustCompile(`"rv":\d+`).ReplaceAllString(string(text), `"rv":#`)
 }
 
-// ours reports that an element of a list, or an event, is not about an object
-// that only a real server has, nor a bookmark that is there because of the time.
+// ours reports whether an element of a list, or an event, is to be compared. It is not if
+// it concerns an object that only a real server has, or is a bookmark that was sent
+// because of the time.
 func ours(e any) bool {
 	m, ok := e.(map[string]any)
 	if !ok {
@@ -323,7 +324,7 @@ func ours(e any) bool {
 	return name == "" || strings.HasPrefix(name, "team-") || strings.HasPrefix(name, "service-")
 }
 
-// metaOf is the metadata of a list.
+// metaOf returns the metadata of a list.
 func metaOf(a answer) map[string]any {
 	docs, _ := a.Body.([]any)
 	if len(docs) != 1 {
@@ -333,7 +334,7 @@ func metaOf(a answer) map[string]any {
 	return meta
 }
 
-// items are those of a list.
+// items returns the items of a list.
 func items(a answer) []any {
 	docs, _ := a.Body.([]any)
 	if len(docs) != 1 {
@@ -343,7 +344,7 @@ func items(a answer) []any {
 	return list
 }
 
-// field is what is at a path of a decoded object.
+// field returns the value at a path of a decoded object.
 func field(v any, path ...string) any {
 	for _, p := range path {
 		m, ok := v.(map[string]any)

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// template is an object in one encoding, with the places where objects of its
-// shape differ. All that is filled in has the length of what was there, so the
-// length of an object is known before it is made.
+// template is an object in one encoding, with the places where objects of its shape
+// differ. All values have the length of those that they replace, so the length of an
+// object is known before it is made.
 type template struct {
 	raw    []byte
 	places []place
@@ -23,14 +23,14 @@ type template struct {
 	events [deleted + 1]around
 }
 
-// place is where a value goes.
+// place is the place of a value.
 type place struct {
 	at    int32
-	value int16 // where it is among the values
+	value int16 // its offset among the values
 	size  int16
 }
 
-// mark tells where a value is in an object: behind the first skip bytes of every
+// mark defines where a value is in an object: after the first skip bytes of every
 // occurrence of a text.
 type mark struct {
 	text string
@@ -38,8 +38,8 @@ type mark struct {
 	span span
 }
 
-// newTemplate makes a template of an object, whose type is t. In JSON the items
-// of a list of metadata have their type, others have not.
+// newTemplate makes a template of an object, whose type is t. In JSON the items of a list
+// of metadata have their type, others do not.
 func newTemplate(enc encoding, obj any, t metav1.TypeMeta, marks []mark) (*template, error) {
 	raw, err := rawOf(enc, obj)
 	if err != nil {
@@ -79,7 +79,7 @@ func newTemplate(enc encoding, obj any, t metav1.TypeMeta, marks []mark) (*templ
 	return tmpl, nil
 }
 
-// append appends the object with these values.
+// append appends the object with the given values.
 func (t *template) append(dst []byte, a *around, v *values) []byte {
 	dst = append(dst, a.before...)
 	at := len(dst)

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// values are the bytes that differ between objects of one shape, each at its
-// span. They are what the places of a template are filled with.
+// values are the bytes that differ between objects of one shape, each at its span. They
+// fill the places of a template.
 type values [valuesSize]byte
 
-// span is where a value is among the values.
+// span is the position of a value among the values.
 type span struct{ at, size int }
 
 func (s span) then(size int) span { return span{s.at + s.size, size} }
 
 func (s span) of(v *values) []byte { return v[s.at : s.at+s.size] }
 
-// What pods share with the others of their owner.
+// The values that pods share with the others of their owner.
 var (
 	namespaceSpan = span{0, len("team-000")}
 	appSpan       = namespaceSpan.then(len("service-00000"))
@@ -33,7 +33,7 @@ var (
 	sidecarSpan   = imageSpan.then(64)
 )
 
-// What is a pod's own. A namespace has a name, a uid and a version of these.
+// The values of a single pod. A namespace has a name, a uid and a version of these.
 var (
 	suffixSpan   = sidecarSpan.then(5)
 	uidSpan      = suffixSpan.then(36)
@@ -50,7 +50,7 @@ var (
 
 const valuesSize = 560
 
-// random is a sequence of numbers that its first value determines (splitmix64).
+// random is a sequence of numbers that is determined by its first value (splitmix64).
 type random uint64
 
 func (r *random) next() uint64 {
@@ -61,10 +61,11 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// between is a number from lo to hi, both included.
+// between returns a number from lo to hi, both included.
 func (r *random) between(lo, hi uint64) uint64 { return lo + r.next()>>32*(hi-lo+1)>>32 }
 
-// sequence is the random of an object: what is told apart has different numbers.
+// sequence returns the random numbers of an object: different arguments result in
+// different sequences.
 func sequence(numbers ...uint64) random {
 	var r random
 	for _, n := range numbers {
@@ -73,7 +74,7 @@ func sequence(numbers ...uint64) random {
 	return r
 }
 
-// letters are those that Kubernetes makes names of.
+// letters are the letters that Kubernetes uses in generated names.
 const letters = "bcdfghjklmnpqrstvwxz2456789"
 
 func (r *random) letters(dst []byte) {
@@ -102,7 +103,7 @@ func (r *random) hex(dst []byte) {
 	}
 }
 
-// uid fills dst with a uid as [kubetest.Workload] makes them.
+// uid fills dst with a uid in the form of [kubetest.Workload].
 func (r *random) uid(dst []byte) {
 	var h [32]byte
 	r.hex(h[:])
@@ -115,7 +116,7 @@ func (r *random) uid(dst []byte) {
 	dst[8], dst[13], dst[18], dst[23] = '-', '-', '-', '-'
 }
 
-// decimal writes n with as many digits as dst has room for.
+// decimal writes n with as many digits as fit into dst.
 func decimal(dst []byte, n uint64) {
 	for i := len(dst) - 1; i >= 0; i-- {
 		dst[i] = '0' + byte(n%10)
@@ -123,8 +124,8 @@ func decimal(dst []byte, n uint64) {
 	}
 }
 
-// moment writes a time, in seconds, as the encoding has it: a varint of
-// protobuf, always of five bytes in our century, or text.
+// moment writes a time, in seconds, in an encoding: a varint of protobuf, always of five
+// bytes in our century, or text.
 func moment(dst []byte, seconds int64, enc encoding) {
 	if enc == protobufEncoding {
 		binary.PutUvarint(dst, uint64(seconds))
@@ -133,7 +134,7 @@ func moment(dst []byte, seconds int64, enc encoding) {
 	time.Unix(seconds, 0).UTC().AppendFormat(dst[:0], time.RFC3339)
 }
 
-// fillOwner sets what the pods of an app share in a cluster.
+// fillOwner sets the values that the pods of an app share in a cluster.
 func (v *values) fillOwner(cluster uint64, p *podIdentity) {
 	r := sequence(cluster, 1, uint64(p.app))
 	copy(namespaceSpan.of(v), p.key)
@@ -152,8 +153,8 @@ func (v *values) fillOwner(cluster uint64, p *podIdentity) {
 	r.hex(sidecarSpan.of(v))
 }
 
-// fillPod sets what is a pod's own. A pod that was created again has another
-// uid and other ids, as it would have.
+// fillPod sets the values of a single pod. A pod that was created again has another uid
+// and other ids, like a real one.
 func (v *values) fillPod(cluster uint64, p *podIdentity, s state, touches uint32, enc encoding) {
 	r := sequence(cluster, 2, uint64(p.origin), uint64(s.born))
 	copy(suffixSpan.of(v), p.key[len(p.key)-suffixSpan.size:])
@@ -181,7 +182,7 @@ func (v *values) fillPod(cluster uint64, p *podIdentity, s state, touches uint32
 	decimal(versionSpan.of(v), firstVersion+uint64(s.version))
 }
 
-// fillNamespace sets what differs between namespaces.
+// fillNamespace sets the values that differ between namespaces.
 func (v *values) fillNamespace(cluster uint64, i int, name string, s state) {
 	r := sequence(cluster, 3, uint64(i))
 	copy(namespaceSpan.of(v), name)

@@ -14,30 +14,29 @@ import (
 )
 
 const (
-	// A watch without a timeout of its own ends after this time or up to twice
-	// that.
+	// watchTimeout is the least time that a watch without a timeout lasts. It lasts up to
+	// twice that.
 	watchTimeout = 30 * time.Minute
-	// lastBookmark is how long before its end a watch gets a last bookmark.
+	// lastBookmark is how long before its end a watch receives a last bookmark.
 	lastBookmark = 2 * time.Second
 	// batch is how many changes a watch takes from the history at once.
 	batch = 64
 )
 
-// watch is a watch under way.
+// watch is a running watch.
 type watch struct {
 	cluster   *Cluster
 	query     *query
-	lo, hi    int // whose changes it sends
+	lo, hi    int // the range of objects whose changes it sends
 	initial   bool
 	bookmarks bool
 	ends      time.Time
 	body      *body
-	// version is up to where everything was sent.
+	// version is the version up to which everything was sent.
 	version uint32
 }
 
-// watch answers a WATCH. It returns an error only before it has answered
-// anything.
+// watch responds to a WATCH. It returns an error only if nothing was sent.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, q *query) error {
 	c.stats.watches.Add(1)
 	o := &q.options
@@ -69,13 +68,13 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, q *query) error 
 	}
 	err = t.run(ctx)
 	if ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // its time is over, which is a good end
+		err = nil // the timeout is a normal end
 	}
 	t.body.close(err)
 	return nil
 }
 
-// position finds out where the watch begins.
+// position finds the version at which the watch begins.
 func (t *watch) position(ctx context.Context, version int64) error {
 	c := t.cluster
 	if t.initial {
@@ -97,8 +96,8 @@ func (t *watch) position(ctx context.Context, version int64) error {
 	return nil
 }
 
-// run sends events until ctx ends or the watch falls behind further than the
-// history goes back, which is a good end to a client.
+// run sends events until ctx ends or the watch falls behind the history, which the client
+// sees as a normal end.
 func (t *watch) run(ctx context.Context) error {
 	if t.initial {
 		if err := t.sendInitial(); err != nil {
@@ -127,7 +126,7 @@ func (t *watch) run(ctx context.Context) error {
 	}
 }
 
-// untilBookmark is the time until the next bookmark is due.
+// untilBookmark returns the time until the next bookmark is due.
 func (t *watch) untilBookmark() time.Duration {
 	every := t.cluster.server.opts.Bookmarks
 	if last := time.Until(t.ends) - lastBookmark; last > 0 {
@@ -141,8 +140,8 @@ func (t *watch) renderer() *renderer {
 	return &renderer{cluster: t.cluster, resource: q.resource, encoding: q.media.encoding, partial: q.media.partial()}
 }
 
-// sendInitial sends everything that is there and, if the client wants bookmarks,
-// one that says so.
+// sendInitial sends all objects and, if the client wants bookmarks, the one that ends the
+// initial events.
 func (t *watch) sendInitial() error {
 	s, _ := t.query.resource.read(t.cluster, t.lo, t.hi, 0)
 	render := t.renderer()
@@ -162,8 +161,8 @@ func (t *watch) sendInitial() error {
 	return t.body.flush()
 }
 
-// sendChanges sends the changes that there are and returns what to wait for. It
-// is false if the watch has fallen behind.
+// sendChanges sends the changes since the last call and returns a channel to wait on. It
+// returns false if the watch has fallen behind.
 func (t *watch) sendChanges() (wait <-chan struct{}, ok bool, err error) {
 	if !t.query.resource.pods {
 		return nil, true, nil // nothing ever changes
@@ -196,8 +195,8 @@ func (t *watch) sendChanges() (wait <-chan struct{}, ok bool, err error) {
 // initialEnd is the annotation of the bookmark after the initial events.
 const initialEnd = "k8s.io/initial-events-end"
 
-// sendBookmark tells how far the watch has come. One that waits for a version of
-// the future has not come anywhere yet.
+// sendBookmark sends a bookmark with the version of the watch. A watch that waits for a
+// future version has no version yet.
 func (t *watch) sendBookmark(end bool) error {
 	q := t.query
 	newest := uint32(t.cluster.Version() - firstVersion)
@@ -219,7 +218,7 @@ func (t *watch) sendBookmark(end bool) error {
 	var raw []byte
 	var err error
 	if q.media.encoding == protobufEncoding {
-		// Every kind has its metadata where this one has it.
+		// Every kind has its metadata in the same field.
 		raw, err = rawOf(protobufEncoding, &metav1.PartialObjectMetadata{ObjectMeta: meta})
 	} else {
 		raw, err = json.Marshal(meta)
@@ -245,7 +244,7 @@ func (t *watch) fail(reason error) error {
 	return t.send(eventError, statusType, raw)
 }
 
-// send sends an event at once.
+// send sends an event immediately.
 func (t *watch) send(event string, kind metav1.TypeMeta, raw []byte) error {
 	a := t.query.media.encoding.event(event, kind, len(raw))
 	for _, p := range [][]byte{a.before, raw, a.after} {
