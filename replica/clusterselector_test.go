@@ -77,7 +77,7 @@ func TestClusterSelector_list(t *testing.T) {
 	})
 }
 
-// Pages of lists of different clusters do not mix, though they are of one state.
+// Pages of lists of different clusters are not mixed, although the lists have one state.
 func TestClusterSelector_pages(t *testing.T) {
 	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -107,7 +107,7 @@ func TestClusterSelector_pages(t *testing.T) {
 	})
 }
 
-// A watch with such a selector tells of those clusters alone.
+// A watch with such a selector sends only the events of those clusters.
 func TestClusterSelector_watch(t *testing.T) {
 	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -153,7 +153,7 @@ func TestClusterSelector_watch(t *testing.T) {
 }
 
 // A program that may file objects by namespace and name must not watch several clusters
-// without knowing.
+// unknowingly.
 func TestFleet_watchesNeedConsent(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -194,7 +194,8 @@ func TestFleet_watchesNeedConsent(t *testing.T) {
 	})
 }
 
-// The cluster is the last cell of a row of the fleet, and there is none in a cluster's own table.
+// The cluster is the last cell of a row of the fleet. A cluster's own table does not have
+// it.
 func TestFleet_clusterIsTheLastColumn(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -213,7 +214,7 @@ func TestFleet_clusterIsTheLastColumn(t *testing.T) {
 			return names, rows
 		}
 		own, _ := columns("/clusters/one/api/v1/configmaps")
-		for range 2 { // the printer's own columns stay as they are
+		for range 2 { // the printer's own columns are not modified
 			names, rows := columns("/fleet/api/v1/configmaps")
 			if !slices.Equal(names, append(slices.Clone(own), "Cluster")) || len(rows) != 4 {
 				t.Errorf("columns %q, want those of one cluster, %q, and Cluster: %d rows", names, own, len(rows))

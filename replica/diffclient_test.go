@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// diffSelector is what a client wants: a namespace or "", and a query.
+// diffSelector is the selection of a client: a namespace or "", and a query.
 type diffSelector struct {
 	namespace, query string
 	matches          func(*entry) bool
@@ -43,20 +43,23 @@ type diffClient struct {
 	number  int
 	cluster int // -1: all
 	site    *site
-	// home is the site that the version is from, shown the last that it was sent to.
+	// home is the site that the version is from, and shown the last site that it was sent
+	// to.
 	home, shown *site
 	selector    *diffSelector
 	protobuf    bool
 
-	// state is what the client knows, version how far it is: since at, in an era of the
-	// cluster, as told by the API server or by a replica. It is 0 before the first list.
+	// state is the client's copy, at version. The version is from the time at and from an
+	// era of the cluster, and was sent by the API server if direct is set, or else by a
+	// replica. It is 0 before the first list.
 	state   map[string]uint64
 	version uint64
 	at      time.Time
 	era     int
 	direct  bool
-	// partial is the version of a list of which the client may have seen a part of the
-	// differences: until then it need not know objects that came and went meanwhile.
+	// partial is the version of a list of which the client may have received a part of
+	// the differences. Until that version, it need not have objects that were created and
+	// deleted meanwhile.
 	partial uint64
 	watch   *diffWatch // nil while it does not watch
 }
@@ -79,7 +82,7 @@ func (c *diffClient) String() string {
 	return fmt.Sprintf("client %d of %s (%s %s, protobuf %t) at %d of era %d", c.number, where, c.selector.namespace, c.selector.query, c.protobuf, c.version, c.era)
 }
 
-// act does something.
+// act makes a random step.
 func (c *diffClient) act() {
 	h := c.h
 	if c.watch != nil && !c.watch.stalled {
@@ -109,7 +112,7 @@ func (c *diffClient) act() {
 	}
 }
 
-// finish has the client catch up, and compares.
+// finish lets the client catch up, and compares its state.
 func (c *diffClient) finish() {
 	for range 4 {
 		switch {
@@ -138,7 +141,7 @@ func (c *diffClient) finish() {
 	c.stop()
 }
 
-// path is that of a list.
+// path returns the path of a list.
 func (c *diffClient) path(query string) string {
 	path := "/fleet/api/v1/"
 	if c.cluster >= 0 {
@@ -163,7 +166,7 @@ func (c *diffClient) request(ctx context.Context, query string) *http.Request {
 	return r
 }
 
-// became notes what the client knows at a version that a replica has told.
+// became records the client's state at a version that a replica has sent.
 func (c *diffClient) became(version uint64) {
 	switch {
 	case c.cluster < 0 && version < c.version && (c.home == c.site || c.shown == c.site):
@@ -179,7 +182,7 @@ func (c *diffClient) became(version uint64) {
 	}
 }
 
-// check compares what the client knows with what there was at its version.
+// check compares the client's state with the model at its version.
 func (c *diffClient) check(when string) {
 	if c.cluster < 0 || c.version < c.partial {
 		return
@@ -245,7 +248,7 @@ func (c *diffClient) decodeList(body []byte) *corev1.PodList {
 	return list
 }
 
-// oddPod is as much of a pod as can be read of any.
+// oddPod has the fields that can be decoded from any pod.
 type oddPod struct {
 	Metadata struct {
 		Namespace, Name, ResourceVersion string
@@ -258,7 +261,7 @@ func (o *oddPod) pod() (p corev1.Pod) {
 	return p
 }
 
-// learn takes an event.
+// learn applies an event.
 func (c *diffClient) learn(typ string, p *corev1.Pod) uint64 {
 	version, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
 	if err != nil {
@@ -275,8 +278,8 @@ func (c *diffClient) learn(typ string, p *corev1.Pod) uint64 {
 	return version
 }
 
-// goDirect has the client go on at the API server: from its version, if that is one of
-// the server's, or with a list.
+// goDirect continues at the API server: from the client's version, if that is one of the
+// server's, or with a list.
 func (c *diffClient) goDirect() {
 	j := c.h.journals[c.cluster]
 	j.mu.Lock()
@@ -309,15 +312,15 @@ func (c *diffClient) streamed() {
 	c.begin("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=")
 }
 
-// resume watches from the version that the client has.
+// resume watches from the client's version.
 func (c *diffClient) resume() {
 	if c.version == 0 {
 		return
 	}
 	if c.cluster >= 0 {
 		feed, known := c.site.feed(c.cluster), &c.site.copies[c.cluster]
-		// A replica cannot know that a version is from before a restore if it has never
-		// had it, or only longer ago than its history goes back.
+		// A replica cannot recognize that a version is from before a restore if it has
+		// never had it, or only longer ago than its history goes back.
 		if c.era != int(feed.State.Era()) && (c.direct || c.home != c.site || c.h.small || time.Since(c.at) > 4*time.Minute || time.Since(known.restored) > 4*time.Minute) {
 			c.list()
 		}
@@ -353,7 +356,7 @@ func (c *diffClient) begin(query string) {
 	c.read()
 }
 
-// stop ends the watch. What was not read is lost.
+// stop ends the watch. Events that were not read are lost.
 func (c *diffClient) stop() {
 	if c.watch == nil {
 		return
@@ -367,7 +370,7 @@ func (c *diffClient) stop() {
 	c.watch = nil
 }
 
-// read takes what the watch has brought.
+// read applies the events that have arrived.
 func (c *diffClient) read() {
 	w := c.watch
 	if w == nil {
@@ -392,7 +395,7 @@ func (c *diffClient) read() {
 	}
 }
 
-// event takes an event, and reports whether the watch goes on.
+// event applies an event, and reports whether the watch continues.
 func (c *diffClient) event(frame []byte) bool {
 	c.h.tally.events.Add(1)
 	typ, p, status := c.decode(frame)
@@ -427,7 +430,7 @@ func (c *diffClient) event(frame []byte) bool {
 	return true
 }
 
-// expired wants a reason for a version that expired.
+// expired checks that there is a reason for an expired version.
 func (c *diffClient) expired(status []byte) {
 	reason := c.h.reason(c.site, c)
 	if c.h.tally.expire(reason); reason == "" {

@@ -30,15 +30,15 @@ var (
 	firstSeed = flag.Uint64("seed", 0, "the seed of its first history, 0 is a random one")
 )
 
-// TestDifferential_watchesEndAsTheServerIs lives through random histories of clusters
-// whose servers are written to, break off, forget and are restored from backups, and of
-// clients that list, watch, stop, read slowly, and go to the API server and back, with
-// whatever version they hold. The journals of the servers are the model:
+// TestDifferential_watchesEndAsTheServerIs runs random histories of clusters whose
+// servers are written to, break connections, compact and are restored from backups, and
+// of clients that list, watch, stop, read slowly, and switch to the API server and back,
+// with whatever version they hold. The journals of the servers are the model:
 //
-//   - a list, and the state of a client at a bookmark, is what there was at that version;
-//   - a client that goes on at the API server then knows what there is;
-//   - a version expires only for a reason that the model knows;
-//   - in the end each client knows what there is.
+//   - a list, and the state of a client at a bookmark, is the model's state at that version;
+//   - a client that continues at the API server then has the current state;
+//   - a version expires only for a reason that the model has;
+//   - in the end each client has the current state.
 func TestDifferential_watchesEndAsTheServerIs(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -67,7 +67,7 @@ func TestDifferential_watchesEndAsTheServerIs(t *testing.T) {
 	}
 }
 
-// tally counts what the histories were about.
+// tally counts the steps of the histories.
 type tally struct {
 	resumed, ahead, bookmarks, lists, switched, events, restores, slow atomic.Int64
 
@@ -89,7 +89,7 @@ func (c *tally) expire(reason string) {
 	c.expired[reason]++
 }
 
-// check wants enough of everything, so that the test stays one.
+// check requires enough of each step, so that the test remains significant.
 func (c *tally) check(t *testing.T, n int) {
 	t.Helper()
 	for what, count := range map[string]int64{
@@ -110,7 +110,7 @@ func (c *tally) check(t *testing.T, n int) {
 	}
 }
 
-// history is one of them.
+// history is one random history.
 type history struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -118,10 +118,10 @@ type history struct {
 	journals []*journal
 	sites    []*site
 	clients  []*diffClient
-	// odd says that servers without protobuf have pods that are not quite pods. Protobuf
-	// cannot carry those, so that all clients use JSON.
+	// odd means that servers without protobuf have pods with an invalid specification.
+	// Protobuf cannot contain those, so all clients use JSON.
 	odd bool
-	// small says that the logs hold a few changes only.
+	// small means that the logs hold only a few changes.
 	small bool
 	over  bool
 }
@@ -133,14 +133,15 @@ type site struct {
 	copies []siteCopy
 }
 
-// siteCopy is what the model knows of a site's copy of a cluster.
+// siteCopy is the model of a site's copy of a cluster.
 type siteCopy struct {
-	// first is the version that the copy began with in its era, seen the last that it is
-	// known to have had, formerly the highest before the last restore, at restored.
+	// first is the version that the copy began with in its era, and seen the last version
+	// that it is known to have had. formerly is the highest version before the last
+	// restore, which was at restored.
 	first, seen, formerly uint64
 	restored              time.Time
-	// gaps are at least what lists have passed over, and lists how many of the journal's
-	// have been taken into account.
+	// gaps contain at least the ranges that lists have skipped, and lists is how many of
+	// the journal's lists have been processed.
 	gaps  [][2]uint64
 	lists int
 }
@@ -215,7 +216,8 @@ func (h *history) serve() *site {
 
 func clusterName(i int) string { return fmt.Sprintf("c%d", i) }
 
-// pod is a random write: names are few, so that they come, change and go.
+// pod returns a random write. There are few names, so that pods are created, changed and
+// deleted often.
 func (h *history) pod(j *journal) entry {
 	e := entry{namespace: []string{"n", "m"}[h.rng.IntN(2)], name: string(rune('a' + h.rng.IntN(4)))}
 	e.deleted = h.rng.IntN(3) == 0
@@ -225,7 +227,7 @@ func (h *history) pod(j *journal) entry {
 	return e
 }
 
-// feed returns what a site serves of a cluster.
+// feed returns a site's state of a cluster.
 func (s *site) feed(cluster int) *fleet.Moment {
 	m, ok := s.fleet.Member(clusterName(cluster))
 	if !ok {
@@ -239,7 +241,7 @@ func (s *site) feed(cluster int) *fleet.Moment {
 	return now
 }
 
-// settle lets everybody finish what they do now, and notes what the copies have become.
+// settle lets all goroutines finish their work, and records the state of the copies.
 func (h *history) settle() {
 	synctest.Wait()
 	for _, s := range h.sites {
@@ -264,7 +266,7 @@ func (h *history) settle() {
 	}
 }
 
-// live has things happen.
+// live makes random steps.
 func (h *history) live() {
 	for range 14 + h.rng.IntN(16) {
 		h.settle()
@@ -300,7 +302,7 @@ func (h *history) live() {
 	}
 }
 
-// outage has the copies fall behind, and then perhaps list again.
+// outage makes the copies fall behind, and then perhaps list again.
 func (h *history) outage(j *journal) {
 	j.cut(true)
 	for range 1 + h.rng.IntN(6) {
@@ -323,8 +325,9 @@ func (h *history) outage(j *journal) {
 	time.Sleep(time.Duration(h.rng.IntN(3)) * 30 * time.Second)
 }
 
-// restore puts a server back behind what all copies have seen, and lets them find that
-// out: the protocol does not show one that has gone on beyond that meanwhile.
+// restore puts a server back to a version before those that all copies have seen, and
+// waits until they notice: the protocol does not reveal a restored server that has
+// meanwhile passed the old version.
 func (h *history) restore() {
 	which := h.rng.IntN(len(h.journals))
 	j := h.journals[which]
@@ -356,13 +359,13 @@ func (h *history) restore() {
 		*c = siteCopy{first: now.Version, seen: now.Version, formerly: max(c.formerly, c.seen), restored: time.Now(), lists: len(j.lists)}
 	}
 	h.tally.restores.Add(1)
-	// Versions are soon those from before again.
+	// Versions from before the restore are soon used again.
 	for range h.rng.IntN(8) {
 		j.write(h.pod(j))
 	}
 }
 
-// end lets everybody catch up, and compares what they know with what there is.
+// end lets all clients catch up, and compares their states with the model.
 func (h *history) end() {
 	if h.t.Failed() {
 		return
@@ -382,7 +385,8 @@ func (h *history) end() {
 	}
 }
 
-// truth returns what a client with a selector sees of a cluster at a version of an era.
+// truth returns the state that a client with a selector sees of a cluster at a version of
+// an era.
 func (h *history) truth(cluster, era int, version uint64, s *diffSelector) map[string]uint64 {
 	state := map[string]uint64{}
 	j := h.journals[cluster]
@@ -396,7 +400,7 @@ func (h *history) truth(cluster, era int, version uint64, s *diffSelector) map[s
 	return state
 }
 
-// reason returns why a version of a client may have expired at a site, "" if it may not.
+// reason returns why a client's version may have expired at a site, "" if it may not.
 func (h *history) reason(s *site, c *diffClient) string {
 	if h.small {
 		return "the window"

@@ -12,22 +12,23 @@ import (
 	"time"
 )
 
-// diffWatch is the answer to a watch. A stalled one takes no more than some bytes.
+// diffWatch is the response to a watch. A stalled one accepts only a limited number of
+// bytes.
 type diffWatch struct {
 	cancel context.CancelFunc
 	era    int // in which it began
-	// initial says that the state is not complete yet.
+	// initial means that the state is not complete yet.
 	initial bool
 	header  http.Header
 	done    chan struct{}
-	// came is when the first of the events came that were taken last.
+	// came is when the first of the events arrived that were taken last.
 	came time.Time
 
 	mu      sync.Mutex
 	code    int
 	bytes   []byte
 	err     error
-	first   time.Time // when the first event came of those in bytes
+	first   time.Time // when the first event in bytes arrived
 	stalled bool
 	room    chan struct{}
 }
@@ -64,7 +65,7 @@ func (w *diffWatch) Write(b []byte) (int, error) {
 
 func (w *diffWatch) FlushError() error { return nil }
 
-// SetWriteDeadline with a time in the past cuts a client off that does not read.
+// SetWriteDeadline with a time in the past cuts off a client that does not read.
 func (w *diffWatch) SetWriteDeadline(t time.Time) error {
 	if !t.IsZero() && t.Before(time.Now()) {
 		w.fail(errors.New("too slow"))
@@ -88,7 +89,7 @@ func (w *diffWatch) stall() {
 	w.stalled = true
 }
 
-// take returns the events that have come, and whether there will be no more.
+// take returns the events that have arrived, and whether the watch has ended.
 func (w *diffWatch) take(protobuf bool) (frames [][]byte, code int, over bool) {
 	select {
 	case <-w.done:

@@ -19,7 +19,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
-// everyKind has a path of each kind of answer.
+// everyKind has a path for each kind of response.
 var everyKind = []string{
 	"/healthz", "/readyz", "/clusters", "/nothing", "/fleet/api", "/fleet/apis", "/fleet/openapi/v2", "/fleet/nothing", "/fleet/api/v1/configmaps", "/fleet/readyz",
 	"/clusters/none/api", "/clusters/one/api", "/clusters/one/apis", "/clusters/one/api/v1", "/clusters/one/version", "/clusters/one/healthz", "/clusters/one/openapi/v2",
@@ -28,7 +28,7 @@ var everyKind = []string{
 	"/clusters/one/api/v1/configmaps?resourceVersion=x",
 }
 
-// status parses a Status.
+// statusIn parses a Status.
 func statusIn(t *testing.T, body string) metav1.Status {
 	t.Helper()
 	var s metav1.Status
@@ -38,7 +38,7 @@ func statusIn(t *testing.T, body string) metav1.Status {
 	return s
 }
 
-// No browser takes an answer for a page of this server, whatever a cluster sends.
+// A browser never treats a response as a page of this server, whatever a cluster sends.
 func TestServer_forbidsSniffing(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -50,7 +50,7 @@ func TestServer_forbidsSniffing(t *testing.T) {
 	})
 }
 
-// A request with the rights of somebody else is not answered with our own.
+// A request that impersonates another user is not answered with the replica's own rights.
 func TestServer_refusesImpersonation(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -69,7 +69,7 @@ func TestServer_refusesImpersonation(t *testing.T) {
 func TestReady_waitsForClusters(t *testing.T) {
 	open := make(chan struct{})
 	inMemory(t, []string{"dead", "one", "two"}, func(w *pipeWorld) {
-		open = make(chan struct{}) // in the bubble
+		open = make(chan struct{}) // created inside the bubble
 		_ = w.origins["dead"].network.Close()
 		w.origins["two"].answers(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/api/v1/configmaps" {
@@ -103,13 +103,13 @@ func TestReady_waitsForClusters(t *testing.T) {
 			if code, _, body := w.get("/readyz?verbose"); code != http.StatusOK || !strings.Contains(body, "2 of 3 synced, unreachable dead") {
 				t.Errorf("verbose: %d %s", code, body)
 			}
-			_ = w.origins["one"].network.Close() // what was read stays readable
+			_ = w.origins["one"].network.Close() // the copy stays readable
 			time.Sleep(time.Minute)
 		}
 	})
 }
 
-// A replica of no clusters is ready, and does not let clients wait for one.
+// A replica without clusters is ready, and does not make clients wait for one.
 func TestReady_withoutClusters(t *testing.T) {
 	inMemory(t, nil, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(time.Second)
@@ -122,8 +122,8 @@ func TestReady_withoutClusters(t *testing.T) {
 	})
 }
 
-// A cluster that cannot be reached is answered with the cause, once: clients send a
-// request again for as long as there is a Retry-After.
+// The response for an unreachable cluster has the cause, and no Retry-After: clients
+// repeat a request as long as there is one.
 func TestCluster_unreachableSaysWhy(t *testing.T) {
 	var silence chan struct{}
 	inMemory(t, []string{"one", "refused", "silent", "unauthorized"}, func(w *pipeWorld) {
@@ -169,7 +169,8 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 	})
 }
 
-// A resource that the cluster refuses to send is not said to be on its way.
+// For a resource that the cluster refuses to send, the response does not claim that it is
+// being read.
 func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 	inMemory(t, []string{"one"}, func(w *pipeWorld) {
 		w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
@@ -190,8 +191,8 @@ func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 	})
 }
 
-// A client that asks for a resource that is not mirrored learns why, and one that lists all
-// resources does not see it.
+// A client that requests a resource that is not mirrored receives the reason, and a
+// client that lists all resources does not see it.
 func TestUnmirrored_saysHow(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -262,7 +263,7 @@ func TestFleet_boundsWarnings(t *testing.T) {
 	})
 }
 
-// Of a cluster's own answer only what an API server says reaches the client.
+// Only the headers of an API server reach the client from a cluster's own response.
 func TestProxy_passesKnownHeaders(t *testing.T) {
 	var code int
 	var says http.Header

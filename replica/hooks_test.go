@@ -19,8 +19,8 @@ import (
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-// The hooks see every request once, in order, before anything is looked up: a request that
-// is refused does not reveal whether its cluster exists.
+// The hooks are called for every request once, in order, before anything is looked up: a
+// request that is refused does not reveal whether its cluster exists.
 func TestHooks_seeEveryRequest(t *testing.T) {
 	var calls []string
 	note := func(format string, args ...any) { calls = append(calls, fmt.Sprintf(format, args...)) }

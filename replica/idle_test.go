@@ -22,10 +22,9 @@ import (
 // request and response.
 const idleLimit = 18 << 10
 
-// TestIdleWatch_memory measures the memory of a watch on which nothing happens, after an
-// event, and after lists as informers send them: on connections with 100 watches each,
-// and with one. The clients are another process. WATERSHED_IDLE_WATCHES is how many
-// watches there are.
+// TestIdleWatch_memory measures the memory of a watch without events, after one event,
+// and after lists like those of informers: on connections with 100 watches each, and with
+// one. The clients are another process. WATERSHED_IDLE_WATCHES is the number of watches.
 func TestIdleWatch_memory(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("WATERSHED_IDLE_WATCHES"), "1000"))
 	if err != nil {
@@ -45,15 +44,15 @@ func TestIdleWatch_memory(t *testing.T) {
 		t.Logf("%d idle watches, %d on a connection: %d bytes of heap and %d of stack each", n, streams, heap, stacks)
 		return heap + stacks
 	}
-	each(100, 100) // what is made once
+	each(100, 100) // memory that is allocated only once
 	if took := each(n, 100); took > idleLimit {
 		t.Errorf("an idle watch takes %d bytes, want %d at most", took, idleLimit)
 	}
 	each(n/5, 1)
 }
 
-// memoryInUse is the live heap and the stacks of goroutines, which shrink by half in each
-// collection.
+// memoryInUse returns the live heap and the stacks of goroutines, which shrink by half in
+// each collection.
 func memoryInUse() (heap, stacks uint64) {
 	for range 5 {
 		runtime.GC()
@@ -65,8 +64,8 @@ func memoryInUse() (heap, stacks uint64) {
 
 const idleEnv = "WATERSHED_IDLE_CLIENT"
 
-// idleClients starts a process with watches, calls change when all have begun, and returns
-// when each has had an event.
+// idleClients starts a process with watches, calls change when all have begun, and
+// returns when each has received an event.
 func idleClients(t *testing.T, list, watch string, n, streams int, change func()) (stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIdleClient$")

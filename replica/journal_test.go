@@ -23,11 +23,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// entry is a pod's state, or its last one if it was deleted.
+// entry is the state of a pod, or its last state if it was deleted.
 type entry struct {
 	namespace, name string
 	app, node       string // app is "" if it has no such label
-	// odd says that its specification is not that of a pod. Only JSON can have that.
+	// odd means that its specification is not valid for a pod. Only JSON can contain
+	// that.
 	odd     bool
 	version uint64
 	deleted bool
@@ -36,11 +37,12 @@ type entry struct {
 
 func (e *entry) key() string { return e.namespace + "/" + e.name }
 
-// journal is an API server with pods: everything that happened to them, era by era. A
-// new era begins when the server is restored from a backup. It is an http.RoundTripper,
-// so that it needs no network.
+// journal is an API server with pods and their complete history, era by era. A new era
+// begins when the server is restored from a backup. It is an http.RoundTripper, so that
+// it needs no network.
 type journal struct {
-	// asJSON makes it a server that has no protobuf, streams one that sends initial events.
+	// asJSON means that the server has no protobuf, and streams that it sends initial
+	// events.
 	asJSON, streams bool
 
 	mu      sync.Mutex
@@ -50,7 +52,7 @@ type journal struct {
 	forgotten uint64
 	down      bool
 	open      map[*journalWatch]struct{}
-	// lists are the versions of the states that were read completely.
+	// lists are the versions of the states that were completely read.
 	lists []uint64
 }
 
@@ -61,7 +63,7 @@ func newJournal(asJSON, streams bool) *journal {
 // era returns the number of the current era.
 func (j *journal) era() int { return len(j.eras) - 1 }
 
-// at returns what there was at a version of an era, by key.
+// at returns the state at a version of an era, by key.
 func (j *journal) at(era int, version uint64) map[string]*entry {
 	state := map[string]*entry{}
 	for _, e := range j.eras[era] {
@@ -75,7 +77,7 @@ func (j *journal) at(era int, version uint64) map[string]*entry {
 	return state
 }
 
-// write makes a pod what an entry says.
+// write creates, changes or deletes a pod according to an entry.
 func (j *journal) write(e entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -103,14 +105,14 @@ func eventType(e *entry, there bool) string {
 	return "ADDED"
 }
 
-// pass moves the version on: something else was written.
+// pass increases the version, as if another resource was written.
 func (j *journal) pass() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.version++
 }
 
-// bookmark sends one to all watches.
+// bookmark sends a bookmark to all watches.
 func (j *journal) bookmark() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,14 +123,14 @@ func (j *journal) bookmark() {
 	}
 }
 
-// forget makes all versions before this one too old.
+// forget makes all versions before the current one too old.
 func (j *journal) forget() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.forgotten = j.version
 }
 
-// cut breaks all watches off; while the server is down it refuses requests.
+// cut breaks all watches. While the server is down it refuses requests.
 func (j *journal) cut(down bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,7 +151,7 @@ func (j *journal) restore(version uint64) {
 	j.version, j.forgotten = version, version
 }
 
-// RoundTrip answers a request of the replica's.
+// RoundTrip responds to a request of the replica.
 func (j *journal) RoundTrip(r *http.Request) (*http.Response, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -176,10 +178,10 @@ func (j *journal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answerJSON(404, string(statusJSON(404, metav1.StatusReasonNotFound, ""))), nil
 }
 
-// CloseIdleConnections is called at the end of a connection, which this has none of.
+// CloseIdleConnections is called at the end of a connection. A journal has none.
 func (*journal) CloseIdleConnections() {}
 
-// listLocked reads the state that there is or, with a token, the one that it is of.
+// listLocked lists the current state or, with a token, the state of the token.
 func (j *journal) listLocked(version uint64, limit, from string) *http.Response {
 	if version > j.version {
 		return answerJSON(504, string(statusJSON(504, metav1.StatusReasonTimeout, metav1.CauseTypeResourceVersionTooLarge)))

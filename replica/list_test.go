@@ -24,7 +24,7 @@ import (
 const protobufType = "application/vnd.kubernetes.protobuf"
 
 // TestList_everyFormIsTheSame reads one state in all forms, twice each: the second time
-// from what was kept.
+// from the cache.
 func TestList_everyFormIsTheSame(t *testing.T) {
 	w := newWorld(t, 1, 160, nil)
 	want := w.truth(0)
@@ -76,7 +76,7 @@ func gunzip(t *testing.T, body []byte) []byte {
 	return plain
 }
 
-// compare reports differences between what was read and what there is.
+// compare reports differences between the objects that were read and those that exist.
 func compare(t *testing.T, what string, got []corev1.Pod, want map[string]*corev1.Pod) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -105,7 +105,7 @@ func compare(t *testing.T, what string, got []corev1.Pod, want map[string]*corev
 	}
 }
 
-// sortFields makes managed fields comparable, whose order is lost in YAML.
+// sortFields sorts managed fields, whose order is lost in YAML.
 func sortFields(t *testing.T, p *corev1.Pod) {
 	for i := range p.ManagedFields {
 		var value any
@@ -142,7 +142,7 @@ func TestList_pagesAreOfOneState(t *testing.T) {
 			if token = list.Continue; token == "" {
 				break
 			}
-			for i := range 50 { // what changes meanwhile is not in the next page
+			for i := range 50 { // changes between pages are not in the next page
 				c.Touch((i * 13) % c.Pods())
 			}
 			c.Delete(pages)
@@ -170,7 +170,7 @@ func TestList_selected(t *testing.T) {
 			values[k+"="+v]++
 		}
 	}
-	// A common label, a rare one, and two that nobody has.
+	// A common label, a rare one, and two that no object has.
 	labels := slices.SortedFunc(maps.Keys(values), func(a, b string) int { return values[b] - values[a] })
 	for _, selector := range []string{labels[0], labels[len(labels)-1], labels[len(labels)/2], "nobody=x", "!nobody"} {
 		want := map[string]*corev1.Pod{}

@@ -26,8 +26,8 @@ func newerPod(protobuf bool, name string, version int) []byte {
 }
 
 // A cluster that is newer than this program has fields that are lost when protobuf is
-// converted. The resource is mirrored as JSON then, whether the first state has such an
-// object or a later one. A first state without the fields is never shown.
+// converted. Then the resource is mirrored as JSON, whether the first state has such an
+// object or a later one. A first state without the fields is never served.
 func TestNewerCluster_losesNoFields(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")

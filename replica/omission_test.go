@@ -26,8 +26,8 @@ const (
 	partialType = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 )
 
-// script is an origin's pods, written by the test: initial are the pods of every list and
-// every watch that begins with them, later those of watches after that.
+// script is an origin's pods, defined by the test: initial are the pods of every list and
+// of every watch with initial events, and later are those that watches send after that.
 type script struct {
 	protobuf bool
 	initial  [][]byte
@@ -91,7 +91,7 @@ func (s *script) frame(t string, raw []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
 }
 
-// scriptedPod is a pod. A broken one can be filed, but not decoded.
+// scriptedPod returns a pod. A broken one has readable metadata, but cannot be decoded.
 func scriptedPod(protobuf bool, name string, version int, broken bool) []byte {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: name, ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"broken": fmt.Sprint(broken)},
@@ -112,8 +112,8 @@ func scriptedPod(protobuf bool, name string, version int, broken bool) []byte {
 	return raw
 }
 
-// newScripted is a replica of one cluster whose pods are good-0 to good-4 and, if broken,
-// bad.
+// newScripted returns a replica of one cluster whose pods are good-0 to good-4 and, if
+// broken, bad.
 func newScripted(t *testing.T, protobuf, broken bool) (*world, *script) {
 	t.Helper()
 	s := &script{protobuf: protobuf, later: make(chan []byte)}
@@ -128,7 +128,7 @@ func newScripted(t *testing.T, protobuf, broken bool) (*world, *script) {
 	return w, s
 }
 
-// whole is the body of a good response, or the error that the client sees.
+// whole returns the body of a successful response, or the error that the client sees.
 func (w *world) whole(path string, header ...string) ([]byte, http.Header, error) {
 	w.t.Helper()
 	resp, err := w.get(w.t.Context(), path, header...)
@@ -144,7 +144,7 @@ func (w *world) whole(path string, header ...string) ([]byte, http.Header, error
 }
 
 // A built-in kind that the cluster sends as JSON reaches clients of protobuf: as JSON if
-// they accept it, else converted.
+// they accept it, or else converted.
 func TestJSONOrigin_isCompleteInProtobuf(t *testing.T) {
 	w, s := newScripted(t, false, false)
 	all := "/fleet/api/v1/pods"
@@ -233,7 +233,7 @@ func TestBrokenObject_failsTheResponse(t *testing.T) {
 				}
 			}
 		}
-		// It costs nobody who does not ask for it.
+		// Clients that do not request the object are not affected.
 		for _, accept := range accepts {
 			if _, _, err := w.whole(w.pods(0)+"?labelSelector=broken%3Dfalse", "Accept", accept); err != nil {
 				t.Errorf("protobuf %v, Accept %s: the others: %v", protobuf, accept, err)
@@ -264,7 +264,7 @@ func TestBrokenObject_endsTheWatch(t *testing.T) {
 					s.later <- scriptedPod(protobuf, "bad", v, true)
 				})
 				s.later <- scriptedPod(protobuf, "bad", v+1, false)
-				for _, path := range []string{later.pods(0), all} { // until it can be read again
+				for _, path := range []string{later.pods(0), all} { // until the object can be read again
 					later.until(http.StatusOK, path+"?fieldSelector=spec.nodeName%3Dnode-1")
 				}
 			}
@@ -272,8 +272,8 @@ func TestBrokenObject_endsTheWatch(t *testing.T) {
 	}
 }
 
-// endsWithError watches with initial events, calls then behind them, and wants an event
-// that says that shop/bad cannot be sent.
+// endsWithError watches with initial events, calls then after them, and expects an event
+// with the error that shop/bad cannot be sent.
 func (w *world) endsWithError(what, path, shape, encoding string, protobuf bool, then func()) {
 	w.t.Helper()
 	query := "?watch=1&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watershedFleet=keyed-by-cluster"

@@ -26,10 +26,10 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-// originTimeout is how long origins may take in these tests.
+// originTimeout is how long origins may take to respond in these tests.
 const originTimeout = 4 * time.Second
 
-// origin is a simulated cluster behind a server that sees what it is asked.
+// origin is a simulated cluster behind a server that sees the requests.
 type origin struct {
 	server *httptest.Server
 	config *rest.Config
@@ -37,7 +37,7 @@ type origin struct {
 	end func()
 
 	mu sync.Mutex
-	// answer, if there is one, answers in place of the cluster if it reports true.
+	// answer, unless it is nil, responds in place of the cluster if it returns true.
 	answer func(w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -80,15 +80,15 @@ func newOrigin(t *testing.T, c *simulated.Cluster) *origin {
 	return o
 }
 
-// answers sets what answers in place of the cluster.
+// answers sets the function that responds in place of the cluster.
 func (o *origin) answers(answer func(http.ResponseWriter, *http.Request) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answer = answer
 }
 
-// newOrigins is a replica of simulated clusters behind origins, which prepare changes
-// before it starts.
+// newOrigins returns a replica of simulated clusters behind origins. prepare may change
+// the origins before the replica starts.
 func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []*origin) {
 	t.Helper()
 	if testing.Short() {
@@ -116,7 +116,8 @@ func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []
 	return w, origins
 }
 
-// ask is the code of an answer, its headers and, if it is one, its status.
+// ask returns the code of a response, its headers and, if the body is a status, the
+// status.
 func (w *world) ask(path string, header ...string) (int, http.Header, metav1.Status) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
@@ -135,7 +136,7 @@ func (w *world) ask(path string, header ...string) (int, http.Header, metav1.Sta
 	return resp.StatusCode, resp.Header, status
 }
 
-// until asks until the answer has a code.
+// until sends requests until the response has a code.
 func (w *world) until(code int, path string) http.Header {
 	w.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -149,12 +150,13 @@ func (w *world) until(code int, path string) http.Header {
 	}
 }
 
-// isRead reports whether a request to an origin is one that a test has asked for, not the
-// replica's own.
+// isRead reports whether a request to an origin was sent by a test, not by the replica
+// itself.
 func isRead(r *http.Request) bool { return strings.Contains(r.URL.RawQuery, "mine") }
 
-// TestOrigin_isAskedByTheReplica: what is passed on has the replica's credentials and
-// nothing of the client's but what is about the form of the answer.
+// TestOrigin_isAskedByTheReplica: a request that is passed on has the replica's
+// credentials, and only those headers of the client that concern the form of the
+// response.
 func TestOrigin_isAskedByTheReplica(t *testing.T) {
 	w, origins := newOrigins(t, 1, nil)
 	w.until(http.StatusOK, w.pods(0))
@@ -193,8 +195,8 @@ func TestOrigin_isAskedByTheReplica(t *testing.T) {
 	}
 }
 
-// TestOrigin_saysWhatItSays: the answer is the origin's, but for what is about its
-// connection.
+// TestOrigin_saysWhatItSays: the response is the origin's, except for headers that
+// concern its connection.
 func TestOrigin_saysWhatItSays(t *testing.T) {
 	w, origins := newOrigins(t, 1, nil)
 	w.until(http.StatusOK, w.pods(0))
@@ -226,7 +228,7 @@ func TestOrigin_saysWhatItSays(t *testing.T) {
 	if header.Get("Connection") != "" {
 		t.Errorf("the headers have %v", header)
 	}
-	// An answer that breaks off must not look like a whole one.
+	// A response that breaks off must not look complete.
 	origins[0].answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isRead(r) {
 			return false
@@ -246,7 +248,8 @@ func TestOrigin_saysWhatItSays(t *testing.T) {
 	}
 }
 
-// TestOrigin_isLeftWithTheClient: when the client goes, nobody waits for the origin.
+// TestOrigin_isLeftWithTheClient: when the client disconnects, the request to the origin
+// ends.
 func TestOrigin_isLeftWithTheClient(t *testing.T) {
 	w, origins := newOrigins(t, 1, nil)
 	w.until(http.StatusOK, w.pods(0))
@@ -287,8 +290,8 @@ func TestOrigin_isLeftWithTheClient(t *testing.T) {
 	}
 }
 
-// TestOrigin_isNotWaitedForForever: one that takes a request and does not answer is
-// given up; a watch that has begun may be silent.
+// TestOrigin_isNotWaitedForForever: an origin that accepts a request and does not respond
+// times out. A watch that has begun may be silent.
 func TestOrigin_isNotWaitedForForever(t *testing.T) {
 	w, origins := newOrigins(t, 1, nil)
 	w.until(http.StatusOK, w.pods(0))
@@ -329,8 +332,9 @@ func TestOrigin_isNotWaitedForForever(t *testing.T) {
 	watching.Wait()
 }
 
-// TestFleet_saysNothingOfWhatItHasNotRead: before any cluster was read the fleet is not
-// empty, and what is not in those that were read may be in the others.
+// TestFleet_saysNothingOfWhatItHasNotRead: before any cluster has synced, the fleet is
+// not reported as empty, and an object that is not in the clusters that have synced may
+// be in the others.
 func TestFleet_saysNothingOfWhatItHasNotRead(t *testing.T) {
 	open := []chan struct{}{make(chan struct{}), make(chan struct{})}
 	w, _ := newOrigins(t, 2, func(origins []*origin) {
@@ -370,8 +374,7 @@ func TestFleet_saysNothingOfWhatItHasNotRead(t *testing.T) {
 	w.until(http.StatusNotFound, absent)
 }
 
-// TestFleet_watchesEndWithIt: when nobody reads the clusters any more, who watches them is
-// let go.
+// TestFleet_watchesEndWithIt: when the fleet stops, its watches end.
 func TestFleet_watchesEndWithIt(t *testing.T) {
 	w, origins := newOrigins(t, 2, nil)
 	w.until(http.StatusOK, "/fleet/api/v1/pods")

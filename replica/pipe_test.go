@@ -24,8 +24,8 @@ import (
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-// pipeListener is a network in memory, so that tests about waiting take no time. Its
-// connections have no buffers: a client that does not read stalls every write.
+// pipeListener is a network in memory, so that tests of timeouts take no time. Its
+// connections have no buffers: a client that does not read blocks every write.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -80,17 +80,18 @@ func (l *pipeListener) cut() {
 	l.open = nil
 }
 
-// apiServer is a cluster in memory with two config maps, a and b, and with secrets that a
-// replica does not mirror unless it is asked to.
+// apiServer is a cluster in memory with two config maps, a and b, and with secrets, which
+// a replica does not mirror by default.
 type apiServer struct {
 	network *pipeListener
-	// events go to its watch.
+	// events are sent to its watch.
 	events chan string
-	// answer, if it is not nil, may answer in its place.
+	// answer, unless it is nil, may respond in its place.
 	answer atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
 }
 
-// answers has a function answer requests. If that returns false, the server does.
+// answers sets a function that responds to requests. If it returns false, the server
+// responds.
 func (s *apiServer) answers(f func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&f) }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -128,19 +129,19 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// configMap is one in JSON.
+// configMap returns a config map in JSON.
 func configMap(name string, version int) string {
 	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%[1]q,"resourceVersion":"%d","labels":{"app":%[1]q}}}`, name, version)
 }
 
-// add tells the watch of a cluster about a new config map.
+// add sends a new config map to the watch of a cluster.
 func (s *apiServer) add(name string, version int) {
 	s.events <- `{"type":"ADDED","object":` + configMap(name, version) + "}\n"
 }
 
 // pipeWorld is a replica of clusters in memory.
 type pipeWorld struct {
-	// options are those of the replica, set before it starts.
+	// options are the options of the replica, set before it starts.
 	options Options
 	t       *testing.T
 	server  *Server
@@ -150,8 +151,8 @@ type pipeWorld struct {
 	client  *http.Client
 }
 
-// inMemory runs a test with a replica of clusters in memory, in a bubble. Prepare, if it is
-// not nil, is called before the replica starts.
+// inMemory runs a test with a replica of clusters in memory, in a bubble. prepare, unless
+// it is nil, is called before the replica starts.
 func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test func(t *testing.T, w *pipeWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +206,7 @@ func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test 
 	})
 }
 
-// get returns the code, the headers and the body of an answer.
+// get returns the code, the headers and the body of a response.
 func (w *pipeWorld) get(path string, header ...string) (int, http.Header, string) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://replica"+path, http.NoBody)
@@ -240,7 +241,7 @@ func (w *pipeWorld) open(path string) net.Conn {
 	return c
 }
 
-// readAnswer reads the rest of an answer from a connection.
+// readAnswer reads the rest of a response from a connection.
 func readAnswer(c net.Conn, path string) (string, error) {
 	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodGet})
 	if err != nil {

@@ -27,7 +27,8 @@ func paths(spec, current, selector string) view.ScalePaths {
 	return view.ScalePaths{SpecReplicasPath: spec, StatusReplicasPath: current, LabelSelectorPath: selector}
 }
 
-// TestScaleOf_followsPaths: to figures that are there, that are not, and that are none.
+// TestScaleOf_followsPaths: to numbers that exist, that are absent, and to values that
+// are not numbers.
 func TestScaleOf_followsPaths(t *testing.T) {
 	for _, c := range []struct {
 		paths  view.ScalePaths
@@ -74,7 +75,8 @@ func TestScaleOf_followsPaths(t *testing.T) {
 	}
 }
 
-// TestScaleOf_readsTypes, and writes selectors as the API server does.
+// TestScaleOf_readsTypes: typed objects have scales, with selectors in the API server's
+// form.
 func TestScaleOf_readsTypes(t *testing.T) {
 	five := int32(5)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"y", "x"}}}}
@@ -103,7 +105,7 @@ func TestScaleOf_readsTypes(t *testing.T) {
 	}
 }
 
-// TestCopied is about what a copy of objects has.
+// TestCopied checks which subresources a copy of an object has.
 func TestCopied(t *testing.T) {
 	resource := func(group, version, name, kind string) kube.Resource {
 		return kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, Kind: kind}
@@ -126,7 +128,7 @@ func TestCopied(t *testing.T) {
 		{deployment, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, false, true},
 		{deployment, kube.Subresource{Name: scaleName, GroupVersionKind: schema.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "Scale"}, Verbs: read}, true, false},
 		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, true, true},
-		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, false, false}, // where would the paths be from?
+		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, false, false}, // without definitions the paths are not known
 	} {
 		if got := copied(c.of, c.below, c.defined); got != c.want {
 			t.Errorf("%s/%s as %s, with definitions %t: %t", c.of.Resource, c.below.Name, c.below.Kind, c.defined, got)
@@ -138,7 +140,7 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// TestNotCopied says where to ask.
+// TestNotCopied: the error contains the address to use instead.
 func TestNotCopied(t *testing.T) {
 	err := status.NotCopied(pods, "log", "https://eu.example.com")
 	const want = "pods/log cannot be had here: this is a replica of objects, without connections to nodes, ask https://eu.example.com"

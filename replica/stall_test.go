@@ -15,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
-// largeDocument is longer than anything that is buffered on the way.
+// largeDocument is longer than all buffers between server and client.
 var largeDocument = `{"x":"` + strings.Repeat("0123456789abcdef", 1<<16) + `"}`
 
 func largeOpenAPI(w *pipeWorld) {
@@ -29,7 +29,7 @@ func largeOpenAPI(w *pipeWorld) {
 	})
 }
 
-// A client that does not read is cut off, whatever it was going to read.
+// A client that does not read is cut off, whatever it requested.
 func TestServer_cutsStalledClients(t *testing.T) {
 	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -55,7 +55,7 @@ func TestServer_cutsStalledClients(t *testing.T) {
 	})
 }
 
-// A client that reads slowly all the time gets everything, however long that takes.
+// A client that reads slowly but steadily receives everything, however long that takes.
 func TestServer_slowClientsGetEverything(t *testing.T) {
 	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)
@@ -96,7 +96,7 @@ func TestServer_slowClientsGetEverything(t *testing.T) {
 	})
 }
 
-// A connection serves the next request though its last answer had a time limit.
+// A connection serves the next request although its last response had a time limit.
 func TestServer_connectionsOutliveTheirLimits(t *testing.T) {
 	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
 		time.Sleep(10 * time.Second)

@@ -78,7 +78,7 @@ func manyPods(t *testing.T, n int) (pods []*wire.Object) {
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
-		noise := make([]byte, 1500) // which does not compress well
+		noise := make([]byte, 1500) // random, so it does not compress well
 		for i := range noise {
 			noise[i] = 'a' + byte(random.Uint32()%26)
 		}
@@ -93,8 +93,8 @@ func manyPods(t *testing.T, n int) (pods []*wire.Object) {
 	return pods
 }
 
-// Tables for people are written while the objects are read, and are the same as if the
-// whole had been converted at once.
+// Tables for people are written while the objects are read, and are the same as if they
+// had been converted as a whole.
 func TestTable_isWrittenRowByRow(t *testing.T) {
 	tableOf := respond.Media{Shape: respond.Table, Version: "v1"}
 	pods := manyPods(t, 120)
@@ -126,7 +126,7 @@ func TestTable_isWrittenRowByRow(t *testing.T) {
 	}
 }
 
-// Rows are compressed together: the one is much like the other.
+// Rows are compressed together, because they are similar.
 func TestTable_gzip(t *testing.T) {
 	var pods []*wire.Object
 	kind := manyPods(t, 1)[0].Kind()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Connections have the limit of the socket that accepted them, so that the writes of a
-// slow client show its progress.
+// Connections inherit the limit of the listening socket, so that the writes of a slow
+// client show its progress.
 func TestListenConfig_limitsWhatIsUnsent(t *testing.T) {
 	l, err := ListenConfig().Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

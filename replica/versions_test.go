@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// scripted is a history that a test writes: one cluster with pods a to e, some replicas,
-// and a client of the first.
+// scripted returns a history that the test controls: one cluster with pods a to e, some
+// replicas, and a client of the first.
 func scripted(t *testing.T, sites int) (h *history, j *journal, c *diffClient) {
 	t.Helper()
 	j = newJournal(false, false)
@@ -34,12 +34,12 @@ func scripted(t *testing.T, sites int) (h *history, j *journal, c *diffClient) {
 		}
 	}
 	h.settle()
-	c = &diffClient{h: h, site: h.sites[0], selector: &diffSelectors[0], era: -1} // it has not seen any
+	c = &diffClient{h: h, site: h.sites[0], selector: &diffSelectors[0], era: -1} // no era seen yet
 	t.Cleanup(c.stop)
 	return h, j, c
 }
 
-// get returns the code and the body of an answer.
+// get returns the code and the body of a response.
 func (s *site) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -56,13 +56,13 @@ func (c *diffClient) page() (version uint64, from string) {
 	return version, url.QueryEscape(list.Continue)
 }
 
-// TestWatch_aheadOfTheCopyLosesNothing has a client bring a version from the API server
-// that the copy has not reached, and the copy list again: the list passes over the
-// client's version, or ends before it, or at it.
+// TestWatch_aheadOfTheCopyLosesNothing: a client brings a version from the API server
+// that the copy has not reached, and the copy lists again. The list skips the client's
+// version, or ends before it, or at it.
 func TestWatch_aheadOfTheCopyLosesNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		later   int // what happens after the client's version and before the list
+		later   int // writes after the client's version and before the list
 		expired int
 	}{{"passed over", 2, 1}, {"reached", 0, 0}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWatch_aheadOfTheCopyLosesNothing(t *testing.T) {
 				j.cut(true)
 				j.write(entry{namespace: "n", name: "a", app: "x"})
 				j.write(entry{namespace: "n", name: "b", deleted: true})
-				j.write(entry{namespace: "n", name: "f"}) // comes and goes, if it is passed over
+				j.write(entry{namespace: "n", name: "f"}) // created and deleted again, if the list skips it
 				c.goDirect()
 				c.resume()
 				if len(c.state) != 5 || c.watch == nil {
@@ -81,7 +81,7 @@ func TestWatch_aheadOfTheCopyLosesNothing(t *testing.T) {
 					j.write(entry{namespace: "n", name: []string{"f", "c"}[i], deleted: true})
 				}
 				j.forget()
-				time.Sleep(2 * time.Minute) // nothing is promised meanwhile
+				time.Sleep(2 * time.Minute) // nothing is guaranteed meanwhile
 				if c.read(); c.watch == nil {
 					t.Fatal("the watch has ended while the server cannot be reached")
 				}
@@ -98,8 +98,9 @@ func TestWatch_aheadOfTheCopyLosesNothing(t *testing.T) {
 	}
 }
 
-// TestWatch_partOfAListGoesOnAnywhere has a client stop between the differences that a list
-// found: with the version of the last that it saw it goes on, at the API server too.
+// TestWatch_partOfAListGoesOnAnywhere: a client stops between the differences that a list
+// found. It can continue with the version of the last event that it received, at the API
+// server too.
 func TestWatch_partOfAListGoesOnAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, j, c := scripted(t, 1)
@@ -122,16 +123,16 @@ func TestWatch_partOfAListGoesOnAnywhere(t *testing.T) {
 			typ, p, _ := c.decode(frame)
 			seen.Insert(fmt.Sprintf("%s %s@%s", typ, p.Name, p.ResourceVersion))
 		}
-		// Nobody knows when a was deleted: whoever has seen that and no more holds the
-		// version that it had before.
+		// It is not known when a was deleted. A client that has received only the
+		// deletion keeps the version that it had before.
 		if want := sets.New(fmt.Sprintf("DELETED a@%d", before), fmt.Sprintf("ADDED f@%d", before+1)); !seen.Equal(want) {
 			t.Errorf("the list has told of %v, want %v", sets.List(seen), sets.List(want))
 		}
 	})
 }
 
-// TestVersions_fromBeforeARestoreExpire has a server restored from a backup, and clients come
-// with versions from before: while the server is behind them, and when it has passed them.
+// TestVersions_fromBeforeARestoreExpire: a server is restored from a backup, and clients
+// use versions from before: while the server is behind them, and when it has passed them.
 func TestVersions_fromBeforeARestoreExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, j, c := scripted(t, 1)
@@ -171,7 +172,8 @@ func TestVersions_fromBeforeARestoreExpire(t *testing.T) {
 					t.Errorf("at %d, watch from %d: %d %s", now, v, code, body)
 				}
 			}
-			// What is told now can be resumed, or the client would never get anywhere.
+			// Versions that are sent now can be resumed, or the client would never make
+			// progress.
 			if now > old {
 				for _, v := range []uint64{now, old + 1} {
 					if _, body := h.sites[0].get(t, fmt.Sprintf("%swatch=1&timeoutSeconds=1&resourceVersion=%d", path, v)); strings.Contains(body, "Expired") {
@@ -179,13 +181,14 @@ func TestVersions_fromBeforeARestoreExpire(t *testing.T) {
 					}
 				}
 			}
-			// A read that must not be older is a list, which is whole.
+			// A read with a minimum version is a list, which is complete.
 			code, _ := h.sites[0].get(t, fmt.Sprintf("%sresourceVersion=%d", path, old))
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[now >= old]; code != want {
 				t.Errorf("at %d, not older than %d: %d", now, old, code)
 			}
 		}
-		// Later than the history goes back, a version that was told since counts.
+		// After the history's retention, a version that was sent since the restore is
+		// valid.
 		time.Sleep(6 * time.Minute)
 		h.settle()
 		now := h.sites[0].feed(0).Version
@@ -195,8 +198,9 @@ func TestVersions_fromBeforeARestoreExpire(t *testing.T) {
 	})
 }
 
-// TestVersions_ofAnotherReplicaExpire has a client of /fleet go from one replica to another:
-// every version that it brings expires, and the next it is told is greater.
+// TestVersions_ofAnotherReplicaExpire: a client of /fleet switches from one replica to
+// another. Every version that it brings expires, and the next one that it receives is
+// greater.
 func TestVersions_ofAnotherReplicaExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, j, c := scripted(t, 2)
@@ -206,7 +210,7 @@ func TestVersions_ofAnotherReplicaExpire(t *testing.T) {
 		h.settle()
 		here, there := h.sites[0], h.sites[1]
 		time.Sleep(time.Second)
-		// Something that only the first has: its version is ahead of the other's.
+		// Only the first replica has this version, which is ahead of the other's.
 		c.list()
 		foreign, token := c.page()
 		path := "/fleet/api/v1/pods?watershedFleet=keyed-by-cluster&"

@@ -21,14 +21,14 @@ import (
 
 func uitoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// reader keeps a copy by list and watch, as an informer does.
+// reader keeps a copy by list and watch, like an informer.
 type reader struct {
 	world    *world
 	cluster  int
 	rng      *rand.Rand
 	header   []string
 	protobuf bool
-	stream   bool // it reads its first state as a stream
+	stream   bool // it reads its first state as initial events
 	selector string
 
 	version string
@@ -89,7 +89,7 @@ func (r *reader) list(ctx context.Context) error {
 	return nil
 }
 
-// watch reads a watch, for a while, or until it has a version.
+// watch reads a watch for a while, or until it has a version.
 func (r *reader) watch(ctx context.Context, until uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,7 +124,7 @@ func (r *reader) watch(ctx context.Context, until uint64) error {
 	})
 }
 
-// take makes an event part of the copy, if it can follow what is there.
+// take applies an event to the copy, if it is a valid successor of the current state.
 func (r *reader) take(t string, pod *corev1.Pod, initial bool) error {
 	key := pod.Namespace + "/" + pod.Name
 	known := r.pods[key]
@@ -140,16 +140,16 @@ func (r *reader) take(t string, pod *corev1.Pod, initial bool) error {
 	case t == "DELETED" && known != nil:
 		delete(r.pods, key)
 	case known != nil && known.ResourceVersion == pod.ResourceVersion, t == "DELETED":
-		// What has one version may be told again after a list that found it out.
+		// Changes that a list found share a version, so they may be sent again.
 	default:
 		return fmt.Errorf("%s %s, which is there: %v", t, key, known != nil)
 	}
 	return nil
 }
 
-// TestWatch_readersKeepCopies has readers of all kinds follow two clusters that change,
-// lose their connections and forget their history. They stop and resume at random, and
-// in the end have what the clusters have.
+// TestWatch_readersKeepCopies runs readers of all kinds on two clusters that change, lose
+// their connections and compact their history. The readers stop and resume at random, and
+// in the end have the state of the clusters.
 func TestWatch_readersKeepCopies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -221,7 +221,7 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 	time.Sleep(4 * time.Second)
 	close(stop)
 	changing.Wait()
-	for i := range 2 { // everybody hears of the last version
+	for i := range 2 { // so that every reader receives the last version
 		c := w.clusters.Cluster(i)
 		for _, p := range w.truth(i) {
 			if p.Labels["team"] == label || label == "" {

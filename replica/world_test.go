@@ -59,8 +59,8 @@ func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 	return w
 }
 
-// serve runs a replica of clusters. End ends the run of the fleet, before the replica's
-// own.
+// serve runs a replica of clusters. end ends the run of the fleet, before that of the
+// replica.
 func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
 	t.Helper()
 	clusters, err := directory.NewStatic(entries...)
@@ -105,7 +105,7 @@ func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *repli
 	return &world{t: t, clusters: s, client: h.Client(), url: h.URL}, f, end
 }
 
-// pods is the path of a cluster's pods.
+// pods returns the path of a cluster's pods.
 func (w *world) pods(cluster int) string {
 	return "/clusters/" + w.clusters.Cluster(cluster).Name() + "/api/v1/pods"
 }
@@ -122,7 +122,7 @@ func (w *world) get(ctx context.Context, path string, header ...string) (*http.R
 	return w.client.Do(r)
 }
 
-// read is the whole answer, which must be a good one.
+// read returns the whole response, which must be successful.
 func (w *world) read(path string, header ...string) ([]byte, http.Header) {
 	w.t.Helper()
 	resp, err := w.get(w.t.Context(), path, header...)
@@ -137,7 +137,7 @@ func (w *world) read(path string, header ...string) ([]byte, http.Header) {
 	return body, resp.Header
 }
 
-// truth is what a cluster has, by key.
+// truth returns the pods of a cluster, by key.
 func (w *world) truth(cluster int) map[string]*corev1.Pod {
 	c := w.clusters.Cluster(cluster)
 	all := map[string]*corev1.Pod{}
@@ -163,7 +163,7 @@ func decodeList(body []byte) (*corev1.PodList, error) {
 }
 
 // events reads a watch in JSON or protobuf, and calls a function for every event until
-// that, or the watch, ends.
+// that returns an error or the watch ends.
 func events(body io.Reader, protobuf bool, each func(t string, pod *corev1.Pod) error) error {
 	next := jsonEvents(body)
 	if protobuf {

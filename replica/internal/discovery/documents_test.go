@@ -30,7 +30,7 @@ func resource(group, version, name string, verbs ...string) kube.Resource {
 	}
 }
 
-// get is the answer to one request.
+// get returns the response to one request.
 func get(d *discovery.Documents, method, path, accept string) (*httptest.ResponseRecorder, bool) {
 	r := httptest.NewRequest(method, "https://example.com/clusters/x"+path, nil)
 	r.Header.Set("Accept", accept)
@@ -40,8 +40,8 @@ func get(d *discovery.Documents, method, path, accept string) (*httptest.Respons
 	return w, served
 }
 
-// TestServe_leavesOtherPathsAlone: whoever serves objects below the same root answers
-// for them.
+// TestServe_leavesOtherPathsAlone: another handler serves the objects below the same
+// root.
 func TestServe_leavesOtherPathsAlone(t *testing.T) {
 	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil, nil, nil)
 	for _, path := range []string{"", "/", "/apis/", "/api", "/api/v1", "/apis/apps/v1/"} {
@@ -60,8 +60,8 @@ func TestServe_leavesOtherPathsAlone(t *testing.T) {
 	}
 }
 
-// TestNew_unmirroredHaveNoVerbs: a resource that is not mirrored can be found by its name,
-// unless that is another's, and not by what can be done with it.
+// TestNew_unmirroredHaveNoVerbs: a resource that is not mirrored can be found by its
+// name, unless another resource has that name, and has no verbs.
 func TestNew_unmirroredHaveNoVerbs(t *testing.T) {
 	hidden := []kube.Resource{resource("", "v1", "secrets", "get", "list"), resource("metrics", "v1", "pods", "list"), resource("other", "v1", "things", "list", "watch")}
 	for i := range hidden {
@@ -86,8 +86,8 @@ func TestNew_unmirroredHaveNoVerbs(t *testing.T) {
 	}
 }
 
-// TestNew_isEmptyOfWhatCannotBeRead: neither the resource, nor a group that has
-// nothing else; but a version whose resources are not known is there.
+// TestNew_isEmptyOfWhatCannotBeRead: a resource without read verbs is left out, and so is
+// a group that has no other. A version whose resources are not known is listed.
 func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	created := resource("authentication.k8s.io", "v1", "tokenreviews", "create")
 	d := discovery.New([]kube.Resource{created, resource("apps", "v1", "deployments", "create", "watch", "get")}, nil,
@@ -115,9 +115,9 @@ func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestNew_ordersGroups: those of definitions go by the smallest of their versions in the
-// older list, also by one that is not told of; who comes after them out of order has
-// less priority, and stays there.
+// TestNew_ordersGroups: in the older list, groups of definitions are ordered by their
+// smallest version, including versions that the documents do not list. A group after them
+// that is out of order has a lower priority, and stays there.
 func TestNew_ordersGroups(t *testing.T) {
 	var all []kube.Resource
 	for _, at := range []schema.GroupVersion{
@@ -147,8 +147,8 @@ func TestNew_ordersGroups(t *testing.T) {
 	}
 }
 
-// TestServe_namesItsAddress: that of the connection or, if there is none, the one that
-// was asked for.
+// TestServe_namesItsAddress: the document has the address of the connection or, if there
+// is none, the host of the request.
 func TestServe_namesItsAddress(t *testing.T) {
 	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get")}, nil, nil, nil)
 	want := func(body, address string) {
@@ -180,7 +180,8 @@ func TestServe_namesItsAddress(t *testing.T) {
 	}
 }
 
-// TestServe_compressesWhatIsLong, once, for any number of clients at the same time.
+// TestServe_compressesWhatIsLong: a long document is compressed once, for any number of
+// concurrent clients.
 func TestServe_compressesWhatIsLong(t *testing.T) {
 	var many []kube.Resource
 	for i := range 2000 {

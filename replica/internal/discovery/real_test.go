@@ -38,8 +38,8 @@ const (
 	aggregatedOld   = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
 
-// types are a custom type in two versions, one whose group comes earlier by its name
-// and later by its version, and an API server that is not there.
+// types are a custom type in two versions, one whose group is earlier by its name and
+// later by its version, and an API server that does not exist.
 const types = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -73,7 +73,7 @@ spec:
   service: {name: none, namespace: default}
 `
 
-// answer is what both servers must say alike.
+// answer is the part of a response in which both servers must agree.
 type answer struct {
 	Code                     int
 	Type, CacheControl, Vary string
@@ -86,7 +86,8 @@ type answer struct {
 	length                   int
 }
 
-// TestDocuments_areTheServers asks a real API server and the documents the same.
+// TestDocuments_areTheServers sends the same requests to a real API server and to the
+// documents.
 func TestDocuments_areTheServers(t *testing.T) {
 	k := kubetest.Start(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -109,7 +110,8 @@ func TestDocuments_areTheServers(t *testing.T) {
 
 	paths := []string{"/api", "/apis", "/api/", "/api/v1", "/apis/apps", "/apis/apps/", "/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1",
 		"/apis/example.com/v1beta1", "/apis/autoscaling", "/apis/autoscaling/v1", "/apis/broken.example.org", "/apis/broken.example.org/v1", "/api?pretty=true"}
-	// Not application/*, nor /apis/, which some of the server's handlers refuse and others do not.
+	// application/* and /apis/ are left out: some of the server's handlers refuse them
+	// and others do not.
 	accepts := []string{"", "*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
 		"application/vnd.kubernetes.protobuf,application/json", "application/json;q=0.3, application/yaml;q=0.5", "*/*, application/yaml", "application/json;pretty=1",
 		"text/html", "application/cbor", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
@@ -149,7 +151,7 @@ func TestDocuments_areTheServers(t *testing.T) {
 	}
 }
 
-// discover waits until the server knows the types, and says that one is stale.
+// discover waits until the server has the types, and reports that one is stale.
 func discover(ctx context.Context, t *testing.T, c *kube.Cluster) ([]kube.Resource, []schema.GroupVersion) {
 	t.Helper()
 	for {
@@ -181,8 +183,7 @@ func serve(t *testing.T, d *discovery.Documents) *httptest.Server {
 	return server
 }
 
-// ask is one request, and what the answer is after it has been cut down to what can
-// be read.
+// ask sends one request, and returns the response reduced to resources that can be read.
 func ask(ctx context.Context, t *testing.T, c *kube.Cluster, path, accept, etag string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
@@ -210,7 +211,7 @@ func ask(ctx context.Context, t *testing.T, c *kube.Cluster, path, accept, etag 
 		ForPeople: bytes.Count(body, []byte("\n")) > 1, etag: resp.Header.Get("Etag"), length: len(body),
 	}
 	if strings.HasPrefix(a.Type, runtime.ContentTypeProtobuf) {
-		a.ForPeople = false // any byte may be in it
+		a.ForPeople = false // the body may differ in any byte
 	}
 	if strings.HasPrefix(a.Type, "application/") {
 		a.decode(t, body)
@@ -218,7 +219,7 @@ func ask(ctx context.Context, t *testing.T, c *kube.Cluster, path, accept, etag 
 	return a
 }
 
-// decode reads the document in whatever encoding it has.
+// decode decodes a document in any encoding.
 func (a *answer) decode(t *testing.T, body []byte) {
 	t.Helper()
 	var meta metav1.TypeMeta
@@ -258,7 +259,7 @@ func (a *answer) decode(t *testing.T, body []byte) {
 		restrictAggregated(doc)
 	case *metav1.APIVersions:
 		for i := range doc.ServerAddressByClientCIDRs {
-			doc.ServerAddressByClientCIDRs[i].ServerAddress = "" // each has its own
+			doc.ServerAddressByClientCIDRs[i].ServerAddress = "" // each server has its own
 		}
 	case *metav1.APIGroupList:
 		doc.Groups = slices.DeleteFunc(doc.Groups, func(g metav1.APIGroup) bool { return slices.Contains(unreadable, g.Name) })
@@ -266,15 +267,15 @@ func (a *answer) decode(t *testing.T, body []byte) {
 		restrict(doc)
 	case *metav1.Status:
 		a.reason = doc.Reason
-		return // the text differs between a server's own handlers
+		return // the text differs between handlers of one server
 	}
 	a.Document = into
 }
 
-// unreadable are groups with nothing that can be read.
+// unreadable are groups without readable resources.
 var unreadable = []string{"authentication.k8s.io", "authorization.k8s.io"}
 
-// readable are resources without what cannot be told.
+// readable returns resources without the parts that the documents leave out.
 func readable(all []kube.Resource) []kube.Resource {
 	var some []kube.Resource
 	for _, r := range all {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Bytes come back as they were packed, whole and in pieces, of whatever length and
-// whether or not they can be compressed.
+// Bytes are unpacked as they were packed, whole and in pieces, of any length and whether
+// or not they can be compressed.
 func TestText_pack(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 3*PieceBytes+17)
@@ -43,7 +43,7 @@ func TestText_pack(t *testing.T) {
 	}
 }
 
-// writes are what was written, and the most at once.
+// writes records the written bytes, and the size of the largest write.
 type writes struct {
 	all  []byte
 	most int

@@ -46,9 +46,9 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What blocks and frames keep in memory is within their bounds, also when the objects that
-// they are of have been dropped by the store: objects that are listed once, and objects of
-// which one in each block changes, in two forms of which one is not asked for again.
+// Blocks and frames stay within their memory bounds, even if the store has dropped their
+// objects: for objects that are listed once, and for objects of which one in each block
+// changes, in two forms of which one is not requested again.
 func TestCaches_boundMemory(t *testing.T) {
 	const bound = 2 << 20
 	source := Source{"c", schema.GroupVersionResource{Version: "v1", Resource: "pods"}}

@@ -29,8 +29,8 @@ func widget(t *testing.T, name string) *wire.Object {
 	return o
 }
 
-// An object that cannot be encoded is an error for every client, and one line in the log
-// however many watch it.
+// An object that cannot be encoded is an error for every client, and one line in the log,
+// whatever the number of watches.
 func TestFrames_error(t *testing.T) {
 	var log bytes.Buffer
 	c := NewFrames(1<<20, slog.New(slog.NewTextHandler(&log, nil)))
@@ -49,8 +49,8 @@ func TestFrames_error(t *testing.T) {
 	}
 }
 
-// A panic while a frame is made is an error for every client that wants the frame: none
-// gets an empty one.
+// A panic while a frame is made is an error for every client that waits for the frame:
+// none receives an empty one.
 func TestFrames_panic(t *testing.T) {
 	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, New: func() runtime.Object { panic("no such type") }}
 	raw, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "shop", ResourceVersion: "7"}}).Marshal()
@@ -74,7 +74,7 @@ func TestFrames_panic(t *testing.T) {
 	clients.Wait()
 }
 
-// What is kept is bounded by bytes, and what was made first goes first.
+// The kept frames are bounded by bytes, and the oldest are dropped first.
 func TestFrames_bound(t *testing.T) {
 	const room = 20_000
 	c := NewFrames(room, slog.New(slog.DiscardHandler))

@@ -51,7 +51,7 @@ func TestSegments_areOneStream(t *testing.T) {
 }
 
 func TestMember_isReadBeforeTheNext(t *testing.T) {
-	r, w, err := os.Pipe() // which takes what nobody has read yet
+	r, w, err := os.Pipe() // a pipe buffers unread bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestMember_isReadBeforeTheNext(t *testing.T) {
 		if _, err := io.ReadFull(z, got); err != nil || string(got) != want {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		next <- struct{}{} // not before: a reader that waits for more would hang here
+		next <- struct{}{} // not before: a reader that waits for more would block here
 	}
 }
 

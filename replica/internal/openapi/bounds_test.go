@@ -19,7 +19,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 )
 
-// answering returns documents of an origin that answers as it is told.
+// answering returns documents of an origin that responds with a function.
 func answering(t *testing.T, answer http.HandlerFunc) *openapi.Documents {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -32,7 +32,7 @@ func answering(t *testing.T, answer http.HandlerFunc) *openapi.Documents {
 	return openapi.New(func() *kube.Cluster { return c }, nil)
 }
 
-// bomb is a document of so many MB, compressed.
+// bomb returns a document of the given size in MB, compressed.
 func bomb(t *testing.T, mb int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -50,8 +50,8 @@ func bomb(t *testing.T, mb int) []byte {
 	return b.Bytes()
 }
 
-// What a cluster sends is bounded as it is without compression: a small answer must not
-// take a lot of memory.
+// The bound applies to the size without compression: a small response must not take a lot
+// of memory.
 func TestServe_boundsPlainBytes(t *testing.T) {
 	index, document := bomb(t, 16), bomb(t, 65)
 	d := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +77,8 @@ func TestServe_boundsPlainBytes(t *testing.T) {
 	}
 }
 
-// An answer is served with a media type that documents have, or not at all: it could be a
-// page with a script.
+// A response is served only with a media type that documents have: it could be a page
+// with a script.
 func TestServe_onlyKnownMediaTypes(t *testing.T) {
 	says := ""
 	d := answering(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -102,8 +102,8 @@ func TestServe_onlyKnownMediaTypes(t *testing.T) {
 	}
 }
 
-// The index of an API server with aggregation is JSON that it calls plain text; nothing
-// else may be.
+// An API server with aggregation sends its index, which is JSON, as plain text. No other
+// document may be plain text.
 func TestServe_plainTextIndex(t *testing.T) {
 	d := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -26,15 +26,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// origin is an API server that counts what it is asked.
+// origin is an API server that counts requests.
 type origin struct {
 	mu     sync.Mutex
-	asked  map[string]int // by path
-	bodies int            // answers that were no 304
+	asked  map[string]int // requests by path
+	bodies int            // responses other than 304
 	tag    string         // of every document
-	code   int            // instead of an answer
+	code   int            // instead of a document
 	size   int            // of documents
-	wait   chan struct{}  // before an answer, if not nil
+	wait   chan struct{}  // before a response, if not nil
 }
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +71,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(text(r.URL.Path+" "+r.Header.Get("Accept"), size)))
 }
 
-// text is a document that does not compress.
+// text returns a document that does not compress.
 func text(name string, size int) string {
 	b := []byte(name + " ")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -87,14 +87,14 @@ func (o *origin) set(change func(o *origin)) {
 	change(o)
 }
 
-// count is how often a path was asked for.
+// count returns how often a path was requested.
 func (o *origin) count(path string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.asked[path]
 }
 
-// await waits until a path has been asked for n times.
+// await waits until a path has been requested n times.
 func (o *origin) await(t *testing.T, path string, n int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); o.count(path) < n; time.Sleep(time.Millisecond) {
@@ -105,7 +105,7 @@ func (o *origin) await(t *testing.T, path string, n int) {
 	}
 }
 
-// start starts an origin, and the documents of it.
+// start starts an origin, and returns its documents.
 func start(t *testing.T, opts *openapi.Options) (*origin, *openapi.Documents) {
 	t.Helper()
 	o := &origin{asked: map[string]int{}, tag: "1"}
@@ -119,7 +119,7 @@ func start(t *testing.T, opts *openapi.Options) (*origin, *openapi.Documents) {
 	return o, openapi.New(func() *kube.Cluster { return c }, opts)
 }
 
-// get asks for a target, a path with a query, below a prefix.
+// get requests a target, a path with a query, below a prefix.
 func get(t *testing.T, d *openapi.Documents, target string, header http.Header) *httptest.ResponseRecorder {
 	t.Helper()
 	return request(t.Context(), t, d, http.MethodGet, target, header)
@@ -145,8 +145,8 @@ func wantCode(t *testing.T, w *httptest.ResponseRecorder, want int) {
 	}
 }
 
-// TestServe_asksOnce: clients that come together, and those that come later, make one
-// request; one that gives up takes nobody with it.
+// TestServe_asksOnce: concurrent clients, and later ones, cause one request. A client
+// that gives up does not affect the others.
 func TestServe_asksOnce(t *testing.T) {
 	o, d := start(t, nil)
 	wait := make(chan struct{})
@@ -172,8 +172,8 @@ func TestServe_asksOnce(t *testing.T) {
 	}
 }
 
-// TestServe_asksAgain when the copy is old, and when types have changed; and gets the
-// document only if it is another.
+// TestServe_asksAgain: a document is requested again when the copy is old, and when types
+// have changed. Its body is sent only if it has changed.
 func TestServe_asksAgain(t *testing.T) {
 	o, d := start(t, &openapi.Options{Interval: 200 * time.Millisecond})
 	for range 3 {
@@ -202,8 +202,8 @@ func TestServe_asksAgain(t *testing.T) {
 	}
 }
 
-// TestServe_outlivesTheOrigin: while there is no answer the copy is served, at once but
-// for one client in an interval; what is refused is not.
+// TestServe_outlivesTheOrigin: while the origin does not respond, the copy is served,
+// without delay except for one client per interval. A refused document is not served.
 func TestServe_outlivesTheOrigin(t *testing.T) {
 	o, d := start(t, nil)
 	wantCode(t, get(t, d, "/version", nil), http.StatusOK)
@@ -238,8 +238,8 @@ func TestServe_outlivesTheOrigin(t *testing.T) {
 	wantCode(t, get(t, nowhere, "/openapi/v3", nil), http.StatusServiceUnavailable)
 }
 
-// TestServe_byHash: what has the hash never changes, what has another is elsewhere,
-// and what is not in the index is nowhere.
+// TestServe_byHash: a document with its current hash never changes, another hash is
+// redirected, and a path that is not in the index is not found.
 func TestServe_byHash(t *testing.T) {
 	o, d := start(t, &openapi.Options{Interval: time.Nanosecond})
 	w := get(t, d, "/openapi/v3", nil)
@@ -276,7 +276,7 @@ func TestServe_byHash(t *testing.T) {
 	}
 }
 
-// TestServe_waitsForWhatTheIndexSays: a client that has a new index gets the new
+// TestServe_waitsForWhatTheIndexSays: a client that has a new index receives the new
 // document, however fresh the copy of the old one is.
 func TestServe_waitsForWhatTheIndexSays(t *testing.T) {
 	const interval = 600 * time.Millisecond
@@ -294,7 +294,8 @@ func TestServe_waitsForWhatTheIndexSays(t *testing.T) {
 	}
 }
 
-// TestServe_encodings are different copies, plain or compressed as the client likes.
+// TestServe_encodings: encodings are separate copies, plain or compressed as the client
+// accepts.
 func TestServe_encodings(t *testing.T) {
 	_, d := start(t, nil)
 	const v2 = "/openapi/v2 application/com.github.proto-openapi.spec.v2.v1.0+protobuf,application/com.github.proto-openapi.spec.v2@v1.0+protobuf "
@@ -327,7 +328,7 @@ func TestServe_encodings(t *testing.T) {
 			}
 		}
 	}
-	// The version is short: nobody gets it compressed.
+	// The version is too short to be compressed.
 	w := get(t, d, "/version", http.Header{"Accept-Encoding": {"gzip"}})
 	if h := w.Header(); w.Body.String() != "/version application/json " || h.Get("Content-Encoding") != "" || h.Get("Vary") != "" {
 		t.Errorf("version is %q, with %v", w.Body, h)
@@ -341,8 +342,8 @@ func TestServe_encodings(t *testing.T) {
 	}
 }
 
-// TestServe_keepsNoMoreThanItMay: what was not asked for longest goes, and what is too
-// large by itself is not kept at all.
+// TestServe_keepsNoMoreThanItMay: the least recently requested copies are dropped, and a
+// document that exceeds the bound alone is not kept at all.
 func TestServe_keepsNoMoreThanItMay(t *testing.T) {
 	o, d := start(t, &openapi.Options{Bytes: 10_000})
 	o.set(func(o *origin) { o.size = 4_000 })

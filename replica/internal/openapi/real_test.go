@@ -24,8 +24,8 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 )
 
-// TestDocuments_areTheServers serves a real server's documents below a prefix that
-// needs escaping, and has clients read them there.
+// TestDocuments_areTheServers serves a real server's documents below a prefix that needs
+// escaping, and reads them there with clients.
 func TestDocuments_areTheServers(t *testing.T) {
 	k := kubetest.Start(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -88,7 +88,8 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {size: {type: integer, description: how large it is}}}}}
 `
 
-// compareBodies wants every document in every encoding to be the server's own.
+// compareBodies checks that every document in every encoding is identical to the
+// server's.
 func compareBodies(ctx context.Context, t *testing.T, origin, replica *kube.Cluster) {
 	var index struct {
 		Paths map[string]struct {
@@ -158,7 +159,7 @@ func fetch(ctx context.Context, t *testing.T, c *kube.Cluster, target, accept st
 	return resp, string(body)
 }
 
-// compareKubectl wants kubectl to say the same of either server.
+// compareKubectl checks that kubectl prints the same with either server.
 func compareKubectl(ctx context.Context, t *testing.T, k *kubetest.Cluster, root string) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "{apiVersion: v1, kind: Config, clusters: [{name: x, cluster: {server: " + root + "}}], contexts: [{name: x, context: {cluster: x}}], current-context: x}"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Texts of clusters do not make headers long, nor break them.
+// Texts from clusters neither make headers long nor break them.
 func TestWarning_isBounded(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain":                          `299 - "plain"`,

@@ -11,7 +11,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// TestReadDefinition_scale is that of the requested version.
+// TestReadDefinition_scale: the paths are those of the requested version.
 func TestReadDefinition_scale(t *testing.T) {
 	const text = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","versions":[
 		{"name":"v1","subresources":{"status":{},"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size","labelSelectorPath":".status.of"}}},

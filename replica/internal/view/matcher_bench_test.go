@@ -23,9 +23,9 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// BenchmarkWatchers_unrelatedChange is what a change costs each of the watchers that it
-// does not concern: those that wait for something else, and one that has to look at it,
-// as every watcher did that had nothing to wait for.
+// BenchmarkWatchers_unrelatedChange measures the cost of a change for each of the
+// watchers that it does not concern: those that wait for other values, and one that has
+// to look at it, as every watcher without an interest does.
 func BenchmarkWatchers_unrelatedChange(b *testing.B) {
 	pods := selectable.For(corev1.SchemeGroupVersion.WithKind("Pod"))
 	for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {

@@ -30,7 +30,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// selection is what a watcher asks for.
+// selection is the selection of a watcher.
 type selection struct{ namespace, labels, fields string }
 
 func (s selection) String() string {
@@ -51,8 +51,7 @@ func newTestMatcher(t testing.TB, s selection, set *selectable.Set) *Matcher {
 	return m
 }
 
-// state is an object that the naive filter can see: its labels and all that can be
-// selected of its fields.
+// state is an object for the naive filter: its labels and all selectable fields.
 type state struct {
 	object *wire.Object
 	labels labels.Set
@@ -68,7 +67,8 @@ func (s selection) selected(x *state) bool {
 	return err == nil && selector.Matches(x.labels) && fields.ParseSelectorOrDie(s.fields).Matches(x.fields)
 }
 
-// event is what the naive filter says that a watcher gets of a change, "" for nothing.
+// event returns the event that a watcher receives for a change according to the naive
+// filter, "" for none.
 func (s selection) event(old, now *state, c *store.Change[*wire.Object]) string {
 	was, is := s.selected(old), s.selected(now)
 	switch {
@@ -93,7 +93,7 @@ type resourceKind struct {
 	name    string
 	set     *selectable.Set
 	make    func(t testing.TB, rng *rand.Rand, namespace, name string, version uint64) *state
-	choices []string // of field selectors; %d is a small number
+	choices []string // field selectors; %d is a small number
 }
 
 func podState(t testing.TB, rng *rand.Rand, e wire.Encoding, namespace, name string, version uint64) *state {
@@ -180,7 +180,7 @@ func (k *resourceKind) choose(rng *rand.Rand, i int) string {
 	return fmt.Sprintf(k.choices[i], 1+rng.IntN(4))
 }
 
-// happening is a change with what the naive filter sees of it.
+// happening is a change with the states for the naive filter.
 type happening struct {
 	change   store.Change[*wire.Object]
 	old, now *state
@@ -212,9 +212,10 @@ func randomHistory(t testing.TB, rng *rand.Rand, k *resourceKind, n int) []happe
 	return all
 }
 
-// TestMatcher_getsWhatANaiveFilterGives publishes random histories beside watchers of
-// random selections that begin at random moments and places. Each waits for what
-// concerns it, and gets exactly the events that it would get by looking at every change.
+// TestMatcher_getsWhatANaiveFilterGives publishes random histories to watchers of random
+// selections that begin at random times and positions. Each waits for changes that
+// concern it, and receives exactly the events that it would receive by looking at every
+// change.
 func TestMatcher_getsWhatANaiveFilterGives(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -285,7 +286,7 @@ func watchHistory(t *testing.T, rng *rand.Rand, k *resourceKind) (events int) {
 			n = min(1+rng.IntN(80), len(all)-i)
 		}
 		for wait := rng.IntN(5) > 0; wait && l.Stats().Waiting < begun; {
-			runtime.Gosched() // most changes find all watchers waiting
+			runtime.Gosched() // so that most changes find all watchers waiting
 		}
 		var batch []store.Change[*wire.Object]
 		for _, h := range all[i : i+n] {

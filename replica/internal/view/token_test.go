@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestToken_isOfItsList: a token is read as it was written, by the list that it is of.
+// TestToken_isOfItsList: a token is read as it was written, and only by its own list.
 func TestToken_isOfItsList(t *testing.T) {
 	lists := []string{"", "/pods", "shop/pods", "/deployments.apps"}
 	for _, of := range lists {
