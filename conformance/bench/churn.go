@@ -26,7 +26,7 @@ const (
 	warmUp = 5 * time.Second
 )
 
-// churnReading is what a process has measured of itself.
+// churnReading is the result that a process has measured of itself.
 type churnReading struct {
 	// P50, P99 and Max are latencies, from when a change was due to when the reader
 	// received it.

@@ -53,14 +53,15 @@ var fleetRoles = map[string]harness.Role{harness.SimulationRole: harness.ServeSi
 // wholeFleet has the numbers of clusters that the page shows.
 var wholeFleet = []int{1, 10, 100, 1000}
 
-// fleetReading is what a process with a fleet has measured of itself.
+// fleetReading is the result that a process with a fleet has measured of itself.
 type fleetReading struct {
 	Clusters, Objects, Resources int
 	// Wall and CPU are until everything has synced.
 	Wall, CPU time.Duration
-	// Synced is right after that.
+	// Synced is the memory right after that.
 	Synced fleetMemoryUse
-	// Settled is when everything is packed densely, if the benchmark waits for that.
+	// Settled is the memory when everything is packed densely, if the benchmark waits for
+	// that.
 	Settled    fleetMemoryUse
 	Goroutines int
 	// Churn is changes per second, ChurnCPU how many processors they take.

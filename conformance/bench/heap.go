@@ -14,11 +14,11 @@ import (
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 )
 
-// heapReading is what a process has measured of itself.
+// heapReading is the result that a process has measured of itself.
 type heapReading struct {
-	// Synced is right after the sync.
+	// Synced is the memory right after the sync.
 	Synced harness.Footprint
-	// Settled is when the heap has stopped shrinking.
+	// Settled is the memory when the heap has stopped shrinking.
 	Settled harness.Footprint
 }
 

@@ -165,7 +165,7 @@ func listQueries(w kubetest.Workload, n int) []harness.Query {
 	}
 }
 
-// listReading is what a query cost each server.
+// listReading is the cost of a query for each server.
 type listReading struct{ kube, ours, bare harness.QueryCost }
 
 // ofBare returns the bare server's cost divided by the replica's.

@@ -39,12 +39,12 @@ const (
 // secretsRoles are the child processes of the benchmark.
 var secretsRoles = map[string]harness.Role{informerRole: serveInformer}
 
-// informerTask says what an informer reads.
+// informerTask is the task of an informer.
 type informerTask struct {
 	At harness.Address
 	// Dynamic informers read JSON, typed ones protobuf.
 	Dynamic bool
-	// Secrets is how many there are.
+	// Secrets is the number of secrets.
 	Secrets int
 }
 

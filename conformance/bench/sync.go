@@ -26,10 +26,10 @@ var syncTrial = harness.Trial[syncReading]{
 	Order: func(r syncReading) float64 { return r.CPU.Seconds() },
 }
 
-// syncReading is what a process has measured of itself.
+// syncReading is the result that a process has measured of itself.
 type syncReading struct {
 	CPU, Wall time.Duration
-	// Heap is the live heap afterwards, RSS the largest RSS of the process.
+	// Heap is the live heap after the sync, and RSS the largest RSS of the process.
 	Heap, RSS uint64
 }
 

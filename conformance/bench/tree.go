@@ -31,7 +31,7 @@ type record struct {
 	rev uint64
 }
 
-// tree is what the benchmark needs of a library.
+// tree is the interface that the benchmark needs of a library.
 type tree interface {
 	set(key string, r record)
 	del(key string)

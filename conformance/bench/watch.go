@@ -19,11 +19,11 @@ import (
 const (
 	watchPods    = 5000
 	watchSeconds = 20
-	// watchWarm is how many seconds of changes there are before they count.
+	// watchWarm is how many seconds of changes are made before they count.
 	watchWarm = 2
-	// watchDrain is how long changes may be on their way.
+	// watchDrain is how long changes may be in transit.
 	watchDrain = time.Second
-	// caseVariable names the only case to measure.
+	// caseVariable is the name of the only case to measure.
 	caseVariable = "WATERSHED_CASE"
 )
 
@@ -42,7 +42,7 @@ type watchCase struct {
 	fields string
 	// streams is how many watchers share a connection; 0 is one.
 	streams int
-	// of describes what they watch, for the table.
+	// of describes the watched objects, for the table.
 	of string
 }
 
@@ -78,7 +78,7 @@ func chosenCases() ([]watchCase, error) {
 	return nil, fmt.Errorf("%s=%s is not a case", caseVariable, name)
 }
 
-// watchReading is what watchers cost a server.
+// watchReading is the cost of watchers for a server.
 type watchReading struct {
 	// cpu is the processor time for all watchers.
 	cpu time.Duration
@@ -89,10 +89,10 @@ type watchReading struct {
 	harness.Delivered
 }
 
-// watchReadings are those of one case.
+// watchReadings are the readings of one case.
 type watchReadings struct {
 	kube, ours, bare watchReading
-	// rate is how many changes per second there were.
+	// rate is how many changes per second were made.
 	rate float64
 }
 
@@ -299,7 +299,7 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 	}
 	ms := func(d time.Duration) string {
 		if d == 0 {
-			return "" // nothing was to be delivered
+			return "" // no events were due
 		}
 		return fmt.Sprintf("%.1f", d.Seconds()*1e3)
 	}

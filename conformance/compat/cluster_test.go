@@ -34,7 +34,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// kindOfCache is one of the ways to have a cache.
+// kindOfCache is one of the caches that are compared.
 type kindOfCache struct {
 	name string
 	// subject is nil for controller-runtime's default.
@@ -49,8 +49,8 @@ var caches = []kindOfCache{
 	{"ours, tapped and fast", compat.NewInformer(&compat.Options{Fast: true, Logger: slog.New(slog.DiscardHandler)}), true},
 }
 
-// traffic is what clients read of lists and watches of config maps, and how many
-// of their watches are open.
+// traffic has the bytes that clients read from lists and watches of config maps, and the
+// number of their open watches.
 type traffic struct {
 	next http.RoundTripper
 	read *atomic.Int64
@@ -104,7 +104,7 @@ func configMap(namespace, name, color string) *corev1.ConfigMap {
 	}
 }
 
-// filled is configMap with something that cannot be compressed.
+// filled returns a configMap with data that cannot be compressed.
 func filled(namespace, name string, size int) *corev1.ConfigMap {
 	noise := make([]byte, size*3/4)
 	_, _ = rand.Read(noise)
@@ -158,7 +158,7 @@ func (w *world) remove(t *testing.T, namespace, name string) {
 	}
 }
 
-// config is that of a kind of cache.
+// config returns the config for a kind of cache.
 func (w *world) config(k kindOfCache) (*rest.Config, traffic) {
 	m := traffic{read: &atomic.Int64{}, open: &atomic.Int32{}}
 	cfg := w.cluster.Config()
@@ -171,7 +171,7 @@ func (w *world) config(k kindOfCache) (*rest.Config, traffic) {
 	return cfg, m
 }
 
-// cache is a cache that runs for the time of the test.
+// cache returns a cache that runs for the duration of the test.
 func (w *world) cache(t *testing.T, k kindOfCache, opts ctrlcache.Options) (ctrlcache.Cache, traffic) {
 	t.Helper()
 	cfg, m := w.config(k)
@@ -195,7 +195,7 @@ func (w *world) cache(t *testing.T, k kindOfCache, opts ctrlcache.Options) (ctrl
 	return c, m
 }
 
-// asText is what a reader was given, so that it can be compared.
+// asText returns objects as text, so that they can be compared.
 func asText(t *testing.T, objs ...client.Object) string {
 	t.Helper()
 	var lines []string
@@ -213,8 +213,8 @@ func asText(t *testing.T, objs ...client.Object) string {
 	return strings.Join(sortedCopy(lines), "\n")
 }
 
-// compare runs a body with every kind of cache, and holds ours to what client-go's
-// made of it.
+// compare runs a body with every kind of cache, and compares the results with those of
+// client-go's.
 func compare(t *testing.T, body func(t *testing.T, k kindOfCache) []string) {
 	t.Helper()
 	var want []string

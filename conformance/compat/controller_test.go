@@ -57,7 +57,7 @@ var faces = []face{
 	}},
 }
 
-// items are those of any list.
+// items returns the items of any list as text.
 func items(t *testing.T, list client.ObjectList) string {
 	t.Helper()
 	var objs []client.Object
@@ -78,8 +78,8 @@ func items(t *testing.T, list client.ObjectList) string {
 	return fmt.Sprintf("%d objects\n%s", len(objs), asText(t, objs...))
 }
 
-// TestReal_controllerRuntime reads through controller-runtime's cache, in every
-// way there is.
+// TestReal_controllerRuntime reads through controller-runtime's cache, in every possible
+// way.
 func TestReal_controllerRuntime(t *testing.T) {
 	w := newWorld(t)
 	for _, f := range faces {
@@ -138,8 +138,8 @@ func TestReal_controllerRuntime(t *testing.T) {
 	}
 }
 
-// TestReal_controllerRuntimeOptions: selectors, namespaces and transforms by type,
-// and objects that are not copied.
+// TestReal_controllerRuntimeOptions: selectors, namespaces and transforms by type, and
+// objects that are not copied.
 func TestReal_controllerRuntimeOptions(t *testing.T) {
 	w := newWorld(t)
 	yes := true
@@ -171,7 +171,8 @@ func TestReal_controllerRuntimeOptions(t *testing.T) {
 					t.Fatal(err)
 				}
 				if opts.DefaultUnsafeDisableDeepCopy != nil {
-					// What is not copied is as it is in the store, and in ours it has its kind.
+					// Objects that are not copied are those of the store, and in ours
+					// they have their kind.
 					for i := range l.Items {
 						l.Items[i].TypeMeta = metav1.TypeMeta{}
 					}
@@ -183,8 +184,8 @@ func TestReal_controllerRuntimeOptions(t *testing.T) {
 	}
 }
 
-// TestReal_controllerRuntimeInformers: handlers are told, and an informer that is
-// removed leaves no watch and no memory.
+// TestReal_controllerRuntimeInformers: handlers are called, and an informer that is
+// removed leaves neither a watch nor memory.
 func TestReal_controllerRuntimeInformers(t *testing.T) {
 	w := newWorld(t)
 	const size, count = 32 << 10, 300
@@ -240,7 +241,7 @@ func TestReal_controllerRuntimeInformers(t *testing.T) {
 			i, r = nil, nil
 			expect.Soon(t, "the end of the watch", func() bool { return m.open.Load() == 0 })
 			expect.Soon(t, "the memory", func() bool { return heap() < before+size*count/4 })
-			// It comes again for who asks again.
+			// The informer is created again for the next read.
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "one", Name: "m1"}, &corev1.ConfigMap{}); err != nil {
 				t.Error(err)
 			}
@@ -256,7 +257,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestReal_factory: client-go's own factory, with ours for one type.
+// TestReal_factory uses client-go's own factory, with our informer for one type.
 func TestReal_factory(t *testing.T) {
 	w := newWorld(t)
 	compare(t, func(t *testing.T, k kindOfCache) []string {

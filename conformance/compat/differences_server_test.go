@@ -23,8 +23,7 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// script is a ListerWatcher that does what a test says, and cannot stream its
-// state.
+// script is a ListerWatcher that a test controls. It cannot stream its state.
 type script struct {
 	*cache.ListWatch
 	lists, watches atomic.Int32
@@ -96,10 +95,11 @@ func TestDifference_C18_errorInTheStream(t *testing.T) {
 		synced(t, i, join(t, i, j))
 		expect.Soon(t, "the second watch", func() bool { return strings.Contains(j.believes(), "2") })
 		return has(i)
-	}, "2", "1 2") // client-go lists instead, and the list has nothing
+	}, "2", "1 2") // client-go lists instead, and the list is empty
 }
 
-// TestInformer_vanishedResource: the objects of a resource that is no longer served stay.
+// TestInformer_vanishedResource: the objects of a resource that is no longer served are
+// kept.
 func TestInformer_vanishedResource(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		s := newScript(
@@ -144,7 +144,7 @@ func TestDifference_C20_slowHandler(t *testing.T) {
 		})
 		synced(t, i)
 		<-entered
-		// More than the window takes, with the size that the label gives each.
+		// More than the window holds, with the size that the label adds to each.
 		filler := strings.Repeat("x", 8<<10)
 		for n := 1; n <= changes; n++ {
 			p := at(pod("1", fmt.Sprint(n)), 10+n)

@@ -22,8 +22,8 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// differ runs one body with client-go's informer and with ours, and holds each to
-// what it is known to do.
+// differ runs one body with client-go's informer and with ours, and compares each with
+// its known behaviour.
 func differ(t *testing.T, body func(t *testing.T, subject constructor) string, clientGo, watershed string) {
 	t.Helper()
 	for _, s := range []struct {
@@ -39,8 +39,8 @@ func differ(t *testing.T, body func(t *testing.T, subject constructor) string, c
 	}
 }
 
-// crash says how a process ends in which body runs: "" if in good order. It runs
-// the test once more in a process of its own.
+// crash returns how a process ends in which body runs: "" if it ends normally. It runs
+// the test once more in its own process.
 func crash(t *testing.T, body func()) string {
 	t.Helper()
 	const variable = "WATERSHED_COMPAT_CRASH"
@@ -106,7 +106,7 @@ func TestDifference_C3_kindIsKept(t *testing.T) {
 	}
 }
 
-// TestHandler_panicEndsTheProgram, of client-go's as of ours.
+// TestHandler_panicEndsTheProgram: that is so with client-go's informer and with ours.
 func TestHandler_panicEndsTheProgram(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		return crash(t, func() {
@@ -259,7 +259,7 @@ func TestDifference_C13_objectsWithoutAName(t *testing.T) {
 }
 
 func TestDifference_C14_keyOrder(t *testing.T) {
-	// client-go's order is random: only ours has one to be held to.
+	// client-go's order is random, so only ours can be checked.
 	var pods []*corev1.Pod
 	var want []string
 	for c := 'a'; c <= 'z'; c++ {

@@ -56,7 +56,7 @@ func TestHandler_removed(t *testing.T) {
 		source.Add(pod("1", ""))
 		stays.expect(t, "add 1")
 		goes.expect(t, "add 1")
-		for range 3 { // again and again is no error
+		for range 3 { // repeated calls are not an error
 			if err := i.RemoveEventHandler(r); err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func TestHandler_removedByOthers(t *testing.T) {
 	})
 }
 
-// nobodys is a handle that no informer made.
+// nobodys is a registration that was not made by an informer.
 type nobodys struct {
 	cache.ResourceEventHandlerRegistration
 }
@@ -141,8 +141,8 @@ func TestHandler_addedAndRemovedWhileItRuns(t *testing.T) {
 	})
 }
 
-// TestHandler_abuse adds and removes handlers from many sides while objects come
-// and go, and before, while and after the informer runs.
+// TestHandler_abuse adds and removes handlers from many goroutines while objects change,
+// and before, while and after the informer runs.
 func TestHandler_abuse(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t)
@@ -173,7 +173,7 @@ func TestHandler_abuse(t *testing.T) {
 							t.Error(err)
 						}
 						if rand.N(2) == 0 {
-							mine = append(mine[:n], mine[n+1:]...) // else removed again
+							mine = append(mine[:n], mine[n+1:]...) // otherwise it is removed again later
 						}
 					}
 					time.Sleep(time.Duration(rand.N(int64(time.Millisecond))))
@@ -195,8 +195,8 @@ func TestHandler_abuse(t *testing.T) {
 	})
 }
 
-// TestHandler_initializationRace adds a handler while the informer starts: however
-// that goes it is told of everything, and says so.
+// TestHandler_initializationRace adds a handler while the informer starts: in every case
+// it receives all objects, and reports that it has synced.
 func TestHandler_initializationRace(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		for range 20 {

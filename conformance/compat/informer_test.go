@@ -20,9 +20,9 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// TestInformer_watchDisruption: connections break, and events are lost. Each
-// handler ends with the truth, and is told what client-go's would be but for
-// updates of nothing.
+// TestInformer_watchDisruption: connections break, and events are lost. Each handler ends
+// with the true state, and receives the same calls as client-go's except for updates
+// without a change.
 func TestInformer_watchDisruption(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", "v1"), pod("2", "v1"), pod("3", "v1"))
@@ -73,7 +73,8 @@ func TestInformer_listErrorsAreTold(t *testing.T) {
 	})
 }
 
-// TestInformer_startRace runs it from many sides at once, while handlers join.
+// TestInformer_startRace runs the informer from many goroutines at once, while handlers
+// join.
 func TestInformer_startRace(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", ""))
@@ -92,7 +93,7 @@ func TestInformer_startRace(t *testing.T) {
 	})
 }
 
-// TestInformer_states goes through its life and looks at everything it says.
+// TestInformer_states checks all state that an informer reports during its life.
 func TestInformer_states(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", "x"))
@@ -157,8 +158,8 @@ func TestInformer_states(t *testing.T) {
 	})
 }
 
-// TestInformer_shutdown: before, while and after it runs, with a handler that is
-// busy.
+// TestInformer_shutdown stops an informer before, while and after it runs, with a busy
+// handler.
 func TestInformer_shutdown(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", ""))
@@ -208,7 +209,7 @@ func TestInformer_shutdown(t *testing.T) {
 	})
 }
 
-// TestInformer_hammer writes at random while handlers and readers look on.
+// TestInformer_hammer makes random writes while handlers and readers run.
 func TestInformer_hammer(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t)
@@ -274,8 +275,8 @@ func TestInformer_hammer(t *testing.T) {
 	})
 }
 
-// TestInformer_updatePairs: of each object a handler sees one state after the
-// other, none is left out and none comes twice.
+// TestInformer_updatePairs: for each object a handler receives one state after the other,
+// none is left out and none comes twice.
 func TestInformer_updatePairs(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		const objects, versions = 20, 30
@@ -347,8 +348,8 @@ func byLabel(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// TestInformer_indexes: added before and after the start, and followed through
-// updates and deletions.
+// TestInformer_indexes: indexes are added before and after the start, and follow updates
+// and deletions.
 func TestInformer_indexes(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", "x"), pod("2", "y"))
@@ -401,7 +402,7 @@ func TestInformer_indexes(t *testing.T) {
 	})
 }
 
-// TestInformer_storeVersion follows events and bookmarks.
+// TestInformer_storeVersion: the version follows events and bookmarks.
 func TestInformer_storeVersion(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", ""), pod("2", ""))

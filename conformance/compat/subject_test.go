@@ -23,11 +23,11 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// patience is how long anything may take that should take no time, on a machine
-// that is busy with other tests.
+// patience is the timeout for operations that normally take no time, on a machine that is
+// busy with other tests.
 const patience = time.Minute
 
-// constructor is that of an informer.
+// constructor makes an informer.
 type constructor func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
 func (c constructor) pods(lw cache.ListerWatcher) cache.SharedIndexInformer {
@@ -51,7 +51,7 @@ func both(t *testing.T, body func(t *testing.T, subject constructor)) {
 	}
 }
 
-// newSource is a server for the time of the test.
+// newSource returns a server for the duration of the test.
 func newSource(t *testing.T, pods ...*corev1.Pod) *framework.FakeControllerSource {
 	t.Helper()
 	s := framework.NewFakeControllerSource()
@@ -62,7 +62,7 @@ func newSource(t *testing.T, pods ...*corev1.Pod) *framework.FakeControllerSourc
 	return s
 }
 
-// pod is a pod with a label, if that is not "".
+// pod returns a pod with a label, unless that is "".
 func pod(name, label string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
 	if label != "" {
@@ -86,8 +86,8 @@ func start(t *testing.T, i cache.SharedIndexInformer) func() {
 	return stop
 }
 
-// synced starts an informer and waits for it, and for handlers: what comes after
-// that is news to them.
+// synced starts an informer and waits until it and its handlers have synced: later calls
+// are changes.
 func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.ResourceEventHandlerRegistration) func() {
 	t.Helper()
 	stop := start(t, i)
@@ -98,11 +98,11 @@ func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.Resourc
 	return stop
 }
 
-// witness is a handler that remembers what it was told.
+// witness is a handler that records its calls.
 type witness struct {
 	mu    sync.Mutex
 	lines []string
-	// state is what it believes there is.
+	// state is the state that follows from the calls.
 	state map[string]string
 }
 
@@ -150,7 +150,7 @@ func (w *witness) count() int {
 	return len(w.lines)
 }
 
-// take returns what it was told, and forgets it.
+// take returns the recorded calls, and clears them.
 func (w *witness) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +159,7 @@ func (w *witness) take() []string {
 	return lines
 }
 
-// believes is what the handler would have in a store of its own.
+// believes returns the content that the handler would have in its own store.
 func (w *witness) believes() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,8 +171,8 @@ func (w *witness) believes() string {
 	return strings.Join(out, " ")
 }
 
-// expect waits until these lines were noted, in any order if they are of a list,
-// and forgets them.
+// expect waits until these lines were recorded, in any order if they are from a list, and
+// clears them.
 func (w *witness) expect(t *testing.T, want ...string) {
 	t.Helper()
 	expect.Soon(t, fmt.Sprintf("%q", want), func() bool { return w.count() >= len(want) })
@@ -197,7 +197,7 @@ func join(t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandle
 	return r
 }
 
-// has is what is in a store.
+// has returns the content of a store.
 func has(i cache.SharedIndexInformer) string {
 	out := []string{}
 	for _, obj := range i.GetStore().List() {

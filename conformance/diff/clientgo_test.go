@@ -26,8 +26,8 @@ func (s orderedStore) ListKeys() []string {
 	return keys
 }
 
-// private is a field of client-go's queue: since 0.37 it has no method to read
-// what is queued.
+// private returns a field of client-go's queue: since 0.37 it has no method to read the
+// queued deltas.
 func private[F any](f *cache.DeltaFIFO, name string) *F {
 	field := reflect.ValueOf(f).Elem().FieldByName(name)
 	if !field.IsValid() || field.Type() != reflect.TypeFor[F]() {
@@ -43,8 +43,8 @@ func queuedDeltas(f *cache.DeltaFIFO) map[string]cache.Deltas {
 func populated(f *cache.DeltaFIFO) bool          { return *private[bool](f, "populated") }
 func queueLock(f *cache.DeltaFIFO) *sync.RWMutex { return private[sync.RWMutex](f, "lock") }
 
-// convert is client-go's deltas of one key as Watershed would write them, but
-// for versions, which client-go does not have.
+// convert returns client-go's deltas of one key in Watershed's form, except for versions,
+// which client-go does not have.
 func convert(key string, theirs cache.Deltas) delta.Deltas[*pod] {
 	ds := make(delta.Deltas[*pod], 0, len(theirs))
 	for _, d := range theirs {
@@ -82,7 +82,7 @@ func writeDelta(b *strings.Builder, d delta.Delta[*pod]) {
 	b.WriteString("; ")
 }
 
-// show is deltas as text, without their versions.
+// show returns deltas as text, without their versions.
 func show(ds delta.Deltas[*pod]) string {
 	var b strings.Builder
 	for _, d := range ds {
@@ -93,8 +93,8 @@ func show(ds delta.Deltas[*pod]) string {
 	return b.String()
 }
 
-// process is client-go's processDeltas, which is not exported, but for the
-// types that DeltaFIFO does not make.
+// process is client-go's processDeltas, which is not exported, except for the types that
+// DeltaFIFO does not produce.
 func process(handler cache.ResourceEventHandler, state cache.Store, deltas cache.Deltas, initial bool) error {
 	for _, d := range deltas {
 		obj := d.Object

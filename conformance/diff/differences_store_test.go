@@ -27,7 +27,7 @@ func tagIndexer() cache.Indexer {
 	return cache.NewIndexer(storeKeyFunc, cache.Indexers{"tag": indexers["tag"]})
 }
 
-// panics returns what f panicked with, as text.
+// panics returns the value that f panicked with, as text.
 func panics(f func()) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -38,7 +38,7 @@ func panics(f func()) (text string) {
 	return ""
 }
 
-// applyAll is [store.Store.Apply] as a trace of all objects together.
+// applyAll calls [store.Store.Apply] and returns a trace of all objects together.
 func applyAll(s *store.Store[*pod], deltas ...delta.Delta[*pod]) string {
 	t := trace{}
 	for _, c := range s.Apply(deltas) {
@@ -48,7 +48,7 @@ func applyAll(s *store.Store[*pod], deltas ...delta.Delta[*pod]) string {
 	return strings.Join(t[""], "; ")
 }
 
-// TestDifference_keyOrderInStore: see TestDifference_keyOrderInQueue for the odds.
+// TestDifference_keyOrderInStore: see TestDifference_keyOrderInQueue for the probability.
 func TestDifference_keyOrderInStore(t *testing.T) {
 	keys := []string{"a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3", "b/4"}
 	theirs, ours := tagIndexer(), store.New(podKey, nil)
@@ -121,7 +121,7 @@ func TestDifference_indexOncePerState(t *testing.T) {
 	must(t, ours.Put(q))
 	isTrue(t, theirCalls == 3 && ourCalls == 2, "for two states client-go asks three times, ours twice")
 
-	q.Tags = []string{"blue"} // which nobody may do, and somebody will
+	q.Tags = []string{"blue"} // forbidden, but it happens
 	must(t, theirs.Delete(q))
 	found, err := theirs.ByIndex("tag", "red")
 	must(t, err)
@@ -143,8 +143,8 @@ func TestDifference_indexIsAHandle(t *testing.T) {
 	}
 }
 
-// TestDifference_unknownDeletion runs client-go's informer: its DeltaFIFO would
-// drop the deletion, the queue that it has used since does not.
+// TestDifference_unknownDeletion runs client-go's informer: its DeltaFIFO would drop the
+// deletion, but its newer queue does not.
 func TestDifference_unknownDeletion(t *testing.T) {
 	events := watch.NewFake()
 	deleted := make(chan any, 1)
@@ -178,7 +178,7 @@ func TestDifference_unknownDeletion(t *testing.T) {
 	want(t, "ours", applyAll(ours, delta.Delta[*pod]{Type: delta.Deleted, Key: "a/1", Object: newPod("a/1", 2)}), "")
 }
 
-// unstreamed makes client-go list, not stream the list.
+// unstreamed makes client-go list instead of streaming the list.
 type unstreamed struct{ *cache.ListWatch }
 
 func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }

@@ -48,7 +48,7 @@ func theirFIFO(known cache.KeyListerGetter) *cache.DeltaFIFO {
 	})
 }
 
-// theirPop is the next group of client-go's queue, as text.
+// theirPop returns the next group of client-go's queue, as text.
 func theirPop(t *testing.T, f *cache.DeltaFIFO) (text string, initial bool) {
 	t.Helper()
 	key := queuedKeys(f)[0]
@@ -60,7 +60,7 @@ func theirPop(t *testing.T, f *cache.DeltaFIFO) (text string, initial bool) {
 	return text, initial
 }
 
-// ourDrain is all that is queued, one string for each call.
+// ourDrain returns all that is queued, one string for each call.
 func ourDrain(t *testing.T, f *delta.FIFO[*pod]) (calls []string, initial []bool) {
 	t.Helper()
 	must(t, f.Drain(t.Context(), func(ds delta.Deltas[*pod], first bool) error {
@@ -146,7 +146,7 @@ func TestDifference_popEndsWithContext(t *testing.T) {
 		_, err := theirs.Pop(func(any, bool) error { return nil })
 		popped <- err
 	}()
-	theirs.Close() // the only way out
+	theirs.Close() // the only way to end it
 	isTrue(t, errors.Is(<-popped, cache.ErrFIFOClosed), "client-go's Pop ends with Close")
 
 	ours := delta.New(podKey, nil)
@@ -188,8 +188,8 @@ func TestDifference_processingWithoutTheLock(t *testing.T) {
 	got, _ := theirPop(t, theirs)
 	want(t, "client-go", got, "Deleted a/1: a/1=2; ")
 
-	// In ours the deletion comes while neither queue nor store has the object,
-	// and counts all the same; a second one, of what is being deleted, does not.
+	// In ours the deletion arrives while neither queue nor store has the object, and is
+	// kept all the same. A second deletion, of an object that is being deleted, is not.
 	ourState := store.New(podKey, nil)
 	ours := delta.New(podKey, &delta.Options[*pod]{Known: ourState})
 	must(t, ours.Add(t.Context(), newPod("a/1", 1)))
@@ -238,7 +238,7 @@ func TestDifference_replaceIsPassedThrough(t *testing.T) {
 	must(t, err)
 	defer r.Close()
 	for _, p := range list {
-		must(t, r.Add(t.Context(), p)) // would wait if the queue were full
+		must(t, r.Add(t.Context(), p)) // would block if the queue were full
 		calls, initial := ourDrain(t, ours)
 		isTrue(t, len(calls) == 1 && initial[0] && !ours.HasSynced(), "our consumer has the beginning of a list before its end")
 	}
@@ -273,8 +273,8 @@ func TestDifference_keyOnceBeforeTransform(t *testing.T) {
 	isTrue(t, ourState.Snapshot().Len() == 0, "ours finds it again")
 }
 
-// TestDifference_keyOrderInQueue: eight keys have 40320 orders, so that 50 lists
-// of client-go's do not happen to be all in one of them.
+// TestDifference_keyOrderInQueue: eight keys have 40320 orders, so it is practically
+// impossible that 50 lists of client-go's all have the same one.
 func TestDifference_keyOrderInQueue(t *testing.T) {
 	keys := []string{"a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3", "b/4"}
 	state, ourState := cache.NewStore(storeKeyFunc), store.New(podKey, nil)

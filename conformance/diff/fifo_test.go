@@ -30,9 +30,9 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// TestDrain takes from ours all at once, and from client-go's key by key until
-// it is empty: per key both gave the same, and over all keys ours gave it in the
-// order in which it arrived.
+// TestDrain takes all from ours at once, and from client-go's key by key until it is
+// empty: per key both return the same, and over all keys ours returns the order of
+// arrival.
 func TestDrain(t *testing.T) {
 	playAll(t, 5000, func(s *sequence) {
 		q := newQueues(s, !s.chance(4), nil)
@@ -90,8 +90,8 @@ func (q *queues) drain() {
 		_, err := q.theirs.Pop(func(obj any, initial bool) error {
 			ds := obj.(cache.Deltas)
 			q.check("drained "+key, show(ourKeys[key]), show(convert(key, ds)))
-			// The flag of a key's first delta; for those that came after the
-			// list see TestDifference_initialPerDelta.
+			// The flag of a key's first delta; for those that arrived after the list see
+			// TestDifference_initialPerDelta.
 			q.check("initial "+key, strconv.FormatBool(ourFlag[key]), strconv.FormatBool(initial))
 			return process(cache.ResourceEventHandlerFuncs{}, q.theirKeys, ds, initial)
 		})

@@ -21,8 +21,8 @@ import (
 	"github.com/watershed-project/watershed"
 )
 
-// compare looks at everything. How is the order in which calls are compared; nil
-// for not at all, but what both know after them.
+// compare compares all observable state. how returns calls in the order in which they are
+// compared; if it is nil, only the resulting states are compared.
 func (x *informers) compare(how func([]call) string) {
 	for i, p := range x.readers {
 		x.compareReader(i, p, how)
@@ -35,7 +35,7 @@ func (x *informers) compare(how func([]call) string) {
 	x.check("LastSyncResourceVersion", x.ours.Status().Reflector.Version, x.theirs.LastSyncResourceVersion())
 	x.check("LastSyncResourceVersion, sent", strconv.Itoa(w.ours.most), strconv.Itoa(w.theirs.last))
 	x.check("LastSyncResourceVersion, as sent", x.ours.Status().Reflector.Version, strconv.Itoa(w.ours.most))
-	if !x.strict { // what is refused is not in the store, nor is its version
+	if !x.strict { // refused pods are not in the store, nor are their versions
 		x.check("Snapshot.Version", strconv.FormatUint(snapshot.Version(), 10), x.theirs.LastSyncResourceVersion())
 	}
 }
@@ -63,8 +63,8 @@ func (x *informers) compareReader(i int, p *pair, how func([]call) string) {
 	x.count(ours)
 }
 
-// compareResumed is for when client-go lists where ours goes on from where it was:
-// both come to the same, and ours was told of every event.
+// compareResumed compares after client-go has listed where ours has resumed: both have
+// the same state, and ours has received every event.
 func (x *informers) compareResumed(from, lists int) {
 	w := x.world
 	if w.ours.lists != lists {
@@ -109,7 +109,7 @@ func (x *informers) compareResumed(from, lists int) {
 	x.compare(nil)
 }
 
-// count keeps the tally.
+// count updates the tally.
 func (x *informers) count(calls []call) {
 	n := map[string]int{}
 	for _, c := range calls {
@@ -133,7 +133,7 @@ func (x *informers) count(calls []call) {
 
 var web = labels.SelectorFromSet(labels.Set{"app": "web"})
 
-// ourObjects is what can be found in a snapshot of ours.
+// ourObjects returns all objects and index entries of a snapshot of ours.
 func ourObjects(s watershed.Snapshot[*corev1.Pod]) string {
 	var b strings.Builder
 	writeAll(&b, "all", pods(s.All()))
@@ -142,7 +142,7 @@ func ourObjects(s watershed.Snapshot[*corev1.Pod]) string {
 	return b.String()
 }
 
-// ourText is what can be found in ours now.
+// ourText returns the current content of ours.
 func (x *informers) ourText() string {
 	var b strings.Builder
 	s := x.ours.Snapshot()
@@ -172,7 +172,7 @@ func writeAll(b *strings.Builder, what string, pods []*corev1.Pod) {
 	}
 }
 
-// theirText is the same of client-go.
+// theirText returns the same for client-go.
 func (x *informers) theirText() string {
 	indexer := x.theirs.GetIndexer()
 	var b strings.Builder
@@ -209,7 +209,7 @@ func (x *informers) theirText() string {
 	return b.String()
 }
 
-// finish compares the end, with the world too, and stops.
+// finish compares the final states, with the world too, and stops.
 func (x *informers) finish() {
 	x.settle()
 	x.compare(inOrder)

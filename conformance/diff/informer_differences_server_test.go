@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// These are about what the two make of the server.
+// These tests concern the reactions of the two sides to the server.
 
 func TestDifference_resumedAfterAnError(t *testing.T) {
 	apart(t, func(d *duo) {
@@ -98,8 +98,8 @@ func TestDifference_streamingIsRemembered(t *testing.T) {
 	})
 }
 
-// TestDifference_streamingIgnored has a server that knows no initial events and
-// sends what it would without the request for them.
+// TestDifference_streamingIgnored has a server that does not support initial events and
+// responds as if they had not been requested.
 func TestDifference_streamingIgnored(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.ignoring = true

@@ -59,7 +59,7 @@ func TestDifference_olderState(t *testing.T) {
 	})
 }
 
-// TestDifference_olderDeletion: a deletion from before the object was made again.
+// TestDifference_olderDeletion: a deletion from before the object was created again.
 func TestDifference_olderDeletion(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.write("a/1", nil)
@@ -120,7 +120,7 @@ func TestDifference_missedDeletionHasItsType(t *testing.T) {
 
 func TestDifference_relistOrder(t *testing.T) {
 	apart(t, func(d *duo) {
-		d.streaming = false // of a stream client-go makes a list in random order
+		d.streaming = false // client-go turns a stream into a list in random order
 		for _, key := range []string{"a/1", "a/2", "a/3"} {
 			d.write(key, nil)
 		}
@@ -156,7 +156,7 @@ func TestDifference_listArrivesInPieces(t *testing.T) {
 func TestDifference_transformOnce(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.write("a/1", nil)
-		calls := map[bool]int{} // by whether the object says what it is: ours does
+		calls := map[bool]int{} // by whether the object has its kind: ours does
 		var mu sync.Mutex
 		d.opts.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			mu.Lock()
@@ -211,14 +211,14 @@ func TestDifference_kindIsKept(t *testing.T) {
 			want(t, "ours", ours.APIVersion+" "+ours.Kind, "v1 Pod")
 			theirs, _, err := d.theirs.GetStore().GetByKey(key)
 			must(t, err)
-			// The model gives client-go what its decoder would.
+			// The model returns to client-go what its decoder would.
 			want(t, "client-go", theirs.(*corev1.Pod).Kind, "")
 		}
 	})
 }
 
-// crashes runs this test again, in a process of its own, and reports what that
-// ended with. In that process it reports that it is the one.
+// crashes runs this test again, in its own process, and returns the output of that
+// process. In that process it returns true.
 func crashes(t *testing.T) (child bool, output string) {
 	t.Helper()
 	const name = "WATERSHED_DIFF_CRASH"
@@ -327,8 +327,8 @@ func TestDifference_stoppedIsEmpty(t *testing.T) {
 	})
 }
 
-// TestDifference_slowHandler: client-go keeps every update for it, ours what the
-// window has room for.
+// TestDifference_slowHandler: client-go keeps every update for a slow handler, ours only
+// what fits into the window.
 func TestDifference_slowHandler(t *testing.T) {
 	apart(t, func(d *duo) {
 		const updates = 300
@@ -368,7 +368,7 @@ func TestDifference_slowHandler(t *testing.T) {
 func TestDifference_resyncOfAHandlersOwn(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.write("a/1", nil)
-		d.make() // without a resync of the informer's
+		d.make() // without a resync period of the informer
 		ours, theirs := 0, 0
 		d.ours.Handle(watershed.Handler[*corev1.Pod]{Resync: time.Minute, Update: func(_, _ *corev1.Pod) { ours++ }})
 		_, err := d.theirs.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { theirs++ }}, time.Minute)

@@ -21,8 +21,8 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// duo is an informer of each side, of the same world, with a handler each that
-// writes down everything.
+// duo is an informer of each side, of the same world, each with a handler that records
+// everything.
 type duo struct {
 	*world
 	t         *testing.T
@@ -49,7 +49,7 @@ func apart(t *testing.T, body func(d *duo)) {
 	})
 }
 
-// make makes the informers, as the fields say.
+// make makes the informers according to the fields.
 func (d *duo) make() {
 	d.ours = watershed.FromSource(ourSource{d.world.ours}, &d.opts)
 	d.theirs = cache.NewSharedIndexInformerWithOptions(newTheirClient(d.world.theirs, false), &corev1.Pod{}, cache.SharedIndexInformerOptions{
@@ -63,7 +63,7 @@ func (d *duo) make() {
 	must(d.t, err)
 }
 
-// start makes them, if they are not yet, and runs them until they watch.
+// start makes the informers, if they do not exist, and runs them until they watch.
 func (d *duo) start() {
 	if d.ours == nil {
 		d.make()
@@ -112,14 +112,14 @@ func (d *duo) relist(writes func()) {
 	d.settle()
 }
 
-// want compares what the handlers were told since the last time.
+// want compares the calls of the handlers since the last time.
 func (d *duo) want(ours, theirs string) {
 	d.t.Helper()
 	want(d.t, "our handler", d.tape.take(), ours)
 	want(d.t, "client-go's handler", d.theirTape.take(), theirs)
 }
 
-// tape is a handler of either side that leaves nothing out.
+// tape is a handler of either side that records every call.
 type tape struct {
 	mu    sync.Mutex
 	lines []string
@@ -173,7 +173,7 @@ func (t *tape) OnDelete(obj any) {
 	t.remove(obj.(*corev1.Pod), true)
 }
 
-// has is the objects of both sides.
+// has returns the objects of both sides.
 func (d *duo) has() (ours, theirs string) {
 	var a, b []string
 	for _, p := range d.ours.All() {

@@ -42,12 +42,12 @@ var (
 
 func uidOf(n int) types.UID { return types.UID("uid-" + strconv.Itoa(n)) }
 
-// fault is what a request can come to.
+// fault is a possible outcome of a request.
 type fault int
 
 const (
 	none fault = iota
-	// broken has no meaning to either side.
+	// broken is an error that neither side knows.
 	broken
 	gone
 	tooLarge
@@ -62,7 +62,7 @@ func (f fault) String() string {
 	return [...]string{"none", "broken", "gone", "too large", "busy", "refused", "internal", "unsupported", "not served"}[f]
 }
 
-// theirs is the fault as client-go gets it from a client.
+// theirs returns the fault as client-go receives it from a client.
 func (f fault) theirs() error {
 	switch f {
 	case gone:
@@ -86,7 +86,7 @@ func (f fault) theirs() error {
 	}
 }
 
-// ours is the fault as our source has to report it.
+// ours returns the fault as our source has to report it.
 func (f fault) ours() error {
 	reason, known := map[fault]reflector.Reason{
 		gone: reflector.Expired, tooLarge: reflector.TooLarge, busy: reflector.Busy, refused: reflector.Refused,
@@ -102,11 +102,11 @@ func (f fault) ours() error {
 type finish int
 
 const (
-	// clean is the server's timeout, torn a lost connection, which client-go
-	// cannot tell from it.
+	// clean is the server's timeout, and torn a lost connection. client-go cannot
+	// distinguish them.
 	clean finish = iota
 	torn
-	// The others are an event with that error.
+	// The others are an error event.
 	endGone
 	endBusy
 	endInternal
@@ -121,11 +121,11 @@ func (e finish) fault() fault { return [...]fault{none, broken, gone, busy, inte
 // stream is an open watch of one side.
 type stream struct {
 	face *face
-	// initial: the initial events have not ended.
+	// initial means that the initial events have not ended.
 	initial bool
 	over    chan struct{}
 	once    sync.Once
-	// What is on its way to the one side or to the other.
+	// The events in transit to one side or the other.
 	theirs chan watch.Event
 	ours   chan delivered
 }
@@ -148,7 +148,7 @@ func newStream(f *face) *stream {
 	return s
 }
 
-// sendLocked sends an event. It never waits.
+// sendLocked sends an event. It never blocks.
 func (s *stream) sendLocked(e event) {
 	if !s.initial {
 		s.face.reachedLocked(e.version)
@@ -194,7 +194,7 @@ func (s *stream) endLocked(how finish) {
 	}
 }
 
-// Stop is client-go's way to end a stream, Close is ours.
+// Stop is how client-go ends a stream, and Close how ours does.
 func (s *stream) Stop() { s.once.Do(s.leave) }
 
 func (s *stream) Close() error {
@@ -211,10 +211,10 @@ func (s *stream) leave() {
 	}
 }
 
-// ResultChan makes it a watch of client-go.
+// ResultChan implements client-go's watch.
 func (s *stream) ResultChan() <-chan watch.Event { return s.theirs }
 
-// Next makes it a watch of ours.
+// Next implements our watch.
 func (s *stream) Next() (reflector.Event[*wire.Object], error) {
 	select {
 	case d := <-s.ours:
@@ -287,7 +287,7 @@ func (s ourSource) Served(context.Context) (bool, error) {
 // theirClient is the world as a ListerWatcher of client-go's.
 type theirClient struct {
 	cache.ListWatch
-	// unable: the client says itself that it cannot stream lists.
+	// unable means that the client itself reports that it cannot stream lists.
 	unable bool
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/watershed-project/watershed/delta"
 )
 
-// state is a pod as text: two that differ in anything the model changes have
-// different texts.
+// state returns a pod as text: two pods that differ in anything that the model changes
+// have different texts.
 func state(p *corev1.Pod) string {
 	if p == nil {
 		return "nil"
@@ -40,8 +40,8 @@ func state(p *corev1.Pod) string {
 type call struct {
 	op       string // add, update, delete
 	key      string
-	old, now string // states; a deletion has its last one as now
-	// flag is an addition's initial, or a deletion's seen.
+	old, now string // states; a deletion has the last one as now
+	// flag is the initial flag of an addition, or whether a deletion was seen.
 	flag bool
 }
 
@@ -56,25 +56,25 @@ func (c call) String() string {
 	}
 }
 
-// reader writes down what one handler is told.
+// reader records the calls of one handler.
 type reader struct {
-	// our: it is judged by our rules. Older states never come, and nothing comes
-	// that changes nothing but a resync.
+	// our means that the stricter rules for ours apply: older states never arrive, and
+	// only a resync repeats a state.
 	our bool
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu sync.Mutex
-	// calls are those since the last look.
+	// calls are the calls since the last take.
 	calls []call
-	// knows is what it was told of and is not gone.
+	// knows has the objects that were added and not deleted.
 	knows map[string]known
-	// again counts, by key, updates to the same state since the last look.
+	// again counts, by key, updates to the same state since the last take.
 	again map[string]int
-	// wrong is the first thing that did not fit what it was told before.
+	// wrong is the first call that was inconsistent with earlier ones.
 	wrong string
 }
 
-// known is what a reader knows of an object.
+// known is a reader's state of an object.
 type known struct {
 	text    string
 	version int
@@ -98,8 +98,7 @@ func (r *reader) complain(format string, args ...any) {
 	}
 }
 
-// typed notes an object that does not say what it is, or one of client-go's that
-// does.
+// typed records an object of ours without its kind, or one of client-go's that has it.
 func (r *reader) typed(p *corev1.Pod) {
 	if said := p.APIVersion == "v1" && p.Kind == "Pod"; said != r.our {
 		r.complain("%s has type %q %q", keyOf(p), p.APIVersion, p.Kind)
@@ -155,7 +154,7 @@ func (r *reader) remove(last *corev1.Pod, seen bool) {
 	r.calls = append(r.calls, c)
 }
 
-// take returns the calls since the last look, and what was given again.
+// take returns the calls since the last take, and the repeated states.
 func (r *reader) take() ([]call, map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +169,7 @@ func (r *reader) known() map[string]known {
 	return maps.Clone(r.knows)
 }
 
-// OnAdd and the others make it a handler of client-go's.
+// OnAdd and the others implement client-go's handler.
 func (r *reader) OnAdd(obj any, initial bool) { r.add(obj.(*corev1.Pod), initial) }
 
 func (r *reader) OnUpdate(old, now any) { r.update(old.(*corev1.Pod), now.(*corev1.Pod)) }
@@ -183,12 +182,12 @@ func (r *reader) OnDelete(obj any) {
 	r.remove(obj.(*corev1.Pod), true)
 }
 
-// handler makes it a handler of ours.
+// handler returns a handler of ours.
 func (r *reader) handler(resync time.Duration) watershed.Handler[*corev1.Pod] {
 	return watershed.Handler[*corev1.Pod]{Name: "reader", Add: r.add, Update: r.update, Delete: r.remove, Resync: resync}
 }
 
-// read makes it a loop over our changes.
+// read runs a loop over our changes.
 func (r *reader) read(ctx context.Context, i *watershed.Informer[*corev1.Pod]) {
 	for c := range i.Watch(ctx) {
 		now, err := c.New()
@@ -212,7 +211,7 @@ func (r *reader) read(ctx context.Context, i *watershed.Informer[*corev1.Pod]) {
 
 // The ways to compare two lists of calls.
 
-// inOrder is the calls as they came.
+// inOrder returns the calls in their order.
 func inOrder(calls []call) string {
 	words := make([]string, len(calls))
 	for i, c := range calls {
@@ -221,7 +220,7 @@ func inOrder(calls []call) string {
 	return strings.Join(words, "; ")
 }
 
-// byObject keeps the order for each object alone.
+// byObject keeps the order only for each object.
 func byObject(calls []call) string {
 	sorted := slices.Clone(calls)
 	slices.SortStableFunc(sorted, func(a, b call) int { return strings.Compare(a.key, b.key) })

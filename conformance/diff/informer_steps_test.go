@@ -20,7 +20,7 @@ import (
 	"github.com/watershed-project/watershed"
 )
 
-// disconnect ends the streams, and lets things happen until they are back.
+// disconnect ends the streams, and makes changes until they are back.
 func (x *informers) disconnect() {
 	w := x.world
 	x.calm()
@@ -32,7 +32,7 @@ func (x *informers) disconnect() {
 	writing := x.chance(2)
 	compacted := writing && x.chance(2)
 	x.repair()
-	w.bookmark() // or else TestDifference_fruitlessWatches
+	w.bookmark() // otherwise see TestDifference_fruitlessWatches
 	x.settle()
 	x.compare(inOrder)
 
@@ -83,8 +83,8 @@ func (x *informers) disconnect() {
 	}
 }
 
-// relistWhileWriting makes both sides read the whole state again, and writes while
-// they have read a part of it.
+// relistWhileWriting makes both sides read the whole state again, and writes while they
+// have read a part of it.
 func (x *informers) relistWhileWriting() {
 	w := x.world
 	x.calm()
@@ -117,9 +117,9 @@ func (x *informers) relistWhileWriting() {
 	x.compare(nil)
 }
 
-// anomaly is a server that repeats itself, mixes up its order, or tells of the end
-// of what never was. Ours takes no notice of most of it; a bookmark then gets
-// client-go's version back to where it was.
+// anomaly is a server that repeats events, reorders them, or sends deletions of objects
+// that never existed. Ours ignores most of it. Then a bookmark brings client-go's version
+// back.
 func (x *informers) anomaly() {
 	w := x.world
 	key := podKeys[x.IntN(len(podKeys))]
@@ -145,7 +145,7 @@ func (x *informers) anomaly() {
 			Namespace: "x", Name: "never", UID: "never", ResourceVersion: strconv.Itoa(w.version), Labels: map[string]string{"tier": "front"},
 		}}})
 	case now == nil && final != nil && !bad(final):
-		// Nobody remembers what is gone, so nobody can tell.
+		// Neither side keeps deleted objects, so neither can notice.
 		x.step("%s comes and goes again", state(final))
 		w.send(event{typ: watch.Modified, pod: states[len(states)-2], version: versionOf(states[len(states)-2])})
 		w.send(event{typ: watch.Deleted, pod: final, version: versionOf(final)})
@@ -216,7 +216,7 @@ func (x *informers) join() {
 	x.readers = append(x.readers, p)
 }
 
-// leave closes a reader, which must hear nothing afterwards.
+// leave closes a reader, which must not be called afterwards.
 func (x *informers) leave() {
 	if len(x.readers) < 2 {
 		return
@@ -242,7 +242,7 @@ func (x *informers) index() {
 	}
 }
 
-// resyncs waits until everybody who wants it was given everything again.
+// resyncs waits until all readers with a resync have received everything again.
 func (x *informers) resyncs() {
 	if x.resync == 0 {
 		return

@@ -28,11 +28,11 @@ type informers struct {
 	world  *world
 	ours   *watershed.Informer[*corev1.Pod]
 	theirs cache.SharedIndexInformer
-	// client is whether client-go's client says that it cannot stream.
+	// client is whether client-go's client reports that it cannot stream.
 	client bool
-	// transform and strict: there is one, and it refuses some pods.
+	// transform means that there is a transform, and strict that it refuses some pods.
 	transform, strict bool
-	// resync is how often handlers are given everything again, 0 for never.
+	// resync is how often handlers receive everything again, 0 for never.
 	resync time.Duration
 
 	ctx     context.Context
@@ -40,34 +40,33 @@ type informers struct {
 	running sync.WaitGroup
 	readers []*pair
 	ourIdx  map[string]*watershed.Index[*corev1.Pod, string]
-	// gone are the readers that were closed, seen some snapshots.
+	// gone are the readers that were closed, and seen some snapshots.
 	gone []*pair
 	seen []sight
 	did  *tally
 }
 
-// pair is a reader of each side that joined at the same moment.
+// pair is a reader of each side that joined at the same time.
 type pair struct {
 	ours, theirs *reader
-	// before is what both knew at the last look.
+	// before is the state that both had at the last comparison.
 	before map[string]known
-	// never: it is not to be resynced.
+	// never means that it is not resynced.
 	never bool
-	// close ends both; synced are what says that they have had the first state,
+	// close ends both. synced report whether they have received the first state, and are
 	// nil for a loop.
 	close       func()
 	ourSynced   func() bool
 	theirSynced func() bool
 }
 
-// sight is a snapshot of ours with what it had when it was taken.
+// sight is a snapshot of ours with its content at the time when it was taken.
 type sight struct {
 	snapshot watershed.Snapshot[*corev1.Pod]
 	text     string
 }
 
-// tally counts what the histories of a run had in them, so that it is known that
-// they had it.
+// tally counts the steps of all histories of a run, to show that they occurred.
 type tally struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -79,9 +78,9 @@ func (c *tally) add(what string, n int) {
 	c.n[what] += n
 }
 
-// TestInformer plays histories of a server, with all that can go wrong in a
-// conversation with one, to an informer of each side, and compares after each
-// step what the handlers were told, the objects, the indexes and the version.
+// TestInformer runs histories of a server, with all possible failures of requests, with
+// an informer of each side. After each step it compares the calls of the handlers, the
+// objects, the indexes and the version.
 func TestInformer(t *testing.T) {
 	did := tally{n: map[string]int{}}
 	playAll(t, 5000, func(s *sequence) {
@@ -139,7 +138,7 @@ func theirIndexFunc(name string) cache.IndexFunc {
 	return func(obj any) ([]string, error) { return indexFuncs[name](obj.(*corev1.Pod)), nil }
 }
 
-// cut is the transform of both sides. It can be run on its own output.
+// cut returns the transform of both sides. It can be applied to its own output.
 func cut(strict bool) func(*corev1.Pod) (*corev1.Pod, error) {
 	return func(p *corev1.Pod) (*corev1.Pod, error) {
 		if strict && p.Labels["tier"] == "bad" {
@@ -175,7 +174,7 @@ func newInformers(s *sequence, did *tally) *informers {
 	opts := &watershed.Options[*corev1.Pod]{
 		Resync: x.resync,
 		Logger: slog.New(slog.DiscardHandler),
-		// A model does not end its streams by itself, nor send bookmarks.
+		// The model neither ends its streams by itself nor sends bookmarks.
 		Reflector: reflector.Options{PageSize: 100, Timeout: 1000 * time.Hour, Silence: 1000 * time.Hour},
 	}
 	if x.transform {
@@ -206,7 +205,7 @@ func (x *informers) end() {
 	x.running.Wait()
 }
 
-// live is one history.
+// live runs one history.
 func (x *informers) live() {
 	for range x.IntN(2) + 1 {
 		x.join()
@@ -252,7 +251,7 @@ func (x *informers) live() {
 	x.finish()
 }
 
-// start runs both informers, perhaps against a server that is not well.
+// start runs both informers, perhaps against a server that fails.
 func (x *informers) start() {
 	w := x.world
 	exact := true
@@ -284,8 +283,7 @@ func (x *informers) start() {
 	x.compare(nil)
 }
 
-// settle waits until both sides watch, or are held, and have done all there is to
-// do.
+// settle waits until both sides watch, or are held, and have nothing left to do.
 func (x *informers) settle() {
 	for range 2000 {
 		synctest.Wait()
@@ -298,10 +296,10 @@ func (x *informers) settle() {
 	panic(mismatch{fmt.Sprintf("a side does not come back: ours watches %v, client-go watches %v; ours %+v", o.stream != nil, t.stream != nil, x.ours.Status().Reflector)})
 }
 
-// calm lets both forget that anything ever failed.
+// calm lets the backoff of both sides end.
 func (x *informers) calm() { time.Sleep(150 * time.Second) }
 
-// faults are what the next requests of both sides come to.
+// faults sets the outcomes of the next requests of both sides.
 func (x *informers) faults(of ...fault) {
 	var faults []fault
 	for range 1 + x.IntN(3) {

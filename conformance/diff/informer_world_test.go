@@ -19,48 +19,47 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// world is a model of an API server with one resource, pods. It answers both
-// sides by the same rules, each through its own face, and does nothing by itself:
-// what happens, and when, is for the test to say.
+// world is a model of an API server with one resource, pods. It responds to both sides by
+// the same rules, each through its own face, and does nothing by itself: the test
+// controls what happens, and when.
 type world struct {
-	// mu guards everything, faces and streams included.
+	// mu guards everything, including faces and streams.
 	mu sync.Mutex
-	// version is the newest one. Watches from before compacted are too old.
+	// version is the newest version. Watches from before compacted are too old.
 	version, compacted int
 	pods               map[string]*corev1.Pod
 	history            []event
 	uids               int
 
-	// streaming: it can send its state as a stream; if not, it says so.
+	// streaming means that it can send its state as a stream. Otherwise it refuses.
 	streaming bool
-	// chunk is how many objects it sends in a page at most, 0 for as many as
-	// asked for.
+	// chunk is the largest number of objects in a page, 0 for as many as requested.
 	chunk int
-	// lag is how many versions the answer to a list of any state is behind.
+	// lag is by how many versions the response to a list of any state is behind.
 	lag int
-	// encoding is that of what our side gets.
+	// encoding is the encoding of objects for our side.
 	encoding wire.Encoding
-	// ignoring: it does not know what initial events are.
+	// ignoring means that it ignores requests for initial events.
 	ignoring bool
-	// vanished: the resource is no longer served.
+	// vanished means that the resource is no longer served.
 	vanished bool
 
 	ours, theirs *face
-	// hold is where requests stop until released is closed.
+	// hold is the stage at which requests wait until released is closed.
 	hold     stage
 	released chan struct{}
 }
 
-// event is one of a watch, or of the history.
+// event is an event of a watch, or of the history.
 type event struct {
 	typ     watch.EventType
 	pod     *corev1.Pod // a bookmark has none
 	version int
-	// end: the bookmark after the initial events.
+	// end marks the bookmark after the initial events.
 	end bool
 }
 
-// stage is where a request can be held.
+// stage is a point at which a request can be held.
 type stage int
 
 const (
@@ -79,7 +78,7 @@ func newWorld() *world {
 	return w
 }
 
-// faces are both sides.
+// faces returns both sides.
 func (w *world) faces() []*face { return []*face{w.ours, w.theirs} }
 
 func keyOf(p *corev1.Pod) string {
@@ -89,7 +88,7 @@ func keyOf(p *corev1.Pod) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// write makes a new state of a pod, or a new pod, and tells who watches.
+// write creates or changes a pod, and sends the event to the watches.
 func (w *world) write(key string, change func(*corev1.Pod)) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +136,7 @@ func (w *world) recordLocked(e event) {
 	w.sendLocked(e)
 }
 
-// send gives whoever watches an event that is not in the history.
+// send sends an event to the watches that is not in the history.
 func (w *world) send(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +151,8 @@ func (w *world) sendLocked(e event) {
 	}
 }
 
-// bookmark tells who watches the version, to which another resource's writes have
-// brought it.
+// bookmark sends a bookmark to the watches, with a version that writes of another
+// resource have reached.
 func (w *world) bookmark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,21 +160,21 @@ func (w *world) bookmark() {
 	w.sendLocked(event{typ: watch.Bookmark, version: w.version})
 }
 
-// compact forgets the history, so that nobody can watch from before now.
+// compact drops the history, so that watches from before now are too old.
 func (w *world) compact() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compacted = w.version
 }
 
-// vanish takes the resource away, or brings it back.
+// vanish removes the resource, or brings it back.
 func (w *world) vanish(away bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.vanished = away
 }
 
-// goBack makes it what it was at a version, as a restored backup does.
+// goBack returns to the state at a version, like a restored backup.
 func (w *world) goBack(version int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +186,7 @@ func (w *world) goBack(version int) {
 	w.history = slices.DeleteFunc(w.history, func(e event) bool { return e.version > version })
 }
 
-// end ends the streams of those who watch.
+// end ends all streams.
 func (w *world) end(how finish) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +197,7 @@ func (w *world) end(how finish) {
 	}
 }
 
-// atLocked is the state at a version, in the order of a list.
+// atLocked returns the state at a version, in the order of a list.
 func (w *world) atLocked(version int) []*corev1.Pod {
 	pods := w.pods
 	if version < w.version {
@@ -220,7 +219,7 @@ func (w *world) atLocked(version int) []*corev1.Pod {
 	return list
 }
 
-// holdAt makes requests stop, and release lets them go on.
+// holdAt makes requests wait, and release lets them continue.
 func (w *world) holdAt(s stage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +228,7 @@ func (w *world) holdAt(s stage) {
 
 func (w *world) release() { w.releaseTo(nowhere) }
 
-// releaseTo lets requests go on as far as the next stage.
+// releaseTo lets requests continue to the next stage.
 func (w *world) releaseTo(next stage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,7 +246,7 @@ func (w *world) releaseTo(next stage) {
 	}
 }
 
-// settled: both sides watch, or are held.
+// settled reports whether both sides watch, or are held.
 func (w *world) settled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,26 +262,26 @@ func (w *world) settled() bool {
 type face struct {
 	*world
 	our bool
-	// stream is the watch that is open, if one is.
+	// stream is the open watch, nil if there is none.
 	stream *stream
 	held   bool
-	// faults are what the next requests come to, and tokens what the next
-	// continuations of lists do.
+	// faults are the outcomes of the next requests, and tokens those of the next
+	// continuations of lists.
 	faults, tokens []fault
 
-	// lists counts complete states that were sent, watches those begun, and
-	// streamed the states that were sent as streams.
+	// lists counts the complete states that were sent, watches the watches that were
+	// begun, and streamed the states that were sent as streams.
 	lists, watches, streamed int
-	// stale is, unless it is 0, the version at which the next list is answered,
-	// unless that asks for the newest.
+	// stale, unless it is 0, is the version of the response to the next list, unless the
+	// list requests the newest.
 	stale int
 	// refusals counts requests for a stream that it cannot send.
 	refusals int
-	// last is the version of what was sent last, most the highest sent.
+	// last is the version that was sent last, and most the highest one.
 	last, most int
 }
 
-// pass waits while the stage is held, and returns the fault that is due.
+// pass waits while the stage is held, and returns the next fault.
 func (f *face) pass(ctx context.Context, at stage) fault {
 	for {
 		f.mu.Lock()
@@ -314,19 +313,19 @@ func (f *face) pass(ctx context.Context, at stage) fault {
 	return next
 }
 
-// reachedLocked notes a version that was sent.
+// reachedLocked records a version that was sent.
 func (f *face) reachedLocked(version int) {
 	f.last, f.most = version, max(f.most, version)
 }
 
-// page is the answer to a request for a page.
+// page is the response to a request for a page.
 type page struct {
 	pods    []*corev1.Pod
 	version int
 	next    string // the token
 }
 
-// list answers a request for a page.
+// list responds to a request for a page.
 func (f *face) list(ctx context.Context, version string, limit int, token string) (page, fault) {
 	at := connecting
 	if token != "" {
@@ -363,14 +362,14 @@ func (f *face) list(ctx context.Context, version string, limit int, token string
 		p.pods = p.pods[:limit]
 		p.next = fmt.Sprintf("%d/%d", p.version, from+limit)
 	}
-	if p.next == "" && limit != 1 { // which asks for the version only
+	if p.next == "" && limit != 1 { // limit 1 requests only the version
 		f.lists++
 		f.reachedLocked(p.version)
 	}
 	return p, none
 }
 
-// watch answers a request for a watch.
+// watch responds to a request for a watch.
 func (f *face) watch(ctx context.Context, version string, initial bool) (*stream, fault) {
 	if initial && !f.streaming {
 		f.mu.Lock()

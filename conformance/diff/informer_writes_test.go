@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// writes are some writes with both sides watching.
+// writes makes some writes while both sides watch.
 func (x *informers) writes() {
 	for range 1 + x.IntN(5) {
 		x.writeAny()
@@ -22,7 +22,7 @@ func (x *informers) writes() {
 	x.compare(inOrder)
 }
 
-// writeAny lets one pod come, change or go.
+// writeAny creates, changes or deletes one pod.
 func (x *informers) writeAny() {
 	key := podKeys[x.IntN(len(podKeys))]
 	w := x.world
@@ -67,8 +67,8 @@ func (x *informers) write(key string) {
 	x.step("write %s", state(p))
 }
 
-// known: some state of the pod passed the transform, or ours has an earlier pod of
-// the name.
+// known reports whether some state of the pod passed the transform, or ours has an
+// earlier pod with the name.
 func (x *informers) known(p *corev1.Pod) bool {
 	_, has := x.ours.Get(keyOf(p))
 	return has || slices.ContainsFunc(x.world.history, func(e event) bool { return e.pod.UID == p.UID && !bad(e.pod) })
@@ -83,7 +83,7 @@ func (x *informers) mend(key string) {
 }
 
 // remove deletes a pod, in a state that passes the transform: client-go loses the
-// deletion of one that it knows and that does not. See
+// deletion of a pod that it has if the final state does not pass. See
 // TestDifference_refusedDeletion.
 func (x *informers) remove(key string) {
 	if p := x.world.pods[key]; bad(p) && x.known(p) {
@@ -93,10 +93,10 @@ func (x *informers) remove(key string) {
 	x.step("delete %s", key)
 }
 
-// repair makes pods pass the transform where the two sides mean to differ about
-// one that does not, before there is a list: client-go accepts no such list, and
-// in a stream it takes the pod for gone. See TestDifference_transformFailureInAList
-// and TestDifference_transformFailureKeepsTheLastState.
+// repair makes pods pass the transform if the two sides differ on purpose about refused
+// ones, before there is a list: client-go does not accept a list with such a pod, and in
+// a stream it treats the pod as deleted. See TestDifference_transformFailureInAList and
+// TestDifference_transformFailureKeepsTheLastState.
 func (x *informers) repair() {
 	for _, key := range podKeys {
 		if p := x.world.pods[key]; p != nil && bad(p) && (x.known(p) || !x.world.streaming) {

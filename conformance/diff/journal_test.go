@@ -11,17 +11,17 @@ import (
 	"github.com/watershed-project/watershed/delta"
 )
 
-// entry is a delta in the order of arrival, which client-go's queue forgets,
-// with the version that ours has to give it.
+// entry is a delta in the order of arrival, which client-go's queue does not keep, with
+// the version that ours must assign to it.
 type entry struct {
 	delta.Delta[*pod]
-	// initial: it was queued when the first complete list was.
+	// initial means that it was queued with the first complete list.
 	initial bool
 }
 
-// journal writes down what an operation changed in client-go's queue: the
-// deltas are client-go's, their order within one operation is the contract's.
-// First says that the operation was the first complete list.
+// journal records the changes of an operation to client-go's queue: the deltas are
+// client-go's, and their order within one operation is that of the contract. first means
+// that the operation was the first complete list.
 func (q *queues) journal(before map[string]cache.Deltas, list []*pod, version uint64, first bool) {
 	grown := map[string]delta.Deltas[*pod]{}
 	after := queuedDeltas(q.theirs)
@@ -62,8 +62,8 @@ func (q *queues) journal(before map[string]cache.Deltas, list []*pod, version ui
 	}
 }
 
-// journalMerge notes that the newest delta of a key is another than before,
-// because a deletion that was seen took the place of one that was inferred.
+// journalMerge records that the newest delta of a key was replaced, because an observed
+// deletion took the place of an inferred one.
 func (q *queues) journalMerge(d delta.Delta[*pod]) {
 	for i := len(q.log) - 1; i >= 0; i-- {
 		if e := &q.log[i]; e.Key == d.Key {

@@ -15,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// trace is what happened to each object, oldest first.
+// trace has the events of each object, oldest first.
 type trace map[string][]string
 
 func (t trace) note(key, format string, args ...any) {
@@ -28,7 +28,7 @@ type recorder struct {
 	state cache.Store
 	// same drops updates to the same version, as [store.Options.Same] does.
 	same func(old, now *pod) bool
-	// sync: the delta being processed is a Sync, which Same does not drop.
+	// sync means that the delta being processed is a Sync, which Same does not drop.
 	sync bool
 }
 
@@ -48,18 +48,18 @@ func (r *recorder) OnDelete(obj any) {
 	r.note(podKey(obj.(*pod)), "delete %v", obj)
 }
 
-// source is what a server would have: pods come and go in it, most are reported
-// to the queues at once, some only with the next list.
+// source is the state of a server: pods are created, changed and deleted in it. Most
+// changes are reported to the queues at once, some only with the next list.
 type source struct {
 	*queues
 	pods map[string]*pod
-	// complete: no report is ever lost.
+	// complete means that no report is ever lost.
 	complete bool
 }
 
-// TestPipeline sends what happens in a source through queue and store into
-// events, on both sides: per object the same happens, and in the end both have
-// what the source has, if no transform kept it out.
+// TestPipeline sends the changes of a source through queue and store into events, on both
+// sides: each object has the same events, and in the end both have the state of the
+// source, except for objects that a transform refused.
 func TestPipeline(t *testing.T) {
 	playAll(t, 6000, func(s *sequence) {
 		var same func(old, now *pod) bool
@@ -101,7 +101,7 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// change lets one pod of the source come, change or go.
+// change creates, changes or deletes one pod of the source.
 func (src *source) change() {
 	p := src.anyPod()
 	key := podKey(p)
@@ -143,7 +143,7 @@ func (src *source) relist() {
 	src.check("error", kind(src.ours.Replace(src.ctx, list, 0)), kind(src.theirs.Replace(anyOf(list), "")))
 }
 
-// consume empties both queues into their stores and compares what came of it.
+// consume empties both queues into their stores and compares the results.
 func (src *source) consume(ours trace, theirs *recorder) {
 	src.step("consume")
 	if len(queuedKeys(src.theirs)) > 0 {
@@ -174,8 +174,8 @@ func (src *source) consume(ours trace, theirs *recorder) {
 	src.compareStores()
 }
 
-// noteChange writes a change as recorder does. A Sync is client-go's update from
-// a state to itself.
+// noteChange records a change as recorder does. A Sync is client-go's update from a state
+// to itself.
 func noteChange(t trace, c store.Change[*pod]) {
 	switch {
 	case c.Type == delta.Added:

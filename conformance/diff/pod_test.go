@@ -16,15 +16,15 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// pod is the object that both sides get. It has the metadata client-go looks
-// for, a value that no other state has, and tags to be found by.
+// pod is the object of both sides. It has the metadata that client-go needs, a value that
+// no other state has, and tags for the indexes.
 type pod struct {
 	metav1.ObjectMeta
 	Value int
 	Tags  []string
 	// Passes counts transforms.
 	Passes int
-	// text is what String returns, once it was asked.
+	// text is the cached result of String.
 	text string
 }
 
@@ -39,7 +39,8 @@ func newPod(key string, value int, tags ...string) *pod {
 	return p
 }
 
-// String tells two states apart: "a/1=7", "a/1=7 red,big", "a/1=7 (1 pass)".
+// String returns a text that distinguishes states: "a/1=7", "a/1=7 red,big", "a/1=7 (1
+// pass)".
 func (p *pod) String() string {
 	if p == nil {
 		return "nil"
@@ -62,7 +63,7 @@ func (p *pod) String() string {
 	return p.text
 }
 
-// podKey is the key as client-go's MetaNamespaceKeyFunc makes it.
+// podKey returns the key in the form of client-go's MetaNamespaceKeyFunc.
 func podKey(p *pod) string {
 	if p.Namespace == "" {
 		return p.Name
@@ -78,7 +79,7 @@ var (
 	errProcess   = errors.New("process refuses")
 )
 
-// podKeyFunc is podKey for client-go, which wants an error for no key.
+// podKeyFunc is podKey for client-go, which requires an error if there is no key.
 func podKeyFunc(obj any) (string, error) {
 	if key := podKey(obj.(*pod)); key != "" {
 		return key, nil
@@ -86,7 +87,7 @@ func podKeyFunc(obj any) (string, error) {
 	return "", errNoName
 }
 
-// storeKeyFunc is podKeyFunc for a store that also gets deletions nobody saw, as
+// storeKeyFunc is podKeyFunc for a store that also receives inferred deletions, like
 // client-go's DeletionHandlingMetaNamespaceKeyFunc.
 func storeKeyFunc(obj any) (string, error) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -95,7 +96,7 @@ func storeKeyFunc(obj any) (string, error) {
 	return podKeyFunc(obj)
 }
 
-// kind reduces an error to what both sides can agree on.
+// kind reduces an error to the part in which both sides agree.
 func kind(err error) string {
 	var noKey cache.KeyError
 	switch {
@@ -110,7 +111,8 @@ func kind(err error) string {
 	}
 }
 
-// transform marks the pods it passes, and refuses some if strict.
+// transform returns a transform that marks the pods that it passes, and refuses some if
+// strict.
 func transform(strict bool) func(*pod) (*pod, error) {
 	return func(p *pod) (*pod, error) {
 		if strict && p.Value%7 == 0 {
@@ -139,7 +141,7 @@ func anyOf(pods []*pod) []any {
 	return list
 }
 
-// lines is pods as text, in the order given.
+// lines returns pods as text, in the given order.
 func lines(pods []*pod) string {
 	words := make([]string, len(pods))
 	for i, p := range pods {

@@ -16,10 +16,10 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// queueKeys are few, so that much happens to each.
+// queueKeys are few, so that each has many operations.
 var queueKeys = []string{"a/1", "a/2", "ab/1", "b/1", "c"}
 
-// queuePods are pods to ask for by key.
+// queuePods are pods to look up by key.
 var queuePods = func() (pods []*pod) {
 	for _, key := range queueKeys {
 		pods = append(pods, newPod(key, 0))
@@ -27,22 +27,22 @@ var queuePods = func() (pods []*pod) {
 	return pods
 }()
 
-// queues is a queue of each side, each with a store of its own side that its
-// consumer fills and that it is told about, or not.
+// queues is a queue of each side. Each has a store of its own side, which its consumer
+// fills and which the queue may know.
 type queues struct {
 	*sequence
 	ctx context.Context
-	// known: the queues are told of the stores.
+	// known means that the queues know the stores.
 	known     bool
 	ours      *delta.FIFO[*pod]
 	ourStore  *store.Store[*pod]
 	theirs    *cache.DeltaFIFO
 	theirKeys orderedStore
-	// strict: the transform refuses some objects.
+	// strict means that the transform refuses some objects.
 	strict bool
-	// value is the last one given to a pod.
+	// value is the value of the last pod.
 	value int
-	// log is what is queued, in order of arrival; see journal.
+	// log has the queued deltas, in the order of arrival; see journal.
 	log []entry
 }
 
@@ -69,7 +69,7 @@ func newQueues(s *sequence, known bool, sameVersion func(old, now *pod) bool) *q
 	q.ours, q.theirs = delta.New(podKey, ours), cache.NewDeltaFIFOWithOptions(theirs)
 	s.step("new queues: known objects %v, transform %d (2 refuses every seventh value)", known, mode)
 	if known && s.chance(4) {
-		// As after a restart of the queue alone.
+		// This is the state after a restart of the queue alone.
 		p, r := q.pod("a/1"), q.pod("b/1")
 		s.step("stores have %v and %v already", p, r)
 		for _, p := range []*pod{p, r} {
@@ -79,7 +79,7 @@ func newQueues(s *sequence, known bool, sameVersion func(old, now *pod) bool) *q
 	return q
 }
 
-// pod is a new state of the object with the key.
+// pod returns a new state of the object with the key.
 func (q *queues) pod(key string) *pod {
 	q.value++
 	return newPod(key, q.value)
@@ -87,8 +87,8 @@ func (q *queues) pod(key string) *pod {
 
 func (q *queues) anyPod() *pod { return q.pod(queueKeys[q.IntN(len(queueKeys))]) }
 
-// list is a new state of some objects, now and then with one of them twice or
-// with one that has no key.
+// list returns a new state of some objects, sometimes with one of them twice or with one
+// that has no key.
 func (q *queues) list() []*pod {
 	var list []*pod
 	some := q.IntN(1 << len(queueKeys))
@@ -106,7 +106,7 @@ func (q *queues) list() []*pod {
 	return list
 }
 
-// produce does one random operation of a producer to both sides.
+// produce applies one random operation of a producer to both sides.
 func (q *queues) produce() {
 	before := maps.Clone(queuedDeltas(q.theirs))
 	first := false // this is the first complete list
@@ -149,7 +149,7 @@ func (q *queues) produce() {
 // refuses reports whether the transform refuses a pod.
 func (q *queues) refuses(p *pod) bool { return q.strict && p.Value%7 == 0 }
 
-// maybeKeyless is a pod, rarely without a key. Not as the first thing put in: see
+// maybeKeyless returns a pod, rarely without a key. The first pod always has one: see
 // TestDifference_refusedAddIsNoPopulation.
 func (q *queues) maybeKeyless() *pod {
 	if q.chance(40) && populated(q.theirs) {
@@ -193,7 +193,7 @@ func (q *queues) compareStores() {
 	q.check("stores", lines(content(q.ourStore.Snapshot())), sortedLines(podsOf(q.theirKeys.List())))
 }
 
-// compare looks at both queues in every way there is.
+// compare compares all observable state of both queues.
 func (q *queues) compare() {
 	keys, items := queuedKeys(q.theirs), queuedDeltas(q.theirs)
 	q.check("ListKeys", strings.Join(q.ours.ListKeys(), " "), strings.Join(keys, " "))

@@ -34,10 +34,10 @@ type sequence struct {
 	tell  func(format string, args ...any)
 }
 
-// mismatch is what check panics with, to leave a sequence from any depth.
+// mismatch is the value that check panics with, to leave a sequence from any depth.
 type mismatch struct{ text string }
 
-// step notes an operation before it is done.
+// step records an operation before it is applied.
 func (s *sequence) step(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.steps = append(s.steps, text)
@@ -46,7 +46,7 @@ func (s *sequence) step(format string, args ...any) {
 	}
 }
 
-// check ends the sequence if ours is not what client-go's is.
+// check ends the sequence if ours differs from client-go's.
 func (s *sequence) check(what, ours, theirs string) {
 	if ours != theirs {
 		panic(mismatch{fmt.Sprintf("%s:\n  ours      %s\n  client-go %s", what, ours, theirs)})
@@ -56,7 +56,7 @@ func (s *sequence) check(what, ours, theirs string) {
 // chance is true once in n times.
 func (s *sequence) chance(n int) bool { return s.IntN(n) == 0 }
 
-// play runs one sequence and returns what went wrong.
+// play runs one sequence and returns the failure.
 func (s *sequence) play(body func(*sequence)) (failure string) {
 	defer func() {
 		switch p := recover().(type) {
@@ -105,7 +105,7 @@ func playAll(t *testing.T, n int, body func(*sequence)) {
 				if i >= uint64(n) {
 					return
 				}
-				s := newSequence(max(1, base+i)) // 0 is no seed
+				s := newSequence(max(1, base+i)) // 0 is not a seed
 				if failure := s.play(body); failure != "" {
 					failed.Store(true)
 					t.Errorf("seed %d, step %d: %s\nsteps:\n  %s\nagain: go test ./diff -run '%s$' -diff.seed=%d -v",

@@ -17,13 +17,13 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// storeKeys have a namespace that begins like another, and none.
+// storeKeys have a namespace that is a prefix of another, and a key without one.
 var storeKeys = []string{"a/1", "a/2", "ab/1", "ab/2", "b/1", "c"}
 
 var podTags = []string{"red", "big", "old"}
 
-// The functions of the indexes, as client-go wants them. Values of the last are
-// numbers on our side.
+// The functions of the indexes, in client-go's form. Values of the last are numbers on
+// our side.
 var indexers = cache.Indexers{
 	"namespace": func(obj any) ([]string, error) { return []string{obj.(*pod).Namespace}, nil },
 	"tag":       func(obj any) ([]string, error) { return obj.(*pod).Tags, nil },
@@ -42,8 +42,8 @@ type stores struct {
 	moments   []moment
 }
 
-// moment is a snapshot of ours, with the indexes there were, and what client-go
-// had when it was taken.
+// moment is a snapshot of ours, with the indexes at that time, and client-go's content
+// when it was taken.
 type moment struct {
 	snapshot *store.Snapshot[*pod]
 	indexes  stores
@@ -51,8 +51,8 @@ type moment struct {
 	pods     map[string]*pod
 }
 
-// TestStore writes the same to both stores, and looks at them, and at old
-// snapshots, in every way there is.
+// TestStore writes the same to both stores, and compares them, and old snapshots, in
+// every possible way.
 func TestStore(t *testing.T) {
 	playAll(t, 4000, func(s *sequence) {
 		x := &stores{sequence: s, ours: store.New(podKey, nil), theirs: cache.NewIndexer(podKeyFunc, cache.Indexers{})}
@@ -104,7 +104,7 @@ func (x *stores) write() {
 	}
 }
 
-// apply gives ours a batch and client-go the same one by one.
+// apply applies a batch to ours, and the same changes one by one to client-go.
 func (x *stores) apply() {
 	var deltas delta.Deltas[*pod]
 	for range 1 + x.IntN(4) {
@@ -138,7 +138,7 @@ func (x *stores) apply() {
 
 func (x *stores) replace() {
 	var list []*pod
-	for range x.IntN(6) { // now and then the same key twice
+	for range x.IntN(6) { // sometimes the same key twice
 		list = append(list, x.pod())
 	}
 	if x.chance(8) {
@@ -187,8 +187,8 @@ func (x *stores) checkChanges(ours, want []store.Change[*pod], revision uint64) 
 	x.check("revision", strconv.FormatUint(x.ours.Snapshot().Revision(), 10), strconv.FormatUint(revision, 10))
 }
 
-// index adds an index that is missing to both, whatever is in the stores, or
-// takes one of ours away: it must go on to answer as client-go's.
+// index adds a missing index to both, whatever is in the stores, or removes one of ours:
+// its results must still equal client-go's.
 func (x *stores) index() {
 	add := func(name string) {
 		if _, ok := x.theirs.GetIndexers()[name]; !ok {
@@ -224,7 +224,7 @@ func (x *stores) theirPods() map[string]*pod {
 	return pods
 }
 
-// compare looks at both stores as they are now.
+// compare compares the current content of both stores.
 func (x *stores) compare() {
 	snapshot := x.ours.Snapshot()
 	x.check("view", x.ourView(snapshot), x.theirView())
@@ -238,12 +238,12 @@ func (x *stores) compare() {
 	}
 }
 
-// compareMoments looks at old snapshots, and at what leads from one to another.
+// compareMoments compares old snapshots, and the changes that lead from one to another.
 func (x *stores) compareMoments() {
 	for i, m := range x.moments {
 		x.check(fmt.Sprintf("snapshot %d", i), m.indexes.ourView(m.snapshot), m.view)
-		// The indexes of today, whether older than the snapshot, younger or
-		// removed, find in it what client-go's find among the same objects.
+		// The current indexes, whether older than the snapshot, younger or removed, must
+		// find in it what client-go's find among the same objects.
 		then := &stores{sequence: x.sequence, theirs: cache.NewIndexer(podKeyFunc, maps.Clone(x.theirs.GetIndexers()))}
 		for _, p := range m.pods {
 			x.check("error", "none", kind(then.theirs.Add(p)))
@@ -287,7 +287,7 @@ func ourKeys(s *store.Snapshot[*pod]) []string {
 	return keys
 }
 
-// text of an iteration of ours.
+// linesOf returns the text of an iteration of ours.
 func linesOf(seq func(func(string, *pod) bool)) string {
 	var pods []*pod
 	for _, p := range seq {
@@ -296,7 +296,7 @@ func linesOf(seq func(func(string, *pod) bool)) string {
 	return lines(pods)
 }
 
-// ourView is all that can be found in the snapshot, as text.
+// ourView returns all that can be found in the snapshot, as text.
 func (x *stores) ourView(s *store.Snapshot[*pod]) string {
 	var b strings.Builder
 	b.WriteString(lines(content(s)))
@@ -337,7 +337,7 @@ func writeFound(b *strings.Builder, value, pods string, keys []string) {
 	b.WriteString(strings.Join(keys, ","))
 }
 
-// theirView is the same of client-go.
+// theirView returns the same for client-go.
 func (x *stores) theirView() string {
 	var b strings.Builder
 	b.WriteString(sortedLines(podsOf(x.theirs.List())))

@@ -22,7 +22,7 @@ type Cluster struct {
 	Pods int
 }
 
-// StartCluster starts a cluster with so many pods, or as many as EnvPods says. The
+// StartCluster starts a cluster with the given number of pods, or that of EnvPods. The
 // caller closes it.
 func StartCluster(ctx context.Context, pods int) (*Cluster, error) {
 	pods, err := EnvInt(EnvPods, pods)

@@ -81,7 +81,7 @@ type Bar struct {
 
 // Panel has a bar for each subject, with its value behind it.
 type Panel struct {
-	// Title says what is measured, and in which unit.
+	// Title is the name of the measured quantity, with its unit.
 	Title  string
 	Values []float64
 	// Labels are the values as text.
@@ -113,7 +113,7 @@ func textWidth(text string, size, em float64) float64 {
 	return float64(len([]rune(text))) * size * em
 }
 
-// SVG draws the figure. The same data gives the same bytes.
+// SVG draws the figure. The same data results in the same bytes.
 func (f *Figure) SVG() []byte {
 	columns := max(1, len(f.Panels))
 	if columns > 3 {
@@ -143,7 +143,7 @@ func (f *Figure) SVG() []byte {
 	return d.Bytes()
 }
 
-// description returns all values as text, for readers who cannot see the figure.
+// description returns all values as text, for readers that cannot see the figure.
 func (f *Figure) description() string {
 	var panels []string
 	for _, p := range f.Panels {

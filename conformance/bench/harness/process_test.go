@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// busy uses the processor for so long.
+// busy uses the processor for a duration.
 func busy(d time.Duration) {
 	for end := CPUTime() + d; CPUTime() < end; {
 		continue

@@ -28,9 +28,9 @@ type Query struct {
 	Format Format
 	// Paths are requested one after the other, again and again.
 	Paths []string
-	// Single says that each path is one object, not a list.
+	// Single means that each path is one object, not a list.
 	Single bool
-	// Paged says that all pages of a path are requested. Each is a request.
+	// Paged means that all pages of a path are requested. Each is a request.
 	Paged bool
 	// Clients send requests at once, each on a connection of its own.
 	Clients int

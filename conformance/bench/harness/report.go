@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// reportVariable names the folder of the page to write to. Default: a complete run
+	// reportVariable is the folder of the page to write to. Default: a complete run
 	// writes to the page of the checkout, and a smaller one writes nowhere, because its
 	// numbers are not for publication.
 	reportVariable = "WATERSHED_REPORT"
@@ -41,7 +41,7 @@ type Report struct {
 	Figure  Figure
 	// Server is the version of the API server, "" if there was none.
 	Server string
-	// Partial says that the results are not complete, so that they are not published.
+	// Partial means that the results are not complete, so that they are not published.
 	Partial bool
 	rows    [][]string
 }

@@ -46,7 +46,7 @@ func (s *Server) Client() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each request says whether it accepts compression.
+	// Each request sets whether it accepts compression.
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}}, nil
 }
 
@@ -79,7 +79,7 @@ func (s *Server) Get(ctx context.Context, client *http.Client, path string, f Fo
 	return resp.Body, nil
 }
 
-// Address is what another process needs to reach a server.
+// Address has what another process needs to reach a server.
 type Address struct {
 	Name  string
 	Host  string

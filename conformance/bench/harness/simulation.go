@@ -26,7 +26,7 @@ const SimulationRole = "simulation"
 // a [SimulationClient].
 type Simulation struct {
 	*Child
-	// Addr is where it accepts clients.
+	// Addr is the address at which it accepts clients.
 	Addr string
 }
 
@@ -81,7 +81,7 @@ type churnOrder struct {
 	Seconds int
 }
 
-// SimulatedCluster is what a client needs to reach a simulated cluster.
+// SimulatedCluster has what a client needs to reach a simulated cluster.
 type SimulatedCluster struct {
 	Name       string
 	Host       string
@@ -145,7 +145,8 @@ func DialSimulation(addr string) (*SimulationClient, error) {
 	return c, nil
 }
 
-// Churn makes pods change at a rate for so many seconds, and returns how many did.
+// Churn makes pods change at a rate for the given number of seconds, and returns how many
+// did.
 func (c *SimulationClient) Churn(perSecond, seconds int) (int, error) {
 	if err := json.NewEncoder(c.conn).Encode(churnOrder{perSecond, seconds}); err != nil {
 		return 0, err
@@ -155,5 +156,5 @@ func (c *SimulationClient) Churn(perSecond, seconds int) (int, error) {
 	return n, err
 }
 
-// Close ends the connection. The simulation goes on.
+// Close ends the connection. The simulation continues.
 func (c *SimulationClient) Close() error { return c.conn.Close() }

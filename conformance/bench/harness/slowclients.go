@@ -25,10 +25,12 @@ type SlowClients struct {
 
 // SlowCost is the effect of slow clients on a server.
 type SlowCost struct {
-	// Settled is the RSS before, Peak the largest meanwhile, in bytes.
+	// Settled is the RSS before the requests, and Peak the largest RSS during them, in
+	// bytes.
 	Settled, Peak uint64
 	Wall          time.Duration
-	// Failed is how many clients did not get the whole response, Err one of the reasons.
+	// Failed is how many clients did not receive the whole response, and Err is one of
+	// the reasons.
 	Failed int
 	Err    error
 }

@@ -47,7 +47,7 @@ const (
 	watchReport   = "report"
 )
 
-// WatchTask says what watchers watch.
+// WatchTask is the task of watchers.
 type WatchTask struct {
 	At       Address
 	Watchers int
@@ -59,7 +59,7 @@ type WatchTask struct {
 	Streams int
 }
 
-// Delivered is what watchers received.
+// Delivered summarizes the events that watchers received.
 type Delivered struct {
 	// Events counts the changes that were written after Count.
 	Events int
@@ -95,7 +95,7 @@ func (w *Watchers) Count() error {
 	return w.child.Command(strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
-// Wait returns when so many events have been counted, or none for watchGrace.
+// Wait returns when the given number of events has been counted, or none for watchGrace.
 func (w *Watchers) Wait(events int) error {
 	for counted, since := 0, time.Now(); counted < events && time.Since(since) < watchGrace; time.Sleep(watchPoll) {
 		if err := w.child.Command(watchProgress); err != nil {
@@ -184,8 +184,8 @@ func (g *watchGroup) open(ctx context.Context, task *WatchTask) (err error) {
 	for d := range watchDialers {
 		opening.Go(func() {
 			for i := d; i < len(g.all) && errs[d] == nil; i += watchDialers {
-				// Neighbours have different clients: a client that gets two requests at once
-				// before it has a connection opens two.
+				// Neighbours have different clients: a client that receives two requests
+				// at once before it has a connection opens two.
 				w := &watcher{
 					group: g, version: g.version, client: clients[i%len(clients)],
 					selector: numbered(task.Selector, i), fields: numbered(task.Fields, i), buffer: watchBuffer,
