@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// agePattern is a duration as kubectl and the server print it: 5s, 3m20s, 2d4h, 1y30d.
+// agePattern matches a duration as kubectl and the server print it: 5s, 3m20s, 2d4h,
+// 1y30d.
 var agePattern = regexp.MustCompile(`^(\d+[ydhms])+$`)
 
 var agePart = regexp.MustCompile(`\d+[ydhms]`)
@@ -20,7 +21,7 @@ var ageUnits = map[byte]time.Duration{
 	'y': 365 * 24 * time.Hour, 'd': 24 * time.Hour, 'h': time.Hour, 'm': time.Minute, 's': time.Second,
 }
 
-// age is a printed duration and the unit it is rounded down to.
+// age returns a printed duration and the unit to which it is rounded down.
 func age(s string) (d, unit time.Duration, ok bool) {
 	if !agePattern.MatchString(s) {
 		return 0, 0, false
@@ -36,18 +37,18 @@ func age(s string) (d, unit time.Duration, ok bool) {
 	return d, unit, true
 }
 
-// sameAge reports whether two texts are durations that may have been printed within
-// some time of each other.
+// sameAge reports whether two texts are durations that may have been printed within the
+// given time of each other.
 func sameAge(a, b string, within time.Duration) bool {
 	x, unitX, okX := age(a)
 	y, unitY, okY := age(b)
 	return okX && okY && (x-y).Abs() <= min(unitX, unitY)+within
 }
 
-// agesWithin is how long it may be between two requests that are compared.
+// agesWithin is the largest time between two requests that are compared.
 const agesWithin = 3 * time.Second
 
-// sameWords reports whether two texts are equal word by word, but for their ages.
+// sameWords reports whether two texts are equal word by word, except for their ages.
 func sameWords(a, b string, within time.Duration) bool {
 	as, bs := strings.Fields(a), strings.Fields(b)
 	if len(as) != len(bs) {

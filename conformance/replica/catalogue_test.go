@@ -18,11 +18,11 @@ type served struct {
 	group, version, resource, kind string
 	namespaced                     bool
 	mirrored                       bool // a replica has it in this version
-	// below are the subresources that can be read and are made of the object.
+	// below are the subresources that can be read and are made from the object.
 	below []string
 }
 
-// root is the path of the version.
+// root returns the path of the version.
 func (s served) root() string {
 	if s.group == "" {
 		return "/api/" + s.version
@@ -30,10 +30,10 @@ func (s served) root() string {
 	return "/apis/" + s.group + "/" + s.version
 }
 
-// path is that of the collection in all namespaces.
+// path returns the path of the collection in all namespaces.
 func (s served) path() string { return s.root() + "/" + s.resource }
 
-// in is the path of the collection in a namespace.
+// in returns the path of the collection in a namespace.
 func (s served) in(namespace string) string {
 	if !s.namespaced {
 		return s.path()
@@ -41,17 +41,17 @@ func (s served) in(namespace string) string {
 	return s.root() + "/namespaces/" + namespace + "/" + s.resource
 }
 
-// catalogue is what a server serves that can be listed and watched, in its order.
+// catalogue has the resources of a server that can be listed and watched, in its order.
 type catalogue struct {
 	all []served
-	// stale are the versions of groups whose servers do not answer.
+	// stale are the versions of groups whose servers do not respond.
 	stale []schema.GroupVersion
 }
 
 const aggregatedAccept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// newCatalogue asks the server. Of the versions of a resource the first is mirrored,
-// which is the preferred one that has it.
+// newCatalogue reads the resources of the server. The first version of a resource is
+// mirrored, which is the preferred one that has it.
 func newCatalogue(ctx context.Context, s *subject) (*catalogue, error) {
 	c := &catalogue{}
 	for _, root := range []string{"/api", "/apis"} {
@@ -95,7 +95,7 @@ func (c *catalogue) add(g apidiscoveryv2.APIGroupDiscovery) {
 	}
 }
 
-// mirrored are the resources that a replica has.
+// mirrored returns the resources that a replica has.
 func (c *catalogue) mirrored() []served {
 	var out []served
 	for _, s := range c.all {
@@ -106,7 +106,7 @@ func (c *catalogue) mirrored() []served {
 	return out
 }
 
-// paths are those of all that is mirrored.
+// paths returns the paths of all mirrored resources.
 func (c *catalogue) paths() []string {
 	var out []string
 	for _, s := range c.mirrored() {
@@ -115,8 +115,8 @@ func (c *catalogue) paths() []string {
 	return out
 }
 
-// has reports whether a version has a resource that is mirrored in it, or might have
-// one: nobody can say what a stale one has.
+// has reports whether a version has a resource that is mirrored in it, or might have one:
+// the resources of a stale version are not known.
 func (c *catalogue) has(group, version, resource string) bool {
 	if resource == "" && slices.Contains(c.stale, schema.GroupVersion{Group: group, Version: version}) {
 		return true

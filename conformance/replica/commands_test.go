@@ -5,8 +5,9 @@ package replica_test
 
 import "strings"
 
-// commands are what people and scripts do with kubectl that only reads. A line is a
-// command; words are parted by spaces, and quoted with ' where they have some.
+// commands are the commands of kubectl that people and scripts use and that only read. A
+// line is a command. Words are separated by spaces, and quoted with ' if they contain
+// some.
 const commands = `
 get nodes
 get no -o wide
@@ -240,7 +241,7 @@ get deploy -A --show-labels -o wide
 get cm settings -n shop -o yaml
 `
 
-// commandLines are the commands, in words.
+// commandLines returns the commands as words.
 func commandLines() [][]string {
 	var out [][]string
 	for line := range strings.Lines(strings.TrimSpace(commands)) {
@@ -249,7 +250,7 @@ func commandLines() [][]string {
 	return out
 }
 
-// words parts a line at spaces that are not quoted.
+// words splits a line at spaces that are not quoted.
 func words(line string) []string {
 	var out []string
 	var word strings.Builder

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-// replied is an answer for tests of the comparison.
+// replied returns a response for tests of the comparison.
 func replied(code int, media, body string, header ...string) *answer {
 	h := http.Header{"Content-Type": {media}}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -25,7 +25,7 @@ func replied(code int, media, body string, header ...string) *answer {
 	return &answer{code: code, header: h, body: []byte(body)}
 }
 
-// versionsAt is replied at an address, with the list of versions that names one.
+// versionsAt is replied at an address, with a list of versions that contains an address.
 func versionsAt(asked, named string) *answer {
 	a := replied(200, jsonAccept, fmt.Sprintf(`{"kind":"APIVersions","serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":%q}]}`, named))
 	a.host = asked
@@ -55,8 +55,8 @@ func inProtobuf(t *testing.T, value string) string {
 	return b.String()
 }
 
-// TestComparison_notices gives the comparison answers that differ, and some that do
-// not though they are not the same.
+// TestComparison_notices compares responses that differ, and some that count as equal
+// although they are not identical.
 func TestComparison_notices(t *testing.T) {
 	const uri = "/api/v1/configmaps"
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestComparison_notices(t *testing.T) {
 	}
 }
 
-// TestComparison_noticesEvents is the same for watches.
+// TestComparison_noticesEvents does the same for watches.
 func TestComparison_noticesEvents(t *testing.T) {
 	told := func(kind, name, version string, annotations ...string) event {
 		m := map[string]any{"name": name, "resourceVersion": version}
@@ -161,7 +161,7 @@ func TestComparison_noticesEvents(t *testing.T) {
 	}
 }
 
-// TestCatalogue_restrict reduces a document as it says.
+// TestCatalogue_restrict checks how a document is restricted.
 func TestCatalogue_restrict(t *testing.T) {
 	c := &catalogue{all: []served{
 		{group: "apps", version: "v2", resource: "things", mirrored: true},
@@ -179,7 +179,7 @@ func TestCatalogue_restrict(t *testing.T) {
 	}
 }
 
-// TestCollection is about the paths that lists are asked for at.
+// TestCollection checks the paths of lists.
 func TestCollection(t *testing.T) {
 	for path, want := range map[string]string{
 		"/api/v1/pods":                                       "/api/v1/pods",
@@ -197,7 +197,7 @@ func TestCollection(t *testing.T) {
 	}
 }
 
-// TestReport counts as the page says.
+// TestReport checks the counts on the page.
 func TestReport(t *testing.T) {
 	d := &differences[0]
 	page := report([]result{

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// finding is one way in which two answers differ.
+// finding is one difference between two responses.
 type finding struct {
 	where        string
 	server, copy string
@@ -37,18 +37,18 @@ func brief(s string) string {
 	return s
 }
 
-// comparison of two answers to one request.
+// comparison compares two responses to one request.
 type comparison struct {
 	request  request
-	restrict func(v any) any // applied to what the server says
-	both     bool            // and to what the copy says
+	restrict func(v any) any // applied to the server's response
+	both     bool            // and to the copy's
 	prefix   string          // of the copy's paths
-	// asked and askedCopy are the URIs that were sent.
+	// asked and askedCopy are the URIs that were requested.
 	asked, askedCopy string
 	found            []finding
 }
 
-// compared headers: those that a client of the API acts on.
+// comparedHeaders are the headers that a client of the API uses.
 var comparedHeaders = []string{
 	"Content-Type", "Cache-Control", "Vary", "Retry-After", "Warning", "Content-Encoding", "Allow", "Location",
 }
@@ -57,7 +57,7 @@ func (c *comparison) note(where string, server, copy any) {
 	c.found = append(c.found, finding{where, fmt.Sprint(server), fmt.Sprint(copy)})
 }
 
-// run compares two answers. That of the copy was asked for first.
+// run compares two responses. That of the copy was requested first.
 func (c *comparison) run(server, copy *answer) []finding {
 	if server.err != nil || copy.err != nil {
 		c.note("error", server.err, copy.err)
@@ -103,13 +103,13 @@ func (c *comparison) headers(server, copy http.Header) {
 			c.note("header "+name, quoted(a), quoted(b))
 		}
 	}
-	// What a tag is made of is the server's business.
+	// The content of an ETag is up to the server.
 	if a, b := server.Get("ETag") != "", copy.Get("ETag") != ""; a != b {
 		c.note("has an ETag", a, b)
 	}
 }
 
-// resolved is where a Location leads from a URI.
+// resolved returns the target of a Location relative to a URI.
 func resolved(location, from string) string {
 	base, err := url.Parse(from)
 	if err != nil || location == "" {
@@ -152,12 +152,12 @@ func (c *comparison) bodies(server, copy *answer) {
 	c.values(a, b)
 }
 
-// indented reports whether a body is JSON for people.
+// indented reports whether a body is indented JSON.
 func indented(body []byte) bool {
 	return bytes.HasPrefix(body, []byte("{\n")) || bytes.HasPrefix(body, []byte("[\n"))
 }
 
-// withoutPrefix is an index of OpenAPI documents with paths as at the root.
+// withoutPrefix returns an index of OpenAPI documents with paths as at the root.
 func withoutPrefix(v any, prefix string) any {
 	paths, ok := at(v, "paths").(map[string]any)
 	if !ok {
@@ -171,9 +171,9 @@ func withoutPrefix(v any, prefix string) any {
 	return map[string]any{"paths": out}
 }
 
-// withoutAddress is a list of versions with "here" for the server's own address. A
-// replica names the one that was asked, kube-apiserver one that others may reach it at:
-// only its port is known.
+// withoutAddress returns a list of versions with "here" in place of the server's own
+// address. A replica returns the address of the request, and kube-apiserver one at which
+// others may reach it: only its port is known.
 func withoutAddress(v any, asked string, exact bool) any {
 	if text(v, "kind") != "APIVersions" {
 		return v
@@ -190,7 +190,7 @@ func withoutAddress(v any, asked string, exact bool) any {
 	return m
 }
 
-// values compares two values as whole answers.
+// values compares two values as whole responses.
 func (c *comparison) values(a, b any) {
 	if isList(a) && isList(b) {
 		c.lists(a, b)
@@ -202,19 +202,19 @@ func (c *comparison) values(a, b any) {
 	c.diff("", a, b)
 }
 
-// lists compares lists. The version of the server's is that of the store, that of the
-// replica's the last that its watch of the resource has told of: not newer, and not
-// older than any item. Tokens are compared by following them.
+// lists compares lists. The version of the server's list is that of the store, and the
+// version of the replica's is the last one of its watch of the resource: not newer, and
+// not older than any item. Tokens are compared by following them.
 func (c *comparison) lists(a, b any) {
 	x, y := text(a, "metadata", "resourceVersion"), text(b, "metadata", "resourceVersion")
 	at1, err1 := strconv.ParseUint(x, 10, 64)
 	at2, err2 := strconv.ParseUint(y, 10, 64)
-	// A token says by itself which version it is of.
+	// A token contains its version.
 	exact := c.request.query("resourceVersionMatch") == "Exact" && (request{URI: c.askedCopy}).query("continue") == ""
 	switch {
 	case x == y:
 	case exact && x == (request{URI: c.asked}).query("resourceVersion") && y == (request{URI: c.askedCopy}).query("resourceVersion"):
-		// Each was asked for the version of its own list.
+		// Each request had the version of the subject's own list.
 	case err1 != nil || err2 != nil || exact || at2 > at1 || at2 < newest(b):
 		c.note("/metadata/resourceVersion", x, fmt.Sprintf("%s, its newest item %d", y, newest(b)))
 	}
@@ -224,7 +224,7 @@ func (c *comparison) lists(a, b any) {
 	c.diff("", without(a, "metadata", "resourceVersion", "continue"), without(b, "metadata", "resourceVersion", "continue"))
 }
 
-// newest is the highest version of a list's items.
+// newest returns the highest version of a list's items.
 func newest(list any) uint64 {
 	items, _ := at(list, "items").([]any)
 	rows, _ := at(list, "rows").([]any)
@@ -240,8 +240,8 @@ func newest(list any) uint64 {
 	return top
 }
 
-// without is a copy of a value without some names of one of its maps, or without that
-// map if none are named.
+// without returns a copy of a value without some members of one of its maps, or without
+// that map if no members are given.
 func without(v any, field string, names ...string) any {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -264,7 +264,7 @@ func without(v any, field string, names ...string) any {
 	return m
 }
 
-// versionsInText are versions in messages, which are of the moment.
+// versionsInText matches versions in messages, which change all the time.
 var versionsInText = regexp.MustCompile(`(current: |too old resource version: \d+ \()\d+`)
 
 func normalStatus(v any) any {
@@ -279,10 +279,10 @@ func normalStatus(v any) any {
 	return out
 }
 
-// maxFindings of one body: the rest says nothing new.
+// maxFindings limits the findings of one body: more add no information.
 const maxFindings = 12
 
-// diff compares any two values and notes where they differ.
+// diff compares any two values and records their differences.
 func (c *comparison) diff(path string, a, b any) {
 	if len(c.found) >= maxFindings {
 		return
@@ -336,7 +336,7 @@ func merged(a, b map[string]any) map[string]any {
 	return m
 }
 
-// names are those of a list's objects, or the list itself.
+// names returns the names of a list's objects, or the list itself.
 func names(list []any) any {
 	var out []any
 	for _, item := range list {
@@ -360,8 +360,8 @@ func short(v any) string {
 	return brief(string(b))
 }
 
-// events compares two watches: the same events in the same order. Bookmarks come
-// when a server likes, but for the one that ends the initial events.
+// events compares two watches: the same events in the same order. Bookmarks may come at
+// any time, except for the one that ends the initial events.
 func (c *comparison) events(server, copy []event) {
 	a, b := significant(server), significant(copy)
 	if len(a) != len(b) {
@@ -379,7 +379,7 @@ func (c *comparison) events(server, copy []event) {
 		}
 		x, y := a[i].object, b[i].object
 		if a[i].initialEnd() {
-			// It tells how far the server has come.
+			// Its version is how far the server has come.
 			x, y = withoutVersion(x), withoutVersion(y)
 		}
 		if i > 0 && (at(x, "columnDefinitions") == nil || at(y, "columnDefinitions") == nil) {
@@ -407,14 +407,14 @@ func briefNames(events []event) string {
 	return strings.Join(out, ", ")
 }
 
-// significant are the events that a server does not send when it likes.
+// significant returns the events without those that a server may send at any time.
 func significant(events []event) []event {
 	return slices.DeleteFunc(slices.Clone(events), func(e event) bool {
 		return e.kind == string(watch.Bookmark) && !e.initialEnd()
 	})
 }
 
-// bookmark holds a bookmark to the shape of the server's, if it has sent one.
+// bookmark compares the form of a bookmark with the server's, if it has sent one.
 func (c *comparison) bookmark(server []event, e event) {
 	for _, s := range server {
 		if s.kind == e.kind && s.initialEnd() == e.initialEnd() {

@@ -18,7 +18,7 @@ import (
 )
 
 // corpusFile has the recorded requests, one per line: method, URI, Accept,
-// Accept-Encoding and the clients that sent it, parted by tabs.
+// Accept-Encoding and the clients that sent it, separated by tabs.
 var corpusFile = filepath.Join("testdata", "corpus.tsv")
 
 // readCorpus reads the recorded requests.
@@ -41,7 +41,7 @@ func readCorpus() ([]request, error) {
 	return out, nil
 }
 
-// writeCorpus writes them, sorted, each once.
+// writeCorpus writes the requests, sorted and without duplicates.
 func writeCorpus(requests []request) error {
 	byLine := map[string]request{}
 	for _, r := range requests {
@@ -62,12 +62,12 @@ func writeCorpus(requests []request) error {
 	return os.WriteFile(corpusFile, []byte(strings.Join(lines, "")), 0o644)
 }
 
-// placeholder is something in a URI that is not known before the cluster runs:
+// placeholder matches a part of a URI that is not known before the cluster runs:
 //
 //	${rv}                          the version of the subject's own list of the collection
 //	${rv:configmaps/shop/settings} an object's version
 //	${uid:pods/shop/db-0}          an object's uid
-//	${hash:apis/apps/v1}           of a version's OpenAPI document, as the subject tells it
+//	${hash:apis/apps/v1}           the hash of a version's OpenAPI document, from the subject
 var placeholder = regexp.MustCompile(`\$\{(\w+)(?::([^}]*))?\}`)
 
 // expand replaces the placeholders of a request for one subject.
@@ -95,8 +95,8 @@ func (w *world) expand(ctx context.Context, s *subject, r request) (request, err
 	return r, failed
 }
 
-// collection is the path of the list that a watch, or a request for one object, goes
-// with.
+// collection returns the path of the list that belongs to a watch, or to a request for
+// one object.
 func collection(path string) string {
 	path = strings.Replace(path, "/watch/", "/", 1)
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -114,7 +114,7 @@ func collection(path string) string {
 	return "/" + strings.Join(append(parts[:min(prefix, len(parts)):min(prefix, len(parts))], rest...), "/")
 }
 
-// version is what the subject's list of a collection says that it is of.
+// version returns the version of the subject's list of a collection.
 func (s *subject) version(ctx context.Context, path string) (string, error) {
 	a := s.send(ctx, request{Method: http.MethodGet, URI: path + "?limit=1", Accept: "application/json"})
 	if a.err != nil {
@@ -130,7 +130,7 @@ func (s *subject) version(ctx context.Context, path string) (string, error) {
 	return "", fmt.Errorf("list of %s: %d without a version", path, a.code)
 }
 
-// hash is that of an OpenAPI document, from the subject's index of them.
+// hash returns the hash of an OpenAPI document, from the subject's index.
 func (s *subject) hash(ctx context.Context, path string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +158,8 @@ func (s *subject) hash(ctx context.Context, path string) (string, error) {
 	return s.hashes[path], nil
 }
 
-// identities are uids and versions of all objects: "uid:pods/shop/db-0", and for
-// each mirrored resource the name of one object, "one:/api/v1/pods" by its path.
+// identities returns uids and versions of all objects: "uid:pods/shop/db-0", and for each
+// mirrored resource the name of one object, "one:/api/v1/pods" by its path.
 func (w *world) identities(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, r := range w.catalogue.mirrored() {

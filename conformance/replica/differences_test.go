@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// difference is one way in which the replica means to differ from kube-apiserver.
+// difference is one intended difference between the replica and kube-apiserver.
 type difference struct {
-	// name is its heading in docs/compat.md, reason the text below it.
+	// name is its heading in docs/compat.md, and reason the text below it.
 	name, reason string
-	// applies reports whether it explains all that was found.
+	// applies reports whether it explains all findings.
 	applies func(w *world, r *result) bool
 }
 
-// differences are all that are intended.
+// differences are all intended differences.
 var differences = []difference{
 	{
 		"Writes", "The replica only reads. Anything but GET is answered 405, with a message that says where to write.",
@@ -101,15 +101,15 @@ var differences = []difference{
 	},
 }
 
-// only reports whether all that was found is at some places.
+// only reports whether all findings are at the given places.
 func (r *result) only(places ...string) bool {
 	return !slices.ContainsFunc(r.found, func(f finding) bool { return !slices.Contains(places, f.where) })
 }
 
-// expired reports whether a value is the Status that sends clients back to a list.
+// expired reports whether a value is the Status that makes clients list again.
 func expired(v any) bool { return text(v, "kind") == "Status" && text(v, "reason") == "Expired" }
 
-// isSubresource reports whether a path has something below an object.
+// isSubresource reports whether a path is that of a subresource.
 func isSubresource(path string) bool {
 	rest := belowVersion(path)
 	if len(rest) > 0 && rest[0] == "namespaces" {
@@ -118,7 +118,7 @@ func isSubresource(path string) bool {
 	return len(rest) == 3
 }
 
-// belowVersion are the parts of a path after the group and version.
+// belowVersion returns the parts of a path after the group and version.
 func belowVersion(path string) []string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -130,7 +130,7 @@ func belowVersion(path string) []string {
 	return nil
 }
 
-// groupVersionOf a path, "" if it has none.
+// groupVersionOf returns the group and version of a path, "" if it has none.
 func groupVersionOf(path string) (group, version string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -142,7 +142,7 @@ func groupVersionOf(path string) (group, version string) {
 	return "", ""
 }
 
-// resourceOf a path, "" if it has none.
+// resourceOf returns the resource of a path, "" if it has none.
 func resourceOf(path string) string {
 	rest := belowVersion(path)
 	if len(rest) > 0 && rest[0] == "watch" {
@@ -157,8 +157,8 @@ func resourceOf(path string) string {
 	return ""
 }
 
-// otherVersion reports whether a path is of a version that is served and not mirrored,
-// or of a resource in it.
+// otherVersion reports whether a path is that of a version that is served and not
+// mirrored, or of a resource in it.
 func (w *world) otherVersion(path string) bool {
 	group, version := groupVersionOf(path)
 	resource := resourceOf(path)
@@ -168,7 +168,7 @@ func (w *world) otherVersion(path string) bool {
 	return served && !w.catalogue.has(group, version, resource)
 }
 
-// unwatchable reports whether a path is of something that the server has and that
+// unwatchable reports whether a path is that of a resource that the server has and that
 // cannot be watched.
 func (w *world) unwatchable(path string) bool {
 	switch resourceOf(path) {
@@ -179,7 +179,7 @@ func (w *world) unwatchable(path string) bool {
 	return parts[0] == "apis" && len(parts) > 1 && parts[1] == "authorization.k8s.io"
 }
 
-// intended is the first difference that explains a result.
+// intended returns the first difference that explains a result.
 func intended(w *world, r *result) *difference {
 	for i := range differences {
 		if r.copy.err == nil && r.server.err == nil && differences[i].applies(w, r) {

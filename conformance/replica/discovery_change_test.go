@@ -29,7 +29,7 @@ spec:
     subresources: {%s}
 `
 
-// These have all figures of a scale, none, and some that are none.
+// These objects have all fields of a scale, none, and some with invalid values.
 const gaugeObjects = `
 apiVersion: below.example.com/v1
 kind: Gauge
@@ -48,7 +48,8 @@ spec: {size: large, other: 5}
 status: {of: [1]}
 `
 
-// TestSubresources_change follows a type whose subresources come, change and go.
+// TestSubresources_change follows a type whose subresources are added, changed and
+// removed.
 func TestSubresources_change(t *testing.T) {
 	w := theWorld(t)
 	t.Cleanup(func() {
@@ -90,11 +91,12 @@ func TestSubresources_change(t *testing.T) {
 			}
 		}
 		cancel()
-		time.Sleep(time.Second) // the server's discovery is behind its answers
+		time.Sleep(time.Second) // the server's discovery is later than its responses
 	}
 }
 
-// differs is how the answers to a request do, with what is mirrored now.
+// differs returns the difference between the responses to a request, with the currently
+// mirrored resources.
 func (w *world) differs(ctx context.Context, r request) error {
 	c, err := newCatalogue(ctx, w.server)
 	if err != nil {

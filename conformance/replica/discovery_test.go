@@ -12,16 +12,16 @@ import (
 // promised are the verbs of a replica.
 var promised = []any{"get", "list", "watch"}
 
-// connected are subresources that the server has from others: from kubelets, and from
-// what runs there.
+// connected are subresources that the server forwards: to kubelets, and to what runs
+// there.
 var connected = []string{"attach", "exec", "log", "portforward", "proxy"}
 
-// restrict leaves of a discovery document what a replica promises: resources that
-// can be listed and watched, each in the one version that is mirrored, their
-// subresources that can be read and are made of the object, no verbs but those that
-// read, and no storageVersionHash, which only the server can know. The resources of a
-// version are sorted by name: the server tells of custom ones in any order. Any other
-// value is left as it is.
+// restrict reduces a discovery document to what a replica promises: resources that can be
+// listed and watched, each in the one version that is mirrored, their subresources that
+// can be read and are made from the object, only the verbs that read, and no
+// storageVersionHash, which only the server can compute. The resources of a version are
+// sorted by name: the server lists custom ones in any order. Any other value is returned
+// unchanged.
 func (c *catalogue) restrict(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -55,7 +55,7 @@ func (c *catalogue) restrict(v any) any {
 	return m
 }
 
-// each applies f to copies of a list's maps and leaves out what becomes nil.
+// each applies f to copies of a list's maps and drops those that become nil.
 func each(list any, f func(map[string]any) map[string]any) any {
 	in, ok := list.([]any)
 	if !ok {
@@ -78,7 +78,7 @@ func (c *catalogue) aggregatedGroup(g map[string]any) map[string]any {
 			return nil
 		}
 		if v["resources"] == nil {
-			return v // its server does not answer
+			return v // its server does not respond
 		}
 		v["resources"] = each(v["resources"], func(r map[string]any) map[string]any {
 			if !c.has(group, version, text(r, "resource")) {
@@ -121,8 +121,8 @@ func (c *catalogue) group(g map[string]any) map[string]any {
 	return g
 }
 
-// sortBy sorts a list of maps by a text that they have. Subresources stay behind their
-// resource, in the order that they have.
+// sortBy sorts a list of maps by a string member. Subresources stay after their resource,
+// in their order.
 func sortBy(list any, name string) {
 	key := func(v any) string {
 		resource, _, _ := strings.Cut(text(v, name), "/")
@@ -133,8 +133,8 @@ func sortBy(list any, name string) {
 	}
 }
 
-// sorted is a copy's discovery document with its resources in the order that restrict
-// leaves the server's in, and without those that it does not mirror, which have no verbs.
+// sorted returns a copy's discovery document with its resources in the order of restrict,
+// and without those that it does not mirror, which have no verbs.
 func sorted(v any) any {
 	mirrored := func(r map[string]any) map[string]any {
 		if verbs, _ := r["verbs"].([]any); len(verbs) == 0 {
@@ -165,8 +165,8 @@ func readOnly(r map[string]any) map[string]any {
 	return r
 }
 
-// readOnlySubresource is readOnly for what is below an object, nil if the replica has
-// not got it.
+// readOnlySubresource is readOnly for a subresource. It returns nil if the replica does
+// not have it.
 func readOnlySubresource(r map[string]any, name string) map[string]any {
 	verbs, _ := readOnly(r)["verbs"].([]any)
 	if len(verbs) == 0 || slices.Contains(connected, name) {
@@ -183,8 +183,8 @@ func splitVersion(s string) (group, version string) {
 	return group, version
 }
 
-// only keeps the resources of a document that a function returns. A document of a server
-// that does not answer has none.
+// only keeps the resources of a document for which a function returns a value. A document
+// of a server that does not respond has none.
 func only(document map[string]any, keep func(map[string]any) map[string]any) {
 	if resources, ok := document["resources"]; ok {
 		document["resources"] = each(resources, keep)

@@ -5,7 +5,7 @@ package replica_test
 
 import "net/http"
 
-// The media types that clients ask for.
+// The media types that clients request.
 const (
 	jsonAccept     = "application/json"
 	protobufAccept = "application/vnd.kubernetes.protobuf"
@@ -15,7 +15,7 @@ const (
 	tablesAccept   = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 )
 
-// accepts are all that a client may think of.
+// accepts are many possible Accept headers.
 var accepts = []string{
 	"",
 	jsonAccept,
@@ -71,7 +71,7 @@ var accepts = []string{
 	aggregatedAccept,
 }
 
-// acceptEdges asks for everything in every way.
+// acceptEdges returns requests for each kind of path with every Accept header.
 func acceptEdges() []request {
 	var out []request
 	for _, uri := range []string{
@@ -85,7 +85,7 @@ func acceptEdges() []request {
 			out = append(out, request{Category: "media types", URI: uri, Accept: accept})
 		}
 	}
-	// An error has a media type too.
+	// An error also has a media type.
 	for _, accept := range accepts {
 		out = append(out, request{Category: "media types", URI: "/api/v1/namespaces/shop/configmaps/absent", Accept: accept})
 	}
@@ -105,7 +105,7 @@ func acceptEdges() []request {
 	return append(out, tableEdges()...)
 }
 
-// tableEdges are options of tables, and encodings.
+// tableEdges returns requests with options of tables, and encodings.
 func tableEdges() []request {
 	var out []request
 	for _, uri := range []string{
@@ -130,7 +130,7 @@ func tableEdges() []request {
 	return out
 }
 
-// kindEdges ask for every kind, in the ways that matter.
+// kindEdges returns requests for every kind, in the most important forms.
 func (w *world) kindEdges() []request {
 	var out []request
 	for _, r := range w.catalogue.all {

@@ -8,7 +8,7 @@ import (
 	"net/url"
 )
 
-// labelSelectors are of the whole grammar, and beside it.
+// labelSelectors cover the whole grammar, and invalid selectors.
 var labelSelectors = []string{
 	"", "app", "!app", "app=web", "app==web", "app!=web", "app=", "app==", "app!=", "empty=", "empty", "!empty", "=web", "==", "!", "!!app",
 	"app in (web)", "app in (web,db)", "app notin (web,db)", "app in ()", "app in (,)", "app in (web,)", "app in web", "app in (web", "in", "notin",
@@ -19,7 +19,7 @@ var labelSelectors = []string{
 	"app in (web),tier in (front,back),!empty", "app=web\ttier", "app\n=web", "app=\"web\"", "row=3,row=4", "row=3,row!=3", "kubernetes.io/metadata.name=shop", "app=web=x", "(app)", "app=(web)",
 }
 
-// fieldSelectors by collection.
+// fieldSelectors are selectors by collection.
 var fieldSelectors = map[string][]string{
 	"/api/v1/namespaces/shop/configmaps": {
 		"metadata.name=settings", "metadata.name==settings", "metadata.name!=settings", "metadata.namespace=shop", "metadata.namespace!=shop", "metadata.name=absent",
@@ -53,7 +53,7 @@ var fieldSelectors = map[string][]string{
 	"/apis/coordination.k8s.io/v1/namespaces/shop/leases":     {"metadata.name=leader", "spec.holderIdentity=robot-0"},
 }
 
-// selectorEdges select by labels and fields.
+// selectorEdges returns requests with label and field selectors.
 func selectorEdges() []request {
 	var out []request
 	for _, uri := range []string{"/api/v1/configmaps", "/api/v1/namespaces/shop/pods", "/apis/example.com/v1/widgets"} {
@@ -72,14 +72,14 @@ func selectorEdges() []request {
 	} {
 		out = append(out, request{Category: "label selectors", URI: "/api/v1/pods?" + q, Accept: tableAccept})
 	}
-	// An object is not selected: it is there or not.
+	// Selectors do not apply to a single object: it exists or not.
 	for _, q := range []string{"labelSelector=app%3Ddb", "fieldSelector=metadata.name%3Dx", "labelSelector=!!", "limit=x", "limit=1", "continue=x"} {
 		out = append(out, request{Category: "label selectors", URI: "/api/v1/namespaces/shop/configmaps/settings?" + q, Accept: jsonAccept})
 	}
 	return out
 }
 
-// keepPlaceholders escapes a value but for its placeholders.
+// keepPlaceholders escapes a value except for its placeholders.
 func keepPlaceholders(s string) string {
 	out, last := "", 0
 	for _, m := range placeholder.FindAllStringIndex(s, -1) {
@@ -89,7 +89,7 @@ func keepPlaceholders(s string) string {
 	return out + url.QueryEscape(s[last:])
 }
 
-// pageEdges are lists in parts.
+// pageEdges returns lists in pages.
 func pageEdges() []request {
 	var out []request
 	follow := func(uri, accept string) {
@@ -120,10 +120,10 @@ func pageEdges() []request {
 	return out
 }
 
-// versions are what a client may say in resourceVersion; "-" says nothing.
+// versions are possible values of resourceVersion; "-" omits it.
 var versions = []string{"-", "", "0", "${rv}", "${rv:configmaps/shop/settings}", "1", "999999999", "abc", "-1", "1.5", "99999999999999999999999", "0x1"}
 
-// versionEdges are lists and objects of some version.
+// versionEdges returns lists and objects at versions.
 func versionEdges() []request {
 	var out []request
 	for _, match := range []string{"-", "", "NotOlderThan", "Exact", "Nearly"} {

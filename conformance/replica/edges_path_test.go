@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// pathEdges are what a URL may be.
+// pathEdges returns requests with unusual paths.
 func pathEdges() []request {
 	var out []request
 	add := func(category, accept string, uris ...string) {
@@ -46,7 +46,7 @@ func pathEdges() []request {
 	return slices.Concat(out, discoveryEdges(), methodEdges(), belowEdges())
 }
 
-// discoveryEdges ask what there is.
+// discoveryEdges returns requests for discovery.
 func discoveryEdges() []request {
 	var out []request
 	roots := []string{"/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1", "/apis/autoscaling", "/apis/autoscaling/v2", "/apis/beta.example.com", "/apis/beta.example.com/v1alpha1", "/apis/events.k8s.io/v1"}
@@ -69,7 +69,8 @@ func discoveryEdges() []request {
 	return out
 }
 
-// methodEdges do not read. None changes anything: they lack a body, or say dryRun.
+// methodEdges returns requests that do not read. None changes anything: they lack a body,
+// or have dryRun.
 func methodEdges() []request {
 	var out []request
 	for _, uri := range []string{"/api/v1/namespaces/shop/configmaps", "/api/v1/namespaces/shop/configmaps/settings", "/apis/example.com/v1/namespaces/shop/widgets/one", "/api/v1/namespaces/shop/pods/db-0/eviction", "/api/v1", "/apis", "/version", "/healthz", "/openapi/v3", "/api/v1/nothings"} {

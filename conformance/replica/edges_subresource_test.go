@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// subresourceEdges ask for one subresource of an object, in the ways that matter.
+// subresourceEdges returns requests for one subresource of an object, in the most
+// important forms.
 func subresourceEdges(object, name string) []request {
 	var out []request
 	add := func(accept, uri string) {
@@ -31,8 +32,8 @@ func subresourceEdges(object, name string) []request {
 	return out
 }
 
-// belowEdges are about subresources that there are not, or not to be read, and about
-// what else may be in their requests.
+// belowEdges returns requests for subresources that do not exist or cannot be read, and
+// with other unusual parts.
 func belowEdges() []request {
 	var out []request
 	add := func(accept string, uris ...string) {
@@ -58,14 +59,14 @@ func belowEdges() []request {
 		}
 		add(jsonAccept, uri+"/", uri+"/extra", uri+"/extra/more")
 	}
-	// Some cannot be read, whether the object is there or not.
+	// Some cannot be read, whether the object exists or not.
 	for _, accept := range []string{jsonAccept, protobufAccept, "text/html"} {
 		add(accept, "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/absent/finalize", "/api/v1/namespaces/shop/pods/db-0/binding", "/api/v1/namespaces/shop/pods/db-0/eviction", "/api/v1/namespaces/shop/pods/absent/eviction",
 			"/api/v1/namespaces/shop/serviceaccounts/robot/token", "/api/v1/namespaces/shop/pods/db-0/eviction?watch=true")
-		// Some are not there.
+		// Some do not exist.
 		add(accept, "/apis/example.com/v1/namespaces/shop/widgets/one/extra", "/apis/example.com/v1/namespaces/shop/widgets/absent/extra", "/apis/example.com/v1/planets/earth/status", "/apis/example.com/v1/planets/earth/scale", "/api/v1/namespaces/shop/configmaps/settings/status",
 			"/apis/apps/v1/namespaces/shop/daemonsets/agent/scale", "/apis/apps/v1/namespaces/shop/deployments/web/resize", "/api/v1/namespaces/shop/scale")
-		// Some are at the wrong place.
+		// Some are at the wrong path.
 		add(accept, "/api/v1/pods/db-0/status", "/apis/apps/v1/deployments/web/scale", "/apis/example.com/v1/widgets/one/status", "/apis/example.com/v1/namespaces/shop/planets/earth/status", "/api/v1/namespaces/shop/nodes/node-0/status",
 			"/apis/apps/v1/watch/namespaces/shop/deployments/web/status", "/apis/example.com/v1/watch/namespaces/shop/widgets/one/status", "/apis/example.com/v1/watch/namespaces/shop/widgets/one/extra", "/api/v1/watch/namespaces/shop/status", "/api/v1/namespaces/shop/status/extra", "/api/v1/namespaces/shop/finalize/extra")
 	}
@@ -73,18 +74,20 @@ func belowEdges() []request {
 	for _, encoding := range []string{"gzip", "identity"} {
 		out = append(out, request{Category: "subresources", URI: status, Accept: jsonAccept, Encoding: encoding}, request{Category: "subresources", URI: scale, Accept: jsonAccept, Encoding: encoding})
 	}
-	// What the server has from others. Its answers are those of a world without kubelets.
+	// Subresources that the server forwards. Its responses are those of a cluster without
+	// kubelets.
 	add(jsonAccept, "/api/v1/namespaces/shop/pods/db-0/log", "/api/v1/namespaces/shop/pods/db-0/log?follow=true", "/api/v1/namespaces/shop/pods/db-0/exec?command=ls", "/api/v1/namespaces/shop/pods/db-0/attach", "/api/v1/namespaces/shop/pods/db-0/portforward", "/api/v1/namespaces/shop/pods/db-0/proxy/", "/api/v1/namespaces/shop/services/web/proxy/index.html", "/api/v1/nodes/node-0/proxy/metrics")
 	return out
 }
 
-// readBelow are subresources as the replica alone can be asked for them.
+// readBelow are subresources that are requested from the replica alone.
 var readBelow = []string{
 	"/apis/apps/v1/namespaces/shop/deployments/web/scale", "/apis/example.com/v1/namespaces/shop/widgets/one/scale",
 	"/api/v1/namespaces/shop/pods/db-0/status", "/apis/example.com/v1/namespaces/shop/widgets/one/status",
 }
 
-// TestSubresources_ofFleet: they say which cluster they are of, and are else the same.
+// TestSubresources_ofFleet: subresources contain the name of their cluster, and are
+// otherwise the same.
 func TestSubresources_ofFleet(t *testing.T) {
 	w := theWorld(t)
 	if w.process == nil {
@@ -136,8 +139,8 @@ func TestSubresources_ofFleet(t *testing.T) {
 	}
 }
 
-// TestSubresources_ofOrigin: who asks for it reads what the copy has from the cluster,
-// and nothing else.
+// TestSubresources_ofOrigin: a client that requests it reads the subresources that the
+// copy has from the cluster, and no others.
 func TestSubresources_ofOrigin(t *testing.T) {
 	w := theWorld(t)
 	if w.process == nil {

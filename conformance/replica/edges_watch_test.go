@@ -3,8 +3,7 @@
 
 package replica_test
 
-// watchEdges are watches in which nothing happens but what they begin with. Each ends
-// by itself.
+// watchEdges returns watches that receive only their initial events. Each ends by itself.
 func watchEdges() []request {
 	var out []request
 	add := func(accept string, uris ...string) {
@@ -67,7 +66,7 @@ func watchEdges() []request {
 	return out
 }
 
-// liveEdges are watches of the namespace busy, in which things happen.
+// liveEdges returns watches of the namespace busy, in which objects change.
 func liveEdges() []request {
 	var out []request
 	add := func(accept string, uris ...string) {

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// result is what the comparison of one request gave.
+// result is the result of comparing one request.
 type result struct {
 	request  request
 	found    []finding
 	server   *answer
 	copy     *answer
-	intended *difference // nil if there is no difference, or one that is not intended
+	intended *difference // nil if there is no difference, or an unintended one
 }
 
 func TestFidelity(t *testing.T) {
@@ -88,7 +88,7 @@ func findings(found []finding) string {
 	return strings.Join(lines, "\n\t")
 }
 
-// distinct fills in the method and drops what is there twice.
+// distinct fills in the method and drops duplicates.
 func distinct(requests []request) []request {
 	seen := map[string]bool{}
 	var out []request
@@ -104,8 +104,8 @@ func distinct(requests []request) []request {
 	return out
 }
 
-// compareAll sends every request to both subjects, several at a time. Watches take as
-// long as they are asked to, so more of them run at once.
+// compareAll sends every request to both subjects, several at a time. Watches last as
+// long as they request, so more of them run at once.
 func (w *world) compareAll(t *testing.T, requests []request) []result {
 	t.Helper()
 	results := make([]result, len(requests))
@@ -141,12 +141,13 @@ func (w *world) compareAll(t *testing.T, requests []request) []result {
 	return results
 }
 
-// isSlow reports whether a request takes the server seconds by its nature: watches,
-// and waits for versions that do not come.
+// isSlow reports whether a request inherently takes the server seconds: watches, and
+// waits for versions that are not reached.
 func isSlow(r request) bool { return r.watches() || strings.Contains(r.URI, "=999999999") }
 
-// compareOne asks both. Where they differ and the server does not answer twice the
-// same, something was changing, and both are asked again.
+// compareOne sends a request to both. If the responses differ and the server does not
+// send the same response twice, something was changing, and the request is sent to both
+// again.
 func (w *world) compareOne(ctx context.Context, r request) result {
 	for attempt := 0; ; attempt++ {
 		server, copy := w.ask(ctx, r)
@@ -161,7 +162,7 @@ func (w *world) compareOne(ctx context.Context, r request) result {
 	}
 }
 
-// stable is what of an answer is the same as long as nothing changes.
+// stable returns the part of a response that stays the same as long as nothing changes.
 func stable(a *answer) any {
 	v, err := value(a)
 	if isList(v) {
@@ -178,8 +179,8 @@ func (w *world) compare(r request, server, copy *answer) result {
 	return result{request: r, found: c.run(server, copy), server: server, copy: copy}
 }
 
-// ask sends a request to both: watches at the same time, anything else to the copy
-// first, so that what it says can only be older.
+// ask sends a request to both: watches at the same time, any other first to the copy, so
+// that its response can only be older.
 func (w *world) ask(ctx context.Context, r request) (server, copy *answer) {
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -194,7 +195,7 @@ func (w *world) ask(ctx context.Context, r request) (server, copy *answer) {
 	return server, copy
 }
 
-// watchLimit is longer than any watch of the corpus asks for.
+// watchLimit is longer than any watch of the corpus.
 const watchLimit = 8 * time.Second
 
 func (w *world) askOne(ctx context.Context, s *subject, r request) *answer {
@@ -211,10 +212,10 @@ func (w *world) askOne(ctx context.Context, s *subject, r request) *answer {
 	return s.send(ctx, expanded)
 }
 
-// TestPopulation makes sure that there is something to compare of every kind.
+// TestPopulation checks that there are objects of every kind to compare.
 func TestPopulation(t *testing.T) {
 	w := theWorld(t)
-	// A request of a pod for a certificate has a proof that only a kubelet can make.
+	// A certificate request of a pod contains a proof that only a kubelet can make.
 	without := []string{"podcertificaterequests"}
 	for _, r := range w.catalogue.mirrored() {
 		if some := w.uids["one:"+r.path()] != ""; some == slices.Contains(without, r.resource) {

@@ -22,8 +22,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// TestFleetView looks at two clusters as one: kubectl says which cluster a pod is in,
-// and goes on watching when a cluster joins.
+// TestFleetView reads two clusters as one: kubectl prints the cluster of a pod, and
+// continues to watch when a cluster joins.
 func TestFleetView(t *testing.T) {
 	if os.Getenv(subjectVariable) == "server" {
 		t.Skip("kube-apiserver has no view of two clusters")
@@ -115,7 +115,7 @@ func TestFleetView(t *testing.T) {
 	if err := p.writeKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	// Each cluster has its own view beside it, without the column.
+	// Each cluster also has its own view, without the column.
 	for name, want := range map[string]int{"one": 2, "two": 3} {
 		o := k.run(ctx, "--context", name, "get", "pods", "-A", "--no-headers")
 		if n := strings.Count(o.stdout, "\n"); n != want || strings.Contains(o.stdout, "CLUSTER") {
@@ -139,8 +139,8 @@ func createPod(t *testing.T, c *kubetest.Cluster, name string) {
 	}
 }
 
-// rowsOf are cluster and name of each row of a table that has these columns. The cluster
-// is the last one: others may have spaces in them.
+// rowsOf returns the cluster and the name in each row of a table that has these columns.
+// The cluster is the last column: others may contain spaces.
 func rowsOf(table string) []string {
 	var out []string
 	name := -1

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// testFleetKubectl: kubectl prints both clusters, whatever the size of its pages.
+// testFleetKubectl: kubectl prints both clusters, with any page size.
 func testFleetKubectl(t *testing.T, p *pair) {
 	p.namespace(t, "printed")
 	var want []string
@@ -82,7 +82,7 @@ func testFleetKubectl(t *testing.T, p *pair) {
 
 func createPodIn(t *testing.T, client *kubernetes.Clientset, namespace, name string) {
 	t.Helper()
-	// Without controllers nobody makes a service account.
+	// Without controllers, service accounts are not created.
 	off := false
 	_, err := client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
@@ -93,9 +93,9 @@ func createPodIn(t *testing.T, client *kubernetes.Clientset, namespace, name str
 	}
 }
 
-// testFleetInformers: client-go's informers, typed and dynamic, end with what both
-// clusters have, though the replica is restarted while objects change. Names are not
-// in both, see the design.
+// testFleetInformers: client-go's informers, typed and dynamic, end with the objects of
+// both clusters, although the replica is restarted while objects change. No name is in
+// both clusters, see the design.
 func testFleetInformers(t *testing.T, p *pair) {
 	const n = 30
 	rng := newRandom(t)
@@ -108,7 +108,7 @@ func testFleetInformers(t *testing.T, p *pair) {
 	cfg.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		return (&net.Dialer{}).DialContext(ctx, network, address) // where it is now
+		return (&net.Dialer{}).DialContext(ctx, network, address) // its current address
 	}
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

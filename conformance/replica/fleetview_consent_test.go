@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// keyed adds what makes a client one that tells objects of different clusters apart.
+// keyed adds the header of a client that distinguishes objects of different clusters.
 type keyed struct{ next http.RoundTripper }
 
 func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -29,8 +29,8 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.next.RoundTrip(r)
 }
 
-// testFleetConsent: kubectl get can watch the fleet in every output, and a client that may
-// file objects by namespace and name cannot.
+// testFleetConsent: kubectl get can watch the fleet in every output format, and a client
+// that may file objects by namespace and name cannot.
 func testFleetConsent(t *testing.T, p *pair) {
 	p.fill(t, "consent", 3)
 	k := terminal{p.clusters[0].KubectlPath(), filepath.Join(t.TempDir(), "fleet"), t.TempDir()}
@@ -53,7 +53,7 @@ func testFleetConsent(t *testing.T, p *pair) {
 			t.Errorf("kubectl %s does not say %q: %d\n%.1000s\n%.1000s", line, want, o.code, o.stdout, o.stderr)
 		}
 	}
-	// An informer's requests.
+	// These are an informer's requests.
 	bare := &subject{name: "fleet", root: p.fleet.root, client: p.fleet.client}
 	for _, query := range []string{"?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		a := bare.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/configmaps" + query, Accept: "application/json"})
@@ -66,8 +66,8 @@ func testFleetConsent(t *testing.T, p *pair) {
 	}
 }
 
-// testFleetUnmirrored: kubectl says why there are no secrets, and why a cluster cannot be
-// read, without waiting.
+// testFleetUnmirrored: kubectl prints why there are no secrets, and why a cluster cannot
+// be read, without waiting.
 func testFleetUnmirrored(t *testing.T, p *pair) {
 	dir := t.TempDir()
 	kubeconfig, err := clientcmd.LoadFromFile(p.kubeconfig)

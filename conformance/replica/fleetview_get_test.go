@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testFleetGet: an object that one cluster has is that object, one that two have is
-// neither.
+// testFleetGet: an object that one cluster has is returned, and one that two clusters
+// have is not.
 func testFleetGet(t *testing.T, p *pair) {
 	p.fill(t, "got", 3)
 	ctx := t.Context()
@@ -50,7 +50,7 @@ func testFleetGet(t *testing.T, p *pair) {
 	if !apierrors.IsNotFound(err) || err.Error() != want.Error() {
 		t.Errorf("what is in neither: %v, want %v", err, want)
 	}
-	// Versions mean what they mean in a list.
+	// Versions have the same meaning as in a list.
 	list := p.settled(t, "got")
 	if _, err := get("east-01", "?resourceVersion="+list.ResourceVersion); err != nil {
 		t.Errorf("at the version of a list: %v", err)
@@ -65,8 +65,8 @@ func testFleetGet(t *testing.T, p *pair) {
 	}
 }
 
-// testFleetConsistent: nobody can pass on a read of all clusters. Who asks for one must
-// not be given the copy in its place.
+// testFleetConsistent: a read of all clusters cannot be passed on. A client that requests
+// that must not receive the copy instead.
 func testFleetConsistent(t *testing.T, p *pair) {
 	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/kube-system/configmaps/absent", "/api/v1/configmaps?watch=1&timeoutSeconds=1"} {
 		for _, how := range []struct {

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// revision is the fleet's version of a list.
+// revision returns the fleet's version of a list.
 func revision(t *testing.T, l *page) uint64 {
 	t.Helper()
 	v, err := strconv.ParseUint(l.ResourceVersion, 10, 64)
@@ -31,8 +31,8 @@ func revision(t *testing.T, l *page) uint64 {
 	return v
 }
 
-// testFleetList: a list has the objects of both clusters in order, says where each is in
-// every shape, and has a version of its own that grows with every change.
+// testFleetList: a list has the objects of both clusters in order, contains the cluster
+// of each object in every form, and has its own version that grows with every change.
 func testFleetList(t *testing.T, p *pair) {
 	p.fill(t, "listed", 6)
 	last := revision(t, p.settled(t, "listed"))
@@ -72,7 +72,7 @@ func testFleetList(t *testing.T, p *pair) {
 	testFleetTable(t, p, path, want)
 }
 
-// located is identity, of metadata as a value.
+// located returns the identity of an object from its metadata.
 func located(meta any) string {
 	return fmt.Sprintf("%s/%s/%s@%s", text(meta, "annotations", clusterAnnotation), text(meta, "namespace"), text(meta, "name"), text(meta, "resourceVersion"))
 }
@@ -100,8 +100,8 @@ func testFleetTable(t *testing.T, p *pair, path string, want []string) {
 	}
 }
 
-// testFleetPages: the pages of a list are the whole list at the version of the first,
-// whatever is written in between.
+// testFleetPages: the pages of a list are the whole list at the version of the first
+// page, whatever is written in between.
 func testFleetPages(t *testing.T, p *pair) {
 	const n = 24
 	rng := newRandom(t)
@@ -152,7 +152,8 @@ func testFleetPages(t *testing.T, p *pair) {
 		if limit >= len(want) {
 			continue
 		}
-		// The state is kept for others who go on with it, and is told whole too.
+		// The state is kept for other clients that continue with it, and can be read as a
+		// whole too.
 		l, err := p.list(t.Context(), "paged", url.Values{"resourceVersion": {whole.ResourceVersion}, "resourceVersionMatch": {"Exact"}})
 		if err != nil || !slices.Equal(l.identities(), whole.identities()) {
 			t.Errorf("the list at version %s is not what it was: %v", whole.ResourceVersion, err)
@@ -160,8 +161,8 @@ func testFleetPages(t *testing.T, p *pair) {
 	}
 }
 
-// still is a list at a version that a second one has too: nothing else was written
-// meanwhile in any namespace, as API servers do.
+// still returns a list at a version that a second list has too: nothing was written
+// meanwhile in any other namespace, as API servers do.
 func (p *pair) still(t *testing.T, namespace string) *page {
 	t.Helper()
 	for l := p.settled(t, namespace); ; {
@@ -173,7 +174,7 @@ func (p *pair) still(t *testing.T, namespace string) *page {
 	}
 }
 
-// checkRemaining: how many are left is told of lists without a selector.
+// checkRemaining: lists without a selector contain how many objects are left.
 func checkRemaining(t *testing.T, l *page, selector string, left int) {
 	t.Helper()
 	switch told := l.RemainingItemCount; {
@@ -186,7 +187,7 @@ func checkRemaining(t *testing.T, l *page, selector string, left int) {
 	}
 }
 
-// testFleetTokens: a token is good for the list that it is of, and no other.
+// testFleetTokens: a token is valid only for its own list.
 func testFleetTokens(t *testing.T, p *pair) {
 	p.fill(t, "tokens", 6)
 	ctx := t.Context()
@@ -205,7 +206,7 @@ func testFleetTokens(t *testing.T, p *pair) {
 	forged := func(change func(map[string]any)) string {
 		var fields map[string]any
 		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber() // versions are larger than what a float64 holds
+		d.UseNumber() // versions exceed the precision of float64
 		if err := d.Decode(&fields); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +243,7 @@ func testFleetTokens(t *testing.T, p *pair) {
 	if !apierrors.IsBadRequest(err) {
 		t.Errorf("a token and a version: %v", err)
 	}
-	// What it says about how many there are is not believed if it cannot be.
+	// The number of remaining objects in a token is ignored if it is impossible.
 	for _, left := range []int{-3, 2} {
 		l, err := p.list(ctx, "tokens", url.Values{"limit": {"4"}, "continue": {forged(func(m map[string]any) { m["left"] = left })}})
 		if err != nil {
@@ -252,8 +253,8 @@ func testFleetTokens(t *testing.T, p *pair) {
 	}
 }
 
-// testFleetExpired: who comes back too late is told so, as the API server would, and can
-// go on with what there is now.
+// testFleetExpired: a client that continues too late receives the API server's error, and
+// can continue with the current state.
 func testFleetExpired(t *testing.T, p *pair) {
 	p.fill(t, "expired", 6)
 	ctx := t.Context()
@@ -261,7 +262,7 @@ func testFleetExpired(t *testing.T, p *pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Lists of later states take the place of those that nobody goes on with.
+	// Lists of later states replace those that clients do not continue.
 	last := first.ResourceVersion
 	for i := range 40 {
 		if err := p.put(ctx, 1, "expired", "both-01", nil, strconv.Itoa(i)); err != nil {
@@ -306,7 +307,7 @@ func testFleetExpired(t *testing.T, p *pair) {
 		t.Errorf("a list that is not older than one of long ago: %v", err)
 	}
 	_, err = p.list(ctx, "expired", url.Values{"resourceVersion": {strconv.FormatUint(revision(t, now)+1000, 10)}})
-	// The replica has not issued it, so it cannot be compared.
+	// The replica has not issued this version, so it cannot be compared.
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("a list of the future: %v", err)
 	}

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// testFleetMembers: when a cluster leaves, those who watch are told that its objects are
-// deleted, and when it joins that they are added. Who comes back with a version of
-// before is told 410.
+// testFleetMembers: when a cluster leaves, watches receive deletions of its objects, and
+// when it joins, additions. A client that resumes with an earlier version receives a 410.
 func testFleetMembers(t *testing.T, p *pair) {
 	p.fill(t, "members", 6)
 	before := p.settled(t, "members")
@@ -66,8 +65,7 @@ func testFleetMembers(t *testing.T, p *pair) {
 	}
 }
 
-// await410 checks that a watch cannot go on from a version, and returns the present
-// one.
+// await410 checks that a watch cannot resume from a version, and returns the current one.
 func (p *pair) await410(t *testing.T, path string, version uint64) uint64 {
 	t.Helper()
 	a := p.fleet.watch(t.Context(), request{
@@ -83,8 +81,8 @@ func (p *pair) await410(t *testing.T, path string, version uint64) uint64 {
 	return revision(t, l)
 }
 
-// testFleetStale: what was last known of a cluster that is away is in the list, which
-// says so by name.
+// testFleetStale: the list has the last known objects of an unreachable cluster, and
+// names the cluster in a warning.
 func testFleetStale(t *testing.T, p *pair) {
 	p.fill(t, "stale", 4)
 	want := p.settled(t, "stale").identities()
@@ -104,7 +102,7 @@ func testFleetStale(t *testing.T, p *pair) {
 		}
 		return err
 	})
-	// The cluster that is there goes on.
+	// The reachable cluster continues.
 	if err := p.put(t.Context(), 0, "stale", "both-00", nil, "late"); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +117,8 @@ func testFleetStale(t *testing.T, p *pair) {
 		}
 		return nil
 	})
-	// One was heard of just now, the other not since it was killed: that is the age.
+	// One cluster was heard from just now, and the other not since it was killed: that is
+	// the age.
 	away := time.Since(killed)
 	if age, _ := ageOf(t, p.fleet.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/namespaces/stale/configmaps"})); age < away.Truncate(time.Millisecond) {
 		t.Errorf("the list is %v old, and a cluster is away for %v", age, away)

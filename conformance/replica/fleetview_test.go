@@ -38,8 +38,8 @@ type pair struct {
 	fleet           *subject
 }
 
-// TestFleetViews reads two clusters as one, in every way that there is. The tests have
-// the clusters in common, each with a namespace of its own.
+// TestFleetViews reads two clusters as one, in every possible way. The tests share the
+// clusters, and each has its own namespace.
 func TestFleetViews(t *testing.T) {
 	if os.Getenv(subjectVariable) == "server" {
 		t.Skip("kube-apiserver has no view of two clusters")
@@ -93,7 +93,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// join makes clusters those that the replica knows.
+// join sets the clusters that the replica has.
 func (p *pair) join(t *testing.T, clusters ...*kubetest.Cluster) {
 	t.Helper()
 	if err := kubetest.WriteKubeconfig(p.kubeconfig, clusters...); err != nil {
@@ -122,7 +122,7 @@ func (p *pair) start(t *testing.T) {
 	})
 }
 
-// await waits until there is nothing to say any more.
+// await waits until a function returns no error.
 func (p *pair) await(t *testing.T, what func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -132,7 +132,7 @@ func (p *pair) await(t *testing.T, what func(context.Context) error) {
 	}
 }
 
-// namespace makes one in both clusters.
+// namespace creates a namespace in both clusters.
 func (p *pair) namespace(t *testing.T, name string) {
 	t.Helper()
 	for _, c := range p.clients {
@@ -143,7 +143,7 @@ func (p *pair) namespace(t *testing.T, name string) {
 	}
 }
 
-// put creates a config map or changes it.
+// put creates or changes a config map.
 func (p *pair) put(ctx context.Context, cluster int, namespace, name string, labels map[string]string, data string) error {
 	maps := p.clients[cluster].CoreV1().ConfigMaps(namespace)
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"is": data}}
@@ -154,7 +154,7 @@ func (p *pair) put(ctx context.Context, cluster int, namespace, name string, lab
 	return err
 }
 
-// fill makes so many config maps in each cluster, the first third of which has the
+// fill creates the given number of config maps in each cluster. The first third has the
 // same names in both.
 func (p *pair) fill(t *testing.T, namespace string, n int) {
 	t.Helper()
@@ -180,7 +180,7 @@ func colorOf(i int) map[string]string {
 	return []map[string]string{{"color": "red"}, {"color": "blue"}, nil}[i%3]
 }
 
-// change does something to one of n names in a namespace.
+// change makes a random change to one of n names in a namespace.
 func (p *pair) change(ctx context.Context, rng *rand.Rand, namespace string, n int) error {
 	cluster := rng.IntN(len(p.clients))
 	name := p.nameOf(cluster, rng.IntN(n), n)
@@ -194,8 +194,8 @@ func (p *pair) change(ctx context.Context, rng *rand.Rand, namespace string, n i
 	return p.put(ctx, cluster, namespace, name, colorOf(rng.IntN(3)), strconv.Itoa(rng.Int()))
 }
 
-// truth is what both clusters have in a namespace: cluster, name and version of each
-// object, in the order of a list.
+// truth returns the objects of both clusters in a namespace: cluster, name and version of
+// each, in the order of a list.
 func (p *pair) truth(ctx context.Context, namespace, selector string) ([]string, error) {
 	var all []string
 	for i, c := range p.clients {
@@ -214,10 +214,11 @@ func identity(cluster string, m *metav1.ObjectMeta) string {
 	return cluster + "/" + m.Namespace + "/" + m.Name + "@" + m.ResourceVersion
 }
 
-// keyedByCluster is what a client sends that tells objects of different clusters apart.
+// keyedByCluster is the header of a client that distinguishes objects of different
+// clusters.
 var keyedByCluster = http.Header{"Watershed-Fleet": {"keyed-by-cluster"}}
 
-// clusterAnnotation says where an object of the fleet is.
+// clusterAnnotation has the cluster of an object of the fleet.
 const clusterAnnotation = "watershed.dev/cluster"
 
 // page is a list of the fleet.
@@ -226,7 +227,7 @@ type page struct {
 	Items           []metav1.PartialObjectMetadata `json:"items"`
 }
 
-// identities are those of a list, which must have annotations.
+// identities returns the identities of a list's objects, which must have annotations.
 func (l *page) identities() []string {
 	var all []string
 	for i := range l.Items {
@@ -236,7 +237,7 @@ func (l *page) identities() []string {
 	return all
 }
 
-// list reads a list of config maps. The error is the status, if it is one.
+// list reads a list of config maps. An error is the status, if the response is one.
 func (p *pair) list(ctx context.Context, namespace string, query url.Values) (*page, error) {
 	return p.read(ctx, "/api/v1/namespaces/"+namespace+"/configmaps", query)
 }
@@ -253,7 +254,7 @@ func (p *pair) read(ctx context.Context, path string, query url.Values) (*page, 
 	return &l, json.Unmarshal(a.body, &l)
 }
 
-// statusError is an answer that is a status as an error.
+// statusError returns the status of a response as an error.
 func statusError(a *answer) error {
 	err := &apierrors.StatusError{}
 	if json.Unmarshal(a.body, &err.ErrStatus) != nil || err.ErrStatus.Kind != "Status" || int(err.ErrStatus.Code) != a.code {
@@ -262,7 +263,7 @@ func statusError(a *answer) error {
 	return err
 }
 
-// settled waits until the replica has what the clusters have in a namespace, and
+// settled waits until the replica has the objects of the clusters in a namespace, and
 // returns the list.
 func (p *pair) settled(t *testing.T, namespace string) *page {
 	t.Helper()
@@ -283,7 +284,7 @@ func (p *pair) settled(t *testing.T, namespace string) *page {
 	return l
 }
 
-// newRandom is seeded anew every time, and says how.
+// newRandom has a new seed every time, and logs it.
 func newRandom(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()

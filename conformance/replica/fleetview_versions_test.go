@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// testFleetWatchVersions: a watch begins with a version of the fleet's, and is told if
-// that is one it cannot know.
+// testFleetWatchVersions: a watch begins at a version of the fleet, and receives an error
+// for a version that the replica cannot know.
 func testFleetWatchVersions(t *testing.T, p *pair) {
 	p.fill(t, "versions", 3)
 	now := revision(t, p.settled(t, "versions"))
@@ -40,7 +40,7 @@ func testFleetWatchVersions(t *testing.T, p *pair) {
 	if a.code != http.StatusInternalServerError {
 		t.Errorf("a version that is none: %d", a.code)
 	}
-	// The events have come before the bookmark that says so, and it comes at once.
+	// The events come before the bookmark with their version, and it comes at once.
 	s := openStream(t.Context(), p.fleet, request{Method: http.MethodGet, URI: "/api/v1/namespaces/versions/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion=" + strconv.FormatUint(now, 10), Accept: "application/json"})
 	defer s.close()
 	if err := p.put(t.Context(), 0, "versions", "fresh", nil, ""); err != nil {
@@ -67,8 +67,8 @@ func testFleetWatchVersions(t *testing.T, p *pair) {
 	}
 }
 
-// testFleetOtherVersions: a cluster that serves a type in another version only is left
-// out, of lists with a warning and of watches alike.
+// testFleetOtherVersions: a cluster that serves a type only in another version is left
+// out, of lists with a warning, and of watches too.
 func testFleetOtherVersions(t *testing.T, p *pair) {
 	versions := []string{"v1", "v2"}
 	var clients []dynamic.NamespaceableResourceInterface

@@ -19,27 +19,27 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watcher keeps what a watch of the fleet tells. It is held to the rules of watches:
-// what is added was not there, what is changed or deleted was.
+// watcher keeps a copy from a watch of the fleet. It checks the rules of watches: an
+// added object was absent, and a changed or deleted one was present.
 type watcher struct {
 	pair      *pair
-	path      string // with the query, but for what is about the watch
+	path      string // with the query, except for parameters of the watch
 	namespace string
 	selector  string
 	accept    string
-	stream    bool // the first state comes as events
-	missed    bool // clusters leave, and nobody sees the end of their objects
+	stream    bool // the first state is read as initial events
+	missed    bool // clusters leave, and the deletions of their objects are missed
 
-	// mu guards what follows. version is where a watch goes on, and has what it knows,
-	// by cluster and key.
+	// mu guards the fields below. version is where the next watch resumes, and has is the
+	// copy, by cluster and key.
 	mu      sync.Mutex
 	version uint64
 	has     map[string]string
-	ended   bool // the initial events did
+	ended   bool // the initial events have ended
 	resumes int
 }
 
-// begin reads the state that there is.
+// begin reads the current state.
 func (w *watcher) begin(ctx context.Context) error {
 	w.has = map[string]string{}
 	if w.stream {
@@ -58,7 +58,7 @@ func (w *watcher) begin(ctx context.Context) error {
 	return err
 }
 
-// run reads watches until ctx ends. Each of them goes on where a bookmark says.
+// run reads watches until ctx ends. Each resumes at the version of a bookmark.
 func (w *watcher) run(ctx context.Context, most func() int) error {
 	for ctx.Err() == nil {
 		if err := w.watch(ctx, most()); err != nil {
@@ -71,7 +71,7 @@ func (w *watcher) run(ctx context.Context, most func() int) error {
 	return nil
 }
 
-// watch reads one until a bookmark after so many events.
+// watch reads one watch until a bookmark after the given number of events.
 func (w *watcher) watch(ctx context.Context, most int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -108,7 +108,7 @@ func (w *watcher) watch(ctx context.Context, most int) error {
 	return unless(ctx, err)
 }
 
-// unless is an error that is not one of the end of ctx.
+// unless returns the error, or nil if ctx has ended.
 func unless(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -116,7 +116,7 @@ func unless(ctx context.Context, err error) error {
 	return err
 }
 
-// knows reports how what the watcher has differs from what is wanted.
+// knows returns an error if the copy differs from the wanted state.
 func (w *watcher) knows(want []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,8 @@ func (w *watcher) take(e event) error {
 		}
 		w.has[key] = version
 	case watch.Deleted:
-		// It is told at the version of its end, also if it only ceased to match.
+		// A deletion has the version of the object's end, also if the object only stopped
+		// matching.
 		if !known || was == version && !w.missed {
 			return fmt.Errorf("%s is deleted and was at %q", e.name(), was)
 		}
@@ -170,8 +171,8 @@ func (w *watcher) take(e event) error {
 	return nil
 }
 
-// testFleetWatch: watches of every kind know at the end of a random history what the
-// clusters have, also if they are ended and gone on with all the time.
+// testFleetWatch: watches of every kind have the state of the clusters at the end of a
+// random history, even if they are ended and resumed all the time.
 func testFleetWatch(t *testing.T, p *pair) {
 	const n = 12
 	rng := newRandom(t)
@@ -217,8 +218,8 @@ func testFleetWatch(t *testing.T, p *pair) {
 	}
 }
 
-// start runs watchers, every other of which ends its watches all the time, after most
-// events. What it returns ends them.
+// start runs watchers. Every second one ends its watches all the time, after most events.
+// The returned function ends them.
 func start(t *testing.T, p *pair, namespace string, watchers []*watcher, most func() int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -25,7 +25,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// origin is a cluster, and a replica of it that is asked how fresh it is.
+// origin is a cluster and a replica of it, whose freshness is tested.
 type origin struct {
 	cluster      *kubetest.Cluster
 	client       *kubernetes.Clientset
@@ -33,8 +33,8 @@ type origin struct {
 	server, copy *subject
 }
 
-// TestFreshness: reads of the copy say how old it may be, one's own writes can be waited
-// for, and who wants to read from the cluster itself does.
+// TestFreshness: reads of the copy have its age, a client can wait for its own writes,
+// and a client that requests it reads from the cluster itself.
 func TestFreshness(t *testing.T) {
 	if os.Getenv(subjectVariable) == "server" {
 		t.Skip("kube-apiserver is not a copy")
@@ -100,7 +100,7 @@ func putMap(ctx context.Context, client *kubernetes.Clientset, name, data string
 	return client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 }
 
-// ageOf is what an answer says of how old it may be, and what it warns of.
+// ageOf returns the age and the warnings of a response.
 func ageOf(t *testing.T, a *answer) (time.Duration, []string) {
 	t.Helper()
 	if a.err != nil || a.code != http.StatusOK {
@@ -113,7 +113,8 @@ func ageOf(t *testing.T, a *answer) (time.Duration, []string) {
 	return d, a.header.Values("Warning")
 }
 
-// testAge: the age is since the server was last heard of, and so small after a write.
+// testAge: the age is the time since the server was last heard from, so it is small after
+// a write.
 func testAge(t *testing.T, o *origin) {
 	o.write(t, "aged", "")
 	for _, uri := range []string{freshMaps, freshMaps + "/aged", freshMaps + "?limit=1", "/api/v1/configmaps?labelSelector=absent"} {
@@ -127,7 +128,7 @@ func testAge(t *testing.T, o *origin) {
 	}
 }
 
-// testWrites: a read with the version of a write has it, whatever the read is.
+// testWrites: a read with the version of a write includes it, whatever the read is.
 func testWrites(t *testing.T, o *origin) {
 	rng := newRandom(t)
 	reads := []request{
@@ -169,7 +170,7 @@ func testWrites(t *testing.T, o *origin) {
 	}
 }
 
-// consistent are the two ways to ask for the cluster itself.
+// consistent returns a request for the cluster itself, in one of the two forms.
 func consistent(r request, query bool) (request, http.Header) {
 	if !query {
 		return r, http.Header{"Watershed-Read": {"consistent"}}
@@ -182,7 +183,7 @@ func consistent(r request, query bool) (request, http.Header) {
 	return r, nil
 }
 
-// raw sends a request and returns the answer as it came over the wire.
+// raw sends a request and returns the bytes of the response.
 func raw(ctx context.Context, s *subject, r request, header http.Header) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -195,7 +196,7 @@ func raw(ctx context.Context, s *subject, r request, header http.Header) (*http.
 	return resp, body, err
 }
 
-// testConsistent: what is passed on is what the cluster says, byte for byte.
+// testConsistent: a response that is passed on equals the cluster's, byte for byte.
 func testConsistent(t *testing.T, o *origin) {
 	for _, r := range []request{
 		{URI: freshMaps, Accept: "application/json"},
@@ -233,7 +234,7 @@ func testConsistent(t *testing.T, o *origin) {
 			}
 		}
 	}
-	// It is current though nobody waits for it.
+	// The response is current without waiting.
 	for i := range 20 {
 		m, err := putMap(t.Context(), o.client, "current", strconv.Itoa(i))
 		if err != nil {
@@ -248,8 +249,8 @@ func testConsistent(t *testing.T, o *origin) {
 	}
 }
 
-// testConsistentWatch: a watch that is passed on begins before anything happens, and
-// tells of changes when they do.
+// testConsistentWatch: a watch that is passed on begins before the first event, and sends
+// changes when they happen.
 func testConsistentWatch(t *testing.T, o *origin) {
 	m := o.write(t, "seen", "0")
 	asked, header := consistent(request{Method: http.MethodGet, URI: freshMaps + "?watch=1&resourceVersion=" + m.ResourceVersion, Accept: "application/json"}, false)
@@ -276,8 +277,8 @@ func testConsistentWatch(t *testing.T, o *origin) {
 	}
 }
 
-// testAway: while the cluster is away the copy goes on and says so, and what is to be
-// passed on is an error at once.
+// testAway: while the cluster is unreachable, the copy is served with its age, and a
+// request to be passed on fails at once.
 func testAway(t *testing.T, o *origin) {
 	o.write(t, "kept", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)

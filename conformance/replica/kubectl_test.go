@@ -20,12 +20,12 @@ import (
 	"time"
 )
 
-// terminal is kubectl with a subject to talk to.
+// terminal runs kubectl against a subject.
 type terminal struct {
 	kubectl, kubeconfig, cache string
 }
 
-// terminals are kubectl at the server and at the copy.
+// terminals returns kubectl for the server and for the copy.
 func (w *world) terminals(t *testing.T) (server, copy terminal) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func (w *world) terminals(t *testing.T) (server, copy terminal) {
 	return server, copy
 }
 
-// output is what a command said.
+// output is the output of a command.
 type output struct {
 	stdout, stderr string
 	code           int
@@ -56,7 +56,7 @@ func (k terminal) command(ctx context.Context, args ...string) *exec.Cmd {
 func (k terminal) run(ctx context.Context, args ...string) output {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// The child may not outlive the process.
+	// The child must not outlive the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var stdout, stderr bytes.Buffer
@@ -74,21 +74,21 @@ func (k terminal) run(ctx context.Context, args ...string) output {
 	return o
 }
 
-// commandDifferences are commands that print something else at a replica, and why.
+// commandDifferences are commands with a different output at a replica, and the reason.
 var commandDifferences = map[string]string{
 	"logs db-0 -n shop": "the replica has no connections to nodes",
 }
 
-// shuffled are commands whose lines kubectl prints in the order of a Go map, which is
-// another each time: the limits of a LimitRange.
+// shuffled are commands whose lines kubectl prints in the order of a Go map, which
+// varies: the limits of a LimitRange.
 var shuffled = []string{"describe ns stage", "describe limits limits -n stage"}
 
-// TestKubectl runs every command at both and compares what it prints and how it ends.
+// TestKubectl runs every command against both and compares the output and the exit code.
 func TestKubectl(t *testing.T) {
 	w := theWorld(t)
 	server, copy := w.terminals(t)
 	lines := commandLines()
-	// The first fills the caches of discovery, and so is alone.
+	// The first command fills the caches of discovery, and so runs alone.
 	for _, k := range []terminal{server, copy} {
 		if o := k.run(t.Context(), "get", "ns"); o.code != 0 {
 			t.Fatalf("%s: %s", k.kubeconfig, o.stderr)
@@ -130,7 +130,8 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// TestKubectl_connections reads what a person does who wants something from a node.
+// TestKubectl_connections checks the messages for commands that need a connection to a
+// node.
 func TestKubectl_connections(t *testing.T) {
 	w := theWorld(t)
 	if w.process == nil {
@@ -145,8 +146,9 @@ func TestKubectl_connections(t *testing.T) {
 	}
 }
 
-// compareCommand says how a command differs, "" if it does not. As requests are, a
-// command is run again if the server itself does not say the same twice.
+// compareCommand returns how the outputs of a command differ, "" if they do not. Like a
+// request, a command is run again if the server itself does not return the same output
+// twice.
 func (w *world) compareCommand(ctx context.Context, server, copy terminal, args []string) string {
 	for attempt := 0; ; attempt++ {
 		b := copy.run(ctx, args...)
@@ -173,7 +175,7 @@ func sortLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// mirroredVersions are the lines that are versions of which something is mirrored.
+// mirroredVersions returns the lines that are versions with a mirrored resource.
 func (w *world) mirroredVersions(all string) string {
 	var out []string
 	for line := range strings.Lines(all) {
@@ -185,14 +187,15 @@ func (w *world) mirroredVersions(all string) string {
 	return strings.Join(out, "")
 }
 
-// logPrefix is what kubectl's own log lines begin with: when, and where in its code.
+// logPrefix matches the beginning of kubectl's own log lines: the time and the place in
+// its code.
 var logPrefix = regexp.MustCompile(`(?m)^([EWI])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ (\S+\.go):\d+\]`)
 
-// kubectlWithin is how long it may be between two commands that are compared.
+// kubectlWithin is the largest time between two commands that are compared.
 const kubectlWithin = 8 * time.Second
 
-// differ says how two outputs differ: by line, and by word within a line, because a
-// column is as wide as the ages in it.
+// differ returns how two outputs differ: by line, and by word within a line, because the
+// width of a column depends on the ages in it.
 func differ(a, b output) string {
 	var out []string
 	if a.code != b.code {
@@ -213,7 +216,7 @@ func differ(a, b output) string {
 	return strings.Join(out, "\n")
 }
 
-// watchCommands run while things happen in the namespace noisy.
+// watchCommands run while objects change in the namespace noisy.
 var watchCommands = []string{
 	"get cm -n noisy -w",
 	"get cm -n noisy --watch-only --show-labels",
@@ -226,7 +229,7 @@ var watchCommands = []string{
 	"get wd -n noisy --watch-only -o json",
 }
 
-// TestKubectl_watch compares what kubectl prints of things that happen.
+// TestKubectl_watch compares kubectl's output while objects change.
 func TestKubectl_watch(t *testing.T) {
 	w := theWorld(t)
 	server, copy := w.terminals(t)
@@ -253,8 +256,8 @@ func TestKubectl_watch(t *testing.T) {
 			})
 		}
 	}
-	// Nothing tells that a watch has begun. What comes too late for one side shows as
-	// a difference, not as a pass.
+	// It is not visible when a watch has begun. An event that is too early for one side
+	// is a difference, so the test does not pass by mistake.
 	time.Sleep(6 * time.Second)
 	if err := w.scene(ctx, "noisy"); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ type stream struct {
 	answer answer
 }
 
-// openStream starts a watch and returns when the server has answered.
+// openStream starts a watch and returns when the server has responded.
 func openStream(ctx context.Context, s *subject, r request) *stream {
 	ctx, cancel := context.WithCancel(ctx)
 	st := &stream{cancel: cancel}
@@ -59,8 +59,7 @@ func openStream(ctx context.Context, s *subject, r request) *stream {
 	return st
 }
 
-// seen is how many events there were that the server does not send when it likes,
-// and when the last came.
+// seen returns the number of significant events, and when the last one arrived.
 func (st *stream) seen() (int, time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -71,18 +70,17 @@ func (st *stream) seen() (int, time.Time) {
 	return len(events), events[len(events)-1].at
 }
 
-// close ends the watch and returns what came of it.
+// close ends the watch and returns its response.
 func (st *stream) close() *answer {
 	st.cancel()
 	st.done.Wait()
 	return &st.answer
 }
 
-// quiet is how long nothing must come until a watch is taken for complete.
+// quiet is how long nothing must arrive until a watch counts as complete.
 const quiet = 1500 * time.Millisecond
 
-// live opens all watches at both subjects, has things happen, and compares what the
-// watches told.
+// live opens all watches at both subjects, makes changes, and compares the events.
 func (w *world) live(ctx context.Context, requests []request) ([]result, error) {
 	if err := w.before(ctx, "busy"); err != nil {
 		return nil, fmt.Errorf("before the watches: %w", err)
@@ -105,8 +103,8 @@ func (w *world) live(ctx context.Context, requests []request) ([]result, error) 
 	if err := w.scene(ctx, "busy"); err != nil {
 		return nil, fmt.Errorf("the scene: %w", err)
 	}
-	// The server's watches say how much there is to see; the replica's have some time
-	// to see it, and some more to say too much.
+	// The server's watches determine how many events there are. The replica's have some
+	// time to receive them, and some more to receive too many.
 	end := time.Now().Add(quiet)
 	for now := time.Now(); now.Before(end); now = time.Now() {
 		time.Sleep(50 * time.Millisecond)
@@ -136,8 +134,8 @@ var (
 	planetResource = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "planets"}
 )
 
-// before puts something into a namespace that is there when watches begin, and waits
-// until the replica has it.
+// before creates objects in a namespace that exist when watches begin, and waits until
+// the replica has them.
 func (w *world) before(ctx context.Context, namespace string) error {
 	for _, name := range []string{"old-1", "old-2"} {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"color": "red"}}}
@@ -168,8 +166,8 @@ func widget(name, color string) *unstructured.Unstructured {
 	}}
 }
 
-// scene is what happens in a namespace: objects come, change, begin and cease to match
-// selectors, and go.
+// scene makes changes in a namespace: objects are created, changed, begin and stop
+// matching selectors, and are deleted.
 func (w *world) scene(ctx context.Context, namespace string) error {
 	maps := w.client.CoreV1().ConfigMaps(namespace)
 	pods := w.client.CoreV1().Pods(namespace)

@@ -17,19 +17,19 @@ import (
 // subjectVariable set to "server" compares kube-apiserver with itself.
 const subjectVariable = "WATERSHED_SUBJECT"
 
-// patience is how long anything may take that should take no time, on a machine that
-// is busy with other tests.
+// patience is the timeout for operations that normally take no time, on a machine that is
+// busy with other tests.
 const patience = time.Minute
 
-// shared is the world that the tests of one cluster have in common: to fill it takes
-// longer than most of them.
+// shared is the world that the tests of one cluster share: filling it takes longer than
+// most of them.
 var shared struct {
 	once  sync.Once
 	world *world
 	err   error
 }
 
-// binaryFolder is where the watershed binary is built, for as long as the tests run.
+// binaryFolder is the folder of the watershed binary, as long as the tests run.
 var binaryFolder string
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// theWorld is the shared world, started by the first that asks.
+// theWorld returns the shared world, which is started on first use.
 func theWorld(t *testing.T) *world {
 	t.Helper()
 	if testing.Short() {

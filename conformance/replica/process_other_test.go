@@ -7,5 +7,5 @@ package replica_test
 
 import "syscall"
 
-// childAttr has nothing to ask for here: only an ordinary end cleans up.
+// childAttr returns nil here: only an ordinary end cleans up.
 func childAttr() *syscall.SysProcAttr { return nil }

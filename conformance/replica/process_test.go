@@ -33,11 +33,11 @@ type replicaProcess struct {
 	log     logBuffer
 }
 
-// mirrored are all resources: those that are not mirrored unless they are named are
+// mirrored selects all resources, including those that are mirrored only if they are
 // named.
 var mirrored = []string{"*", "secrets", "events", "events.events.k8s.io", "leases.coordination.k8s.io"}
 
-// build makes the watershed binary in binaryFolder, once.
+// build builds the watershed binary in binaryFolder, once.
 var build = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binaryFolder, "watershed")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/watershed")
@@ -54,7 +54,8 @@ func startReplica(ctx context.Context, dir, kubeconfig string, contexts ...strin
 	return startReplicaOf(ctx, mirrored, dir, kubeconfig, contexts...)
 }
 
-// startReplicaOf is startReplica with the resources of patterns, or with the default ones.
+// startReplicaOf is startReplica with the resources of patterns, or with the default
+// ones.
 func startReplicaOf(ctx context.Context, resources []string, dir, kubeconfig string, contexts ...string) (*replicaProcess, error) {
 	binary, err := build()
 	if err != nil {
@@ -95,7 +96,7 @@ func startReplicaOf(ctx context.Context, resources []string, dir, kubeconfig str
 	return p, nil
 }
 
-// ready asks for what a user would: a kubeconfig. It has the address and the authority.
+// ready requests a kubeconfig, as a user would. It has the address and the authority.
 func (p *replicaProcess) ready() error {
 	select {
 	case <-p.ended:
@@ -121,7 +122,7 @@ func (p *replicaProcess) ready() error {
 	return errors.New("watershed kubeconfig: no clusters yet")
 }
 
-// kubeconfig is what watershed kubeconfig prints.
+// kubeconfig returns the output of watershed kubeconfig.
 func (p *replicaProcess) kubeconfig() ([]byte, error) {
 	out, err := exec.Command(p.cmd.Path, "kubeconfig", "--prefix", "", "--state-dir", p.dir).Output()
 	if err != nil {
@@ -130,7 +131,7 @@ func (p *replicaProcess) kubeconfig() ([]byte, error) {
 	return out, nil
 }
 
-// writeKubeconfig writes it to a file.
+// writeKubeconfig writes the kubeconfig to a file.
 func (p *replicaProcess) writeKubeconfig(path string) error {
 	out, err := p.kubeconfig()
 	if err != nil {
@@ -156,7 +157,7 @@ func (p *replicaProcess) stop() {
 
 func (p *replicaProcess) tail() string { return p.log.tail(4 << 10) }
 
-// logBuffer keeps what a process says.
+// logBuffer keeps the output of a process.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -44,14 +44,14 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// recordVariable makes TestRecord write the corpus anew. It needs the kubectls of
+// recordVariable makes TestRecord write a new corpus. It needs the kubectls of
 // kubectlVersions (make kube VERSION=…).
 const recordVariable = "WATERSHED_RECORD"
 
 // kubectlVersions are the kubectls that are recorded.
 var kubectlVersions = []string{"v1.31.0", "v1.33.13", "v1.37.1"}
 
-// recorder passes requests on to a server and remembers those that read.
+// recorder passes requests on to a server and records those that read.
 type recorder struct {
 	world *world
 	http  *httptest.Server
@@ -88,7 +88,7 @@ func newRecorder(t *testing.T, w *world) *recorder {
 	return r
 }
 
-// as says who sends what comes next.
+// as sets the client that sends the next requests.
 func (r *recorder) as(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,23 +117,24 @@ var (
 	fieldParameter   = regexp.MustCompile(`\bfieldSelector=[^&]+`)
 	hashParameter    = regexp.MustCompile(`^/openapi/v3/([^?]*)\?hash=\w+`)
 	uidPattern       = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	// A pod's name ends in something random unless its maker numbers it, that of a
-	// replica set in a hash of what the server's version makes of its template.
+	// A pod's name ends in a random suffix unless its controller numbers it. The name of
+	// a replica set ends in a hash of its template, which depends on the server's
+	// version.
 	randomName = regexp.MustCompile(`(/|%3D)((agent|elder|migrate)-[0-9a-z]{5}|web-[0-9a-z]{8,10}(-[0-9a-z]{5})?)\b`)
 )
 
-// generalize puts placeholders where a URI has what is true of this cluster only. It
-// reports false for a URI that says nothing to another cluster.
+// generalize replaces the parts of a URI that are valid only for this cluster by
+// placeholders. It returns false for a URI that has no meaning in another cluster.
 func (r *recorder) generalize(uri string) (string, bool) {
 	if strings.Contains(uri, "continue=") || randomName.MatchString(uri) {
 		return "", false
 	}
 	uri = versionParameter.ReplaceAllString(uri, "resourceVersion=$${rv}")
-	// Minutes, at random, are too long to compare.
+	// Random timeouts of minutes are too long to compare.
 	uri = timeoutParameter.ReplaceAllString(uri, "timeoutSeconds=1")
 	uri = minutesParameter.ReplaceAllString(uri, "timeout=5m0s")
 	uri = hashParameter.ReplaceAllString(uri, "/openapi/v3/$1?hash=$${hash:$1}")
-	// Clients write the parts of these in the order of a map.
+	// Clients write these parameters in the order of a map.
 	uri = fieldParameter.ReplaceAllStringFunc(uri, func(p string) string {
 		name, value, _ := strings.Cut(p, "=")
 		parts := strings.Split(value, "%2C")
@@ -202,14 +203,14 @@ func (r *recorder) kubectls(t *testing.T) {
 			}
 			cmd := exec.CommandContext(ctx, path, args...)
 			cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+cache)
-			// Many of them fail, as they should. What counts is what they asked.
+			// Many commands fail, as they should. Only their requests matter.
 			_ = cmd.Run()
 			cancel()
 		}
 	}
 }
 
-// recordClientGo uses the clients that client-go has.
+// recordClientGo uses all clients of client-go.
 func recordClientGo(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	ctx := t.Context()
@@ -291,7 +292,7 @@ func recordClientGo(t *testing.T, cfg *rest.Config) {
 	binary.WaitForCacheSync(stop.Done())
 	dynamics.WaitForCacheSync(stop.Done())
 	metas.WaitForCacheSync(stop.Done())
-	// The watches that follow the lists.
+	// This is for the watches that follow the lists.
 	time.Sleep(2 * time.Second)
 	cancel()
 }

@@ -14,12 +14,13 @@ import (
 	"time"
 )
 
-// reportVariable names the folder that the page is written to. Without it none is.
+// reportVariable is the folder that the page is written to. Without it no page is
+// written.
 const reportVariable = "WATERSHED_REPORT"
 
 const reportPage = "compat.md"
 
-// writeReport writes the page, if it is asked for.
+// writeReport writes the page, if it is requested.
 func writeReport(w *world, results []result) error {
 	folder := os.Getenv(reportVariable)
 	if folder == "" {
@@ -33,7 +34,7 @@ func writeReport(w *world, results []result) error {
 	return os.WriteFile(filepath.Join(folder, reportPage), []byte(page), 0o644)
 }
 
-// report is the page.
+// report returns the page.
 func report(results []result, server string, now time.Time) string {
 	type count struct{ all, equal int }
 	total := count{}
@@ -78,7 +79,7 @@ func report(results []result, server string, now time.Time) string {
 	return b.String()
 }
 
-// preface says what was done, and what counts as equal.
+// preface returns the text about the method, and about what counts as equal.
 func preface(server string, now time.Time) string {
 	return fmt.Sprintf(`The same requests are sent to kube-apiserver %s and to a replica of it (`+"`watershed serve`"+`), and the answers compared: status, the headers
 %s
@@ -112,7 +113,7 @@ func section(b *strings.Builder, name, reason string, results []result) {
 	}
 }
 
-// port is that of an address, which is another one each time.
+// port matches the port of an address, which varies.
 var port = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+):\d+`)
 
 func cell(s string) string {

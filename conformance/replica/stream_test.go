@@ -18,19 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// event is one of a watch.
+// event is an event of a watch.
 type event struct {
 	kind   string
 	object any
 	at     time.Time
 }
 
-// initialEnd reports whether the event says that the initial ones are over.
+// initialEnd reports whether the event ends the initial events.
 func (e event) initialEnd() bool {
 	return e.kind == string(watch.Bookmark) && text(e.metadata(), "annotations", metav1.InitialEventsAnnotationKey) == "true"
 }
 
-// metadata is the object's, or that of a table's row.
+// metadata returns the metadata of the object, or of a table's row.
 func (e event) metadata() any {
 	if rows, ok := at(e.object, "rows").([]any); ok && len(rows) == 1 {
 		return at(rows[0], "object", "metadata")
@@ -38,7 +38,7 @@ func (e event) metadata() any {
 	return at(e.object, "metadata")
 }
 
-// name of the object, for reports.
+// name returns the name of the object, for reports.
 func (e event) name() string {
 	m := e.metadata()
 	return fmt.Sprintf("%s %s/%s@%s", e.kind, text(m, "namespace"), text(m, "name"), text(m, "resourceVersion"))

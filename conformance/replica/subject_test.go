@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// subject is a server that is asked: kube-apiserver, or what is compared with it.
+// subject is a server under test: kube-apiserver, or the one that is compared with it.
 type subject struct {
 	name   string
-	root   string // URL of the API's root, without a slash at its end
+	root   string // URL of the API's root, without a trailing slash
 	prefix string // the path of root
 	token  string
 	header http.Header // of every request
@@ -40,30 +40,30 @@ func newSubject(name string, cfg *rest.Config, prefix string) (*subject, error) 
 	return &subject{
 		name: name, root: cfg.Host + prefix, prefix: prefix, token: cfg.BearerToken,
 		client: &http.Client{
-			// What is accepted is said by the request.
+			// Each request sets which encodings it accepts.
 			Transport:     &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 16},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// request is one of the corpus.
+// request is a request of the corpus.
 type request struct {
 	Category string
 	Method   string
-	// URI is the path below the API's root, with its query. It may have
-	// placeholders; see expand.
+	// URI is the path below the API's root, with its query. It may contain placeholders;
+	// see expand.
 	URI    string
 	Accept string // "" sends none
-	// Encoding is what is said to be accepted; "" sends nothing.
+	// Encoding is the Accept-Encoding header; "" sends none.
 	Encoding string
-	// IfNoneMatch sends the ETag of an answer without it.
+	// IfNoneMatch sends the ETag of a previous response.
 	IfNoneMatch bool
 	// Pages follows the continue tokens to the last page.
 	Pages bool
-	// Fleeting bodies are different every time: only the rest is compared.
+	// Fleeting bodies vary: only the rest is compared.
 	Fleeting bool
-	// From are the clients that it was recorded from; empty if it was written by
+	// From are the clients that the request was recorded from; empty if it was written by
 	// hand.
 	From []string
 }
@@ -84,22 +84,22 @@ func (r request) String() string {
 	return s
 }
 
-// query is a parameter of the request's URI.
+// query returns a parameter of the request's URI.
 func (r request) query(name string) string {
 	_, raw, _ := strings.Cut(r.URI, "?")
 	values, _ := url.ParseQuery(raw)
 	return values.Get(name)
 }
 
-// path is the path of the request's URI.
+// path returns the path of the request's URI.
 func (r request) path() string {
 	path, _, _ := strings.Cut(r.URI, "?")
 	return path
 }
 
-// watches reports whether the answer is a stream of events. The parameter means what
-// it means to the server: anything but 0 and false is true, and nothing where a list
-// cannot be.
+// watches reports whether the response is a stream of events. The parameter is
+// interpreted as by the server: anything but 0 and false is true, and it is ignored where
+// there is no list.
 func (r request) watches() bool {
 	_, raw, _ := strings.Cut(r.URI, "?")
 	values, _ := url.ParseQuery(raw)
@@ -108,26 +108,26 @@ func (r request) watches() bool {
 	return r.Method == http.MethodGet && (asked || strings.Contains(r.path(), "/watch/"))
 }
 
-// answer is what came of a request.
+// answer is the response to a request.
 type answer struct {
-	uri    string // that was asked for
-	host   string // that was asked, with its port
+	uri    string // of the request
+	host   string // of the request, with its port
 	code   int
 	header http.Header
 	body   []byte // without compression
 	err    error
 	// next are the pages after the first.
 	next []*answer
-	// events are of a watch.
+	// events are the events of a watch.
 	events []event
-	// open says that a watch was still open when its time was over.
+	// open means that a watch was still open when its time was over.
 	open bool
 }
 
-// limit of a body: more is a mistake.
+// maxBody limits the size of a body, in bytes: more is a mistake.
 const maxBody = 64 << 20
 
-// do sends a request with no placeholders left. The caller closes the body.
+// do sends a request without placeholders. The caller closes the body.
 func (s *subject) do(ctx context.Context, r request, more http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, s.root+r.URI, nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *subject) do(ctx context.Context, r request, more http.Header) (*http.Re
 	return s.client.Do(req)
 }
 
-// send sends a request with no placeholders left and reads the whole answer.
+// send sends a request without placeholders and reads the whole response.
 func (s *subject) send(ctx context.Context, r request) *answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *subject) send(ctx context.Context, r request) *answer {
 	return a
 }
 
-// sendAll is send, and all the pages after the first.
+// sendAll is send with all pages after the first.
 func (s *subject) sendAll(ctx context.Context, r request) *answer {
 	first := s.send(ctx, r)
 	for a := first; a.err == nil && a.code == http.StatusOK; {
@@ -196,7 +196,7 @@ func (s *subject) sendAll(ctx context.Context, r request) *answer {
 			first.err = err
 			break
 		}
-		// A token says which version it is of.
+		// A token contains its version.
 		query.Del("resourceVersion")
 		query.Del("resourceVersionMatch")
 		query.Set("continue", token)
@@ -237,7 +237,7 @@ func (s *subject) watch(ctx context.Context, r request, limit time.Duration) *an
 	return a
 }
 
-// headerList is a header's values as one text, whatever their order.
+// headerList returns a header's values as one text, independent of their order.
 func headerList(h http.Header, name string) string {
 	var all []string
 	for _, v := range h.Values(name) {

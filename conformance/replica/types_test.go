@@ -14,13 +14,13 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// typeScene is a step in the life of types, and the requests that tell of it.
+// typeScene is a step in the life of types, and the requests that show it.
 type typeScene struct {
 	name     string
 	args     []string // of kubectl
 	input    string
 	requests []request
-	// done reports whether the server has noticed.
+	// done returns nil when the server has noticed the step.
 	done func(ctx context.Context, server *subject) error
 }
 
@@ -61,7 +61,7 @@ metadata: {name: one, namespace: noisy}
 spec: {use: none}
 `
 
-// absent is an API of a server that does not answer.
+// absent is an API of a server that does not respond.
 const absent = `
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -69,7 +69,7 @@ metadata: {name: v1.absent.example.com}
 spec: {group: absent.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: absent, namespace: shop}}
 `
 
-// told waits for a text in what the server says, or for its absence.
+// told waits until the server's response contains a text, or does not.
 func told(r request, text string, want bool) func(context.Context, *subject) error {
 	return func(ctx context.Context, server *subject) error {
 		r.Method = http.MethodGet
@@ -115,8 +115,8 @@ func typeScenes() []typeScene {
 // typesWithin is how long a replica may take to follow.
 const typesWithin = 20 * time.Second
 
-// TestTypes follows types that come, change and go: some time later the replica
-// answers as the server does.
+// TestTypes follows types that are added, changed and removed: some time later the
+// replica responds like the server.
 func TestTypes(t *testing.T) {
 	w := theWorld(t)
 	for _, scene := range typeScenes() {
@@ -139,7 +139,7 @@ func TestTypes(t *testing.T) {
 			for _, r := range scene.requests {
 				r.Category, r.Method = "types", http.MethodGet
 				for {
-					// What is mirrored is another matter now.
+					// The set of mirrored resources has changed.
 					c, err := newCatalogue(t.Context(), w.server)
 					if err != nil {
 						t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// known are the types that are told in protobuf.
+// known has the types that have protobuf.
 var known = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -37,7 +37,7 @@ var known = func() *runtime.Scheme {
 	return s
 }()
 
-// mediaType is an answer's, without parameters.
+// mediaType returns the media type of a response, without parameters.
 func mediaType(h http.Header) string {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil {
@@ -46,8 +46,8 @@ func mediaType(h http.Header) string {
 	return media
 }
 
-// value is what an answer says, so that two can be compared: what encoding/json makes
-// of it for anything structured, text for anything else.
+// value returns the content of a response, so that two can be compared: the result of
+// encoding/json for anything structured, text for anything else.
 func value(a *answer) (any, error) {
 	if len(a.body) == 0 {
 		return nil, nil
@@ -114,7 +114,7 @@ func fromProtobuf(b []byte) (any, error) {
 	return fromJSON(text)
 }
 
-// at is what a value has at a path, nil if nothing.
+// at returns the value at a path, nil if there is none.
 func at(v any, path ...string) any {
 	for _, name := range path {
 		m, ok := v.(map[string]any)
@@ -126,7 +126,7 @@ func at(v any, path ...string) any {
 	return v
 }
 
-// text is a string of a value, "" if there is none.
+// text returns the string at a path, "" if there is none.
 func text(v any, path ...string) string {
 	s, _ := at(v, path...).(string)
 	return s
@@ -135,12 +135,12 @@ func text(v any, path ...string) string {
 // isList reports whether a value is a list of objects, or the rows of one.
 func isList(v any) bool {
 	m, _ := v.(map[string]any)
-	_, items := m["items"] // which may be null
+	_, items := m["items"] // the items may be null
 	kind := text(v, "kind")
 	return kind == "Table" || strings.HasSuffix(kind, "List") && items
 }
 
-// continueToken is where an answer says that the next page starts.
+// continueToken returns the token of the next page.
 func continueToken(a *answer) (string, error) {
 	v, err := value(a)
 	if err != nil {

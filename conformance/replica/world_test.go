@@ -25,22 +25,22 @@ import (
 
 const clusterName = "real"
 
-// world is a cluster with objects of every kind in which nothing changes any more,
-// and what is compared with it.
+// world is a cluster with objects of every kind in which nothing changes any more, and
+// the subject that is compared with it.
 type world struct {
 	dir     string
 	cluster *kubetest.Cluster
 	client  *kubernetes.Clientset
 	dynamic *dynamic.DynamicClient
 
-	// server is kube-apiserver, copy the subject that is held to it.
+	// server is kube-apiserver, and copy the subject that is compared with it.
 	server, copy *subject
 	process      *replicaProcess // nil if copy is the server too
 	catalogue    *catalogue
 	uids         map[string]string // see expand
 }
 
-// newWorld fills a cluster and starts a replica of it. Logf is told how long it took.
+// newWorld fills a cluster and starts a replica of it. It logs how long that took.
 func newWorld(ctx context.Context, logf func(string, ...any)) (_ *world, err error) {
 	start := time.Now()
 	w := &world{}
@@ -102,7 +102,7 @@ func (w *world) startCopy(ctx context.Context) (err error) {
 	return expect.Until(soon, func() error { return w.caughtUp(soon) })
 }
 
-// caughtUp reports what the replica does not serve yet of what is mirrored.
+// caughtUp returns an error while the replica does not serve all mirrored objects.
 func (w *world) caughtUp(ctx context.Context) error {
 	for _, path := range w.catalogue.paths() {
 		a := w.copy.send(ctx, request{Method: "GET", URI: path + "?limit=1", Accept: "application/json"})
@@ -128,7 +128,7 @@ func (w *world) close() {
 	_ = os.RemoveAll(w.dir)
 }
 
-// manifests are created in this order; those of a step do not need each other.
+// manifests are created in this order. Those of a step do not depend on each other.
 var manifests = [][]string{
 	{"00-namespaces", "05-before"},
 	{"10-core", "20-workloads", "30-network", "40-storage", "50-admission", "60-types"},
@@ -153,8 +153,8 @@ func (w *world) populate(ctx context.Context) error {
 	return w.bulk(ctx)
 }
 
-// bulkMaps is how many config maps there are in the namespace bulk: enough for many
-// pages, and for a list that is compressed.
+// bulkMaps is the number of config maps in the namespace bulk: enough for many pages, and
+// for a list that is compressed.
 const bulkMaps = 60
 
 func (w *world) bulk(ctx context.Context) error {
@@ -173,8 +173,8 @@ func (w *world) bulk(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the controllers have nothing left to do, and ends them. What
-// the API server still writes by itself is its lease.
+// settle waits until the controllers have nothing left to do, and stops them. Then the
+// API server itself writes only its lease.
 func (w *world) settle(ctx context.Context) error {
 	if err := expect.Until(ctx, func() error { return w.busy(ctx) }); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (w *world) settle(ctx context.Context) error {
 	return err
 }
 
-// busy reports what is not yet as it should be.
+// busy returns an error while an object is not in its final state.
 func (w *world) busy(ctx context.Context) error {
 	pods, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -4,11 +4,11 @@
 // Command servers runs the fidelity, kubectl and chaos tests on several versions of
 // Kubernetes and writes the support table of docs/servers.md.
 //
-// It takes the newest patch of each minor version that the module proxy offers, builds
-// it beside the pinned one, and runs the tests with it. A version that does not build is
-// a row of the table too. A test that fails is counted in its row and does not stop the
-// other versions; the command exits 1 only if a supported version cannot be tested at
-// all or fails chaos, which compares copies with etcd.
+// It selects the newest patch of each minor version that the module proxy has, builds it
+// beside the pinned one, and runs the tests with it. A version that does not build is a
+// row of the table too. A test that fails is counted in its row and does not stop the
+// other versions. The command exits with 1 only if a supported version cannot be tested
+// at all or fails chaos, which compares copies with etcd.
 //
 // A version takes about twenty minutes to build on two processors, once per machine, and
 // ten to test.

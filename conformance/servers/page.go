@@ -22,8 +22,8 @@ const (
 const heading = "| Kubernetes | builds | requests answered alike | of the others, unexplained | kubectl commands alike | chaos | tested |\n" +
 	"|---|---|---|---|---|---|---|\n"
 
-// update puts a row into the page's table, in place of the one that the same minor
-// version has.
+// update writes a row into the page's table, and replaces the row of the same minor
+// version.
 func update(page string, r row, now time.Time) error {
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // passed is how a row reports a test without a failure.
 const passed = "pass"
 
-// newest returns the newest released patch of each minor version, in the order asked.
+// newest returns the newest released patch of each minor version, in the given order.
 func newest(ctx context.Context, root string, minors []string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-versions", "k8s.io/kubernetes")
 	cmd.Dir = filepath.Join(root, "internal", "kubetest", "binaries", "kubernetes")
@@ -94,8 +94,8 @@ func (t trial) run(ctx context.Context) row {
 		return r
 	}
 	defer os.RemoveAll(folder)
-	// These tests fail for every difference that is not listed as intended, as there are
-	// between versions; their counts are the result.
+	// These tests fail for every difference that is not listed as intended, and versions
+	// do differ. Their counts are the result.
 	out, _ := t.command(ctx, folder, "go", "-C", "conformance", "test", "-count=1", "-timeout", "60m", "-v",
 		"-run", "^(TestFidelity|TestKubectl)$", "./replica")
 	page, _ := os.ReadFile(filepath.Join(folder, "compat.md"))
@@ -108,7 +108,7 @@ var (
 	commands = regexp.MustCompile(`(\d+ of \d+) commands print the same`)
 )
 
-// read takes the counts out of what the tests print and the page they write.
+// read parses the counts from the output of the tests and from the page that they write.
 func (r *row) read(output, page []byte) {
 	if m := requests.FindSubmatch(page); m != nil {
 		r.requests = string(m[1])
@@ -120,7 +120,7 @@ func (r *row) read(output, page []byte) {
 	}
 }
 
-// command runs one with the version's servers, and passes its output on.
+// command runs a command with the version's servers, and passes its output on.
 func (t trial) command(ctx context.Context, report, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = t.root
@@ -131,7 +131,7 @@ func (t trial) command(ctx context.Context, report, name string, args ...string)
 	return out.Bytes(), err
 }
 
-// complaint finds the line that says what went wrong.
+// complaint matches the line with the reason of a failure.
 var complaint = regexp.MustCompile(`(?m)^(?:\s+\w+_test\.go:\d+: |kubebuild: )(.*)$`)
 
 // reason returns the last complaint of an output, short enough for a cell.

@@ -14,8 +14,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// TestAway starts the replica while the cluster cannot be reached. It knows nothing
-// then, and must not say that there is nothing.
+// TestAway starts the replica while the cluster cannot be reached. The replica knows no
+// objects then, and must not respond that there are none.
 func TestAway(t *testing.T) {
 	c := kubetest.Start(t, &kubetest.Options{Name: clusterName})
 	defineSites(t, c)

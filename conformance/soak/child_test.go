@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// child is a program of ours that runs.
+// child is a running program of this project.
 type child struct {
 	name  string
 	cmd   *exec.Cmd
@@ -26,8 +26,8 @@ type child struct {
 	log bytes.Buffer
 }
 
-// build makes a program of the checkout, from a folder relative to its root that is
-// in the module at module.
+// build builds a program of the checkout, from a folder relative to its root that is in
+// the module at module.
 func build(into, module, folder string) (string, error) {
 	path := filepath.Join(into, filepath.Base(filepath.Join(module, folder)))
 	cmd := exec.Command("go", "build", "-o", path, "./"+folder)
@@ -60,14 +60,14 @@ func startChild(path string, args ...string) (*child, error) {
 	return c, nil
 }
 
-// Write takes what the child prints.
+// Write receives the output of the child.
 func (c *child) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.log.Write(b)
 }
 
-// lines are what the child has printed, from line number from on.
+// lines returns the lines that the child has printed, from line number from on.
 func (c *child) lines(from int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *child) tail() string {
 	return strings.Join(all[max(0, len(all)-20):], "\n")
 }
 
-// running is an error if the child has ended.
+// running returns an error if the child has ended.
 func (c *child) running() error {
 	select {
 	case <-c.ended:
@@ -96,7 +96,8 @@ func (c *child) kill() {
 	<-c.ended
 }
 
-// stop asks the child to end and waits. To end any other way than well is an error.
+// stop requests the child to end and waits. It returns an error if the child does not end
+// normally.
 func (c *child) stop() error {
 	if err := c.running(); err != nil {
 		return err

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// colorLabel changes, so that objects come into selections and leave them.
+	// colorLabel changes, so that objects begin and stop matching selectors.
 	colorLabel = "color"
-	// siteLabel is by which a site counts its pods.
+	// siteLabel is the label by which a site counts its pods.
 	siteLabel = "app.kubernetes.io/name"
-	// workers is how many writes there are at once.
+	// workers is how many writes run at once.
 	workers = 8
 )
 
@@ -36,12 +36,12 @@ var (
 	colors     = []any{"red", "blue", "green", nil}
 )
 
-// churn changes a cluster at random. What it is told of success does not matter: etcd
-// is asked in the end.
+// churn makes random changes to a cluster. The results of its writes do not matter: the
+// truth is read from etcd in the end.
 type churn struct {
 	client *dynamic.DynamicClient
 	seed   uint64
-	// rate is how many writes there are in a second, if the cluster can take them.
+	// rate is the number of writes per second, if the cluster can process them.
 	rate int
 
 	writes, refused, lost atomic.Int64
@@ -66,7 +66,7 @@ func newChurn(t *testing.T, c *kubetest.Cluster, seed uint64, rate int) *churn {
 	return &churn{client: client, seed: seed, rate: rate}
 }
 
-// run writes until ctx ends and returns when the last write has its answer.
+// run writes until ctx ends and returns when the last write has its response.
 func (c *churn) run(ctx context.Context) {
 	permits := make(chan struct{})
 	var all sync.WaitGroup
@@ -102,8 +102,8 @@ func (c *churn) count(err error) {
 	}
 }
 
-// write changes one object. One that is not there is made. A write that has begun is
-// finished, whoever stops: an answer that nobody waits for may come late.
+// write changes one object. If it does not exist, it is created. A write that has begun
+// is always finished: a response that is not awaited may come late.
 func (c *churn) write(rng *rand.Rand) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *churn) write(rng *rand.Rand) error {
 	case n < 2:
 		return c.deleteColor(ctx, rng, namespace)
 	case n < 10:
-		// Somebody deletes what the operator made.
+		// This deletes an object that the operator created.
 		return c.delete(ctx, kinds[6], namespace, siteName(rng.IntN(siteNames)))
 	case n < 60:
 		return c.change(ctx, siteKind, rng, namespace, siteName(rng.IntN(siteNames)))
@@ -162,7 +162,7 @@ func (c *churn) deleteColor(ctx context.Context, rng *rand.Rand, namespace strin
 	return c.client.Resource(k.GroupVersionResource).Namespace(namespace).DeleteCollection(ctx, background(), opts)
 }
 
-// background has the pods of what is deleted deleted too.
+// background makes the pods of deleted objects be deleted too.
 func background() metav1.DeleteOptions {
 	policy := metav1.DeletePropagationBackground
 	return metav1.DeleteOptions{PropagationPolicy: &policy}

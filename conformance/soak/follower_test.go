@@ -27,7 +27,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// follower is an informer of client-go and what its handler was told.
+// follower is an informer of client-go, with the record of its handler.
 type follower struct {
 	name     string
 	resource schema.GroupVersionResource
@@ -37,31 +37,31 @@ type follower struct {
 	ledger   *ledger
 }
 
-// version is how far the informer is.
+// version returns the version of the informer.
 func (f *follower) version() uint64 {
 	v, err := strconv.ParseUint(f.informer.LastSyncResourceVersion(), 10, 64)
 	if err != nil {
-		return 0 // it has not begun
+		return 0 // it has not started
 	}
 	return v
 }
 
-// followers are all informers, of every make.
+// followers are all informers, of every kind.
 type followers struct {
 	all      []*follower
 	relisted func() bool
 }
 
 const (
-	// tongue is protobuf, and JSON for what has none.
+	// tongue is protobuf, and JSON for resources without it.
 	tongue = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// page is how long the pages of a list are that has some.
+	// page is the page size of paged lists.
 	page = 25
 	// someNode is the node whose pods are selected.
 	someNode = "node-1"
 )
 
-// newFollowers makes informers that do not run yet.
+// newFollowers returns informers that do not run yet.
 func newFollowers(t *testing.T, cfg *rest.Config, relisted func() bool) *followers {
 	t.Helper()
 	fs := &followers{relisted: relisted}
@@ -103,7 +103,8 @@ func (fs *followers) add(name string, r schema.GroupVersionResource, selects fun
 	})
 }
 
-// addTyped is what most controllers use: one factory, and some that see a part.
+// addTyped adds the informers that most controllers use: one factory, and some with
+// selectors.
 func (fs *followers) addTyped(client *kubernetes.Clientset) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, k := range kinds {
@@ -126,7 +127,8 @@ func (fs *followers) addTyped(client *kubernetes.Clientset) error {
 	return nil
 }
 
-// addDynamic has the operator's type, and what the cluster writes by itself.
+// addDynamic adds informers of the operator's type, and of objects that the cluster
+// itself writes.
 func (fs *followers) addDynamic(client dynamic.Interface) {
 	all := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	for _, r := range []schema.GroupVersionResource{
@@ -153,7 +155,7 @@ func (fs *followers) addMetadata(client metadata.Interface) {
 	fs.add("metadata, without a label", core.WithResource("services"), selects, others.ForResource(core.WithResource("services")).Informer())
 }
 
-// addOld is how clients were before lists were streams.
+// addOld adds informers of clients from before lists could be streamed.
 func (fs *followers) addOld(client *kubernetes.Clientset) {
 	v1 := client.CoreV1()
 	fs.add("without WatchList", core.WithResource("configmaps"), nil, oldInformer(&corev1.ConfigMap{}, 0,
@@ -190,10 +192,10 @@ func oldInformer(example runtime.Object, page int64,
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, noStream{}), example, 0, cache.Indexers{})
 }
 
-// noStream says that lists cannot be streams.
+// noStream reports that lists cannot be streamed.
 type noStream struct{}
 
-// IsWatchListSemanticsUnSupported is what client-go looks for.
+// IsWatchListSemanticsUnSupported is the method that client-go checks.
 func (noStream) IsWatchListSemanticsUnSupported() bool { return true }
 
 func byLabel(selector string) (func(*metav1.ListOptions), func(kubetest.Stored) bool) {

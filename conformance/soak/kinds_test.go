@@ -16,19 +16,19 @@ import (
 // fields are a part of an object.
 type fields = map[string]any
 
-// kind is a type of objects that are made, changed and deleted.
+// kind is a type of objects that are created, changed and deleted.
 type kind struct {
 	schema.GroupVersionResource
 	name string
-	// names is how many objects there can be in a namespace.
+	// names is the largest number of objects in a namespace.
 	names int
-	// body is what a new object has beside its metadata.
+	// body returns the fields of a new object besides its metadata.
 	body func(*rand.Rand) fields
-	// change is a patch of what an object has beside its metadata.
+	// change returns a patch of the fields besides metadata.
 	change func(*rand.Rand) fields
 }
 
-// patchType is the one in which change is written.
+// patchType returns the type of patch that change returns.
 func (k *kind) patchType() types.PatchType {
 	if k.Group == sites.Group {
 		return types.MergePatchType
@@ -36,7 +36,7 @@ func (k *kind) patchType() types.PatchType {
 	return types.StrategicMergePatchType
 }
 
-// object is a new object of the kind.
+// object returns a new object of the kind.
 func (k *kind) object(name string, labels fields, rng *rand.Rand) *unstructured.Unstructured {
 	o := k.body(rng)
 	o["apiVersion"], o["kind"] = k.GroupVersion().String(), k.name
@@ -53,7 +53,7 @@ var (
 	sites      = schema.GroupVersionResource{Group: "example.watershed.dev", Version: "v1", Resource: "sites"}
 )
 
-// kinds are what the factory's informers follow.
+// kinds are the kinds that the factory's informers follow.
 var kinds = []*kind{
 	{core.WithResource("pods"), "Pod", 30, podBody, podChange},
 	{core.WithResource("configmaps"), "ConfigMap", 60, text, text},
@@ -69,7 +69,7 @@ var kinds = []*kind{
 	{networking.WithResource("networkpolicies"), "NetworkPolicy", 30, policy, policy},
 }
 
-// siteKind is the operator's.
+// siteKind is the operator's kind.
 var siteKind = &kind{sites, "Site", siteNames, siteBody, siteChange}
 
 const (
@@ -83,7 +83,7 @@ func siteName(n int) string { return fmt.Sprintf("site-%d", n) }
 
 func spec(f fields) fields { return fields{"spec": f} }
 
-// number is as in JSON.
+// number returns a number of the type that JSON decodes to.
 func number(rng *rand.Rand, n int64) int64 { return rng.Int64N(n) }
 
 func version(rng *rand.Rand) string { return fmt.Sprintf("1.%d", rng.IntN(10_000)) }
@@ -98,7 +98,7 @@ func podBody(rng *rand.Rand) fields {
 
 func podChange(rng *rand.Rand) fields { return spec(fields{"containers": containers(rng)}) }
 
-// text is sometimes long.
+// text returns a text that is sometimes long.
 func text(rng *rand.Rand) fields {
 	b := make([]byte, 20<<(2*rng.IntN(5)))
 	for i := range b {
@@ -140,7 +140,7 @@ func endpoints(rng *rand.Rand) fields {
 	return fields{"endpoints": all}
 }
 
-// template makes pods that a service may select.
+// template returns a template of pods that a service may select.
 func template(rng *rand.Rand, labels fields, more fields) fields {
 	podSpec := fields{"containers": containers(rng), "terminationGracePeriodSeconds": int64(1)}
 	for name, value := range more {
@@ -196,7 +196,7 @@ func siteBody(rng *rand.Rand) fields {
 	return spec(fields{"image": "registry.example/site:" + version(rng), "replicas": 1 + number(rng, 2), "secret": objectName(rng.IntN(secretNames))})
 }
 
-// siteChange has one new field.
+// siteChange returns a patch with one new field.
 func siteChange(rng *rand.Rand) fields {
 	all := siteBody(rng)["spec"].(fields)
 	name := []string{"image", "replicas", "secret"}[rng.IntN(3)]

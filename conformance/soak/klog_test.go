@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// grievances are the lines of client-go's log that tell of errors and warnings.
+// grievances are the errors and warnings in client-go's log.
 type grievances struct {
 	mu    sync.Mutex
 	lines []grievance
@@ -29,7 +29,7 @@ type grievance struct {
 	text string
 }
 
-// listenToKlog takes over the log of client-go, for as long as the process lives.
+// listenToKlog redirects the log of client-go, as long as the process lives.
 func listenToKlog(t *testing.T) *grievances {
 	t.Helper()
 	g := &grievances{}
@@ -40,16 +40,16 @@ func listenToKlog(t *testing.T) *grievances {
 			t.Fatal(err)
 		}
 	}
-	// Everything goes to the log of the least severity too.
+	// All messages are also written to the log of the lowest severity.
 	klog.SetOutput(io.Discard)
 	klog.SetOutputBySeverity("INFO", g)
 	return g
 }
 
-// warning marks what client-go logs of a watch that ended without saying why.
+// warning marks the log line of client-go for a watch that ended without a reason.
 const warning = "Warning: "
 
-// Write takes one message.
+// Write receives one message.
 func (g *grievances) Write(b []byte) (int, error) {
 	line := string(b)
 	if !strings.HasPrefix(line, "I") || strings.Contains(line, warning) {
@@ -60,7 +60,7 @@ func (g *grievances) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// since are the lines after a moment.
+// since returns the lines after a time.
 func (g *grievances) since(moment time.Time) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +78,7 @@ var (
 	specifics = regexp.MustCompile(`(?:time|reconcileID)=\S+|[0-9a-f]{8}-[0-9a-f-]{27}|\d[\d.:]*|reflector="[^"]*"|type="[^"]*"`)
 )
 
-// tally counts lines that differ only in when, where and of which type.
+// tally counts lines that differ only in time, place and type.
 func tally(lines []string) string {
 	counts := map[string]int{}
 	for _, line := range lines {

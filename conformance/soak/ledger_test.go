@@ -17,28 +17,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// maxFaults is how many faults a ledger tells of.
+// maxFaults is how many faults a ledger reports.
 const maxFaults = 5
 
-// ledger is the handler of an informer. It checks that what it is told is a history
-// that can be: objects are added before they change, and versions increase.
+// ledger is the handler of an informer. It checks that the events are a possible history:
+// objects are added before they change, and versions increase.
 type ledger struct {
-	// relisted reports whether the informer may have had to list again. Then what
-	// has gone meanwhile is gone in a state that nobody knows, and what has not
-	// changed may be told again.
+	// relisted reports whether the informer may have listed again. Then the final state
+	// of an object that was deleted meanwhile is not known, and an unchanged object may
+	// be reported again.
 	relisted func() bool
 
 	mu sync.Mutex
-	// known is the version of each object that there is.
+	// known is the version of each existing object.
 	known map[string]uint64
-	// last is the last version that was told of each object, also of those that have
-	// gone.
+	// last is the last version that was reported of each object, including deleted ones.
 	last   map[string]uint64
 	counts counts
 	faults []string
 }
 
-// counts are how many events there were.
+// counts are the numbers of events.
 type counts struct{ adds, updates, again, deletes, unknown, faults int }
 
 func (c *counts) plus(o counts) {
@@ -54,7 +53,7 @@ func newLedger(relisted func() bool) *ledger {
 	return &ledger{relisted: relisted, known: map[string]uint64{}, last: map[string]uint64{}}
 }
 
-// identify is an object's key and version.
+// identify returns an object's key and version.
 func identify(obj any) (string, uint64, error) {
 	o, err := meta.Accessor(obj)
 	if err != nil {
@@ -64,7 +63,7 @@ func identify(obj any) (string, uint64, error) {
 	return cache.MetaObjectToName(o).String(), version, err
 }
 
-// fault needs the lock.
+// fault records a fault. The caller holds the lock.
 func (l *ledger) fault(format string, args ...any) {
 	if l.counts.faults++; len(l.faults) < maxFaults {
 		l.faults = append(l.faults, fmt.Sprintf(format, args...))
@@ -140,7 +139,7 @@ func (l *ledger) OnDelete(obj any) {
 	l.last[key] = max(version, l.last[key])
 }
 
-// versions are those of what there is.
+// versions returns the versions of all existing objects.
 func (l *ledger) versions() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// hangs is how long an informer of objects that change all the time may tell of
-// nothing. Client-go waits up to a minute between two attempts.
+// hangs is how long an informer of objects that change all the time may receive nothing.
+// client-go waits up to a minute between two attempts.
 const hangs = 100 * time.Second
 
 // monitor watches informers for progress.
@@ -33,7 +33,7 @@ func newMonitor(fs *followers) *monitor {
 	return &monitor{followers: fs, moved: map[*follower]time.Time{}, seen: map[*follower]uint64{}}
 }
 
-// run looks until ctx ends.
+// run checks until ctx ends.
 func (m *monitor) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -60,12 +60,12 @@ func (m *monitor) look(now time.Time) {
 			m.seen[f], m.moved[f] = version, now
 		case now.Sub(since) > hangs:
 			m.faults = append(m.faults, fmt.Sprintf("%s has been at %d for %s", f.name, version, now.Sub(since).Round(time.Second)))
-			m.moved[f] = now // once for each time
+			m.moved[f] = now // report it once
 		}
 	}
 }
 
-// forgive takes the time that the subject was away from all.
+// forgive excludes the time during which the subject was down.
 func (m *monitor) forgive() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +78,8 @@ func (m *monitor) report() []string {
 	return slices.Clone(m.faults)
 }
 
-// inStep waits until every informer has come to what etcd has now, and returns how long
-// each took since a moment, the shortest first.
+// inStep waits until every informer has reached the current state of etcd, and returns
+// how long each took since a time, the shortest first.
 func (m *monitor) inStep(ctx context.Context, c *kubetest.Cluster, since time.Time) ([]time.Duration, error) {
 	waiting := map[*follower]uint64{}
 	for _, f := range m.followers.all {
@@ -87,8 +87,8 @@ func (m *monitor) inStep(ctx context.Context, c *kubetest.Cluster, since time.Ti
 		if err != nil {
 			return nil, err
 		}
-		// The version that a list has may be one of other objects, which a watch does not
-		// come to before there is a bookmark.
+		// The version of a list may be that of other objects, which a watch reaches only
+		// with a bookmark.
 		waiting[f] = 0
 		for _, o := range f.want(truth) {
 			waiting[f] = max(waiting[f], uint64(o.Revision))

@@ -31,10 +31,10 @@ type operator struct {
 	client  *kubernetes.Clientset
 }
 
-// siteFolder is where the operator is, from the root of the checkout.
+// siteFolder is the folder of the operator, from the root of the checkout.
 var siteFolder = filepath.Join("examples", "operator")
 
-// defineSites makes the operator's type, which must be there before the subject is.
+// defineSites creates the operator's type, which must exist before the subject starts.
 func defineSites(t *testing.T, c *kubetest.Cluster) {
 	t.Helper()
 	for _, args := range [][]string{
@@ -69,8 +69,8 @@ func startOperator(t *testing.T, c *kubetest.Cluster, s subject) *operator {
 	return &operator{child: program, cluster: c, client: client}
 }
 
-// errors are those that the operator logged, from a line of its log on, without those
-// that every operator has: its write was based on what has changed meanwhile.
+// errors returns the errors that the operator logged, from a line of its log on, without
+// those that every operator has: conflicts of writes that were based on an older state.
 func (o *operator) errors(from int) []string {
 	var found []string
 	for _, line := range o.lines(from) {
@@ -82,8 +82,9 @@ func (o *operator) errors(from int) []string {
 	return found
 }
 
-// reconciled is an error that says which site is not as it should be. The pods of a
-// site are not what the operator waits for: they are looked at only if so asked.
+// reconciled returns an error with the site that is not in its desired state. The
+// operator does not wait for the pods of a site: they are checked only if withPods is
+// set.
 func (o *operator) reconciled(ctx context.Context, withPods bool) (count int, err error) {
 	if err := o.running(); err != nil {
 		return 0, err
@@ -124,7 +125,7 @@ func (o *operator) reconciled(ctx context.Context, withPods bool) (count int, er
 	return count, nil
 }
 
-// podsOf counts pods by the sites that they name.
+// podsOf counts pods by their sites.
 func (o *operator) podsOf(ctx context.Context) (map[string]int64, error) {
 	pods, err := o.cluster.Truth(ctx, core.WithResource("pods").GroupResource())
 	if err != nil {
@@ -137,7 +138,7 @@ func (o *operator) podsOf(ctx context.Context) (map[string]int64, error) {
 	return count, nil
 }
 
-// compareSite is what the operator promises of a site's deployment.
+// compareSite checks what the operator guarantees about a site's deployment.
 func compareSite(site *unstructured.Unstructured, d *appsv1.Deployment, sum string) error {
 	status, _, _ := unstructured.NestedString(site.Object, "status", "checksum")
 	image, _, _ := unstructured.NestedString(site.Object, "spec", "image")
@@ -157,7 +158,7 @@ func compareSite(site *unstructured.Unstructured, d *appsv1.Deployment, sum stri
 	return nil
 }
 
-// nudge changes every secret, which makes the operator look at every site again.
+// nudge changes every secret, which makes the operator reconcile every site again.
 func (o *operator) nudge(ctx context.Context) error {
 	for _, namespace := range namespaces {
 		secrets, err := o.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
@@ -174,7 +175,7 @@ func (o *operator) nudge(ctx context.Context) error {
 	return nil
 }
 
-// checksum is the one of a secret's content that the operator computes.
+// checksum returns the checksum of a secret's content that the operator computes.
 func checksum(s *corev1.Secret) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {

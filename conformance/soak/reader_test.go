@@ -23,18 +23,19 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// reader asks again and again for what is always there. Not to be able to answer is
-// allowed to the subject, to say that it is not there never is: a client would believe
-// that it was deleted.
+// reader repeatedly requests objects that always exist. The subject may be unable to
+// respond, but it must never respond that an object does not exist: a client would
+// believe that it was deleted.
 type reader struct {
 	client *http.Client
 	host   string
 
 	mu      sync.Mutex
-	answers map[string]int // by path and code
+	answers map[string]int // counts by path and code
 }
 
-// alwaysThere are paths of what nobody deletes, and what an answer has in it.
+// alwaysThere are paths of objects that are never deleted, and a text that each response
+// contains.
 var alwaysThere = []struct{ path, has string }{
 	{"/api/v1/namespaces/default/configmaps/landmark", "landmark"},
 	{"/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name=landmark", "landmark"},
@@ -60,7 +61,7 @@ func newReader(t *testing.T, cfg *rest.Config, c *kubetest.Cluster) *reader {
 	return &reader{client: client, host: cfg.Host, answers: map[string]int{}}
 }
 
-// run asks until ctx ends.
+// run sends requests until ctx ends.
 func (r *reader) run(ctx context.Context) {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
@@ -82,18 +83,18 @@ func (r *reader) run(ctx context.Context) {
 }
 
 const (
-	// unanswered is that there was no answer.
+	// unanswered means that there was no response.
 	unanswered = "no answer"
-	// without is an answer that should have had something in it.
+	// without is a response without the expected text.
 	without = "200 without it"
 )
 
-// denies reports whether an answer says that something is not there.
+// denies reports whether a response claims that an object does not exist.
 func denies(answer string) bool {
 	return strings.HasSuffix(answer, "404") || strings.HasSuffix(answer, "410") || strings.HasSuffix(answer, without)
 }
 
-// ask is how the subject answered.
+// ask returns the subject's response.
 func (r *reader) ask(ctx context.Context, path, has string) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -116,7 +117,7 @@ func (r *reader) ask(ctx context.Context, path, has string) string {
 	return fmt.Sprint(resp.StatusCode)
 }
 
-// report is all answers, and those that should not have been.
+// report returns all responses, and the wrong ones.
 func (r *reader) report() (all string, wrong []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

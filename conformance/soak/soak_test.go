@@ -26,17 +26,17 @@ var (
 	seeded   = flag.Uint64("soak.seed", 0, "what the writes are drawn from; 0 is any")
 )
 
-// subjectVariable set to "server" lets the clients live on kube-apiserver.
+// subjectVariable set to "server" makes the clients use kube-apiserver.
 const subjectVariable = "WATERSHED_SUBJECT"
 
 const (
-	// patience is how long anything may take that should take no time, on a machine
+	// patience is the timeout for operations that normally take no time, on a machine
 	// that is busy with other tests.
 	patience = 2 * time.Minute
-	// errorsPerKill is how many lines of errors an informer may log for each time that
-	// the subject is killed.
+	// errorsPerKill is how many lines of errors an informer may log for each kill of the
+	// subject.
 	errorsPerKill = 3
-	// calm is for how long there must be no error any more in the end.
+	// calm is how long there must be no errors in the end.
 	calm = 10 * time.Second
 )
 
@@ -72,8 +72,8 @@ func TestSoak(t *testing.T) {
 	for _, part := range []func(context.Context){s.followers.run, s.reader.run} {
 		running.Go(func() { part(ctx) })
 	}
-	// The subject ends after those that live on it, the informers before what they
-	// were told is judged.
+	// The subject ends after its clients, and the informers end before their records are
+	// checked.
 	defer s.judge()
 	defer running.Wait()
 	defer cancel()
@@ -99,7 +99,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	return s
 }
 
-// begin waits until every informer has what there is.
+// begin waits until every informer has all objects.
 func (s *soak) begin() {
 	s.Helper()
 	began := time.Now()
@@ -107,7 +107,7 @@ func (s *soak) begin() {
 	s.Logf("%d informers in step after %v to %v", len(took), took[0], took[len(took)-1])
 }
 
-// live writes, and kills now and then.
+// live writes, and kills the subject from time to time.
 func (s *soak) live() {
 	s.Helper()
 	began, before := time.Now(), s.revision()
@@ -118,7 +118,7 @@ func (s *soak) live() {
 	running.Go(func() { s.churn.run(ctx) })
 	running.Go(func() { s.monitor.run(ctx) })
 	for n := range *kills {
-		// In the middle of its share of the time.
+		// A kill is in the middle of its share of the time.
 		at := time.Duration(2*n+1) * *duration / time.Duration(2**kills)
 		select {
 		case <-ctx.Done():
@@ -134,7 +134,7 @@ func (s *soak) live() {
 		writes, float64(writes)/duration.Seconds(), s.churn.refused.Load(), s.churn.lost.Load(), changes, float64(changes)/duration.Seconds())
 }
 
-// revision is how often etcd has been changed.
+// revision returns etcd's revision.
 func (s *soak) revision() int64 {
 	s.Helper()
 	truth, err := s.cluster.Truth(s.Context(), core.WithResource("namespaces").GroupResource())
@@ -163,7 +163,7 @@ func (s *soak) kill() {
 		s.killed.Load(), away, ready.Round(time.Millisecond), len(took), took[0], took[len(took)-1], took[len(took)/2])
 }
 
-// inStep waits until the informers have what is in etcd now.
+// inStep waits until the informers have the current state of etcd.
 func (s *soak) inStep(since time.Time) []time.Duration {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -210,7 +210,7 @@ func (s *soak) settle() {
 	equal()
 	wait("operator", func() (int, error) { return s.operator.reconciled(ctx, false) })
 
-	// What is quiet now answers what is new, and is quiet again.
+	// Idle watches must receive a new change, and then be idle again.
 	if err := s.operator.nudge(ctx); err != nil {
 		s.Fatal(err)
 	}
@@ -225,8 +225,8 @@ func (s *soak) settle() {
 	}
 }
 
-// changes returns a function that is an error until there have been no changes for a
-// while of what controllers do. Nodes and leases never rest.
+// changes returns a function that returns an error until controllers have made no changes
+// for a while. Nodes and leases always change.
 func (s *soak) changes(ctx context.Context) func() (int, error) {
 	var newest int64
 	var since time.Time
@@ -251,7 +251,7 @@ func (s *soak) changes(ctx context.Context) func() (int, error) {
 	}
 }
 
-// judge looks at what was seen on the way.
+// judge checks what was recorded.
 func (s *soak) judge() {
 	s.Helper()
 	var total counts
@@ -292,7 +292,7 @@ func (s *soak) judge() {
 	}
 }
 
-// panics is an error if a log has one.
+// panics returns an error if a log has a panic.
 func panics(lines []string) error {
 	for _, line := range lines {
 		if strings.Contains(line, "panic") {

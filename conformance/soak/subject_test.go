@@ -25,18 +25,18 @@ import (
 
 const clusterName = "soak"
 
-// subject is what the clients live on.
+// subject is the server that the clients use.
 type subject interface {
-	// kubeconfig is a file whose current context is the subject.
+	// kubeconfig returns a file whose current context is the subject.
 	kubeconfig() string
 	// start returns when the subject serves.
 	start(context.Context) error
 	kill()
-	// complaints are the lines of its log that tell of something wrong.
+	// complaints returns the lines of its log that report problems.
 	complaints() []string
 }
 
-// newSubject starts what [subjectVariable] asks for.
+// newSubject starts the subject that [subjectVariable] selects.
 func newSubject(t *testing.T, c *kubetest.Cluster) subject {
 	t.Helper()
 	if os.Getenv(subjectVariable) == "server" {
@@ -77,9 +77,9 @@ func restConfig(s subject) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// stablePort is a free port below those that the kernel gives to who asks for just any:
-// somebody would have it while the replica is away, if only a client that connects to
-// itself.
+// stablePort returns a free port below those that the kernel assigns to sockets without
+// one: such a port could be taken while the replica is down, even by a client that
+// connects to itself.
 func stablePort() (int, error) {
 	for range 100 {
 		port := 20_000 + rand.IntN(10_000)
@@ -99,7 +99,7 @@ type replica struct {
 	address string
 	origin  string
 	process *child
-	lines   []string // of the processes before
+	lines   []string // of the previous processes
 }
 
 func (r *replica) kubeconfig() string { return filepath.Join(r.dir, "replica.yaml") }
@@ -130,7 +130,7 @@ func (r *replica) launch() error {
 	return err
 }
 
-// ready is an error until the copy of the cluster is complete.
+// ready returns an error until the copy of the cluster is complete.
 func (r *replica) ready(ctx context.Context) error {
 	if err := r.process.running(); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (r *replica) complaints() []string {
 	return found
 }
 
-// server is the cluster itself. What it logs is its own business.
+// server is the cluster itself. Its log is not checked.
 type server struct{ cluster *kubetest.Cluster }
 
 func (s *server) kubeconfig() string { return s.cluster.Kubeconfig() }

@@ -25,8 +25,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// equalToEtcd is an error that says where informers, or what their handlers know, are
-// not as etcd is. Compared is how many objects were.
+// equalToEtcd returns an error with the differences between etcd and the informers, or
+// the records of their handlers. compared is the number of compared objects.
 func (fs *followers) equalToEtcd(ctx context.Context, c *kubetest.Cluster) (compared int, err error) {
 	var errs []error
 	for _, f := range fs.all {
@@ -43,7 +43,7 @@ func (fs *followers) equalToEtcd(ctx context.Context, c *kubetest.Cluster) (comp
 	return compared, errors.Join(errs...)
 }
 
-// want is what the informer should have.
+// want returns the objects that the informer should have.
 func (f *follower) want(truth *kubetest.Truth) map[string]kubetest.Stored {
 	want := map[string]kubetest.Stored{}
 	for _, o := range truth.Objects {
@@ -91,8 +91,8 @@ func (f *follower) differences(want map[string]kubetest.Stored) []string {
 	return diff
 }
 
-// same is an error unless a cached object is what is stored, to the last field of what
-// the informer has of it.
+// same returns an error unless a cached object equals the stored one, in all fields that
+// the informer keeps.
 func same(cached runtime.Object, o kubetest.Stored) error {
 	_, version, err := identify(cached)
 	if err != nil {
@@ -125,8 +125,7 @@ func same(cached runtime.Object, o kubetest.Stored) error {
 	return nil
 }
 
-// untyped is an object that does not say its kind: caches of typed objects do not keep
-// it.
+// untyped returns an object without its kind: caches of typed objects do not keep it.
 func untyped(o runtime.Object) runtime.Object {
 	o = o.DeepCopyObject()
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// clientGoFiles are the tests of client-go's informers and what they need, and whether they use the package's names.
+// clientGoFiles are the files of the tests of client-go's informers and their
+// dependencies, and whether they use the package's names.
 var clientGoFiles = map[string]bool{"shared_informer_test.go": true, "controller_test.go": true, "util_test.go": false, "main_test.go": false}
 
 // unported are the tests that cannot be run with another informer, and why.
@@ -37,7 +38,8 @@ var differences = map[string]string{
 		"a shared informer, client-go's or ours, calls handlers on goroutines of their own, and the program ends",
 }
 
-// shim stands for what the tests use of client-go's package that is private or makes informers.
+// shim replaces the parts of client-go's package that the tests use and that are private
+// or make informers.
 const shim = `package upstream
 
 import (

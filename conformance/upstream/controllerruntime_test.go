@@ -21,8 +21,9 @@ import (
 // suites are the packages of controller-runtime whose tests use informers.
 var suites = []string{"cache", "source", "client", "builder", "manager", "controller", "cluster", "handler"}
 
-// attempts is how often a suite, and in it a spec, is run before a failure counts: requests to the API server time out
-// on a busy machine, whatever the informer. Everything that was tried again is logged.
+// attempts is how often a suite, and a spec in it, is run before a failure counts:
+// requests to the API server time out on a busy machine, whatever the informer. All
+// retries are logged.
 const attempts = 2
 
 // chooser is added to controller-runtime's package of informers.
@@ -91,7 +92,7 @@ func TestControllerRuntime(t *testing.T) {
 	}
 }
 
-// without returns the lines that others do not have as often.
+// without returns the lines that occur more often than in others.
 func without(lines, others []string) []string {
 	count := map[string]int{}
 	for _, line := range others {
@@ -106,7 +107,7 @@ func without(lines, others []string) []string {
 	return out
 }
 
-// assets makes the folder in which envtest looks for the control plane.
+// assets creates the folder in which envtest looks for the control plane.
 func assets(t *testing.T, dir string) string {
 	t.Helper()
 	set, err := binaries.Load()
@@ -131,7 +132,8 @@ func assets(t *testing.T, dir string) string {
 	return dir
 }
 
-// suite runs a suite with one of the informers, again if it fails, and returns its results in order.
+// suite runs a suite with one of the informers, again if it fails, and returns its
+// results in order.
 func (w *workspace) suite(name, binary, informer string) []string {
 	w.t.Helper()
 	report := filepath.Join(w.dir, name+"-"+informer+".json")
@@ -163,7 +165,7 @@ func specs(t *testing.T, report string) []string {
 	t.Helper()
 	text, err := os.ReadFile(report)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the suite has plain tests only, or did not get as far
+		return nil // the suite has only plain tests, or was interrupted
 	}
 	if err != nil {
 		t.Fatal(err)

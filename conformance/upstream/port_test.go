@@ -18,8 +18,8 @@ import (
 
 const cachePackage = "k8s.io/client-go/tools/cache"
 
-// replaced are the names of client-go that become those of the shim. Private functions of the tests that read private
-// fields are left out: the shim has them under the same names.
+// replaced maps names of client-go to those of the shim. Private functions of the tests
+// that read private fields are left out: the shim has them under the same names.
 var replaced = map[string]string{
 	"NewSharedInformer":       "newSharedInformer",
 	"NewInformer":             "newPlainInformer",
@@ -28,10 +28,10 @@ var replaced = map[string]string{
 
 var shimmed = []string{"eventHandlerCount", "isStarted", "isRegistered"}
 
-// port makes tests of client-go's package cache tests of a package beside it.
+// port turns tests of client-go's package cache into tests of a package beside it.
 type port struct {
 	t *testing.T
-	// omit are the functions to leave out, and omitted those that were.
+	// omit are the functions to leave out, and omitted those that were left out.
 	omit    map[string]bool
 	omitted map[string]bool
 }
@@ -47,7 +47,8 @@ func newPort(t *testing.T, unported map[string]string) *port {
 	return p
 }
 
-// file returns a ported file. If it uses public names of the package that it was a part of, that is imported.
+// file returns a ported file. If it uses public names of its original package, it imports
+// that package.
 func (p *port) file(name string, public bool) string {
 	p.t.Helper()
 	set := token.NewFileSet()
@@ -105,7 +106,7 @@ func rename(file *ast.File) {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// imports drops what is not used any more, and adds the package that the file was a part of.
+// imports drops unused imports, and adds the original package of the file.
 func imports(file *ast.File, public bool) {
 	used := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -129,7 +130,7 @@ func imports(file *ast.File, public bool) {
 	}
 }
 
-// nameOf returns the name under which a file knows an import.
+// nameOf returns the name of an import in a file.
 func nameOf(s *ast.ImportSpec) string {
 	if s.Name != nil {
 		return s.Name.Name
@@ -144,7 +145,7 @@ func nameOf(s *ast.ImportSpec) string {
 	return path.Base(p)
 }
 
-// complete checks that everything that was to be left out was there.
+// complete checks that all functions that are to be left out were found.
 func (p *port) complete() {
 	p.t.Helper()
 	for name := range p.omit {

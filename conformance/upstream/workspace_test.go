@@ -30,7 +30,7 @@ type workspace struct {
 	env []string
 }
 
-// newWorkspace makes an empty folder in the cache. The one of the last run is removed.
+// newWorkspace creates an empty folder in the cache. It removes that of the last run.
 func newWorkspace(t *testing.T, name string) *workspace {
 	t.Helper()
 	if os.Getenv(requiredVariable) != "required" {
@@ -127,7 +127,7 @@ func (w *workspace) write(name, text string) {
 	}
 }
 
-// patch replaces a text that a file has once.
+// patch replaces a text that occurs once in a file.
 func (w *workspace) patch(name, old, now string) {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, name))
