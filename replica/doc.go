@@ -12,7 +12,7 @@
 // # Guarantees
 //
 // A list is one state that the server had, and a watch from its version continues from there
-// without a gap. Reads are answered from the copy, and headers say how old that is. A request
+// without a gap. Reads are answered from the copy, and headers contain its age. A request
 // goes to a cluster only if the client requests that. Nothing can be written.
 //
 // # What blocks

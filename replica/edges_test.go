@@ -122,8 +122,9 @@ func TestReady_withoutClusters(t *testing.T) {
 	})
 }
 
-// The response for an unreachable cluster has the cause, and no Retry-After: clients
-// repeat a request as long as there is one.
+// The response for an unreachable cluster has the cause. It has a Retry-After only while
+// a cluster is being tried for the first time, because clients repeat a request as long
+// as there is one.
 func TestCluster_unreachableSaysWhy(t *testing.T) {
 	var silence chan struct{}
 	inMemory(t, []string{"one", "refused", "silent", "unauthorized"}, func(w *pipeWorld) {

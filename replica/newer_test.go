@@ -16,7 +16,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
-// newerPod is a pod with a field that this program's k8s.io/api does not have.
+// newerPod returns a pod with a field that this program's k8s.io/api does not have.
 func newerPod(protobuf bool, name string, version int) []byte {
 	raw := scriptedPod(protobuf, name, version, false)
 	if protobuf {

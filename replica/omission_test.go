@@ -26,8 +26,9 @@ const (
 	partialType = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 )
 
-// script is an origin's pods, defined by the test: initial are the pods of every list and
-// of every watch with initial events, and later are those that watches send after that.
+// script is an origin's pods, defined by the test: initial are the initial events of
+// every watch that requests them, and later are those that watches send after that. It
+// refuses lists.
 type script struct {
 	protobuf bool
 	initial  [][]byte

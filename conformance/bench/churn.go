@@ -81,7 +81,7 @@ func (c churnSize) warming() int { return c.pace.Count(warmUp) }
 // measured returns how many changes are measured.
 func (c churnSize) measured() int { return c.pace.Count(time.Duration(c.seconds) * time.Second) }
 
-// String is for headings.
+// String returns the size for headings.
 func (c churnSize) String() string {
 	return fmt.Sprintf("%s pods, %s changes a second", harness.Thousands(strconv.Itoa(c.pods)), harness.Thousands(strconv.Itoa(c.pace.Count(time.Second))))
 }

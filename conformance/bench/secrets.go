@@ -159,7 +159,7 @@ func createSecrets(ctx context.Context, c *kubetest.Cluster, n int) error {
 	return nil
 }
 
-// String is for the table.
+// String returns the text for the table.
 func (s surge) String() string {
 	kind := "typed"
 	if s.dynamic {

@@ -117,8 +117,8 @@ func (x *informers) relistWhileWriting() {
 	x.compare(nil)
 }
 
-// anomaly is a server that repeats events, reorders them, or sends deletions of objects
-// that never existed. Ours ignores most of it. Then a bookmark brings client-go's version
+// anomaly makes the server repeat events, reorder them, or send deletions of objects that
+// never existed. Ours ignores most of it. Then a bookmark brings client-go's version
 // back.
 func (x *informers) anomaly() {
 	w := x.world

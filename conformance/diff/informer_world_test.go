@@ -174,7 +174,7 @@ func (w *world) vanish(away bool) {
 	w.vanished = away
 }
 
-// goBack returns to the state at a version, like a restored backup.
+// goBack restores the state at a version, like a backup.
 func (w *world) goBack(version int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -53,7 +53,7 @@ func (s *sequence) check(what, ours, theirs string) {
 	}
 }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (s *sequence) chance(n int) bool { return s.IntN(n) == 0 }
 
 // play runs one sequence and returns the failure.

@@ -91,7 +91,7 @@ func TestSubresources_change(t *testing.T) {
 			}
 		}
 		cancel()
-		time.Sleep(time.Second) // the server's discovery is later than its responses
+		time.Sleep(time.Second) // the server's discovery lags behind its responses
 	}
 }
 

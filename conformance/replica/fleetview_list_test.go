@@ -161,8 +161,8 @@ func testFleetPages(t *testing.T, p *pair) {
 	}
 }
 
-// still returns a list at a version that a second list has too: nothing was written
-// meanwhile in any other namespace, as API servers do.
+// still returns a list whose version a second list has too: nothing else was written
+// meanwhile in any namespace, as API servers do by themselves.
 func (p *pair) still(t *testing.T, namespace string) *page {
 	t.Helper()
 	for l := p.settled(t, namespace); ; {

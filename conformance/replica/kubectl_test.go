@@ -256,8 +256,8 @@ func TestKubectl_watch(t *testing.T) {
 			})
 		}
 	}
-	// It is not visible when a watch has begun. An event that is too early for one side
-	// is a difference, so the test does not pass by mistake.
+	// There is no sign that a watch has begun. Events before that show as a difference
+	// between the sides, not as a pass.
 	time.Sleep(6 * time.Second)
 	if err := w.scene(ctx, "noisy"); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func siteName(n int) string { return fmt.Sprintf("site-%d", n) }
 
 func spec(f fields) fields { return fields{"spec": f} }
 
-// number returns a number of the type that JSON decodes to.
+// number returns a random number of the type that decoded JSON has.
 func number(rng *rand.Rand, n int64) int64 { return rng.Int64N(n) }
 
 func version(rng *rand.Rand) string { return fmt.Sprintf("1.%d", rng.IntN(10_000)) }

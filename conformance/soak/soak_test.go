@@ -210,7 +210,8 @@ func (s *soak) settle() {
 	equal()
 	wait("operator", func() (int, error) { return s.operator.reconciled(ctx, false) })
 
-	// Idle watches must receive a new change, and then be idle again.
+	// After they were quiet, the operator and the controllers must react to a change, and
+	// become quiet again.
 	if err := s.operator.nudge(ctx); err != nil {
 		s.Fatal(err)
 	}

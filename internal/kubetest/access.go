@@ -99,8 +99,8 @@ func (c *Cluster) revoke(ctx context.Context, user string) error {
 	return nil
 }
 
-// allowed asks the API server for access to one thing that r allows. The server applies a
-// rule as a whole.
+// allowed asks the API server whether a user may do one thing that r allows. The server
+// applies a rule as a whole.
 func allowed(ctx context.Context, client kubernetes.Interface, user, namespace string, r rbacv1.PolicyRule) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}}
 	first := func(s []string) string {

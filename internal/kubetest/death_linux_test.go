@@ -74,7 +74,8 @@ func TestProcess_diesWithItsStarter(t *testing.T) {
 	}
 }
 
-// alive is false for a zombie too: there may be no process to reap it.
+// alive reports whether a process runs. It returns false for a zombie: there may be no
+// process to reap it.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -24,7 +24,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlInput(ctx, "", args...)
 }
 
-// KubectlInput is Kubectl with an input.
+// KubectlInput is Kubectl with a text as its standard input.
 func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string) (string, error) {
 	// The child must not outlive the process; see Process.spawn.
 	runtime.LockOSThread()

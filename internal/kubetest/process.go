@@ -221,8 +221,8 @@ func (p *Process) waitReady(ctx context.Context, r *run) error {
 	}
 }
 
-// signal is for deliberate ends. It ignores that a process has just ended by itself: the
-// wait for done covers that.
+// signal ends the process deliberately. It is not an error if the process has just ended
+// by itself: the wait for done covers that.
 func (r *run) signal(sig syscall.Signal) {
 	r.expected.Store(true)
 	_ = r.process.Signal(sig)

@@ -50,7 +50,7 @@ type podIdentity struct {
 
 func (p *podIdentity) name() string { return p.key[namespaceSpan.size+1:] }
 
-// Pods differ in length only by the value of one label, which has this many values: see
+// components is the number of values of the one label by which pods differ in length: see
 // [kubetest.Workload].
 const components = 3
 

@@ -211,7 +211,7 @@ func ask(ctx context.Context, t *testing.T, c *kube.Cluster, path, accept, etag 
 		ForPeople: bytes.Count(body, []byte("\n")) > 1, etag: resp.Header.Get("Etag"), length: len(body),
 	}
 	if strings.HasPrefix(a.Type, runtime.ContentTypeProtobuf) {
-		a.ForPeople = false // the body may differ in any byte
+		a.ForPeople = false // protobuf may contain any byte
 	}
 	if strings.HasPrefix(a.Type, "application/") {
 		a.decode(t, body)

@@ -18,7 +18,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// noisyPod is a pod that cannot be compressed much.
+// noisyPod returns a pod that cannot be compressed much.
 func noisyPod(t testing.TB, random *rand.Rand, name string, version int) *wire.Object {
 	t.Helper()
 	kind, _ := kube.KindOf(schema.GroupVersionResource{Version: "v1", Resource: "pods"})

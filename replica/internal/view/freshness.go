@@ -14,8 +14,8 @@ import (
 
 // Freshness collects how old the copies are that a response is made from.
 type Freshness struct {
-	// Heard is when the server was heard of last. Of several clusters it is the time of the
-	// one that was heard of longest ago.
+	// Heard is when the server was last heard from. Of several clusters it is the time of
+	// the one that has been silent longest.
 	Heard time.Time
 	// stale counts the clusters that are not current, and warnings name the first of them.
 	stale    int
