@@ -97,8 +97,8 @@ func metricTarget(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 	return "<unknown type>"
 }
 
-// valueTarget returns the target of a metric that is a value, or an average value per
-// pod.
+// valueTarget returns the current and the target of a metric that is a value, or an
+// average value per pod.
 func valueTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	now := unknown
 	if target.AverageValue != nil {
@@ -113,8 +113,8 @@ func valueTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.Metr
 	return now + "/" + quantity(target.Value)
 }
 
-// usageTarget returns the target of a metric of the pods' use of a resource, as an amount
-// or in percent of their requests.
+// usageTarget returns the current and the target of the pods' use of a resource, as an
+// amount or in percent of their requests.
 func usageTarget(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	now := unknown
 	if target.AverageValue != nil {

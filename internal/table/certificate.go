@@ -91,7 +91,8 @@ func signingStatus(s *certificatesv1.CertificateSigningRequestStatus) string {
 	return status
 }
 
-// requestState returns which of the three conditions a certificate request has.
+// requestState returns the last of the three conditions of a certificate request, or
+// Pending if it has none of them.
 func requestState(conditions []metav1.Condition) string {
 	state := "Pending"
 	for i := range conditions {

@@ -93,8 +93,8 @@ func (r registry) addConfiguration() {
 	})
 }
 
-// quotaCells returns the used part of each quota: limits in one cell, everything else in
-// another.
+// quotaCells returns how much of each quota is used: limits in one cell, everything else
+// in another.
 func quotaCells(quota *corev1.ResourceQuota, now time.Time) []any {
 	var requests, limits []string
 	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {

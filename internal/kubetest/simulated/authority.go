@@ -19,8 +19,8 @@ import (
 // serverName is the name in the certificate that all clusters share.
 const serverName = "kubernetes"
 
-// newAuthority returns an authority that is valid as long as the process lives, and a
-// certificate from it.
+// newAuthority returns an authority that exists only in this process, and a certificate
+// from it.
 func newAuthority() (ca []byte, serving tls.Certificate, err error) {
 	fail := func(err error) ([]byte, tls.Certificate, error) {
 		return nil, tls.Certificate{}, fmt.Errorf("authority: %w", err)
