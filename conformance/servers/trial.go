@@ -29,7 +29,14 @@ func newest(ctx context.Context, root string, minors []string) ([]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("versions of k8s.io/kubernetes: %w", err)
 	}
-	return pick(strings.Fields(string(out)), minors)
+	versions := strings.Fields(string(out))
+	// A proxy may not list every release that it has. The pinned one is in the module.
+	cmd = exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	cmd.Dir = filepath.Join(root, "internal", "kubetest", "binaries", "kubernetes")
+	if out, err = cmd.Output(); err != nil {
+		return nil, fmt.Errorf("pinned version of k8s.io/kubernetes: %w", err)
+	}
+	return pick(append(versions, strings.TrimSpace(string(out))), minors)
 }
 
 // pick returns the greatest release of each minor version.
