@@ -50,6 +50,7 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 			"/clusters/none/api/v1/configmaps":     {"admit list /api/v1/configmaps", "authorize none", "done", "audit /api/v1/configmaps 403"},
 			"/clusters/none/api/v1/secrets?busy=1": {"admit list /api/v1/secrets", "audit /api/v1/secrets 429"},
 			"/api/v1/configmaps":                   {"admit list /api/v1/configmaps", "authorize one", "done", "audit /api/v1/configmaps 200"},
+			"/clusters//api/v1/configmaps":         {"admit get /clusters//api/v1/configmaps", "authorize ", "done", "audit /clusters//api/v1/configmaps 404"},
 			"/readyz":                              {"admit get /readyz", "authorize ", "done", "audit /readyz 200"},
 		} {
 			calls = nil

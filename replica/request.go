@@ -67,17 +67,24 @@ func (q *Request) Attributes() Attributes {
 // parse returns what a request addresses. It looks up nothing.
 func parse(r *http.Request) *Request {
 	q := &Request{Path: r.URL.Path, Query: r.URL.Query()}
-	root, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	root, rest := cutRoot(r.URL.Path)
 	switch {
-	case root == "clusters" && rest != "":
-		q.Cluster, rest, _ = strings.Cut(rest, "/")
-		q.Path = "/" + rest
+	case root == "clusters":
+		if name, below, _ := strings.Cut(rest, "/"); name != "" {
+			q.Cluster, q.Path = name, "/"+below
+		}
 	case root == "fleet":
 		q.Fleet, q.Path = true, "/"+rest
 	}
 	q.parsePath()
 	q.Verb = q.verb(r.Method)
 	return q
+}
+
+// cutRoot returns the first part of a path, and the rest.
+func cutRoot(path string) (root, rest string) {
+	root, rest, _ = strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return root, rest
 }
 
 // parsePath splits a path that begins with api or apis and names a resource.

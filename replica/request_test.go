@@ -19,6 +19,7 @@ func TestParse_attributes(t *testing.T) {
 		want        Attributes
 	}{
 		{"GET", "/clusters", "", false, Attributes{Verb: "get", Path: "/clusters"}},
+		{"GET", "/clusters//api/v1/pods", "", false, Attributes{Verb: "get", Path: "/clusters//api/v1/pods"}},
 		{"GET", "/clusters/eu/version", "eu", false, Attributes{Verb: "get", Path: "/version"}},
 		{"GET", "/fleet/apis", "", true, Attributes{Verb: "get", Path: "/apis"}},
 		{"GET", "/clusters/eu/api/v1/pods", "eu", false, Attributes{Verb: "list", Path: "/api/v1/pods", IsResource: true, Version: "v1", Resource: "pods"}},

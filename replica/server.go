@@ -159,12 +159,17 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 
 // isServerPath reports whether a path belongs to the server itself.
 func isServerPath(path string) bool {
-	root, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	root, _ := cutRoot(path)
 	switch root {
 	case "clusters", "healthz", "livez", "readyz":
 		return true
 	}
 	return false
+}
+
+// noCluster returns the 404 for a name that no cluster has.
+func noCluster(name string) error {
+	return status.New(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no cluster %q", name))
 }
 
 // route answers a request by what it addresses.
@@ -181,17 +186,19 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 		case !s.fleet.Known():
 			respond.Error(w, r, status.RetrySoon("the clusters are not known yet"))
 		default:
-			respond.Error(w, r, status.New(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no cluster %q", q.Cluster)))
+			respond.Error(w, r, noCluster(q.Cluster))
 		}
 		return
 	}
-	root, _, _ := strings.Cut(strings.TrimPrefix(q.Path, "/"), "/")
-	switch root {
-	case "clusters":
+	root, rest := cutRoot(q.Path)
+	switch {
+	case root == "clusters" && rest == "":
 		serveClusters(w, s.fleet)
-	case "healthz", "livez":
+	case root == "clusters":
+		respond.Error(w, r, noCluster(""))
+	case root == "healthz", root == "livez":
 		respond.Text(w, http.StatusOK, "ok")
-	case "readyz":
+	case root == "readyz":
 		s.ready.serve(w, r)
 	default:
 		respond.Error(w, r, status.NoPath())

@@ -61,7 +61,6 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 			if err := s.initial(c, view.Initial(c.view, state, m), state.Version); err != nil {
 				return err
 			}
-			state = nil // an idle watch must not keep the state that it began with
 		}
 		return s.follow(c.r.Context(), w)
 	})

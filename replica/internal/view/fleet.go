@@ -50,7 +50,7 @@ func (f *Fleet) Now() *State { return f.state(f.view.Snapshot()) }
 
 // state returns the parts of a snapshot that are selected.
 func (f *Fleet) state(s fleet.Snapshot[*wire.Object]) *State {
-	state := &State{Version: s.Revision(), pin: &pinned{snapshot: s}}
+	state := &State{Version: s.Revision(), snapshot: s}
 	for name, objects := range s.States() {
 		if Selects(f.selector, name) {
 			state.Parts = append(state.Parts, Part{Cluster: name, objects: objects})
@@ -93,7 +93,7 @@ func (f *Fleet) Exact(ctx context.Context, version uint64) (*State, error) {
 }
 
 // Keep implements [View].
-func (f *Fleet) Keep(s *State) { f.pins.keep(f.resource, s.pin.snapshot) }
+func (f *Fleet) Keep(s *State) { f.pins.keep(f.resource, s.snapshot) }
 
 // missing returns a 503 while a cluster has not been read that may have the object.
 func (f *Fleet) missing(r schema.GroupResource, name string) error {

@@ -34,9 +34,6 @@ type pin struct {
 	at       time.Time
 }
 
-// pinned is a state of the fleet with all its clusters.
-type pinned struct{ snapshot fleet.Snapshot[*wire.Object] }
-
 // keep keeps a state.
 func (p *Pins) keep(r schema.GroupVersionResource, s fleet.Snapshot[*wire.Object]) {
 	p.mu.Lock()

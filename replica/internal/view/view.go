@@ -5,6 +5,7 @@ package view
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -54,8 +56,8 @@ type State struct {
 	Version uint64
 	// Parts are sorted by the name of the cluster.
 	Parts []Part
-	// pin keeps a state of the fleet, see [Fleet.Keep].
-	pin *pinned
+	// snapshot is the state of the fleet with all its clusters, see [Fleet.Keep].
+	snapshot fleet.Snapshot[*wire.Object]
 }
 
 // Part is the objects of one cluster.
@@ -87,7 +89,7 @@ func Get(v View, s *State, r schema.GroupResource, key, name string) (*wire.Obje
 		return found, clusters[0], nil
 	}
 	return nil, "", status.New(http.StatusConflict, metav1.StatusReasonConflict,
-		r.String()+" \""+name+"\" is in several clusters, read it from one of them: "+status.Names(clusters))
+		fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", r, name, status.Names(clusters)))
 }
 
 // get returns the object with a key, nil if there is none.
