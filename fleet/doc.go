@@ -19,7 +19,7 @@
 // list and one watch, and runs discovery again when custom types, aggregated APIs or the
 // server itself change. A [View] reads one resource of all members.
 //
-// # Promises
+// # Guarantees
 //
 //   - One watch per resource and cluster, whatever the number of readers. Readers never
 //     reach an API server.
@@ -47,7 +47,7 @@
 // [Fleet.Run] and the functions that wait. Reads take no lock that is held for longer
 // than it takes to copy a pointer for each cluster; [IndexBy] reads every object.
 //
-// # Costs
+// # Bounds and ownership
 //
 // A resource of a cluster costs three goroutines, one of them net/http's, and some 44 KB,
 // even if it has no objects. A cluster costs a goroutine, a connection with one more, and

@@ -67,13 +67,12 @@ func (q *Request) Attributes() Attributes {
 // parse returns what a request addresses. It looks up nothing.
 func parse(r *http.Request) *Request {
 	q := &Request{Path: r.URL.Path, Query: r.URL.Query()}
-	root, rest := cutRoot(r.URL.Path)
-	switch {
-	case root == "clusters":
+	switch root, rest := cutRoot(r.URL.Path); root {
+	case "clusters":
 		if name, below, _ := strings.Cut(rest, "/"); name != "" {
 			q.Cluster, q.Path = name, "/"+below
 		}
-	case root == "fleet":
+	case "fleet":
 		q.Fleet, q.Path = true, "/"+rest
 	}
 	q.parsePath()

@@ -20,13 +20,13 @@ type difference struct {
 // differences are all intended differences.
 var differences = []difference{
 	{
-		"Writes", "The replica only reads. Anything but GET is answered 405, with a message that says where to write.",
+		"Writes", "The replica is read-only. Every method except GET is answered with 405, and the message names the address to write to.",
 		func(_ *world, r *result) bool {
 			return r.request.Method != http.MethodGet && r.copy.code == http.StatusMethodNotAllowed
 		},
 	},
 	{
-		"Connections", "The replica has objects, and no connections to nodes. Logs and what else the server asks a kubelet or a pod for are answered 405, with a message that says where to ask.",
+		"Connections", "The replica has objects, but no connections to nodes. Logs and other requests that the server passes to a kubelet or a pod are answered with 405, and the message names the address to use.",
 		func(_ *world, r *result) bool {
 			rest := belowVersion(r.request.path())
 			v, err := value(r.copy)
@@ -35,26 +35,26 @@ var differences = []difference{
 		},
 	},
 	{
-		"Other versions of a resource", "A resource is mirrored in one version, the one that the server prefers, and not told of in others: 404.",
+		"Other versions of a resource", "A resource is mirrored in one version, the one that the server prefers. Other versions are 404.",
 		func(w *world, r *result) bool {
 			return w.otherVersion(r.request.path()) && r.copy.code == http.StatusNotFound
 		},
 	},
 	{
-		"Resources that cannot be watched", "What cannot be listed and watched cannot be mirrored, reviews and component statuses among it, nor can groups that have nothing else: 404.",
+		"Resources that cannot be watched", "Resources that cannot be listed and watched, such as reviews and component statuses, cannot be mirrored. They are 404, and so are groups that have no others.",
 		func(w *world, r *result) bool {
 			return w.unwatchable(r.request.path()) && r.copy.code == http.StatusNotFound
 		},
 	},
 	{
-		"Pages about the server", "Metrics, profiles, keys and the list of all paths are about the server that is asked. The replica does not pretend to be the one that it copies: 404.",
+		"Pages about the server", "Metrics, profiles, keys and the list of all paths describe one server process. The replica does not return those of the server that it copies: 404.",
 		func(_ *world, r *result) bool {
 			return slices.Contains([]string{"/", "/index.html", "/metrics", "/debug/pprof/", "/logs", "/statusz", "/flagz", "/.well-known/openid-configuration", "/openid/v1/jwks"}, r.request.path()) &&
 				r.copy.code == http.StatusNotFound
 		},
 	},
 	{
-		"Health", "The replica tells of its own health: it has other checks.",
+		"Health", "The replica reports its own health, with other checks.",
 		func(_ *world, r *result) bool {
 			root := strings.Split(r.request.path(), "/")[1]
 			return slices.Contains([]string{"healthz", "livez", "readyz"}, root) &&
@@ -62,7 +62,7 @@ var differences = []difference{
 		},
 	},
 	{
-		"Versions of long ago", "The server asks etcd for the state of any version that was not compacted. The replica has a bounded history since it began to watch, and answers what is older as a server does after compaction: 410, so that clients list again.",
+		"Versions of long ago", "The server reads the state of any version that was not compacted from etcd. The replica has a bounded history that begins with its watch. It answers older versions as a server does after compaction: 410, so that clients list again.",
 		func(_ *world, r *result) bool {
 			if r.request.watches() {
 				return r.server.code == http.StatusOK && r.copy.code == http.StatusOK && len(r.copy.events) == 1 && expired(r.copy.events[0].object)
@@ -72,14 +72,14 @@ var differences = []difference{
 		},
 	},
 	{
-		"Compressed documents", "The replica keeps OpenAPI documents compressed, and sends them so to who accepts it. The server compresses only what is under /api and /apis.",
+		"Compressed documents", "The replica keeps OpenAPI documents compressed, and sends them compressed to clients that accept gzip. The server compresses only responses below /api and /apis.",
 		func(_ *world, r *result) bool {
 			return strings.HasPrefix(r.request.path(), "/openapi/") && r.request.Encoding != "" &&
 				r.only("header Vary", "header Content-Encoding")
 		},
 	},
 	{
-		"Protobuf of definitions and API services", "Their Go types are not in k8s.io/api, so they are mirrored as JSON. Who accepts nothing but protobuf is answered 406, who accepts JSON too gets that.",
+		"Protobuf of definitions and API services", "Their Go types are not in k8s.io/api, so they are mirrored as JSON. A client that accepts only protobuf receives 406; one that also accepts JSON receives JSON.",
 		func(_ *world, r *result) bool {
 			resource := resourceOf(r.request.path())
 			return (resource == "customresourcedefinitions" || resource == "apiservices") && strings.HasPrefix(r.request.Accept, protobufAccept) &&
@@ -87,13 +87,13 @@ var differences = []difference{
 		},
 	},
 	{
-		"Internal errors", "Where the server takes a mistake of the client for its own and answers 500, the replica answers what it is.",
+		"Internal errors", "For some mistakes of a client the server returns 500. The replica returns the 4xx that describes the mistake.",
 		func(_ *world, r *result) bool {
 			return r.server.code == http.StatusInternalServerError && r.copy.code >= 400 && r.copy.code < 500
 		},
 	},
 	{
-		"Watches of lists", "A watch tells of objects, so it cannot be told as a PartialObjectMetadataList. The server opens such a watch and never says anything in it; the replica answers 406.",
+		"Watches of lists", "The events of a watch contain single objects, so they cannot be sent as PartialObjectMetadataList. The server opens such a watch and never sends an event; the replica returns 406.",
 		func(_ *world, r *result) bool {
 			return r.request.watches() && strings.Contains(r.request.Accept, "as=PartialObjectMetadataList") &&
 				r.server.code == http.StatusOK && len(r.server.events) == 0 && r.copy.code == http.StatusNotAcceptable

@@ -83,19 +83,19 @@ func report(results []result, server string, now time.Time) string {
 func preface(server string, now time.Time) string {
 	return fmt.Sprintf(`The same requests are sent to kube-apiserver %s and to a replica of it (`+"`watershed serve`"+`), and the answers compared: status, the headers
 %s
-and whether there is an ETag, and bodies by what they say, whether they are JSON, YAML, protobuf or tables. Watches are compared event by
+and whether there is an ETag, and bodies by their content, whether they are JSON, YAML, protobuf or tables. Watches are compared event by
 event. A part of the requests was recorded from kubectl 1.31, 1.33 and 1.37, client-go and controller-runtime, the rest is written by hand, for the
 edges. The page is written by `+"`TestFidelity`"+` in conformance/replica, %s.
 
-What counts as equal though it is not the same:
+These differences do not count:
 
-- the version of a list: the replica's is the last that its watch of the resource has told of, which is not newer than the server's and not older
-  than any item
-- continue tokens, which are compared by following them to the last page; what an ETag is made of; bookmarks that come when a server likes
+- the version of a list: the replica's is the last version that its watch of the resource has received, which is not newer than the server's and not
+  older than that of any item
+- continue tokens, which are compared by following them to the last page; the content of an ETag; bookmarks, which a server sends at times of its own
 - columns in the events of a watch of tables, after the first; kube-apiserver sends them again at random
 - ages in tables, by the time between two requests
 - discovery: the server's documents are first reduced to what the replica promises, which is resources that can be listed and watched, in the one
-  version that is mirrored, with the verbs get, list and watch, with the subresources that can be read and are made of the object, without
+  version that is mirrored, with the verbs get, list and watch, with the subresources that can be read and are made from the object, without
   storageVersionHash
 - the address in the list of versions at /api, of which each server has its own
 - the paths in the index of /openapi/v3, which have the replica's prefix
