@@ -10,7 +10,9 @@ export WATERSHED_CACHE := $(CACHE)
 GOLANGCI_VERSION := v2.14.0
 GOLANGCI := $(CACHE)/golangci-lint/$(GOLANGCI_VERSION)/golangci-lint
 
-MODULES := . conformance examples/operator internal/kubetest/binaries/etcd
+MODULES := . metrics cmd/watershed conformance examples/operator
+# The packages that users get, of all modules that are published.
+PACKAGES := ./... ./metrics/... ./cmd/watershed/...
 FUZZTIME ?= 60s
 N ?= 1
 NAME ?= store
@@ -20,28 +22,38 @@ help: ## print this
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: check
-check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules, tidy modules
+check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 	@test -z "$$(gofmt -l .)" || { echo "gofmt is needed on:"; gofmt -l .; exit 1; }
-	@set -e; for m in $(MODULES); do echo "check $$m"; ( cd $$m; go mod tidy -diff; \
+	@set -e; for m in $(MODULES); do echo "check $$m"; ( cd $$m; \
 		$(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./... ); done
 	go vet -tags invariants ./...
 	go test ./internal/layout
 
+.PHONY: modules
+modules: ## what is published works without the checkout: tidy modules, go install, a user's build
+	go run ./internal/layout/modules -cache $(CACHE)/modules
+	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy -diff
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	go run ./internal/layout/modules -cache $(CACHE)/modules -write
+	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy
+
 .PHONY: test
 test: ## unit tests and a short differential run; no Kubernetes needed
-	go test -short ./...
+	go test -short $(PACKAGES)
 	cd conformance && go test -short ./...
 
 .PHONY: race
 race: ## unit tests and a short differential run, with the race detector and index invariants
-	go test -short -race -tags invariants ./...
+	go test -short -race -tags invariants $(PACKAGES)
 	cd conformance && go test -short -race ./bench/... ./compat ./diff/... ./servers
 
 # At the end of its time the fuzzer sometimes takes its own deadline for a failure of
 # the target. A failure that is one has a failing input.
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (default 60s)
-	@set -e; for p in $$(go list ./...); do d=$$(go list -f '{{.Dir}}' $$p); \
+	@set -e; for p in $$(go list $(PACKAGES)); do d=$$(go list -f '{{.Dir}}' $$p); \
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go 2>/dev/null | sed 's/func //'); do \
 			echo "$$p $$f"; out=$$(go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x 2>&1) || \
 				{ echo "$$out"; grep -q 'context deadline exceeded' <<<"$$out" && ! grep -q 'Failing input' <<<"$$out" || exit 1; }; \
@@ -64,7 +76,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 # Two packages at a time: these tests wait for servers about half of the time.
 .PHONY: e2e
 e2e: ## every test, those against a real control plane included; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 2 ./...
+	WATERSHED_KUBE=required go test -timeout 30m -p 2 $(PACKAGES)
 	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 2 ./replica ./soak ./compat
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 

@@ -4,14 +4,12 @@ module github.com/watershed-project/watershed/conformance
 
 go 1.26.0
 
-replace github.com/watershed-project/watershed => ../
-
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/btree v1.1.3
 	github.com/hashicorp/go-immutable-radix/v2 v2.1.0
 	github.com/tidwall/btree v1.8.2
-	github.com/watershed-project/watershed v0.0.0-00010101000000-000000000000
+	github.com/watershed-project/watershed v0.1.0
 	golang.org/x/mod v0.41.0
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1

@@ -4,11 +4,10 @@ module github.com/watershed-project/watershed/examples/operator
 
 go 1.26.0
 
-replace github.com/watershed-project/watershed => ../../
-
 require (
 	github.com/go-logr/logr v1.4.3
-	github.com/watershed-project/watershed v0.0.0-00010101000000-000000000000
+	github.com/watershed-project/watershed v0.1.0
+	github.com/watershed-project/watershed/metrics v0.1.0
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	k8s.io/client-go v0.37.1
