@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +60,7 @@ func newWorld(ctx context.Context, logf func(string, ...any)) (_ *world, err err
 		return nil, err
 	}
 	up := time.Now()
-	if err := w.populate(ctx); err != nil {
+	if err := w.populate(ctx, logf); err != nil {
 		return nil, fmt.Errorf("populate: %w", err)
 	}
 	if err := w.settle(ctx); err != nil {
@@ -126,51 +124,6 @@ func (w *world) close() {
 		w.cluster.Close()
 	}
 	_ = os.RemoveAll(w.dir)
-}
-
-// manifests are created in this order. Those of a step do not depend on each other.
-var manifests = [][]string{
-	{"00-namespaces", "05-before"},
-	{"10-core", "20-workloads", "30-network", "40-storage", "50-admission", "60-types"},
-	{"70-custom"},
-}
-
-func (w *world) populate(ctx context.Context) error {
-	for _, step := range manifests {
-		args := []string{"create"}
-		for _, name := range step {
-			args = append(args, "-f", filepath.Join("testdata", "population", name+".yaml"))
-		}
-		if _, err := w.cluster.Kubectl(ctx, args...); err != nil {
-			return err
-		}
-		if slices.Contains(step, "60-types") {
-			if _, err := w.cluster.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"); err != nil {
-				return err
-			}
-		}
-	}
-	return w.bulk(ctx)
-}
-
-// bulkMaps is the number of config maps in the namespace bulk: enough for many pages, and
-// for a list that is compressed.
-const bulkMaps = 60
-
-func (w *world) bulk(ctx context.Context) error {
-	for i := range bulkMaps {
-		m := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:   fmt.Sprintf("settings-%03d", i),
-				Labels: map[string]string{"row": fmt.Sprint(i % 7), "parity": []string{"even", "odd"}[i%2]},
-			},
-			Data: map[string]string{"text": strings.Repeat(fmt.Sprintf("line %d of many\n", i), 200)},
-		}
-		if _, err := w.client.CoreV1().ConfigMaps("bulk").Create(ctx, m, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // settle waits until the controllers have nothing left to do, and stops them. Then the
