@@ -30,35 +30,31 @@ const (
 	fewWrites = 16
 )
 
-// openBacklog returns the current snapshot and a backlog of all writes after it.
-func (s *Store[T]) openBacklog() (*Snapshot[T], *backlog[T]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := new(backlog[T])
-	s.backlogs = append(s.backlogs, b)
-	return s.Snapshot(), b
-}
-
-// take returns the writes since the last call.
-func (s *Store[T]) take(b *backlog[T]) []write[T] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takeLocked(b)
-}
-
-func (*Store[T]) takeLocked(b *backlog[T]) []write[T] {
+// takeLocked returns the writes since the last call.
+func (b *backlog[T]) takeLocked() []write[T] {
 	writes := b.writes
 	b.writes = nil
 	return writes
 }
 
-func (s *Store[T]) closeBacklogLocked(b *backlog[T]) {
-	s.backlogs = slices.DeleteFunc(s.backlogs, func(other *backlog[T]) bool { return other == b })
+// backlogs has the open backlogs of a store, whose mu guards it.
+type backlogs[T any] []*backlog[T]
+
+// openLocked returns a backlog of all writes from now on.
+func (all *backlogs[T]) openLocked() *backlog[T] {
+	b := new(backlog[T])
+	*all = append(*all, b)
+	return b
 }
 
-// noteLocked adds a write to every backlog.
-func (s *Store[T]) noteLocked(w write[T]) {
-	for _, b := range s.backlogs {
+// closeLocked ends a backlog.
+func (all *backlogs[T]) closeLocked(b *backlog[T]) {
+	*all = slices.DeleteFunc(*all, func(other *backlog[T]) bool { return other == b })
+}
+
+// addLocked adds a write to every backlog.
+func (all backlogs[T]) addLocked(w write[T]) {
+	for _, b := range all {
 		b.writes = append(b.writes, w)
 	}
 }

@@ -13,20 +13,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// indexer is an [Index] of any value type, for the store's writer. Its methods are called
-// with the store's mu held, except count.
-type indexer[T any] interface {
-	putLocked(slot uint32, key string, obj T)
-	removeLocked(slot uint32, key string)
-	// emptyLocked is called when no object is left.
-	emptyLocked()
-	// freezeLocked returns the entries as an immutable *btree.BTreeG.
-	freezeLocked() any
-	// count returns the number of such entries. It may be called at any time.
-	count(entries any) int
-	checkLocked(s *Store[T])
-}
-
 // Index finds objects by a value computed from them. It can be read with any snapshot of
 // its store. A snapshot that does not have the index, because it is older or was taken
 // after [Index.Remove], is searched object by object, with the same result.
@@ -107,14 +93,14 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		values:  values,
 		entries: newEntries[K](),
 	}
-	from, j := s.openBacklog()
+	from, b := s.openBacklog()
 	// Only this goroutine has the index yet, so it needs no lock.
 	from.keys.Scan(func(key string, slot uint32) bool {
 		x.putLocked(slot, key, from.records.at(slot).object)
 		return true
 	})
 	for range maxRounds {
-		writes := s.take(j)
+		writes := s.take(b)
 		x.replayLocked(writes)
 		if len(writes) <= fewWrites {
 			break
@@ -122,8 +108,8 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x.replayLocked(s.takeLocked(j))
-	s.closeBacklogLocked(j)
+	x.replayLocked(b.takeLocked())
+	s.backlogs.closeLocked(b)
 	s.indexes = append(s.indexes, x)
 	s.publishLocked()
 	return x
@@ -234,4 +220,134 @@ func (x *Index[T, K]) eval(key string, obj T) (values []K, err error) {
 		return nil, fmt.Errorf("index %s of %s: %w", x.name, key, err)
 	}
 	return values, nil
+}
+
+// putLocked indexes a new state of the object in the slot.
+func (x *Index[T, K]) putLocked(slot uint32, key string, obj T) {
+	for int(slot) >= len(x.terms) {
+		x.terms = append(x.terms, term[K]{})
+	}
+	values, err := x.eval(key, obj)
+	if err != nil {
+		x.removeLocked(slot, key)
+		x.terms[slot].state = failed
+		x.failingLocked(1, err)
+		return
+	}
+	t := &x.terms[slot]
+	// This is by far the most common case: one value, unchanged.
+	if t.state == one && len(values) == 1 && t.value == values[0] {
+		return
+	}
+	if len(values) > 1 {
+		values = slices.Clone(values)
+		slices.Sort(values)
+		values = slices.Compact(values)
+		if slices.Equal(values, x.many[slot]) {
+			return
+		}
+	}
+	x.removeLocked(slot, key)
+	if len(values) == 0 {
+		return
+	}
+	x.frozen = nil
+	for _, value := range values {
+		x.entries.Set(entry[K]{value, key, slot})
+	}
+	if len(values) == 1 {
+		*t = term[K]{state: one, value: values[0]}
+		return
+	}
+	if x.many == nil {
+		x.many = make(map[uint32][]K)
+	}
+	t.state, x.many[slot] = several, values
+}
+
+// removeLocked removes the entries of the object in the slot.
+func (x *Index[T, K]) removeLocked(slot uint32, key string) {
+	t := &x.terms[slot]
+	switch t.state {
+	case one:
+		x.frozen = nil
+		x.entries.Delete(entry[K]{value: t.value, key: key})
+	case several:
+		x.frozen = nil
+		for _, value := range x.many[slot] {
+			x.entries.Delete(entry[K]{value: value, key: key})
+		}
+		delete(x.many, slot)
+	case failed:
+		x.failingLocked(-1, nil)
+	}
+	*t = term[K]{}
+}
+
+// replayLocked indexes writes in their order.
+func (x *Index[T, K]) replayLocked(writes []write[T]) {
+	for i := range writes {
+		if w := &writes[i]; w.removed {
+			x.removeLocked(w.slot, w.key)
+		} else {
+			x.putLocked(w.slot, w.key, w.object)
+		}
+	}
+}
+
+// emptyLocked releases the memory of the terms.
+func (x *Index[T, K]) emptyLocked() {
+	x.terms, x.many = nil, nil
+}
+
+// failingLocked updates the result of [Index.Failing].
+func (x *Index[T, K]) failingLocked(by int, err error) {
+	var now failing
+	if last := x.failing.Load(); last != nil {
+		now = *last
+	}
+	now.objects += by
+	if err != nil {
+		now.last = err
+	}
+	x.failing.Store(&now)
+}
+
+// freezeLocked copies the entries, if they changed since the last time.
+func (x *Index[T, K]) freezeLocked() any {
+	if x.frozen == nil {
+		x.frozen = x.entries.Copy()
+	}
+	return x.frozen
+}
+
+// checkLocked panics if the index differs from the values that its function returns.
+func (x *Index[T, K]) checkLocked(keys *keys, objects *records[T]) {
+	want, bad, known := 0, 0, 0
+	keys.Scan(func(key string, slot uint32) bool {
+		values, err := x.eval(key, objects.at(slot).object)
+		if err != nil {
+			bad++
+		}
+		values = slices.Clone(values)
+		slices.Sort(values)
+		values = slices.Compact(values)
+		for _, value := range values {
+			if e, ok := x.entries.Get(entry[K]{value: value, key: key}); !ok || e.slot != slot {
+				panic(fmt.Sprintf("store: index %s lacks %v of %s", x.name, value, key))
+			}
+		}
+		want += len(values)
+		switch x.terms[slot].state {
+		case one:
+			known++
+		case several:
+			known += len(x.many[slot])
+		}
+		return true
+	})
+	if failing, _ := x.Failing(); x.entries.Len() != want || known != want || failing != bad {
+		panic(fmt.Sprintf("store: index %s has %d entries, remembers %d and counts %d failures, want %d and %d",
+			x.name, x.entries.Len(), known, failing, want, bad))
+	}
 }

@@ -58,12 +58,12 @@ const (
 )
 
 // Get returns the object with the given key.
-func (s *Snapshot[T]) Get(key string) (T, bool) {
+func (s *Snapshot[T]) Get(key string) (obj T, ok bool) {
 	slot, ok := s.keys.Get(key)
-	if !ok {
-		return *new(T), false
+	if ok {
+		obj = s.records.at(slot).object
 	}
-	return s.records.at(slot).object, true
+	return obj, ok
 }
 
 // All yields every object in key order.

@@ -5,25 +5,17 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/tidwall/btree"
 
 	"github.com/watershed-project/watershed/delta"
 )
 
 // ErrNoKey is returned for an object whose key is empty.
 var ErrNoKey = errors.New("object has no key")
-
-// degree is the degree of the trees. It was measured: see docs/design/0001-store.md.
-const degree = 16
-
-// keys maps keys to slots, in key order. It changes when objects are added and deleted,
-// not when they are updated.
-type keys = btree.Map[string, uint32]
 
 // Options tune a [Store]. The zero value, and nil, are the defaults.
 type Options[T any] struct {
@@ -58,7 +50,7 @@ type Store[T any] struct {
 	free  []uint32
 	used  uint32
 	// backlogs has one backlog for each index that is being computed.
-	backlogs []*backlog[T]
+	backlogs backlogs[T]
 	// greatest is the greatest key since the store was last empty. Lists are in key
 	// order, so most new keys can be appended to the tree without a search.
 	greatest string
@@ -69,32 +61,13 @@ type Store[T any] struct {
 	revision, version, era uint64
 }
 
-// Change is the effect of a delta on the store.
-type Change[T any] struct {
-	// Type is Added, Updated, Deleted or Sync. It is the effect on the store, which may
-	// differ from the type of the delta.
-	Type delta.Type
-	// Missed marks a Deleted whose New may not be the final state, as in the delta.
-	Missed bool
-	Key    string
-	// Old is the previous state in the store; the zero value if Type is Added.
-	Old T
-	// New is the state that the store has now. For a deletion it is the final state that
-	// the source reported, which may be newer than Old.
-	New T
-	// Revision counts the store's changes, from 1, without gaps.
-	Revision uint64
-	// Version is the version of the delta.
-	Version uint64
-}
-
 // New returns an empty store of objects that key identifies. A nil opts means
 // the defaults. It panics if key is nil.
 func New[T any](key func(T) string, opts *Options[T]) *Store[T] {
 	if key == nil {
 		panic("store.New: nil key function")
 	}
-	s := &Store[T]{key: key, keys: btree.NewMap[string, uint32](degree), slots: make(map[string]uint32)}
+	s := &Store[T]{key: key, keys: newKeys(), slots: make(map[string]uint32)}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -225,7 +198,7 @@ func (s *Store[T]) putLocked(key string, slot uint32, obj T, revision uint64) {
 		x.putLocked(slot, key, obj)
 	}
 	if len(s.backlogs) > 0 {
-		s.noteLocked(write[T]{key: key, slot: slot, object: obj})
+		s.backlogs.addLocked(write[T]{key: key, slot: slot, object: obj})
 	}
 }
 
@@ -253,7 +226,7 @@ func (s *Store[T]) removeLocked(key string, slot uint32) {
 		x.removeLocked(slot, key)
 	}
 	if len(s.backlogs) > 0 {
-		s.noteLocked(write[T]{key: key, slot: slot, removed: true})
+		s.backlogs.addLocked(write[T]{key: key, slot: slot, removed: true})
 	}
 	s.table.set(slot, record[T]{}) // releases the object
 	s.free = append(s.free, slot)
@@ -272,6 +245,20 @@ func (s *Store[T]) emptyLocked() {
 	for _, x := range s.indexes {
 		x.emptyLocked()
 	}
+}
+
+// openBacklog returns the current snapshot and a backlog of all writes after it.
+func (s *Store[T]) openBacklog() (*Snapshot[T], *backlog[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Snapshot(), s.backlogs.openLocked()
+}
+
+// take returns the writes in a backlog since the last call.
+func (s *Store[T]) take(b *backlog[T]) []write[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return b.takeLocked()
 }
 
 // publishLocked makes the writer's state the current snapshot.
@@ -294,5 +281,32 @@ func (s *Store[T]) publishLocked() {
 	s.current.Store(next)
 	if invariants {
 		s.checkLocked()
+	}
+}
+
+// checkLocked panics if the published snapshot differs from the writer's state, or an
+// index from the values that its function returns.
+func (s *Store[T]) checkLocked() {
+	now := s.Snapshot()
+	if now.Len() != s.keys.Len() || now.Len() != len(s.slots) || now.revision != s.revision {
+		panic(fmt.Sprintf("store: snapshot has %d objects at revision %d, the writer %d and %d at %d",
+			now.Len(), now.revision, s.keys.Len(), len(s.slots), s.revision))
+	}
+	if int(s.used) != len(s.slots)+len(s.free) {
+		panic(fmt.Sprintf("store: %d slots are used, %d by objects and %d free", s.used, len(s.slots), len(s.free)))
+	}
+	last, taken := "", make(map[uint32]bool)
+	s.keys.Scan(func(key string, slot uint32) bool {
+		if got, ok := now.keys.Get(key); !ok || got != slot || s.slots[key] != slot || taken[slot] || key <= last {
+			panic(fmt.Sprintf("store: %s has slot %d here and %d in the snapshot, or is out of order", key, slot, got))
+		}
+		if now.records.at(slot).revision != s.table.at(slot).revision {
+			panic(fmt.Sprintf("store: %s has another state in the snapshot", key))
+		}
+		last, taken[slot] = key, true
+		return true
+	})
+	for _, x := range s.indexes {
+		x.checkLocked(s.keys, &s.table.records)
 	}
 }

@@ -40,31 +40,41 @@ const (
 	volumeBits    = 6
 )
 
-type page[T any] struct {
+// node is a part of the table with its content, an array. epoch is the one in which the
+// writer made it.
+type node[C any] struct {
 	epoch   uint64
-	records [1 << pageBits]record[T]
+	content C
 }
 
-type directory[T any] struct {
-	epoch uint64
-	pages [1 << directoryBits]*page[T]
-}
+type (
+	page[T any]      = node[[1 << pageBits]record[T]]
+	directory[T any] = node[[1 << directoryBits]*page[T]]
+	volume[T any]    = node[[1 << volumeBits]*directory[T]]
+)
 
-type volume[T any] struct {
-	epoch       uint64
-	directories [1 << volumeBits]*directory[T]
+// own returns the node at a place, which the writer may change in this epoch. It puts a
+// new node there if there is none, or a copy if snapshots may share the node.
+func own[C any](at **node[C], epoch uint64) *node[C] {
+	switch n := *at; {
+	case n == nil:
+		*at = &node[C]{epoch: epoch}
+	case n.epoch != epoch:
+		*at = &node[C]{epoch: epoch, content: n.content}
+	}
+	return *at
 }
 
 // pageOf returns the page of the slot, which must have been set.
 func (r *records[T]) pageOf(slot uint32) *page[T] {
 	v := r.volumes[slot>>(pageBits+directoryBits+volumeBits)]
-	d := v.directories[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)]
-	return d.pages[slot>>pageBits&(1<<directoryBits-1)]
+	d := v.content[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)]
+	return d.content[slot>>pageBits&(1<<directoryBits-1)]
 }
 
 // at returns the record in the slot, which must have been set.
 func (r *records[T]) at(slot uint32) *record[T] {
-	return &r.pageOf(slot).records[slot&(1<<pageBits-1)]
+	return &r.pageOf(slot).content[slot&(1<<pageBits-1)]
 }
 
 // set stores a record in a slot. New slots are used in ascending order.
@@ -76,30 +86,10 @@ func (t *table[T]) set(slot uint32, r record[T]) {
 	if at == len(t.volumes) {
 		t.volumes = append(t.volumes, nil)
 	}
-	v := t.volumes[at]
-	switch {
-	case v == nil:
-		v = &volume[T]{epoch: t.epoch}
-		t.volumes[at] = v
-	case v.epoch != t.epoch:
-		v = &volume[T]{epoch: t.epoch, directories: v.directories}
-		t.volumes[at] = v
-	}
-	dp := &v.directories[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)]
-	switch d := *dp; {
-	case d == nil:
-		*dp = &directory[T]{epoch: t.epoch}
-	case d.epoch != t.epoch:
-		*dp = &directory[T]{epoch: t.epoch, pages: d.pages}
-	}
-	pp := &(*dp).pages[slot>>pageBits&(1<<directoryBits-1)]
-	switch p := *pp; {
-	case p == nil:
-		*pp = &page[T]{epoch: t.epoch}
-	case p.epoch != t.epoch:
-		*pp = &page[T]{epoch: t.epoch, records: p.records}
-	}
-	(*pp).records[slot&(1<<pageBits-1)] = r
+	v := own(&t.volumes[at], t.epoch)
+	d := own(&v.content[slot>>(pageBits+directoryBits)&(1<<volumeBits-1)], t.epoch)
+	p := own(&d.content[slot>>pageBits&(1<<directoryBits-1)], t.epoch)
+	p.content[slot&(1<<pageBits-1)] = r
 }
 
 // freeze returns the current records. Later writes do not change them.
