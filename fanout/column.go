@@ -21,34 +21,6 @@ type column[T any] struct {
 	states []atomic.Uint64
 }
 
-// column returns the chunk's column of a dimension, nil if the dimension does not have
-// exactly one value for each object. It takes no lock.
-func (c *chunk[T]) column(d *dimension[T]) *column[T] {
-	if d.value == nil {
-		return nil
-	}
-	var added *column[T]
-	for {
-		columns := c.columns.Load()
-		var next []*column[T]
-		if columns != nil {
-			for _, x := range *columns {
-				if x.dimension == d {
-					return x
-				}
-			}
-			next = append(next, *columns...)
-		}
-		if added == nil {
-			added = &column[T]{dimension: d, states: make([]atomic.Uint64, 2*len(c.changes))}
-		}
-		next = append(next, added)
-		if c.columns.CompareAndSwap(columns, &next) {
-			return added
-		}
-	}
-}
-
 // values returns the values of the object before and after the change at an index of
 // the chunk.
 func (x *column[T]) values(change *store.Change[T], i int) (was, is Value) {

@@ -108,7 +108,7 @@ func (c *Cursor[T]) read() ([]store.Change[T], error) {
 		column := chunk.column(c.dimension)
 		for ; i < len(changes); i++ {
 			c.after = changes[i].Revision
-			if c.dimension.touches(column, &changes[i], i, c.interest.value, c.value) {
+			if c.concerned(column, &changes[i], i) {
 				if c.batch = append(c.batch, changes[i]); len(c.batch) == chunkSize {
 					return c.batch, nil
 				}
@@ -118,15 +118,21 @@ func (c *Cursor[T]) read() ([]store.Change[T], error) {
 	return c.batch, nil
 }
 
-func byRevision[T any](c store.Change[T], revision uint64) int {
-	switch {
-	case c.Revision < revision:
-		return -1
-	case c.Revision > revision:
-		return 1
-	default:
-		return 0
+// concerned reports whether the change at index i of a chunk can concern the reader, which
+// is not interested in everything. column is the chunk's column of its dimension, if
+// there is one.
+func (c *Cursor[T]) concerned(column *column[T], change *store.Change[T], i int) bool {
+	if column != nil {
+		was, is := column.values(change, i)
+		return was == c.value || is == c.value || was == AnyValue || is == AnyValue
 	}
+	d := c.dimension
+	if d.part != nil {
+		part, ok := d.part(change.Key)
+		return ok && part == c.interest.value
+	}
+	was, is := d.states(change)
+	return slices.Contains(is, c.value) || slices.Contains(was, c.value)
 }
 
 // wait returns when there may be something to read, or the wait has ended with an error.

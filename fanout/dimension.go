@@ -4,7 +4,6 @@
 package fanout
 
 import (
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -87,20 +86,4 @@ func (d *dimension[T]) states(c *store.Change[T]) (was, is []Value) {
 		return nil, is
 	}
 	return was, is
-}
-
-// touches reports whether the change at index i of a chunk can concern a reader of the
-// value, which is passed as a string and as a Value. column is the chunk's column of the
-// dimension, if there is one.
-func (d *dimension[T]) touches(column *column[T], c *store.Change[T], i int, value string, v Value) bool {
-	if column != nil {
-		was, is := column.values(c, i)
-		return was == v || is == v || was == AnyValue || is == AnyValue
-	}
-	if d.part != nil {
-		part, ok := d.part(c.Key)
-		return ok && part == value
-	}
-	was, is := d.states(c)
-	return slices.Contains(is, v) || slices.Contains(was, v)
 }

@@ -4,6 +4,7 @@
 package fanout
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -24,6 +25,9 @@ var seed = maphash.MakeSeed()
 
 // ValueOf returns the value of a string.
 func ValueOf(s string) Value { return Value(maphash.String(seed, s)) }
+
+// ErrNoDimension means that the log does not have the dimension of an interest.
+var ErrNoDimension = errors.New("log has no such dimension")
 
 // Interest selects the changes that can concern a reader. The zero value selects
 // everything. It is a coarse filter: a reader with several conditions uses the one that

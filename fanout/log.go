@@ -6,7 +6,6 @@ package fanout
 import (
 	"errors"
 	"fmt"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,46 +19,7 @@ var (
 	ErrExpired = errors.New("position is no longer in the log's window")
 	// ErrClosed means that the log is closed and everything in it was read.
 	ErrClosed = errors.New("log is closed")
-	// ErrNoDimension means that the log does not have the dimension of an interest.
-	ErrNoDimension = errors.New("log has no such dimension")
 )
-
-// Options tune a [Log]. The zero value, and nil, are the defaults.
-type Options[T any] struct {
-	// Count is how many changes the window holds at most. Default 10,000.
-	Count int
-	// Bytes limits the size of the window, as computed by Size. The newest changes, an
-	// eighth of it, are kept in any case. Default 64 MiB.
-	Bytes int64
-	// Size returns the cost of keeping a change, in bytes. Default: 0, so that Bytes has
-	// no effect.
-	Size func(store.Change[T]) int
-	// Age is how long a change is kept at most. Default 5 minutes.
-	Age time.Duration
-	// Dimensions are what readers can be interested in besides keys.
-	Dimensions []Dimension[T]
-	// Open, if it is not nil, is called when a reader is the first to name a dimension.
-	// It returns that dimension, or false. A log opens at most 64 and keeps them, 300
-	// bytes each. A dimension without waiting readers adds no cost to a change.
-	Open func(name string) (Dimension[T], bool)
-}
-
-func (o *Options[T]) withDefaults() Options[T] {
-	var opts Options[T]
-	if o != nil {
-		opts = *o
-	}
-	if opts.Count <= 0 {
-		opts.Count = 10_000
-	}
-	if opts.Bytes <= 0 {
-		opts.Bytes = 64 << 20
-	}
-	if opts.Age <= 0 {
-		opts.Age = 5 * time.Minute
-	}
-	return opts
-}
 
 // Log is a bounded window of changes with many readers. All methods are safe
 // for concurrent use.
@@ -126,6 +86,93 @@ func (l *Log[T]) Publish(changes []store.Change[T]) {
 	l.waiting.wakeLocked(changes, published)
 }
 
+// appendLocked adds changes to the newest chunk and to new ones.
+func (l *Log[T]) appendLocked(changes []store.Change[T], now time.Time) {
+	for len(changes) > 0 {
+		c := l.newestLocked()
+		if c == nil {
+			c = l.growLocked(len(changes), &changes[0])
+		}
+		at := int(c.published.Load())
+		n := min(len(c.changes)-at, len(changes))
+		if l.opts.Size != nil {
+			n = l.weighLocked(c, changes[:n])
+		}
+		copy(c.changes[at:], changes[:n])
+		c.newest = now
+		l.count += n
+		l.last = changes[n-1].Revision
+		c.published.Store(int32(at + n))
+		changes = changes[n:]
+	}
+}
+
+// newestLocked returns the newest chunk if it has room, or nil.
+func (l *Log[T]) newestLocked() *chunk[T] {
+	chunks := l.window.Load().chunks
+	if len(chunks) == 0 {
+		return nil
+	}
+	c := chunks[len(chunks)-1]
+	if int(c.published.Load()) == len(c.changes) || c.bytes > l.opts.Bytes/8 {
+		return nil
+	}
+	return c
+}
+
+// growLocked adds a chunk for up to n changes, limited by the size of a chunk.
+func (l *Log[T]) growLocked(n int, first *store.Change[T]) *chunk[T] {
+	w := l.window.Load()
+	size := 4
+	if len(w.chunks) > 0 {
+		size = 2 * len(w.chunks[len(w.chunks)-1].changes)
+	}
+	size = min(max(size, n), chunkSize, max(l.opts.Count/8, 1))
+	c := &chunk[T]{first: first.Revision, changes: make([]store.Change[T], size)}
+	next := w.with(c)
+	if len(w.chunks) == 0 {
+		if l.last == 0 { // a log may begin anywhere
+			next.after = first.Revision - 1
+		}
+		next.splitBy(first)
+	}
+	l.window.Store(next)
+	return c
+}
+
+// weighLocked adds the sizes of changes to the chunk and returns how many the chunk takes
+// before it has reached its share of the bytes.
+func (l *Log[T]) weighLocked(c *chunk[T], changes []store.Change[T]) int {
+	for i := range changes {
+		size := int64(l.opts.Size(changes[i]))
+		c.bytes += size
+		l.bytes += size
+		if c.bytes > l.opts.Bytes/8 {
+			return i + 1
+		}
+	}
+	return len(changes)
+}
+
+// trimLocked drops the oldest chunks until the window is within its bounds.
+func (l *Log[T]) trimLocked(now time.Time, age time.Duration) {
+	w := l.window.Load()
+	drop := 0
+	for drop < len(w.chunks) {
+		c := w.chunks[drop]
+		heavy := l.bytes > l.opts.Bytes && drop < len(w.chunks)-1
+		if l.count <= l.opts.Count && !heavy && now.Sub(c.newest) <= age {
+			break
+		}
+		l.count -= int(c.published.Load())
+		l.bytes -= c.bytes
+		drop++
+	}
+	if drop > 0 {
+		l.window.Store(w.without(drop))
+	}
+}
+
 // Expire drops changes older than [Options.Age]. Publish does the same, so only the owner
 // of a log that may receive no changes has to call it now and then.
 func (l *Log[T]) Expire() { l.Trim(l.opts.Age) }
@@ -152,38 +199,11 @@ func (l *Log[T]) Since(version uint64) (uint64, error) {
 		l.expired.Add(1)
 		return 0, fmt.Errorf("read after version %d: %w", version, ErrExpired)
 	}
-	after, again, same := w.after, w.after, 0
-	i := sort.Search(len(w.chunks), func(i int) bool {
-		seen := w.chunks[i].seen()
-		return len(seen) == 0 || seen[0].Version >= version
-	})
-	for _, c := range w.chunks[max(i-1, 0):] {
-		for _, change := range c.seen() {
-			switch {
-			case change.Version > version:
-				return pick(after, again, same), nil
-			case change.Version == version:
-				same++
-			default:
-				again = change.Revision
-			}
-			after = change.Revision
-		}
-	}
-	return pick(after, again, same), nil
+	return w.since(version), nil
 }
 
 // Oldest returns the lowest version for which Since returns no error.
 func (l *Log[T]) Oldest() uint64 { return l.window.Load().oldest }
-
-// pick returns the revision to continue at: after the only change with a version, or
-// before all of them if there are several.
-func pick(after, again uint64, same int) uint64 {
-	if same > 1 {
-		return again
-	}
-	return after
-}
 
 // Cut drops all changes and continues with those after a revision, which must not be
 // below that of the last change. Readers that have not reached the revision get

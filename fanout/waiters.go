@@ -29,16 +29,6 @@ type waiters[T any] struct {
 // maxOpened limits the number of dimensions that readers add to a log.
 const maxOpened = 64
 
-// topic wakes the readers that wait with the same interest.
-type topic struct {
-	mark mark
-	// woken is closed by the first matching change, after fired is set to the revision of
-	// that change.
-	woken   chan struct{}
-	fired   uint64
-	waiting int
-}
-
 // dimensionLocked returns the dimension of an interest, and opens it if necessary. nil
 // stands for everything.
 func (w *waiters[T]) dimensionLocked(i Interest) (*dimension[T], error) {

@@ -49,6 +49,46 @@ func (c *chunk[T]) seen() []store.Change[T] {
 	return c.changes[:n:n]
 }
 
+// byRevision compares a change with a revision, to search for it in a chunk.
+func byRevision[T any](c store.Change[T], revision uint64) int {
+	switch {
+	case c.Revision < revision:
+		return -1
+	case c.Revision > revision:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// column returns the chunk's column of a dimension, nil if the dimension does not have
+// exactly one value for each object. It takes no lock.
+func (c *chunk[T]) column(d *dimension[T]) *column[T] {
+	if d.value == nil {
+		return nil
+	}
+	var added *column[T]
+	for {
+		columns := c.columns.Load()
+		var next []*column[T]
+		if columns != nil {
+			for _, x := range *columns {
+				if x.dimension == d {
+					return x
+				}
+			}
+			next = append(next, *columns...)
+		}
+		if added == nil {
+			added = &column[T]{dimension: d, states: make([]atomic.Uint64, 2*len(c.changes))}
+		}
+		next = append(next, added)
+		if c.columns.CompareAndSwap(columns, &next) {
+			return added
+		}
+	}
+}
+
 // from returns the chunks that have the changes after a revision.
 func (w *window[T]) from(after uint64) []*chunk[T] {
 	// Find the first chunk that begins later. The one before it may have such changes
@@ -57,93 +97,57 @@ func (w *window[T]) from(after uint64) []*chunk[T] {
 	return w.chunks[max(i-1, 0):]
 }
 
-// appendLocked adds changes to the newest chunk and to new ones.
-func (l *Log[T]) appendLocked(changes []store.Change[T], now time.Time) {
-	for len(changes) > 0 {
-		c := l.newestLocked()
-		if c == nil {
-			c = l.growLocked(len(changes), &changes[0])
-		}
-		at := int(c.published.Load())
-		n := min(len(c.changes)-at, len(changes))
-		if l.opts.Size != nil {
-			n = l.weighLocked(c, changes[:n])
-		}
-		copy(c.changes[at:], changes[:n])
-		c.newest = now
-		l.count += n
-		l.last = changes[n-1].Revision
-		c.published.Store(int32(at + n))
-		changes = changes[n:]
+// splitBy adjusts oldest if the first change in the window shares its version with a
+// dropped one: a reader at that version may not have seen either.
+func (w *window[T]) splitBy(first *store.Change[T]) {
+	if first.Version == w.version {
+		w.oldest = w.version + 1
 	}
 }
 
-// newestLocked returns the newest chunk if it has room, or nil.
-func (l *Log[T]) newestLocked() *chunk[T] {
-	chunks := l.window.Load().chunks
-	if len(chunks) == 0 {
-		return nil
+// since returns the revision to continue at for a reader that has seen everything up to
+// a version, which must not be below oldest.
+func (w *window[T]) since(version uint64) uint64 {
+	after, again, same := w.after, w.after, 0
+	i := sort.Search(len(w.chunks), func(i int) bool {
+		seen := w.chunks[i].seen()
+		return len(seen) == 0 || seen[0].Version >= version
+	})
+	for _, c := range w.chunks[max(i-1, 0):] {
+		for _, change := range c.seen() {
+			switch {
+			case change.Version > version:
+				return pick(after, again, same)
+			case change.Version == version:
+				same++
+			default:
+				again = change.Revision
+			}
+			after = change.Revision
+		}
 	}
-	c := chunks[len(chunks)-1]
-	if int(c.published.Load()) == len(c.changes) || c.bytes > l.opts.Bytes/8 {
-		return nil
-	}
-	return c
+	return pick(after, again, same)
 }
 
-// growLocked adds a chunk for up to n changes, limited by the size of a chunk.
-func (l *Log[T]) growLocked(n int, first *store.Change[T]) *chunk[T] {
-	w := l.window.Load()
-	size := 4
-	if len(w.chunks) > 0 {
-		size = 2 * len(w.chunks[len(w.chunks)-1].changes)
+// pick returns the revision to continue at: after the only change with a version, or
+// before all of them if there are several.
+func pick(after, again uint64, same int) uint64 {
+	if same > 1 {
+		return again
 	}
-	size = min(max(size, n), chunkSize, max(l.opts.Count/8, 1))
-	c := &chunk[T]{first: first.Revision, changes: make([]store.Change[T], size)}
+	return after
+}
+
+// with returns the window with one more chunk, the newest.
+func (w *window[T]) with(c *chunk[T]) *window[T] {
 	next := &window[T]{chunks: make([]*chunk[T], len(w.chunks)+1), after: w.after, version: w.version, oldest: w.oldest}
-	if len(w.chunks) == 0 {
-		if l.last == 0 { // a log may begin anywhere
-			next.after = first.Revision - 1
-		}
-		next.splitBy(first)
-	}
 	copy(next.chunks, w.chunks)
 	next.chunks[len(w.chunks)] = c
-	l.window.Store(next)
-	return c
+	return next
 }
 
-// weighLocked adds the sizes of changes to the chunk and returns how many the chunk takes
-// before it has reached its share of the bytes.
-func (l *Log[T]) weighLocked(c *chunk[T], changes []store.Change[T]) int {
-	for i := range changes {
-		size := int64(l.opts.Size(changes[i]))
-		c.bytes += size
-		l.bytes += size
-		if c.bytes > l.opts.Bytes/8 {
-			return i + 1
-		}
-	}
-	return len(changes)
-}
-
-// trimLocked drops the oldest chunks until the window is within its bounds.
-func (l *Log[T]) trimLocked(now time.Time, age time.Duration) {
-	w := l.window.Load()
-	drop := 0
-	for drop < len(w.chunks) {
-		c := w.chunks[drop]
-		heavy := l.bytes > l.opts.Bytes && drop < len(w.chunks)-1
-		if l.count <= l.opts.Count && !heavy && now.Sub(c.newest) <= age {
-			break
-		}
-		l.count -= int(c.published.Load())
-		l.bytes -= c.bytes
-		drop++
-	}
-	if drop == 0 {
-		return
-	}
+// without returns the window without its oldest chunks, at least one.
+func (w *window[T]) without(drop int) *window[T] {
 	dropped := w.chunks[drop-1].seen()
 	last, before := &dropped[len(dropped)-1], w.version
 	if n := len(dropped); n > 1 {
@@ -160,13 +164,5 @@ func (l *Log[T]) trimLocked(now time.Time, age time.Duration) {
 	if len(next.chunks) > 0 {
 		next.splitBy(&next.chunks[0].seen()[0])
 	}
-	l.window.Store(next)
-}
-
-// splitBy adjusts oldest if the first change in the window shares its version with a
-// dropped one: a reader at that version may not have seen either.
-func (w *window[T]) splitBy(first *store.Change[T]) {
-	if first.Version == w.version {
-		w.oldest = w.version + 1
-	}
+	return next
 }
