@@ -59,7 +59,7 @@ func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 		return nil, fmt.Errorf("handler %v was not added to shared informer because it has stopped already", handler)
 	}
 	name := fmt.Sprintf("%T", handler)
-	logger := i.klogger()
+	logger := klogger(i.logs)
 	if options.Logger != nil {
 		logger = *options.Logger
 	}

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -228,15 +227,6 @@ func isNamespace(values cache.IndexFunc) bool {
 	return reflect.ValueOf(values).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 }
 
-// namespaceOf returns the namespace in a key.
-func namespaceOf(key string) string {
-	namespace, _, ok := strings.Cut(key, "/")
-	if !ok {
-		return ""
-	}
-	return namespace
-}
-
 // objects returns the objects that have a value.
 func (i index) objects(now snapshot, value string) []any {
 	out := []any{}
@@ -273,12 +263,9 @@ func (i index) keys(now snapshot, value string) []string {
 	return out
 }
 
-var (
-	// errStopped is returned by writes after the informer has stopped, which no reader
-	// would see.
-	errStopped = errors.New("informer has stopped")
-	errNothing = errors.New("there is no object")
-)
+// errStopped is returned by writes after the informer has stopped, which no reader would
+// see.
+var errStopped = errors.New("informer has stopped")
 
 // Add stores an object.
 func (x *indexer) Add(obj any) error { return x.Update(obj) }
@@ -371,18 +358,6 @@ func (x *indexer) LastStoreSyncResourceVersion() string {
 		return strconv.FormatUint(version, 10)
 	}
 	return ""
-}
-
-// storeKey returns the key of an object or of a [cache.DeletedFinalStateUnknown].
-func storeKey(obj any) (string, error) {
-	if isNil(obj) {
-		return "", cache.KeyError{Obj: obj, Err: errNothing} // client-go would panic
-	}
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err != nil {
-		return "", cache.KeyError{Obj: obj, Err: err}
-	}
-	return key, nil
 }
 
 // number returns a version as a number, 0 if it is not a number.

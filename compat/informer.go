@@ -206,24 +206,23 @@ func (i *informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
 
 // SetWatchErrorHandlerWithContext sets the handler for failed lists and watches.
 func (i *informer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.started {
-		return errStarted
-	}
-	i.watchError = handler
-	return nil
+	return i.beforeStart(func() { i.watchError = handler })
 }
 
 // SetTransform sets a function that is applied to every state before it is stored. Each
 // state is decoded and encoded for it.
 func (i *informer) SetTransform(handler cache.TransformFunc) error {
+	return i.beforeStart(func() { i.transform = handler })
+}
+
+// beforeStart calls a setter, or returns an error if the informer has started.
+func (i *informer) beforeStart(set func()) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.started {
 		return errStarted
 	}
-	i.transform = handler
+	set()
 	return nil
 }
 

@@ -13,12 +13,12 @@ import (
 )
 
 // klogger returns the logger for handlers without one of their own: the one in the
-// options, or klog's.
-func (i *informer) klogger() klog.Logger {
-	if i.logs == nil {
+// options, which may be nil, or klog's.
+func klogger(logs *slog.Logger) klog.Logger {
+	if logs == nil {
 		return klog.Background()
 	}
-	return logr.FromSlogHandler(i.logs.Handler())
+	return logr.FromSlogHandler(logs.Handler())
 }
 
 // contextual is a [slog.Handler] that writes to the logger in the context of the

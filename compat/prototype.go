@@ -221,8 +221,3 @@ func kindOfAny(value runtime.Object) (*wire.Kind, wire.Encoding) {
 	}
 	return p.nameless, wire.JSON
 }
-
-func isNil(value any) bool {
-	v := reflect.ValueOf(value)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}

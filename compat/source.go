@@ -109,18 +109,6 @@ func (s *source) takeList(ctx context.Context, list runtime.Object, r request, e
 	return page, err
 }
 
-// identify returns the key of an object, and whether the object is known to have none.
-func identify(obj any) (key string, nameless bool) {
-	key, err := storeKey(obj)
-	return key, err == nil && key == ""
-}
-
-// keyOf returns an object's key, "" if it has none.
-func keyOf(obj any) string {
-	key, _ := storeKey(obj)
-	return key
-}
-
 // Watch starts a watch. See [reflector.Source].
 func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
 	r := newRequest("watch", s.prototype)

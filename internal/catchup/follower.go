@@ -13,12 +13,6 @@ import (
 	"github.com/watershed-project/watershed/store"
 )
 
-// State is a state of all objects at a revision. Its zero value stands for no state.
-type State interface {
-	comparable
-	Revision() uint64
-}
-
 // Occasion is when a follower looks for a newer base.
 type Occasion int
 
