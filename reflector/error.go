@@ -90,3 +90,13 @@ func ReasonOf(err error) Reason {
 	}
 	return Unknown
 }
+
+// subject returns the key of the object that an error concerns, "" if it is not known,
+// and whether the object has no key.
+func subject(err error) (key string, nameless bool) {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Key, e.Nameless
+	}
+	return "", false
+}

@@ -12,79 +12,82 @@ import (
 	"github.com/watershed-project/watershed/delta"
 )
 
-// from returns the version to request a list at.
-func (r *Reflector[T]) from() string {
-	if r.plan.recent || r.back {
+// errBack is the error for a list that is older than what was seen before.
+var errBack = errors.New("list is older than what was seen before")
+
+// from returns the version to request a state at: none for the most recent one.
+func (in *intake[T]) from(recent bool) string {
+	if recent || in.back {
 		return ""
 	}
-	return r.version
+	return in.version
 }
 
-// wentBack reports whether the source is at an older version than was seen before. It
+// findRestore sets back if the source is at an older version than was seen before. It
 // checks before the most recent state is read, because objects are queued while they
-// arrive, and the consumer must know how to treat older ones. The result stays true until
-// a list is complete: a part of a list may be queued, and the source may have passed the
-// version seen before when the next one begins.
-func (r *Reflector[T]) wentBack(ctx context.Context) (bool, error) {
-	if r.back || !r.plan.recent || number(r.version) == 0 {
-		return r.back, nil
+// arrive, and the consumer must know how to treat older ones. back stays set until a list
+// is complete: a part of a list may be queued, and the source may have passed the version
+// seen before when the next one begins.
+func (in *intake[T]) findRestore(ctx context.Context, recent bool) error {
+	if in.back || !recent || number(in.version) == 0 {
+		return nil
 	}
-	page, err := r.page(ctx, ListOptions{Limit: 1}, func(T) error { return nil })
+	page, err := in.page(ctx, ListOptions{Limit: 1}, func(T) error { return nil })
 	if err != nil {
-		return false, fmt.Errorf("ask for the current version: %w", err)
+		return fmt.Errorf("ask for the current version: %w", err)
 	}
-	if number(page.Version) >= number(r.version) {
-		return false, nil
+	if number(page.Version) >= number(in.version) {
+		return nil
 	}
-	r.back = true
-	r.opts.Logger.Error("the server's data has gone back: etcd was restored from a backup",
-		"rv", page.Version, "seen", r.version)
-	return true, nil
+	in.back = true
+	in.logger.Error("the server's data has gone back: etcd was restored from a backup",
+		"rv", page.Version, "seen", in.version)
+	return nil
 }
 
 // check returns an error if the source has not reached the version to watch from. Such a
 // source would accept the watch and send nothing until it has.
-func (r *Reflector[T]) check(ctx context.Context) error {
-	page, err := r.page(ctx, ListOptions{Version: r.version, NotOlder: true, Limit: 1}, func(T) error { return nil })
-	if err == nil && number(page.Version) < number(r.version) {
-		return fmt.Errorf("%w: %s after %s", errBack, page.Version, r.version)
+func (in *intake[T]) check(ctx context.Context) error {
+	page, err := in.page(ctx, ListOptions{Version: in.version, NotOlder: true, Limit: 1}, func(T) error { return nil })
+	if err == nil && number(page.Version) < number(in.version) {
+		return fmt.Errorf("%w: %s after %s", errBack, page.Version, in.version)
 	}
 	return err
 }
 
 // page reads one page, and fails if the source is silent for too long.
-func (r *Reflector[T]) page(ctx context.Context, opts ListOptions, each func(T) error) (Page, error) {
-	quiet := listen(ctx, r.opts.Silence, time.Time{})
+func (in *intake[T]) page(ctx context.Context, opts ListOptions, each func(T) error) (Page, error) {
+	quiet := listen(ctx, in.opts.Silence, time.Time{})
 	defer quiet.stop()
-	page, err := r.source.List(quiet.ctx, opts, func(obj T) error {
+	page, err := in.source.List(quiet.ctx, opts, func(obj T) error {
 		quiet.hold()
 		defer quiet.wait()
-		r.heard("")
+		in.heard("")
 		return each(obj)
 	})
 	if err = quiet.cause(err); err == nil {
-		r.heard("")
+		in.heard("")
 	}
 	return page, err
 }
 
-// list reads the state in pages.
-func (r *Reflector[T]) list(ctx context.Context, back bool) error {
-	opts := ListOptions{Version: r.from(), Limit: r.opts.PageSize}
+// list reads the state in pages, with recent the most recent one.
+func (in *intake[T]) list(ctx context.Context, recent bool) error {
+	opts := ListOptions{Version: in.from(recent), Limit: in.opts.PageSize}
 	switch {
-	case r.version == "" && !r.plan.recent:
+	case in.version == "" && !recent:
 		opts.Version = "0" // any state is acceptable, so the source need not read its database
 	case opts.Version != "":
 		// A server reads a page of an older version from its database, but a complete
 		// list from its memory.
 		opts.NotOlder, opts.Limit = true, 0
 	}
-	paged, err := r.pages(ctx, opts, back)
+	paged, err := in.pages(ctx, opts)
 	if paged && ReasonOf(err) == Expired {
 		// The list took longer than the source keeps old states: request it in one page.
-		r.failed(err)
+		in.failed(err)
 		opts.Limit = 0
-		_, err = r.pages(ctx, opts, back)
+		_, err = in.pages(ctx, opts)
 	}
 	if err != nil {
 		return fmt.Errorf("list: %w", err)
@@ -93,54 +96,56 @@ func (r *Reflector[T]) list(ctx context.Context, back bool) error {
 }
 
 // pages reads one complete list and reports whether it reached a second page.
-func (r *Reflector[T]) pages(ctx context.Context, opts ListOptions, back bool) (bool, error) {
-	relist, err := r.relist(ctx, back)
+func (in *intake[T]) pages(ctx context.Context, opts ListOptions) (bool, error) {
+	relist, err := in.relist(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer relist.Close()
 	version, paged := "", false
 	for {
-		page, err := r.page(ctx, opts, func(obj T) error {
-			return r.add(ctx, relist, obj)
+		page, err := in.page(ctx, opts, func(obj T) error {
+			return in.add(ctx, relist, obj)
 		})
 		if err != nil {
 			return paged, err
 		}
 		for _, err := range page.Skipped {
-			r.skip(relist, err)
+			in.skip(relist, err)
 		}
 		if version == "" {
 			version = page.Version
 		}
 		if page.Continue == "" {
-			return paged, r.commit(ctx, relist, version, back)
+			return paged, in.commit(ctx, relist, version)
 		}
 		paged = true
 		opts = ListOptions{Limit: opts.Limit, Continue: page.Continue}
 	}
 }
 
-func (r *Reflector[T]) relist(ctx context.Context, back bool) (*delta.Relist[T], error) {
-	r.vague = false
-	if back {
-		return r.queue.RelistBack(ctx)
+// relist begins a list in the queue.
+func (in *intake[T]) relist(ctx context.Context) (*delta.Relist[T], error) {
+	in.vague = false
+	if in.back {
+		return in.queue.RelistBack(ctx)
 	}
-	return r.queue.Relist(ctx)
+	return in.queue.Relist(ctx)
 }
 
 // commit completes a list, unless it is older than what was seen before: it would delete
 // newer objects that it does not have yet.
-func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], version string, back bool) error {
-	if !back && number(version) < number(r.version) {
-		return fmt.Errorf("%w: %s after %s", errBack, version, r.version)
+func (in *intake[T]) commit(ctx context.Context, relist *delta.Relist[T], version string) error {
+	back := in.back
+	if !back && number(version) < number(in.version) {
+		return fmt.Errorf("%w: %s after %s", errBack, version, in.version)
 	}
 	if err := relist.Commit(ctx, number(version)); err != nil {
 		return err
 	}
-	r.version, r.back, r.barren = version, false, 0
-	r.heard(version)
-	r.note(func(s *Status) {
+	in.version, in.back = version, false
+	in.heard(version)
+	in.note(func(s *Status) {
 		s.Lists++
 		if back {
 			s.Restores++
@@ -151,41 +156,15 @@ func (r *Reflector[T]) commit(ctx context.Context, relist *delta.Relist[T], vers
 
 // skip records an object of a list that could not be read. The object exists, so its
 // known state stays. If its key could not be read either, it may be any object.
-func (r *Reflector[T]) skip(relist *delta.Relist[T], err error) {
-	r.drop(err)
+func (in *intake[T]) skip(relist *delta.Relist[T], err error) {
+	in.drop(err)
 	switch key, nameless := subject(err); {
 	case key != "":
 		relist.Keep(key)
-	case !nameless && !r.back:
+	case !nameless && !in.back:
 		// If the source has gone back, the known states may be from a future that it will
 		// not have again, and must not stay.
-		r.vague = true
+		in.vague = true
 		relist.KeepAll()
 	}
-}
-
-// subject returns the key of the object that an error concerns, "" if it is not known,
-// and whether the object has no key.
-func subject(err error) (key string, nameless bool) {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Key, e.Nameless
-	}
-	return "", false
-}
-
-// add queues one object of a list.
-func (r *Reflector[T]) add(ctx context.Context, relist *delta.Relist[T], obj T) error {
-	r.holds = true
-	return r.keep(ctx, relist.Add(ctx, obj))
-}
-
-// keep returns a queue error that ends the reflector, and records one that concerns only
-// a single object.
-func (r *Reflector[T]) keep(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
-		return err
-	}
-	r.drop(err)
-	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,48 +18,22 @@ import (
 // ErrRunning is returned by a second Run before the first has returned.
 var ErrRunning = errors.New("reflector is running already")
 
-var (
-	// errShort is the error for a watch that the source ended at once.
-	errShort = errors.New("watch ended at once, with nothing in it")
-	// errBack is the error for a list that is older than what was seen before.
-	errBack = errors.New("list is older than what was seen before")
-	// errSometime is the error for a deletion whose version could not be read.
-	errSometime = errors.New("its version is not known")
-)
-
 // fruitless is how many watches in a row may fail without a new version before the state
 // is read again: the stream may contain something that cannot be read.
 const fruitless = 3
 
 // Reflector keeps a queue in step with a source. Create it with [New].
 type Reflector[T any] struct {
-	source  Source[T]
-	queue   *delta.FIFO[T]
-	opts    Options
+	intake[T]
 	running atomic.Bool
 
-	// Only Run uses the fields from here to mu. version is the last one seen, "" before
-	// the first list. It outlives Run, as the consumer's copy does. plan is the next
-	// step.
-	version string
+	// Only Run uses the fields below. plan is the next step.
 	plan    plan
 	backoff backoff
-	// back means that the source has gone back behind version, and that no list has been
-	// completed since.
-	back bool
-	// vague means that the last list had an object whose key could not be read, and
-	// inferred no deletion.
-	vague bool
-	// holds means that the consumer may have objects.
-	holds bool
 	// streams means that the state is requested as a stream.
 	streams bool
 	// barren counts watches that failed without a new version.
 	barren int
-
-	// mu guards status.
-	mu     sync.Mutex
-	status Status
 }
 
 // plan is the next step of the reflector.
@@ -81,8 +53,12 @@ func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflecto
 	if source == nil || queue == nil {
 		panic("reflector.New: nil source or queue")
 	}
-	return &Reflector[T]{source: source, queue: queue, opts: opts.withDefaults()}
+	o := opts.withDefaults()
+	return &Reflector[T]{intake: intake[T]{recorder: recorder{logger: o.Logger}, source: source, queue: queue, opts: o}}
 }
+
+// Status returns the current status. It can be called at any time.
+func (r *Reflector[T]) Status() Status { return r.current() }
 
 // Run keeps the queue in step until ctx ends or the queue is closed, and then returns
 // nil. It may be called again afterwards. It then begins with a list that is not older
@@ -143,8 +119,12 @@ func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 	switch {
 	case r.plan.list:
 		s, err := r.state(ctx)
-		if err != nil || s != nil {
-			return s, err
+		if err != nil {
+			return nil, err
+		}
+		r.barren = 0
+		if s != nil {
+			return s, nil
 		}
 		r.plan = plan{}
 	case r.plan.check:
@@ -166,14 +146,13 @@ func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
 		defer done()
 	}
 	r.enter(Listing)
-	back, err := r.wentBack(ctx)
-	if err != nil {
+	if err := r.findRestore(ctx, r.plan.recent); err != nil {
 		return nil, err
 	}
 	if !r.streams || r.plan.pages {
-		return nil, r.list(ctx, back)
+		return nil, r.list(ctx, r.plan.recent)
 	}
-	s, err := r.stream(ctx, back)
+	s, err := r.stream(ctx, r.plan.recent)
 	if err == nil && r.opts.Reopen {
 		s.close()
 		s = nil
@@ -194,7 +173,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case reason == NotServed:
 		return r.park(ctx)
 	case reason == NotSupported && r.plan.list && r.streams && !r.plan.pages:
-		r.opts.Logger.Info("state is listed, not streamed", "err", err)
+		r.logger.Info("state is listed, not streamed", "err", err)
 		r.streams = false
 		r.note(func(s *Status) { s.Streams = false })
 		return nil
@@ -219,7 +198,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	}
 	wait := r.backoff.next(err)
 	r.enter(Waiting)
-	r.opts.Logger.Warn("will retry", "err", err, "wait", wait, "rv", r.version)
+	r.logger.Warn("will retry", "err", err, "wait", wait, "rv", r.version)
 	return timer.Sleep(ctx, wait)
 }
 
@@ -240,7 +219,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		r.enter(Waiting)
 		return timer.Sleep(ctx, r.backoff.next(err))
 	}
-	r.opts.Logger.Info("parked: the server does not have the resource", "kept", r.holds)
+	r.logger.Info("parked: the server does not have the resource", "kept", r.holds)
 	r.enter(Parked)
 	absent := time.Now()
 	retry := backoff{first: r.opts.Backoff, most: r.opts.Park}
@@ -271,41 +250,4 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 			absent = time.Now()
 		}
 	}
-}
-
-// served asks the source whether it has the resource, and fails if there is no answer.
-func (r *Reflector[T]) served(ctx context.Context) (bool, error) {
-	quiet := listen(ctx, r.opts.Silence, time.Time{})
-	defer quiet.stop()
-	served, err := r.source.Served(quiet.ctx)
-	return served, quiet.cause(err)
-}
-
-// clear deletes all objects. The version stays: objects that come back are newer, unless
-// the source has gone back.
-func (r *Reflector[T]) clear(ctx context.Context) error {
-	r.opts.Logger.Info("objects are deleted: the server does not have the resource", "for", r.opts.Absence)
-	r.holds = false
-	relist, err := r.queue.Relist(ctx)
-	if err != nil {
-		return err
-	}
-	defer relist.Close()
-	return relist.Commit(ctx, 0)
-}
-
-// newer reports whether version comes after last. If version is not a number, any
-// different one does.
-func newer(version, last string) bool {
-	n := number(version)
-	return n > number(last) || n == 0 && version != "" && version != last
-}
-
-// number returns a version as a number, 0 if it is not one.
-func number(version string) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -3,7 +3,11 @@
 
 package reflector
 
-import "time"
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
 
 // State is the current activity of a reflector.
 type State uint8
@@ -68,22 +72,31 @@ type Status struct {
 	Dropped uint64
 }
 
-// Status returns the current status. It can be called at any time.
-func (r *Reflector[T]) Status() Status {
+// recorder keeps the status of a reflector.
+type recorder struct {
+	logger *slog.Logger
+
+	// mu guards status.
+	mu     sync.Mutex
+	status Status
+}
+
+// current returns the current status. It can be called at any time.
+func (r *recorder) current() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
 // note changes the status under its lock.
-func (r *Reflector[T]) note(change func(s *Status)) {
+func (r *recorder) note(change func(s *Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.status)
 }
 
 // enter records a state and, if it is a new one, when it began.
-func (r *Reflector[T]) enter(state State) {
+func (r *recorder) enter(state State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.status
@@ -101,7 +114,7 @@ func (r *Reflector[T]) enter(state State) {
 }
 
 // heard records that the source sent something, and its version if it has one.
-func (r *Reflector[T]) heard(version string) {
+func (r *recorder) heard(version string) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +125,7 @@ func (r *Reflector[T]) heard(version string) {
 }
 
 // failed records an error that is about to be handled.
-func (r *Reflector[T]) failed(err error) {
+func (r *recorder) failed(err error) {
 	r.note(func(s *Status) {
 		s.Failures++
 		s.Err, s.ErrAt = err, time.Now()
@@ -120,10 +133,10 @@ func (r *Reflector[T]) failed(err error) {
 }
 
 // drop records and logs an object that is dropped.
-func (r *Reflector[T]) drop(err error) {
+func (r *recorder) drop(err error) {
 	r.note(func(s *Status) {
 		s.Dropped++
 		s.Err, s.ErrAt = err, time.Now()
 	})
-	r.opts.Logger.Warn("object dropped", "err", err)
+	r.logger.Warn("object dropped", "err", err)
 }
