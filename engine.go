@@ -14,12 +14,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-var (
-	// ErrRunning is returned by Run if an earlier call has not returned.
-	ErrRunning = errors.New("informer is running already")
-	// ErrStopped is returned to callers that wait for a run that has ended.
-	ErrStopped = errors.New("informer has stopped")
-)
+// ErrRunning is returned by Run if an earlier call has not returned.
+var ErrRunning = errors.New("informer is running already")
 
 // engine mirrors one resource for informers of any type. It outlives its runs: each has
 // its own [life].
@@ -137,8 +133,7 @@ func (e *engine) run(ctx context.Context) error {
 	l := e.current.Load()
 	e.mu.Unlock()
 
-	e.opts.report.add(e)
-	defer e.opts.report.remove(e)
+	defer e.opts.report.add(e.stats)()
 	err := l.run(ctx, e.renew)
 
 	e.mu.Lock()
@@ -158,4 +153,26 @@ func (e *engine) renew() {
 		p.join(next)
 	}
 	e.current.Store(next)
+}
+
+// stats returns the memory use of the current life.
+func (e *engine) stats() Stats {
+	l := e.current.Load()
+	snap := l.store.Snapshot()
+	s := Stats{Cluster: e.cluster, Resource: e.resource, Objects: snap.Len(), LogBytes: l.log.Stats().Bytes}
+	for _, o := range snap.All() {
+		s.ObjectBytes += int64(o.Size())
+		if o.Packed() {
+			s.Packed++
+		}
+	}
+	keys, indexes := snap.Size()
+	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
+	if l.packing != nil {
+		_, dictionaries := l.packing.packer.Dictionaries()
+		s.DictionaryBytes = int64(dictionaries) / max(l.packing.shared.users.Load(), 1)
+	}
+	_, decoded := e.opts.recent.Size()
+	s.DecodedBytes = int64(decoded)
+	return s
 }

@@ -16,16 +16,16 @@ import (
 // changes is what a follower reads.
 type changes = catchup.Changes[*wire.Object]
 
-// follower reads a life for one reader, starting from a snapshot. It is its own
+// follower reads a life's timeline for one reader, starting from a snapshot. It is its own
 // [catchup.Source].
 type follower struct {
 	catchup.Follower[*snapshot, *wire.Object]
-	life *life
+	timeline *timeline
 	// expired counts how often the reader fell out of the log's window.
 	expired uint64
 }
 
-// start begins at a state of the life's store.
+// start begins at a state of the timeline.
 func (f *follower) start(base *snapshot) { f.Start(base, f) }
 
 // next waits for changes. The reader must have read all changes that it received
@@ -39,11 +39,11 @@ func (f *follower) next(ctx context.Context) (changes, error) {
 }
 
 // Newest implements [catchup.Source].
-func (f *follower) Newest() *snapshot { return f.life.store.Snapshot() }
+func (f *follower) Newest() *snapshot { return f.timeline.store.Snapshot() }
 
 // Open implements [catchup.Source].
 func (f *follower) Open(revision uint64) *fanout.Cursor[*wire.Object] {
-	c, _ := f.life.log.Cursor(revision, fanout.Everything()) // fails only for interests with a dimension
+	c, _ := f.timeline.log.Cursor(revision, fanout.Everything()) // fails only for interests with a dimension
 	return c
 }
 
@@ -57,10 +57,10 @@ func (f *follower) Newer(base *snapshot, position uint64, seen int, _ catchup.Oc
 	if seen == 0 {
 		return nil
 	}
-	if now := f.life.store.Snapshot(); now.Revision() == position {
+	if now := f.timeline.store.Snapshot(); now.Revision() == position {
 		return now
 	}
-	if mark := f.life.markAt(position); mark != nil && mark.Revision() > base.Revision() {
+	if mark := f.timeline.markAt(position); mark != nil && mark.Revision() > base.Revision() {
 		return mark
 	}
 	return nil

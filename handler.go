@@ -188,6 +188,14 @@ func (r *registration[T]) join(l *life) {
 	})
 }
 
+// sharingIn returns the sharing of a life. The caller holds the engine's mu.
+func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
+	if i.sharing == nil || i.sharing.life != l {
+		i.sharing = &sharing[T]{life: l}
+	}
+	return i.sharing
+}
+
 // run calls the handler until ctx ends.
 func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, shared *sharing[T]) {
 	if d.life.wait(ctx) != nil {
@@ -226,7 +234,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 				r.deliver(d, c, r.informer.decodeChange(c), false)
 			default:
 				b = shared.block(c.Revision, b)
-				r.deliver(d, c, b.decode(r.informer, c), false)
+				r.deliver(d, c, b.decode(&r.informer.decoder, c), false)
 			}
 			d.position.Store(c.Revision)
 			if s := again.reached(next, c); s != nil && !r.walk(d, s) {

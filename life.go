@@ -6,25 +6,20 @@ package watershed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
-	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
-type (
-	snapshot = store.Snapshot[*wire.Object]
-	change   = store.Change[*wire.Object]
-)
+// ErrStopped is returned to callers that wait for a run that has ended.
+var ErrStopped = errors.New("informer has stopped")
 
+// lifeOptions configures the lives of an engine.
 type lifeOptions struct {
 	transform transformation
 	memory    Memory
@@ -38,18 +33,13 @@ type lifeOptions struct {
 
 // life is one run of an engine: the stages of the flow, connected.
 type life struct {
+	timeline
 	queue     *delta.FIFO[*wire.Object]
-	store     *store.Store[*wire.Object]
-	log       *fanout.Log[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
 	packing   *packing // nil if objects are not packed
 	tap       func(*snapshot, []change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
-	// marks are snapshots at positions in the log's window, oldest first. There are
-	// none if the window is too small for two.
-	marks   atomic.Pointer[[]*snapshot]
-	marking bool
 
 	// writing keeps the store and the log in step: both receive the same changes. It
 	// guards live. The log begins when the first list is stored, because it has no
@@ -73,23 +63,9 @@ type life struct {
 	children sync.WaitGroup
 }
 
-const (
-	// minMarkGap is the minimum number of changes between two marks. A reader keeps at
-	// most about as many of the changes that it has seen.
-	minMarkGap = 1024
-	// averageChange is the assumed average size of a change, in bytes. It sets the
-	// log's limit of changes, so that larger changes reach the limit of bytes first.
-	averageChange = 1 << 10
-	// minLogChanges is the minimum of the log's limit of changes.
-	minLogChanges = 10_000
-	// changeOverhead is the size of a change in the log besides its states, in bytes.
-	changeOverhead = 120
-)
-
 func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	l := &life{synced: make(chan struct{}), stopped: make(chan struct{}), joining: map[*follower]struct{}{}}
-	l.marks.Store(new([]*snapshot))
-	l.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older})
+	l.initTimeline(opts.window)
 	waiting := 0 // the queue's default
 	if opts.memory == Packed {
 		waiting = packedQueue
@@ -101,57 +77,12 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 		Version:   (*wire.Object).Version,
 		Capacity:  waiting,
 	})
-	window := opts.window
-	if window <= 0 {
-		window = 64 << 20
-	}
-	l.marking = window >= minMarkGap*averageChange
-	// A quarter is left for the states that readers hold after they fell out of the
-	// log.
-	l.log = fanout.New(&fanout.Options[*wire.Object]{Bytes: max(1, window/4*3), Size: size, Count: max(minLogChanges, int(window/averageChange))})
 	if opts.memory == Packed {
 		l.packing = newPacking(l.store, opts.packing)
 		l.packing.turn.start = l.startSettling
 	}
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
 	return l
-}
-
-// guarded returns an error if a user's transform panics or returns nil.
-func guarded(transform transformation) transformation {
-	if transform == nil {
-		return nil
-	}
-	return func(o *wire.Object) (out *wire.Object, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("transform panicked: %v", p)
-			}
-		}()
-		if out, err = transform(o); err == nil && out == nil {
-			err = errors.New("transform returned nothing")
-		}
-		return out, err
-	}
-}
-
-// older reports whether now is an earlier state than old. Versions that are not numbers
-// have no order.
-func older(old, now *wire.Object) bool {
-	return now.Version() < old.Version() && now.Version() != 0
-}
-
-// size returns the bytes that a change keeps from being freed: the state that it
-// replaced.
-func size(c change) int {
-	n := 0
-	if c.Old != nil {
-		n += c.Old.Size()
-	}
-	if c.Type == delta.Deleted {
-		n += c.New.Size()
-	}
-	return changeOverhead + n + n/8 // the allocator rounds up
 }
 
 // spawn runs a function in its own goroutine, now or when the life begins, until its
@@ -306,7 +237,7 @@ func (l *life) goLive() {
 // an owner that stops waiting must call unfollow. A reader holds the state that it
 // starts at, as any slow reader does.
 func (l *life) follow() *follower {
-	f := &follower{life: l}
+	f := &follower{timeline: &l.timeline}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.started {
@@ -378,51 +309,4 @@ func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 		}
 	}
 	l.packing.pack(changes)
-}
-
-// mark keeps the current snapshot if it is far enough from the last mark.
-func (l *life) mark() {
-	if !l.marking {
-		return
-	}
-	now := l.store.Snapshot()
-	marks := *l.marks.Load()
-	if n := len(marks); n > 0 && now.Revision() < marks[n-1].Revision()+minMarkGap {
-		return
-	}
-	l.remark(now)
-}
-
-// remark drops the marks that have left the log's window, and adds more. A mark must
-// not keep objects that the log does not keep.
-func (l *life) remark(more ...*snapshot) {
-	after := l.log.Stats().After
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := make([]*snapshot, 0, len(*l.marks.Load())+len(more))
-	for _, mark := range *l.marks.Load() {
-		if mark.Revision() >= after {
-			next = append(next, mark)
-		}
-	}
-	next = append(next, more...)
-	l.marks.Store(&next)
-}
-
-// markAt returns the newest mark that is not after a revision, or nil.
-func (l *life) markAt(revision uint64) *snapshot {
-	marks := *l.marks.Load()
-	for i := len(marks) - 1; i >= 0; i-- {
-		if marks[i].Revision() <= revision {
-			return marks[i]
-		}
-	}
-	return nil
-}
-
-// tidy drops changes and marks that have left the log's window, also when nothing is
-// written.
-func (l *life) tidy() {
-	l.log.Expire()
-	l.remark()
 }

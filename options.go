@@ -6,7 +6,6 @@ package watershed
 import (
 	"log/slog"
 	"reflect"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,12 +122,13 @@ func (o *Options[T]) ofFactory() string {
 	return ""
 }
 
-// life returns the options for the lives of the informer's engine.
-func (o *Options[T]) life(c codec[T], i *Informer[T]) lifeOptions {
+// life returns the options for the lives of the informer's engine. d is the informer's
+// decoder, which the tap does not use before the first life begins.
+func (o *Options[T]) life(c codec[T], d *decoder[T]) lifeOptions {
 	var tap func(*snapshot, []change, bool)
 	if o.Tap != nil {
 		tap = func(s *snapshot, changes []change, whole bool) {
-			o.Tap(Snapshot[T]{informer: i, state: s}, changes, whole)
+			o.Tap(Snapshot[T]{decoder: d, state: s}, changes, whole)
 		}
 	}
 	return lifeOptions{
@@ -140,27 +140,5 @@ func (o *Options[T]) life(c codec[T], i *Informer[T]) lifeOptions {
 		report:    o.Report,
 		window:    o.Window,
 		reflector: o.Reflector,
-	}
-}
-
-// transformation returns the state to store for a received state.
-type transformation = func(*wire.Object) (*wire.Object, error)
-
-// chain returns a transformation that drops fields and then applies the steps in order.
-// It returns nil if there is nothing to do.
-func chain(drop wire.Fields, steps ...transformation) transformation {
-	steps = slices.DeleteFunc(steps, func(t transformation) bool { return t == nil })
-	if drop == 0 && len(steps) == 0 {
-		return nil
-	}
-	return func(o *wire.Object) (*wire.Object, error) {
-		o = o.Without(drop)
-		for _, step := range steps {
-			var err error
-			if o, err = step(o); err != nil || o == nil {
-				return nil, err
-			}
-		}
-		return o, nil
 	}
 }

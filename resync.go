@@ -41,7 +41,7 @@ func (r *resync) next(ctx context.Context, f *follower) (changes, error) {
 		return f.next(ctx)
 	}
 	if r.target == nil && !time.Now().Before(r.at) {
-		r.target = f.life.store.Snapshot()
+		r.target = f.timeline.store.Snapshot()
 	}
 	if r.target != nil && r.target.Revision() <= f.Position() {
 		return changes{}, nil

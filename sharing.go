@@ -47,14 +47,6 @@ type decoded[T any] struct {
 	ok       bool
 }
 
-// sharingIn returns the sharing of a life. The caller holds the engine's mu.
-func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
-	if i.sharing == nil || i.sharing.life != l {
-		i.sharing = &sharing[T]{life: l}
-	}
-	return i.sharing
-}
-
 // block returns the block of a revision. It returns last if that is the one.
 func (s *sharing[T]) block(revision uint64, last *changeBlock[T]) *changeBlock[T] {
 	number := revision / blockSize
@@ -80,14 +72,14 @@ func (s *sharing[T]) block(revision uint64, last *changeBlock[T]) *changeBlock[T
 }
 
 // decode returns the decoded change. The first caller decodes it.
-func (b *changeBlock[T]) decode(i *Informer[T], c *change) *decoded[T] {
+func (b *changeBlock[T]) decode(d *decoder[T], c *change) *decoded[T] {
 	at := &b.changes[c.Revision%blockSize]
-	if d := at.Load(); d != nil {
-		return d
+	if v := at.Load(); v != nil {
+		return v
 	}
-	d := i.decodeChange(c)
-	if at.CompareAndSwap(nil, d) {
-		return d
+	v := d.decodeChange(c)
+	if at.CompareAndSwap(nil, v) {
+		return v
 	}
 	return at.Load()
 }
@@ -95,18 +87,18 @@ func (b *changeBlock[T]) decode(i *Informer[T], c *change) *decoded[T] {
 // decodeChange decodes the states of a change for a handler. They share their equal
 // parts: the state that is already decoded, or else the new one, is the base for
 // decoding the other. Only handlers still need the old state.
-func (i *Informer[T]) decodeChange(c *change) *decoded[T] {
-	d := new(decoded[T])
+func (d *decoder[T]) decodeChange(c *change) *decoded[T] {
+	v := new(decoded[T])
 	if c.Type != delta.Updated {
-		d.now, d.ok = i.decode(c.New)
-		d.old = d.now
-		return d
+		v.now, v.ok = d.decode(c.New)
+		v.old = v.now
+		return v
 	}
 	var held bool
-	if d.old, held = i.codec.held(c.Old); held {
-		d.now, d.ok = i.decoded(c.New)(i.codec.like(c.New, c.Old, d.old))
-	} else if d.now, d.ok = i.decode(c.New); d.ok {
-		d.old, d.ok = i.decoded(c.Old)(i.codec.freshLike(c.Old, c.New, d.now))
+	if v.old, held = d.codec.held(c.Old); held {
+		v.now, v.ok = d.decoded(c.New)(d.codec.like(c.New, c.Old, v.old))
+	} else if v.now, v.ok = d.decode(c.New); v.ok {
+		v.old, v.ok = d.decoded(c.Old)(d.codec.freshLike(c.Old, c.New, v.now))
 	}
-	return d
+	return v
 }

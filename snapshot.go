@@ -16,8 +16,8 @@ import (
 // snapshot keeps its objects in memory. Objects that cannot be decoded into T are left
 // out, logged and counted in [Status.Undecodable].
 type Snapshot[T any] struct {
-	informer *Informer[T]
-	state    *snapshot
+	decoder *decoder[T]
+	state   *snapshot
 }
 
 // Version returns the server's version of the state.
@@ -40,7 +40,7 @@ func (s Snapshot[T]) Get(key string) (T, bool) {
 	if !ok {
 		return *new(T), false
 	}
-	return s.informer.decode(o)
+	return s.decoder.decode(o)
 }
 
 // GetRaw returns the object with a key as bytes.
@@ -88,7 +88,7 @@ func (s Snapshot[T]) Raw() iter.Seq2[string, *wire.Object] { return s.state.All(
 func (s Snapshot[T]) decoded(objects iter.Seq2[string, *wire.Object]) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		for key, o := range objects {
-			if value, ok := s.informer.decode(o); ok && !yield(key, value) {
+			if value, ok := s.decoder.decode(o); ok && !yield(key, value) {
 				return
 			}
 		}

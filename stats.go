@@ -5,6 +5,7 @@ package watershed
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -37,49 +38,22 @@ func (s Stats) Bytes() int64 {
 	return s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes + s.DictionaryBytes + s.DecodedBytes
 }
 
-// Stats returns the informer's memory use. It visits every object, at some 50 ns each.
-func (i *Informer[T]) Stats() Stats { return i.engine.stats() }
-
-func (e *engine) stats() Stats {
-	l := e.current.Load()
-	snap := l.store.Snapshot()
-	s := Stats{Cluster: e.cluster, Resource: e.resource, Objects: snap.Len(), LogBytes: l.log.Stats().Bytes}
-	for _, o := range snap.All() {
-		s.ObjectBytes += int64(o.Size())
-		if o.Packed() {
-			s.Packed++
-		}
-	}
-	keys, indexes := snap.Size()
-	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
-	if l.packing != nil {
-		_, dictionaries := l.packing.packer.Dictionaries()
-		s.DictionaryBytes = int64(dictionaries) / max(l.packing.shared.users.Load(), 1)
-	}
-	_, decoded := e.opts.recent.Size()
-	s.DecodedBytes = int64(decoded)
-	return s
-}
-
 // Report has the informers that have it in their options, while they run. The zero
 // value is ready to use. All methods are safe for concurrent use.
 type Report struct {
-	// mu guards running.
+	// mu guards running, which has a function for each informer.
 	mu      sync.Mutex
-	running map[*engine]struct{}
+	running map[*func() Stats]struct{}
 }
 
 // Stats returns the memory use of all informers, sorted by cluster and resource.
 func (r *Report) Stats() []Stats {
 	r.mu.Lock()
-	engines := make([]*engine, 0, len(r.running))
-	for e := range r.running {
-		engines = append(engines, e)
-	}
+	running := slices.Collect(maps.Keys(r.running))
 	r.mu.Unlock()
-	all := make([]Stats, len(engines))
-	for n, e := range engines {
-		all[n] = e.stats()
+	all := make([]Stats, len(running))
+	for n, stats := range running {
+		all[n] = (*stats)()
 	}
 	slices.SortFunc(all, func(a, b Stats) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Resource, b.Resource))
@@ -87,24 +61,21 @@ func (r *Report) Stats() []Stats {
 	return all
 }
 
-// add and remove do nothing if the report is nil.
-func (r *Report) add(e *engine) {
+// add includes the stats of an informer until remove is called. It does nothing if the
+// report is nil.
+func (r *Report) add(stats func() Stats) (remove func()) {
 	if r == nil {
-		return
+		return func() {}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running == nil {
-		r.running = map[*engine]struct{}{}
+		r.running = map[*func() Stats]struct{}{}
 	}
-	r.running[e] = struct{}{}
-}
-
-func (r *Report) remove(e *engine) {
-	if r == nil {
-		return
+	r.running[&stats] = struct{}{}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.running, &stats)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.running, e)
 }
