@@ -221,7 +221,7 @@ func (r *reader) see(typ delta.Type, key string, old, now *wire.Object) {
 	case typ == delta.Added && had != nil, typ != delta.Added && had == nil:
 		r.t.Errorf("%s: %s of %s, of which it knew %v", r.name, typ, key, had)
 	case typ != delta.Added && old != had:
-		r.t.Errorf("%s: %s of %s from %v, but it was told %v last", r.name, typ, key, old, had)
+		r.t.Errorf("%s: %s of %s from %v, but it received %v last", r.name, typ, key, old, had)
 	case typ == delta.Updated && now.Version() <= had.Version():
 		r.t.Errorf("%s: %s goes back from %v to %v", r.name, key, had, now)
 	}

@@ -106,7 +106,7 @@ func TestReal_etcdRestoredFromABackup(t *testing.T) {
 		t.Errorf("version %d, before the restore it was %d", st.Version, before)
 	}
 	if lines := strings.Join(logged.take(), ""); !strings.Contains(lines, "level=ERROR") || !strings.Contains(lines, "gone back") {
-		t.Errorf("nobody is told of the restore:\n%s", lines)
+		t.Errorf("the restore is not logged:\n%s", lines)
 	}
 	put("changes", "new")
 	expect.Eventually(t, 10*time.Second, func() error {
@@ -207,7 +207,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		got := slices.Clone(tr.lines)
 		slices.Sort(got[2:min(4, len(got))])
 		if want := []string{"add Widget one", "add Widget two", "delete one", "delete two", "add Widget three"}; !slices.Equal(got, want) {
-			return fmt.Errorf("the handler was told %q", got)
+			return fmt.Errorf("the handler received %q", got)
 		}
 		return nil
 	})

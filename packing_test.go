@@ -80,14 +80,14 @@ func TestPacked_readsAsFast(t *testing.T) {
 	workload(s, 2000)
 	i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
 	byNode := watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
-	var told int
+	var calls int
 	r := i.Handle(watershed.Handler[*corev1.Pod]{
-		Add: func(*corev1.Pod, bool) { told++ },
+		Add: func(*corev1.Pod, bool) { calls++ },
 		Update: func(old, now *corev1.Pod) {
 			if old.Labels["round"] == now.Labels["round"] || old.Name != now.Name {
 				t.Errorf("%s went from %q to %q", now.Name, old.Labels["round"], now.Labels["round"])
 			}
-			told++
+			calls++
 		},
 	})
 	stop := running(t, i.Run)
@@ -113,7 +113,7 @@ func TestPacked_readsAsFast(t *testing.T) {
 	watershed.Settle(i)
 	check(t, s, i, byNode)
 	stop()
-	expect.Equal(t, told > 2000, true)
+	expect.Equal(t, calls > 2000, true)
 	if left := i.Stats().Bytes(); left > 10_000 {
 		t.Errorf("%d bytes are left after the end: %+v", left, i.Stats())
 	}

@@ -217,8 +217,8 @@ func TestReal_stopFreesMemory(t *testing.T) {
 	cluster := connect(t, c.Config())
 	pods := informer[*corev1.Pod](t, cluster, nil)
 	nodes := watershed.IndexBy(pods, byNode)
-	told := 0
-	pods.Handle(watershed.Handler[*corev1.Pod]{Add: func(*corev1.Pod, bool) { told++ }})
+	added := 0
+	pods.Handle(watershed.Handler[*corev1.Pod]{Add: func(*corev1.Pod, bool) { added++ }})
 	cycle := func() (with int64) {
 		stop := running(t, pods.Run)
 		synced(t, pods, time.Minute)
@@ -235,7 +235,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 		return with
 	}
 	cycle() // makes the allocations that stay
-	told = 0
+	added = 0
 	before := liveHeap()
 	with := cycle()
 	after := liveHeap()

@@ -143,13 +143,13 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet}, Tap: tapOf(&calls),
 		})
 		stop := running(t, i.Run)
-		told := func(want ...tapped) {
+		expectCalls := func(want ...tapped) {
 			t.Helper()
 			synctest.Wait()
 			expect.Equal(t, calls, want)
 			calls = nil
 		}
-		told(tapped{Whole: true, Version: 10, State: map[string]uint64{"a/1": 3, "a/2": 4}})
+		expectCalls(tapped{Whole: true, Version: 10, State: map[string]uint64{"a/1": 3, "a/2": 4}})
 		s.watches <- nil
 		s.lists <- scriptedList{objects: []*wire.Object{podAt(t, "0", 12), podAt(t, "1", 11)}, err: errors.New("broken off")}
 		synctest.Wait()
@@ -164,11 +164,11 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 			expect.Equal(t, c.Whole, false)
 		}
 		calls = calls[len(calls)-1:]
-		told(tapped{Whole: true, Version: 20, State: map[string]uint64{"a/1": 15}})
+		expectCalls(tapped{Whole: true, Version: 20, State: map[string]uint64{"a/1": 15}})
 		s.watches <- []reflector.Event[*wire.Object]{{Type: delta.Bookmark, Version: "22"}}
-		told(tapped{Whole: true, Version: 22, State: map[string]uint64{"a/1": 15}})
+		expectCalls(tapped{Whole: true, Version: 22, State: map[string]uint64{"a/1": 15}})
 		s.watches <- []reflector.Event[*wire.Object]{{Type: delta.Deleted, Object: podAt(t, "1", 25), Version: "25"}}
-		told(tapped{Whole: true, Version: 25, State: map[string]uint64{}, Changes: []string{"Deleted a/1@25"}})
+		expectCalls(tapped{Whole: true, Version: 25, State: map[string]uint64{}, Changes: []string{"Deleted a/1@25"}})
 		stop()
 	})
 }

@@ -59,8 +59,8 @@ func TestInformer_keepsObjectsOfAResourceThatIsNotServed(t *testing.T) {
 		absent.Store(true)
 		open.Load().Stop()
 		time.Sleep(24 * time.Hour)
-		if told := j.take(); len(told) > 0 {
-			t.Fatalf("told %q", told)
+		if calls := j.take(); len(calls) > 0 {
+			t.Fatalf("the handler received %q", calls)
 		}
 		expectNames(t, "the store", i.GetStore().List(), "a/1", "a/2", "a/3")
 		list = &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}, Items: list.Items[:2]}

@@ -70,7 +70,7 @@ func TestFakeClientset(t *testing.T) {
 	}
 	j.expect(t, "add a/1 true", "add b/1=x true")
 	if p := <-typed; p.Namespace != "a" || p.Name != "1" {
-		t.Errorf("the typed handler was told of %v", p)
+		t.Errorf("the typed handler received %v", p)
 	}
 	found, err := pods.Lister().Pods("b").List(labels.Everything())
 	if err != nil || !slices.Equal(names(found), []string{"b/1"}) {

@@ -125,8 +125,8 @@ func TestHandler_removed(t *testing.T) {
 	}
 	source.Add(pod("a", "2"))
 	stays.expect(t, "add a/2 false")
-	if told := goes.take(); len(told) > 0 {
-		t.Errorf("after its removal it was told %q", told)
+	if calls := goes.take(); len(calls) > 0 {
+		t.Errorf("after its removal it received %q", calls)
 	}
 	stop()
 	if err := cache.ShutDownEventHandler(i, r); err != nil {
@@ -191,7 +191,7 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 				j := &journal{}
 				utilruntime.PanicHandlers = []func(context.Context, any){func(ctx context.Context, value any) {
 					j.note("panic %v", value)
-					klog.FromContext(ctx).Info("told")
+					klog.FromContext(ctx).Info("notified")
 				}}
 				logger := funcr.New(func(_, args string) { j.note("log %s", args) }, funcr.Options{})
 				i := create(podSource(t, pod("a", "1"), pod("a", "2")), &corev1.Pod{}, 0, nil)
@@ -208,8 +208,8 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 				stop := run(t, i)
 				time.Sleep(2 * time.Second)
 				stop()
-				told := []string{"panic no", `log "level"=0 "msg"="told"`}
-				if got, want := j.take(), append(append([]string{"after 0s"}, told...), append([]string{"after 1s"}, told...)...); !slices.Equal(got, want) {
+				logged := []string{"panic no", `log "level"=0 "msg"="notified"`}
+				if got, want := j.take(), append(append([]string{"after 0s"}, logged...), append([]string{"after 1s"}, logged...)...); !slices.Equal(got, want) {
 					t.Errorf("noted\n%q, want\n%q", got, want)
 				}
 			})

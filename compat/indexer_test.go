@@ -215,7 +215,7 @@ func TestIndexer_indexersCanBeAddedAndAreACopy(t *testing.T) {
 	indexers := x.GetIndexers()
 	delete(indexers, "label")
 	if len(x.GetIndexers()) != 2 {
-		t.Error("who changes what GetIndexers returned changes the indexes")
+		t.Error("a change of the map from GetIndexers changes the indexes")
 	}
 	stop()
 	if err := i.AddIndexers(cache.Indexers{"late": byLabel}); err == nil || err.Error() != "indexer was not added because it has stopped already" {

@@ -154,19 +154,19 @@ func TestWatchErrorHandler(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 	source.ListError = forbidden
 	i := podInformer(source, 0, nil)
-	told := make(chan error, 100)
+	failures := make(chan error, 100)
 	if err := i.SetWatchErrorHandler(func(r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(context.Background(), r, err)
 		if r.Name() == "" || r.TypeDescription() != "*v1.Pod" {
 			t.Errorf("the reflector is %q of %q", r.Name(), r.TypeDescription())
 		}
-		told <- err
+		failures <- err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, i)
-	if err := <-told; !apierrors.IsForbidden(err) {
-		t.Errorf("it was told %v", err)
+	if err := <-failures; !apierrors.IsForbidden(err) {
+		t.Errorf("the handler received %v", err)
 	}
 	if err := i.SetWatchErrorHandler(nil); err == nil || err.Error() != "informer has already started" {
 		t.Errorf("SetWatchErrorHandler after the start: %v", err)
@@ -207,22 +207,22 @@ func TestWatchErrorHandler_asClientGos(t *testing.T) {
 				if !ours {
 					i = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, nil)
 				}
-				told := make(chan error, 100)
-				if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { told <- err }); err != nil {
+				failures := make(chan error, 100)
+				if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { failures <- err }); err != nil {
 					t.Fatal(err)
 				}
 				stop := run(t, i)
 				if c.want {
-					if err := <-told; c.list != nil && !errors.Is(err, c.list) || c.watch != nil && !errors.Is(err, c.watch) {
-						t.Errorf("it was told %v", err)
+					if err := <-failures; c.list != nil && !errors.Is(err, c.list) || c.watch != nil && !errors.Is(err, c.watch) {
+						t.Errorf("the handler received %v", err)
 					}
 					return
 				}
 				<-first
 				stop()
 				select {
-				case err := <-told:
-					t.Errorf("it was told %v", err)
+				case err := <-failures:
+					t.Errorf("the handler received %v", err)
 				default:
 				}
 			})
@@ -256,7 +256,7 @@ func TestInformer_typeOfSomebodysOwn(t *testing.T) {
 		example, item *widget
 		want          schema.GroupVersionKind
 	}{
-		"nobody knows":     {compat.Options{}, &widget{}, &widget{}, schema.GroupVersionKind{}},
+		"unknown":          {compat.Options{}, &widget{}, &widget{}, schema.GroupVersionKind{}},
 		"the scheme knows": {compat.Options{Scheme: known, KeepKind: true}, &widget{}, &widget{}, gvk},
 		"the example says": {compat.Options{KeepKind: true}, named, &widget{}, gvk},
 		"it is not kept":   {compat.Options{Scheme: known}, named, &widget{}, schema.GroupVersionKind{}},

@@ -133,7 +133,7 @@ func (j *journal) expect(t *testing.T, want ...string) {
 		return len(j.lines) >= len(want)
 	})
 	if got := j.take(); !slices.Equal(got, want) {
-		t.Fatalf("was told\n%q, want\n%q", got, want)
+		t.Fatalf("received\n%q, want\n%q", got, want)
 	}
 }
 

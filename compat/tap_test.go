@@ -110,7 +110,7 @@ func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
 		t.Errorf("keys in a: %v %v", keys, err)
 	}
 	if n := decodings.Load(); n != 0 {
-		t.Errorf("%d objects were decoded, and nobody had looked", n)
+		t.Errorf("%d objects were decoded before a read", n)
 	}
 	objs, err := i.GetIndexer().ByIndex(cache.NamespaceIndex, "b")
 	if err != nil || len(objs) != 1 || objs[0].(*counted).Name != "1" {
@@ -147,20 +147,20 @@ func TestTap_errorsStayTheClients(t *testing.T) {
 			}
 			cfg, _ := s.config()
 			i := podInformer(listOnly{podsOf(clientset(t, cfg))}, 0, nil)
-			told := make(chan error, 100)
-			if err := i.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { told <- err }); err != nil {
+			failures := make(chan error, 100)
+			if err := i.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { failures <- err }); err != nil {
 				t.Fatal(err)
 			}
 			run(t, i)
-			err := <-told
+			err := <-failures
 			if c.name == "410" {
 				if !apierrors.IsForbidden(err) {
-					t.Errorf("it was told %v, and not of the list of the newest version", err)
+					t.Errorf("the handler received %v, not the error of the list of the newest version", err)
 				}
 				return
 			}
 			if !c.is(err) {
-				t.Errorf("it was told %v", err)
+				t.Errorf("the handler received %v", err)
 			}
 		})
 	}
@@ -282,7 +282,7 @@ func TestTap_whatIsNotOursToReadIsTheClients(t *testing.T) {
 	synced(t, i)
 	expectNames(t, "List", i.GetStore().List(), "a/1")
 	if read.Load() == 0 {
-		t.Error("nobody read the answer")
+		t.Error("the response was not read")
 	}
 }
 

@@ -312,11 +312,11 @@ func TestCut_expiresEverybody(t *testing.T) {
 		l.Cut(5)
 		for range interests {
 			if err := <-errs; !errors.Is(err, fanout.ErrExpired) {
-				t.Errorf("a reader that waits is told %v", err)
+				t.Errorf("a waiting reader received %v", err)
 			}
 		}
 		if _, err := late.Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
-			t.Errorf("a reader that is behind is told %v", err)
+			t.Errorf("a reader that is behind received %v", err)
 		}
 		s := l.Stats()
 		expect.Equal(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting}, []any{uint64(5), uint64(5), 0, int64(0), 0})
@@ -326,7 +326,7 @@ func TestCut_expiresEverybody(t *testing.T) {
 		l.Cut(7)
 		expect.Equal(t, next(t, c), []uint64{6})
 		if _, err := c.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
-			t.Errorf("a reader of a closed log is told %v", err)
+			t.Errorf("a reader of a closed log received %v", err)
 		}
 	})
 }

@@ -115,9 +115,9 @@ func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
 						v = began + rng.Uint64N(version+2-began)
 					}
 					want, gone := since(all, after, v)
-					got, told := read(t, l, v)
-					if told != gone || !gone && !slices.Equal(got, want) {
-						t.Fatalf("run %d: after version %d of %d to %d: got %v (expired %t), want %v (%t)", run, v, began, version, got, told, want, gone)
+					got, ended := read(t, l, v)
+					if ended != gone || !gone && !slices.Equal(got, want) {
+						t.Fatalf("run %d: after version %d of %d to %d: got %v (expired %t), want %v (%t)", run, v, began, version, got, ended, want, gone)
 					}
 					answered++
 					if gone {
@@ -258,7 +258,7 @@ func TestTryNext_doesNotWait(t *testing.T) {
 			publish(l, added(r, "a/1"))
 		}
 		if _, err := all.TryNext(); !errors.Is(err, fanout.ErrExpired) {
-			t.Errorf("a reader that is behind is told %v", err)
+			t.Errorf("a reader that is behind received %v", err)
 		}
 		expect.Equal(t, try(cursor(t, l, 20, fanout.Everything())), nil)
 	})

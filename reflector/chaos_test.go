@@ -253,21 +253,21 @@ func (c *chaos) judge() {
 		// each time.
 		return
 	}
-	last, told := map[string]int{}, map[string]int{}
+	last, notified := map[string]int{}, map[string]int{}
 	for i, change := range c.changes {
 		if slices.Contains(c.eras, i) {
 			clear(last)
 		}
 		switch {
 		case change.Type == delta.Deleted:
-			told[change.Key]++
+			notified[change.Key]++
 		case change.New.Version < last[change.Key]:
 			c.t.Errorf("%s goes back from %d to %d", change.Key, last[change.Key], change.New.Version)
 		default:
 			last[change.Key] = change.New.Version
 		}
 	}
-	for name, n := range told {
+	for name, n := range notified {
 		if n > c.deaths[name] {
 			c.t.Errorf("%d deletions of %s, which was deleted %d times", n, name, c.deaths[name])
 		}

@@ -50,8 +50,8 @@ func TestMemory_perObject(t *testing.T) {
 			t.Errorf("%d indexes: %.0f bytes per object, want at most %.0f", test.indexes, per, test.limit)
 		}
 		keys, indexes := s.Snapshot().Size()
-		if told := float64(keys+indexes) / objects; told < per*0.85 || told > per*1.15 {
-			t.Errorf("%d indexes: %.0f bytes per object, the store says %.0f", test.indexes, per, told)
+		if reported := float64(keys+indexes) / objects; reported < per*0.85 || reported > per*1.15 {
+			t.Errorf("%d indexes: %.0f bytes per object, the store reports %.0f", test.indexes, per, reported)
 		}
 		for from := 0; from < objects; from += 1000 {
 			var gone []delta.Delta[*pod]
