@@ -108,7 +108,7 @@ soak: ## informers and an operator on the replica, which is killed KILLS times (
 MINORS ?= 1.31,1.32,1.33,1.34,1.35,1.36,1.37
 
 .PHONY: servers
-servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1.31 to 1.37); writes the table in docs/servers.md
+servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1.31 to 1.37; 1.31.0 is one release); writes the table in docs/servers.md
 	cd conformance && go run ./servers -minors $(MINORS)
 
 # Each part runs even if one before it failed; the target fails if any did.

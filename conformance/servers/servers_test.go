@@ -12,8 +12,8 @@ import (
 
 func TestPick_takesTheNewestRelease(t *testing.T) {
 	all := []string{"v1.30.9", "v1.31.0", "v1.31.2", "v1.31.10", "v1.31.11-rc.0", "v1.32.0-alpha.1", "v1.32.1"}
-	got, err := pick(all, []string{"1.31", "1.32"})
-	if want := []string{"v1.31.10", "v1.32.1"}; err != nil || !slices.Equal(got, want) {
+	got, err := pick(all, []string{"1.31", "1.32", "1.31.0"})
+	if want := []string{"v1.31.10", "v1.32.1", "v1.31.0"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 	if got, err := pick(all, []string{"1.29"}); err == nil {

@@ -21,28 +21,42 @@ import (
 // passed is how a row reports a test without a failure.
 const passed = "pass"
 
-// newest returns the newest released patch of each minor version, in the given order.
+// newest returns the newest released patch of each minor version, in the given order. An
+// entry with a patch, such as 1.31.0, is that release.
 func newest(ctx context.Context, root string, minors []string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-versions", "k8s.io/kubernetes")
-	cmd.Dir = filepath.Join(root, "internal", "kubetest", "binaries", "kubernetes")
-	out, err := cmd.Output()
+	listed, err := listKubernetes(ctx, root, "-versions")
 	if err != nil {
-		return nil, fmt.Errorf("versions of k8s.io/kubernetes: %w", err)
+		return nil, err
 	}
-	versions := strings.Fields(string(out))
 	// A proxy may not list every release that it has. The pinned one is in the module.
-	cmd = exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	cmd.Dir = filepath.Join(root, "internal", "kubetest", "binaries", "kubernetes")
-	if out, err = cmd.Output(); err != nil {
-		return nil, fmt.Errorf("pinned version of k8s.io/kubernetes: %w", err)
+	pinned, err := listKubernetes(ctx, root, "-f", "{{.Version}}")
+	if err != nil {
+		return nil, err
 	}
-	return pick(append(versions, strings.TrimSpace(string(out))), minors)
+	return pick(append(strings.Fields(listed), strings.TrimSpace(pinned)), minors)
 }
 
-// pick returns the greatest release of each minor version.
+// listKubernetes runs go list -m for k8s.io/kubernetes, in the module that builds it.
+func listKubernetes(ctx context.Context, root string, flags ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"list", "-m"}, flags...), "k8s.io/kubernetes")...)
+	cmd.Dir = filepath.Join(root, "internal", "kubetest", "binaries", "kubernetes")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("versions of k8s.io/kubernetes: %w", err)
+	}
+	return string(out), nil
+}
+
+// pick returns the greatest release of each minor version, and entries with a patch as
+// they are.
 func pick(versions, minors []string) ([]string, error) {
 	var picked []string
 	for _, minor := range minors {
+		if strings.Count(minor, ".") == 2 {
+			picked = append(picked, "v"+minor)
+			continue
+		}
 		var patches []string
 		for _, v := range versions {
 			if semver.MajorMinor(v) == "v"+minor && semver.Prerelease(v) == "" {
