@@ -4,12 +4,9 @@
 package fleet
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/watershed-project/watershed/fanout"
 )
 
 // A revision of a collection is a time in microseconds, or the next number if that one is
@@ -33,49 +30,33 @@ func newSlot() uint64 { return rand.Uint64N(1 << slotBits) }
 // microseconds returns the time as used in revisions.
 func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
 
-// nextLocked returns the revision after the newest one, at a time.
-func (c *collection) nextLocked(now uint64) uint64 {
-	return max(now, c.revision>>slotBits+1)<<slotBits | c.slot
+// clock issues the revisions of one collection, whose mu guards it.
+type clock struct {
+	// slot is the fleet's, and part of all revisions.
+	slot uint64
+	// revision is the newest one.
+	revision uint64
+	// raised are the newest revisions without a change, oldest first.
+	raised []uint64
 }
 
-// recognize returns nil if the collection has issued a revision. Otherwise the error is
-// [ErrExpired] and all later revisions are greater than that one, so that a client does
-// not see revisions decrease, unless it is more than a minute ahead of the clock.
-func (c *collection) recognize(revision uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// advance issues the next revision, at a time.
+func (c *clock) advance(now uint64) uint64 {
+	c.revision = max(now, c.revision>>slotBits+1)<<slotBits | c.slot
+	return c.revision
+}
+
+// recognizes reports whether a revision can be one of this clock. If it cannot, all later
+// revisions are greater than that one, so that a client does not see revisions decrease,
+// unless it is more than a minute ahead of the clock.
+func (c *clock) recognizes(revision uint64) bool {
 	if revision <= c.revision && revision&(1<<slotBits-1) == c.slot {
-		return nil
+		return true
 	}
 	if micros, now := revision>>slotBits, microseconds(); revision > c.revision && micros <= now+mostAhead {
-		c.revision = c.nextLocked(max(now, micros+1))
-		if c.raised = append(c.raised, c.revision); len(c.raised) > mostRaised {
+		if c.raised = append(c.raised, c.advance(max(now, micros+1))); len(c.raised) > mostRaised {
 			c.raised = slices.Delete(c.raised, 0, 1)
 		}
 	}
-	return c.foreign(revision)
-}
-
-func (c *collection) foreign(revision uint64) error {
-	return fmt.Errorf("%s after revision %d: %w", c.resource, revision, ErrExpired)
-}
-
-// issued reports whether the collection has issued a revision that is not before the
-// log's window. There are few slots: two processes can have the same one, but hardly the
-// same revisions.
-func (c *collection) issued(revision uint64) bool {
-	c.mu.Lock()
-	_, raised := slices.BinarySearch(c.raised, revision)
-	newest := c.revision
-	c.mu.Unlock()
-	if raised || revision == newest || revision == c.log.Stats().After {
-		return true
-	}
-	cursor, err := c.log.Cursor(revision-1, fanout.Everything())
-	if err != nil {
-		return false
-	}
-	// If the change has just left the log, reading from it fails as well.
-	batch, err := cursor.TryNext()
-	return err != nil || len(batch) > 0 && batch[0].Revision == revision
+	return false
 }

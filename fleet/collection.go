@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,25 +13,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
-
-type (
-	// state is one cluster's state of a resource.
-	state = watershed.Snapshot[*wire.Object]
-	// change is a change in one cluster.
-	change = store.Change[located]
-)
-
-// located is an object and the name of its cluster.
-type located struct {
-	cluster string
-	object  *wire.Object
-}
 
 // collection is one resource of all clusters: the state of each cluster that has it, and
 // one log of their changes. The log keeps each cluster's changes in their order. When a
@@ -48,53 +34,38 @@ type collection struct {
 
 	// mu is held by writers, and guards the fields below.
 	mu sync.Mutex
-	// revision is that of the newest state. See clock.go.
-	revision uint64
-	// slot is the fleet's, and part of all revisions. raised are the newest revisions
-	// without a change, oldest first.
-	slot   uint64
-	raised []uint64
+	// clock has the revision of the newest state.
+	clock
 	// last is the vector of all clusters that was made last, as long as a reader holds
 	// it.
 	last weak.Pointer[vector]
-	// indexes are added to every mirror. mirrors has all mirrors, including those that
-	// have no part yet.
-	indexes map[indexer]struct{}
-	mirrors map[*mirror]struct{}
+	// indexes are added to every informer. informers has all informers with the names of
+	// their clusters, including those that have no part yet.
+	indexes   map[indexer]struct{}
+	informers map[*informer]string
 }
 
-// clusterPart is one cluster's part of a collection. The collection's mu guards mirror.
+// clusterPart is one cluster's part of a collection. The collection's mu guards
+// informer.
 type clusterPart struct {
-	cluster string
-	mirror  *mirror
-	state   atomic.Pointer[state]
+	cluster  string
+	informer *informer
+	state    atomic.Pointer[state]
 }
 
 // indexer is an index of any type.
 type indexer interface {
 	// join and leave are called with the collection's mu held.
-	join(*mirror)
-	leave(*mirror)
-}
-
-// vector is the state of all clusters, or of some, at a revision of the collection.
-type vector struct {
-	revision uint64
-	clusters []clusterState // by name
-}
-
-type clusterState struct {
-	cluster string
-	mirror  *mirror
-	state   state
+	join(cluster string, i *informer)
+	leave(*informer)
 }
 
 func newCollection(r schema.GroupResource, window int64, slot uint64) *collection {
-	c := &collection{resource: r, keep: 1024, slot: slot, indexes: map[indexer]struct{}{}, mirrors: map[*mirror]struct{}{}}
-	c.revision = c.nextLocked(microseconds())
+	c := &collection{resource: r, keep: 1024, clock: clock{slot: slot}, indexes: map[indexer]struct{}{}, informers: map[*informer]string{}}
+	c.advance(microseconds())
 	c.parts.Store(&[]*clusterPart{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })
-	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), size
+	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), func(c change) int { return size(c.Type, c.Old.object, c.New.object) }
 	opts.Dimensions = append(opts.Dimensions, fanout.Dimension[located]{Name: byCluster, Values: func(l located) []fanout.Value {
 		return []fanout.Value{fanout.ValueOf(l.cluster)}
 	}})
@@ -106,19 +77,6 @@ func newCollection(r schema.GroupResource, window int64, slot uint64) *collectio
 // byCluster is the dimension of readers of one cluster.
 const byCluster = "cluster"
 
-// size returns how many bytes a change keeps from being freed: the state that it
-// replaced.
-func size(c change) int {
-	n := 150
-	if c.Old.object != nil {
-		n += c.Old.object.Size()
-	}
-	if c.Type == delta.Deleted {
-		n += c.New.object.Size()
-	}
-	return n + n/8
-}
-
 // find returns the part of a cluster, or nil if it has none, and its position in parts.
 func find(parts []*clusterPart, cluster string) (*clusterPart, int) {
 	i, ok := slices.BinarySearchFunc(parts, cluster, func(p *clusterPart, name string) int { return cmp.Compare(p.cluster, name) })
@@ -128,37 +86,38 @@ func find(parts []*clusterPart, cluster string) (*clusterPart, int) {
 	return parts[i], i
 }
 
-// introduce adds a mirror, before it runs.
-func (c *collection) introduce(m *mirror) {
+// introduce adds the informer of a cluster, before it runs.
+func (c *collection) introduce(cluster string, i *informer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mirrors[m] = struct{}{}
+	c.informers[i] = cluster
 	for x := range c.indexes {
-		x.join(m)
+		x.join(cluster, i)
 	}
 }
 
-// applied handles a batch of a mirror's changes. The first batch of a mirror has no
-// changes: it makes the mirror's state the cluster's, and applied returns the mirror that
-// had that place before, if any.
-func (c *collection) applied(m *mirror, s state, changes []store.Change[*wire.Object]) (replaced *mirror) {
+// applied handles a batch of an informer's changes. The first batch of an informer has no
+// changes: it makes the informer's state the cluster's, and applied returns the informer
+// that had that place before, if any.
+func (c *collection) applied(i *informer, s state, changes []store.Change[*wire.Object]) (replaced *informer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.mirrors[m]; !known {
+	cluster, known := c.informers[i]
+	if !known {
 		return nil // it was stopped
 	}
 	parts := *c.parts.Load()
-	p, at := find(parts, m.cluster)
-	if p != nil && p.mirror == m {
+	p, at := find(parts, cluster)
+	if p != nil && p.informer == i {
 		p.state.Store(&s)
-		c.publishLocked(m.cluster, changes)
+		c.publishLocked(cluster, changes)
 		return nil
 	}
 	if p != nil {
-		replaced, p.mirror = p.mirror, m
+		replaced, p.informer = p.informer, i
 		p.state.Store(&s)
 	} else {
-		p = &clusterPart{cluster: m.cluster, mirror: m}
+		p = &clusterPart{cluster: cluster, informer: i}
 		p.state.Store(&s)
 		parts = slices.Insert(slices.Clone(parts), at, p)
 		c.parts.Store(&parts)
@@ -174,9 +133,8 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 	all, now := make([]change, len(changes)), microseconds()
 	for i := range changes {
 		from := &changes[i]
-		c.revision = c.nextLocked(now)
 		all[i] = change{
-			Type: from.Type, Missed: from.Missed, Key: from.Key, Revision: c.revision, Version: from.Version,
+			Type: from.Type, Missed: from.Missed, Key: from.Key, Revision: c.advance(now), Version: from.Version,
 			Old: located{cluster, from.Old}, New: located{cluster, from.New},
 		}
 	}
@@ -185,36 +143,35 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 
 // cutLocked makes readers continue with differences.
 func (c *collection) cutLocked() {
-	c.revision = c.nextLocked(microseconds())
 	c.last = weak.Pointer[vector]{}
-	c.log.Cut(c.revision)
+	c.log.Cut(c.advance(microseconds()))
 }
 
-// forget removes a mirror that is about to end. If it is to be replaced its state stays
-// readable, otherwise the state is removed.
-func (c *collection) forget(m *mirror, replaced bool) {
+// forget removes a cluster's informer that is about to end. If it is to be replaced its
+// state stays readable. Otherwise, also in a second call, the state is removed.
+func (c *collection) forget(cluster string, i *informer, replaced bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mirrors, m)
+	delete(c.informers, i)
 	for x := range c.indexes {
-		x.leave(m)
+		x.leave(i)
 	}
 	parts := *c.parts.Load()
-	if p, at := find(parts, m.cluster); !replaced && p != nil && p.mirror == m {
+	if p, at := find(parts, cluster); !replaced && p != nil && p.informer == i {
 		parts = slices.Delete(slices.Clone(parts), at, at+1)
 		c.parts.Store(&parts)
 		c.cutLocked()
 	}
 }
 
-// refreshLocked reads a mirror's state again after an index was added to it. If the
-// mirror is ahead of the collection, a batch with the newer state is on its way.
-func (c *collection) refreshLocked(m *mirror) {
-	p, _ := find(*c.parts.Load(), m.cluster)
-	if p == nil || p.mirror != m {
+// refreshLocked reads an informer's state again after an index was added to it. If the
+// informer is ahead of the collection, a batch with the newer state is on its way.
+func (c *collection) refreshLocked(i *informer) {
+	p, _ := find(*c.parts.Load(), c.informers[i])
+	if p == nil || p.informer != i {
 		return
 	}
-	if s := m.informer.Snapshot(); s.Revision() == p.state.Load().Revision() {
+	if s := i.Snapshot(); s.Revision() == p.state.Load().Revision() {
 		p.state.Store(&s)
 		c.last = weak.Pointer[vector]{}
 	}
@@ -265,7 +222,43 @@ func (c *collection) vectorLocked(clusters clusterSet) *vector {
 	}
 	v := &vector{revision: c.revision, clusters: make([]clusterState, len(parts))}
 	for i, p := range parts {
-		v.clusters[i] = clusterState{p.cluster, p.mirror, *p.state.Load()}
+		v.clusters[i] = clusterState{p.cluster, p.informer, *p.state.Load()}
 	}
 	return v
+}
+
+// recognize returns nil if the collection has issued a revision. Otherwise the error is
+// [ErrExpired], and later revisions are greater: see [clock.recognizes].
+func (c *collection) recognize(revision uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recognizes(revision) {
+		return nil
+	}
+	return c.foreign(revision)
+}
+
+// foreign returns the error for a revision that the collection cannot continue from.
+func (c *collection) foreign(revision uint64) error {
+	return fmt.Errorf("%s after revision %d: %w", c.resource, revision, fanout.ErrExpired)
+}
+
+// issued reports whether the collection has issued a revision that is not before the
+// log's window. There are few slots: two processes can have the same one, but hardly the
+// same revisions.
+func (c *collection) issued(revision uint64) bool {
+	c.mu.Lock()
+	_, raised := slices.BinarySearch(c.raised, revision)
+	newest := c.revision
+	c.mu.Unlock()
+	if raised || revision == newest || revision == c.log.Stats().After {
+		return true
+	}
+	cursor, err := c.log.Cursor(revision-1, fanout.Everything())
+	if err != nil {
+		return false
+	}
+	// If the change has just left the log, reading from it fails as well.
+	batch, err := cursor.TryNext()
+	return err != nil || len(batch) > 0 && batch[0].Revision == revision
 }

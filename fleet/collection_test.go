@@ -76,7 +76,7 @@ func (noDirectory) Follow(context.Context, func([]Entry)) error { return nil }
 // join starts a mirror with some objects, beside an existing one if there is one.
 func (w *world) join(cluster string, names ...string) {
 	x := &mirror{cluster: cluster, collection: w.c, end: func() {}}
-	first := make(chan *mirror, 1)
+	first := make(chan *informer, 1)
 	var once sync.Once
 	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
 		Window:    1,
@@ -86,11 +86,11 @@ func (w *world) join(cluster string, names ...string) {
 			if len(changes) == 0 && s.Len() < len(names) {
 				return // the first applied state must have all names
 			}
-			replaced := w.c.applied(x, s, changes)
+			replaced := w.c.applied(x.informer, s, changes)
 			once.Do(func() { first <- replaced })
 		},
 	})
-	w.c.introduce(x)
+	w.c.introduce(cluster, x.informer)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -113,7 +113,7 @@ func (w *world) join(cluster string, names ...string) {
 		x.informer.Write(deltas...)
 	}
 	if old := <-first; old != nil {
-		w.c.forget(old, true)
+		w.c.forget(cluster, old, true)
 		w.end[cluster]()
 	} else if w.mirrors[cluster] != nil {
 		w.t.Errorf("nothing was replaced in %s", cluster)
@@ -147,7 +147,7 @@ func (w *world) delete(cluster, name string) {
 }
 
 func (w *world) leave(cluster string) {
-	w.c.forget(w.mirrors[cluster], false)
+	w.c.forget(cluster, w.mirrors[cluster].informer, false)
 	w.end[cluster]()
 	delete(w.mirrors, cluster)
 	for key := range w.truth {

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/watershed-project/watershed/fanout"
@@ -38,19 +37,6 @@ func present(value string) string {
 	return value
 }
 
-// LogOptions returns the options of a log in which readers can wait by label, with
-// [ByLabel], and by field, with [HasField].
-func LogOptions() *fanout.Options[*wire.Object] {
-	return logOptions(func(o *wire.Object) *wire.Object { return o })
-}
-
-func logOptions[T any](object func(T) *wire.Object) *fanout.Options[T] {
-	return &fanout.Options[T]{
-		Dimensions: []fanout.Dimension[T]{{Name: ByLabel, Values: func(t T) []fanout.Value { return labelValues(object(t)) }}},
-		Open:       func(name string) (fanout.Dimension[T], bool) { return openField(name, object) },
-	}
-}
-
 // openField returns the dimension of a field.
 func openField[T any](name string, object func(T) *wire.Object) (d fanout.Dimension[T], ok bool) {
 	members, ok := strings.CutPrefix(name, byField)
@@ -76,17 +62,6 @@ func openField[T any](name string, object func(T) *wire.Object) (d fanout.Dimens
 		return fanout.AnyValue
 	}
 	return d, true
-}
-
-// openCursor opens a cursor that reads everything if the log cannot open a dimension for
-// the interest. The error is [fanout.ErrNoDimension], for an interest that is not in a
-// field.
-func openCursor[T any](l *fanout.Log[T], revision uint64, interest fanout.Interest) (*fanout.Cursor[T], error) {
-	c, err := l.Cursor(revision, interest)
-	if errors.Is(err, fanout.ErrNoDimension) && strings.HasPrefix(interest.Dimension(), byField) {
-		return l.Cursor(revision, fanout.Everything())
-	}
-	return c, err
 }
 
 // labelValues returns the values that readers by label can wait for.

@@ -92,7 +92,7 @@ func newFeed(x *mirror) *Feed {
 	opts := LogOptions()
 	opts.Bytes, opts.Count = window, max(10_000, int(window>>10))
 	opts.Size = func(c store.Change[*wire.Object]) int {
-		return size(change{Type: c.Type, Old: located{object: c.Old}, New: located{object: c.New}})
+		return size(c.Type, c.Old, c.New)
 	}
 	f.log = fanout.New(opts)
 	return f

@@ -6,8 +6,6 @@ package fleet
 import (
 	"context"
 	"iter"
-	"slices"
-	"strings"
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/catchup"
@@ -140,17 +138,3 @@ func (*follower) Same(a, b located) bool { return wire.Same(a.object, b.object) 
 
 // Diff implements [catchup.Objects].
 func (f *follower) Diff(from, to *vector) iter.Seq[*change] { return diff(from, to) }
-
-// Revision returns the vector's revision of the collection.
-func (v *vector) Revision() uint64 { return v.revision }
-
-// get returns an object of a vector.
-func (v *vector) get(key Key) (*wire.Object, bool) {
-	i, ok := slices.BinarySearchFunc(v.clusters, key.Cluster, func(c clusterState, name string) int { return strings.Compare(c.cluster, name) })
-	if !ok {
-		return nil, false
-	}
-	return v.clusters[i].state.Get(key.Object)
-}
-
-func keyOf(c *change) Key { return Key{c.New.cluster, c.Key} }

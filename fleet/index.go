@@ -20,9 +20,9 @@ import (
 type Index[T any, K cmp.Ordered] struct {
 	view   *View[T]
 	values func(*wire.Object) []K
-	// of are the indexes of the mirrors. The map is replaced, not modified, with the
+	// of are the indexes of the informers. The map is replaced, not modified, with the
 	// collection's mu held.
-	of atomic.Pointer[map[*mirror]*watershed.Index[*wire.Object, K]]
+	of atomic.Pointer[map[*informer]*watershed.Index[*wire.Object, K]]
 }
 
 // IndexBy adds an index, at any time. The function returns the values to find an object
@@ -37,29 +37,29 @@ func IndexBy[T any, K cmp.Ordered](v *View[T], values func(T) []K) *Index[T, K] 
 		}
 		return values(value)
 	}}
-	x.of.Store(&map[*mirror]*watershed.Index[*wire.Object, K]{})
+	x.of.Store(&map[*informer]*watershed.Index[*wire.Object, K]{})
 	c := v.collection
 	c.mu.Lock()
 	c.indexes[x] = struct{}{}
-	there := slices.Collect(maps.Keys(c.mirrors))
+	there := maps.Clone(c.informers)
 	c.mu.Unlock()
 	// Indexing the existing objects takes time, so others can write meanwhile.
-	for _, m := range there {
-		if v.clusters.has(m.cluster) {
-			x.keep(m, watershed.IndexBy(m.informer, x.values))
+	for i, cluster := range there {
+		if v.clusters.has(cluster) {
+			x.keep(i, watershed.IndexBy(i, x.values))
 		}
 	}
 	return x
 }
 
-// keep stores the index of a mirror, unless the mirror has ended meanwhile.
-func (x *Index[T, K]) keep(m *mirror, index *watershed.Index[*wire.Object, K]) {
+// keep stores the index of an informer, unless the informer has ended meanwhile.
+func (x *Index[T, K]) keep(i *informer, index *watershed.Index[*wire.Object, K]) {
 	c := x.view.collection
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, there := c.mirrors[m]; there {
-		x.replace(func(of map[*mirror]*watershed.Index[*wire.Object, K]) { of[m] = index })
-		c.refreshLocked(m)
+	if _, there := c.informers[i]; there {
+		x.replace(func(of map[*informer]*watershed.Index[*wire.Object, K]) { of[i] = index })
+		c.refreshLocked(i)
 	}
 }
 
@@ -74,19 +74,20 @@ func (x *Index[T, K]) Remove() {
 	}
 }
 
-// join adds an index to a mirror that has no objects yet. The collection's mu is held.
-func (x *Index[T, K]) join(m *mirror) {
-	if x.view.clusters.has(m.cluster) {
-		index := watershed.IndexBy(m.informer, x.values)
-		x.replace(func(of map[*mirror]*watershed.Index[*wire.Object, K]) { of[m] = index })
+// join adds an index to an informer that has no objects yet. The collection's mu is held.
+func (x *Index[T, K]) join(cluster string, i *informer) {
+	if x.view.clusters.has(cluster) {
+		index := watershed.IndexBy(i, x.values)
+		x.replace(func(of map[*informer]*watershed.Index[*wire.Object, K]) { of[i] = index })
 	}
 }
 
-func (x *Index[T, K]) leave(m *mirror) {
-	x.replace(func(of map[*mirror]*watershed.Index[*wire.Object, K]) { delete(of, m) })
+// leave removes the index of an informer that ends. The collection's mu is held.
+func (x *Index[T, K]) leave(i *informer) {
+	x.replace(func(of map[*informer]*watershed.Index[*wire.Object, K]) { delete(of, i) })
 }
 
-func (x *Index[T, K]) replace(edit func(map[*mirror]*watershed.Index[*wire.Object, K])) {
+func (x *Index[T, K]) replace(edit func(map[*informer]*watershed.Index[*wire.Object, K])) {
 	next := maps.Clone(*x.of.Load())
 	edit(next)
 	x.of.Store(&next)
@@ -103,7 +104,7 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
 			if !x.view.clusters.has(c.cluster) {
 				continue
 			}
-			for o := range x.find(of[c.mirror], c, value) {
+			for o := range x.find(of[c.informer], c, value) {
 				if v, ok := x.view.value(c.cluster, o); ok && !yield(Key{c.cluster, o.Key()}, v) {
 					return
 				}
@@ -112,8 +113,8 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
 	}
 }
 
-// find returns the objects of one cluster that have a value. If the cluster's mirror has
-// ended since the snapshot, it has no index any more, and find checks every object.
+// find returns the objects of one cluster that have a value. If the cluster's informer
+// has ended since the snapshot, it has no index any more, and find checks every object.
 func (x *Index[T, K]) find(index *watershed.Index[*wire.Object, K], c *clusterState, value K) iter.Seq[*wire.Object] {
 	if index != nil {
 		return index.GetIn(c.state, value)

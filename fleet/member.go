@@ -406,7 +406,7 @@ func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 // stop ends a mirror. It does not wait for the mirror to return.
 func (m *Member) stop(x *mirror, replaced bool) {
 	if x.collection != nil {
-		x.collection.forget(x, replaced)
+		x.collection.forget(x.cluster, x.informer, replaced)
 	}
 	x.feed.close()
 	x.end()
@@ -422,7 +422,7 @@ func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object
 	switch {
 	case x.collection == nil:
 	case x.joined:
-		x.collection.applied(x, s, changes)
+		x.collection.applied(x.informer, s, changes)
 	default:
 		x.joined = true
 		m.join(x, s)
@@ -438,7 +438,7 @@ func (m *Member) join(x *mirror, s state) {
 	if m.mirrors[at] != x && m.next[at] != x {
 		return // it was stopped
 	}
-	x.collection.applied(x, s, nil)
+	x.collection.applied(x.informer, s, nil)
 	if m.next[at] == x {
 		m.stop(m.mirrors[at], true)
 		delete(m.next, at)

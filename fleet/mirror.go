@@ -72,7 +72,7 @@ func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool)
 			x.feed.succeed(m.feedBefore(r.GroupResource()))
 		}
 		x.collection = f.collection(r.GroupResource())
-		x.collection.introduce(x)
+		x.collection.introduce(x.cluster, x.informer)
 	}
 	return x, nil
 }

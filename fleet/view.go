@@ -4,11 +4,9 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,34 +16,6 @@ import (
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
-
-// Key identifies an object of a fleet.
-type Key struct {
-	// Cluster is the name of the member.
-	Cluster string
-	// Object is "namespace/name", or "name" for an object without a namespace.
-	Object string
-}
-
-// String returns "cluster/namespace/name" or "cluster/name".
-func (k Key) String() string { return k.Cluster + "/" + k.Object }
-
-// Compare orders keys by cluster, and within a cluster in the order in which they are
-// read.
-func (k Key) Compare(other Key) int {
-	return cmp.Or(strings.Compare(k.Cluster, other.Cluster), strings.Compare(k.Object, other.Object))
-}
-
-// clusterSet is a sorted list of names. Nil selects all clusters, an empty one none.
-type clusterSet []string
-
-func (s clusterSet) has(cluster string) bool {
-	if s == nil {
-		return true
-	}
-	_, ok := slices.BinarySearch(s, cluster)
-	return ok
-}
 
 // View reads one resource of all clusters, or of some, as values of type T: a Go type
 // such as *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata, or
