@@ -10,6 +10,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// aliases records which names of a directory lead to the same copy. The fleet's mu guards
+// it.
+type aliases struct {
+	// names maps the other names of clusters to those of their members.
+	names map[string]string
+	// ways has the entries that lead to each member.
+	ways map[string][]Entry
+}
+
 // routeOf returns a digest of the path to a server without the credentials: its address,
 // its certificate authority and the proxy. Entries with equal digests are one cluster.
 // The digest is empty if the configuration has functions, which cannot be compared.
@@ -26,90 +35,69 @@ func routeOf(cfg *rest.Config) string {
 	return digest
 }
 
-// routeOf returns a digest of the copy that an entry leads to, or "" if that is not
-// known. Two scopes of one cluster are two copies.
-func (f *Fleet) routeOf(e Entry) string {
+// copyOf returns a digest of the copy that an entry leads to, or "" if that is not known.
+// Two scopes of one cluster are two copies.
+func copyOf(e Entry, s *settings) string {
 	route := routeOf(e.Config)
 	if e.Err != nil || route == "" {
 		return ""
 	}
-	return route + f.scopeOf(e).String()
+	return route + s.scopeOf(e).String()
 }
 
-// mergeLocked returns the entries to mirror. Of several that lead to one cluster, it
-// returns the one that is mirrored already or else the first. The names of the others
-// become aliases, and their credentials are used if the server refuses those of the
-// first.
-func (f *Fleet) mergeLocked(entries []Entry) []Entry {
-	chosen := map[string]string{} // names, by route
+// merge returns the entries to mirror. Of several that lead to one copy, it returns the
+// one that is mirrored already or else the first. The names of the others become aliases,
+// and their credentials are used if the server refuses those of the first.
+func (a *aliases) merge(entries []Entry, members map[string]*Member, s *settings) []Entry {
+	chosen := map[string]string{} // names, by copy
 	for _, e := range entries {
-		if m := f.members[e.Name]; m != nil && f.routeOf(e) != "" && f.routeOf(m.entry()) == f.routeOf(e) {
-			chosen[f.routeOf(e)] = e.Name
+		if m := members[e.Name]; m != nil && copyOf(e, s) != "" && copyOf(m.entry(), s) == copyOf(e, s) {
+			chosen[copyOf(e, s)] = e.Name
 		}
 	}
-	aliases, ways := map[string]string{}, map[string][]Entry{}
+	names, ways := map[string]string{}, map[string][]Entry{}
 	var kept []Entry
 	for _, e := range entries {
 		name := e.Name
-		if route := f.routeOf(e); route != "" {
-			if chosen[route] == "" {
-				chosen[route] = e.Name
+		if id := copyOf(e, s); id != "" {
+			if chosen[id] == "" {
+				chosen[id] = e.Name
 			}
-			name = chosen[route]
+			name = chosen[id]
 			ways[name] = append(ways[name], e)
-		} else if to, ok := f.aliases[e.Name]; ok {
+		} else if to, ok := a.names[e.Name]; ok {
 			name = to // an entry that cannot be read for now
 		}
 		if name == e.Name || !slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == name }) {
 			kept = append(kept, e)
 			continue
 		}
-		aliases[e.Name] = name
-		if f.aliases[e.Name] != name {
-			f.opts.Logger.Info("two names lead to one cluster, which is mirrored once", "cluster", name, "alias", e.Name)
+		names[e.Name] = name
+		if a.names[e.Name] != name {
+			s.Logger.Info("two names lead to one cluster, which is mirrored once", "cluster", name, "alias", e.Name)
 		}
 	}
-	f.aliases, f.ways = aliases, ways
+	a.names, a.ways = names, ways
 	return kept
 }
 
-// nameLocked passes the members their aliases and all entries that lead to them.
-func (f *Fleet) nameLocked() {
+// assign passes the members their aliases and all entries that lead to them.
+func (a *aliases) assign(members map[string]*Member) {
 	others := map[string][]string{}
-	for _, alias := range slices.Sorted(maps.Keys(f.aliases)) {
-		others[f.aliases[alias]] = append(others[f.aliases[alias]], alias)
+	for _, alias := range slices.Sorted(maps.Keys(a.names)) {
+		others[a.names[alias]] = append(others[a.names[alias]], alias)
 	}
-	for name, m := range f.members {
+	for name, m := range members {
 		m.known.mu.Lock()
-		m.known.aliases, m.known.ways = others[name], f.ways[name]
+		m.known.aliases, m.known.ways = others[name], a.ways[name]
 		m.known.mu.Unlock()
-	}
-}
-
-// detour makes a member whose credentials were refused use those of another name of its
-// cluster, if it has one.
-func (m *Member) detour(refused error) {
-	if !isRefused(refused) {
-		return
-	}
-	m.known.mu.Lock()
-	ways := m.known.ways
-	m.known.mu.Unlock()
-	used := m.entry().Access
-	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
-	if len(ways) > 1 {
-		e := ways[(at+1)%len(ways)]
-		e.Name = m.name
-		m.use(e)
 	}
 }
 
 // resolve returns the name of the member that a name leads to: the name itself, unless it
 // is an alias.
-func (f *Fleet) resolve(name string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if to, ok := f.aliases[name]; ok {
+func (a *aliases) resolve(name string) string {
+	if to, ok := a.names[name]; ok {
 		return to
 	}
 	return name

@@ -65,7 +65,7 @@ func newWorld(t *testing.T, window int64) *world {
 	}
 	w := &world{t: t, fleet: f, c: newCollection(schema.GroupResource{Resource: "pods"}, window, newSlot()),
 		mirrors: map[string]*mirror{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1}
-	f.collections[w.c.resource] = w.c
+	f.catalog.collections[w.c.resource] = w.c
 	return w
 }
 

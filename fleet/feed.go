@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
@@ -39,29 +37,25 @@ var (
 //
 // It costs about 600 bytes. The size of its changes is limited by [Options.History].
 type Feed struct {
-	mirror *mirror
-	log    *fanout.Log[*wire.Object]
-	now    atomic.Pointer[Moment]
+	resource kube.Resource
+	informer *informer
+	log      *fanout.Log[*wire.Object]
+	now      atomic.Pointer[Moment]
 
 	// mu guards the fields below. It is held while a batch is published, and never while
 	// a reader waits.
 	mu sync.Mutex
-	// began is the version from which on the log is complete, except for the gaps.
-	began uint64
+	// covered are the versions after which the log is complete.
+	covered coverage
 	// reached is the revision at which the feed first had the newest version: that of the
 	// first change with it, or of the state before a bookmark.
 	reached uint64
 	// relisting is set during a relist, and pending are its differences so far.
 	relisting bool
 	pending   []store.Change[*wire.Object]
-	// gaps are the newest gaps that lists have made, oldest first.
-	gaps []gap
-	// marks are the newest versions that states had without a change, oldest first.
-	marks []versionMark
-	// restored is nil if etcd was never restored from a backup, and this cluster has not
-	// replaced another one. predecessor is the feed of the replaced cluster, until this
-	// feed has a state.
-	restored    *restore
+	// era has the versions since etcd was restored from a backup. predecessor is the feed
+	// of the cluster that this feed's cluster has replaced, until this feed has a state.
+	era         era
 	predecessor *Feed
 	// waiting are the readers that wait for a version, in no order.
 	waiting []*waiter
@@ -86,30 +80,32 @@ type Moment struct {
 	Revision uint64
 }
 
-func newFeed(x *mirror) *Feed {
-	f := &Feed{mirror: x}
-	window := x.source.member.fleet.opts.Window
+// newFeed returns the feed of a resource that an informer reads. Window limits its log, in
+// bytes.
+func newFeed(r kube.Resource, i *informer, window int64) *Feed {
+	f := &Feed{resource: r, informer: i}
 	opts := LogOptions()
 	opts.Bytes, opts.Count = window, max(10_000, int(window>>10))
 	opts.Size = func(c store.Change[*wire.Object]) int {
 		return size(c.Type, c.Old, c.New)
 	}
 	f.log = fanout.New(opts)
+	f.era.log = f.log
 	return f
 }
 
 // Resource returns the resource of the feed.
-func (f *Feed) Resource() kube.Resource { return f.mirror.resource }
+func (f *Feed) Resource() kube.Resource { return f.resource }
 
 // Connection returns the status of the list or watch that reads the resource.
-func (f *Feed) Connection() reflector.Status { return f.mirror.informer.Connection() }
+func (f *Feed) Connection() reflector.Status { return f.informer.Connection() }
 
 // Now returns the newest state. The error is [ErrNotReady].
 func (f *Feed) Now() (*Moment, error) {
 	if m := f.now.Load(); m != nil {
 		return m, nil
 	}
-	return nil, fmt.Errorf("%s: %w", f.mirror.resource.GroupResource(), ErrNotReady)
+	return nil, fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotReady)
 }
 
 // applied handles a batch. The informer waits for it.
@@ -122,10 +118,10 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	last := f.now.Load()
 	switch {
 	case last == nil && whole:
-		f.began = s.Version()
+		f.covered.began = s.Version()
 		f.inheritLocked()
 		f.now.Store(&Moment{State: s, Version: s.Version()})
-		f.markLocked(s.Version())
+		f.era.mark(s.Version())
 	case last == nil:
 	case !whole:
 		f.relisting, f.pending = true, append(f.pending, changes...)
@@ -141,6 +137,32 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	if whole {
 		f.relisting, f.pending = false, nil
 	}
+}
+
+// passLocked records that a list led from the last state to one at a version, and how
+// many differences it found.
+func (f *Feed) passLocked(last *Moment, version uint64, differences int) {
+	if differences == 0 && version <= last.Version+1 {
+		return // nothing can have happened
+	}
+	skipped := gap{after: last.Version, before: version, again: f.reached, revision: last.Revision}
+	if version == last.Version {
+		skipped.revision += uint64(differences)
+	}
+	f.covered.add(skipped, f.log.Oldest())
+}
+
+// restartLocked begins a new era: etcd was restored from a backup, and earlier versions
+// have another meaning now.
+func (f *Feed) restartLocked(last *Moment, s state) {
+	f.era = era{log: f.log, restored: f.era.legacy(last.Version)}
+	f.covered = coverage{began: s.Version()}
+	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
+	f.now.Store(now)
+	f.reached = now.Revision
+	f.log.Cut(now.Revision)
+	f.era.mark(now.Version)
+	f.wakeLocked(func(*waiter) bool { return true })
 }
 
 // publishLocked makes a state the newest one. The changes lead to it from the last state.
@@ -163,7 +185,7 @@ func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire
 	f.log.Publish(all)
 	if next.Version > version {
 		f.reached = next.Revision
-		f.markLocked(next.Version)
+		f.era.mark(next.Version)
 	}
 	f.wakeLocked(func(w *waiter) bool { return w.version <= next.Version })
 }
@@ -204,7 +226,7 @@ func (f *Feed) Wait(ctx context.Context, version uint64) (*Moment, error) {
 		w := f.waitLocked(version)
 		f.mu.Unlock()
 		if !f.reach(ctx, w) {
-			return m, fmt.Errorf("%s at version %d: %w", f.mirror.resource.GroupResource(), version, ErrFuture)
+			return m, fmt.Errorf("%s at version %d: %w", f.resource.GroupResource(), version, ErrFuture)
 		}
 	}
 }
@@ -289,16 +311,16 @@ func (f *Feed) Since(version uint64) (revision, oldest uint64, err error) {
 
 func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64, err error) {
 	switch {
-	case f.doubtfulLocked(version, now):
+	case f.era.doubtful(version, now.Version):
 		return 0, max(now.Version, version+1), f.expired(version)
 	case version > now.Version:
-		return 0, 0, fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrFuture)
+		return 0, 0, fmt.Errorf("%s after version %d: %w", f.resource.GroupResource(), version, ErrFuture)
 	}
-	if oldest = max(f.began, f.pastGaps(version)); version < oldest {
+	if oldest = f.covered.from(version); version < oldest {
 		return 0, oldest, f.expired(version)
 	}
 	revision, err = f.log.Since(version)
-	g := f.gapAt(version)
+	g := f.covered.gapAt(version)
 	switch {
 	case g != nil && g.again < f.log.Stats().After:
 		return 0, max(g.before, version+1), f.expired(version)
@@ -315,7 +337,7 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 }
 
 func (f *Feed) expired(version uint64) error {
-	return fmt.Errorf("%s after version %d: %w", f.mirror.resource.GroupResource(), version, ErrExpired)
+	return fmt.Errorf("%s after version %d: %w", f.resource.GroupResource(), version, ErrExpired)
 }
 
 // Cursor returns a cursor for the changes after a revision that can concern a reader. If
@@ -352,53 +374,50 @@ func (f *Feed) before(version uint64) (now *Moment, after, own uint64, err error
 		return nil, 0, 0, err
 	}
 	if after, _, err = f.sinceLocked(version, now); err != nil {
-		if version == now.Version && !f.doubtfulLocked(version, now) {
+		if version == now.Version && !f.era.doubtful(version, now.Version) {
 			err = nil // the newest state needs no history
 		}
 		return now, 0, 0, err
 	}
 	own = now.Revision
-	if g := f.gapAt(version); g != nil {
+	if g := f.covered.gapAt(version); g != nil {
 		own = g.revision
 	}
 	return now, after, own, nil
 }
 
-// Feed returns the feed of a resource, if it is mirrored and the fleet keeps a history.
-func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	x := m.mirrors[r]
-	if x == nil || x.feed == nil {
-		return nil, false
+// succeed sets the predecessor of the feed, whose cluster this feed's cluster has
+// replaced. A version of that cluster has another meaning here, as after a restore.
+// succeed is called before the feed has a state.
+func (f *Feed) succeed(before *Feed) {
+	if f != nil {
+		f.predecessor = before
 	}
-	return x.feed, true
 }
 
-// Served returns the resources that have a feed, in the order of the server's last
-// discovery and as described there.
-func (m *Member) Served() []kube.Resource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make([]kube.Resource, 0, len(m.mirrors))
-	for _, r := range m.listed {
-		if x := m.mirrors[r.GroupResource()]; x != nil && x.feed != nil && x.resource.Version == r.Version {
-			all = append(all, r)
-		}
+// inheritLocked takes over the versions of the predecessor, when the first state arrives.
+func (f *Feed) inheritLocked() {
+	before := f.predecessor
+	f.predecessor = nil
+	for ; before != nil && f.era.restored == nil; before = before.former() {
+		f.era.restored = before.legacy()
 	}
-	return all
 }
 
-// Versions returns all group versions of the last discovery, in its order, whether they
-// are mirrored or not.
-func (m *Member) Versions() []schema.GroupVersion {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []schema.GroupVersion
-	for _, r := range m.listed {
-		if !slices.Contains(all, r.GroupVersion()) {
-			all = append(all, r.GroupVersion())
-		}
+// former returns the predecessor, if this feed has never had a state.
+func (f *Feed) former() *Feed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.predecessor
+}
+
+// legacy returns the versions of this feed that the next one must remember, or nil if
+// this one never had a state.
+func (f *Feed) legacy() *restore {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last := f.now.Load(); last != nil {
+		return f.era.legacy(last.Version)
 	}
-	return all
+	return nil
 }

@@ -197,8 +197,8 @@ func TestFeed_boundsItsGaps(t *testing.T) {
 	for v := uint64(10); v <= 1000; v += 10 {
 		i.Write(replaced(newPod(t, "a", 2, nil)), reached(v))
 	}
-	if len(f.gaps) != mostGaps {
-		t.Errorf("%d gaps are kept", len(f.gaps))
+	if len(f.covered.gaps) != mostGaps {
+		t.Errorf("%d gaps are kept", len(f.covered.gaps))
 	}
 	first := uint64(1000 - 10*mostGaps)
 	for v := uint64(2); v <= 1000; v++ {
@@ -332,11 +332,11 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 		time.Sleep(time.Minute)
 		check(25) // ErrFuture, and the newest state
 
-		x := &mirror{source: &source{member: newMember(fleet, "us")}}
-		if _, err := newFeed(x).Wait(ctx, 1); !errors.Is(err, ErrNotReady) {
+		unsynced := newFeed(kube.Resource{}, nil, 1<<20)
+		if _, err := unsynced.Wait(ctx, 1); !errors.Is(err, ErrNotReady) {
 			t.Errorf("before there is a state: %v", err)
 		}
-		if _, err := newFeed(x).At(1); !errors.Is(err, ErrNotReady) {
+		if _, err := unsynced.At(1); !errors.Is(err, ErrNotReady) {
 			t.Errorf("before there is a state: %v", err)
 		}
 	})
@@ -449,7 +449,7 @@ func TestFeed_ends(t *testing.T) {
 
 		// Another version replaces the first.
 		old, next := m.mirrors[at(0)], m.mirrors[at(2)]
-		old.collection = fleet.collection(at(0))
+		old.collection = fleet.catalog.collection(at(0))
 		old.collection.introduce("eu", old.informer)
 		x := &mirror{cluster: "eu", resource: old.resource, source: old.source, collection: old.collection, end: func() {}, feed: next.feed, informer: next.informer}
 		x.resource.Version = "v2"
@@ -479,7 +479,7 @@ func TestFeed_ends(t *testing.T) {
 		}
 		m.leave()
 		over(left)
-		if len(fleet.feeds()) != 0 {
+		if len(fleet.feedLogs()) != 0 {
 			t.Error("a member that has left has feeds")
 		}
 		(*Feed)(nil).close()

@@ -33,42 +33,43 @@ type gap struct {
 // mostGaps limits how many gaps a feed remembers. Versions before older gaps expire.
 const mostGaps = 64
 
-// passLocked records that a list led from the last state to one at a version, and how
-// many differences it found.
-func (f *Feed) passLocked(last *Moment, version uint64, differences int) {
-	if differences == 0 && version <= last.Version+1 {
-		return // nothing can have happened
+// coverage is the range of versions that a feed's log covers. The feed's mu guards it.
+type coverage struct {
+	// began is the version from which on the log is complete, except for the gaps.
+	began uint64
+	// gaps are the newest gaps that lists have made, oldest first.
+	gaps []gap
+}
+
+// add records a gap. Gaps before the oldest version of the log are dropped.
+func (c *coverage) add(next gap, oldest uint64) {
+	if n := len(c.gaps); n > 0 && c.gaps[n-1].after == next.after {
+		next.again, c.gaps = c.gaps[n-1].again, c.gaps[:n-1]
 	}
-	next := gap{after: last.Version, before: version, again: f.reached, revision: last.Revision}
-	if version == last.Version {
-		next.revision += uint64(differences)
-	}
-	if n := len(f.gaps); n > 0 && f.gaps[n-1].after == last.Version {
-		next.again, f.gaps = f.gaps[n-1].again, f.gaps[:n-1]
-	}
-	f.gaps = append(f.gaps, next)
-	for len(f.gaps) > 1 && (len(f.gaps) > mostGaps || f.gaps[0].before < f.log.Oldest()) {
-		f.began, f.gaps = max(f.began, f.gaps[0].before, f.gaps[0].after+1), f.gaps[1:]
+	c.gaps = append(c.gaps, next)
+	for len(c.gaps) > 1 && (len(c.gaps) > mostGaps || c.gaps[0].before < oldest) {
+		c.began, c.gaps = max(c.began, c.gaps[0].before, c.gaps[0].after+1), c.gaps[1:]
 	}
 }
 
 // gapAt returns the gap that begins at a version, or nil.
-func (f *Feed) gapAt(version uint64) *gap {
-	i, found := slices.BinarySearchFunc(f.gaps, version, func(g gap, v uint64) int { return cmp.Compare(g.after, v) })
+func (c *coverage) gapAt(version uint64) *gap {
+	i, found := slices.BinarySearchFunc(c.gaps, version, func(g gap, v uint64) int { return cmp.Compare(g.after, v) })
 	if !found {
 		return nil
 	}
-	return &f.gaps[i]
+	return &c.gaps[i]
 }
 
-// pastGaps returns the version itself, or the first one after the gap that it is in.
-func (f *Feed) pastGaps(version uint64) uint64 {
-	for _, g := range f.gaps {
+// from returns the version itself if changes after it can be complete, and otherwise the
+// first later version of which that is true.
+func (c *coverage) from(version uint64) uint64 {
+	for _, g := range c.gaps {
 		if g.after < version && version < g.before {
-			return g.before
+			return max(c.began, g.before)
 		}
 	}
-	return version
+	return max(c.began, version)
 }
 
 // net merges the changes of each object into one, from its first state to its last. A

@@ -65,7 +65,7 @@ func TestHistory_goesByAge(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			c.fleet.forget(ctx)
+			trimHistory(ctx, c.fleet.settings.History, c.fleet.feedLogs)
 		}()
 		// The log drops whole chunks: 6 seconds of changes each, here.
 		began := c.now
@@ -125,10 +125,10 @@ func TestHistory_recoversFromABurst(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			c.fleet.forget(ctx)
+			trimHistory(ctx, c.fleet.settings.History, c.fleet.feedLogs)
 		}()
 		c.write(5, 1<<20, func() {})
-		time.Sleep(2 * forgetEvery)
+		time.Sleep(2 * trimEvery)
 		synctest.Wait()
 		if n := c.bytes(); n > 1000 {
 			t.Errorf("%d bytes are kept", n)
@@ -139,7 +139,7 @@ func TestHistory_recoversFromABurst(t *testing.T) {
 		if n := f.log.Stats().Changes; n != 1 {
 			t.Errorf("%d changes are kept that are not too old", n)
 		}
-		time.Sleep(2 * forgetEvery)
+		time.Sleep(2 * trimEvery)
 		synctest.Wait()
 		if n := f.log.Stats().Changes; n != 0 {
 			t.Errorf("%d changes are kept that are too old", n)

@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,7 +11,6 @@ import (
 	"fmt"
 	"net/http/httptrace"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,20 +83,6 @@ type identification struct {
 	ways     []Entry
 }
 
-// Identity returns the identity of the member's cluster, as far as it is known.
-func (m *Member) Identity() Identity {
-	m.known.mu.Lock()
-	defer m.known.mu.Unlock()
-	return m.known.identity
-}
-
-// Aliases returns the other names that lead to the cluster, sorted. See [Fleet.Member].
-func (m *Member) Aliases() []string {
-	m.known.mu.Lock()
-	defer m.known.mu.Unlock()
-	return slices.Clone(m.known.aliases)
-}
-
 // reach records how the cluster is reached now.
 func (k *identification) reach(cfg *rest.Config) {
 	k.mu.Lock()
@@ -113,37 +97,6 @@ func (k *identification) confirmed(conn any) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return conn != nil && conn == k.conn
-}
-
-// identify requests the identity of the cluster and compares it with the previous one. If
-// it is another cluster, a new member replaces this one, and the error is
-// errAnotherCluster. It is called after discovery, and by the first reader of a new
-// connection: the server at an address changes only between two connections.
-func (m *Member) identify(ctx context.Context, cluster *kube.Cluster, conn any) error {
-	k := &m.known
-	k.asking.Lock()
-	defer k.asking.Unlock()
-	if k.confirmed(conn) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
-	defer cancel()
-	var a arrival
-	uid, err := uidOf(a.traced(ctx), cluster)
-	if err != nil {
-		return err
-	}
-	k.mu.Lock()
-	was := k.identity
-	if uid == "" || was.UID == "" || uid == was.UID {
-		k.identity.UID, k.conn = cmp.Or(uid, was.UID), a.connection()
-		k.mu.Unlock()
-		return nil
-	}
-	k.mu.Unlock()
-	m.logger.Warn("another cluster has taken the address", "host", was.Endpoint, "uid", uid, "was", was.UID)
-	m.fleet.replace(m)
-	return fmt.Errorf("cluster %s: %w: the UID of kube-system is %s, and was %s", m.name, errAnotherCluster, uid, was.UID)
 }
 
 // uidOf returns the UID of a cluster's namespace kube-system, or "" if the cluster does
@@ -182,34 +135,4 @@ func (a *arrival) connection() any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.conn
-}
-
-// recognize checks that a response came from the member's cluster. Most requests use a
-// connection on which that has been confirmed.
-func (s *source) recognize(ctx context.Context, a *arrival) error {
-	conn := a.connection()
-	if s.member.known.confirmed(conn) {
-		return nil
-	}
-	return s.member.identify(ctx, s.member.Cluster(), conn)
-}
-
-// entry returns the entry that is in use.
-func (m *Member) entry() Entry {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used
-}
-
-// replace replaces a member whose address leads to another cluster now with a new member.
-func (f *Fleet) replace(m *Member) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.running.Err() != nil || f.members[m.name] != m {
-		return
-	}
-	m.retire()
-	f.beginLocked(m.entry(), m)
-	f.nameLocked()
-	f.journal.disturb(f.members[m.name])
 }

@@ -12,29 +12,6 @@ import (
 	"github.com/watershed-project/watershed/internal/timer"
 )
 
-// cadence is the timing of a journal.
-type cadence struct {
-	// pace is how often members are examined that are not live, or in which something
-	// fails. The others are examined once every sweep.
-	pace, sweep time.Duration
-	// burst is how long the journal waits after a failure for related ones.
-	burst time.Duration
-	// failure is how long something must fail before that is logged. The first retry of a
-	// list or watch comes within 1.6 s, and most failures end with it. patience is the
-	// same limit for discovery and the directory, which are read less often, and for
-	// resources that fail without a response.
-	failure, patience time.Duration
-	// progress is how often the progress of the first sync is logged, and idle how often
-	// while nothing progresses.
-	progress, idle time.Duration
-}
-
-var defaultCadence = cadence{
-	pace: time.Second, sweep: time.Minute, burst: 250 * time.Millisecond,
-	failure: 3 * time.Second, patience: 10 * time.Second,
-	progress: 5 * time.Second, idle: time.Minute,
-}
-
 // journal logs the life of a fleet's members: one line for each change of a cluster's
 // state, not one for each resource and retry. The lines of the reflectors have level
 // Debug.
@@ -42,7 +19,8 @@ var defaultCadence = cadence{
 // The journal reads statuses, so a member never waits for it. A member that is live and
 // undisturbed costs only the sweep, some 500 ns for each resource.
 type journal struct {
-	fleet *Fleet
+	members func() []*Member
+	logger  *slog.Logger
 	cadence
 	wake chan struct{} // has a token when there are disturbed members
 
@@ -55,8 +33,9 @@ type journal struct {
 	sync firstSync
 }
 
-func newJournal(f *Fleet) *journal {
-	return &journal{fleet: f, cadence: defaultCadence, wake: make(chan struct{}, 1), disturbed: map[*Member]struct{}{}, logs: map[*Member]*memberLog{}}
+// newJournal returns a journal of the members that a function returns.
+func newJournal(members func() []*Member, logger *slog.Logger) *journal {
+	return &journal{members: members, logger: logger, cadence: defaultCadence, wake: make(chan struct{}, 1), disturbed: map[*Member]struct{}{}, logs: map[*Member]*memberLog{}}
 }
 
 // disturb makes the journal examine a member soon.
@@ -105,7 +84,7 @@ func (j *journal) examine(now time.Time, all bool) (again bool) {
 	disturbed := j.disturbed
 	j.disturbed = map[*Member]struct{}{}
 	j.mu.Unlock()
-	members := j.fleet.Members()
+	members := j.members()
 	sum := progress{clusters: len(members)}
 	for _, m := range members {
 		p := j.logs[m]
@@ -171,7 +150,6 @@ type firstSync struct {
 }
 
 func (f *firstSync) update(now time.Time, p progress, j *journal) {
-	logger := j.fleet.opts.Logger
 	if f.began.IsZero() {
 		f.began, f.logged = now, now
 	}
@@ -190,51 +168,8 @@ func (f *firstSync) update(now time.Time, p progress, j *journal) {
 		"objects", p.objects, "expected", p.expected, "after", rounded(now.Sub(f.began)),
 	}
 	if f.done {
-		logger.Info("first sync done", args...)
+		j.logger.Info("first sync done", args...)
 		return
 	}
-	logger.Info("syncing", args...)
-}
-
-// rounded returns a duration rounded for log lines.
-func rounded(d time.Duration) time.Duration {
-	if d < 10*time.Second {
-		return d.Round(10 * time.Millisecond)
-	}
-	return d.Round(time.Second)
-}
-
-// lowered passes records on with level Debug, and calls disturb for each record of a
-// higher level. It is the handler of reflectors whose state a journal logs.
-type lowered struct {
-	slog.Handler
-	disturb func()
-}
-
-// Enabled always returns true for higher levels than Debug, since Handle must see them
-// even if they are not written.
-func (h lowered) Enabled(ctx context.Context, level slog.Level) bool {
-	return level > slog.LevelDebug || h.Handler.Enabled(ctx, level)
-}
-
-// Handle implements [slog.Handler].
-func (h lowered) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level > slog.LevelDebug {
-		h.disturb()
-		r.Level = slog.LevelDebug
-	}
-	if !h.Handler.Enabled(ctx, r.Level) {
-		return nil
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-// WithAttrs implements [slog.Handler].
-func (h lowered) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return lowered{h.Handler.WithAttrs(attrs), h.disturb}
-}
-
-// WithGroup implements [slog.Handler].
-func (h lowered) WithGroup(name string) slog.Handler {
-	return lowered{h.Handler.WithGroup(name), h.disturb}
+	j.logger.Info("syncing", args...)
 }

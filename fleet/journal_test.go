@@ -173,7 +173,7 @@ func newLedger(t *testing.T) *ledger {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	l := &ledger{memberLog: newMemberLog(newMember(f, "a"), defaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}, broken: apierrors.NewInternalError(errors.New("broken"))}
+	l := &ledger{memberLog: newMemberLog(f.newMember("a"), defaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}, broken: apierrors.NewInternalError(errors.New("broken"))}
 	l.x = examination{joined: now, Status: Status{State: Connecting, Resources: 10}}
 	return l
 }

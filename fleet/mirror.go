@@ -20,7 +20,7 @@ type mirror struct {
 	cluster    string
 	resource   kube.Resource
 	source     *source
-	informer   *watershed.Informer[*wire.Object]
+	informer   *informer
 	collection *collection // nil if the resource is not selected
 	feed       *Feed       // nil if the resource is not selected, or there is no history
 	// seen is set after the first state, joined after that state was passed to join. Only
@@ -30,51 +30,34 @@ type mirror struct {
 	end context.CancelFunc
 }
 
-// newMirror returns the mirror of a resource. Only selected resources can be read. The
-// member's mu is held.
-func newMirror(m *Member, cluster *kube.Cluster, r kube.Resource, selected bool) (*mirror, error) {
-	query := kube.Query{Resource: r.GroupVersionResource, MetadataOnly: true}
-	if selected {
-		query = m.fleet.scopeOf(m.used).query(r)
-	}
-	query.JSON = m.asJSON[r.GroupResource()]
-	src, err := newSource(m, cluster, query)
+// tap receives each batch that an informer has applied, see [watershed.Options.Tap].
+type tap = func(s state, changes []store.Change[*wire.Object], whole bool)
+
+// newMirror returns a mirror of a resource that passes its batches to a tap. Unknown is
+// called with an object that has unknown fields.
+func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknown func(*wire.Object), t tap) (*mirror, error) {
+	src, err := newSource(to, q, unknown)
 	if err != nil {
 		return nil, err
 	}
-	f := m.fleet
-	x := &mirror{cluster: m.name, resource: r, source: src}
 	opts := &watershed.Options[*wire.Object]{
-		Cluster:        m.name,
+		Cluster:        to.name,
 		Name:           r.GroupResource().String(),
-		Memory:         f.memory(),
-		Packing:        f.packing,
-		Drop:           f.opts.Drop,
-		TransformBytes: f.opts.Transform,
+		Memory:         s.memory(),
+		Packing:        s.packing,
+		Drop:           s.Drop,
+		TransformBytes: s.Transform,
 		Window:         1, // the collection has its own window
-		Report:         f.opts.Report,
-		Reflector:      f.opts.Reflector,
-		Logger:         f.opts.Logger,
-		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
-			src.synced.Store(true)
-			m.applied(x, s, changes)
-			x.feed.applied(s, changes, whole)
-		},
+		Report:         s.Report,
+		Reflector:      s.Reflector,
+		Logger:         s.Logger,
+		Tap:            t,
 	}
-	opts.Reflector.Logger = slog.New(lowered{f.opts.Logger.Handler(), func() { f.journal.disturb(m) }})
+	opts.Reflector.Logger = slog.New(lowered{s.Logger.Handler(), to.disturb})
 	opts.Reflector.Turn = src.wait
 	opts.Reflector.Reopen = true
-	opts.Reflector.ListOnly = opts.Reflector.ListOnly || f.opts.Budget.BytesPerSecond > 0
-	x.informer = watershed.FromSource(src, opts)
-	if selected {
-		if f.opts.History > 0 {
-			x.feed = newFeed(x)
-			x.feed.succeed(m.feedBefore(r.GroupResource()))
-		}
-		x.collection = f.collection(r.GroupResource())
-		x.collection.introduce(x.cluster, x.informer)
-	}
-	return x, nil
+	opts.Reflector.ListOnly = opts.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
+	return &mirror{cluster: to.name, resource: r, source: src, informer: watershed.FromSource(src, opts)}, nil
 }
 
 // run runs the informer until the mirror is ended.
@@ -88,4 +71,39 @@ func (x *mirror) run(ctx context.Context, logger *slog.Logger) {
 // reads JSON as wanted.
 func (x *mirror) same(r kube.Resource, json bool) bool {
 	return x.source.query.JSON == json && x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
+}
+
+// lowered passes records on with level Debug, and calls disturb for each record of a
+// higher level. It is the handler of reflectors whose state a journal logs.
+type lowered struct {
+	slog.Handler
+	disturb func()
+}
+
+// Enabled always returns true for higher levels than Debug, since Handle must see them
+// even if they are not written.
+func (h lowered) Enabled(ctx context.Context, level slog.Level) bool {
+	return level > slog.LevelDebug || h.Handler.Enabled(ctx, level)
+}
+
+// Handle implements [slog.Handler].
+func (h lowered) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level > slog.LevelDebug {
+		h.disturb()
+		r.Level = slog.LevelDebug
+	}
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h lowered) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lowered{h.Handler.WithAttrs(attrs), h.disturb}
+}
+
+// WithGroup implements [slog.Handler].
+func (h lowered) WithGroup(name string) slog.Handler {
+	return lowered{h.Handler.WithGroup(name), h.disturb}
 }

@@ -5,12 +5,10 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/kube"
 )
@@ -68,22 +66,3 @@ func (s Scope) has(r kube.Resource) bool { return s.Namespace == "" || r.Namespa
 func (s Scope) query(r kube.Resource) kube.Query {
 	return kube.Query{Resource: r.GroupVersionResource, Namespace: s.Namespace, LabelSelector: s.LabelSelector}
 }
-
-// scopeOf returns the scope of an entry.
-func (f *Fleet) scopeOf(e Entry) Scope {
-	if e.Scope != nil {
-		return *e.Scope
-	}
-	return f.opts.Scope
-}
-
-// Excludes reports whether the cluster serves a resource that its scope leaves out.
-func (m *Member) Excludes(r schema.GroupVersionResource) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	scope := m.fleet.scopeOf(m.used)
-	return slices.ContainsFunc(m.listed, func(served kube.Resource) bool { return served.GroupVersionResource == r && !scope.has(served) })
-}
-
-// Scope returns the part of the cluster that is mirrored.
-func (m *Member) Scope() Scope { return m.fleet.scopeOf(m.entry()) }

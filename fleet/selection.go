@@ -125,16 +125,19 @@ func rank(r kube.Resource) int {
 	return n
 }
 
-// Unmirrored returns the resources that the cluster serves, that could be mirrored and that
-// [Options] leave out, each in the server's preferred version and in its order.
-func (m *Member) Unmirrored() []kube.Resource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []kube.Resource
-	for _, r := range m.listed {
-		if r.Preferred && watchable(r) && !m.fleet.selection.has(r.GroupResource()) {
-			all = append(all, r)
+// first orders resources: those that define types come before the others.
+func first(a, b schema.GroupResource) int {
+	rank := func(r schema.GroupResource) string {
+		if r == definitions || r == apiServices {
+			return ""
 		}
+		return r.String()
 	}
-	return all
+	return slices.Compare([]string{rank(a), a.String()}, []string{rank(b), b.String()})
 }
+
+// The resources whose objects define which types a cluster serves.
+var (
+	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+)

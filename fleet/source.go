@@ -12,18 +12,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
-// source lists and watches a resource of a member, within the member's budget. It moves
+// source lists and watches a resource of a server, within the server's budget. It moves
 // to another connection when the credentials change.
 type source struct {
-	member *Member
+	server *server
 	query  kube.Query
+	// unknown is called with an object that has unknown fields, see checkFields.
+	unknown func(*wire.Object)
 
 	// synced is set when the mirror has had a complete state, aware when an object with
 	// unknown fields was seen.
@@ -44,28 +44,20 @@ type source struct {
 	open    *watch
 }
 
-// turn is the permission to list a state: a place in the member's gate and one in the
-// fleet's.
-type turn struct{ cluster, fleet *pass }
-
-func (t *turn) leave() {
-	t.fleet.leave()
-	t.cluster.leave()
-}
-
-func newSource(m *Member, cluster *kube.Cluster, q kube.Query) (*source, error) {
-	current, err := cluster.Source(q)
+// newSource returns the source of a query on the server's current connection.
+func newSource(to *server, q kube.Query, unknown func(*wire.Object)) (*source, error) {
+	current, err := to.cluster.Load().Source(q)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{member: m, query: q, current: current}
+	s := &source{server: to, query: q, unknown: unknown, current: current}
 	s.expected.Store(-1)
 	return s, nil
 }
 
 // wait takes a turn. See [reflector.Options.Turn].
 func (s *source) wait(ctx context.Context) (func(), error) {
-	t, err := s.takeTurn(ctx)
+	t, err := s.server.takeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,29 +69,6 @@ func (s *source) wait(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// takeTurn waits for a place in both gates. The member's is held while the source waits
-// for the fleet's, and released if the server has asked for a pause meanwhile.
-func (s *source) takeTurn(ctx context.Context) (*turn, error) {
-	for {
-		cluster, err := s.member.gate.enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		fleet, err := s.member.fleet.gate.enter(ctx)
-		if err != nil {
-			cluster.leave()
-			return nil, err
-		}
-		t := &turn{cluster, fleet}
-		if !s.member.gate.isShut() {
-			cluster.begin()
-			fleet.begin()
-			return t, nil
-		}
-		t.leave()
-	}
-}
-
 // count requests the number of objects, once, for [Status.Expected]. If the server does
 // not return it, the objects are listed all the same.
 func (s *source) count(ctx context.Context) {
@@ -109,7 +78,7 @@ func (s *source) count(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
 	defer cancel()
 	n, err := s.source().Count(ctx)
-	s.heed(err)
+	s.server.heed(err)
 	if err == nil {
 		s.expected.Store(int64(n))
 	}
@@ -143,7 +112,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	recognized := false
 	recognize := func() (err error) {
 		if !recognized {
-			err, recognized = s.recognize(ctx, &a), true
+			err, recognized = s.server.recognize(ctx, &a), true
 		}
 		return err
 	}
@@ -163,7 +132,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	if err == nil {
 		err = recognize()
 	}
-	s.heed(err)
+	s.server.heed(err)
 	return page, err
 }
 
@@ -178,12 +147,12 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	var a arrival
 	inner, err := current.Watch(a.traced(ctx), opts)
 	if err == nil {
-		if err = s.recognize(ctx, &a); err != nil {
+		if err = s.server.recognize(ctx, &a); err != nil {
 			_ = inner.Close() // it may be another cluster's
 		}
 	}
 	if err != nil {
-		s.heed(err)
+		s.server.heed(err)
 		w.end()
 		return nil, w.cause(err)
 	}
@@ -197,7 +166,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 func (s *source) Served(ctx context.Context) (bool, error) {
 	if time.Since(s.missed) > time.Minute { // the reflector calls it more often
 		s.missed = time.Now()
-		s.member.poke()
+		s.server.poke()
 	}
 	var a arrival
 	served, err := s.source().Served(a.traced(ctx))
@@ -205,10 +174,10 @@ func (s *source) Served(ctx context.Context) (bool, error) {
 		return served, err
 	}
 	// The absence of a resource in another cluster means nothing for this one.
-	if err := s.recognize(ctx, &a); err != nil {
+	if err := s.server.recognize(ctx, &a); err != nil {
 		return false, err
 	}
-	resources, err := s.member.Cluster().Resources(ctx)
+	resources, err := s.server.cluster.Load().Resources(ctx)
 	gone := s.query.Resource
 	for _, r := range resources {
 		if r.GroupResource() == gone.GroupResource() && watchable(r) {
@@ -232,24 +201,11 @@ func (s *source) checkFields(o *wire.Object) error {
 		return nil
 	}
 	s.aware.Store(true)
-	s.member.useJSON(s.query.Resource.GroupResource(), o)
+	s.unknown(o)
 	if s.synced.Load() {
 		return nil
 	}
 	return fmt.Errorf("%s has fields that this program does not know: the resource is going to be read as JSON", o)
-}
-
-// useJSON mirrors a resource as JSON from now on, because of an object with unknown
-// fields.
-func (m *Member) useJSON(r schema.GroupResource, o *wire.Object) {
-	m.mu.Lock()
-	known := m.asJSON[r]
-	m.asJSON[r] = true
-	m.mu.Unlock()
-	if !known {
-		m.logger.Warn("objects have fields that this program does not know, reading the resource as JSON", "resource", r.String(), "object", o.String())
-		m.poke()
-	}
 }
 
 // came records an object of a state that is being read, and waits if the budget requires
@@ -260,21 +216,13 @@ func (s *source) came(ctx context.Context, o *wire.Object) error {
 	}
 	s.turn.fleet.came()
 	s.turn.cluster.came()
-	return s.member.throttle.read(ctx, o.Size())
+	return s.server.throttle.read(ctx, o.Size())
 }
 
 func (s *source) awaits() {
 	if s.turn != nil {
 		s.turn.fleet.awaits()
 		s.turn.cluster.awaits()
-	}
-}
-
-// heed delays all lists of the cluster when its server asks one of them to retry later.
-func (s *source) heed(err error) {
-	var e *reflector.Error
-	if errors.As(err, &e) && e.Reason == reflector.Busy {
-		s.member.gate.shut(min(max(e.RetryAfter, time.Second), time.Minute))
 	}
 }
 

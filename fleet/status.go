@@ -123,7 +123,7 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
-	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.fleet.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
+	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
 	given := 0 // resources that WaitForSync does not wait for any more
 	for _, r := range resources {
 		s.Resources++
@@ -253,4 +253,23 @@ func (m *Member) Discovered() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.discovered.IsZero()
+}
+
+// syncPoll is how often WaitForSync checks in-memory state.
+const syncPoll = 20 * time.Millisecond
+
+// split returns the errors that err joins.
+func split(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, split(one)...)
+	}
+	return all
 }

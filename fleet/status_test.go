@@ -33,7 +33,7 @@ func TestStatus_directoryError(t *testing.T) {
 	f.running = ctx
 	good := Entry{Name: "a", Config: &rest.Config{Host: "http://127.0.0.1:1"}, Access: "old"}
 	bad := Entry{Name: "a", Err: errors.New("secret is being replaced")}
-	m := newMember(f, "a")
+	m := f.newMember("a")
 	m.end = cancel
 	m.use(good)
 	f.members["a"] = m
@@ -72,7 +72,7 @@ func TestStatus_firstWatchFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMember(f, "a")
+	m := f.newMember("a")
 	m.discovered = time.Now()
 	r := ResourceStatus{Status: watershed.Status{Synced: true, Reflector: reflector.Status{State: reflector.Listing}}}
 	if s := m.statusLocked([]ResourceStatus{r}); s.State != Live {

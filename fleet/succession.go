@@ -3,7 +3,11 @@
 
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // leave ends the member and removes its objects from the collections.
 func (m *Member) leave() {
@@ -60,4 +64,17 @@ func (m *Member) succeedBefore() {
 			before.leave()
 		}
 	}
+}
+
+// feedBefore returns the feed of a resource of the member that this one replaces.
+func (m *Member) feedBefore(r schema.GroupResource) *Feed {
+	if m.before == nil {
+		return nil
+	}
+	m.before.mu.Lock()
+	defer m.before.mu.Unlock()
+	if x := m.before.mirrors[r]; x != nil {
+		return x.feed
+	}
+	return m.before.feedBefore(r)
 }

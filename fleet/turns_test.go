@@ -93,16 +93,16 @@ func TestTurns_holdTheBudget(t *testing.T) {
 func randomTurns(t *testing.T, rng *rand.Rand) {
 	clusters, budget, whole := 1+rng.IntN(6), 1+rng.IntN(4), 1+rng.IntN(8)
 	stalls, refusals := rng.IntN(3) == 0, rng.IntN(3) == 0
-	f := &Fleet{gate: newGate(whole, fleetPatience)}
+	fleet := newGate(whole, fleetPatience)
 	inFleet := &lists{t: t, name: "fleet", budget: whole, patience: fleetPatience, all: map[*running]struct{}{}}
 	ended := make(chan struct{}, 1000)
 	total := 0
 	for n := range clusters {
-		m := &Member{fleet: f, gate: newGate(budget, clusterPatience)}
+		to := &server{gate: newGate(budget, clusterPatience), fleetGate: fleet}
 		inCluster := &lists{t: t, name: fmt.Sprint("cluster ", n), budget: budget, patience: clusterPatience, all: map[*running]struct{}{}}
 		for range 1 + rng.IntN(20) {
 			total++
-			s := &source{member: m}
+			s := &source{server: to}
 			s.expected.Store(1) // no count request
 			own := rand.New(rand.NewPCG(rng.Uint64(), 0))
 			go func() {
@@ -123,7 +123,7 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 				}
 				note(false)
 				if refusals && own.IntN(8) == 0 {
-					s.heed(&reflector.Error{Reason: reflector.Busy, RetryAfter: time.Duration(own.IntN(4000)) * time.Millisecond, Err: errors.New("busy")})
+					to.heed(&reflector.Error{Reason: reflector.Busy, RetryAfter: time.Duration(own.IntN(4000)) * time.Millisecond, Err: errors.New("busy")})
 					return
 				}
 				for range own.IntN(12) {
@@ -150,26 +150,26 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 			t.Fatalf("%d of %d lists have ended after two hours", n, total)
 		}
 	}
-	if f.gate.active != 0 {
-		t.Errorf("%d places of the fleet are taken in the end", f.gate.active)
+	if fleet.active != 0 {
+		t.Errorf("%d places of the fleet are taken in the end", fleet.active)
 	}
 }
 
 // TestTurns_waitingForTheFleetIsNotStalling has one cluster wait while others are read.
 func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &Fleet{gate: newGate(8, fleetPatience)}
+		fleet := newGate(8, fleetPatience)
 		var others []*pass
 		for range 8 {
-			p := enter(t, f.gate)
+			p := enter(t, fleet)
 			p.came()
 			others = append(others, p)
 		}
-		m := &Member{fleet: f, gate: newGate(4, clusterPatience)}
+		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet}
 		in := &lists{t: t, name: "cluster", budget: 4, patience: clusterPatience, all: map[*running]struct{}{}}
 		var all sync.WaitGroup
 		for range 40 {
-			s := &source{member: m}
+			s := &source{server: to}
 			s.expected.Store(1)
 			all.Go(func() {
 				done, err := s.wait(t.Context())
@@ -201,15 +201,15 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 // its lists waits for the fleet.
 func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &Fleet{gate: newGate(1, fleetPatience)}
-		m := &Member{fleet: f, gate: newGate(4, clusterPatience)}
-		other := enter(t, f.gate)
+		fleet := newGate(1, fleetPatience)
+		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet}
+		other := enter(t, fleet)
 		other.came()
-		s := &source{member: m}
+		s := &source{server: to}
 		s.expected.Store(1)
 		go func() {
 			time.Sleep(time.Second)
-			s.heed(&reflector.Error{Reason: reflector.Busy, RetryAfter: 30 * time.Second, Err: errors.New("busy")})
+			to.heed(&reflector.Error{Reason: reflector.Busy, RetryAfter: 30 * time.Second, Err: errors.New("busy")})
 			time.Sleep(time.Second)
 			other.leave()
 		}()

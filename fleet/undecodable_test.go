@@ -42,7 +42,7 @@ func (w *world) change(typ delta.Type, cluster, name string, decodable bool) {
 
 func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 	w := newWorld(t, 1<<20)
-	w.fleet.opts.Logger = slog.New(slog.DiscardHandler)
+	w.fleet.settings.Logger = slog.New(slog.DiscardHandler)
 	w.join("eu")
 	defer func() { w.end["eu"]() }()
 	v := OfResource[*corev1.Pod](w.fleet, w.c.resource)
@@ -95,7 +95,7 @@ func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	var logged bytes.Buffer
-	w.fleet.opts.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	w.fleet.settings.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	w.join("eu")
 	defer func() { w.end["eu"]() }()
 	w.change(delta.Added, "eu", "bad", false)

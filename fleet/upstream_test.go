@@ -70,14 +70,12 @@ func newPod(t *testing.T, name string, version uint64, labels map[string]string)
 func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Object]) {
 	m := f.members["eu"]
 	if m == nil {
-		m = newMember(f, "eu")
+		m = f.newMember("eu")
 		m.end = func() {}
 		f.members["eu"] = m
 	}
 	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors)))}
-	x := &mirror{cluster: "eu", resource: r, source: &source{member: m}, end: func() {}}
-	x.feed = newFeed(x)
-	m.mirrors[r.GroupResource()] = x
+	x := &mirror{cluster: "eu", resource: r, source: &source{server: m.server}, end: func() {}}
 	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
@@ -86,6 +84,8 @@ func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Objec
 			x.feed.applied(s, changes, whole)
 		},
 	})
+	x.feed = newFeed(r, x.informer, f.settings.Window)
+	m.mirrors[r.GroupResource()] = x
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -298,7 +298,7 @@ func (u *upstream) flush() {
 
 // lost reports whether the feed cannot know the state at a version.
 func (u *upstream) lost(version uint64) bool {
-	if g := u.feed.gapAt(version); g != nil {
+	if g := u.feed.covered.gapAt(version); g != nil {
 		return g.again < u.feed.log.Stats().After
 	}
 	return slices.ContainsFunc(u.gaps, func(g gap) bool { return g.after < version && version < g.before }) ||

@@ -47,7 +47,7 @@ func Of[T wire.Pointer[P], P any](f *Fleet) (*View[T], error) {
 func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *View[T] {
 	return &View[T]{
 		fleet:      f,
-		collection: f.collection(r),
+		collection: f.catalog.collection(r),
 		decode:     func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, f.recent) },
 	}
 }
@@ -119,7 +119,7 @@ func (v *View[T]) try(cluster string, o *wire.Object) (T, error) {
 	value, err := v.decode(o)
 	if err != nil && v.fleet.reported.First(o) {
 		v.fleet.undecodable.Add(1)
-		v.fleet.opts.Logger.Error("object cannot be decoded", "cluster", cluster, "object", o.String(), "err", err)
+		v.fleet.settings.Logger.Error("object cannot be decoded", "cluster", cluster, "object", o.String(), "err", err)
 	}
 	return value, err
 }

@@ -9,10 +9,23 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // mostMarks limits how many marks a feed keeps. A quiet watch adds one a minute.
 const mostMarks = 1024
+
+// era records the versions that a feed has had since etcd was restored from a backup, or
+// since its cluster has replaced another one. Earlier versions have another meaning. The
+// feed's mu guards it.
+type era struct {
+	log *fanout.Log[*wire.Object]
+	// marks are the newest versions that states had without a change, oldest first.
+	marks []versionMark
+	// restored is nil if etcd was never restored from a backup, and this cluster has not
+	// replaced another one.
+	restored *restore
+}
 
 // versionMark is a version that a state had without a change with that version.
 type versionMark struct {
@@ -33,28 +46,17 @@ type restore struct {
 	at     time.Time
 }
 
-// restartLocked begins a new era: etcd was restored from a backup, and earlier versions
-// have another meaning now.
-func (f *Feed) restartLocked(last *Moment, s state) {
-	f.restored, f.marks, f.gaps, f.began = f.legacyLocked(last), nil, nil, s.Version()
-	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
-	f.now.Store(now)
-	f.reached = now.Revision
-	f.log.Cut(now.Revision)
-	f.markLocked(now.Version)
-	f.wakeLocked(func(*waiter) bool { return true })
-}
-
-// legacyLocked returns what the next era must remember of the versions so far.
-func (f *Feed) legacyLocked(last *Moment) *restore {
-	next := &restore{last: last.Version, at: time.Now()}
+// legacy returns the versions of this era that the next era must remember. Last is the
+// newest one.
+func (e *era) legacy(last uint64) *restore {
+	next := &restore{last: last, at: time.Now()}
 	// A list may also have returned the version of the change before those in the log.
-	oldest := f.log.Oldest()
-	next.former = append(f.versionsLocked(), last.Version, oldest, max(oldest, 1)-1)
-	for _, m := range f.marks {
+	oldest := e.log.Oldest()
+	next.former = append(e.versions(), last, oldest, max(oldest, 1)-1)
+	for _, m := range e.marks {
 		next.former = append(next.former, m.version)
 	}
-	if was := f.restored; was != nil {
+	if was := e.restored; was != nil {
 		next.last = max(next.last, was.last)
 		if time.Since(was.at) < historyAge {
 			next.former = append(next.former, was.former...)
@@ -65,11 +67,11 @@ func (f *Feed) legacyLocked(last *Moment) *restore {
 	return next
 }
 
-// versionsLocked returns the versions of the changes in the log.
-func (f *Feed) versionsLocked() []uint64 {
-	stats := f.log.Stats()
+// versions returns the versions of the changes in the log.
+func (e *era) versions() []uint64 {
+	stats := e.log.Stats()
 	all := make([]uint64, 0, stats.Changes)
-	cursor, err := f.log.Cursor(stats.After, fanout.Everything())
+	cursor, err := e.log.Cursor(stats.After, fanout.Everything())
 	for err == nil && cursor.Position() < stats.Last {
 		batch, failed := cursor.Next(context.Background()) // there are more, so it does not wait
 		for i := range batch {
@@ -80,30 +82,31 @@ func (f *Feed) versionsLocked() []uint64 {
 	return all
 }
 
-// markLocked records a version that a state has without a change with that version. The
-// mark is dropped when the next mark is older than historyAge, the age limit of changes:
-// a list with its version is older still. While versions repeat those from before a
-// restore, marks are kept for longer.
-func (f *Feed) markLocked(version uint64) {
+// mark records a version that a state has without a change with that version. The mark is
+// dropped when the next mark is older than historyAge, the age limit of changes: a list
+// with its version is older still. While versions repeat those from before a restore,
+// marks are kept for longer.
+func (e *era) mark(version uint64) {
 	now, old := time.Now(), 0
-	for old+1 < len(f.marks) && now.Sub(f.marks[old+1].at) > historyAge {
+	for old+1 < len(e.marks) && now.Sub(e.marks[old+1].at) > historyAge {
 		old++
 	}
-	if f.restored != nil && version <= f.restored.last {
+	if e.restored != nil && version <= e.restored.last {
 		old = 0
 	}
-	old = max(old, len(f.marks)-mostMarks+1)
-	f.marks = append(slices.Delete(f.marks, 0, old), versionMark{version, now})
+	old = max(old, len(e.marks)-mostMarks+1)
+	e.marks = append(slices.Delete(e.marks, 0, old), versionMark{version, now})
 }
 
-// doubtfulLocked reports whether a version may be from before a restore.
-func (f *Feed) doubtfulLocked(version uint64, now *Moment) bool {
-	was := f.restored
+// doubtful reports whether a version may be from before a restore. Now is the newest
+// version.
+func (e *era) doubtful(version, now uint64) bool {
+	was := e.restored
 	switch {
 	case was == nil:
 		return false
-	case version > now.Version:
-		return now.Version <= was.last
+	case version > now:
+		return now <= was.last
 	case version > was.last:
 		return false
 	}
@@ -113,21 +116,21 @@ func (f *Feed) doubtfulLocked(version uint64, now *Moment) bool {
 	if _, former := slices.BinarySearch(was.former, version); former {
 		return true
 	}
-	return version != now.Version && !f.hadLocked(version)
+	return version != now && !e.had(version)
 }
 
-// hadLocked reports whether the feed is known to have had a version in this era.
-func (f *Feed) hadLocked(version uint64) bool {
-	if slices.ContainsFunc(f.marks, func(m versionMark) bool { return m.version == version }) {
+// had reports whether the feed is known to have had a version in this era.
+func (e *era) had(version uint64) bool {
+	if slices.ContainsFunc(e.marks, func(m versionMark) bool { return m.version == version }) {
 		return true
 	}
-	revision, err := f.log.Since(version)
+	revision, err := e.log.Since(version)
 	if err != nil {
 		return false
 	}
 	// The change with that version is the one at the revision or, if several have it, the
 	// next.
-	cursor, err := f.log.Cursor(max(revision, 1)-1, fanout.Everything())
+	cursor, err := e.log.Cursor(max(revision, 1)-1, fanout.Everything())
 	for range 2 {
 		if err != nil {
 			return false

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// detour makes a member whose credentials were refused use those of another name of its
+// cluster, if it has one.
+func (m *Member) detour(refused error) {
+	if !isRefused(refused) {
+		return
+	}
+	m.known.mu.Lock()
+	ways := m.known.ways
+	m.known.mu.Unlock()
+	used := m.entry().Access
+	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
+	if len(ways) > 1 {
+		e := ways[(at+1)%len(ways)]
+		e.Name = m.name
+		m.use(e)
+	}
+}
+
+const (
+	// discoverEvery is the longest time between two discoveries, plus up to a quarter.
+	discoverEvery = 10 * time.Minute
+	// discoverRetry is the wait after a discovery that failed. It doubles with each
+	// failure.
+	discoverRetry = time.Second
+	// discoverRetryMost is the longest wait after a discovery that failed.
+	discoverRetryMost = 30 * time.Second
+	// discoverLagMost is the longest time between two discoveries while a type is
+	// defined that the cluster does not serve.
+	discoverLagMost = time.Minute
+	// discoverApart is the least time between two discoveries, however much changes.
+	discoverApart = 300 * time.Millisecond
+)
+
+// discoverAfter are the waits before the discoveries that follow a change of a cluster's
+// types. Discovery shows the change after an unknown delay.
+var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
+
+// run discovers the cluster's resources, now and whenever they may have changed, and
+// mirrors them until ctx ends.
+func (m *Member) run(ctx context.Context) {
+	defer m.closeIdle()
+	defer m.runs.Wait()
+	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
+	failed, lagging := false, discoverRetry
+	for {
+		next := discoverEvery + rand.N(discoverEvery/4)
+		last := time.Now()
+		err := m.resolve(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil || failed {
+			m.disturb()
+		}
+		switch {
+		case err != nil:
+			m.detour(err)
+			next = wait + rand.N(wait/2)
+			wait = min(2*wait, discoverRetryMost)
+		case failed:
+			after = discoverAfter[1:] // a server that has just started may not serve all resources yet
+			fallthrough
+		default:
+			wait = discoverRetry
+			m.succeedBefore()
+		}
+		failed = err != nil
+		lagging = min(2*lagging, discoverLagMost)
+		if m.incomplete() {
+			next = min(next, lagging)
+		} else {
+			lagging = discoverRetry
+		}
+		if m.replaces() {
+			next = min(next, time.Second)
+		}
+		if len(after) > 0 {
+			next, after = min(next, after[0]), after[1:]
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-m.poked:
+			// This may be the first of several changes.
+			timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			after = discoverAfter[1:]
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// closeIdle closes connections that are not needed. At the end of run that is all of
+// them.
+func (m *Member) closeIdle() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.former != nil {
+		m.former.CloseIdleConnections()
+	}
+	if cluster := m.cluster.Load(); cluster != nil {
+		cluster.CloseIdleConnections()
+	}
+}
+
+// resolve runs discovery, and starts and ends mirrors accordingly.
+func (m *Member) resolve(ctx context.Context) error {
+	cluster := m.Cluster()
+	if cluster == nil {
+		return errors.New("the directory does not say how to reach it")
+	}
+	asked, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	served, err := cluster.Resources(asked)
+	if len(served) > 0 {
+		if err := m.identify(asked, cluster, nil); errors.Is(err, errAnotherCluster) {
+			return err
+		} // any other error is returned again on the next connection
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err() // the member has left: no mirror may start any more
+	}
+	if len(served) == 0 {
+		if err == nil {
+			err = errors.New("the cluster serves nothing")
+		}
+		m.err = err
+		return err
+	}
+	m.foundLocked(served, err)
+	if m.former != nil {
+		m.former.CloseIdleConnections()
+	}
+	m.mirrorLocked(ctx, served, err)
+	return nil
+}
+
+// foundLocked records the result of a discovery that found resources.
+func (m *Member) foundLocked(served []kube.Resource, missing error) {
+	m.missing, m.err = missing, nil
+	m.listed = served
+	m.served = make(map[schema.GroupResource]struct{}, len(served))
+	for _, r := range served {
+		m.served[r.GroupResource()] = struct{}{}
+	}
+	if m.discovered.IsZero() {
+		m.discovered = time.Now()
+	}
+}
+
+// mirrorLocked makes the mirrors match the served resources. Mirrors of resources that
+// are missing from discovery stay as they are.
+func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
+	scope := m.settings.scopeOf(m.used)
+	served = slices.DeleteFunc(slices.Clone(served), func(r kube.Resource) bool { return !scope.has(r) })
+	wanted := m.settings.selection.resolve(served)
+	hidden := map[schema.GroupResource]bool{}
+	for _, r := range served {
+		at := r.GroupResource()
+		if _, ok := wanted[at]; !ok && watchable(r) && (at == definitions || at == apiServices) {
+			wanted[at], hidden[at] = r, true
+		}
+	}
+	for at, x := range m.mirrors {
+		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
+			m.logger.Info("resource is gone", "resource", at.String())
+			m.endLocked(at, x)
+		}
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), first) {
+		r := wanted[at]
+		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at]) {
+			delete(m.next, at)
+			m.stop(x, false)
+		}
+		now := m.mirrors[at]
+		if now != nil && now.same(r, m.asJSON[at]) || m.next[at] != nil {
+			continue
+		}
+		x, err := m.newMirrorLocked(r, !hidden[at])
+		if err != nil {
+			m.err = err
+			continue
+		}
+		if now == nil {
+			m.mirrors[at] = x
+		} else {
+			if r.Version != now.resource.Version {
+				m.logger.Info("resource is served otherwise", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
+			}
+			m.next[at] = x
+		}
+		m.startLocked(ctx, x)
+	}
+}
+
+// newMirrorLocked returns a mirror of a resource. Only selected resources can be read.
+func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err error) {
+	at := r.GroupResource()
+	query := kube.Query{Resource: r.GroupVersionResource, MetadataOnly: true}
+	if selected {
+		query = m.settings.scopeOf(m.used).query(r)
+	}
+	query.JSON = m.asJSON[at]
+	unknown := func(o *wire.Object) { m.useJSON(at, o) }
+	// The connection is not that of the discovery, which may have been replaced.
+	x, err = newMirror(m.server, m.settings, r, query, unknown, func(s state, changes []store.Change[*wire.Object], whole bool) {
+		x.source.synced.Store(true)
+		m.applied(x, s, changes)
+		x.feed.applied(s, changes, whole)
+	})
+	if err != nil || !selected {
+		return x, err
+	}
+	if m.settings.History > 0 {
+		x.feed = newFeed(r, x.informer, m.settings.Window)
+		x.feed.succeed(m.feedBefore(at))
+	}
+	x.collection = m.catalog.collection(at)
+	x.collection.introduce(x.cluster, x.informer)
+	return x, nil
+}
+
+// definedLocked reports whether a resource has a definition. Then it is served, or will
+// be again: a server that has just started may leave it out of its discovery.
+func (m *Member) definedLocked(at schema.GroupResource) bool {
+	x := m.mirrors[definitions]
+	if x == nil {
+		return false
+	}
+	_, ok := x.informer.Get(at.String())
+	return ok
+}
+
+// incomplete reports whether to run discovery again soon because it lags.
+func (m *Member) incomplete() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.mirrors[definitions]
+	return x != nil && m.lagsLocked(x.informer.Snapshot())
+}
+
+// unknown reports whether discovery could not determine whether a resource is served.
+func unknown(r schema.GroupResource, missing error) bool {
+	return slices.ContainsFunc(split(missing), func(err error) bool {
+		var g *kube.GroupError
+		return !errors.As(err, &g) || g.GroupVersion.Group == r.Group
+	})
+}
+
+func (m *Member) startLocked(ctx context.Context, x *mirror) {
+	ctx, x.end = context.WithCancel(ctx)
+	m.runs.Go(func() { x.run(ctx, m.logger) })
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// server is the API server of a member, as the member's sources use it: the connection,
+// the identity of its cluster, and the limits on lists.
+type server struct {
+	// name is the cluster's name in the fleet.
+	name   string
+	logger *slog.Logger
+	// gate and throttle limit the lists of this server, fleetGate those of the fleet.
+	gate, fleetGate *gate
+	throttle        *throttle
+	// poked has a token when discovery is due.
+	poked chan struct{}
+	known identification
+	// cluster is the connection, nil while its entry has an error. The member's mu is held
+	// when it changes.
+	cluster atomic.Pointer[kube.Cluster]
+	// disturb is called when a read fails or discovery recovers, and replaced when another
+	// cluster has taken the address. Both are set before the member runs.
+	disturb, replaced func()
+}
+
+// newServer returns the server of a cluster, without a connection.
+func newServer(name string, s *settings) *server {
+	return &server{
+		name: name, logger: s.Logger.With("cluster", name),
+		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond),
+		poked: make(chan struct{}, 1),
+	}
+}
+
+// poke makes the member run discovery.
+func (s *server) poke() {
+	select {
+	case s.poked <- struct{}{}:
+	default:
+	}
+}
+
+// turn is the permission to list a state: a place in the server's gate and one in the
+// fleet's.
+type turn struct{ cluster, fleet *pass }
+
+func (t *turn) leave() {
+	t.fleet.leave()
+	t.cluster.leave()
+}
+
+// takeTurn waits for a place in both gates. The server's is held during the wait for the
+// fleet's, and released if the server has asked for a pause meanwhile.
+func (s *server) takeTurn(ctx context.Context) (*turn, error) {
+	for {
+		cluster, err := s.gate.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		fleet, err := s.fleetGate.enter(ctx)
+		if err != nil {
+			cluster.leave()
+			return nil, err
+		}
+		t := &turn{cluster, fleet}
+		if !s.gate.isShut() {
+			cluster.begin()
+			fleet.begin()
+			return t, nil
+		}
+		t.leave()
+	}
+}
+
+// heed delays all lists of the server when it asks one of them to retry later.
+func (s *server) heed(err error) {
+	var e *reflector.Error
+	if errors.As(err, &e) && e.Reason == reflector.Busy {
+		s.gate.shut(min(max(e.RetryAfter, time.Second), time.Minute))
+	}
+}
+
+// recognize checks that a response came from the member's cluster. Most requests use a
+// connection on which that has been confirmed.
+func (s *server) recognize(ctx context.Context, a *arrival) error {
+	conn := a.connection()
+	if s.known.confirmed(conn) {
+		return nil
+	}
+	return s.identify(ctx, s.cluster.Load(), conn)
+}
+
+// identify requests the identity of the cluster and compares it with the previous one. If
+// it is another cluster, identify calls replaced and returns errAnotherCluster. It is
+// called after discovery, and by the first reader of a new connection: the server at an
+// address changes only between two connections.
+func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) error {
+	k := &s.known
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	if k.confirmed(conn) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	var a arrival
+	uid, err := uidOf(a.traced(ctx), cluster)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	was := k.identity
+	if uid == "" || was.UID == "" || uid == was.UID {
+		k.identity.UID, k.conn = cmp.Or(uid, was.UID), a.connection()
+		k.mu.Unlock()
+		return nil
+	}
+	k.mu.Unlock()
+	s.logger.Warn("another cluster has taken the address", "host", was.Endpoint, "uid", uid, "was", was.UID)
+	s.replaced()
+	return fmt.Errorf("cluster %s: %w: the UID of kube-system is %s, and was %s", s.name, errAnotherCluster, uid, was.UID)
+}
