@@ -35,29 +35,24 @@ type Change[T any] struct {
 	Key string
 
 	informer *Informer[T]
-	loop     *undecodable.Loop[string]
-	turn     uint64
-	old, now *wire.Object
+	turn     undecodable.Turn[string]
 }
 
 // Old returns the state before the change, or the zero value if there was none.
 func (c Change[T]) Old() (T, error) {
-	if c.old == nil {
+	if c.turn.Old == nil {
 		return *new(T), nil
 	}
-	return c.informer.value(c.old)
+	return c.informer.value(c.turn.Old)
 }
 
 // New returns the state after the change or, if the object was deleted, its last state.
 // If the final state of a deleted object cannot be decoded, New returns the state
 // before it, if the loop could decode that one.
 func (c Change[T]) New() (T, error) {
-	value, err := c.informer.value(c.now)
-	if err != nil {
-		failed := undecodable.Change{Type: c.Type, Old: c.old, New: c.now}
-		if last := c.loop.Failed(c.Key, c.turn, failed, c.informer.decodes); last != nil {
-			return c.informer.value(last)
-		}
+	value, err := c.informer.value(c.turn.New)
+	if last := c.turn.Fallback(err, c.Key, c.informer.decodes); last != nil {
+		return c.informer.value(last)
 	}
 	return value, err
 }
@@ -70,7 +65,7 @@ func (i *Informer[T]) value(o *wire.Object) (T, error) {
 }
 
 // Raw returns both states as bytes. The old one may be nil.
-func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
+func (c Change[T]) Raw() (old, now *wire.Object) { return c.turn.Old, c.turn.New }
 
 // Watch yields the current state, once the informer has synced, and then every change,
 // until ctx or the informer's run ends. If ctx has not ended after the loop, the run
@@ -87,10 +82,9 @@ func (i *Informer[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 		}
 		loop := new(undecodable.Loop[string])
 		give := func(c *change, initial bool) bool {
-			given, turn := loop.Next(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, i.decodes)
+			turn := loop.Next(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, i.decodes)
 			return ctx.Err() == nil && yield(Change[T]{
-				Type: given.Type, Initial: initial, Missed: given.Missed, Key: c.Key,
-				informer: i, loop: loop, turn: turn, old: given.Old, now: given.New,
+				Type: turn.Type, Initial: initial, Missed: turn.Missed, Key: c.Key, informer: i, turn: turn,
 			})
 		}
 		for key, o := range f.Base().All() {

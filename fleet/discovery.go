@@ -18,24 +18,6 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// detour makes a member whose credentials were refused use those of another name of its
-// cluster, if it has one.
-func (m *Member) detour(refused error) {
-	if !isRefused(refused) {
-		return
-	}
-	m.known.mu.Lock()
-	ways := m.known.ways
-	m.known.mu.Unlock()
-	used := m.entry().Access
-	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
-	if len(ways) > 1 {
-		e := ways[(at+1)%len(ways)]
-		e.Name = m.name
-		m.use(e)
-	}
-}
-
 const (
 	// discoverEvery is the longest time between two discoveries, plus up to a quarter.
 	discoverEvery = 10 * time.Minute
@@ -114,6 +96,24 @@ func (m *Member) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// detour makes a member whose credentials were refused use those of another name of its
+// cluster, if it has one.
+func (m *Member) detour(refused error) {
+	if !isRefused(refused) {
+		return
+	}
+	m.known.mu.Lock()
+	ways := m.known.ways
+	m.known.mu.Unlock()
+	used := m.entry().Access
+	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
+	if len(ways) > 1 {
+		e := ways[(at+1)%len(ways)]
+		e.Name = m.name
+		m.use(e)
 	}
 }
 
@@ -200,7 +200,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		r := wanted[at]
 		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at]) {
 			delete(m.next, at)
-			m.stop(x, false)
+			x.stop(false)
 		}
 		now := m.mirrors[at]
 		if now != nil && now.same(r, m.asJSON[at]) || m.next[at] != nil {
@@ -231,9 +231,9 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 		query = m.settings.scopeOf(m.used).query(r)
 	}
 	query.JSON = m.asJSON[at]
-	unknown := func(o *wire.Object) { m.useJSON(at, o) }
+	unknownFields := func(o *wire.Object) { m.useJSON(at, o) }
 	// The connection is not that of the discovery, which may have been replaced.
-	x, err = newMirror(m.server, m.settings, r, query, unknown, func(s state, changes []store.Change[*wire.Object], whole bool) {
+	x, err = newMirror(m.server, m.settings, r, query, unknownFields, func(s state, changes []store.Change[*wire.Object], whole bool) {
 		x.source.synced.Store(true)
 		m.applied(x, s, changes)
 		x.feed.applied(s, changes, whole)
@@ -242,7 +242,7 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 		return x, err
 	}
 	if m.settings.History > 0 {
-		x.feed = newFeed(r, x.informer, m.settings.Window)
+		x.feed = newFeed(&x.resource, x.informer, m.settings.Window)
 		x.feed.succeed(m.feedBefore(at))
 	}
 	x.collection = m.catalog.collection(at)
@@ -277,6 +277,7 @@ func unknown(r schema.GroupResource, missing error) bool {
 	})
 }
 
+// startLocked runs a mirror until ctx ends or the mirror is stopped.
 func (m *Member) startLocked(ctx context.Context, x *mirror) {
 	ctx, x.end = context.WithCancel(ctx)
 	m.runs.Go(func() { x.run(ctx, m.logger) })

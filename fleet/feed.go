@@ -37,7 +37,7 @@ var (
 //
 // It costs about 600 bytes. The size of its changes is limited by [Options.History].
 type Feed struct {
-	resource kube.Resource
+	resource *kube.Resource // of the mirror; it does not change
 	informer *informer
 	log      *fanout.Log[*wire.Object]
 	now      atomic.Pointer[Moment]
@@ -82,20 +82,18 @@ type Moment struct {
 
 // newFeed returns the feed of a resource that an informer reads. Window limits its log, in
 // bytes.
-func newFeed(r kube.Resource, i *informer, window int64) *Feed {
+func newFeed(r *kube.Resource, i *informer, window int64) *Feed {
 	f := &Feed{resource: r, informer: i}
 	opts := LogOptions()
 	opts.Bytes, opts.Count = window, max(10_000, int(window>>10))
-	opts.Size = func(c store.Change[*wire.Object]) int {
-		return size(c.Type, c.Old, c.New)
-	}
+	opts.Size = func(c store.Change[*wire.Object]) int { return size(c.Type, c.Old, c.New) }
 	f.log = fanout.New(opts)
 	f.era.log = f.log
 	return f
 }
 
 // Resource returns the resource of the feed.
-func (f *Feed) Resource() kube.Resource { return f.resource }
+func (f *Feed) Resource() kube.Resource { return *f.resource }
 
 // Connection returns the status of the list or watch that reads the resource.
 func (f *Feed) Connection() reflector.Status { return f.informer.Connection() }
@@ -309,6 +307,7 @@ func (f *Feed) Since(version uint64) (revision, oldest uint64, err error) {
 	return f.sinceLocked(version, now)
 }
 
+// sinceLocked is Since for the newest state.
 func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64, err error) {
 	switch {
 	case f.era.doubtful(version, now.Version):
@@ -336,6 +335,7 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 	return revision, 0, nil
 }
 
+// expired returns the error for a version after which changes may be missing.
 func (f *Feed) expired(version uint64) error {
 	return fmt.Errorf("%s after version %d: %w", f.resource.GroupResource(), version, ErrExpired)
 }

@@ -332,7 +332,7 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 		time.Sleep(time.Minute)
 		check(25) // ErrFuture, and the newest state
 
-		unsynced := newFeed(kube.Resource{}, nil, 1<<20)
+		unsynced := newFeed(&kube.Resource{}, nil, 1<<20)
 		if _, err := unsynced.Wait(ctx, 1); !errors.Is(err, ErrNotReady) {
 			t.Errorf("before there is a state: %v", err)
 		}

@@ -248,7 +248,7 @@ func (m *Member) join(x *mirror, s state) {
 	}
 	x.collection.applied(x.informer, s, nil)
 	if m.next[at] == x {
-		m.stop(m.mirrors[at], true)
+		m.mirrors[at].stop(true)
 		delete(m.next, at)
 		m.mirrors[at] = x
 	}
@@ -287,18 +287,9 @@ func (m *Member) lagsLocked(defined state) bool {
 // endLocked ends a mirror without a successor, and the mirror that was to replace it.
 func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 	delete(m.mirrors, at)
-	m.stop(x, false)
+	x.stop(false)
 	if next := m.next[at]; next != nil {
 		delete(m.next, at)
-		m.stop(next, false)
+		next.stop(false)
 	}
-}
-
-// stop ends a mirror. It does not wait for the mirror to return.
-func (m *Member) stop(x *mirror, replaced bool) {
-	if x.collection != nil {
-		x.collection.forget(x.cluster, x.informer, replaced)
-	}
-	x.feed.close()
-	x.end()
 }

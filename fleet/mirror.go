@@ -33,10 +33,10 @@ type mirror struct {
 // tap receives each batch that an informer has applied, see [watershed.Options.Tap].
 type tap = func(s state, changes []store.Change[*wire.Object], whole bool)
 
-// newMirror returns a mirror of a resource that passes its batches to a tap. Unknown is
-// called with an object that has unknown fields.
-func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknown func(*wire.Object), t tap) (*mirror, error) {
-	src, err := newSource(to, q, unknown)
+// newMirror returns a mirror of a resource that passes its batches to a tap. UnknownFields
+// is called with an object that has fields which its Go type does not have.
+func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap) (*mirror, error) {
+	src, err := newSource(to, q, unknownFields)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,16 @@ func (x *mirror) run(ctx context.Context, logger *slog.Logger) {
 	if err := x.informer.Run(ctx); err != nil {
 		logger.Error("mirror ended", "resource", x.resource.GroupResource().String(), "err", err)
 	}
+}
+
+// stop ends the mirror, and does not wait for run to return. If another mirror is to
+// replace this one, its state stays readable.
+func (x *mirror) stop(replaced bool) {
+	if x.collection != nil {
+		x.collection.forget(x.cluster, x.informer, replaced)
+	}
+	x.feed.close()
+	x.end()
 }
 
 // same reports whether the mirror is of a resource as it is served now, and whether it

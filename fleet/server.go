@@ -31,7 +31,7 @@ type server struct {
 	// cluster is the connection, nil while its entry has an error. The member's mu is held
 	// when it changes.
 	cluster atomic.Pointer[kube.Cluster]
-	// disturb is called when a read fails or discovery recovers, and replaced when another
+	// disturb makes the journal examine the member soon. replaced is called when another
 	// cluster has taken the address. Both are set before the member runs.
 	disturb, replaced func()
 }

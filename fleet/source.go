@@ -22,8 +22,9 @@ import (
 type source struct {
 	server *server
 	query  kube.Query
-	// unknown is called with an object that has unknown fields, see checkFields.
-	unknown func(*wire.Object)
+	// unknownFields is called with an object that has fields which its Go type does not
+	// have, see checkFields.
+	unknownFields func(*wire.Object)
 
 	// synced is set when the mirror has had a complete state, aware when an object with
 	// unknown fields was seen.
@@ -45,12 +46,12 @@ type source struct {
 }
 
 // newSource returns the source of a query on the server's current connection.
-func newSource(to *server, q kube.Query, unknown func(*wire.Object)) (*source, error) {
+func newSource(to *server, q kube.Query, unknownFields func(*wire.Object)) (*source, error) {
 	current, err := to.cluster.Load().Source(q)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{server: to, query: q, unknown: unknown, current: current}
+	s := &source{server: to, query: q, unknownFields: unknownFields, current: current}
 	s.expected.Store(-1)
 	return s, nil
 }
@@ -201,7 +202,7 @@ func (s *source) checkFields(o *wire.Object) error {
 		return nil
 	}
 	s.aware.Store(true)
-	s.unknown(o)
+	s.unknownFields(o)
 	if s.synced.Load() {
 		return nil
 	}

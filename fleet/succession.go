@@ -29,11 +29,11 @@ func (m *Member) retire() {
 	defer m.mu.Unlock()
 	m.gone = time.Now()
 	for _, x := range m.next {
-		m.stop(x, false)
+		x.stop(false)
 	}
 	clear(m.next)
 	for _, x := range m.mirrors {
-		m.stop(x, true)
+		x.stop(true)
 	}
 	m.end()
 }

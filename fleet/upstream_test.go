@@ -84,7 +84,7 @@ func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Objec
 			x.feed.applied(s, changes, whole)
 		},
 	})
-	x.feed = newFeed(r, x.informer, f.settings.Window)
+	x.feed = newFeed(&x.resource, x.informer, f.settings.Window)
 	m.mirrors[r.GroupResource()] = x
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -12,18 +12,6 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// clusterSet is a sorted list of names. Nil selects all clusters, an empty one none.
-type clusterSet []string
-
-// has reports whether the set selects a cluster.
-func (s clusterSet) has(cluster string) bool {
-	if s == nil {
-		return true
-	}
-	_, ok := slices.BinarySearch(s, cluster)
-	return ok
-}
-
 type (
 	// informer keeps the states of one cluster's resource.
 	informer = watershed.Informer[*wire.Object]
@@ -37,6 +25,18 @@ type (
 type located struct {
 	cluster string
 	object  *wire.Object
+}
+
+// clusterSet is a sorted list of names. Nil selects all clusters, an empty one none.
+type clusterSet []string
+
+// has reports whether the set selects a cluster.
+func (s clusterSet) has(cluster string) bool {
+	if s == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(s, cluster)
+	return ok
 }
 
 // vector is the state of all clusters, or of some, at a revision of the collection.

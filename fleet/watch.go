@@ -32,36 +32,31 @@ type Change[T any] struct {
 	// never decreases.
 	Revision uint64
 
-	view     *View[T]
-	loop     *undecodable.Loop[Key]
-	turn     uint64
-	old, now *wire.Object
+	view *View[T]
+	turn undecodable.Turn[Key]
 }
 
 // Old returns the state before the change, or the zero value if there was none.
 func (c Change[T]) Old() (T, error) {
-	if c.old == nil {
+	if c.turn.Old == nil {
 		return *new(T), nil
 	}
-	return c.view.try(c.Key.Cluster, c.old)
+	return c.view.try(c.Key.Cluster, c.turn.Old)
 }
 
 // New returns the state after the change or, if the object was deleted, its last state.
 // If the final state of a deleted object cannot be decoded, New returns the state before
 // it, if the reader could decode that.
 func (c Change[T]) New() (T, error) {
-	value, err := c.view.try(c.Key.Cluster, c.now)
-	if err != nil {
-		failed := undecodable.Change{Type: c.Type, Old: c.old, New: c.now}
-		if last := c.loop.Failed(c.Key, c.turn, failed, c.view.decodes); last != nil {
-			return c.view.decode(last)
-		}
+	value, err := c.view.try(c.Key.Cluster, c.turn.New)
+	if last := c.turn.Fallback(err, c.Key, c.view.decodes); last != nil {
+		return c.view.decode(last)
 	}
 	return value, err
 }
 
 // Raw returns the states as bytes; old may be nil.
-func (c Change[T]) Raw() (old, now *wire.Object) { return c.old, c.now }
+func (c Change[T]) Raw() (old, now *wire.Object) { return c.turn.Old, c.turn.New }
 
 // Watch yields the current state and then the changes, until ctx or the fleet's run ends:
 // if ctx has not ended after the loop, the run has. The objects of a cluster that joins
@@ -169,10 +164,11 @@ func (f *Follower[T]) changes(next changes) iter.Seq[Change[T]] {
 	}
 }
 
+// change returns a change for the reader of a loop.
 func (v *View[T]) change(loop *undecodable.Loop[Key], c *change) Change[T] {
 	key := keyOf(c)
-	given, turn := loop.Next(key, undecodable.Change{Type: c.Type, Old: c.Old.object, New: c.New.object}, v.decodes)
-	return Change[T]{Type: given.Type, Missed: c.Missed, Key: key, Revision: c.Revision, view: v, loop: loop, turn: turn, old: given.Old, now: given.New}
+	turn := loop.Next(key, undecodable.Change{Type: c.Type, Old: c.Old.object, New: c.New.object}, v.decodes)
+	return Change[T]{Type: turn.Type, Missed: c.Missed, Key: key, Revision: c.Revision, view: v, turn: turn}
 }
 
 // raw returns the view as bytes.

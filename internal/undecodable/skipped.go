@@ -100,27 +100,38 @@ type Loop[K comparable] struct {
 	turn    atomic.Uint64
 }
 
-// Next returns the change to give to the reader, and its turn. Only an object whose
-// last state was skipped is decoded.
-func (l *Loop[K]) Next(key K, c Change, decodes func(*wire.Object) bool) (Change, uint64) {
-	turn := l.turn.Add(1)
+// Turn is a change that a loop has returned to its reader.
+type Turn[K comparable] struct {
+	Change
+	loop   *Loop[K]
+	number uint64
+}
+
+// Next returns the change for the reader. Only an object whose last state was skipped is
+// decoded.
+func (l *Loop[K]) Next(key K, c Change, decodes func(*wire.Object) bool) Turn[K] {
+	number := l.turn.Add(1)
 	if _, skipped := l.skipped.Last(key); skipped {
 		resolved, _ := l.skipped.Resolve(key, c, decodes)
 		// The final state of a deleted object stays: the reader may want the bytes.
 		c.Type, c.Old = resolved.Type, resolved.Old
 	}
-	return c, turn
+	return Turn[K]{Change: c, loop: l, number: number}
 }
 
-// Failed notes that the reader could not decode the New of the change of a turn, unless
-// it has received another change since. It returns the state to read instead, nil if
-// there is none: for a Deleted, the state before it.
-func (l *Loop[K]) Failed(key K, turn uint64, c Change, decodes func(*wire.Object) bool) *wire.Object {
-	if c.Type != delta.Deleted && l.turn.Load() == turn {
-		l.skipped.Resolve(key, c, decodes)
-	}
-	if c.Type == delta.Deleted && c.Old != nil && decodes(c.Old) {
-		return c.Old
+// Fallback returns the state to read instead of New, which the reader could not decode
+// because of err. It is nil if err is nil, or if there is no such state: only a Deleted
+// has one, the state before it. Any other change counts as skipped, unless the reader has
+// received another one since.
+func (t Turn[K]) Fallback(err error, key K, decodes func(*wire.Object) bool) *wire.Object {
+	switch {
+	case err == nil:
+	case t.Type != delta.Deleted:
+		if t.loop.turn.Load() == t.number {
+			t.loop.skipped.Resolve(key, t.Change, decodes)
+		}
+	case t.Old != nil && decodes(t.Old):
+		return t.Old
 	}
 	return nil
 }

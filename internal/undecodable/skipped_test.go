@@ -4,6 +4,7 @@
 package undecodable
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/watershed-project/watershed/delta"
@@ -16,10 +17,10 @@ func TestLoop_failureOfAnEarlierChange(t *testing.T) {
 	bad, good, next := new(wire.Object), new(wire.Object), new(wire.Object)
 	decodes := func(o *wire.Object) bool { return o != bad }
 	var l Loop[string]
-	first, turn := l.Next("a", Change{Type: delta.Added, New: bad}, decodes)
+	first := l.Next("a", Change{Type: delta.Added, New: bad}, decodes)
 	l.Next("a", Change{Type: delta.Updated, Old: bad, New: good}, decodes)
-	l.Failed("a", turn, first, decodes)
-	if c, _ := l.Next("a", Change{Type: delta.Updated, Old: good, New: next}, decodes); c.Type != delta.Updated || c.Old != good {
+	first.Fallback(errors.New("undecodable"), "a", decodes)
+	if c := l.Next("a", Change{Type: delta.Updated, Old: good, New: next}, decodes); c.Type != delta.Updated || c.Old != good {
 		t.Errorf("the next change is %s, from the last state: %v", c.Type, c.Old == good)
 	}
 	if n := len(l.skipped.last); n != 0 {
