@@ -46,8 +46,8 @@ type nodeAgent struct {
 	node     string
 	follower *Follower[*wire.Object]
 	known    map[Key]uint64
-	// read is how many changes the agent received, and told how many concerned it.
-	read, told int
+	// read is how many changes the agent received, and matched how many are of its node.
+	read, matched int
 }
 
 func newNodeAgent(t *testing.T, v *View[*wire.Object], node string) *nodeAgent {
@@ -76,7 +76,7 @@ func (a *nodeAgent) learn(changes iter.Seq[Change[*wire.Object]]) {
 		old, now := c.Raw()
 		was, is := c.Type != delta.Added && a.has(old), c.Type != delta.Deleted && a.has(now)
 		if was || is {
-			a.told++
+			a.matched++
 		}
 		if _, known := a.known[c.Key]; known != was {
 			a.t.Errorf("agent of %q: %s of %v, known %t, was there %t", a.node, c.Type, c.Key, known, was)
@@ -116,7 +116,7 @@ func (a *nodeAgent) catchUp(wait bool) {
 func TestConcerning_missesNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	read, told := 0, 0
+	read, matched := 0, 0
 	for run := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, run))
 		w := newWorld(t, []int64{1 << 20, 1 << 20, 3000}[rng.IntN(3)])
@@ -166,15 +166,15 @@ func TestConcerning_missesNothing(t *testing.T) {
 			if !maps.Equal(a.known, want) {
 				t.Errorf("agent of %q knows %v, there is %v", a.node, a.known, want)
 			}
-			read, told = read+a.read, told+a.told
+			read, matched = read+a.read, matched+a.matched
 		}
 		w.close()
 		if t.Failed() {
 			t.Fatalf("in run %d of seed %d", run, seed)
 		}
 	}
-	t.Logf("agents read %d changes, of which %d concerned them", read, told)
-	if told < 300 {
+	t.Logf("agents read %d changes, of which %d concerned them", read, matched)
+	if matched < 300 {
 		t.Error("hardly a test")
 	}
 }

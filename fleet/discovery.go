@@ -134,13 +134,13 @@ func (m *Member) closeIdle() {
 func (m *Member) resolve(ctx context.Context) error {
 	cluster := m.Cluster()
 	if cluster == nil {
-		return errors.New("the directory does not say how to reach it")
+		return errors.New("directory has no configuration for the cluster")
 	}
-	asked, cancel := context.WithTimeout(ctx, time.Minute)
+	timed, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	served, err := cluster.Resources(asked)
+	served, err := cluster.Resources(timed)
 	if len(served) > 0 {
-		if err := m.identify(asked, cluster, nil); errors.Is(err, errAnotherCluster) {
+		if err := m.identify(timed, cluster, nil); errors.Is(err, errAnotherCluster) {
 			return err
 		} // any other error is returned again on the next connection
 	}

@@ -126,8 +126,8 @@ func feedCursor(t *testing.T, f *Feed, revision uint64, interest fanout.Interest
 	return c
 }
 
-// told returns the changes of a cursor, without waiting.
-func told(t *testing.T, c *fanout.Cursor[*wire.Object]) (all []string) {
+// received returns the changes of a cursor, without waiting.
+func received(t *testing.T, c *fanout.Cursor[*wire.Object]) (all []string) {
 	t.Helper()
 	for {
 		batch, err := c.TryNext()
@@ -164,14 +164,14 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 		if now := moment(t, f); now != before || now.State.Len() != 4 {
 			t.Errorf("while the list is read the feed is at %d", now.Version)
 		}
-		if got := told(t, cursor); got != nil {
-			t.Errorf("while the list is read a reader is told %v", got)
+		if got := received(t, cursor); got != nil {
+			t.Errorf("while the list is read a reader received %v", got)
 		}
 	}
 	i.Write(missing(plain("d", 13), 20), missing(plain("g", 14), 20), reached(20), updated(plain("f", 21)))
 	want := []string{"10 Deleted n/d", "10 Updated n/a", "10 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f"}
-	if got := told(t, cursor); !slices.Equal(got, want) {
-		t.Errorf("a reader is told %v, want %v", got, want)
+	if got := received(t, cursor); !slices.Equal(got, want) {
+		t.Errorf("a reader received %v, want %v", got, want)
 	}
 	for v, n := range map[uint64]int{10: 6, 20: 1, 21: 0} {
 		revision, _, err := f.Since(v)
@@ -179,8 +179,8 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 			t.Errorf("after version %d: %v", v, err)
 			continue
 		}
-		if got := told(t, feedCursor(t, f, revision, fanout.Everything())); !slices.Equal(got, want[6-n:]) {
-			t.Errorf("after version %d a reader is told %v", v, got)
+		if got := received(t, feedCursor(t, f, revision, fanout.Everything())); !slices.Equal(got, want[6-n:]) {
+			t.Errorf("after version %d a reader received %v", v, got)
 		}
 	}
 	for _, v := range []uint64{11, 15, 19} { // the states at these versions are unknown
@@ -209,8 +209,8 @@ func TestFeed_boundsItsGaps(t *testing.T) {
 	}
 }
 
-// TestFeed_isToldOfARestore has versions decrease: no reader continues from before.
-func TestFeed_isToldOfARestore(t *testing.T) {
+// TestFeed_noticesARestore has versions decrease: no reader continues from before.
+func TestFeed_noticesARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 		i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)), reached(50))
@@ -238,15 +238,15 @@ func TestFeed_isToldOfARestore(t *testing.T) {
 		i.Write(end)
 		synctest.Wait()
 		if len(errs) != len(waiting) {
-			t.Errorf("%d of %d readers that wait are told", len(errs), len(waiting))
+			t.Errorf("%d of %d waiting readers were woken", len(errs), len(waiting))
 		}
 		for range len(errs) {
 			if err := <-errs; !errors.Is(err, ErrExpired) {
-				t.Errorf("a reader that waits is told %v", err)
+				t.Errorf("a waiting reader received %v", err)
 			}
 		}
 		if _, err := behind.TryNext(); !errors.Is(err, ErrExpired) {
-			t.Errorf("a reader that is behind is told %v", err)
+			t.Errorf("a reader that is behind received %v", err)
 		}
 		now := moment(t, f)
 		if o, ok := now.State.Get("n/a"); now.Version != 20 || now.State.Len() != 1 || !ok || o.Version() != 8 {
@@ -260,15 +260,15 @@ func TestFeed_isToldOfARestore(t *testing.T) {
 		}
 		cursor := feedCursor(t, f, now.Revision, fanout.Everything())
 		i.Write(updated(newPod(t, "c", 22, nil)))
-		if got := told(t, cursor); !slices.Equal(got, []string{"22 Added n/c"}) {
-			t.Errorf("after the restore a reader is told %v", got)
+		if got := received(t, cursor); !slices.Equal(got, []string{"22 Added n/c"}) {
+			t.Errorf("after the restore a reader received %v", got)
 		}
 	})
 }
 
-// TestFeed_isToldOfARestoreThatHasPassed has a restored server pass the last version
+// TestFeed_noticesARestoreThatHasPassed has a restored server pass the last version
 // before its state is read: it is another history all the same.
-func TestFeed_isToldOfARestoreThatHasPassed(t *testing.T) {
+func TestFeed_noticesARestoreThatHasPassed(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 	i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)))
 	cursor := feedCursor(t, f, moment(t, f).Revision, fanout.Everything())
@@ -276,7 +276,7 @@ func TestFeed_isToldOfARestoreThatHasPassed(t *testing.T) {
 	restored.Missed, end.Missed = true, true
 	i.Write(restored, missing(newPod(t, "b", 40, nil), 42), end)
 	if _, err := cursor.TryNext(); !errors.Is(err, ErrExpired) {
-		t.Errorf("a reader from before is told %v", err)
+		t.Errorf("a reader from before received %v", err)
 	}
 	for version, want := range map[uint64]error{30: ErrExpired, 40: ErrExpired, 41: ErrExpired, 42: nil, 43: ErrFuture} {
 		if _, _, err := f.Since(version); !errors.Is(err, want) {
@@ -342,8 +342,8 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 	})
 }
 
-// TestFeed_wakesWhomALabelConcerns counts the changes that each reader receives.
-func TestFeed_wakesWhomALabelConcerns(t *testing.T) {
+// TestFeed_wakesReadersOfALabel counts the changes that each reader receives.
+func TestFeed_wakesReadersOfALabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 		labels := []string{"app", "app=x", "app=y", "tier=x"}
@@ -380,7 +380,7 @@ func TestFeed_wakesWhomALabelConcerns(t *testing.T) {
 					want = 1
 				}
 				if got := woken[n].Swap(0); got != want {
-					t.Errorf("step %d: who waits for %s was told of %d changes, want %d", v, label, got, want)
+					t.Errorf("step %d: the reader of %s received %d changes, want %d", v, label, got, want)
 				}
 			}
 		}
@@ -439,7 +439,7 @@ func TestFeed_ends(t *testing.T) {
 			select {
 			case err := <-errs:
 				if !errors.Is(err, fanout.ErrClosed) || err.Error()[:14] != "at revision 1:" {
-					t.Errorf("the reader is told %v", err)
+					t.Errorf("the reader received %v", err)
 				}
 			default:
 				t.Error("the reader waits")

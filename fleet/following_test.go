@@ -84,7 +84,7 @@ func (s *subscriber) read(n int) {
 		switch {
 		case errors.Is(err, ErrExpired):
 			if at >= s.began {
-				s.w.t.Errorf("a follower that was at %d when the collection was at %d is told %v at %d", s.began, s.began, err, at)
+				s.w.t.Errorf("a follower that was at %d when the collection was at %d received %v at %d", s.began, s.began, err, at)
 			}
 			s.expired++
 			s.start()
@@ -115,7 +115,7 @@ func (s *subscriber) learn(changes iter.Seq[Change[*wire.Object]]) {
 			delete(s.known, c.Key)
 		}
 		if !s.view.clusters.has(c.Key.Cluster) {
-			s.w.t.Errorf("a follower of %v is told of %v", s.view.clusters, c.Key)
+			s.w.t.Errorf("a follower of %v received a change of %v", s.view.clusters, c.Key)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestFollower_goesOn(t *testing.T) {
 			t.Fatalf("in run %d of seed %d", run, seed)
 		}
 	}
-	t.Logf("followers went on %d times, and began again %d times; %d times they were told that clusters had come or gone", resumed, expired, survived)
+	t.Logf("followers went on %d times, and began again %d times; %d times they received clusters that had joined or left", resumed, expired, survived)
 	if resumed < 300 || expired < 100 || survived < 300 {
 		t.Error("hardly a test")
 	}
@@ -205,7 +205,7 @@ func TestFollower_survivesWhatItHasCaughtUpWith(t *testing.T) {
 	w.join("eu", "a", "b")
 	changes, err := quiet.TryNext()
 	if err != nil {
-		t.Fatalf("who has caught up is told %v", err)
+		t.Fatalf("a follower that has caught up received %v", err)
 	}
 	n := 0
 	for c := range changes {
@@ -215,13 +215,13 @@ func TestFollower_survivesWhatItHasCaughtUpWith(t *testing.T) {
 		}
 	}
 	if n != 2 {
-		t.Errorf("%d changes are told, not those of a and b", n)
+		t.Errorf("received %d changes, not those of a and b", n)
 	}
 	if _, err := slow.TryNext(); !errors.Is(err, ErrExpired) {
-		t.Errorf("who has not caught up is told %v", err)
+		t.Errorf("a follower that has not caught up received %v", err)
 	}
 	if _, err := slow.Next(t.Context()); !errors.Is(err, ErrExpired) {
-		t.Errorf("who has not caught up is told %v", err)
+		t.Errorf("a follower that has not caught up received %v", err)
 	}
 }
 

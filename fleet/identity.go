@@ -70,8 +70,8 @@ var errAnotherCluster = errors.New("another cluster has taken the address")
 
 // identification records how a member recognizes its cluster.
 type identification struct {
-	// asking is held while the identity is requested.
-	asking sync.Mutex
+	// requesting is held while the identity is requested.
+	requesting sync.Mutex
 
 	// mu guards the fields below: the identity, the connection on which it was confirmed
 	// last, which is only compared, the other names of the cluster, and all ways to it

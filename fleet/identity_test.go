@@ -236,7 +236,7 @@ func TestAlias_oneClusterIsMirroredOnce(t *testing.T) {
 	r := newRoster()
 	cfg := s.Cluster(0).Config()
 	other := rest.CopyConfig(cfg)
-	other.Username = "somebody else"
+	other.Username = "another user"
 	r.set("eu", cfg)
 	r.set("eu-admin", other)
 	r.set("us", s.Cluster(1).Config())

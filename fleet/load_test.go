@@ -181,8 +181,8 @@ func TestLeave_freesMemory(t *testing.T) {
 	reached := func(n int) {
 		t.Helper()
 		expect.Eventually(t, time.Minute, func() error {
-			if got, told := v.Len(), known.Load(); got != n || int(told) != n {
-				return fmt.Errorf("%d pods of %d, of which the reader knows %d", got, n, told)
+			if got, read := v.Len(), known.Load(); got != n || int(read) != n {
+				return fmt.Errorf("%d pods of %d, of which the reader knows %d", got, n, read)
 			}
 			return nil
 		})

@@ -53,12 +53,12 @@ func (r *roster) set(name string, cfg *rest.Config) {
 	}
 }
 
-func (r *roster) Follow(ctx context.Context, tell func([]fleet.Entry)) error {
+func (r *roster) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	for {
 		r.mu.Lock()
 		entries := slices.SortedFunc(maps.Values(r.entries), func(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) })
 		r.mu.Unlock()
-		tell(entries)
+		notify(entries)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -177,11 +177,11 @@ func (p *pass) begin() {
 	p.idle.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(p.gate.patience, p.look)
+	p.timer = time.AfterFunc(p.gate.patience, p.check)
 }
 
-// look makes the pass stop counting if nothing has arrived since the last call.
-func (p *pass) look() {
+// check makes the pass stop counting if nothing has arrived since the last call.
+func (p *pass) check() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.held {
@@ -196,8 +196,8 @@ func (p *pass) look() {
 	p.timer.Reset(p.gate.patience)
 }
 
-// came records that something has arrived and is being processed.
-func (p *pass) came() {
+// received records that something has arrived and is being processed.
+func (p *pass) received() {
 	p.beats.Add(1)
 	p.idle.Store(false)
 	if !p.flows.Load() {

@@ -61,7 +61,7 @@ func TestGate_letsAFewThroughInOrder(t *testing.T) {
 		enter(t, g)
 		enter(t, g)
 		if _, err := g.enter(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("who does not wait any more is told %v", err)
+			t.Errorf("a canceled wait returned %v", err)
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestGate_whoIsLetWaitLosesItsPlace(t *testing.T) {
 		go func() {
 			for range 10 {
 				time.Sleep(900 * time.Millisecond)
-				busy.came()
+				busy.received()
 				busy.awaits()
 			}
 			busy.leave()
@@ -91,7 +91,7 @@ func TestGate_whoIsLetWaitLosesItsPlace(t *testing.T) {
 
 		// Processing takes long: that is not the server's fault.
 		working := enter(t, g)
-		working.came()
+		working.received()
 		go func() {
 			time.Sleep(time.Minute)
 			working.leave()
@@ -132,7 +132,7 @@ func TestMeter_slowsDown(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := m.read(ctx, 1000); !errors.Is(err, context.Canceled) {
-			t.Errorf("who does not wait any more is told %v", err)
+			t.Errorf("a canceled wait returned %v", err)
 		}
 		var none *throttle
 		took(t, 0, func() { _ = none.read(t.Context(), 1<<30) })

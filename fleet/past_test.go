@@ -37,7 +37,7 @@ func (u *upstream) lookBack() (known int) {
 			continue
 		case u.lost(v) && v < u.now.version:
 			if !errors.Is(err, ErrExpired) {
-				u.t.Errorf("at version %d, which nobody knows: %v", v, err)
+				u.t.Errorf("at version %d, which is unknown: %v", v, err)
 			}
 			continue
 		case err != nil:

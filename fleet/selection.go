@@ -14,10 +14,10 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// unasked are resources that are not mirrored unless a pattern names them. They are
+// leftOutByDefault are resources that are not mirrored unless a pattern names them. They are
 // secret, or many and short-lived and of little use to readers of a copy. The group
 // extensions is an old name of resources that have another group too.
-var unasked = []schema.GroupResource{
+var leftOutByDefault = []schema.GroupResource{
 	{Resource: "secrets"},
 	{Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},
@@ -84,9 +84,9 @@ func (s selection) has(r schema.GroupResource) bool {
 	if slices.ContainsFunc(s.leave, func(p pattern) bool { return p.matches(r) }) {
 		return false
 	}
-	asked := !slices.Contains(unasked, r)
+	byDefault := !slices.Contains(leftOutByDefault, r)
 	return slices.ContainsFunc(s.take, func(p pattern) bool {
-		return p.matches(r) && (asked || !p.anyResource && !p.anyGroup)
+		return p.matches(r) && (byDefault || !p.anyResource && !p.anyGroup)
 	})
 }
 

@@ -109,8 +109,8 @@ func (s *server) recognize(ctx context.Context, a *arrival) error {
 // address changes only between two connections.
 func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) error {
 	k := &s.known
-	k.asking.Lock()
-	defer k.asking.Unlock()
+	k.requesting.Lock()
+	defer k.requesting.Unlock()
 	if k.confirmed(conn) {
 		return nil
 	}

@@ -121,7 +121,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 		if err := recognize(); err != nil {
 			return err
 		}
-		if err := s.came(ctx, o); err != nil {
+		if err := s.received(ctx, o); err != nil {
 			return err
 		}
 		if err := s.checkFields(o); err != nil {
@@ -209,14 +209,14 @@ func (s *source) checkFields(o *wire.Object) error {
 	return fmt.Errorf("%s has fields that this program does not know: the resource is going to be read as JSON", o)
 }
 
-// came records an object of a state that is being read, and waits if the budget requires
+// received records an object of a state that is being read, and waits if the budget requires
 // it.
-func (s *source) came(ctx context.Context, o *wire.Object) error {
+func (s *source) received(ctx context.Context, o *wire.Object) error {
 	if s.turn == nil {
 		return nil
 	}
-	s.turn.fleet.came()
-	s.turn.cluster.came()
+	s.turn.fleet.received()
+	s.turn.cluster.received()
 	return s.server.throttle.read(ctx, o.Size())
 }
 
@@ -244,7 +244,7 @@ func (w *watch) Next() (reflector.Event[*wire.Object], error) {
 	w.source.awaits()
 	e, err := w.inner.Next()
 	if err == nil && e.Object != nil {
-		if err = w.source.came(w.ctx, e.Object); err == nil {
+		if err = w.source.received(w.ctx, e.Object); err == nil {
 			err = w.source.checkFields(e.Object)
 		}
 	}

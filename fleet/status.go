@@ -124,7 +124,7 @@ func (m *Member) Status() Status {
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
-	given := 0 // resources that WaitForSync does not wait for any more
+	givenUp := 0 // resources that WaitForSync does not wait for any more
 	for _, r := range resources {
 		s.Resources++
 		s.Objects += r.Objects
@@ -140,7 +140,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		}
 		s.Failing = append(s.Failing, r)
 		if !r.Synced && (isRefused(r.Reflector.Err) || r.Reflector.Failures >= hopeless) {
-			given++
+			givenUp++
 		}
 	}
 	switch {
@@ -148,7 +148,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		s.State, s.Since = Gone, m.gone
 	case m.discovered.IsZero():
 		s.State = Connecting
-	case s.Synced+given < s.Resources:
+	case s.Synced+givenUp < s.Resources:
 		s.State = Syncing
 	case len(s.Failing) > 0:
 		s.State, s.Since = Stale, time.Now()

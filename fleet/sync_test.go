@@ -35,9 +35,9 @@ func simulate(t *testing.T, opts *simulated.Options) *simulated.Server {
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// TestSync_badClustersDelayNobody starts a fleet in which some clusters do not respond,
+// TestSync_badClustersDelayNoOthers starts a fleet in which some clusters do not respond,
 // refuse requests, or accept connections and send nothing.
-func TestSync_badClustersDelayNobody(t *testing.T) {
+func TestSync_badClustersDelayNoOthers(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 9, Pods: 500})
 	r := newRoster()
 	for i := range 8 {
@@ -45,12 +45,12 @@ func TestSync_badClustersDelayNobody(t *testing.T) {
 	}
 	refusing := s.Cluster(8).Config()
 	refusing.BearerToken = "wrong"
-	nobody := &rest.Config{Host: "https://127.0.0.1:1"}
+	unused := &rest.Config{Host: "https://127.0.0.1:1"}
 	for i := range 6 {
 		r.set(fmt.Sprintf("bad-%d-silent", i), silence(t))
 	}
 	r.set("bad-refusing", refusing)
-	r.set("bad-nobody", nobody)
+	r.set("bad-unused", unused)
 	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet, Lists: 2, Budget: fleet.Budget{Lists: 1}})
 	pods, err := fleet.Of[*corev1.Pod](f)
 	if err != nil {
@@ -76,9 +76,9 @@ func TestSync_badClustersDelayNobody(t *testing.T) {
 			return nil
 		})
 	}
-	m, _ := f.Member("bad-nobody")
+	m, _ := f.Member("bad-unused")
 	if err := m.WaitForSync(t.Context()); !errors.Is(err, fleet.ErrUnreachable) {
-		t.Errorf("waiting for nobody ends with %v", err)
+		t.Errorf("waiting for an address without a server ends with %v", err)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestRun_isEmptyInTheEnd(t *testing.T) {
 		for c := range v.Watch(t.Context()) {
 			n++
 			if c.Type == delta.Deleted {
-				t.Errorf("%s is told to be deleted", c.Key)
+				t.Errorf("a reader received %s as deleted", c.Key)
 			}
 		}
 		seen <- n

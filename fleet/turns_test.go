@@ -132,8 +132,8 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 						idle = time.Duration(own.IntN(15)) * time.Second
 					}
 					time.Sleep(idle)
-					s.turn.fleet.came()
-					s.turn.cluster.came()
+					s.turn.fleet.received()
+					s.turn.cluster.received()
 					note(true)
 					time.Sleep(time.Duration(own.IntN(3000)) * time.Millisecond)
 					s.awaits()
@@ -162,7 +162,7 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 		var others []*pass
 		for range 8 {
 			p := enter(t, fleet)
-			p.came()
+			p.received()
 			others = append(others, p)
 		}
 		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet}
@@ -178,8 +178,8 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 					return
 				}
 				r := &running{}
-				s.turn.fleet.came()
-				s.turn.cluster.came()
+				s.turn.fleet.received()
+				s.turn.cluster.received()
 				in.note(r, true)
 				time.Sleep(10 * time.Second)
 				in.end(r)
@@ -204,7 +204,7 @@ func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 		fleet := newGate(1, fleetPatience)
 		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet}
 		other := enter(t, fleet)
-		other.came()
+		other.received()
 		s := &source{server: to}
 		s.expected.Store(1)
 		go func() {
@@ -231,8 +231,8 @@ func TestGate_countsAListThatGoesOn(t *testing.T) {
 		first := enter(t, g)
 		time.Sleep(2 * time.Second)
 		second := enter(t, g)
-		second.came()
-		first.came() // continues
+		second.received()
+		first.received() // continues
 		second.leave()
 		go func() {
 			time.Sleep(time.Minute)
@@ -255,13 +255,13 @@ func TestGate_isBusyWhileSomethingComes(t *testing.T) {
 		want(false, "before anything")
 		p := enter(t, g)
 		want(false, "while nothing has come")
-		p.came()
+		p.received()
 		want(true, "when something has come")
 		p.awaits()
 		want(true, "while more is expected")
 		time.Sleep(3 * time.Second)
 		want(false, "when nothing comes any more")
-		p.came()
+		p.received()
 		want(true, "when more has come after all")
 		p.leave()
 		want(false, "in the end")

@@ -127,18 +127,18 @@ type upstream struct {
 	render  int
 	objects map[string]*wire.Object
 	events  []happened
-	// What was queued for the mirror: events up to sent, and the resulting objects.
+	// The mirror's queue: events up to sent, and the resulting objects.
 	sent  int
 	keys  map[string]*wire.Object
 	queue []step
-	// What is expected of the feed: the newest state, those before, and the gaps. told is
-	// how many events it has received.
-	listing bool
-	told    int
-	now     recorded
-	record  []recorded
-	gaps    []gap
-	lists   int
+	// The expected feed: the newest state, those before, and the gaps. received is how many
+	// events it has received.
+	listing  bool
+	received int
+	now      recorded
+	record   []recorded
+	gaps     []gap
+	lists    int
 	// unseen are the gaps that the feed cannot detect.
 	unseen []gap
 }
@@ -202,7 +202,7 @@ func (u *upstream) deliver() {
 			if d.Type == delta.Deleted {
 				delete(state, d.Key)
 			}
-			u.told++
+			u.received++
 			u.become(recorded{max(u.now.version, d.Version), state})
 		}})
 	}
@@ -254,11 +254,11 @@ func (u *upstream) relist() {
 		// The feed does not know that a client may have seen all of them elsewhere. On a
 		// real server only deletions share a version, and the list reports the rest of
 		// those.
-		if v := u.now.version; u.told < sent && u.events[u.told].object.Version() == v {
+		if v := u.now.version; u.received < sent && u.events[u.received].object.Version() == v {
 			u.unseen = append(u.unseen, gap{after: v - 1, before: v + 1})
 		}
 		u.gaps = append(u.gaps, gap{after: u.now.version, before: next.version})
-		u.listing, u.told = false, sent
+		u.listing, u.received = false, sent
 		u.lists++
 		u.become(next)
 	}})
@@ -414,7 +414,7 @@ func (c *client) bookmark() {
 // of it.
 func (u *upstream) visit() {
 	v := 1 + u.rng.Uint64N(u.now.version)
-	if u.told < len(u.events) && u.events[u.told].object.Version() <= v {
+	if u.received < len(u.events) && u.events[u.received].object.Version() <= v {
 		return // the copy has only some of the changes at the version
 	}
 	if slices.ContainsFunc(u.unseen, func(g gap) bool { return g.after < v && v < g.before }) {
@@ -445,6 +445,6 @@ func (u *upstream) visit() {
 		}
 	}
 	if want := u.now.state.versions(); !maps.Equal(knows, want) {
-		u.t.Errorf("who saw version %d elsewhere knows %v, there is %v at %d", v, knows, want, u.now.version)
+		u.t.Errorf("a client that saw version %d elsewhere knows %v, there is %v at %d", v, knows, want, u.now.version)
 	}
 }
