@@ -14,8 +14,14 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// leftOutByDefault are resources that are not mirrored unless a pattern names them. They are
-// secret, or many and short-lived and of little use to readers of a copy. The group
+// The resources whose objects define which types a cluster serves.
+var (
+	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+)
+
+// leftOutByDefault are resources that are not mirrored unless a pattern names them. They
+// are secret, or many and short-lived and of little use to readers of a copy. The group
 // extensions is an old name of resources that have another group too.
 var leftOutByDefault = []schema.GroupResource{
 	{Resource: "secrets"},
@@ -135,9 +141,3 @@ func first(a, b schema.GroupResource) int {
 	}
 	return slices.Compare([]string{rank(a), a.String()}, []string{rank(b), b.String()})
 }
-
-// The resources whose objects define which types a cluster serves.
-var (
-	definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
-	apiServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
-)

@@ -25,6 +25,9 @@ import (
 // ErrUnreachable is returned by WaitForSync if the cluster cannot be reached.
 var ErrUnreachable = errors.New("cluster cannot be reached")
 
+// syncPoll is how often WaitForSync checks in-memory state.
+const syncPoll = 20 * time.Millisecond
+
 // State is the stage of a member's life.
 type State uint8
 
@@ -254,9 +257,6 @@ func (m *Member) Discovered() bool {
 	defer m.mu.Unlock()
 	return !m.discovered.IsZero()
 }
-
-// syncPoll is how often WaitForSync checks in-memory state.
-const syncPoll = 20 * time.Millisecond
 
 // split returns the errors that err joins.
 func split(err error) []error {
