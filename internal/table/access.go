@@ -12,23 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addAccess adds the kinds of access control.
-func (r registry) addAccess() {
-	v1 := rbacv1.SchemeGroupVersion
-	r.add(v1, "Role", plain())
-	r.add(v1, "ClusterRole", plain())
-	r.add(v1, "RoleBinding", &Printer{
-		columns: bindingColumns(rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"], "roleBinding"),
-		cells: of(func(o *rbacv1.RoleBinding, now time.Time) []any {
-			return bindingCells(&o.ObjectMeta, &o.RoleRef, o.Subjects, now)
-		}),
-	})
-	r.add(v1, "ClusterRoleBinding", &Printer{
-		columns: bindingColumns(rbacv1beta1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"], "clusterRoleBinding"),
-		cells: of(func(o *rbacv1.ClusterRoleBinding, now time.Time) []any {
-			return bindingCells(&o.ObjectMeta, &o.RoleRef, o.Subjects, now)
-		}),
-	})
+func roleBindingColumns() []column {
+	return bindingColumns(rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"], "roleBinding")
+}
+
+func roleBindingCells(o *rbacv1.RoleBinding, now time.Time) []any {
+	return bindingCells(&o.ObjectMeta, &o.RoleRef, o.Subjects, now)
+}
+
+func clusterRoleBindingColumns() []column {
+	return bindingColumns(rbacv1beta1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"], "clusterRoleBinding")
+}
+
+func clusterRoleBindingCells(o *rbacv1.ClusterRoleBinding, now time.Time) []any {
+	return bindingCells(&o.ObjectMeta, &o.RoleRef, o.Subjects, now)
 }
 
 func bindingColumns(role, binding string) []column {

@@ -12,24 +12,21 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 )
 
-func (r registry) addAutoscalers() {
-	doc := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()
-	columns := []column{
+func autoscalerColumns() []column {
+	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(), autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
+	return []column{
 		nameColumn,
-		text("Reference", doc["scaleTargetRef"]),
-		text("Targets", doc["metrics"]),
-		text("MinPods", doc["minReplicas"]),
-		text("MaxPods", doc["maxReplicas"]),
-		text("Replicas", autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()["currentReplicas"]),
+		text("Reference", spec["scaleTargetRef"]),
+		text("Targets", spec["metrics"]),
+		text("MinPods", spec["minReplicas"]),
+		text("MaxPods", spec["maxReplicas"]),
+		text("Replicas", status["currentReplicas"]),
 		ageColumn,
 	}
-	r.add(autoscalingv2.SchemeGroupVersion, "HorizontalPodAutoscaler", &Printer{columns: columns, cells: of(autoscalerCells)})
-	r.add(autoscalingv1.SchemeGroupVersion, "HorizontalPodAutoscaler", &Printer{
-		columns: columns,
-		cells: of(func(o *autoscalingv1.HorizontalPodAutoscaler, now time.Time) []any {
-			return autoscalerCells(modernAutoscaler(o), now)
-		}),
-	})
+}
+
+func autoscalerCellsV1(o *autoscalingv1.HorizontalPodAutoscaler, now time.Time) []any {
+	return autoscalerCells(modernAutoscaler(o), now)
 }
 
 func autoscalerCells(o *autoscalingv2.HorizontalPodAutoscaler, now time.Time) []any {
@@ -62,39 +59,42 @@ func metricTargets(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Me
 }
 
 func metricTarget(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
+	current := currentMetric(spec.Type, status)
 	switch {
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.External != nil {
-			current = &status.External.Current
-		}
 		return valueTarget(&spec.External.Target, current)
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.Object != nil {
-			current = &status.Object.Current
-		}
 		return valueTarget(&spec.Object.Target, current)
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
-		current := unknown
-		if status.Pods != nil {
-			current = quantity(status.Pods.Current.AverageValue)
+		now := unknown
+		if current != nil {
+			now = quantity(current.AverageValue)
 		}
-		return current + "/" + quantity(spec.Pods.Target.AverageValue)
+		return now + "/" + quantity(spec.Pods.Target.AverageValue)
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.Resource != nil {
-			current = &status.Resource.Current
-		}
 		return string(spec.Resource.Name) + ": " + usageTarget(&spec.Resource.Target, current)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if status.ContainerResource != nil {
-			current = &status.ContainerResource.Current
-		}
 		return string(spec.ContainerResource.Name) + ": " + usageTarget(&spec.ContainerResource.Target, current)
 	}
 	return "<unknown type>"
+}
+
+// currentMetric returns the current value of a metric of a type, nil if the status does
+// not have it.
+func currentMetric(t autoscalingv2.MetricSourceType, status *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
+	switch {
+	case t == autoscalingv2.ExternalMetricSourceType && status.External != nil:
+		return &status.External.Current
+	case t == autoscalingv2.ObjectMetricSourceType && status.Object != nil:
+		return &status.Object.Current
+	case t == autoscalingv2.PodsMetricSourceType && status.Pods != nil:
+		return &status.Pods.Current
+	case t == autoscalingv2.ResourceMetricSourceType && status.Resource != nil:
+		return &status.Resource.Current
+	case t == autoscalingv2.ContainerResourceMetricSourceType && status.ContainerResource != nil:
+		return &status.ContainerResource.Current
+	}
+	return nil
 }
 
 // valueTarget returns the current and the target of a metric that is a value, or an

@@ -44,7 +44,7 @@ func or(s, empty string) string {
 	return s
 }
 
-// deref returns what p points to, or missing if p is nil.
+// deref returns *p, or missing if p is nil.
 func deref[T any](p *T, missing T) T {
 	if p == nil {
 		return missing
@@ -76,8 +76,9 @@ func clip(list []string, separator string, count int) string {
 	return s
 }
 
-// uniqueSorted joins each string once, in sorted order.
+// uniqueSorted joins the strings that are not empty, each once, in sorted order.
 func uniqueSorted(list []string) string {
+	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
 	slices.Sort(list)
 	return strings.Join(slices.Compact(list), ",")
 }

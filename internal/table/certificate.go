@@ -13,51 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-func (r registry) addCertificates() {
-	v1, v1beta1 := certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion
-	request := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
-	r.add(v1, "CertificateSigningRequest", &Printer{
-		columns: []column{
-			nameColumn,
-			ageColumn,
-			text("SignerName", request["signerName"]),
-			text("Requestor", request["request"]),
-			text("RequestedDuration", request["expirationSeconds"]),
-			text("Condition", certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"]),
-		},
-		cells: of(signingRequestCells),
-	})
-
-	bundles := []column{nameColumn, text("SignerName", certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"])}
-	r.add(v1, "ClusterTrustBundle", &Printer{columns: bundles, cells: of(func(o *certificatesv1.ClusterTrustBundle, _ time.Time) []any {
-		return []any{o.Name, or(o.Spec.SignerName, none)}
-	})})
-	r.add(v1beta1, "ClusterTrustBundle", &Printer{columns: bundles, cells: of(func(o *certificatesv1beta1.ClusterTrustBundle, _ time.Time) []any {
-		return []any{o.Name, or(o.Spec.SignerName, none)}
-	})})
-
-	pod := certificatesv1.PodCertificateRequestSpec{}.SwaggerDoc()
-	requests := []column{
+func signingRequestColumns() []column {
+	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	return []column{
 		nameColumn,
-		text("PodName", pod["podName"]),
-		text("ServiceAccountName", pod["serviceAccountName"]),
-		text("NodeName", pod["nodeName"]),
-		text("SignerName", pod["signerName"]),
-		text("State", "Is the request Pending, Issued, Denied, or Failed?"),
-		text("UnverifiedUserAnnotations", pod["unverifiedUserAnnotations"]),
+		ageColumn,
+		text("SignerName", spec["signerName"]),
+		text("Requestor", spec["request"]),
+		text("RequestedDuration", spec["expirationSeconds"]),
+		text("Condition", certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"]),
 	}
-	r.add(v1, "PodCertificateRequest", &Printer{columns: requests, cells: of(func(o *certificatesv1.PodCertificateRequest, _ time.Time) []any {
-		return []any{
-			o.Name, o.Spec.PodName, o.Spec.ServiceAccountName, string(o.Spec.NodeName), o.Spec.SignerName,
-			requestState(o.Status.Conditions), labels.FormatLabels(o.Spec.UnverifiedUserAnnotations),
-		}
-	})})
-	r.add(v1beta1, "PodCertificateRequest", &Printer{columns: requests, cells: of(func(o *certificatesv1beta1.PodCertificateRequest, _ time.Time) []any {
-		return []any{
-			o.Name, o.Spec.PodName, o.Spec.ServiceAccountName, string(o.Spec.NodeName), o.Spec.SignerName,
-			requestState(o.Status.Conditions), labels.FormatLabels(o.Spec.UnverifiedUserAnnotations),
-		}
-	})})
 }
 
 func signingRequestCells(o *certificatesv1.CertificateSigningRequest, now time.Time) []any {
@@ -89,6 +54,48 @@ func signingStatus(s *certificatesv1.CertificateSigningRequestStatus) string {
 		status += ",Issued"
 	}
 	return status
+}
+
+func trustBundleColumns() []column {
+	return []column{nameColumn, text("SignerName", certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"])}
+}
+
+func trustBundleCellsV1(o *certificatesv1.ClusterTrustBundle, _ time.Time) []any {
+	return []any{o.Name, or(o.Spec.SignerName, none)}
+}
+
+func trustBundleCellsV1beta1(o *certificatesv1beta1.ClusterTrustBundle, _ time.Time) []any {
+	return []any{o.Name, or(o.Spec.SignerName, none)}
+}
+
+func podRequestColumns() []column {
+	spec := certificatesv1.PodCertificateRequestSpec{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("PodName", spec["podName"]),
+		text("ServiceAccountName", spec["serviceAccountName"]),
+		text("NodeName", spec["nodeName"]),
+		text("SignerName", spec["signerName"]),
+		text("State", "Is the request Pending, Issued, Denied, or Failed?"),
+		text("UnverifiedUserAnnotations", spec["unverifiedUserAnnotations"]),
+	}
+}
+
+func podRequestCellsV1(o *certificatesv1.PodCertificateRequest, _ time.Time) []any {
+	return []any{
+		o.Name, o.Spec.PodName, o.Spec.ServiceAccountName, string(o.Spec.NodeName), o.Spec.SignerName,
+		requestState(o.Status.Conditions), labels.FormatLabels(o.Spec.UnverifiedUserAnnotations),
+	}
+}
+
+// podRequestCellsV1beta1 prints a request as one of version 1, which has the same fields
+// to print.
+func podRequestCellsV1beta1(o *certificatesv1beta1.PodCertificateRequest, now time.Time) []any {
+	v1 := &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
+	v1.Spec.PodName, v1.Spec.ServiceAccountName, v1.Spec.NodeName = o.Spec.PodName, o.Spec.ServiceAccountName, o.Spec.NodeName
+	v1.Spec.SignerName, v1.Spec.UnverifiedUserAnnotations = o.Spec.SignerName, o.Spec.UnverifiedUserAnnotations
+	v1.Status.Conditions = o.Status.Conditions
+	return podRequestCellsV1(v1, now)
 }
 
 // requestState returns the last of the three conditions of a certificate request, or

@@ -18,6 +18,11 @@ var (
 	imagesColumn     = text("Images", "Images referenced by each container in the template.")
 )
 
+// templateColumns returns the wide columns of kinds that select the pods of a template.
+func templateColumns(selector string) []column {
+	return []column{wide(containersColumn), wide(imagesColumn), wide(text("Selector", selector))}
+}
+
 func text(name, description string) column {
 	return column{Name: name, Type: "string", Description: description}
 }

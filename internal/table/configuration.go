@@ -13,84 +13,40 @@ import (
 	coordinationv1alpha2 "k8s.io/api/coordination/v1alpha2"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addConfiguration adds the kinds that configure clusters and programs.
-func (r registry) addConfiguration() {
-	v1 := corev1.SchemeGroupVersion
-	r.add(v1, "Namespace", &Printer{
-		columns: []column{nameColumn, text("Status", "The status of the namespace"), ageColumn},
-		cells: of(func(o *corev1.Namespace, now time.Time) []any {
-			return []any{o.Name, string(o.Status.Phase), age(o.CreationTimestamp, now)}
-		}),
-	})
-	r.add(v1, "ConfigMap", &Printer{
-		columns: []column{nameColumn, text("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), ageColumn},
-		cells: of(func(o *corev1.ConfigMap, now time.Time) []any {
-			return []any{o.Name, int64(len(o.Data) + len(o.BinaryData)), age(o.CreationTimestamp, now)}
-		}),
-	})
-	r.add(v1, "Secret", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Type", corev1.Secret{}.SwaggerDoc()["type"]),
-			text("Data", corev1.Secret{}.SwaggerDoc()["data"]),
-			ageColumn,
-		},
-		cells: of(func(o *corev1.Secret, now time.Time) []any {
-			return []any{o.Name, string(o.Type), int64(len(o.Data)), age(o.CreationTimestamp, now)}
-		}),
-	})
-	r.add(v1, "ServiceAccount", nameAndAge())
-	r.add(v1, "LimitRange", plain())
-	r.add(v1, "ResourceQuota", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
-			text("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
-			ageColumn,
-		},
-		cells: of(quotaCells),
-	})
-	r.add(v1, "ComponentStatus", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Status", "Status of the component conditions"),
-			text("Message", "Message of the component conditions"),
-			text("Error", "Error of the component conditions"),
-		},
-		cells: of(componentCells),
-	})
+func namespaceColumns() []column {
+	return []column{nameColumn, text("Status", "The status of the namespace"), ageColumn}
+}
 
-	r.add(coordinationv1.SchemeGroupVersion, "Lease", &Printer{
-		columns: []column{nameColumn, text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), ageColumn},
-		cells: of(func(o *coordinationv1.Lease, now time.Time) []any {
-			return []any{o.Name, deref(o.Spec.HolderIdentity, ""), age(o.CreationTimestamp, now)}
-		}),
-	})
-	candidates := []column{
+func namespaceCells(o *corev1.Namespace, now time.Time) []any {
+	return []any{o.Name, string(o.Status.Phase), age(o.CreationTimestamp, now)}
+}
+
+func configMapColumns() []column {
+	return []column{nameColumn, text("Data", corev1.ConfigMap{}.SwaggerDoc()["data"]), ageColumn}
+}
+
+func configMapCells(o *corev1.ConfigMap, now time.Time) []any {
+	return []any{o.Name, int64(len(o.Data) + len(o.BinaryData)), age(o.CreationTimestamp, now)}
+}
+
+func secretColumns() []column {
+	doc := corev1.Secret{}.SwaggerDoc()
+	return []column{nameColumn, text("Type", doc["type"]), text("Data", doc["data"]), ageColumn}
+}
+
+func secretCells(o *corev1.Secret, now time.Time) []any {
+	return []any{o.Name, string(o.Type), int64(len(o.Data)), age(o.CreationTimestamp, now)}
+}
+
+func quotaColumns() []column {
+	return []column{
 		nameColumn,
-		text("LeaseName", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
-		text("BinaryVersion", ""),
-		text("EmulationVersion", ""),
+		text("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
+		text("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
 		ageColumn,
 	}
-	candidate := func(o *metav1.ObjectMeta, lease, binary, emulation string, now time.Time) []any {
-		return []any{o.Name, lease, binary, emulation, age(o.CreationTimestamp, now)}
-	}
-	r.add(coordinationv1alpha2.SchemeGroupVersion, "LeaseCandidate", &Printer{
-		columns: candidates,
-		cells: of(func(o *coordinationv1alpha2.LeaseCandidate, now time.Time) []any {
-			return candidate(&o.ObjectMeta, o.Spec.LeaseName, o.Spec.BinaryVersion, o.Spec.EmulationVersion, now)
-		}),
-	})
-	r.add(coordinationv1beta1.SchemeGroupVersion, "LeaseCandidate", &Printer{
-		columns: candidates,
-		cells: of(func(o *coordinationv1beta1.LeaseCandidate, now time.Time) []any {
-			return candidate(&o.ObjectMeta, o.Spec.LeaseName, o.Spec.BinaryVersion, o.Spec.EmulationVersion, now)
-		}),
-	})
 }
 
 // quotaCells returns how much of each quota is used: limits in one cell, everything else
@@ -109,6 +65,15 @@ func quotaCells(quota *corev1.ResourceQuota, now time.Time) []any {
 	return []any{quota.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), age(quota.CreationTimestamp, now)}
 }
 
+func componentColumns() []column {
+	return []column{
+		nameColumn,
+		text("Status", "Status of the component conditions"),
+		text("Message", "Message of the component conditions"),
+		text("Error", "Error of the component conditions"),
+	}
+}
+
 func componentCells(component *corev1.ComponentStatus, _ time.Time) []any {
 	for _, c := range component.Conditions {
 		if c.Type != corev1.ComponentHealthy {
@@ -121,4 +86,30 @@ func componentCells(component *corev1.ComponentStatus, _ time.Time) []any {
 		return []any{component.Name, status, c.Message, c.Error}
 	}
 	return []any{component.Name, "Unknown", "", ""}
+}
+
+func leaseColumns() []column {
+	return []column{nameColumn, text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), ageColumn}
+}
+
+func leaseCells(o *coordinationv1.Lease, now time.Time) []any {
+	return []any{o.Name, deref(o.Spec.HolderIdentity, ""), age(o.CreationTimestamp, now)}
+}
+
+func candidateColumns() []column {
+	return []column{
+		nameColumn,
+		text("LeaseName", coordinationv1alpha2.LeaseCandidateSpec{}.SwaggerDoc()["leaseName"]),
+		text("BinaryVersion", ""),
+		text("EmulationVersion", ""),
+		ageColumn,
+	}
+}
+
+func candidateCellsV1beta1(o *coordinationv1beta1.LeaseCandidate, now time.Time) []any {
+	return []any{o.Name, o.Spec.LeaseName, o.Spec.BinaryVersion, o.Spec.EmulationVersion, age(o.CreationTimestamp, now)}
+}
+
+func candidateCellsV1alpha2(o *coordinationv1alpha2.LeaseCandidate, now time.Time) []any {
+	return []any{o.Name, o.Spec.LeaseName, o.Spec.BinaryVersion, o.Spec.EmulationVersion, age(o.CreationTimestamp, now)}
 }

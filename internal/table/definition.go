@@ -9,34 +9,18 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// addDefinitions adds the kinds that extend the API. Their Go types are in modules of
-// their own, so they are printed unstructured.
-func (r registry) addDefinitions() {
-	r.add(schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}, "APIService", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Service", "The reference to the service that hosts this API endpoint."),
-			text("Available", "Whether this service is available."),
-			ageColumn,
-		},
-		cells: of(apiServiceCells),
-	})
-	r.add(schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}, "CustomResourceDefinition", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Scope", "Cluster/Namespaced"),
-			text("Versions", "Served versions"),
-			createdColumn,
-			wide(text("Group", "API group")),
-			wide(text("Kind", "CustomResource kind")),
-			wide(text("ShortNames", "Short names")),
-			wide(boolean("Established", "Established status")),
-		},
-		cells: of(definitionCells),
-	})
+// The kinds of this file extend the API. Their Go types are in modules of their own, so
+// they are printed unstructured.
+
+func apiServiceColumns() []column {
+	return []column{
+		nameColumn,
+		text("Service", "The reference to the service that hosts this API endpoint."),
+		text("Available", "Whether this service is available."),
+		ageColumn,
+	}
 }
 
 func apiServiceCells(o *unstructured.Unstructured, now time.Time) []any {
@@ -56,6 +40,19 @@ func apiServiceCells(o *unstructured.Unstructured, now time.Time) []any {
 		break
 	}
 	return []any{o.GetName(), service, available, age(o.GetCreationTimestamp(), now)}
+}
+
+func definitionColumns() []column {
+	return []column{
+		nameColumn,
+		text("Scope", "Cluster/Namespaced"),
+		text("Versions", "Served versions"),
+		createdColumn,
+		wide(text("Group", "API group")),
+		wide(text("Kind", "CustomResource kind")),
+		wide(text("ShortNames", "Short names")),
+		wide(boolean("Established", "Established status")),
+	}
 }
 
 func definitionCells(o *unstructured.Unstructured, _ time.Time) []any {

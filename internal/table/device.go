@@ -14,84 +14,22 @@ import (
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// addDevices adds the kinds of dynamic resource allocation.
-func (r registry) addDevices() {
-	v1, v1beta2, v1beta1 := resourcev1.SchemeGroupVersion, resourcev1beta2.SchemeGroupVersion, resourcev1beta1.SchemeGroupVersion
-	v1alpha3 := resourcev1alpha3.SchemeGroupVersion
-	for _, version := range []schema.GroupVersion{v1, v1beta2, v1beta1} {
-		r.add(version, "DeviceClass", nameAndAge())
-		r.add(version, "ResourceClaimTemplate", nameAndAge())
-	}
+func deviceClaimColumns() []column {
+	return []column{nameColumn, text("State", "A summary of the current state (allocated, pending, reserved, etc.)."), ageColumn}
+}
 
-	claims := []column{nameColumn, text("State", "A summary of the current state (allocated, pending, reserved, etc.)."), ageColumn}
-	r.add(v1, "ResourceClaim", &Printer{columns: claims, cells: of(func(o *resourcev1.ResourceClaim, now time.Time) []any {
-		return deviceClaimCells(&o.ObjectMeta, o.Status.Allocation != nil, len(o.Status.ReservedFor) > 0, now)
-	})})
-	r.add(v1beta2, "ResourceClaim", &Printer{columns: claims, cells: of(func(o *resourcev1beta2.ResourceClaim, now time.Time) []any {
-		return deviceClaimCells(&o.ObjectMeta, o.Status.Allocation != nil, len(o.Status.ReservedFor) > 0, now)
-	})})
-	r.add(v1beta1, "ResourceClaim", &Printer{columns: claims, cells: of(func(o *resourcev1beta1.ResourceClaim, now time.Time) []any {
-		return deviceClaimCells(&o.ObjectMeta, o.Status.Allocation != nil, len(o.Status.ReservedFor) > 0, now)
-	})})
+func deviceClaimCellsV1(o *resourcev1.ResourceClaim, now time.Time) []any {
+	return deviceClaimCells(&o.ObjectMeta, o.Status.Allocation != nil, len(o.Status.ReservedFor) > 0, now)
+}
 
-	slice := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
-	slices := []column{
-		nameColumn,
-		text("Node", slice["nodeName"]),
-		text("Driver", slice["driver"]),
-		text("Pool", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
-		ageColumn,
-	}
-	r.add(v1, "ResourceSlice", &Printer{columns: slices, cells: of(func(o *resourcev1.ResourceSlice, now time.Time) []any {
-		return []any{o.Name, deref(o.Spec.NodeName, ""), o.Spec.Driver, o.Spec.Pool.Name, age(o.CreationTimestamp, now)}
-	})})
-	r.add(v1beta2, "ResourceSlice", &Printer{columns: slices, cells: of(func(o *resourcev1beta2.ResourceSlice, now time.Time) []any {
-		return []any{o.Name, deref(o.Spec.NodeName, ""), o.Spec.Driver, o.Spec.Pool.Name, age(o.CreationTimestamp, now)}
-	})})
-	r.add(v1beta1, "ResourceSlice", &Printer{columns: slices, cells: of(func(o *resourcev1beta1.ResourceSlice, now time.Time) []any {
-		return []any{o.Name, o.Spec.NodeName, o.Spec.Driver, o.Spec.Pool.Name, age(o.CreationTimestamp, now)}
-	})})
+func deviceClaimCellsV1beta2(o *resourcev1beta2.ResourceClaim, now time.Time) []any {
+	return deviceClaimCells(&o.ObjectMeta, o.Status.Allocation != nil, len(o.Status.ReservedFor) > 0, now)
+}
 
-	taint := resourcev1.DeviceTaint{}.SwaggerDoc()
-	taints := []column{
-		nameColumn,
-		text("Key", taint["key"]),
-		text("Value", taint["value"]),
-		text("Effect", taint["effect"]),
-		text("TimeAdded", taint["timeAdded"]),
-		ageColumn,
-	}
-	r.add(v1, "DeviceTaintRule", &Printer{columns: taints, cells: of(func(o *resourcev1.DeviceTaintRule, now time.Time) []any {
-		t := &o.Spec.Taint
-		return taintCells(&o.ObjectMeta, t.Key, t.Value, string(t.Effect), t.TimeAdded, now)
-	})})
-	r.add(v1beta2, "DeviceTaintRule", &Printer{columns: taints, cells: of(func(o *resourcev1beta2.DeviceTaintRule, now time.Time) []any {
-		t := &o.Spec.Taint
-		return taintCells(&o.ObjectMeta, t.Key, t.Value, string(t.Effect), t.TimeAdded, now)
-	})})
-	r.add(v1alpha3, "DeviceTaintRule", &Printer{columns: taints, cells: of(func(o *resourcev1alpha3.DeviceTaintRule, now time.Time) []any {
-		t := &o.Spec.Taint
-		return taintCells(&o.ObjectMeta, t.Key, t.Value, string(t.Effect), t.TimeAdded, now)
-	})})
-
-	r.add(v1alpha3, "ResourcePoolStatusRequest", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Driver", "The driver to query pools for."),
-			text("Total", "Total number of devices across all pools."),
-			text("Available", "Number of available devices across all pools."),
-			text("Allocated", "Number of allocated devices across all pools."),
-			text("Unavailable", "Number of unavailable devices across all pools."),
-			text("Errors", "Number of pools with validation errors."),
-			integer("Pools", "Total number of matching pools."),
-			text("Status", "Processing status."),
-			text("Completed", "Time since the observation completed."),
-		},
-		cells: of(poolCells),
-	})
+func deviceClaimCellsV1beta1(o *resourcev1beta1.ResourceClaim, now time.Time) []any {
+	return deviceClaimCells(&o.ObjectMeta, o.Status.Allocation != nil, len(o.Status.ReservedFor) > 0, now)
 }
 
 func deviceClaimCells(o *metav1.ObjectMeta, allocated, reserved bool, now time.Time) []any {
@@ -110,12 +48,77 @@ func deviceClaimCells(o *metav1.ObjectMeta, allocated, reserved bool, now time.T
 	return []any{o.Name, strings.Join(state, ","), age(o.CreationTimestamp, now)}
 }
 
+func deviceSliceColumns() []column {
+	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Node", spec["nodeName"]),
+		text("Driver", spec["driver"]),
+		text("Pool", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
+		ageColumn,
+	}
+}
+
+func deviceSliceCellsV1(o *resourcev1.ResourceSlice, now time.Time) []any {
+	return []any{o.Name, deref(o.Spec.NodeName, ""), o.Spec.Driver, o.Spec.Pool.Name, age(o.CreationTimestamp, now)}
+}
+
+func deviceSliceCellsV1beta2(o *resourcev1beta2.ResourceSlice, now time.Time) []any {
+	return []any{o.Name, deref(o.Spec.NodeName, ""), o.Spec.Driver, o.Spec.Pool.Name, age(o.CreationTimestamp, now)}
+}
+
+func deviceSliceCellsV1beta1(o *resourcev1beta1.ResourceSlice, now time.Time) []any {
+	return []any{o.Name, o.Spec.NodeName, o.Spec.Driver, o.Spec.Pool.Name, age(o.CreationTimestamp, now)}
+}
+
+func taintColumns() []column {
+	doc := resourcev1.DeviceTaint{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Key", doc["key"]),
+		text("Value", doc["value"]),
+		text("Effect", doc["effect"]),
+		text("TimeAdded", doc["timeAdded"]),
+		ageColumn,
+	}
+}
+
+func taintCellsV1(o *resourcev1.DeviceTaintRule, now time.Time) []any {
+	t := &o.Spec.Taint
+	return taintCells(&o.ObjectMeta, t.Key, t.Value, string(t.Effect), t.TimeAdded, now)
+}
+
+func taintCellsV1beta2(o *resourcev1beta2.DeviceTaintRule, now time.Time) []any {
+	t := &o.Spec.Taint
+	return taintCells(&o.ObjectMeta, t.Key, t.Value, string(t.Effect), t.TimeAdded, now)
+}
+
+func taintCellsV1alpha3(o *resourcev1alpha3.DeviceTaintRule, now time.Time) []any {
+	t := &o.Spec.Taint
+	return taintCells(&o.ObjectMeta, t.Key, t.Value, string(t.Effect), t.TimeAdded, now)
+}
+
 func taintCells(o *metav1.ObjectMeta, key, value, effect string, added *metav1.Time, now time.Time) []any {
 	since := ""
 	if added != nil {
 		since = age(*added, now)
 	}
 	return []any{o.Name, key, value, effect, since, age(o.CreationTimestamp, now)}
+}
+
+func poolColumns() []column {
+	return []column{
+		nameColumn,
+		text("Driver", "The driver to query pools for."),
+		text("Total", "Total number of devices across all pools."),
+		text("Available", "Number of available devices across all pools."),
+		text("Allocated", "Number of allocated devices across all pools."),
+		text("Unavailable", "Number of unavailable devices across all pools."),
+		text("Errors", "Number of pools with validation errors."),
+		integer("Pools", "Total number of matching pools."),
+		text("Status", "Processing status."),
+		text("Completed", "Time since the observation completed."),
+	}
 }
 
 func poolCells(o *resourcev1alpha3.ResourcePoolStatusRequest, now time.Time) []any {

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func (r registry) addEvents() {
+func eventColumns() []column {
 	doc := corev1.Event{}.SwaggerDoc()
-	columns := []column{
+	return []column{
 		text("Last Seen", doc["lastTimestamp"]),
 		text("Type", doc["type"]),
 		text("Reason", doc["reason"]),
@@ -26,76 +26,49 @@ func (r registry) addEvents() {
 		wide(text("Count", doc["count"])),
 		wide(nameColumn),
 	}
-	r.add(corev1.SchemeGroupVersion, "Event", &Printer{columns: columns, cells: of(coreEventCells)})
-	r.add(eventsv1.SchemeGroupVersion, "Event", &Printer{columns: columns, cells: of(eventCells)})
 }
 
-// occurrence has the fields that both kinds of event have.
-type occurrence struct {
-	name, kind, reason, message string
-	object                      *corev1.ObjectReference
-	source                      *corev1.EventSource
-	controller, instance        string
-	first, last                 metav1.Time
-	time                        metav1.MicroTime
-	count                       int32
-	inSeries                    bool
-	seriesCount                 int32
-	seriesLast                  metav1.MicroTime
+// eventCells prints an event of events.k8s.io as the event of the core group that it is
+// there.
+func eventCells(e *eventsv1.Event, now time.Time) []any {
+	return coreEventCells(&corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: e.Name},
+		Type:       e.Type, Reason: e.Reason, Message: e.Note,
+		InvolvedObject: e.Regarding, Source: e.DeprecatedSource,
+		ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+		FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
+		EventTime: e.EventTime, Series: (*corev1.EventSeries)(e.Series),
+	}, now)
 }
 
 func coreEventCells(e *corev1.Event, now time.Time) []any {
-	o := occurrence{
-		name: e.Name, kind: e.Type, reason: e.Reason, message: e.Message,
-		object: &e.InvolvedObject, source: &e.Source, controller: e.ReportingController, instance: e.ReportingInstance,
-		first: e.FirstTimestamp, last: e.LastTimestamp, time: e.EventTime, count: e.Count,
-	}
-	if s := e.Series; s != nil {
-		o.inSeries, o.seriesCount, o.seriesLast = true, s.Count, s.LastObservedTime
-	}
-	return o.cells(now)
-}
-
-func eventCells(e *eventsv1.Event, now time.Time) []any {
-	o := occurrence{
-		name: e.Name, kind: e.Type, reason: e.Reason, message: e.Note,
-		object: &e.Regarding, source: &e.DeprecatedSource, controller: e.ReportingController, instance: e.ReportingInstance,
-		first: e.DeprecatedFirstTimestamp, last: e.DeprecatedLastTimestamp, time: e.EventTime, count: e.DeprecatedCount,
-	}
-	if s := e.Series; s != nil {
-		o.inSeries, o.seriesCount, o.seriesLast = true, s.Count, s.LastObservedTime
-	}
-	return o.cells(now)
-}
-
-func (o *occurrence) cells(now time.Time) []any {
-	first := o.time.Time
-	if !o.first.IsZero() {
-		first = o.first.Time
+	first := e.EventTime.Time
+	if !e.FirstTimestamp.IsZero() {
+		first = e.FirstTimestamp.Time
 	}
 	last := first
-	if !o.last.IsZero() {
-		last = o.last.Time
+	if !e.LastTimestamp.IsZero() {
+		last = e.LastTimestamp.Time
 	}
 	// An event of the newer kind that occurred once has no count.
-	count := o.count
+	count := e.Count
 	if count == 0 {
 		count = 1
 	}
-	if o.inSeries {
-		last, count = o.seriesLast.Time, o.seriesCount
+	if e.Series != nil {
+		last, count = e.Series.LastObservedTime.Time, e.Series.Count
 	}
 
-	object := strings.ToLower(o.object.Kind)
-	if o.object.Name != "" {
-		object += "/" + o.object.Name
+	object := strings.ToLower(e.InvolvedObject.Kind)
+	if e.InvolvedObject.Name != "" {
+		object += "/" + e.InvolvedObject.Name
 	}
-	source := or(o.source.Component, o.controller)
-	if host := or(o.source.Host, o.instance); host != "" {
+	source := or(e.Source.Component, e.ReportingController)
+	if host := or(e.Source.Host, e.ReportingInstance); host != "" {
 		source += ", " + host
 	}
 	return []any{
-		since(last, now), o.kind, o.reason, object, o.object.FieldPath, source,
-		strings.TrimSpace(o.message), since(first, now), int64(count), o.name,
+		since(last, now), e.Type, e.Reason, object, e.InvolvedObject.FieldPath, source,
+		strings.TrimSpace(e.Message), since(first, now), int64(count), e.Name,
 	}
 }

@@ -13,39 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func (r registry) addEvictions() {
-	v1alpha1 := lifecyclev1alpha1.SchemeGroupVersion
-	request := lifecyclev1alpha1.EvictionRequestSpec{}.SwaggerDoc()
-	r.add(v1alpha1, "EvictionRequest", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Target", request["target"]),
-			text("Target Type", request["target"]),
-			text("Status", lifecyclev1alpha1.EvictionRequestStatus{}.SwaggerDoc()["conditions"]),
-			text("Requester", request["requester"]),
-			text("Intent", request["intent"]),
-			ageColumn,
-		},
-		cells: of(evictionRequestCells),
-	})
-	target := lifecyclev1alpha1.EvictionSpec{}.SwaggerDoc()["target"]
-	responder, status := lifecyclev1alpha1.ResponderStatus{}.SwaggerDoc(), lifecyclev1alpha1.EvictionStatus{}.SwaggerDoc()
-	r.add(v1alpha1, "Eviction", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Target", target),
-			text("Target Type", target),
-			text("Status", status["conditions"]),
-			text("Active Responder", lifecyclev1alpha1.TargetResponder{}.SwaggerDoc()["state"]),
-			text("Responder Status", responder[""]),
-			text("Responder Expected Finish", responder["expectedCompletionTime"]),
-			text("Requesters", status["requesters"]),
-			ageColumn,
-			wide(text("Responder Heartbeat", responder["heartbeatTime"])),
-			wide(text("Responder Status Message", responder["message"])),
-		},
-		cells: of(evictionCells),
-	})
+func evictionRequestColumns() []column {
+	spec := lifecyclev1alpha1.EvictionRequestSpec{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Target", spec["target"]),
+		text("Target Type", spec["target"]),
+		text("Status", lifecyclev1alpha1.EvictionRequestStatus{}.SwaggerDoc()["conditions"]),
+		text("Requester", spec["requester"]),
+		text("Intent", spec["intent"]),
+		ageColumn,
+	}
 }
 
 func evictionRequestCells(o *lifecyclev1alpha1.EvictionRequest, now time.Time) []any {
@@ -56,6 +34,24 @@ func evictionRequestCells(o *lifecyclev1alpha1.EvictionRequest, now time.Time) [
 	return []any{
 		o.Name, target, kind, evictionStatus(o.Status.ObservedGeneration, o.Status.Conditions),
 		o.Spec.Requester, string(o.Spec.Intent), age(o.CreationTimestamp, now),
+	}
+}
+
+func evictionColumns() []column {
+	target := lifecyclev1alpha1.EvictionSpec{}.SwaggerDoc()["target"]
+	responder, status := lifecyclev1alpha1.ResponderStatus{}.SwaggerDoc(), lifecyclev1alpha1.EvictionStatus{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Target", target),
+		text("Target Type", target),
+		text("Status", status["conditions"]),
+		text("Active Responder", lifecyclev1alpha1.TargetResponder{}.SwaggerDoc()["state"]),
+		text("Responder Status", responder[""]),
+		text("Responder Expected Finish", responder["expectedCompletionTime"]),
+		text("Requesters", status["requesters"]),
+		ageColumn,
+		wide(text("Responder Heartbeat", responder["heartbeatTime"])),
+		wide(text("Responder Status Message", responder["message"])),
 	}
 }
 

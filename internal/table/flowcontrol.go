@@ -12,34 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func (r registry) addFlowControl() {
-	v1 := flowcontrolv1.SchemeGroupVersion
-	flow := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
-	r.add(v1, "FlowSchema", &Printer{
-		columns: []column{
-			nameColumn,
-			text("PriorityLevel", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
-			text("MatchingPrecedence", flow["matchingPrecedence"]),
-			text("DistinguisherMethod", flow["distinguisherMethod"]),
-			ageColumn,
-			text("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"),
-		},
-		cells: of(flowCells),
-		order: orderFlows,
-	})
-	queuing := flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()
-	r.add(v1, "PriorityLevelConfiguration", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Type", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
-			text("NominalConcurrencyShares", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
-			text("Queues", queuing["queues"]),
-			text("HandSize", queuing["handSize"]),
-			text("QueueLengthLimit", queuing["queueLengthLimit"]),
-			ageColumn,
-		},
-		cells: of(levelCells),
-	})
+func flowPrinter() *Printer {
+	return &Printer{columns: flowColumns(), cells: of(flowCells), order: orderFlows}
+}
+
+func flowColumns() []column {
+	spec := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("PriorityLevel", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
+		text("MatchingPrecedence", spec["matchingPrecedence"]),
+		text("DistinguisherMethod", spec["distinguisherMethod"]),
+		ageColumn,
+		text("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"),
+	}
 }
 
 func flowCells(o *flowcontrolv1.FlowSchema, now time.Time) []any {
@@ -70,6 +56,19 @@ func orderFlows(list []runtime.Object) {
 		}
 		return cmp.Or(cmp.Compare(x.Spec.MatchingPrecedence, y.Spec.MatchingPrecedence), cmp.Compare(x.Name, y.Name))
 	})
+}
+
+func levelColumns() []column {
+	queuing := flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Type", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
+		text("NominalConcurrencyShares", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+		text("Queues", queuing["queues"]),
+		text("HandSize", queuing["handSize"]),
+		text("QueueLengthLimit", queuing["queueLengthLimit"]),
+		ageColumn,
+	}
 }
 
 func levelCells(o *flowcontrolv1.PriorityLevelConfiguration, now time.Time) []any {

@@ -4,6 +4,7 @@
 package table
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,36 +14,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-func (r registry) addJobs() {
-	r.add(batchv1.SchemeGroupVersion, "Job", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Status", "Status of the job."),
-			text("Completions", batchv1.JobStatus{}.SwaggerDoc()["succeeded"]),
-			text("Duration", "Time required to complete the job."),
-			ageColumn,
-			wide(containersColumn),
-			wide(imagesColumn),
-			wide(text("Selector", batchv1.JobSpec{}.SwaggerDoc()["selector"])),
-		},
-		cells: of(jobCells),
-	})
-	doc := batchv1.CronJobSpec{}.SwaggerDoc()
-	r.add(batchv1.SchemeGroupVersion, "CronJob", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Schedule", doc["schedule"]),
-			text("Timezone", doc["timeZone"]),
-			boolean("Suspend", doc["suspend"]),
-			integer("Active", batchv1.CronJobStatus{}.SwaggerDoc()["active"]),
-			text("Last Schedule", batchv1.CronJobStatus{}.SwaggerDoc()["lastScheduleTime"]),
-			ageColumn,
-			wide(containersColumn),
-			wide(imagesColumn),
-			wide(text("Selector", batchv1.JobSpec{}.SwaggerDoc()["selector"])),
-		},
-		cells: of(cronJobCells),
-	})
+func jobColumns() []column {
+	return append([]column{
+		nameColumn,
+		text("Status", "Status of the job."),
+		text("Completions", batchv1.JobStatus{}.SwaggerDoc()["succeeded"]),
+		text("Duration", "Time required to complete the job."),
+		ageColumn,
+	}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)
+}
+
+func cronJobColumns() []column {
+	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
+	return append([]column{
+		nameColumn,
+		text("Schedule", spec["schedule"]),
+		text("Timezone", spec["timeZone"]),
+		boolean("Suspend", spec["suspend"]),
+		integer("Active", status["active"]),
+		text("Last Schedule", status["lastScheduleTime"]),
+		ageColumn,
+	}, templateColumns(batchv1.JobSpec{}.SwaggerDoc()["selector"])...)
 }
 
 func jobCells(job *batchv1.Job, now time.Time) []any {
@@ -73,12 +65,8 @@ func jobStatus(job *batchv1.Job) string {
 
 // jobCondition reports whether the first condition of a type is true.
 func jobCondition(job *batchv1.Job, t batchv1.JobConditionType) bool {
-	for i := range job.Status.Conditions {
-		if c := &job.Status.Conditions[i]; c.Type == t {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t })
+	return i >= 0 && job.Status.Conditions[i].Status == corev1.ConditionTrue
 }
 
 // jobCompletions returns how many pods succeeded, of how many. If no number is set, one

@@ -12,35 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// addMigrations adds the kinds of storage versions and their migrations.
-func (r registry) addMigrations() {
+func storageVersionColumns() []column {
 	status := internalv1alpha1.StorageVersionStatus{}.SwaggerDoc()
-	r.add(internalv1alpha1.SchemeGroupVersion, "StorageVersion", &Printer{
-		columns: []column{
-			nameColumn,
-			text("CommonEncodingVersion", status["commonEncodingVersion"]),
-			text("StorageVersions", status["storageVersions"]),
-			ageColumn,
-		},
-		cells: of(storageVersionCells),
-	})
-	migrations := []column{
-		text("Name", metaDoc["name"]),
-		text("Resource", "GroupResource to migrate"),
-		text("Status", "Status of the migration"),
+	return []column{
+		nameColumn,
+		text("CommonEncodingVersion", status["commonEncodingVersion"]),
+		text("StorageVersions", status["storageVersions"]),
+		ageColumn,
 	}
-	r.add(migrationv1.SchemeGroupVersion, "StorageVersionMigration", &Printer{
-		columns: migrations,
-		cells: of(func(o *migrationv1.StorageVersionMigration, _ time.Time) []any {
-			return []any{o.Name, o.Spec.Resource.String(), migrationStatus(o.Status.Conditions)}
-		}),
-	})
-	r.add(migrationv1beta1.SchemeGroupVersion, "StorageVersionMigration", &Printer{
-		columns: migrations,
-		cells: of(func(o *migrationv1beta1.StorageVersionMigration, _ time.Time) []any {
-			return []any{o.Name, o.Spec.Resource.String(), migrationStatus(o.Status.Conditions)}
-		}),
-	})
 }
 
 func storageVersionCells(o *internalv1alpha1.StorageVersion, now time.Time) []any {
@@ -54,6 +33,22 @@ func storageVersionCells(o *internalv1alpha1.StorageVersion, now time.Time) []an
 		o.Name, deref(o.Status.CommonEncodingVersion, unset), or(clip(list, ",", len(servers)), unset),
 		age(o.CreationTimestamp, now),
 	}
+}
+
+func migrationColumns() []column {
+	return []column{
+		text("Name", metaDoc["name"]),
+		text("Resource", "GroupResource to migrate"),
+		text("Status", "Status of the migration"),
+	}
+}
+
+func migrationCellsV1(o *migrationv1.StorageVersionMigration, _ time.Time) []any {
+	return []any{o.Name, o.Spec.Resource.String(), migrationStatus(o.Status.Conditions)}
+}
+
+func migrationCellsV1beta1(o *migrationv1beta1.StorageVersionMigration, _ time.Time) []any {
+	return []any{o.Name, o.Spec.Resource.String(), migrationStatus(o.Status.Conditions)}
 }
 
 // migrationStatus returns the last condition that is true.

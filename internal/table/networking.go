@@ -13,55 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func (r registry) addNetworking() {
-	v1 := networkingv1.SchemeGroupVersion
-	r.add(v1, "Ingress", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Class", "The name of the IngressClass resource that should be used for additional configuration"),
-			text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
-			text("Address", "Address is a list containing ingress points for the load-balancer"),
-			text("Ports", "Ports of TLS configurations that open"),
-			ageColumn,
-		},
-		cells: of(ingressCells),
-	})
-	r.add(v1, "IngressClass", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Controller", "Controller that is responsible for handling this class"),
-			text("Parameters", "A reference to a resource with additional parameters"),
-			ageColumn,
-		},
-		cells: of(ingressClassCells),
-	})
-	r.add(v1, "NetworkPolicy", &Printer{
-		columns: []column{nameColumn, text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), ageColumn},
-		cells: of(func(o *networkingv1.NetworkPolicy, now time.Time) []any {
-			return []any{o.Name, metav1.FormatLabelSelector(&o.Spec.PodSelector), age(o.CreationTimestamp, now)}
-		}),
-	})
-	r.add(v1, "ServiceCIDR", &Printer{
-		columns: []column{nameColumn, text("CIDRs", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]), ageColumn},
-		cells: of(func(o *networkingv1.ServiceCIDR, now time.Time) []any {
-			return []any{o.Name, strings.Join(o.Spec.CIDRs, ","), age(o.CreationTimestamp, now)}
-		}),
-	})
-	r.add(v1, "IPAddress", &Printer{
-		// kube-apiserver puts three cells into these two columns.
-		columns: []column{nameColumn, text("ParentRef", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"])},
-		cells: of(func(o *networkingv1.IPAddress, now time.Time) []any {
-			return []any{o.Name, parent(o.Spec.ParentRef), age(o.CreationTimestamp, now)}
-		}),
-	})
+func ingressColumns() []column {
+	return []column{
+		nameColumn,
+		text("Class", "The name of the IngressClass resource that should be used for additional configuration"),
+		text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
+		text("Address", "Address is a list containing ingress points for the load-balancer"),
+		text("Ports", "Ports of TLS configurations that open"),
+		ageColumn,
+	}
 }
 
 func ingressCells(ingress *networkingv1.Ingress, now time.Time) []any {
 	var points []string
-	for i := range ingress.Status.LoadBalancer.Ingress {
-		if p := &ingress.Status.LoadBalancer.Ingress[i]; p.IP != "" || p.Hostname != "" {
-			points = append(points, or(p.IP, p.Hostname))
-		}
+	for _, p := range ingress.Status.LoadBalancer.Ingress {
+		points = append(points, or(p.IP, p.Hostname))
 	}
 	ports := "80"
 	if len(ingress.Spec.TLS) > 0 {
@@ -89,6 +55,15 @@ func ingressHosts(rules []networkingv1.IngressRule) string {
 	return or(strings.Join(hosts, ","), "*")
 }
 
+func ingressClassColumns() []column {
+	return []column{
+		nameColumn,
+		text("Controller", "Controller that is responsible for handling this class"),
+		text("Parameters", "A reference to a resource with additional parameters"),
+		ageColumn,
+	}
+}
+
 func ingressClassCells(o *networkingv1.IngressClass, now time.Time) []any {
 	name := o.Name
 	if o.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
@@ -103,6 +78,31 @@ func ingressClassCells(o *networkingv1.IngressClass, now time.Time) []any {
 		parameters += "/" + p.Name
 	}
 	return []any{name, o.Spec.Controller, parameters, age(o.CreationTimestamp, now)}
+}
+
+func networkPolicyColumns() []column {
+	return []column{nameColumn, text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), ageColumn}
+}
+
+func networkPolicyCells(o *networkingv1.NetworkPolicy, now time.Time) []any {
+	return []any{o.Name, metav1.FormatLabelSelector(&o.Spec.PodSelector), age(o.CreationTimestamp, now)}
+}
+
+func serviceCIDRColumns() []column {
+	return []column{nameColumn, text("CIDRs", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]), ageColumn}
+}
+
+func serviceCIDRCells(o *networkingv1.ServiceCIDR, now time.Time) []any {
+	return []any{o.Name, strings.Join(o.Spec.CIDRs, ","), age(o.CreationTimestamp, now)}
+}
+
+func ipAddressColumns() []column {
+	return []column{nameColumn, text("ParentRef", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"])}
+}
+
+// ipAddressCells returns one cell more than there are columns, as kube-apiserver does.
+func ipAddressCells(o *networkingv1.IPAddress, now time.Time) []any {
+	return []any{o.Name, parent(o.Spec.ParentRef), age(o.CreationTimestamp, now)}
 }
 
 func parent(ref *networkingv1.ParentReference) string {

@@ -8,25 +8,23 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 )
 
-func (r registry) addNodes() {
+func nodeColumns() []column {
 	system, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
-	r.add(corev1.SchemeGroupVersion, "Node", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Status", "The status of the node"),
-			text("Roles", "The roles of the node"),
-			ageColumn,
-			text("Version", system["kubeletVersion"]),
-			wide(text("Internal-IP", status["addresses"])),
-			wide(text("External-IP", status["addresses"])),
-			wide(text("OS-Image", system["osImage"])),
-			wide(text("Kernel-Version", system["kernelVersion"])),
-			wide(text("Container-Runtime", system["containerRuntimeVersion"])),
-		},
-		cells: of(nodeCells),
-	})
+	return []column{
+		nameColumn,
+		text("Status", "The status of the node"),
+		text("Roles", "The roles of the node"),
+		ageColumn,
+		text("Version", system["kubeletVersion"]),
+		wide(text("Internal-IP", status["addresses"])),
+		wide(text("External-IP", status["addresses"])),
+		wide(text("OS-Image", system["osImage"])),
+		wide(text("Kernel-Version", system["kernelVersion"])),
+		wide(text("Container-Runtime", system["containerRuntimeVersion"])),
+	}
 }
 
 func nodeCells(node *corev1.Node, now time.Time) []any {
@@ -68,9 +66,7 @@ func nodeRoles(node *corev1.Node) string {
 		} else if key != "kubernetes.io/role" {
 			continue
 		}
-		if value != "" {
-			roles = append(roles, value)
-		}
+		roles = append(roles, value)
 	}
 	return or(uniqueSorted(roles), none)
 }
@@ -82,4 +78,12 @@ func nodeAddress(node *corev1.Node, t corev1.NodeAddressType) string {
 		}
 	}
 	return none
+}
+
+func runtimeClassColumns() []column {
+	return []column{nameColumn, text("Handler", ""), ageColumn}
+}
+
+func runtimeClassCells(o *nodev1.RuntimeClass, now time.Time) []any {
+	return []any{o.Name, o.Handler, age(o.CreationTimestamp, now)}
 }

@@ -14,29 +14,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func (r registry) addPods() {
-	r.add(corev1.SchemeGroupVersion, "Pod", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
-			text("Status", "The aggregate status of the containers in this pod."),
-			text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
-			ageColumn,
-			wide(text("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"])),
-			wide(text("Node", corev1.PodSpec{}.SwaggerDoc()["nodeName"])),
-			wide(text("Nominated Node", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"])),
-			wide(text("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"])),
-		},
-		cells:      of(podCells),
-		conditions: podConditions,
-	})
-	r.add(corev1.SchemeGroupVersion, "PodTemplate", &Printer{
-		columns: []column{nameColumn, containersColumn, imagesColumn, text("Pod Labels", "The labels for the pod template.")},
-		cells: of(func(o *corev1.PodTemplate, _ time.Time) []any {
-			names, images := containers(o.Template.Spec.Containers)
-			return []any{o.Name, names, images, labels.FormatLabels(o.Template.Labels)}
-		}),
-	})
+func podPrinter() *Printer {
+	return &Printer{columns: podColumns(), cells: of(podCells), conditions: podConditions}
+}
+
+func podColumns() []column {
+	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+		text("Status", "The aggregate status of the containers in this pod."),
+		text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
+		ageColumn,
+		wide(text("IP", status["podIP"])),
+		wide(text("Node", spec["nodeName"])),
+		wide(text("Nominated Node", status["nominatedNodeName"])),
+		wide(text("Readiness Gates", spec["readinessGates"])),
+	}
+}
+
+func podTemplateColumns() []column {
+	return []column{nameColumn, containersColumn, imagesColumn, text("Pod Labels", "The labels for the pod template.")}
+}
+
+func podTemplateCells(o *corev1.PodTemplate, _ time.Time) []any {
+	names, images := containers(o.Template.Spec.Containers)
+	return []any{o.Name, names, images, labels.FormatLabels(o.Template.Labels)}
 }
 
 func podCells(pod *corev1.Pod, now time.Time) []any {

@@ -6,12 +6,10 @@ package table
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Printer prints objects of one kind.
@@ -25,15 +23,6 @@ type Printer struct {
 	order func(list []runtime.Object)
 	// mark modifies rows that depend on the whole list.
 	mark func(list []runtime.Object, rows []metav1.TableRow)
-}
-
-// For returns the printer of a built-in kind, and false if the kind is not built in.
-// Objects have the Go type of the kind in client-go's scheme. Those of
-// CustomResourceDefinition and APIService, which the scheme does not have, are
-// unstructured.
-func For(kind schema.GroupVersionKind) (p *Printer, ok bool) {
-	p, ok = builtin()[kind]
-	return p, ok
 }
 
 // Columns returns the headers. The caller owns the slice.
@@ -78,37 +67,9 @@ func (p *Printer) Rows(list []runtime.Object, now time.Time) ([]metav1.TableRow,
 	return rows, nil
 }
 
-// registry has the printers of the built-in kinds.
-type registry map[schema.GroupVersionKind]*Printer
-
-var builtin = sync.OnceValue(func() registry {
-	r := registry{}
-	r.addPods()
-	r.addNodes()
-	r.addConfiguration()
-	r.addEvents()
-	r.addServices()
-	r.addVolumes()
-	r.addWorkloads()
-	r.addJobs()
-	r.addAutoscalers()
-	r.addNetworking()
-	r.addStorage()
-	r.addAccess()
-	r.addCertificates()
-	r.addAdmission()
-	r.addFlowControl()
-	r.addDevices()
-	r.addScheduling()
-	r.addEvictions()
-	r.addMigrations()
-	r.addDefinitions()
-	return r
-})
-
-// add registers a printer for a kind in a version.
-func (r registry) add(version schema.GroupVersion, kind string, p *Printer) {
-	r[version.WithKind(kind)] = p
+// printer returns a function that makes the printer of a Go type from columns and cells.
+func printer[O runtime.Object](columns func() []column, cells func(o O, now time.Time) []any) func() *Printer {
+	return func() *Printer { return &Printer{columns: columns(), cells: of(cells)} }
 }
 
 // of returns a function that prints objects of a Go type.

@@ -12,63 +12,63 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func (r registry) addScheduling() {
-	v1beta1, v1alpha3 := schedulingv1beta1.SchemeGroupVersion, schedulingv1alpha3.SchemeGroupVersion
-	class := schedulingv1.PriorityClass{}.SwaggerDoc()
-	r.add(schedulingv1.SchemeGroupVersion, "PriorityClass", &Printer{
-		columns: []column{
-			nameColumn,
-			integer("Value", class["value"]),
-			boolean("Global-Default", class["globalDefault"]),
-			ageColumn,
-			text("PreemptionPolicy", class["preemptionPolicy"]),
-		},
-		cells: of(func(o *schedulingv1.PriorityClass, now time.Time) []any {
-			return []any{o.Name, int64(o.Value), o.GlobalDefault, age(o.CreationTimestamp, now), string(deref(o.PreemptionPolicy, ""))}
-		}),
-	})
-	r.add(v1beta1, "Workload", nameAndAge())
-	r.add(v1alpha3, "Workload", nameAndAge())
+func priorityClassColumns() []column {
+	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		integer("Value", doc["value"]),
+		boolean("Global-Default", doc["globalDefault"]),
+		ageColumn,
+		text("PreemptionPolicy", doc["preemptionPolicy"]),
+	}
+}
 
-	workload := text("Workload", "Name of the referenced Workload object")
-	groups := []column{
+func priorityClassCells(o *schedulingv1.PriorityClass, now time.Time) []any {
+	return []any{o.Name, int64(o.Value), o.GlobalDefault, age(o.CreationTimestamp, now), string(deref(o.PreemptionPolicy, ""))}
+}
+
+var workloadColumn = text("Workload", "Name of the referenced Workload object")
+
+func podGroupColumns() []column {
+	return []column{
 		nameColumn,
 		text("Policy", schedulingv1beta1.PodGroupSpec{}.SwaggerDoc()["schedulingPolicy"]),
-		workload,
+		workloadColumn,
 		text("Status", "Status of the PodGroup"),
 		ageColumn,
 	}
-	r.add(v1beta1, "PodGroup", &Printer{columns: groups, cells: of(func(o *schedulingv1beta1.PodGroup, now time.Time) []any {
-		name := none
-		if ref := o.Spec.WorkloadRef; ref != nil {
-			name = ref.WorkloadName
-		}
-		policy := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil)
-		return []any{o.Name, policy, name, groupStatus(o.Status.Conditions), age(o.CreationTimestamp, now)}
-	})})
-	r.add(v1alpha3, "PodGroup", &Printer{columns: groups, cells: of(func(o *schedulingv1alpha3.PodGroup, now time.Time) []any {
-		name := none
-		if ref := o.Spec.WorkloadRef; ref != nil {
-			name = ref.WorkloadName
-		}
-		policy := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil)
-		return []any{o.Name, policy, name, groupStatus(o.Status.Conditions), age(o.CreationTimestamp, now)}
-	})})
-	r.add(v1alpha3, "CompositePodGroup", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Policy", schedulingv1alpha3.CompositePodGroupSpec{}.SwaggerDoc()["schedulingPolicy"]),
-			workload,
-			ageColumn,
-		},
-		cells: of(func(o *schedulingv1alpha3.CompositePodGroup, now time.Time) []any {
-			name := none
-			if ref := o.Spec.WorkloadRef; ref != nil {
-				name = ref.WorkloadName
-			}
-			return []any{o.Name, schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), name, age(o.CreationTimestamp, now)}
-		}),
-	})
+}
+
+func podGroupCellsV1beta1(o *schedulingv1beta1.PodGroup, now time.Time) []any {
+	policy, workload := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), workloadName(o.Spec.WorkloadRef)
+	return []any{o.Name, policy, workload, groupStatus(o.Status.Conditions), age(o.CreationTimestamp, now)}
+}
+
+func podGroupCellsV1alpha3(o *schedulingv1alpha3.PodGroup, now time.Time) []any {
+	policy, workload := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), workloadName((*schedulingv1beta1.WorkloadReference)(o.Spec.WorkloadRef))
+	return []any{o.Name, policy, workload, groupStatus(o.Status.Conditions), age(o.CreationTimestamp, now)}
+}
+
+func compositePodGroupColumns() []column {
+	return []column{
+		nameColumn,
+		text("Policy", schedulingv1alpha3.CompositePodGroupSpec{}.SwaggerDoc()["schedulingPolicy"]),
+		workloadColumn,
+		ageColumn,
+	}
+}
+
+func compositePodGroupCells(o *schedulingv1alpha3.CompositePodGroup, now time.Time) []any {
+	policy, workload := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), workloadName((*schedulingv1beta1.WorkloadReference)(o.Spec.WorkloadRef))
+	return []any{o.Name, policy, workload, age(o.CreationTimestamp, now)}
+}
+
+// workloadName returns the name of the workload that a group belongs to.
+func workloadName(ref *schedulingv1beta1.WorkloadReference) string {
+	if ref == nil {
+		return none
+	}
+	return ref.WorkloadName
 }
 
 func schedulingPolicy(gang bool) string {

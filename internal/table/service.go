@@ -14,37 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func (r registry) addServices() {
+func serviceColumns() []column {
 	doc := corev1.ServiceSpec{}.SwaggerDoc()
-	r.add(corev1.SchemeGroupVersion, "Service", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Type", doc["type"]),
-			text("Cluster-IP", doc["clusterIP"]),
-			text("External-IP", doc["externalIPs"]),
-			text("Port(s)", doc["ports"]),
-			ageColumn,
-			wide(text("Selector", doc["selector"])),
-		},
-		cells: of(serviceCells),
-	})
-	r.add(corev1.SchemeGroupVersion, "Endpoints", &Printer{
-		columns: []column{nameColumn, text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), ageColumn}, //nolint:staticcheck // deprecated, but served
-		cells:   of(endpointsCells),
-	})
-	slice := discoveryv1.EndpointSlice{}.SwaggerDoc()
-	r.add(discoveryv1.SchemeGroupVersion, "EndpointSlice", &Printer{
-		columns: []column{
-			nameColumn,
-			text("AddressType", slice["addressType"]),
-			text("Ports", slice["ports"]),
-			text("Endpoints", slice["endpoints"]),
-			ageColumn,
-		},
-		cells: of(func(o *discoveryv1.EndpointSlice, now time.Time) []any {
-			return []any{o.Name, string(o.AddressType), slicePorts(o.Ports), sliceAddresses(o.Endpoints), age(o.CreationTimestamp, now)}
-		}),
-	})
+	return []column{
+		nameColumn,
+		text("Type", doc["type"]),
+		text("Cluster-IP", doc["clusterIP"]),
+		text("External-IP", doc["externalIPs"]),
+		text("Port(s)", doc["ports"]),
+		ageColumn,
+		wide(text("Selector", doc["selector"])),
+	}
 }
 
 func serviceCells(service *corev1.Service, now time.Time) []any {
@@ -65,10 +45,8 @@ func externalIP(service *corev1.Service) string {
 		return or(external, none)
 	case corev1.ServiceTypeLoadBalancer:
 		var points []string
-		for i := range service.Status.LoadBalancer.Ingress {
-			if p := &service.Status.LoadBalancer.Ingress[i]; p.IP != "" || p.Hostname != "" {
-				points = append(points, or(p.IP, p.Hostname))
-			}
+		for _, p := range service.Status.LoadBalancer.Ingress {
+			points = append(points, or(p.IP, p.Hostname))
 		}
 		balanced := uniqueSorted(points)
 		if balanced != "" && external != "" {
@@ -102,6 +80,10 @@ func servicePorts(service *corev1.Service) string {
 // shownEndpoints is how many endpoints and ports a cell shows.
 const shownEndpoints = 3
 
+func endpointsColumns() []column {
+	return []column{nameColumn, text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), ageColumn} //nolint:staticcheck // deprecated, but served
+}
+
 //nolint:staticcheck // deprecated, but served
 func endpointsCells(o *corev1.Endpoints, now time.Time) []any {
 	if len(o.Subsets) == 0 {
@@ -127,6 +109,21 @@ func endpointsCells(o *corev1.Endpoints, now time.Time) []any {
 		}
 	}
 	return []any{o.Name, clip(shown, ",", count), age(o.CreationTimestamp, now)}
+}
+
+func endpointSliceColumns() []column {
+	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("AddressType", doc["addressType"]),
+		text("Ports", doc["ports"]),
+		text("Endpoints", doc["endpoints"]),
+		ageColumn,
+	}
+}
+
+func endpointSliceCells(o *discoveryv1.EndpointSlice, now time.Time) []any {
+	return []any{o.Name, string(o.AddressType), slicePorts(o.Ports), sliceAddresses(o.Endpoints), age(o.CreationTimestamp, now)}
 }
 
 func slicePorts(ports []discoveryv1.EndpointPort) string {

@@ -8,87 +8,87 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-func (r registry) addStorage() {
-	v1 := storagev1.SchemeGroupVersion
-	class := storagev1.StorageClass{}.SwaggerDoc()
-	r.add(v1, "StorageClass", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Provisioner", class["provisioner"]),
-			text("ReclaimPolicy", class["reclaimPolicy"]),
-			text("VolumeBindingMode", class["volumeBindingMode"]),
-			text("AllowVolumeExpansion", class["allowVolumeExpansion"]),
-			ageColumn,
-		},
-		cells: of(func(o *storagev1.StorageClass, now time.Time) []any {
-			return []any{
-				o.Name, o.Provisioner, string(deref(o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)),
-				string(deref(o.VolumeBindingMode, storagev1.VolumeBindingImmediate)), deref(o.AllowVolumeExpansion, false),
-				age(o.CreationTimestamp, now),
-			}
-		}),
-		mark: markDefaultClass,
-	})
-	r.add(v1, "VolumeAttributesClass", &Printer{
-		columns: []column{nameColumn, text("DriverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), ageColumn},
-		cells: of(func(o *storagev1.VolumeAttributesClass, now time.Time) []any {
-			return []any{o.Name, o.DriverName, age(o.CreationTimestamp, now)}
-		}),
-	})
-	attacher := text("Attacher", storagev1.VolumeAttachmentSpec{}.SwaggerDoc()["attacher"])
-	attacher.Format = "name"
-	r.add(v1, "VolumeAttachment", &Printer{
-		columns: []column{
-			nameColumn,
-			attacher,
-			text("PV", storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"]),
-			text("Node", storagev1.VolumeAttachmentSpec{}.SwaggerDoc()["nodeName"]),
-			boolean("Attached", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
-			ageColumn,
-		},
-		cells: of(func(o *storagev1.VolumeAttachment, now time.Time) []any {
-			return []any{
-				o.Name, o.Spec.Attacher, deref(o.Spec.Source.PersistentVolumeName, ""), o.Spec.NodeName, o.Status.Attached,
-				age(o.CreationTimestamp, now),
-			}
-		}),
-	})
-	r.add(v1, "CSINode", &Printer{
-		columns: []column{nameColumn, integer("Drivers", "Drivers indicates the number of CSI drivers registered on the node"), ageColumn},
-		cells: of(func(o *storagev1.CSINode, now time.Time) []any {
-			return []any{o.Name, int64(len(o.Spec.Drivers)), age(o.CreationTimestamp, now)}
-		}),
-	})
-	driver := storagev1.CSIDriverSpec{}.SwaggerDoc()
-	r.add(v1, "CSIDriver", &Printer{
-		columns: []column{
-			nameColumn,
-			boolean("AttachRequired", driver["attachRequired"]),
-			boolean("PodInfoOnMount", driver["podInfoOnMount"]),
-			boolean("StorageCapacity", driver["storageCapacity"]),
-			text("TokenRequests", driver["tokenRequests"]),
-			boolean("RequiresRepublish", driver["requiresRepublish"]),
-			text("Modes", driver["volumeLifecycleModes"]),
-			ageColumn,
-		},
-		cells: of(driverCells),
-	})
-	r.add(v1, "CSIStorageCapacity", plain())
-	r.add(nodev1.SchemeGroupVersion, "RuntimeClass", &Printer{
-		columns: []column{nameColumn, text("Handler", ""), ageColumn},
-		cells: of(func(o *nodev1.RuntimeClass, now time.Time) []any {
-			return []any{o.Name, o.Handler, age(o.CreationTimestamp, now)}
-		}),
-	})
+func storageClassPrinter() *Printer {
+	return &Printer{columns: storageClassColumns(), cells: of(storageClassCells), mark: markDefaultClass}
 }
 
-func driverCells(o *storagev1.CSIDriver, now time.Time) []any {
+func storageClassColumns() []column {
+	doc := storagev1.StorageClass{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Provisioner", doc["provisioner"]),
+		text("ReclaimPolicy", doc["reclaimPolicy"]),
+		text("VolumeBindingMode", doc["volumeBindingMode"]),
+		text("AllowVolumeExpansion", doc["allowVolumeExpansion"]),
+		ageColumn,
+	}
+}
+
+func storageClassCells(o *storagev1.StorageClass, now time.Time) []any {
+	return []any{
+		o.Name, o.Provisioner, string(deref(o.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)),
+		string(deref(o.VolumeBindingMode, storagev1.VolumeBindingImmediate)), deref(o.AllowVolumeExpansion, false),
+		age(o.CreationTimestamp, now),
+	}
+}
+
+func attributesClassColumns() []column {
+	return []column{nameColumn, text("DriverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), ageColumn}
+}
+
+func attributesClassCells(o *storagev1.VolumeAttributesClass, now time.Time) []any {
+	return []any{o.Name, o.DriverName, age(o.CreationTimestamp, now)}
+}
+
+func attachmentColumns() []column {
+	spec := storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
+	attacher := text("Attacher", spec["attacher"])
+	attacher.Format = "name"
+	return []column{
+		nameColumn,
+		attacher,
+		text("PV", storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"]),
+		text("Node", spec["nodeName"]),
+		boolean("Attached", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
+		ageColumn,
+	}
+}
+
+func attachmentCells(o *storagev1.VolumeAttachment, now time.Time) []any {
+	return []any{
+		o.Name, o.Spec.Attacher, deref(o.Spec.Source.PersistentVolumeName, ""), o.Spec.NodeName, o.Status.Attached,
+		age(o.CreationTimestamp, now),
+	}
+}
+
+func csiNodeColumns() []column {
+	return []column{nameColumn, integer("Drivers", "Drivers indicates the number of CSI drivers registered on the node"), ageColumn}
+}
+
+func csiNodeCells(o *storagev1.CSINode, now time.Time) []any {
+	return []any{o.Name, int64(len(o.Spec.Drivers)), age(o.CreationTimestamp, now)}
+}
+
+func csiDriverColumns() []column {
+	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		boolean("AttachRequired", spec["attachRequired"]),
+		boolean("PodInfoOnMount", spec["podInfoOnMount"]),
+		boolean("StorageCapacity", spec["storageCapacity"]),
+		text("TokenRequests", spec["tokenRequests"]),
+		boolean("RequiresRepublish", spec["requiresRepublish"]),
+		text("Modes", spec["volumeLifecycleModes"]),
+		ageColumn,
+	}
+}
+
+func csiDriverCells(o *storagev1.CSIDriver, now time.Time) []any {
 	var modes, audiences []string
 	for _, m := range o.Spec.VolumeLifecycleModes {
 		modes = append(modes, string(m))

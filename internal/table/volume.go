@@ -11,39 +11,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func (r registry) addVolumes() {
+func volumeColumns() []column {
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
-	r.add(corev1.SchemeGroupVersion, "PersistentVolume", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Capacity", spec["capacity"]),
-			text("Access Modes", spec["accessModes"]),
-			text("Reclaim Policy", spec["persistentVolumeReclaimPolicy"]),
-			text("Status", status["phase"]),
-			text("Claim", spec["claimRef"]),
-			text("StorageClass", "StorageClass of the pv"),
-			text("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
-			text("Reason", status["reason"]),
-			ageColumn,
-			wide(text("VolumeMode", spec["volumeMode"])),
-		},
-		cells: of(volumeCells),
-	})
-	claim, claimStatus := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
-	r.add(corev1.SchemeGroupVersion, "PersistentVolumeClaim", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Status", claimStatus["phase"]),
-			text("Volume", claim["volumeName"]),
-			text("Capacity", claimStatus["capacity"]),
-			text("Access Modes", claimStatus["accessModes"]),
-			text("StorageClass", "StorageClass of the pvc"),
-			text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"),
-			ageColumn,
-			wide(text("VolumeMode", claim["volumeMode"])),
-		},
-		cells: of(claimCells),
-	})
+	return []column{
+		nameColumn,
+		text("Capacity", spec["capacity"]),
+		text("Access Modes", spec["accessModes"]),
+		text("Reclaim Policy", spec["persistentVolumeReclaimPolicy"]),
+		text("Status", status["phase"]),
+		text("Claim", spec["claimRef"]),
+		text("StorageClass", "StorageClass of the pv"),
+		text("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
+		text("Reason", status["reason"]),
+		ageColumn,
+		wide(text("VolumeMode", spec["volumeMode"])),
+	}
 }
 
 func volumeCells(volume *corev1.PersistentVolume, now time.Time) []any {
@@ -64,6 +46,21 @@ func volumeCells(volume *corev1.PersistentVolume, now time.Time) []any {
 		volume.Name, capacity.String(), accessModes(volume.Spec.AccessModes), string(volume.Spec.PersistentVolumeReclaimPolicy),
 		phase, claim, class, deref(volume.Spec.VolumeAttributesClassName, unset), volume.Status.Reason,
 		age(volume.CreationTimestamp, now), string(deref(volume.Spec.VolumeMode, unset)),
+	}
+}
+
+func claimColumns() []column {
+	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
+	return []column{
+		nameColumn,
+		text("Status", status["phase"]),
+		text("Volume", spec["volumeName"]),
+		text("Capacity", status["capacity"]),
+		text("Access Modes", status["accessModes"]),
+		text("StorageClass", "StorageClass of the pvc"),
+		text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"),
+		ageColumn,
+		wide(text("VolumeMode", spec["volumeMode"])),
 	}
 }
 

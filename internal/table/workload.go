@@ -15,104 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// addWorkloads adds the kinds that keep pods running.
-func (r registry) addWorkloads() {
-	apps := appsv1.SchemeGroupVersion
-	deployment := appsv1.DeploymentStatus{}.SwaggerDoc()
-	r.add(apps, "Deployment", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Ready", "Number of the pod with ready state"),
-			text("Up-to-date", deployment["updatedReplicas"]),
-			text("Available", deployment["availableReplicas"]),
-			ageColumn,
-			wide(containersColumn),
-			wide(imagesColumn),
-			wide(text("Selector", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"])),
-		},
-		cells: of(deploymentCells),
-	})
-	replicaSet := appsv1.ReplicaSetStatus{}.SwaggerDoc()
-	r.add(apps, "ReplicaSet", &Printer{
-		columns: []column{
-			nameColumn,
-			integer("Desired", appsv1.ReplicaSetSpec{}.SwaggerDoc()["replicas"]),
-			integer("Current", replicaSet["replicas"]),
-			integer("Ready", replicaSet["readyReplicas"]),
-			ageColumn,
-			wide(containersColumn),
-			wide(imagesColumn),
-			wide(text("Selector", appsv1.ReplicaSetSpec{}.SwaggerDoc()["selector"])),
-		},
-		cells: of(func(o *appsv1.ReplicaSet, now time.Time) []any {
-			names, images := containers(o.Spec.Template.Spec.Containers)
-			return []any{
-				o.Name, int64(deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
-				age(o.CreationTimestamp, now), names, images, metav1.FormatLabelSelector(o.Spec.Selector),
-			}
-		}),
-	})
-	controller := corev1.ReplicationControllerStatus{}.SwaggerDoc()
-	r.add(corev1.SchemeGroupVersion, "ReplicationController", &Printer{
-		columns: []column{
-			nameColumn,
-			integer("Desired", corev1.ReplicationControllerSpec{}.SwaggerDoc()["replicas"]),
-			integer("Current", controller["replicas"]),
-			integer("Ready", controller["readyReplicas"]),
-			ageColumn,
-			wide(containersColumn),
-			wide(imagesColumn),
-			wide(text("Selector", corev1.ReplicationControllerSpec{}.SwaggerDoc()["selector"])),
-		},
-		cells: of(replicationControllerCells),
-	})
-	r.add(apps, "StatefulSet", &Printer{
-		columns: []column{
-			nameColumn, text("Ready", "Number of the pod with ready state"), ageColumn, wide(containersColumn), wide(imagesColumn),
-		},
-		cells: of(func(o *appsv1.StatefulSet, now time.Time) []any {
-			names, images := containers(o.Spec.Template.Spec.Containers)
-			return []any{o.Name, ratio(o.Status.ReadyReplicas, deref(o.Spec.Replicas, 0)), age(o.CreationTimestamp, now), names, images}
-		}),
-	})
-	daemonSet := appsv1.DaemonSetStatus{}.SwaggerDoc()
-	r.add(apps, "DaemonSet", &Printer{
-		columns: []column{
-			nameColumn,
-			integer("Desired", daemonSet["desiredNumberScheduled"]),
-			integer("Current", daemonSet["currentNumberScheduled"]),
-			integer("Ready", daemonSet["numberReady"]),
-			integer("Up-to-date", daemonSet["updatedNumberScheduled"]),
-			integer("Available", daemonSet["numberAvailable"]),
-			text("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]),
-			ageColumn,
-			wide(containersColumn),
-			wide(imagesColumn),
-			wide(text("Selector", appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"])),
-		},
-		cells: of(daemonSetCells),
-	})
-	r.add(apps, "ControllerRevision", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Controller", "Controller of the object"),
-			text("Revision", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
-			ageColumn,
-		},
-		cells: of(func(o *appsv1.ControllerRevision, now time.Time) []any {
-			return []any{o.Name, owner(o), o.Revision, age(o.CreationTimestamp, now)}
-		}),
-	})
-	r.add(policyv1.SchemeGroupVersion, "PodDisruptionBudget", &Printer{
-		columns: []column{
-			nameColumn,
-			text("Min Available", "The minimum number of pods that must be available."),
-			text("Max Unavailable", "The maximum number of pods that may be unavailable."),
-			integer("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."),
-			ageColumn,
-		},
-		cells: of(budgetCells),
-	})
+// readyPods is the column of the pods that are ready, of those that are wanted.
+var readyPods = text("Ready", "Number of the pod with ready state")
+
+func deploymentColumns() []column {
+	status := appsv1.DeploymentStatus{}.SwaggerDoc()
+	return append([]column{
+		nameColumn,
+		readyPods,
+		text("Up-to-date", status["updatedReplicas"]),
+		text("Available", status["availableReplicas"]),
+		ageColumn,
+	}, templateColumns(appsv1.DeploymentSpec{}.SwaggerDoc()["selector"])...)
 }
 
 func deploymentCells(o *appsv1.Deployment, now time.Time) []any {
@@ -127,15 +41,64 @@ func deploymentCells(o *appsv1.Deployment, now time.Time) []any {
 	}
 }
 
+// replicaColumns returns the columns of a kind that keeps a number of pods running, from
+// the documentation of its spec and its status.
+func replicaColumns(spec, status map[string]string) []column {
+	return append([]column{
+		nameColumn,
+		integer("Desired", spec["replicas"]),
+		integer("Current", status["replicas"]),
+		integer("Ready", status["readyReplicas"]),
+		ageColumn,
+	}, templateColumns(spec["selector"])...)
+}
+
+func replicaSetColumns() []column {
+	return replicaColumns(appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc())
+}
+
+func replicaSetCells(o *appsv1.ReplicaSet, now time.Time) []any {
+	names, images := containers(o.Spec.Template.Spec.Containers)
+	return []any{
+		o.Name, int64(deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
+		age(o.CreationTimestamp, now), names, images, metav1.FormatLabelSelector(o.Spec.Selector),
+	}
+}
+
+func replicationControllerColumns() []column {
+	return replicaColumns(corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc())
+}
+
 func replicationControllerCells(o *corev1.ReplicationController, now time.Time) []any {
 	var names, images string
 	if o.Spec.Template != nil {
 		names, images = containers(o.Spec.Template.Spec.Containers)
 	}
-	return []any{
-		o.Name, int64(deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
-		age(o.CreationTimestamp, now), names, images, labels.FormatLabels(o.Spec.Selector),
-	}
+	desired, current, ready := int64(deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas)
+	return []any{o.Name, desired, current, ready, age(o.CreationTimestamp, now), names, images, labels.FormatLabels(o.Spec.Selector)}
+}
+
+func statefulSetColumns() []column {
+	return []column{nameColumn, readyPods, ageColumn, wide(containersColumn), wide(imagesColumn)}
+}
+
+func statefulSetCells(o *appsv1.StatefulSet, now time.Time) []any {
+	names, images := containers(o.Spec.Template.Spec.Containers)
+	return []any{o.Name, ratio(o.Status.ReadyReplicas, deref(o.Spec.Replicas, 0)), age(o.CreationTimestamp, now), names, images}
+}
+
+func daemonSetColumns() []column {
+	status := appsv1.DaemonSetStatus{}.SwaggerDoc()
+	return append([]column{
+		nameColumn,
+		integer("Desired", status["desiredNumberScheduled"]),
+		integer("Current", status["currentNumberScheduled"]),
+		integer("Ready", status["numberReady"]),
+		integer("Up-to-date", status["updatedNumberScheduled"]),
+		integer("Available", status["numberAvailable"]),
+		text("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]),
+		ageColumn,
+	}, templateColumns(appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"])...)
 }
 
 func daemonSetCells(o *appsv1.DaemonSet, now time.Time) []any {
@@ -146,6 +109,19 @@ func daemonSetCells(o *appsv1.DaemonSet, now time.Time) []any {
 		labels.FormatLabels(o.Spec.Template.Spec.NodeSelector), age(o.CreationTimestamp, now),
 		names, images, metav1.FormatLabelSelector(o.Spec.Selector),
 	}
+}
+
+func revisionColumns() []column {
+	return []column{
+		nameColumn,
+		text("Controller", "Controller of the object"),
+		text("Revision", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
+		ageColumn,
+	}
+}
+
+func revisionCells(o *appsv1.ControllerRevision, now time.Time) []any {
+	return []any{o.Name, owner(o), o.Revision, age(o.CreationTimestamp, now)}
 }
 
 // owner returns the controller of an object, in the form in which kubectl names
@@ -160,6 +136,16 @@ func owner(o metav1.Object) string {
 		return ref.Name
 	}
 	return strings.ToLower(kind.String()) + "/" + ref.Name
+}
+
+func budgetColumns() []column {
+	return []column{
+		nameColumn,
+		text("Min Available", "The minimum number of pods that must be available."),
+		text("Max Unavailable", "The maximum number of pods that may be unavailable."),
+		integer("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."),
+		ageColumn,
+	}
 }
 
 func budgetCells(o *policyv1.PodDisruptionBudget, now time.Time) []any {
