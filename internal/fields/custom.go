@@ -49,5 +49,3 @@ func Custom(namespaced bool, paths []string) (*Set, error) {
 	}
 	return s, nil
 }
-
-func unsupported(label string) string { return "field label not supported: " + label }

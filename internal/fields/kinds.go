@@ -20,6 +20,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// For returns the labels of a kind: those of metadata only, unless kube-apiserver has
+// more. Objects have the Go type of the kind in client-go's scheme, or any type with
+// metadata if there are no other labels.
+func For(kind schema.GroupVersionKind) *Set {
+	if s, ok := builtin()[kind]; ok {
+		return s
+	}
+	return metadataOnly
+}
+
+var metadataOnly = &Set{
+	labels: map[string]string{name: name, namespace: namespace},
+	refuse: func(label string) string {
+		return fmt.Sprintf("%q is not a known field selector: only %q, %q", label, name, namespace)
+	},
+}
+
 // builtin returns the sets of the kinds whose labels differ from those of most kinds.
 var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	core := corev1.SchemeGroupVersion
@@ -59,26 +76,6 @@ var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	return kinds
 })
 
-// set returns a set with the labels of values, and others that need no value.
-func set[O runtime.Object](values map[string]func(O) string, others ...string) *Set {
-	s := &Set{labels: map[string]string{}, refuse: unsupported}
-	for label := range values {
-		s.labels[label] = label
-	}
-	for _, label := range others {
-		s.labels[label] = label
-	}
-	s.value = func(obj runtime.Object, label string) string {
-		value, known := values[label]
-		o, ok := obj.(O)
-		if !known || !ok {
-			return ""
-		}
-		return value(o)
-	}
-	return s
-}
-
 var podValues = map[string]func(*corev1.Pod) string{
 	"spec.nodeName":            func(o *corev1.Pod) string { return o.Spec.NodeName },
 	"spec.restartPolicy":       func(o *corev1.Pod) string { return string(o.Spec.RestartPolicy) },
@@ -97,38 +94,35 @@ var podValues = map[string]func(*corev1.Pod) string{
 
 func addCertificates(kinds map[schema.GroupVersionKind]*Set) {
 	v1, v1beta1 := certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion
-	const (
-		signer = "spec.signerName"
-		pod    = "spec.podName"
-		node   = "spec.nodeName"
-	)
-	kinds[v1.WithKind("CertificateSigningRequest")] = set(map[string]func(*certificatesv1.CertificateSigningRequest) string{
-		signer: func(o *certificatesv1.CertificateSigningRequest) string { return o.Spec.SignerName },
-	}, name)
-	kinds[v1.WithKind("ClusterTrustBundle")] = set(map[string]func(*certificatesv1.ClusterTrustBundle) string{
-		signer: func(o *certificatesv1.ClusterTrustBundle) string { return o.Spec.SignerName },
-	}, name)
-	kinds[v1beta1.WithKind("ClusterTrustBundle")] = set(map[string]func(*certificatesv1beta1.ClusterTrustBundle) string{
-		signer: func(o *certificatesv1beta1.ClusterTrustBundle) string { return o.Spec.SignerName },
-	}, name)
-	kinds[v1.WithKind("PodCertificateRequest")] = set(map[string]func(*certificatesv1.PodCertificateRequest) string{
-		signer: func(o *certificatesv1.PodCertificateRequest) string { return o.Spec.SignerName },
-		pod:    func(o *certificatesv1.PodCertificateRequest) string { return o.Spec.PodName },
-		node:   func(o *certificatesv1.PodCertificateRequest) string { return string(o.Spec.NodeName) },
-	}, name)
-	kinds[v1beta1.WithKind("PodCertificateRequest")] = set(map[string]func(*certificatesv1beta1.PodCertificateRequest) string{
-		signer: func(o *certificatesv1beta1.PodCertificateRequest) string { return o.Spec.SignerName },
-		pod:    func(o *certificatesv1beta1.PodCertificateRequest) string { return o.Spec.PodName },
-		node:   func(o *certificatesv1beta1.PodCertificateRequest) string { return string(o.Spec.NodeName) },
+	kinds[v1.WithKind("CertificateSigningRequest")] = signed(func(o *certificatesv1.CertificateSigningRequest) string { return o.Spec.SignerName })
+	kinds[v1.WithKind("ClusterTrustBundle")] = signed(func(o *certificatesv1.ClusterTrustBundle) string { return o.Spec.SignerName })
+	kinds[v1beta1.WithKind("ClusterTrustBundle")] = signed(func(o *certificatesv1beta1.ClusterTrustBundle) string { return o.Spec.SignerName })
+	kinds[v1.WithKind("PodCertificateRequest")] = podRequests(func(o *certificatesv1.PodCertificateRequest) podRequestView {
+		return podRequestView{o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)}
+	})
+	kinds[v1beta1.WithKind("PodCertificateRequest")] = podRequests(func(o *certificatesv1beta1.PodCertificateRequest) podRequestView {
+		return podRequestView{o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)}
+	})
+}
+
+// signed returns the labels of a kind of which the signer can be selected.
+func signed[O runtime.Object](signer func(O) string) *Set {
+	return set(map[string]func(O) string{"spec.signerName": signer}, name)
+}
+
+// podRequestView has the fields by which a pod's certificate request can be selected, in
+// all versions.
+type podRequestView struct{ signer, pod, node string }
+
+func podRequests[O runtime.Object](view func(O) podRequestView) *Set {
+	return set(map[string]func(O) string{
+		"spec.signerName": func(o O) string { return view(o).signer },
+		"spec.podName":    func(o O) string { return view(o).pod },
+		"spec.nodeName":   func(o O) string { return view(o).node },
 	}, name)
 }
 
 func addSlices(kinds map[schema.GroupVersionKind]*Set) {
-	const (
-		node   = resourcev1.ResourceSliceSelectorNodeName
-		driver = resourcev1.ResourceSliceSelectorDriver
-		pool   = resourcev1.ResourceSliceSelectorPoolName
-	)
 	add := func(version schema.GroupVersion, s *Set) {
 		kind := version.WithKind("ResourceSlice")
 		s.refuse = func(label string) string { return fmt.Sprintf("field label not supported for %s: %s", kind, label) }
@@ -140,19 +134,24 @@ func addSlices(kinds map[schema.GroupVersionKind]*Set) {
 		}
 		return *s
 	}
-	add(resourcev1.SchemeGroupVersion, set(map[string]func(*resourcev1.ResourceSlice) string{
-		node:   func(o *resourcev1.ResourceSlice) string { return pointed(o.Spec.NodeName) },
-		driver: func(o *resourcev1.ResourceSlice) string { return o.Spec.Driver },
-		pool:   func(o *resourcev1.ResourceSlice) string { return o.Spec.Pool.Name },
-	}, name))
-	add(resourcev1beta2.SchemeGroupVersion, set(map[string]func(*resourcev1beta2.ResourceSlice) string{
-		node:   func(o *resourcev1beta2.ResourceSlice) string { return pointed(o.Spec.NodeName) },
-		driver: func(o *resourcev1beta2.ResourceSlice) string { return o.Spec.Driver },
-		pool:   func(o *resourcev1beta2.ResourceSlice) string { return o.Spec.Pool.Name },
-	}, name))
-	add(resourcev1beta1.SchemeGroupVersion, set(map[string]func(*resourcev1beta1.ResourceSlice) string{
-		node:   func(o *resourcev1beta1.ResourceSlice) string { return o.Spec.NodeName },
-		driver: func(o *resourcev1beta1.ResourceSlice) string { return o.Spec.Driver },
-		pool:   func(o *resourcev1beta1.ResourceSlice) string { return o.Spec.Pool.Name },
-	}, name))
+	add(resourcev1.SchemeGroupVersion, resourceSlices(func(o *resourcev1.ResourceSlice) resourceSliceView {
+		return resourceSliceView{pointed(o.Spec.NodeName), o.Spec.Driver, o.Spec.Pool.Name}
+	}))
+	add(resourcev1beta2.SchemeGroupVersion, resourceSlices(func(o *resourcev1beta2.ResourceSlice) resourceSliceView {
+		return resourceSliceView{pointed(o.Spec.NodeName), o.Spec.Driver, o.Spec.Pool.Name}
+	}))
+	add(resourcev1beta1.SchemeGroupVersion, resourceSlices(func(o *resourcev1beta1.ResourceSlice) resourceSliceView {
+		return resourceSliceView{o.Spec.NodeName, o.Spec.Driver, o.Spec.Pool.Name}
+	}))
+}
+
+// resourceSliceView has the fields by which a resource slice can be selected, in all versions.
+type resourceSliceView struct{ node, driver, pool string }
+
+func resourceSlices[O runtime.Object](view func(O) resourceSliceView) *Set {
+	return set(map[string]func(O) string{
+		resourcev1.ResourceSliceSelectorNodeName: func(o O) string { return view(o).node },
+		resourcev1.ResourceSliceSelectorDriver:   func(o O) string { return view(o).driver },
+		resourcev1.ResourceSliceSelectorPoolName: func(o O) string { return view(o).pool },
+	}, name)
 }

@@ -5,7 +5,6 @@ package fields
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 )
 
@@ -37,22 +35,27 @@ type Set struct {
 	refuse func(label string) string
 }
 
-// For returns the labels of a kind: those of metadata only, unless kube-apiserver has
-// more. Objects have the Go type of the kind in client-go's scheme, or any type with
-// metadata if there are no other labels.
-func For(kind schema.GroupVersionKind) *Set {
-	if s, ok := builtin()[kind]; ok {
-		return s
+// set returns a set with the labels of values, and others that need no value.
+func set[O runtime.Object](values map[string]func(O) string, others ...string) *Set {
+	s := &Set{labels: map[string]string{}, refuse: unsupported}
+	for label := range values {
+		s.labels[label] = label
 	}
-	return metadataOnly
+	for _, label := range others {
+		s.labels[label] = label
+	}
+	s.value = func(obj runtime.Object, label string) string {
+		value, known := values[label]
+		o, ok := obj.(O)
+		if !known || !ok {
+			return ""
+		}
+		return value(o)
+	}
+	return s
 }
 
-var metadataOnly = &Set{
-	labels: map[string]string{name: name, namespace: namespace},
-	refuse: func(label string) string {
-		return fmt.Sprintf("%q is not a known field selector: only %q, %q", label, name, namespace)
-	},
-}
+func unsupported(label string) string { return "field label not supported: " + label }
 
 // Parse parses a client's selector, and replaces labels by those that they stand for. An
 // error is a status for the client.

@@ -28,8 +28,8 @@ func eventColumns() []column {
 	}
 }
 
-// eventCells prints an event of events.k8s.io as the event of the core group that it is
-// there.
+// eventCells prints an event of events.k8s.io. It copies the printed fields to an event of
+// the core group, which has all of them.
 func eventCells(e *eventsv1.Event, now time.Time) []any {
 	return coreEventCells(&corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: e.Name},

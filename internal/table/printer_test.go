@@ -39,14 +39,6 @@ func lines(rows []metav1.TableRow) []string {
 	return all
 }
 
-func TestFor_unknownKinds(t *testing.T) {
-	for _, kind := range []schema.GroupVersionKind{{Kind: "Pod"}, {Version: "v1", Kind: "Widget"}, {Group: "apps", Version: "v1", Kind: "Pod"}} {
-		if _, ok := table.For(kind); ok {
-			t.Errorf("%s has a printer", kind)
-		}
-	}
-}
-
 func TestPrinter_refusesOtherObjects(t *testing.T) {
 	pods := printer(t, corev1.SchemeGroupVersion.WithKind("Pod"))
 	for _, obj := range []runtime.Object{nil, &corev1.Node{}, &unstructured.Unstructured{}} {
