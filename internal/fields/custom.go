@@ -24,7 +24,7 @@ func Custom(namespaced bool, paths []string) (*Set, error) {
 		label, ok := strings.CutPrefix(p, ".")
 		path := strings.Split(label, ".")
 		if !ok || slices.ContainsFunc(path, func(field string) bool { return field == "" || strings.ContainsAny(field, "[]*'\"") }) {
-			return nil, fmt.Errorf("selectable field %q: it is no path of fields", p)
+			return nil, fmt.Errorf("selectable field %q: it is not a path of fields", p)
 		}
 		s.labels[label], split[label] = label, path
 	}
