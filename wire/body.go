@@ -5,6 +5,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -18,6 +19,8 @@ const (
 	// keep is the number of bytes of buffer that an idle stream keeps.
 	keep = 64 << 10
 )
+
+var errTooLarge = fmt.Errorf("larger than %d MiB", maxObject>>20)
 
 // readN reads n bytes into a slice of that size. It allocates at most twice as much as
 // has arrived, or step.

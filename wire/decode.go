@@ -44,7 +44,7 @@ func decodeShared[T Pointer[P], P any](o *Object, recent *Recent, fresh func(*Ob
 	if err != nil {
 		return nil, err
 	}
-	p := share(o, (*P)(value))
+	p := share(&o.views, (*P)(value))
 	_, maps := any(p).(*unstructured.Unstructured)
 	recent.add(p, decodedSize(o.Length(), maps))
 	return p, nil

@@ -16,7 +16,6 @@ var (
 	errNoType    = errors.New("it is protobuf, and its Kind has no Go type (New)")
 	errProtobuf  = errors.New("malformed protobuf")
 	errJSON      = errors.New("malformed JSON")
-	errTooLarge  = fmt.Errorf("larger than %d MiB", maxObject>>20)
 )
 
 // ObjectError reports that one object could not be filed, decoded or converted. It does

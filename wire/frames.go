@@ -8,19 +8,56 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
+
+// frame is an event whose object is still encoded, in bytes that belong to the
+// frameReader.
+type frame struct {
+	eventType []byte
+	object    []byte
+	// apiVersion and kind are the object's type in a protobuf envelope.
+	apiVersion, kind []byte
+	encoding         Encoding
+	// fault is the reason why there is no object.
+	fault error
+}
+
+// status decodes the status of an Error.
+func (f *frame) status() (*metav1.Status, error) {
+	status := &metav1.Status{}
+	err := f.fault
+	switch {
+	case err != nil:
+	case f.encoding == JSON:
+		err = utiljson.Unmarshal(f.object, status)
+	default:
+		if status.APIVersion, status.Kind = string(f.apiVersion), string(f.kind); status.Kind == "Status" {
+			err = status.Unmarshal(f.object)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("an event of type ERROR: %w", err)
+	}
+	if status.Kind != "Status" {
+		return nil, fmt.Errorf("an event of type ERROR contains a %q instead of a Status", status.Kind)
+	}
+	return status, nil
+}
 
 // jsonFrames reads a watch in JSON: a sequence of objects.
 type jsonFrames struct {
 	in  *meter
 	dec *jsontext.Decoder
-	// large is set when the decoder's buffer has grown beyond what an idle watch may
-	// keep.
+	// large is set when the decoder's buffer has grown beyond the size that an idle
+	// watch may keep.
 	large bool
 }
 
@@ -48,7 +85,7 @@ func (j *jsonFrames) next() (frame, error) {
 		switch string(name) {
 		case "type":
 			if text, ok := s.text(); ok {
-				f.what = text
+				f.eventType = text
 			}
 		case "object":
 			f.object = s.value()
@@ -85,7 +122,7 @@ func (p *protoFrames) next() (frame, error) {
 	for s.Next() {
 		switch s.Field {
 		case 1:
-			f.what = s.Bytes()
+			f.eventType = s.Bytes()
 		case 2:
 			extension := protobuf.Scanner{Data: s.Bytes()}
 			for extension.Next() {

@@ -167,10 +167,7 @@ func jsonEntry(s *jsonScan, key string) (value []byte, found bool) {
 // generated code does.
 func (id *identity) scanProtobuf(object []byte) error {
 	p := protobuf.Scanner{Data: object}
-	for p.Next() {
-		if p.Field != 1 {
-			continue
-		}
+	for nextMetadata(&p) {
 		m := protobuf.Scanner{Data: p.Bytes()}
 		for m.Next() {
 			switch m.Field {
@@ -198,6 +195,17 @@ func (id *identity) scanProtobuf(object []byte) error {
 		return errProtobuf
 	}
 	return nil
+}
+
+// nextMetadata moves to the next field of an object that is metadata. Usually an object
+// has one. The function is small enough to be inlined.
+func nextMetadata(object *protobuf.Scanner) bool {
+	for object.Next() {
+		if object.Field == 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // protoEntry returns the key and the value of an entry of a map of strings.

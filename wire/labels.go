@@ -173,10 +173,7 @@ func eachLabel(raw []byte, e Encoding, each func(key, value []byte)) bool {
 		return !s.bad
 	}
 	p := protobuf.Scanner{Data: raw}
-	for p.Next() {
-		if p.Field != 1 {
-			continue
-		}
+	for nextMetadata(&p) {
 		m := protobuf.Scanner{Data: p.Bytes()}
 		for m.Next() {
 			if m.Field != 11 {

@@ -9,16 +9,6 @@ import (
 	"io"
 )
 
-// ListMeta is the metadata of a list.
-type ListMeta struct {
-	ResourceVersion string
-	// Continue is the token for the next page, "" if there is none.
-	Continue string
-	// RemainingItemCount is the number of objects in the next pages, 0 if the server does
-	// not send it.
-	RemainingItemCount int64
-}
-
 // ListReader splits a list into objects as it arrives. It holds one object at a time,
 // however long the list is. It is not safe for concurrent use.
 type ListReader struct {

@@ -170,10 +170,7 @@ func (s *jsonScan) owners() []owner {
 
 func (m *metadata) scanProtobuf(object []byte) error {
 	p := protobuf.Scanner{Data: object}
-	for p.Next() {
-		if p.Field != 1 {
-			continue
-		}
+	for nextMetadata(&p) {
 		meta := protobuf.Scanner{Data: p.Bytes()}
 		for meta.Next() {
 			m.protoField(&meta)

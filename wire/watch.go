@@ -10,7 +10,6 @@ import (
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // EventType is the type of a watch event.
@@ -76,18 +75,6 @@ type frameReader interface {
 	next() (frame, error)
 }
 
-// frame is an event whose object is still encoded, in bytes that belong to the
-// frameReader.
-type frame struct {
-	what   []byte
-	object []byte
-	// apiVersion and kind are the object's type in a protobuf envelope.
-	apiVersion, kind []byte
-	encoding         Encoding
-	// fault is the reason why there is no object.
-	fault error
-}
-
 // NewWatchReader reads the response to a WATCH. All objects get the given kind. If it is
 // nil, they have the type in their own bytes.
 func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
@@ -130,7 +117,7 @@ func (w *WatchReader) Next() (Event, error) {
 }
 
 func (w *WatchReader) event(f frame) (Event, error) {
-	t, err := eventType(f.what)
+	t, err := eventType(f.eventType)
 	if err != nil {
 		return Event{}, err
 	}
@@ -172,26 +159,4 @@ func (w *WatchReader) file(f frame, id *identity) (*Object, error) {
 		return nil, w.failed(id, err)
 	}
 	return w.protobuf(id, bytes.Clone(f.object), kind)
-}
-
-// status decodes the status of an Error.
-func (f *frame) status() (*metav1.Status, error) {
-	status := &metav1.Status{}
-	err := f.fault
-	switch {
-	case err != nil:
-	case f.encoding == JSON:
-		err = utiljson.Unmarshal(f.object, status)
-	default:
-		if status.APIVersion, status.Kind = string(f.apiVersion), string(f.kind); status.Kind == "Status" {
-			err = status.Unmarshal(f.object)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("an event of type ERROR: %w", err)
-	}
-	if status.Kind != "Status" {
-		return nil, fmt.Errorf("an event of type ERROR says nothing, it holds a %q", status.Kind)
-	}
-	return status, nil
 }
