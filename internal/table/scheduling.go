@@ -40,12 +40,14 @@ func podGroupColumns() []column {
 }
 
 func podGroupCellsV1beta1(o *schedulingv1beta1.PodGroup, now time.Time) []any {
-	policy, workload := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), workloadName(o.Spec.WorkloadRef)
+	policy := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil)
+	workload := workloadName(o.Spec.WorkloadRef)
 	return []any{o.Name, policy, workload, groupStatus(o.Status.Conditions), age(o.CreationTimestamp, now)}
 }
 
 func podGroupCellsV1alpha3(o *schedulingv1alpha3.PodGroup, now time.Time) []any {
-	policy, workload := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), workloadName((*schedulingv1beta1.WorkloadReference)(o.Spec.WorkloadRef))
+	policy := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil)
+	workload := workloadName((*schedulingv1beta1.WorkloadReference)(o.Spec.WorkloadRef))
 	return []any{o.Name, policy, workload, groupStatus(o.Status.Conditions), age(o.CreationTimestamp, now)}
 }
 
@@ -59,7 +61,8 @@ func compositePodGroupColumns() []column {
 }
 
 func compositePodGroupCells(o *schedulingv1alpha3.CompositePodGroup, now time.Time) []any {
-	policy, workload := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil), workloadName((*schedulingv1beta1.WorkloadReference)(o.Spec.WorkloadRef))
+	policy := schedulingPolicy(o.Spec.SchedulingPolicy.Gang != nil)
+	workload := workloadName((*schedulingv1beta1.WorkloadReference)(o.Spec.WorkloadRef))
 	return []any{o.Name, policy, workload, age(o.CreationTimestamp, now)}
 }
 
