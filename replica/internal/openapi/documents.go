@@ -46,9 +46,6 @@ type Documents struct {
 	uses    uint64
 }
 
-// key is a document in one encoding.
-type key struct{ path, accept string }
-
 // document is the state of a document.
 type document struct {
 	// turn is held by the request to the origin. It is a channel, because waiting for it
@@ -61,18 +58,6 @@ type document struct {
 	err     error     // of the last attempt
 	failed  time.Time
 	used    uint64
-}
-
-// edition is a document at one time. It is never modified.
-type edition struct {
-	gzipped      []byte
-	size         int64  // uncompressed
-	etag         string // quoted
-	contentType  string
-	lastModified string
-	// hashes are the queries of the documents in an index, by their paths. It is nil for
-	// other documents.
-	hashes map[string]string
 }
 
 // New returns the documents of the cluster that origin returns, which may be nil while
@@ -176,7 +161,7 @@ func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, 
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	next, err := d.ask(bounded, k, old)
+	next, err := fetch(bounded, d.origin(), k, old)
 	if ctx.Err() != nil && err != nil {
 		// The end of the client's request does not mean that the origin has failed.
 		return nil, fmt.Errorf("get %s: %w", k.path, ctx.Err())

@@ -14,20 +14,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
-
-const (
-	versionPath = "/version"
-	v2Path      = "/openapi/v2"
-	indexPath   = "/openapi/v3"
-)
-
-// index is the key of the index of the documents of version 3.
-var index = key{indexPath, runtime.ContentTypeJSON}
 
 // Serve answers a request for /version or a document below /openapi. The path is relative
 // to the root of the API server. For any other path it writes nothing and returns false.
