@@ -71,7 +71,7 @@ func ServeBare(task []byte, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(task, &origin); err != nil {
 		return err
 	}
-	h := &bareHandler{origin: origin.Server(), responses: map[bareRequest]*bareResponse{}, watchers: map[chan []byte]context.Context{}}
+	h := &bareHandler{origin: origin.Server(), responses: map[bareRequest]func() ([]byte, error){}, watchers: map[chan []byte]context.Context{}}
 	var err error
 	if h.client, err = h.origin.Client(); err != nil {
 		return err
@@ -93,8 +93,9 @@ type bareHandler struct {
 	client *http.Client
 
 	// mu guards responses and watchers.
-	mu        sync.Mutex
-	responses map[bareRequest]*bareResponse
+	mu sync.Mutex
+	// responses has functions that request a response once, and return it.
+	responses map[bareRequest]func() ([]byte, error)
 	watchers  map[chan []byte]context.Context
 }
 
@@ -102,12 +103,6 @@ type bareHandler struct {
 type bareRequest struct {
 	uri    string
 	format Format
-}
-
-type bareResponse struct {
-	once sync.Once
-	body []byte
-	err  error
 }
 
 // distribute reads frames and passes them to the watchers, until the input ends.
@@ -163,21 +158,23 @@ func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // response returns the origin's response, which it requests once.
 func (h *bareHandler) response(q bareRequest) ([]byte, error) {
 	h.mu.Lock()
-	a := h.responses[q]
-	if a == nil {
-		a = &bareResponse{}
-		h.responses[q] = a
+	response := h.responses[q]
+	if response == nil {
+		response = sync.OnceValues(func() ([]byte, error) { return h.fetch(q) })
+		h.responses[q] = response
 	}
 	h.mu.Unlock()
-	a.once.Do(func() {
-		var body io.ReadCloser
-		if body, a.err = h.origin.Get(context.Background(), h.client, q.uri, q.format); a.err != nil {
-			return
-		}
-		defer body.Close()
-		a.body, a.err = io.ReadAll(body)
-	})
-	return a.body, a.err
+	return response()
+}
+
+// fetch requests a response from the origin.
+func (h *bareHandler) fetch(q bareRequest) ([]byte, error) {
+	body, err := h.origin.Get(context.Background(), h.client, q.uri, q.format)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return io.ReadAll(body)
 }
 
 // watch writes frames as they come, and flushes when none is waiting.

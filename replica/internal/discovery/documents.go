@@ -31,8 +31,8 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
-// told are the verbs that the documents list.
-var told = []string{"get", "list", "watch"}
+// listedVerbs are the verbs that the documents list.
+var listedVerbs = []string{"get", "list", "watch"}
 
 // Documents are the discovery documents of one API server. All methods are safe for
 // concurrent use.
@@ -68,12 +68,12 @@ type version struct {
 //     request and receives the reason why it fails, and a client that lists everything
 //     leaves it out. A resource that has the name of a mirrored one is not listed.
 //   - stale are versions that exist and cannot be discovered.
-//   - untold are further versions of the server, which affect only the order of groups.
-func New(resources, unmirrored []kube.Resource, stale, untold []schema.GroupVersion) *Documents {
+//   - unlisted are further versions of the server, which affect only the order of groups.
+func New(resources, unmirrored []kube.Resource, stale, unlisted []schema.GroupVersion) *Documents {
 	var groups []*group
 	names := map[string]bool{}
 	for _, r := range resources {
-		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(told, verb) })
+		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(listedVerbs, verb) })
 		if len(r.Verbs) == 0 {
 			continue
 		}
@@ -97,7 +97,7 @@ func New(resources, unmirrored []kube.Resource, stale, untold []schema.GroupVers
 	}
 	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, core: []string{}, stale: map[string]bool{}}
 	d.add(groups)
-	d.list(groups, untold)
+	d.list(groups, unlisted)
 	return d
 }
 
@@ -151,7 +151,7 @@ func (d *Documents) add(groups []*group) {
 // of their API services, such as "v1.example.com". The priority of a group is not known
 // here, but all groups of definitions have the same one. So consecutive custom groups
 // whose names are in order are assumed to have one priority.
-func (d *Documents) list(groups []*group, untold []schema.GroupVersion) {
+func (d *Documents) list(groups []*group, unlisted []schema.GroupVersion) {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return g.name == "" })
 	service := map[string]string{}
 	add := func(v schema.GroupVersion) {
@@ -164,7 +164,7 @@ func (d *Documents) list(groups []*group, untold []schema.GroupVersion) {
 			add(v.GroupVersion)
 		}
 	}
-	for _, v := range untold {
+	for _, v := range unlisted {
 		add(v)
 	}
 	alike := func(a, b *group) bool { return !ownGroup(a.name) && !ownGroup(b.name) && a.name < b.name }

@@ -128,21 +128,21 @@ func TestNew_ordersGroups(t *testing.T) {
 	}
 	groups := regexp.MustCompile(`"name":"([^"]*)"`)
 	for _, c := range []struct {
-		accept string
-		untold []schema.GroupVersion
-		want   string
+		accept   string
+		unlisted []schema.GroupVersion
+		want     string
 	}{
 		{"", nil, "batch apps d.example.com b.example.com c.example.com a.example.org"},
 		{"", []schema.GroupVersion{{Group: "c.example.com", Version: "v1"}, {Group: "nothing", Version: "v1"}}, "batch apps c.example.com d.example.com b.example.com a.example.org"},
 		{aggregated, nil, "batch apps b.example.com c.example.com d.example.com a.example.org"},
 	} {
-		w, _ := get(discovery.New(all, nil, nil, c.untold), http.MethodGet, "/apis", c.accept)
+		w, _ := get(discovery.New(all, nil, nil, c.unlisted), http.MethodGet, "/apis", c.accept)
 		var names []string
 		for _, m := range groups.FindAllStringSubmatch(w.Body.String(), -1) {
 			names = append(names, m[1])
 		}
 		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("%q with %v: %s, want %s", c.accept, c.untold, got, c.want)
+			t.Errorf("%q with %v: %s, want %s", c.accept, c.unlisted, got, c.want)
 		}
 	}
 }

@@ -248,15 +248,6 @@ func (c *Blocks) grew(b *block, n int) {
 	c.addLocked(int64(n))
 }
 
-// Part returns the bytes of a run of objects in a form, as a part of a response. If some is
-// not nil, the part has only the objects at those places of the run. It fails if one of
-// them cannot be encoded. The run is not kept.
-func (c *Blocks) Part(s Source, run []*wire.Object, f BlockForm, some []int) (Part, error) {
-	b := c.get(s, run)
-	t := c.text(b, run, f)
-	return Part{blocks: c, block: b, text: t, form: f, some: some}, t.check(some)
-}
-
 // text returns the bytes of a block, whose objects the caller has, in a form.
 func (c *Blocks) text(b *block, run []*wire.Object, f BlockForm) *text {
 	b.mu.Lock()
@@ -412,6 +403,9 @@ func (t *text) at(raw []byte, i int, f BlockForm) []byte {
 	from, to := t.span(i, f)
 	return raw[from:to]
 }
+
+// comma separates the items of a list in JSON.
+var comma = []byte(",")
 
 // pick writes the bytes of some objects, with commas between them if the form has those.
 func (t *text) pick(f BlockForm, objects []int, write func([]byte) error) error {

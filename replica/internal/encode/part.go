@@ -3,10 +3,11 @@
 
 package encode
 
-import "io"
+import (
+	"io"
 
-// comma separates the items of a list in JSON.
-var comma = []byte(",")
+	"github.com/watershed-project/watershed/wire"
+)
 
 // Part is some bytes of a response: given ones, or those of a block or of some of its
 // objects.
@@ -18,6 +19,15 @@ type Part struct {
 	form   BlockForm
 	// some are the objects of the block that the part has; nil is all.
 	some []int
+}
+
+// Part returns the bytes of a run of objects in a form, as a part of a response. If some is
+// not nil, the part has only the objects at those places of the run. It fails if one of
+// them cannot be encoded. The run is not kept.
+func (c *Blocks) Part(s Source, run []*wire.Object, f BlockForm, some []int) (Part, error) {
+	b := c.get(s, run)
+	t := c.text(b, run, f)
+	return Part{blocks: c, block: b, text: t, form: f, some: some}, t.check(some)
 }
 
 // Raw returns a part of given bytes, which must not change any more.

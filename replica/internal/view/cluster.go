@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -84,7 +85,9 @@ func (c *Cluster) Exact(ctx context.Context, version uint64) (*State, error) {
 // Keep implements [View]. The history of the cluster has the state.
 func (c *Cluster) Keep(*State) {}
 
-func (c *Cluster) missing(r schema.GroupResource, name string) error { return notFound(r, name) }
+func (c *Cluster) missing(r schema.GroupResource, name string) error {
+	return apierrors.NewNotFound(r, name)
+}
 
 func (c *Cluster) list(string) string { return "" }
 

@@ -70,14 +70,11 @@ func (w *clusterWatch) Eager() bool { return false }
 func (w *clusterWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
 	some := false
 	batch, err := w.cursor.NextUntil(ctx, due)
-	for err == nil && len(batch) > 0 {
+	for ; err == nil && len(batch) > 0; batch, err = w.cursor.TryNext() {
 		sent, err := w.emit(batch, emit)
 		some = some || sent
 		if err != nil {
 			return some, err
-		}
-		if batch, err = w.cursor.TryNext(); err != nil {
-			return some, w.cause(ctx, err)
 		}
 	}
 	return some, w.cause(ctx, err)

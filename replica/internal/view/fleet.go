@@ -113,7 +113,7 @@ func (f *Fleet) missing(r schema.GroupResource, name string) error {
 	if len(unread) > 0 {
 		return Unreachable(unread, fmt.Sprintf("%s %q may be in a cluster that was not read yet", r, name))
 	}
-	return notFound(r, name)
+	return apierrors.NewNotFound(r, name)
 }
 
 func (f *Fleet) list(namespace string) string {

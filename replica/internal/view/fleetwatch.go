@@ -74,14 +74,11 @@ func (w *fleetWatch) Eager() bool { return true }
 func (w *fleetWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
 	some := false
 	changes, err := w.follower.NextUntil(ctx, due)
-	for err == nil && changes != nil {
+	for ; err == nil && changes != nil; changes, err = w.follower.TryNext() {
 		sent, err := w.emit(changes, emit)
 		some = some || sent
 		if err != nil {
 			return some, err
-		}
-		if changes, err = w.follower.TryNext(); err != nil {
-			return some, w.cause(ctx, err)
 		}
 	}
 	return some, w.cause(ctx, err)

@@ -199,6 +199,14 @@ func (m *Matcher) key() (string, bool) {
 	return prefixOf(m.namespace) + name, true
 }
 
+// prefixOf returns the prefix of the keys of a namespace, "" for all namespaces.
+func prefixOf(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return namespace + "/"
+}
+
 // interest returns which changes can concern the matcher: those of the requirement that
 // is likely to select the fewest objects. The matcher checks the others. In this order:
 // a name, a field that has many different values, a label, the namespace, any other

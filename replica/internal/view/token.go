@@ -84,3 +84,6 @@ func parseToken(text, of string) (token, error) {
 	t.Left = max(t.Left, 0)
 	return t, nil
 }
+
+// tokenKey returns the key that a continue token begins after.
+func tokenKey(start string) string { return strings.TrimSuffix(start, "\x00") }

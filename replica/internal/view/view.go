@@ -6,17 +6,13 @@ package view
 import (
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -50,29 +46,6 @@ type View interface {
 	after(start, prefix string) (cluster, key string)
 }
 
-// State is the objects of a resource at one version, cluster by cluster.
-type State struct {
-	// Version is the version of the cluster or of the fleet.
-	Version uint64
-	// Parts are sorted by the name of the cluster.
-	Parts []Part
-	// snapshot is the state of the fleet with all its clusters, see [Fleet.Keep].
-	snapshot fleet.Snapshot[*wire.Object]
-}
-
-// Part is the objects of one cluster.
-type Part struct {
-	// Cluster is the name of the cluster.
-	Cluster string
-	objects ranger
-}
-
-// ranger has objects by key.
-type ranger interface {
-	// Range yields the objects whose key begins with a prefix, after a key, in order.
-	Range(prefix, after string) iter.Seq2[string, *wire.Object]
-}
-
 // Get returns the object with a key, and the name of its cluster.
 func Get(v View, s *State, r schema.GroupResource, key, name string) (*wire.Object, string, error) {
 	var found *wire.Object
@@ -92,23 +65,6 @@ func Get(v View, s *State, r schema.GroupResource, key, name string) (*wire.Obje
 		fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", r, name, status.Names(clusters)))
 }
 
-// get returns the object with a key, nil if there is none.
-func (p *Part) get(key string) *wire.Object {
-	if exact, ok := p.objects.(interface {
-		Get(key string) (*wire.Object, bool)
-	}); ok {
-		o, _ := exact.Get(key)
-		return o
-	}
-	for found, o := range p.objects.Range(key, "") {
-		if found == key {
-			return o
-		}
-		return nil
-	}
-	return nil
-}
-
 // IsJSON reports whether a cluster of the view sends the resource as JSON, judged by one
 // object of each.
 func IsJSON(v View) bool {
@@ -120,17 +76,3 @@ func IsJSON(v View) bool {
 		return false
 	})
 }
-
-// notFound returns the 404 for an object.
-func notFound(r schema.GroupResource, name string) error { return apierrors.NewNotFound(r, name) }
-
-// prefixOf returns the prefix of the keys of a namespace, "" for all namespaces.
-func prefixOf(namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	return namespace + "/"
-}
-
-// tokenKey returns the key that a continue token begins after.
-func tokenKey(start string) string { return strings.TrimSuffix(start, "\x00") }
