@@ -4,13 +4,31 @@
 package kube
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/internal/listwatch"
+	"github.com/watershed-project/watershed/wire"
+)
+
+const (
+	// maxDocument limits responses that are read as a whole, in bytes after
+	// decompression: discovery documents. Ten thousand custom types make one of about 5
+	// MB.
+	maxDocument = 16 << 20
+	// maxParts limits the number of JSON objects in such a response: one of two bytes
+	// takes about 300 when it is decoded.
+	maxParts = 400_000
 )
 
 // Options configures a [Cluster]. A nil pointer and the zero value mean the defaults.
@@ -73,3 +91,103 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // CloseIdleConnections closes the connections that do not carry a request. Clusters with
 // equal configurations share their connections.
 func (c *Cluster) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(c.client.Transport) }
+
+// send makes the request and returns when the headers of a successful response have
+// arrived. The caller must close the response.
+func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
+	u := c.root.JoinPath(r.path...)
+	u.RawQuery = r.query.Encode()
+	own, cancel := context.WithCancelCause(ctx)
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(own, r.method, u.String(), body)
+	if err != nil {
+		cancel(listwatch.ErrClosed)
+		return nil, fmt.Errorf("%s: %w", r.Doing, err)
+	}
+	req.Header.Set("Accept", r.accept)
+	if !c.config.DisableCompression {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", runtime.ContentTypeJSON)
+	}
+	resp := &response{request: r.Request, asked: ctx, own: own, cancel: cancel}
+	if limit := c.config.Timeout; limit > 0 {
+		resp.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("no answer within %s", limit)) })
+	}
+	resp.Response, err = c.client.Do(req)
+	if err != nil {
+		err = resp.failed(err)
+		resp.close()
+		return nil, err
+	}
+	uncompress(resp.Response)
+	c.warn(ctx, resp.Header)
+	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
+		err := resp.refused(r)
+		resp.close()
+		return nil, err
+	}
+	if r.stream && resp.timer != nil {
+		resp.timer.Stop()
+	}
+	return resp, nil
+}
+
+// warn passes the server's warnings to the warning handler of the configuration.
+func (c *Cluster) warn(ctx context.Context, h http.Header) {
+	if c.config.WarningHandler == nil && c.config.WarningHandlerWithContext == nil {
+		return
+	}
+	// Warnings that cannot be parsed are ignored.
+	warnings, _ := utilnet.ParseWarningHeaders(h["Warning"])
+	for _, w := range warnings {
+		if handler := c.config.WarningHandlerWithContext; handler != nil {
+			handler.HandleWarningHeaderWithContext(ctx, w.Code, w.Agent, w.Text)
+		} else {
+			c.config.WarningHandler.HandleWarningHeader(w.Code, w.Agent, w.Text)
+		}
+	}
+}
+
+// document sends a request and reads the whole body.
+func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header, error) {
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	if err != nil {
+		return nil, nil, resp.failed(err)
+	}
+	if len(body) > maxDocument {
+		return nil, nil, fmt.Errorf("%s: the answer is longer than %d bytes", r.Doing, maxDocument)
+	}
+	if bytes.Count(body, []byte{'{'}) > maxParts {
+		return nil, nil, fmt.Errorf("%s: the answer has more than %d objects", r.Doing, maxParts)
+	}
+	return body, resp.Header, nil
+}
+
+// object sends a request and reads the one object of the response.
+func (c *Cluster) object(ctx context.Context, r *request, kind *wire.Kind) (*wire.Object, error) {
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.close()
+	encoding, err := resp.encoding()
+	if err != nil {
+		return nil, err
+	}
+	obj, err := wire.ReadObject(resp.Body, encoding, kind)
+	if err != nil {
+		return nil, resp.unreadable(err)
+	}
+	resp.drain()
+	return obj, nil
+}

@@ -11,45 +11,17 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/listwatch"
 )
-
-// Resource is a resource that a cluster serves.
-type Resource struct {
-	schema.GroupVersionResource
-	Kind       string
-	Singular   string
-	Namespaced bool
-	Verbs      []string
-	ShortNames []string
-	Categories []string
-	// Preferred marks the version of the resource that the server prefers.
-	Preferred bool
-	// Subresources are the subresources of the resource's objects, in the server's order:
-	// about 10 KB for a whole cluster.
-	Subresources []Subresource
-}
-
-// Subresource is a subresource of an object, such as its status.
-type Subresource struct {
-	Name string
-	// GroupVersionKind is the type in which it is read and written. Its version is that
-	// of the resource unless the server sends another one.
-	schema.GroupVersionKind
-	Verbs []string
-}
-
-// GroupVersionKind returns the type of the resource's objects.
-func (r Resource) GroupVersionKind() schema.GroupVersionKind {
-	return r.GroupVersion().WithKind(r.Kind)
-}
 
 // GroupError reports that a version of a group could not be discovered, while others
 // could.
@@ -66,6 +38,67 @@ func (e *GroupError) Unwrap() error { return e.Err }
 
 // ErrStale means that the server for a version of a group does not respond.
 var ErrStale = errors.New("discovery is stale: its API server does not answer")
+
+// missInterval is the minimum age of a discovery before a lookup that it cannot answer
+// causes another one.
+const missInterval = 2 * time.Second
+
+// Resolve returns the resource of a kind; without a version, in the version that the
+// server prefers. It uses the last discovery. If that does not contain the kind, it is
+// repeated, unless it is less than two seconds old. If the cluster does not serve the
+// kind, [meta.IsNoMatchError] is true for the error.
+func (c *Cluster) Resolve(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
+	return c.resolveKind(ctx, kind, missInterval)
+}
+
+func (c *Cluster) resolveKind(ctx context.Context, kind schema.GroupVersionKind, fresh time.Duration) (Resource, error) {
+	miss := &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
+	if kind.Version != "" {
+		miss.SearchedVersions = []string{kind.Version}
+	}
+	return c.resolve(ctx, fresh, miss, func(e *edition) *Resource { return e.byKind[kind] })
+}
+
+// ResolveResource is Resolve for a resource.
+func (c *Cluster) ResolveResource(ctx context.Context, resource schema.GroupVersionResource) (Resource, error) {
+	miss := &meta.NoResourceMatchError{PartialResource: resource}
+	return c.resolve(ctx, missInterval, miss, func(e *edition) *Resource { return e.byResource[resource] })
+}
+
+// resolve finds a resource, or returns miss. If the resource is not in the last
+// discovery, it repeats a discovery that is older than fresh.
+func (c *Cluster) resolve(ctx context.Context, fresh time.Duration, miss error, find func(*edition) *Resource) (Resource, error) {
+	began := time.Now()
+	if e := c.catalogue.latest.Load(); e != nil {
+		if r := find(e); r != nil {
+			return *r, nil
+		}
+	}
+	select {
+	case c.catalogue.turn <- struct{}{}:
+		defer func() { <-c.catalogue.turn }()
+	case <-ctx.Done():
+		return Resource{}, fmt.Errorf("discover in %s: %w", c.name, ctx.Err())
+	}
+	// The previous holder of the turn may have run discovery meanwhile.
+	e := c.catalogue.latest.Load()
+	if e == nil || find(e) == nil && e.at.Before(began.Add(-fresh)) {
+		at := time.Now()
+		resources, err := c.Resources(ctx)
+		if len(resources) == 0 && err != nil {
+			return Resource{}, err
+		}
+		e = newEdition(resources, at, err)
+		c.catalogue.latest.Store(e)
+	}
+	if r := find(e); r != nil {
+		return *r, nil
+	}
+	if e.err != nil {
+		return Resource{}, fmt.Errorf("discover in %s: %w, while discovery is incomplete: %w", c.name, miss, e.err)
+	}
+	return Resource{}, fmt.Errorf("discover in %s: %w", c.name, miss)
+}
 
 // Resources returns all resources that the cluster serves, in the server's order. If some
 // versions cannot be discovered, it returns the rest with an error that joins a

@@ -134,3 +134,15 @@ func (c *call) writeJSON(data []byte) error {
 	data = respond.Indent(data, c.media.Pretty)
 	return c.writeBody(append(data[:len(data):len(data)], '\n'))
 }
+
+// writeEncoded writes an object of a kind that has been encoded in a form.
+func (c *call) writeEncoded(f encode.Form, kind schema.GroupVersionKind, data []byte) error {
+	if f.Encoding != encode.Protobuf {
+		return c.writeJSON(data)
+	}
+	if f.Partial {
+		kind = encode.PartialKind(f.Version, "")
+	}
+	apiVersion, name := kind.ToAPIVersionAndKind()
+	return c.writeBody(encode.Envelope(nil, apiVersion, name, data))
+}

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
@@ -57,16 +56,4 @@ func (c *call) writeObject(o *wire.Object, cluster string) error {
 		return err
 	}
 	return c.writeEncoded(f, c.kind, data)
-}
-
-// writeEncoded writes an object of a kind that has been encoded in a form.
-func (c *call) writeEncoded(f encode.Form, kind schema.GroupVersionKind, data []byte) error {
-	if f.Encoding != encode.Protobuf {
-		return c.writeJSON(data)
-	}
-	if f.Partial {
-		kind = encode.PartialKind(f.Version, "")
-	}
-	apiVersion, name := kind.ToAPIVersionAndKind()
-	return c.writeBody(encode.Envelope(nil, apiVersion, name, data))
 }

@@ -235,27 +235,6 @@ func (c *call) writeYAMLList(p *view.Page) error {
 	})
 }
 
-// yamlItem returns JSON as an item of a list in YAML, with the end of the line before it.
-func yamlItem(raw []byte) ([]byte, error) {
-	text, err := yaml.JSONToYAML(raw)
-	if err != nil {
-		return nil, err
-	}
-	lines := bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))
-	return append([]byte("\n- "), lines...), nil
-}
-
-// prettyItem returns JSON as an indented item of a list that is a member of an object.
-func prettyItem(raw []byte, first bool) ([]byte, error) {
-	var out bytes.Buffer
-	out.WriteString(",\n    ")
-	if first {
-		out.Bytes()[0] = '['
-	}
-	err := json.Indent(&out, raw, "    ", "  ")
-	return out.Bytes(), err
-}
-
 // writePrettyList writes a list in indented JSON.
 func (c *call) writePrettyList(p *view.Page) error {
 	b := c.begin()

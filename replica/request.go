@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// scaleName is the name of the scale subresource.
+const scaleName = "scale"
+
 // Request is a request as the replica understands it, parsed once. It is data only.
 type Request struct {
 	// Cluster is the name of the cluster that the request addresses, "" if it addresses the

@@ -26,9 +26,6 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// scaleName is the name of the scale subresource.
-const scaleName = "scale"
-
 // scaleKind is the kind of all scales.
 var scaleKind = &wire.Kind{
 	GroupVersionKind: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),

@@ -4,16 +4,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
-
-// errLocked is returned by lockFile for a file that another process has locked.
-var errLocked = errors.New("locked by another process")
 
 // lock reserves the folder for this server until release is called or the process ends,
 // however it ends.
@@ -22,15 +18,15 @@ func (s *state) lock() (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	err = lockFile(f)
-	if err == nil {
+	locked, err := lockFile(f)
+	if locked {
 		err = writeOwner(f)
 	}
-	if err == nil {
+	if locked && err == nil {
 		return func() { _ = f.Close() }, nil
 	}
 	defer f.Close()
-	if errors.Is(err, errLocked) {
+	if err == nil {
 		return nil, fmt.Errorf("state directory %s is in use by another watershed serve%s: stop that one, or choose another directory with --state-dir", s.dir, owner(f))
 	}
 	return nil, fmt.Errorf("lock state directory %s: %w", s.dir, err)

@@ -11,11 +11,12 @@ import (
 	"syscall"
 )
 
-// lockFile locks a file until it is closed or the process ends.
-func lockFile(f *os.File) error {
+// lockFile locks a file until it is closed or the process ends. It returns false if another
+// process has locked it.
+func lockFile(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errLocked
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }

@@ -15,11 +15,6 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-type options struct {
-	// objects is the number of config maps to create, size the size of each.
-	objects, size int
-}
-
 func main() {
 	var o options
 	flag.IntVar(&o.objects, "objects", 40, "how many config maps to make, in a namespace of their own")

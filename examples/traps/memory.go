@@ -23,6 +23,12 @@ import (
 // namespace is where the config maps are created.
 const namespace = "watershed-example"
 
+// options are those of the second part, which creates config maps.
+type options struct {
+	// objects is the number of config maps to create, size the size of each.
+	objects, size int
+}
+
 // memory runs an informer twice, and measures the heap.
 func memory(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) (err error) {
 	cleanup, err := fill(ctx, cluster, o)

@@ -78,6 +78,18 @@ type field struct {
 	goType reflect.Type
 }
 
+// visit is a field as the search for unknown fields sees it.
+type visit struct {
+	// plan is the plan of a message. It is nil for values that cannot have unknown
+	// fields.
+	plan *plan
+	// goType is the type of a message without a plan.
+	goType reflect.Type
+	wire   uint8
+	known  bool
+	mapped bool
+}
+
 // form is the way in which a value is written.
 type form uint8
 
@@ -164,6 +176,25 @@ func newPlan(t reflect.Type, within []reflect.Type) *plan {
 	}
 	p.plotVisits()
 	return p
+}
+
+// plotVisits derives the visits from the fields.
+func (p *plan) plotVisits() {
+	p.visits = make([]visit, len(p.index))
+	for number, of := range p.index {
+		if !of.known {
+			continue
+		}
+		f := &p.fields[of.at]
+		s := visit{wire: of.wire, known: true, mapped: f.mapped}
+		switch f.form {
+		case formMessage:
+			s.plan = f.plan
+		case formDecoded:
+			s.goType = f.goType
+		}
+		p.visits[number] = s
+	}
 }
 
 // add adds a field of the Go type. It returns false if the field cannot be planned.

@@ -22,37 +22,6 @@ func HasUnknownFields(t reflect.Type, raw []byte) bool {
 	return decodedShorter(t.Elem(), raw)
 }
 
-// visit is a field as the search for unknown fields sees it.
-type visit struct {
-	// plan is the plan of a message. It is nil for values that cannot have unknown
-	// fields.
-	plan *plan
-	// goType is the type of a message without a plan.
-	goType reflect.Type
-	wire   uint8
-	known  bool
-	mapped bool
-}
-
-// plotVisits derives the visits from the fields.
-func (p *plan) plotVisits() {
-	p.visits = make([]visit, len(p.index))
-	for number, of := range p.index {
-		if !of.known {
-			continue
-		}
-		f := &p.fields[of.at]
-		s := visit{wire: of.wire, known: true, mapped: f.mapped}
-		switch f.form {
-		case formMessage:
-			s.plan = f.plan
-		case formDecoded:
-			s.goType = f.goType
-		}
-		p.visits[number] = s
-	}
-}
-
 // unknown reports whether a message, or one nested in it, has a field that is not
 // planned.
 func (p *plan) unknown(raw []byte) bool {
