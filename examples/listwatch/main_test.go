@@ -10,14 +10,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/watershed-project/watershed/examples/internal/nobody"
+	"github.com/watershed-project/watershed/examples/internal/programtest"
 	"github.com/watershed-project/watershed/kube"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun_withoutCluster(t *testing.T) {
-	nobody.Fails(t, "# list\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+	programtest.Fails(t, "# list\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return run(ctx, out, cluster, options{namespace: "default", list: true})
 	})
 }

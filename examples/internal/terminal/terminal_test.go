@@ -63,6 +63,6 @@ func TestConnect_interruptedIsNoFailure(t *testing.T) {
 		t.Errorf("failed while it was interrupted: %v", err)
 	}
 	if err := connect(t.Context(), file, "", func(context.Context, io.Writer, *kube.Cluster) error { return context.Canceled }); err == nil {
-		t.Error("a cancellation that nobody asked for is no failure")
+		t.Error("a cancellation without an interrupt is not reported as a failure")
 	}
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package nobody tests the programs without a cluster, at an address without a server.
-// examples/e2e_test.go tests them with one.
-package nobody
+// Package programtest tests the programs without a cluster, at an address where no server
+// listens. examples/e2e_test.go tests them with a cluster.
+package programtest
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 // program is the run function of a program under test.
 type program func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error
 
-// TriesOn expects a program to keep retrying, to print want, and to end with its
+// Retries expects a program to keep retrying, to print want, and to end with its
 // context.
-func TriesOn(t *testing.T, want string, run program) {
+func Retries(t *testing.T, want string, run program) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -31,15 +31,15 @@ func TriesOn(t *testing.T, want string, run program) {
 		t.Errorf("run: %v", err)
 	}
 	if ctx.Err() == nil {
-		t.Error("it did not go on trying")
+		t.Error("the program ended before its context")
 	}
 }
 
 // Fails expects a program to print want and to return an error that names the cluster.
 func Fails(t *testing.T, want string, run program) {
 	t.Helper()
-	if err := printed(t.Context(), t, want, run); err == nil || !strings.Contains(err.Error(), "nobody: ") {
-		t.Errorf("nobody answers, and the error is %v", err)
+	if err := printed(t.Context(), t, want, run); err == nil || !strings.Contains(err.Error(), "absent: ") {
+		t.Errorf("without a server the error is %v", err)
 	}
 }
 
@@ -47,7 +47,7 @@ func Fails(t *testing.T, want string, run program) {
 // want.
 func printed(ctx context.Context, t *testing.T, want string, run program) error {
 	t.Helper()
-	cluster, err := kube.FromConfig(&rest.Config{Host: "http://127.0.0.1:1"}, &kube.Options{Name: "nobody"})
+	cluster, err := kube.FromConfig(&rest.Config{Host: "http://127.0.0.1:1"}, &kube.Options{Name: "absent"})
 	if err != nil {
 		t.Fatal(err)
 	}
