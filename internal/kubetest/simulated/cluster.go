@@ -19,21 +19,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// firstVersion is the start of versions: all have ten digits.
-const firstVersion = 1_000_000_000
-
-// state is the state of an object at a version.
-type state struct {
-	version uint32 // of its last change; 0 if there is no such object
-	born    uint32 // the version that created it; 0 if it was there from the start
-}
-
 // Cluster is one simulated cluster. All methods are safe for concurrent use.
 type Cluster struct {
-	server *Server
-	number int
-	seed   uint64
-	token  string
+	number     int
+	seed       uint64
+	token      string
+	population *population
+	catalogue  *catalogue
+	bookmarks  time.Duration // see Options.Bookmarks
+
+	authority []byte // PEM
+	life      *life  // of the server
 
 	listener net.Listener
 	http     *http.Server
@@ -49,26 +45,29 @@ type Cluster struct {
 	conns   map[net.Conn]struct{}
 }
 
-func newCluster(s *Server, number int) *Cluster {
+// newCluster returns a cluster that does not serve yet.
+func newCluster(number int, o Options, p *population, k *catalogue) *Cluster {
 	c := &Cluster{
-		server: s,
-		number: number,
-		pods:   make([]uint32, len(s.population.pods)),
-		conns:  map[net.Conn]struct{}{},
+		number:     number,
+		population: p,
+		catalogue:  k,
+		bookmarks:  o.Bookmarks,
+		pods:       make([]uint32, len(p.pods)),
+		conns:      map[net.Conn]struct{}{},
 	}
-	r := sequence(s.opts.Seed, uint64(number))
+	r := sequence(o.Seed, uint64(number))
 	c.seed = r.next()
 	token := make([]byte, 32)
 	r.hex(token)
 	c.token = string(token)
 	// Every object has its own version: first the namespaces, then the pods.
-	c.newest = uint32(len(s.population.namespaces))
-	for i := range s.population.pods {
-		c.pods[i] = c.newest + 1 + uint32(s.population.pods[i].origin)
+	c.newest = uint32(len(p.namespaces))
+	for i := range p.pods {
+		c.pods[i] = c.newest + 1 + uint32(p.pods[i].origin)
 	}
 	c.newest += uint32(len(c.pods))
 	c.oldest = c.newest
-	c.past = history{limit: s.opts.History, first: c.newest + 1, dropped: c.newest}
+	c.past = history{limit: o.History, first: c.newest + 1, dropped: c.newest}
 	return c
 }
 
@@ -84,12 +83,15 @@ func (c *Cluster) Config() *rest.Config {
 		Host:        (&url.URL{Scheme: "https", Host: c.Addr()}).String(),
 		BearerToken: c.token,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData:     append([]byte(nil), c.server.authority...),
+			CAData:     append([]byte(nil), c.authority...),
 			ServerName: serverName,
 		},
 		QPS: -1,
 	}
 }
+
+// Stats returns the counts up to now.
+func (c *Cluster) Stats() Stats { return c.stats.read() }
 
 func (c *Cluster) authorized(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+c.token)) == 1
@@ -102,8 +104,7 @@ func (c *Cluster) Pod(i int) *corev1.Pod {
 	if s.versions[0] == 0 {
 		return nil
 	}
-	p := renderer{cluster: c, resource: &c.server.resources[podResource], encoding: protobufEncoding}
-	raw, err := p.raw(i, s.state(0))
+	raw, err := c.renderer(&c.catalogue.resources[podResource], media{encoding: protobufEncoding}).raw(i, s.state(0))
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}}
 	if err == nil {
 		err = pod.Unmarshal(raw)
@@ -112,6 +113,11 @@ func (c *Cluster) Pod(i int) *corev1.Pod {
 		panic(fmt.Sprintf("simulated: pod %d of %s: %v", i, c.Name(), err)) // New has checked that it can be encoded
 	}
 	return pod
+}
+
+// renderer returns a renderer of a resource's objects.
+func (c *Cluster) renderer(r *resource, m media) *renderer {
+	return &renderer{population: c.population, seed: c.seed, resource: r, encoding: m.encoding, partial: m.partial()}
 }
 
 // Pods returns how many pods the cluster began with: their numbers are below it.
@@ -196,18 +202,6 @@ func (c *Cluster) Cut() {
 	}
 }
 
-// snapshot has the states of the pods from lo up to hi at one version.
-type snapshot struct {
-	version  uint32
-	versions []uint32
-	first    int               // the number of the first pod
-	born     map[uint32]uint32 // nil or a copy
-}
-
-func (s *snapshot) state(i int) state {
-	return state{version: s.versions[i], born: s.born[uint32(s.first+i)]}
-}
-
 // snapshot reads pods at a version, 0 for the latest. It returns false if the version is
 // too old. It must not be newer than the newest.
 func (c *Cluster) snapshot(lo, hi int, at uint32) (snapshot, bool) {
@@ -239,6 +233,19 @@ func (c *Cluster) snapshot(lo, hi int, at uint32) (snapshot, bool) {
 		}
 	}
 	return s, true
+}
+
+// read returns the objects of a resource from lo up to hi at a version. See snapshot.
+func (c *Cluster) read(r *resource, lo, hi int, at uint32) (snapshot, bool) {
+	if r.pods {
+		return c.snapshot(lo, hi, at)
+	}
+	s, ok := c.snapshot(0, 0, at)
+	s.first = lo
+	for i := lo; i < hi; i++ {
+		s.versions = append(s.versions, uint32(i)+1)
+	}
+	return s, ok
 }
 
 // since copies the changes after a version, as many as fit. The first has the version

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -139,4 +140,24 @@ var unknownEnd = []byte{3<<3 | 2, 0, 4<<3 | 2, 0}
 // message returns the tag and the length of a protobuf field that has a length.
 func message(field byte, size int) []byte {
 	return binary.AppendUvarint([]byte{field<<3 | 2}, uint64(size))
+}
+
+// moment writes a time, in seconds, in an encoding: a varint of protobuf, always of five
+// bytes in our century, or text.
+func moment(dst []byte, seconds int64, enc encoding) {
+	if enc == protobufEncoding {
+		binary.PutUvarint(dst, uint64(seconds))
+		return
+	}
+	time.Unix(seconds, 0).UTC().AppendFormat(dst[:0], time.RFC3339)
+}
+
+// momentText returns the text that moment writes.
+func momentText(t time.Time, enc encoding) string {
+	b := make([]byte, len("2006-01-02T15:04:05Z"))
+	moment(b, t.Unix(), enc)
+	if enc == protobufEncoding {
+		b = b[:5]
+	}
+	return string(b)
 }

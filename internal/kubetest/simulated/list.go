@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +26,7 @@ func (c *Cluster) list(w http.ResponseWriter, r *http.Request, q *query) error {
 	if err != nil {
 		return err
 	}
-	render := &renderer{cluster: c, resource: q.resource, encoding: q.media.encoding, partial: q.media.partial()}
+	render := c.renderer(q.resource, q.media)
 	size, items := 0, 0
 	for i, version := range page.versions {
 		if version == 0 {
@@ -84,7 +83,7 @@ func (p *page) send(b *body, render *renderer, frame *around, commas bool) error
 
 // page reads the objects that the query selects.
 func (c *Cluster) page(r *http.Request, q *query) (*page, error) {
-	p := c.server.population
+	p := c.population
 	o := &q.options
 	version, err := parseVersion(o.ResourceVersion)
 	if err != nil {
@@ -117,7 +116,7 @@ func (c *Cluster) page(r *http.Request, q *query) (*page, error) {
 		}
 		from = uint32(at - firstVersion)
 	}
-	s, ok := q.resource.read(c, lo, hi, from)
+	s, ok := c.read(q.resource, lo, hi, from)
 	if !ok {
 		return nil, old
 	}
@@ -211,18 +210,4 @@ func expiredToken(t token) *apierrors.StatusError {
 	err := apierrors.NewResourceExpired(expiredContinue)
 	err.ErrStatus.Continue = encodeToken(t)
 	return err
-}
-
-func formatVersion(v uint32) string { return strconv.FormatUint(firstVersion+uint64(v), 10) }
-
-// parseVersion parses a resourceVersion; "" is 0.
-func parseVersion(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	v, err := strconv.ParseUint(s, 10, 63)
-	if err != nil {
-		return 0, fmt.Errorf("resourceVersion: Invalid value: %q: %w", s, err)
-	}
-	return int64(v), nil
 }

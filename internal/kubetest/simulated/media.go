@@ -7,8 +7,18 @@ import (
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// The kinds of objects that have only metadata.
+const (
+	partialObject     = "PartialObjectMetadata"
+	partialObjectList = "PartialObjectMetadataList"
+)
+
+// partialType is the type of an object that has only metadata.
+var partialType = metav1.TypeMeta{Kind: partialObject, APIVersion: metav1.GroupName + "/v1"}
 
 // media is the form of a response.
 type media struct {

@@ -16,12 +16,6 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// The kinds of objects that have only metadata.
-const (
-	partialObject     = "PartialObjectMetadata"
-	partialObjectList = "PartialObjectMetadataList"
-)
-
 // podsPerApp is how many pods of a workload have one owner.
 const podsPerApp = 10
 
@@ -204,21 +198,9 @@ func (p *population) namespaceTemplate(partial bool, enc encoding) (*template, e
 	return newTemplate(enc, ns, metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, marks)
 }
 
-var partialType = metav1.TypeMeta{Kind: partialObject, APIVersion: metav1.GroupName + "/v1"}
-
 func after(s, sep string) string {
 	_, rest, _ := strings.Cut(s, sep)
 	return rest
-}
-
-// momentText returns the text that moment writes.
-func momentText(t time.Time, enc encoding) string {
-	b := make([]byte, len("2006-01-02T15:04:05Z"))
-	moment(b, t.Unix(), enc)
-	if enc == protobufEncoding {
-		b = b[:5]
-	}
-	return string(b)
 }
 
 // check makes all templates, to notice early that the workload no longer has the expected

@@ -5,32 +5,18 @@ package simulated
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// query is a parsed request for a resource.
-type query struct {
-	resource  *resource
-	namespace string
-	name      string // of one object; empty for all
-	media     media
-	options   internalversion.ListOptions
-}
-
 // ServeHTTP responds like the API server of the cluster.
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !c.server.enter() {
+	if !c.life.enter() {
 		panic(http.ErrAbortHandler)
 	}
-	defer c.server.owned.Done()
+	defer c.life.leave()
 	w.Header().Set("Cache-Control", "no-cache, private")
 	if !c.authorized(r) {
 		c.refuse(w, r, unauthorized())
@@ -84,7 +70,7 @@ func (c *Cluster) apis(w http.ResponseWriter, r *http.Request, path []string) er
 	if len(path) == 0 {
 		return c.discoverGroups(w, r)
 	}
-	group := c.server.group(path[0])
+	group := c.catalogue.group(path[0])
 	if group == nil {
 		http.NotFound(w, r)
 		return nil
@@ -105,7 +91,7 @@ func (c *Cluster) apis(w http.ResponseWriter, r *http.Request, path []string) er
 
 // serve serves a resource.
 func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, path []string) error {
-	q := c.find(gv, path)
+	q := c.catalogue.find(gv, path)
 	if q == nil {
 		return c.nothing(w, r, gv.Group)
 	}
@@ -142,52 +128,6 @@ func (c *Cluster) nothing(w http.ResponseWriter, r *http.Request, group string) 
 	return nil
 }
 
-// allows reports whether the resource can be served in a form.
-func (q *query) allows(m media) bool {
-	if m.as != "" {
-		return m.isPartial()
-	}
-	return m.encoding == jsonEncoding || !q.resource.custom
-}
-
-// find returns the query for a path of a group.
-func (c *Cluster) find(gv schema.GroupVersion, path []string) *query {
-	q := &query{}
-	if len(path) >= 3 && path[0] == "namespaces" {
-		q.namespace, path = path[1], path[2:]
-	}
-	if len(path) > 2 {
-		return nil
-	}
-	if q.resource = c.server.resource(gv.WithResource(path[0])); q.resource == nil {
-		return nil
-	}
-	if len(path) == 2 {
-		q.name = path[1]
-	}
-	if !q.resource.namespaced && q.namespace != "" || q.resource.namespaced && q.namespace == "" && q.name != "" {
-		return nil
-	}
-	return q
-}
-
-// parse parses the options of a list or a watch like the real server. Options that are
-// not simulated are an error.
-func (q *query) parse(values url.Values) error {
-	o := &q.options
-	if err := internalscheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, o); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	internalversion.SetListOptionsDefaults(o, true)
-	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
-	}
-	if o.LabelSelector != nil && !o.LabelSelector.Empty() || o.FieldSelector != nil && !o.FieldSelector.Empty() {
-		return apierrors.NewBadRequest("selectors are not simulated")
-	}
-	return nil
-}
-
 // get responds to a GET of one object.
 func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
 	c.stats.gets.Add(1)
@@ -198,20 +138,20 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
 	if newest, ok := c.reach(r.Context(), uint64(version)); !ok {
 		return tooLarge(uint64(version), newest)
 	}
-	p := c.server.population
+	p := c.population
 	lo, hi := q.resource.objects(p, q.namespace)
 	i := q.resource.from(p, q.namespace, q.name)
 	if i < lo || i >= hi || q.resource.key(p, q.namespace, i) != q.name {
 		return apierrors.NewNotFound(q.resource.GroupResource(), q.name)
 	}
-	s, _ := q.resource.read(c, i, i+1, 0)
+	s, _ := c.read(q.resource, i, i+1, 0)
 	if s.versions[0] == 0 {
 		return apierrors.NewNotFound(q.resource.GroupResource(), q.name)
 	}
 	if q.media.as == partialObjectList {
 		return notAcceptable("you requested " + partialObjectList + ", but the requested object is not a list (*core." + q.resource.kind + ")")
 	}
-	render := &renderer{cluster: c, resource: q.resource, encoding: q.media.encoding, partial: q.media.partial()}
+	render := c.renderer(q.resource, q.media)
 	body, err := render.appendWhole(nil, i, s.state(0))
 	if err != nil {
 		return err

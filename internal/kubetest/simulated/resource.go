@@ -120,17 +120,3 @@ func (r *resource) from(p *population, namespace, key string) int {
 	}
 	return i
 }
-
-// read returns the resource's objects from lo up to hi at a version. See
-// [Cluster.snapshot].
-func (r *resource) read(c *Cluster, lo, hi int, at uint32) (snapshot, bool) {
-	if r.pods {
-		return c.snapshot(lo, hi, at)
-	}
-	s, ok := c.snapshot(0, 0, at)
-	s.first = lo
-	for i := lo; i < hi; i++ {
-		s.versions = append(s.versions, uint32(i)+1)
-	}
-	return s, ok
-}

@@ -10,23 +10,16 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
 // Server is a number of simulated clusters.
 type Server struct {
-	opts       Options
 	authority  []byte // PEM
 	population *population
-	resources  []resource
-	catalogue  catalogue
+	catalogue  *catalogue
 	clusters   []*Cluster
-
-	owned sync.WaitGroup // goroutines that accept, serve connections and respond
-
-	mu     sync.Mutex // guards closed, and owned against its end
-	closed bool
+	life       life
 }
 
 // New starts the clusters and returns when they serve. The caller must close the server.
@@ -36,8 +29,7 @@ func New(opts *Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, population: newPopulation(o), resources: newResources(o)}
-	s.catalogue = newCatalogue(s.resources)
+	s := &Server{population: newPopulation(o), catalogue: newCatalogue(newResources(o))}
 	if err := s.population.check(); err != nil {
 		return nil, err
 	}
@@ -53,8 +45,8 @@ func New(opts *Options) (*Server, error) {
 		DynamicRecordSizingDisabled: true,
 	}
 	for i := range o.Clusters {
-		c := newCluster(s, i)
-		if err := c.start(config); err != nil {
+		c := newCluster(i, o, s.population, s.catalogue)
+		if err := s.start(c, config); err != nil {
 			s.Close()
 			return nil, err
 		}
@@ -72,30 +64,28 @@ func (s *Server) Clusters() int { return len(s.clusters) }
 // Close ends all clusters, requests and connections, and waits for their end. It may be
 // called more than once.
 func (s *Server) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.life.end()
 	for _, c := range s.clusters {
 		_ = c.http.Close()
 	}
-	s.owned.Wait()
+	s.life.wait()
 }
 
-// enter adds a goroutine that Close waits for. It returns false after Close has begun.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.owned.Add(1)
+// Stats returns the counts of all clusters together.
+func (s *Server) Stats() Stats {
+	var sum Stats
+	for _, c := range s.clusters {
+		sum.add(c.Stats())
 	}
-	return !s.closed
+	return sum
 }
 
 // maxStreams is how many requests a connection may have at once, as in the real server.
 const maxStreams = 1000
 
-// start listens on the cluster's own address and serves.
-func (c *Cluster) start(config *tls.Config) error {
+// start listens on a cluster's own address and serves.
+func (s *Server) start(c *Cluster, config *tls.Config) error {
+	c.authority, c.life = s.authority, &s.life
 	var err error
 	if c.listener, err = listen(c.number); err != nil {
 		return fmt.Errorf("cluster %s: %w", c.Name(), err)
@@ -109,7 +99,7 @@ func (c *Cluster) start(config *tls.Config) error {
 		// Clients that disconnect in the middle of a response are not worth logging.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
-	c.server.owned.Go(func() { _ = c.http.ServeTLS(c.listener, "", "") })
+	s.life.run(func() { _ = c.http.ServeTLS(c.listener, "", "") })
 	return nil
 }
 
@@ -128,7 +118,7 @@ func listen(number int) (net.Listener, error) {
 func (c *Cluster) track(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		if !c.server.enter() {
+		if !c.life.enter() {
 			_ = conn.Close()
 			return
 		}
@@ -141,7 +131,7 @@ func (c *Cluster) track(conn net.Conn, state http.ConnState) {
 		delete(c.conns, conn)
 		c.mu.Unlock()
 		if known {
-			c.server.owned.Done()
+			c.life.leave()
 		}
 	}
 }

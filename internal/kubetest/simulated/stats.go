@@ -19,9 +19,8 @@ type counters struct {
 	lists, watches, open, gets, discoveries, sent atomic.Int64
 }
 
-// Stats returns the counts up to now.
-func (c *Cluster) Stats() Stats {
-	n := &c.stats
+// read returns the counts up to now.
+func (n *counters) read() Stats {
 	return Stats{
 		Lists:       n.lists.Load(),
 		Watches:     n.watches.Load(),
@@ -32,17 +31,12 @@ func (c *Cluster) Stats() Stats {
 	}
 }
 
-// Stats returns the counts of all clusters together.
-func (s *Server) Stats() Stats {
-	var sum Stats
-	for _, c := range s.clusters {
-		n := c.Stats()
-		sum.Lists += n.Lists
-		sum.Watches += n.Watches
-		sum.OpenWatches += n.OpenWatches
-		sum.Gets += n.Gets
-		sum.Discoveries += n.Discoveries
-		sum.Sent += n.Sent
-	}
-	return sum
+// add adds other counts.
+func (s *Stats) add(other Stats) {
+	s.Lists += other.Lists
+	s.Watches += other.Watches
+	s.OpenWatches += other.OpenWatches
+	s.Gets += other.Gets
+	s.Discoveries += other.Discoveries
+	s.Sent += other.Sent
 }

@@ -18,10 +18,23 @@ type template struct {
 	raw    []byte
 	places []place
 
-	whole  around
-	item   around
-	events [deleted + 1]around
+	// frames has the bytes around the object.
+	frames [frames]around
 }
+
+// frame is the context in which an object is sent. The event of a change is a frame too,
+// see eventFrame.
+type frame int
+
+const (
+	noFrame    = frame(deleted) + 1 + iota // the object alone
+	itemFrame                              // an item of a list
+	wholeFrame                             // a response
+	frames
+)
+
+// eventFrame returns the frame of an event.
+func eventFrame(kind changeKind) frame { return frame(kind) }
 
 // place is the place of a value.
 type place struct {
@@ -45,14 +58,15 @@ func newTemplate(enc encoding, obj any, t metav1.TypeMeta, marks []mark) (*templ
 	if err != nil {
 		return nil, fmt.Errorf("template of %s: %w", t.Kind, err)
 	}
-	tmpl := &template{raw: raw, whole: enc.wrap(t, len(raw))}
+	tmpl := &template{raw: raw}
+	tmpl.frames[wholeFrame] = enc.wrap(t, len(raw))
 	var itemType metav1.TypeMeta
 	if t.Kind == partialObject {
 		itemType = t
 	}
-	tmpl.item = enc.item(itemType, len(raw))
+	tmpl.frames[itemFrame] = enc.item(itemType, len(raw))
 	for kind, name := range eventNames {
-		tmpl.events[kind] = enc.event(name, t, len(raw))
+		tmpl.frames[eventFrame(changeKind(kind))] = enc.event(name, t, len(raw))
 	}
 	for _, m := range marks {
 		text := []byte(m.text)
@@ -79,8 +93,9 @@ func newTemplate(enc encoding, obj any, t metav1.TypeMeta, marks []mark) (*templ
 	return tmpl, nil
 }
 
-// append appends the object with the given values.
-func (t *template) append(dst []byte, a *around, v *values) []byte {
+// append appends the object with the given values, in a frame.
+func (t *template) append(dst []byte, f frame, v *values) []byte {
+	a := &t.frames[f]
 	dst = append(dst, a.before...)
 	at := len(dst)
 	dst = append(dst, t.raw...)

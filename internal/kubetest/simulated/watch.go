@@ -52,7 +52,7 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, q *query) error 
 	defer cancel()
 	t := &watch{cluster: c, query: q, bookmarks: o.AllowWatchBookmarks, ends: time.Now().Add(timeout)}
 	t.initial = o.SendInitialEvents != nil && *o.SendInitialEvents
-	t.lo, t.hi = q.resource.objects(c.server.population, q.namespace)
+	t.lo, t.hi = q.resource.objects(c.population, q.namespace)
 	refused := t.position(ctx, version)
 	contentType := q.media.encoding.contentType()
 	if q.media.encoding == protobufEncoding {
@@ -128,23 +128,18 @@ func (t *watch) run(ctx context.Context) error {
 
 // untilBookmark returns the time until the next bookmark is due.
 func (t *watch) untilBookmark() time.Duration {
-	every := t.cluster.server.opts.Bookmarks
+	every := t.cluster.bookmarks
 	if last := time.Until(t.ends) - lastBookmark; last > 0 {
 		return min(every, last)
 	}
 	return every
 }
 
-func (t *watch) renderer() *renderer {
-	q := t.query
-	return &renderer{cluster: t.cluster, resource: q.resource, encoding: q.media.encoding, partial: q.media.partial()}
-}
-
 // sendInitial sends all objects and, if the client wants bookmarks, the one that ends the
 // initial events.
 func (t *watch) sendInitial() error {
-	s, _ := t.query.resource.read(t.cluster, t.lo, t.hi, 0)
-	render := t.renderer()
+	s, _ := t.cluster.read(t.query.resource, t.lo, t.hi, 0)
+	render := t.cluster.renderer(t.query.resource, t.query.media)
 	for i, version := range s.versions {
 		if version == 0 {
 			continue
@@ -183,7 +178,7 @@ func (t *watch) sendChanges() (wait <-chan struct{}, ok bool, err error) {
 				continue
 			}
 			if render == nil {
-				render = t.renderer()
+				render = t.cluster.renderer(t.query.resource, t.query.media)
 			}
 			if err := t.body.add(func(dst []byte) ([]byte, error) { return render.appendChange(dst, change, t.version) }); err != nil {
 				return nil, false, err
