@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // withEtcd calls f with a new client: after etcd was killed, a long-lived client waits
@@ -78,4 +79,25 @@ func (c *Cluster) Expire(ctx context.Context) (revision int64, err error) {
 	}
 	c.APIServer.Kill()
 	return revision, c.APIServer.Start(ctx)
+}
+
+// storagePrefix returns the prefix of a resource's keys in etcd. Built-in resources have
+// no group in their keys, and some have the names that they had before version 1.
+func storagePrefix(r schema.GroupResource) string {
+	switch r {
+	case schema.GroupResource{Resource: "nodes"}:
+		return "/registry/minions/"
+	case schema.GroupResource{Resource: "services"}:
+		return "/registry/services/specs/"
+	case schema.GroupResource{Resource: "endpoints"}:
+		return "/registry/services/endpoints/"
+	case schema.GroupResource{Resource: "replicationcontrollers"}:
+		return "/registry/controllers/"
+	case schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}:
+		return "/registry/ingress/"
+	}
+	if scheme.Scheme.IsGroupRegistered(r.Group) {
+		return "/registry/" + r.Resource + "/"
+	}
+	return "/registry/" + r.Group + "/" + r.Resource + "/"
 }

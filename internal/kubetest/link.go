@@ -17,9 +17,10 @@ import (
 // link is one connection through a proxy: two sockets and, per direction, a reader and a
 // writer with a short queue between them, so that a delay does not limit the throughput.
 type link struct {
-	proxy  *Proxy
-	client *net.TCPConn
-	limit  int64 // bytes to pass from the server; -1 for all
+	network *network
+	target  string // host and port of the server
+	client  *net.TCPConn
+	limit   int64 // bytes to pass from the server; -1 for all
 
 	// ctx ends when the link was reset or has ended.
 	ctx    context.Context
@@ -39,7 +40,6 @@ type chunk struct {
 }
 
 func (l *link) run() {
-	defer l.proxy.remove(l)
 	defer l.cancel()
 
 	// A stalled network does not carry the connection request either.
@@ -48,7 +48,7 @@ func (l *link) run() {
 		return
 	}
 	var d net.Dialer
-	conn, err := d.DialContext(l.ctx, "tcp4", l.proxy.target)
+	conn, err := d.DialContext(l.ctx, "tcp4", l.target)
 	if err != nil {
 		abort(l.client)
 		return
@@ -66,8 +66,8 @@ func (l *link) run() {
 	defer l.cancel()
 
 	var pumps sync.WaitGroup
-	pumps.Go(func() { l.pump(server, l.client, -1, func(n int) { l.proxy.count(n, 0) }) })
-	pumps.Go(func() { l.pump(l.client, server, l.limit, func(n int) { l.proxy.count(0, n) }) })
+	pumps.Go(func() { l.pump(server, l.client, -1, func(n int) { l.network.count(n, 0) }) })
+	pumps.Go(func() { l.pump(l.client, server, l.limit, func(n int) { l.network.count(0, n) }) })
 	pumps.Wait()
 	// After an orderly end the last bytes may still be in transit.
 	_ = l.client.Close()
@@ -124,7 +124,7 @@ func (l *link) read(queue chan<- chunk, from *net.TCPConn) {
 		n, err := from.Read(data)
 		reset := err != nil && !errors.Is(err, io.EOF)
 		if n > 0 || reset {
-			_, delay := l.proxy.conditions()
+			_, delay := l.network.conditions()
 			select {
 			case queue <- chunk{data[:n], reset, time.Now().Add(delay)}:
 			case <-l.ctx.Done():
@@ -140,14 +140,14 @@ func (l *link) read(queue chan<- chunk, from *net.TCPConn) {
 // waitFlow waits until a stall ends. It returns false if the link ended first.
 func (l *link) waitFlow() bool {
 	for {
-		flowing, _ := l.proxy.conditions()
+		flowing, _ := l.network.conditions()
 		select {
 		case <-l.ctx.Done():
 			return false
 		case <-flowing:
 		}
 		// Stalled again, or ended, since?
-		if now, _ := l.proxy.conditions(); now == flowing {
+		if now, _ := l.network.conditions(); now == flowing {
 			return l.ctx.Err() == nil
 		}
 	}

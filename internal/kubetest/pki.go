@@ -8,13 +8,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
-	"time"
+
+	"github.com/watershed-project/watershed/internal/kubetest/authority"
 )
 
 // keys are a cluster's secrets on disk: its own authority, the API server's certificate
@@ -41,48 +40,21 @@ func writeKeys(dir string) (*keys, error) {
 }
 
 func (k *keys) write() error {
-	now := time.Now()
-	ca := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "kubetest"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.AddDate(1, 0, 0),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := authority.New("kubetest")
 	if err != nil {
 		return err
 	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	if err != nil {
-		return err
-	}
-	k.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER})
+	k.ca = ca.PEM()
 	if err := os.WriteFile(k.caFile, k.ca, 0o644); err != nil {
 		return err
 	}
-
-	serving := &x509.Certificate{
-		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: "kube-apiserver"},
-		NotBefore:    ca.NotBefore,
-		NotAfter:     ca.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-	}
-	servingKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	serving, servingKey, err := ca.Serving(
+		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		net.IPv4(127, 0, 0, 1), net.IPv6loopback)
 	if err != nil {
 		return err
 	}
-	servingDER, err := x509.CreateCertificate(rand.Reader, serving, ca, servingKey.Public(), caKey)
-	if err != nil {
-		return err
-	}
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: servingDER})
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: serving})
 	if err := os.WriteFile(k.servingCert, cert, 0o644); err != nil {
 		return err
 	}

@@ -21,20 +21,6 @@ func (p *port) addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number))
 }
 
-// reservePorts reserves n ports, or none.
-func reservePorts(n int) ([]*port, error) {
-	ports := make([]*port, 0, n)
-	for range n {
-		p, err := reservePort()
-		if err != nil {
-			releasePorts(ports)
-			return nil, err
-		}
-		ports = append(ports, p)
-	}
-	return ports, nil
-}
-
 func releasePorts(ports []*port) {
 	for _, p := range ports {
 		p.release()

@@ -24,15 +24,15 @@ type Proxy struct {
 	port   *port
 	owned  sync.WaitGroup // every goroutine of the proxy
 
+	network *network
+
 	mu       sync.Mutex // guards all below
 	listener net.Listener
 	closed   bool
 	links    map[*link]struct{}
-	flowing  chan struct{} // closed while bytes flow, open while stalled
-	delay    time.Duration
+	accepted int64
 	cuts     int   // how many of the next connections are to be truncated
 	cutAfter int64 // after how many bytes
-	stats    ProxyStats
 }
 
 // ProxyStats counts the traffic of a proxy since it was created.
@@ -61,8 +61,7 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, port: pt, links: map[*link]struct{}{}, flowing: make(chan struct{})}
-	close(p.flowing)
+	p := &Proxy{target: target, port: pt, network: newNetwork(), links: map[*link]struct{}{}}
 	if err := p.Up(); err != nil {
 		pt.release()
 		return nil, err
@@ -120,34 +119,14 @@ func (p *Proxy) Up() error {
 
 // Stall stops all bytes, in both directions, until Resume. Connections stay up, even if
 // one side closes them, and new ones are accepted: both sides observe only silence.
-func (p *Proxy) Stall() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.flowing:
-		p.flowing = make(chan struct{})
-	default:
-	}
-}
+func (p *Proxy) Stall() { p.network.stall() }
 
 // Resume ends a stall. The bytes that were held back arrive.
-func (p *Proxy) Resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.flowing:
-	default:
-		close(p.flowing)
-	}
-}
+func (p *Proxy) Resume() { p.network.resume() }
 
 // Delay delays everything that arrives from now on by d, in each direction. It does not
 // limit how many bytes can be in transit.
-func (p *Proxy) Delay(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.delay = d
-}
+func (p *Proxy) Delay(d time.Duration) { p.network.setDelay(d) }
 
 // TruncateAfter ends each of the next connections after exactly that many bytes from the
 // server, in the middle of a message. The bytes are counted from the start of the
@@ -162,9 +141,8 @@ func (p *Proxy) TruncateAfter(bytes int64, connections int) {
 func (p *Proxy) Stats() ProxyStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.stats
-	s.Active = int64(len(p.links))
-	return s
+	up, down := p.network.counts()
+	return ProxyStats{Accepted: p.accepted, Active: int64(len(p.links)), Up: up, Down: down}
 }
 
 // Close resets every connection, stops listening and waits for the proxy's
@@ -208,33 +186,22 @@ func (p *Proxy) add(from net.Listener, conn *net.TCPConn) {
 		abort(conn)
 		return
 	}
-	k := &link{proxy: p, client: conn, limit: -1}
+	k := &link{network: p.network, target: p.target, client: conn, limit: -1}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if p.cuts > 0 {
 		p.cuts--
 		k.limit = p.cutAfter
 	}
-	p.stats.Accepted++
+	p.accepted++
 	p.links[k] = struct{}{}
-	p.owned.Go(k.run)
+	p.owned.Go(func() {
+		defer p.remove(k)
+		k.run()
+	})
 }
 
 func (p *Proxy) remove(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.links, l)
-}
-
-// conditions returns the conditions for a chunk that arrives now.
-func (p *Proxy) conditions() (flowing <-chan struct{}, delay time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.flowing, p.delay
-}
-
-func (p *Proxy) count(up, down int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stats.Up += int64(up)
-	p.stats.Down += int64(down)
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -57,14 +56,6 @@ func (c *Cluster) newAPIServer() *Process {
 	}
 	return c.process(c.bin.APIServer, c.apiReady, append(args, c.opts.APIServerArgs...)...)
 }
-
-// EtcdURL returns the address at which etcd serves clients.
-func (c *Cluster) EtcdURL() string { return "http://" + c.ports[portEtcd].addr() }
-
-// URL returns the address of the API server.
-func (c *Cluster) URL() string { return "https://" + c.ports[portAPIServer].addr() }
-
-func (c *Cluster) etcdData() string { return filepath.Join(c.dir, "etcd") }
 
 func (c *Cluster) etcdReady(ctx context.Context) error {
 	return get(ctx, &http.Transport{}, c.EtcdURL()+"/readyz", "")
@@ -126,4 +117,10 @@ func poll(ctx context.Context, what string, ask func(context.Context) error) err
 		case <-tick.C:
 		}
 	}
+}
+
+// WaitReady returns when the API server is ready. After etcd was down, that takes a
+// while.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	return poll(ctx, "kube-apiserver", c.apiReady)
 }

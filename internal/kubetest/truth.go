@@ -114,24 +114,3 @@ func decodeStored(raw []byte) (runtime.Object, error) {
 	p.APIVersion, p.Kind = envelope.APIVersion, envelope.Kind
 	return p, nil
 }
-
-// storagePrefix returns the prefix of a resource's keys in etcd. Built-in resources have
-// no group in their keys, and some have the names that they had before version 1.
-func storagePrefix(r schema.GroupResource) string {
-	switch r {
-	case schema.GroupResource{Resource: "nodes"}:
-		return "/registry/minions/"
-	case schema.GroupResource{Resource: "services"}:
-		return "/registry/services/specs/"
-	case schema.GroupResource{Resource: "endpoints"}:
-		return "/registry/services/endpoints/"
-	case schema.GroupResource{Resource: "replicationcontrollers"}:
-		return "/registry/controllers/"
-	case schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}:
-		return "/registry/ingress/"
-	}
-	if scheme.Scheme.IsGroupRegistered(r.Group) {
-		return "/registry/" + r.Resource + "/"
-	}
-	return "/registry/" + r.Group + "/" + r.Resource + "/"
-}

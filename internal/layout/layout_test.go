@@ -98,15 +98,16 @@ var rules = map[string]rule{
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
-	"internal/layout":            {},
-	"internal/layout/figures":    {},
-	"internal/layout/count":      {own: []string{"internal/layout/figures"}},
-	"internal/layout/modules":    {others: []string{"golang.org/x/mod/"}},
-	"internal/kubetest/binaries": {others: []string{"golang.org/x/mod/"}},
-	"internal/kubetest": {own: []string{"internal/kubetest/binaries", "internal/timer"}, others: []string{
+	"internal/layout":             {},
+	"internal/layout/figures":     {},
+	"internal/layout/count":       {own: []string{"internal/layout/figures"}},
+	"internal/layout/modules":     {others: []string{"golang.org/x/mod/"}},
+	"internal/kubetest/binaries":  {others: []string{"golang.org/x/mod/"}},
+	"internal/kubetest/authority": {},
+	"internal/kubetest": {own: []string{"internal/kubetest/authority", "internal/kubetest/binaries", "internal/timer"}, others: []string{
 		"go.etcd.io/etcd/", "google.golang.org/grpc", "k8s.io/", "sigs.k8s.io/yaml",
 	}},
-	"internal/kubetest/simulated": {own: []string{"internal/kubetest"}, others: []string{
+	"internal/kubetest/simulated": {own: []string{"internal/kubetest", "internal/kubetest/authority"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/",
 	}},
 	"internal/kubetest/specimen":  {others: []string{"k8s.io/", "sigs.k8s.io/randfill"}},

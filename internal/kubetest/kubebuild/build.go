@@ -71,6 +71,13 @@ func build(ctx context.Context, c binaries.Command) error {
 	return nil
 }
 
+// exists reports whether a file exists. It is called only while the lock is held, so the
+// result stays true.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // sweep removes the files of killed builds. The files of a running build are younger.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, ".partial-*"))

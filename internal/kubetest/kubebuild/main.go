@@ -98,10 +98,3 @@ func giveSource(ctx context.Context, commands []binaries.Command) (remove func()
 	}
 	return remove, nil
 }
-
-// exists reports whether a file exists. It is called only while the lock is held, so the
-// result stays true.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
