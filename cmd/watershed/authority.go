@@ -104,11 +104,7 @@ func createAuthority(path string, now time.Time) error {
 
 // newAuthority returns a certificate and its key in PEM.
 func newAuthority(now time.Time) ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := serialNumber()
+	key, serial, err := newKey()
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +137,14 @@ func newAuthority(now time.Time) ([]byte, error) {
 	return append(content, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...), nil
 }
 
-func serialNumber() (*big.Int, error) {
-	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+// newKey returns a key and a serial number for a new certificate.
+func newKey() (*ecdsa.PrivateKey, *big.Int, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	return key, serial, err
 }
 
 func readAuthority(path string, now func() time.Time) (*authority, error) {
@@ -185,11 +187,7 @@ func (a *authority) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 func (a *authority) issue(now time.Time) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := serialNumber()
+	key, serial, err := newKey()
 	if err != nil {
 		return nil, err
 	}

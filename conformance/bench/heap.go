@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 )
 
@@ -34,25 +36,11 @@ var heapTrial = harness.Trial[heapReading]{
 }
 
 // benchHeap measures the memory of 30,000 pods from a real API server.
-func benchHeap(out io.Writer) error {
-	if done, err := heapTrial.RunAsSubject(out); done {
-		return err
-	}
-	ctx := context.Background()
-	c, err := harness.StartCluster(ctx, 30_000)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	version, err := harness.ServerVersion(c.Config())
-	if err != nil {
-		return err
-	}
-	median, err := heapTrial.Run(ctx, c.Env()...)
-	if err != nil {
-		return err
-	}
-	if err := heapReport(c.Pods, version, median).Write(out); err != nil {
+func benchHeap(out io.Writer) error { return heapTrial.RunWithPods(out, 30_000, printHeap) }
+
+// printHeap writes the report, and the line for scripts.
+func printHeap(out io.Writer, c *harness.Cluster, median map[string]heapReading) error {
+	if err := heapReport(c.Pods, c.Version, median).Write(out); err != nil {
 		return err
 	}
 	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / float64(c.Pods) }
@@ -95,11 +83,7 @@ func heapReport(n int, version string, median map[string]heapReading) *harness.R
 // measureHeap returns the measurement of a reader in this process. After the sync it
 // waits at least for the given time, and then until the heap has stopped shrinking.
 func measureHeap(read harness.Reader, least time.Duration) func(context.Context) (heapReading, error) {
-	return func(ctx context.Context) (heapReading, error) {
-		cfg, n, err := harness.ClusterFromEnv()
-		if err != nil {
-			return heapReading{}, err
-		}
+	return harness.OfCluster(func(ctx context.Context, cfg *rest.Config, n int) (heapReading, error) {
 		before := harness.MeasureFootprint()
 		kept, err := read(ctx, cfg, n)
 		if err != nil {
@@ -109,5 +93,5 @@ func measureHeap(read harness.Reader, least time.Duration) func(context.Context)
 		settled := harness.Settle(least)
 		runtime.KeepAlive(kept)
 		return heapReading{Synced: synced.Since(before), Settled: settled.Since(before)}, nil
-	}
+	})
 }

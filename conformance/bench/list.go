@@ -58,27 +58,18 @@ func benchList(out io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
-	c, err := harness.StartCluster(ctx, 30_000)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	version, err := harness.ServerVersion(c.Config())
-	if err != nil {
-		return err
-	}
-	if b.Servers, err = harness.StartServers(ctx, "list", c); err != nil {
+	if b.Servers, err = harness.StartServers(ctx, "list", 30_000); err != nil {
 		return err
 	}
 	defer b.Close()
-	return b.run(ctx, out, c, version)
+	return b.run(ctx, out)
 }
 
 // run measures all queries, first while nothing changes, then slow clients, then lists
 // while pods change.
-func (b *listBench) run(ctx context.Context, out io.Writer, c *harness.Cluster, version string) error {
-	r := b.report(c.Pods, version)
-	queries := listQueries(kubetest.Workload{Seed: 1}, c.Pods)
+func (b *listBench) run(ctx context.Context, out io.Writer) error {
+	r := b.report()
+	queries := listQueries(kubetest.Workload{Seed: 1}, b.Pods)
 	readings := map[string]listReading{}
 	for _, q := range queries {
 		reading, err := b.measure(ctx, &q)
@@ -92,12 +83,12 @@ func (b *listBench) run(ctx context.Context, out io.Writer, c *harness.Cluster, 
 	if err != nil {
 		return err
 	}
-	if err := b.changing(ctx, c, r); err != nil {
+	if err := b.changing(ctx, r); err != nil {
 		return err
 	}
 	r.Heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s; %s.",
 		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours), slowText("kube-apiserver", theirs))
-	r.Figure = listFigure(c.Pods, readings)
+	r.Figure = listFigure(b.Pods, readings)
 	if err := r.Write(out); err != nil {
 		return err
 	}
@@ -110,14 +101,14 @@ func (b *listBench) run(ctx context.Context, out io.Writer, c *harness.Cluster, 
 }
 
 // report returns the report without rows.
-func (b *listBench) report(n int, version string) *harness.Report {
+func (b *listBench) report() *harness.Report {
 	return &harness.Report{
 		Name: "list",
 		Heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; %d times %d s each, in turns.",
-			harness.Thousands(strconv.Itoa(n)), b.rounds, b.each/time.Second),
+			harness.Thousands(strconv.Itoa(b.Pods)), b.rounds, b.each/time.Second),
 		Columns: []string{"request", "kube-apiserver", "Watershed", "net/http", "kube-apiserver / Watershed", "net/http / Watershed",
 			"MB, kube-apiserver", "Watershed", "requests/s, kube-apiserver", "Watershed", "the first, kube-apiserver", "Watershed"},
-		Server:  version,
+		Server:  b.Version,
 		Partial: harness.IsExperiment(),
 	}
 }
@@ -254,8 +245,8 @@ func slowText(name string, c harness.SlowCost) string {
 
 // changing measures lists while pods change. The cost of the changes without lists is
 // subtracted.
-func (b *listBench) changing(ctx context.Context, c *harness.Cluster, r *harness.Report) error {
-	changes, err := harness.StoredChanges(c.Cluster, c.Pods)
+func (b *listBench) changing(ctx context.Context, r *harness.Report) error {
+	changes, err := harness.StoredChanges(b.Cluster.Cluster, b.Pods)
 	if err != nil {
 		return err
 	}
@@ -265,7 +256,7 @@ func (b *listBench) changing(ctx context.Context, c *harness.Cluster, r *harness
 		_, err := changes.Run(running, math.MaxInt32, listChanges)
 		stopped <- err
 	}()
-	err = b.whileChanging(ctx, c.Pods, r)
+	err = b.whileChanging(ctx, b.Pods, r)
 	stop()
 	if failed := <-stopped; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)

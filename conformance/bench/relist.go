@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -52,25 +50,11 @@ var relistTrial = harness.Trial[relistReading]{
 
 // benchRelist measures the memory that a relist of 30,000 pods takes if none of them
 // has changed.
-func benchRelist(out io.Writer) error {
-	if done, err := relistTrial.RunAsSubject(out); done {
-		return err
-	}
-	ctx := context.Background()
-	c, err := harness.StartCluster(ctx, 30_000)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	version, err := harness.ServerVersion(c.Config())
-	if err != nil {
-		return err
-	}
-	median, err := relistTrial.Run(ctx, c.Env()...)
-	if err != nil {
-		return err
-	}
-	if err := relistReport(c.Pods, version, median).Write(out); err != nil {
+func benchRelist(out io.Writer) error { return relistTrial.RunWithPods(out, 30_000, printRelist) }
+
+// printRelist writes the report, and the line for scripts.
+func printRelist(out io.Writer, c *harness.Cluster, median map[string]relistReading) error {
+	if err := relistReport(c.Pods, c.Version, median).Write(out); err != nil {
 		return err
 	}
 	ours, theirs := median["ours packed"], median["client-go"]
@@ -116,12 +100,8 @@ func relistReport(n int, version string, median map[string]relistReading) *harne
 // least for the given time, until the heap has stopped shrinking, and then makes the
 // informer read everything again.
 func measureRelist(start relister, least time.Duration) func(context.Context) (relistReading, error) {
-	return func(ctx context.Context) (relistReading, error) {
+	return harness.OfCluster(func(ctx context.Context, cfg *rest.Config, _ int) (relistReading, error) {
 		var r relistReading
-		cfg, _, err := harness.ClusterFromEnv()
-		if err != nil {
-			return r, err
-		}
 		var e harness.Expiry
 		var updates atomic.Int64
 		progress, err := start(ctx, e.Wrap(cfg), &updates)
@@ -146,7 +126,7 @@ func measureRelist(start relister, least time.Duration) func(context.Context) (r
 		}
 		r.Updates = updates.Load() - earlier
 		return r, nil
-	}
+	})
 }
 
 // peakUntil returns the largest live heap until over has returned true for 3 s. The
@@ -207,12 +187,10 @@ func relistOurs(memory watershed.Memory) relister {
 
 // relistClientGo is the relister of client-go's informer.
 func relistClientGo(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (func() (int64, bool), error) {
-	client, err := kubernetes.NewForConfig(cfg)
+	f, i, err := harness.PodInformer(cfg)
 	if err != nil {
 		return nil, err
 	}
-	f := informers.NewSharedInformerFactory(client, 0)
-	i := f.Core().V1().Pods().Informer()
 	reg, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(p any) { checkNamed(p.(*corev1.Pod)) },
 		UpdateFunc: func(_, p any) { checkNamed(p.(*corev1.Pod)); updates.Add(1) },

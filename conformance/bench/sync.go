@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 )
 
@@ -23,6 +25,7 @@ var syncTrial = harness.Trial[syncReading]{
 		{Name: "client-go", Runs: 5, Measure: measureSync(harness.ReadClientGo)},
 		{Name: "dynamic", Runs: 1, Measure: measureSync(harness.ReadDynamic)},
 	},
+	Warm:  true,
 	Order: func(r syncReading) float64 { return r.CPU.Seconds() },
 }
 
@@ -34,23 +37,10 @@ type syncReading struct {
 }
 
 // benchSync measures the first list of 30,000 pods from a real API server.
-func benchSync(out io.Writer) error {
-	if done, err := syncTrial.RunAsSubject(out); done {
-		return err
-	}
-	ctx := context.Background()
-	c, err := harness.StartCluster(ctx, 30_000)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if _, err := syncTrial.RunOnce(ctx, syncTrial.Subjects[0], c.Env()...); err != nil { // the server warms up
-		return err
-	}
-	median, err := syncTrial.Run(ctx, c.Env()...)
-	if err != nil {
-		return err
-	}
+func benchSync(out io.Writer) error { return syncTrial.RunWithPods(out, 30_000, printSync) }
+
+// printSync prints the table, and the line for scripts.
+func printSync(out io.Writer, c *harness.Cluster, median map[string]syncReading) error {
 	fmt.Fprintf(out, "%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several\n\n", c.Pods)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "reader\tCPU s\tus/pod\twall s\tlive heap MB\tmax RSS MB")
@@ -71,11 +61,7 @@ func benchSync(out io.Writer) error {
 
 // measureSync returns the measurement of a reader in this process.
 func measureSync(read harness.Reader) func(context.Context) (syncReading, error) {
-	return func(ctx context.Context) (syncReading, error) {
-		cfg, n, err := harness.ClusterFromEnv()
-		if err != nil {
-			return syncReading{}, err
-		}
+	return harness.OfCluster(func(ctx context.Context, cfg *rest.Config, n int) (syncReading, error) {
 		began, used := time.Now(), harness.CPUTime()
 		kept, err := read(ctx, cfg, n)
 		if err != nil {
@@ -88,5 +74,5 @@ func measureSync(read harness.Reader) func(context.Context) (syncReading, error)
 		r.Heap, r.RSS = m.HeapAlloc, harness.MaxRSS()
 		runtime.KeepAlive(kept)
 		return r, nil
-	}
+	})
 }

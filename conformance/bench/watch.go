@@ -120,30 +120,21 @@ func benchWatch(out io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
-	c, err := harness.StartCluster(ctx, watchPods)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	version, err := harness.ServerVersion(c.Config())
-	if err != nil {
-		return err
-	}
-	if b.Servers, err = harness.StartServers(ctx, "watch", c); err != nil {
+	if b.Servers, err = harness.StartServers(ctx, "watch", watchPods); err != nil {
 		return err
 	}
 	defer b.Close()
-	if b.stored, err = harness.StoredChanges(c.Cluster, c.Pods); err != nil {
+	if b.stored, err = harness.StoredChanges(b.Cluster.Cluster, b.Pods); err != nil {
 		return err
 	}
-	if b.frames, err = harness.FrameChanges(b.Bare, c.Pods); err != nil {
+	if b.frames, err = harness.FrameChanges(b.Bare, b.Pods); err != nil {
 		return err
 	}
-	return b.run(ctx, out, cases, version)
+	return b.run(ctx, out, cases)
 }
 
 // run measures the cases and prints the report.
-func (b *watchBench) run(ctx context.Context, out io.Writer, cases []watchCase, version string) (err error) {
+func (b *watchBench) run(ctx context.Context, out io.Writer, cases []watchCase) (err error) {
 	found := map[string]watchReadings{}
 	for _, w := range cases {
 		if found[w.name], err = b.measure(ctx, w); err != nil {
@@ -151,7 +142,7 @@ func (b *watchBench) run(ctx context.Context, out io.Writer, cases []watchCase, 
 		}
 	}
 	r := watchReport(b.seconds, cases, found)
-	r.Server, r.Partial = version, harness.IsExperiment() || len(cases) < len(watchCases)
+	r.Server, r.Partial = b.Version, harness.IsExperiment() || len(cases) < len(watchCases)
 	if err := r.Write(out); err != nil {
 		return err
 	}

@@ -82,14 +82,8 @@ func (r *reading) config(k *clientcmdapi.Config, context string) (*rest.Config, 
 	one.Contexts[context] = c
 	if user := k.AuthInfos[c.AuthInfo]; user != nil {
 		user = user.DeepCopy()
-		if err := r.inline(&user.ClientCertificate, &user.ClientCertificateData); err != nil {
+		if err := r.inlineUser(user); err != nil {
 			return nil, err
-		}
-		if err := r.inline(&user.ClientKey, &user.ClientKeyData); err != nil {
-			return nil, err
-		}
-		if user.TokenFile != "" {
-			r.note(user.TokenFile)
 		}
 		one.AuthInfos[c.AuthInfo] = user
 	}
@@ -104,6 +98,19 @@ func (r *reading) config(k *clientcmdapi.Config, context string) (*rest.Config, 
 		one.Clusters[c.Cluster] = cluster
 	}
 	return clientcmd.NewNonInteractiveClientConfig(*one, context, nil, nil).ClientConfig()
+}
+
+// inlineUser replaces the paths of a user's certificate and key by the content of the
+// files, and records the token file.
+func (r *reading) inlineUser(user *clientcmdapi.AuthInfo) error {
+	err := r.inline(&user.ClientCertificate, &user.ClientCertificateData)
+	if err == nil {
+		err = r.inline(&user.ClientKey, &user.ClientKeyData)
+	}
+	if err == nil && user.TokenFile != "" {
+		r.note(user.TokenFile)
+	}
+	return err
 }
 
 // inline replaces a path by the content of the file, unless the content is set too.

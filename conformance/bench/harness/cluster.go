@@ -20,11 +20,13 @@ type Cluster struct {
 	*kubetest.Cluster
 	// Pods is how many pods it has.
 	Pods int
+	// Version is the version that its API server reports.
+	Version string
 }
 
-// StartCluster starts a cluster with the given number of pods, or that of EnvPods. The
+// startCluster starts a cluster with the given number of pods, or that of EnvPods. The
 // caller closes it.
-func StartCluster(ctx context.Context, pods int) (*Cluster, error) {
+func startCluster(ctx context.Context, pods int) (*Cluster, error) {
 	pods, err := EnvInt(EnvPods, pods)
 	if err != nil {
 		return nil, err
@@ -33,27 +35,38 @@ func StartCluster(ctx context.Context, pods int) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.LoadPods(ctx, kubetest.Workload{Seed: 1}, pods); err != nil {
+	version, err := ServerVersion(c.Config())
+	if err == nil {
+		err = c.LoadPods(ctx, kubetest.Workload{Seed: 1}, pods)
+	}
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	return &Cluster{c, pods}, nil
+	return &Cluster{c, pods, version}, nil
 }
 
-// Env returns the environment variables from which [ClusterFromEnv] of another process
-// finds the cluster.
-func (c *Cluster) Env() []string {
+// env returns the environment variables from which [OfCluster] finds the cluster in
+// another process.
+func (c *Cluster) env() []string {
 	return []string{"KUBECONFIG=" + c.Kubeconfig(), EnvPods + "=" + strconv.Itoa(c.Pods)}
 }
 
-// ClusterFromEnv returns how to reach the cluster that [StartCluster] has started, and
-// the number of its pods.
-func ClusterFromEnv() (cfg *rest.Config, pods int, err error) {
-	if cfg, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")); err != nil {
-		return nil, 0, err
+// OfCluster returns the measurement of a subject of [Trial.RunWithPods]. It calls measure
+// with the cluster and the number of its pods.
+func OfCluster[R any](measure func(ctx context.Context, cfg *rest.Config, pods int) (R, error)) func(context.Context) (R, error) {
+	return func(ctx context.Context) (R, error) {
+		var none R
+		cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+		if err != nil {
+			return none, err
+		}
+		pods, err := EnvInt(EnvPods, 0)
+		if err != nil {
+			return none, err
+		}
+		return measure(ctx, cfg, pods)
 	}
-	pods, err = EnvInt(EnvPods, 0)
-	return cfg, pods, err
 }
 
 // ServerVersion returns the version that an API server reports.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
@@ -83,14 +84,22 @@ func readOurs[T wire.Pointer[P], P any](ctx context.Context, cfg *rest.Config, n
 	return i, CheckCount(i.Len(), n)
 }
 
+// PodInformer returns client-go's typed informer of pods and its factory, which starts it.
+func PodInformer(cfg *rest.Config) (informers.SharedInformerFactory, cache.SharedIndexInformer, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := informers.NewSharedInformerFactory(client, 0)
+	return f, f.Core().V1().Pods().Informer(), nil
+}
+
 // ReadClientGo is a Reader with client-go's typed informer.
 func ReadClientGo(ctx context.Context, cfg *rest.Config, n int) (any, error) {
-	client, err := kubernetes.NewForConfig(cfg)
+	f, i, err := PodInformer(cfg)
 	if err != nil {
 		return nil, err
 	}
-	f := informers.NewSharedInformerFactory(client, 0)
-	i := f.Core().V1().Pods().Informer()
 	f.Start(ctx.Done())
 	f.WaitForCacheSync(ctx.Done())
 	return i, CheckCount(len(i.GetStore().ListKeys()), n)

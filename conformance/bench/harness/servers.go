@@ -5,8 +5,9 @@ package harness
 
 import "context"
 
-// Servers are three servers of the same pods.
+// Servers are three servers of the pods of a cluster.
 type Servers struct {
+	*Cluster
 	// Kube is the kube-apiserver of the cluster.
 	Kube *Server
 	// Ours is a replica of it.
@@ -15,23 +16,30 @@ type Servers struct {
 	Bare *Bare
 }
 
-// StartServers starts a replica of the cluster's pods and a bare server. The caller
-// closes them.
-func StartServers(ctx context.Context, benchmark string, c *Cluster) (*Servers, error) {
+// StartServers starts a cluster with the given number of pods, or that of EnvPods, a
+// replica of the pods and a bare server. The caller closes them.
+func StartServers(ctx context.Context, benchmark string, pods int) (*Servers, error) {
+	c, err := startCluster(ctx, pods)
+	if err != nil {
+		return nil, err
+	}
 	ours, err := StartReplica(ctx, c.Cluster, "pods")
 	if err != nil {
+		c.Close()
 		return nil, err
 	}
 	bare, err := StartBare(ctx, benchmark, &ours.Server)
 	if err != nil {
 		ours.Close()
+		c.Close()
 		return nil, err
 	}
-	return &Servers{Kube: APIServer(c.Cluster), Ours: ours, Bare: bare}, nil
+	return &Servers{Cluster: c, Kube: APIServer(c.Cluster), Ours: ours, Bare: bare}, nil
 }
 
-// Close ends the replica and the bare server.
+// Close ends the servers.
 func (s *Servers) Close() {
 	s.Bare.Close()
 	s.Ours.Close()
+	s.Cluster.Close()
 }

@@ -29,6 +29,8 @@ type Trial[R any] struct {
 	// Name is the name of the benchmark.
 	Name     string
 	Subjects []Subject[R]
+	// Warm measures the first subject once before all others, so that the server is warm.
+	Warm bool
 	// Order returns the number by which the median run is chosen.
 	Order func(R) float64
 }
@@ -107,6 +109,31 @@ func (t *Trial[R]) Run(ctx context.Context, env ...string) (map[string]R, error)
 		median[name] = results[len(results)/2]
 	}
 	return median, nil
+}
+
+// RunWithPods runs the trial with a new cluster that has the given number of pods, or that
+// of EnvPods, and calls report with the median result of each subject. In a process that
+// was started for a subject, it measures that subject instead.
+func (t *Trial[R]) RunWithPods(out io.Writer, pods int, report func(out io.Writer, c *Cluster, median map[string]R) error) error {
+	if done, err := t.RunAsSubject(out); done {
+		return err
+	}
+	ctx := context.Background()
+	c, err := startCluster(ctx, pods)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if t.Warm {
+		if _, err := t.RunOnce(ctx, t.Subjects[0], c.env()...); err != nil {
+			return err
+		}
+	}
+	median, err := t.Run(ctx, c.env()...)
+	if err != nil {
+		return err
+	}
+	return report(out, c, median)
 }
 
 // RunOnce measures a subject once, in a process of its own.

@@ -68,16 +68,14 @@ func (w *clusterWatch) Eager() bool { return false }
 
 // Next implements [Watch].
 func (w *clusterWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
-	some := false
+	events := emission{emit: emit}
 	batch, err := w.cursor.NextUntil(ctx, due)
 	for ; err == nil && len(batch) > 0; batch, err = w.cursor.TryNext() {
-		sent, err := w.emit(batch, emit)
-		some = some || sent
-		if err != nil {
-			return some, err
+		if err := w.emit(batch, &events); err != nil {
+			return events.some, err
 		}
 	}
-	return some, w.cause(ctx, err)
+	return events.some, w.cause(ctx, err)
 }
 
 // cause returns why there is nothing more to read.
@@ -85,18 +83,14 @@ func (w *clusterWatch) cause(ctx context.Context, err error) error {
 	return ended(ctx, err, "too old resource version: the client is too slow, or the server was restored from a backup")
 }
 
-func (w *clusterWatch) emit(batch []store.Change[*wire.Object], emit func(Event) error) (some bool, err error) {
+// emit emits the events for changes.
+func (w *clusterWatch) emit(batch []store.Change[*wire.Object], to *emission) error {
 	for i := range batch {
-		e := w.matcher.event(&batch[i])
-		if e.Type == 0 {
-			continue
-		}
-		some = true
-		if err := emit(e); err != nil {
-			return some, err
+		if err := to.add(w.matcher.event(&batch[i])); err != nil {
+			return err
 		}
 	}
-	return some, nil
+	return nil
 }
 
 // Mark implements [Watch].
@@ -109,7 +103,7 @@ func (w *clusterWatch) Mark(emit func(Event) error) (uint64, bool, error) {
 	if err != nil {
 		return 0, false, w.cause(context.Background(), err)
 	}
-	if _, err := w.emit(batch, emit); err != nil {
+	if err := w.emit(batch, &emission{emit: emit}); err != nil {
 		return 0, false, err
 	}
 	return now.Version, w.cursor.Position() >= now.Revision, nil

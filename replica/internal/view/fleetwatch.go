@@ -72,16 +72,14 @@ func (w *fleetWatch) Eager() bool { return true }
 
 // Next implements [Watch].
 func (w *fleetWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
-	some := false
+	events := emission{emit: emit}
 	changes, err := w.follower.NextUntil(ctx, due)
 	for ; err == nil && changes != nil; changes, err = w.follower.TryNext() {
-		sent, err := w.emit(changes, emit)
-		some = some || sent
-		if err != nil {
-			return some, err
+		if err := w.emit(changes, &events); err != nil {
+			return events.some, err
 		}
 	}
-	return some, w.cause(ctx, err)
+	return events.some, w.cause(ctx, err)
 }
 
 // cause returns why there is nothing more to read.
@@ -89,22 +87,19 @@ func (w *fleetWatch) cause(ctx context.Context, err error) error {
 	return ended(ctx, err, "too old resource version: the client is too slow, or clusters have joined or left")
 }
 
-func (w *fleetWatch) emit(changes iter.Seq[fleet.Change[*wire.Object]], emit func(Event) error) (some bool, err error) {
+// emit emits the events for changes.
+func (w *fleetWatch) emit(changes iter.Seq[fleet.Change[*wire.Object]], to *emission) error {
 	for c := range changes {
 		if !Selects(w.fleet.selector, c.Key.Cluster) {
 			continue
 		}
 		e := w.event(c)
-		if e.Type == 0 {
-			continue
-		}
-		some = true
 		e.Cluster = c.Key.Cluster
-		if err := emit(e); err != nil {
-			return some, err
+		if err := to.add(e); err != nil {
+			return err
 		}
 	}
-	return some, nil
+	return nil
 }
 
 // event returns the event for a change. Objects that a cluster has in another version do

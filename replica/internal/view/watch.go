@@ -49,6 +49,21 @@ type Event struct {
 	Version uint64
 }
 
+// emission passes events to emit, and records whether there were any.
+type emission struct {
+	emit func(Event) error
+	some bool
+}
+
+// add passes on an event that concerns the client.
+func (m *emission) add(e Event) error {
+	if e.Type == 0 {
+		return nil
+	}
+	m.some = true
+	return m.emit(e)
+}
+
 // ended returns why a watch ends: nil if only its time is over.
 func ended(ctx context.Context, err error, message string) error {
 	switch {
