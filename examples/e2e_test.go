@@ -108,7 +108,7 @@ func TestExamples(t *testing.T) {
 	phase("all programs at the end")
 
 	for _, pod := range []string{"nettool", "held"} {
-		t.Run(pod, func(t *testing.T) { testStories(t, watchers, pod) })
+		t.Run(pod, func(t *testing.T) { testPodEvents(t, watchers, pod) })
 	}
 	delete(watchers, "kubectl, a judge")
 	watchers["labelindex"] = labelindex
@@ -122,17 +122,17 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// testStories compares the events that each program printed for a pod with kubectl's.
-func testStories(t *testing.T, watchers map[string]*program, pod string) {
-	tell := func(program, teller string) []string { return story(watchers[program].stdout.lines(), teller, pod) }
-	truth := tell("kubectl, a judge", "kubectl")
+// testPodEvents compares the events that each program printed for a pod with kubectl's.
+func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
+	events := func(program, printer string) []string { return podEvents(watchers[program].stdout.lines(), printer, pod) }
+	truth := events("kubectl, a judge", "kubectl")
 	if pod == "nettool" {
 		// Other events may happen in between.
 		if n := len(truth); n < 4 || truth[0] != "Added Pending" || !slices.Contains(truth, "Updated Running") || truth[n-1] != "Deleted Running" {
 			t.Fatalf("kubectl saw\n%s", strings.Join(truth, "\n"))
 		}
 	}
-	for _, c := range []struct{ program, teller string }{
+	for _, c := range []struct{ program, printer string }{
 		{"listwatch", "listwatch"},
 		{"listwatch all", "listwatch"},
 		{"reflector known", "reflector"},
@@ -140,8 +140,8 @@ func testStories(t *testing.T, watchers map[string]*program, pod string) {
 		{"sharedinformer", "first"},
 		{"sharedinformer", "second"},
 	} {
-		if diff := cmp.Diff(truth, tell(c.program, c.teller)); diff != "" {
-			t.Errorf("%s, %s (-kubectl +its story):\n%s", c.program, c.teller, diff)
+		if diff := cmp.Diff(truth, events(c.program, c.printer)); diff != "" {
+			t.Errorf("%s, %s (-kubectl +its events):\n%s", c.program, c.printer, diff)
 		}
 	}
 	var withoutPhases []string
@@ -149,19 +149,19 @@ func testStories(t *testing.T, watchers map[string]*program, pod string) {
 		what, _, _ := strings.Cut(event, " ")
 		withoutPhases = append(withoutPhases, what)
 	}
-	if diff := cmp.Diff(withoutPhases, tell("watchdog", "watchdog")); diff != "" {
-		t.Errorf("watchdog (-kubectl +its story):\n%s", diff)
+	if diff := cmp.Diff(withoutPhases, events("watchdog", "watchdog")); diff != "" {
+		t.Errorf("watchdog (-kubectl +its events):\n%s", diff)
 	}
 
 	// Without known objects a deletion is lost, unless another delta of the pod is
 	// still queued when it comes. An API server takes milliseconds from a pod's last
 	// state to its deletion, so for nettool either may happen.
-	unknown, lost := tell("reflector", "reflector"), truth[:len(truth)-1]
+	unknown, lost := events("reflector", "reflector"), truth[:len(truth)-1]
 	if pod == "nettool" && len(unknown) == len(truth) {
 		lost = truth
 	}
 	if diff := cmp.Diff(lost, unknown); diff != "" {
-		t.Errorf("reflector without known objects (-kubectl without the deletion +its story):\n%s", diff)
+		t.Errorf("reflector without known objects (-kubectl without the deletion +its events):\n%s", diff)
 	}
 }
 

@@ -127,7 +127,7 @@ func (p *program) interrupt(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.exited:
-		t.Errorf("%s ended before it was told to: %v", p.name, p.err)
+		t.Errorf("%s ended before it was interrupted: %v", p.name, p.err)
 		return
 	default:
 	}
@@ -177,9 +177,9 @@ func (o *output) lines() []string {
 	return strings.Split(text[:end], "\n")
 }
 
-// told has the patterns of lines about pods: the event, the pod and, if the program
+// podLines has the patterns of lines about pods: the event, the pod and, if the program
 // prints it, the phase.
-var told = map[string]*regexp.Regexp{
+var podLines = map[string]*regexp.Regexp{
 	"kubectl":   regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) (\S+) (\S+)$`),
 	"listwatch": regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) : (\S+) - (\S+)$`),
 	"reflector": regexp.MustCompile(`^(Added|Updated|Deleted) : (\S+) : (\S+)$`),
@@ -189,8 +189,8 @@ var told = map[string]*regexp.Regexp{
 	"second":    regexp.MustCompile(`^second +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
 }
 
-// story returns the events that were printed for a pod, with the queue's names.
-func story(lines []string, teller, pod string) []string {
+// podEvents returns the events that were printed for a pod, with the queue's names.
+func podEvents(lines []string, printer, pod string) []string {
 	words := map[string]string{
 		"ADDED": "Added", "Add": "Added",
 		"MODIFIED": "Updated", "Update": "Updated",
@@ -198,7 +198,7 @@ func story(lines []string, teller, pod string) []string {
 	}
 	var events []string
 	for _, line := range lines {
-		m := told[teller].FindStringSubmatch(line)
+		m := podLines[printer].FindStringSubmatch(line)
 		if m == nil || m[2] != pod {
 			continue
 		}

@@ -108,13 +108,13 @@ func testWaysIn(t *testing.T, k *kubetest.Cluster, authority *authority) {
 		t.Errorf("token: %v", err)
 	}
 	if err := list(kube.FromConfig(k.UserConfig("unknown"), nil)); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a token nobody knows: %v, want Unauthorized", err)
+		t.Errorf("an unknown token: %v, want Unauthorized", err)
 	}
 
 	byCertificate := k.Config()
 	byCertificate.BearerToken = ""
 	if err := list(kube.FromConfig(byCertificate, nil)); !apierrors.IsForbidden(err) {
-		t.Errorf("nobody: %v, want Forbidden", err)
+		t.Errorf("without credentials: %v, want Forbidden", err)
 	}
 	byCertificate.CertData, byCertificate.KeyData = authority.issue(t, "reader")
 	if err := list(kube.FromConfig(byCertificate, nil)); err != nil {

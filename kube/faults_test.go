@@ -111,9 +111,9 @@ func testBrokenConnections(t *testing.T, k *kubetest.Cluster) {
 				return nil
 			}))
 			_, err = s.Watch(ctx, reflector.WatchOptions{})
-			wantReason(t, "watch while nobody listens", err, reflector.Refused)
+			wantReason(t, "watch without a server", err, reflector.Refused)
 			if _, err := s.Served(ctx); reflector.ReasonOf(err) != reflector.Refused {
-				t.Errorf("served while nobody listens: %v", err)
+				t.Errorf("served without a server: %v", err)
 			}
 			if err := proxy.Up(); err != nil {
 				t.Fatal(err)

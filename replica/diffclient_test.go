@@ -170,7 +170,7 @@ func (c *diffClient) request(ctx context.Context, query string) *http.Request {
 func (c *diffClient) became(version uint64) {
 	switch {
 	case c.cluster < 0 && version < c.version && (c.home == c.site || c.shown == c.site):
-		c.h.t.Errorf("%v is told version %d, which is before", c, version)
+		c.h.t.Errorf("%v received version %d, which is before", c, version)
 	case c.cluster >= 0 && c.watch != nil:
 		c.era = c.watch.era
 	case c.cluster >= 0:
@@ -208,7 +208,7 @@ func (c *diffClient) list() {
 			continue
 		}
 		if w.Code != http.StatusOK {
-			c.h.t.Errorf("list: %v is told %d: %s", c, w.Code, w.Body)
+			c.h.t.Errorf("list: %v received %d: %s", c, w.Code, w.Body)
 			return
 		}
 		list := c.decodeList(w.Body.Bytes())
@@ -378,7 +378,7 @@ func (c *diffClient) read() {
 	}
 	frames, code, over := w.take(c.protobuf)
 	if code != 0 && code != http.StatusOK {
-		c.h.t.Errorf("watch: %v is told %d: %s", c, code, frames)
+		c.h.t.Errorf("watch: %v received %d: %s", c, code, frames)
 		return
 	}
 	if n := len(frames); n > 1 && !c.h.over && c.h.rng.IntN(4) == 0 {
@@ -419,7 +419,7 @@ func (c *diffClient) event(frame []byte) bool {
 		}
 	default:
 		if !strings.Contains(string(status), "Expired") {
-			c.h.t.Errorf("%v is told %s", c, status)
+			c.h.t.Errorf("%v received %s", c, status)
 			return false
 		}
 		c.expired(status)
@@ -434,7 +434,7 @@ func (c *diffClient) event(frame []byte) bool {
 func (c *diffClient) expired(status []byte) {
 	reason := c.h.reason(c.site, c)
 	if c.h.tally.expire(reason); reason == "" {
-		c.h.t.Errorf("%v is told %s, for no reason: the copy is %+v", c, status, c.site.copies)
+		c.h.t.Errorf("%v received %s without a reason: the copy is %+v", c, status, c.site.copies)
 	}
 }
 

@@ -186,7 +186,7 @@ func TestOrigin_isAskedByTheReplica(t *testing.T) {
 		}
 		for _, name := range []string{"Cookie", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-For", "Te", "Watershed-Read", "Range"} {
 			if values := r.Header.Values(name); len(values) > 0 {
-				t.Errorf("%s: the origin is told %s: %q", query, name, values)
+				t.Errorf("%s: the origin receives %s: %q", query, name, values)
 			}
 		}
 		if q := r.URL.Query(); q.Has("watershedRead") || q.Get("limit") != "3" || !strings.HasPrefix(q.Get("labelSelector"), "mine") || r.URL.Path != "/api/v1/pods" {

@@ -253,6 +253,6 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 		resumes += r.resumes
 	}
 	if resumes == 0 {
-		t.Error("nobody resumed a watch")
+		t.Error("no client resumed a watch")
 	}
 }

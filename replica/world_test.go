@@ -175,7 +175,7 @@ func events(body io.Reader, protobuf bool, each func(t string, pod *corev1.Pod) 
 			return err
 		}
 		if t == "ERROR" {
-			return fmt.Errorf("told %s", raw)
+			return fmt.Errorf("the event is %s", raw)
 		}
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
 		if err != nil {
