@@ -124,7 +124,9 @@ func TestExamples(t *testing.T) {
 
 // testPodEvents compares the events that each program printed for a pod with kubectl's.
 func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
-	events := func(program, printer string) []string { return podEvents(watchers[program].stdout.lines(), printer, pod) }
+	events := func(program, printer string) []string {
+		return podEvents(watchers[program].stdout.lines(), printer, pod)
+	}
 	truth := events("kubectl, a judge", "kubectl")
 	if pod == "nettool" {
 		// Other events may happen in between.

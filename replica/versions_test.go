@@ -126,7 +126,7 @@ func TestWatch_partOfAListGoesOnAnywhere(t *testing.T) {
 		// It is not known when a was deleted. A client that has received only the
 		// deletion keeps the version that it had before.
 		if want := sets.New(fmt.Sprintf("DELETED a@%d", before), fmt.Sprintf("ADDED f@%d", before+1)); !seen.Equal(want) {
-			t.Errorf("the list has had %v, want %v", sets.List(seen), sets.List(want))
+			t.Errorf("the list has %v, want %v", sets.List(seen), sets.List(want))
 		}
 	})
 }
