@@ -45,7 +45,7 @@ func guarded(transform transformation) transformation {
 			}
 		}()
 		if out, err = transform(o); err == nil && out == nil {
-			err = errors.New("transform returned nothing")
+			err = errors.New("transform returned nil")
 		}
 		return out, err
 	}

@@ -40,7 +40,9 @@ type prototype struct {
 // typeError reports that a value has another Go type than the informer's objects.
 type typeError struct{ is, want reflect.Type }
 
-func (e *typeError) Error() string { return fmt.Sprintf("a %v in an informer of %v", e.is, e.want) }
+func (e *typeError) Error() string {
+	return fmt.Sprintf("the object is a %v, but the informer is of %v", e.is, e.want)
+}
 
 func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool) *prototype {
 	p := &prototype{keepsKind: keepsKind, encoding: wire.JSON, nameless: &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Kind: "Object"}}}

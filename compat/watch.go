@@ -87,7 +87,7 @@ func (w *valueWatch) event(e watch.Event) (event, error) {
 		}
 		return event{}, w.broken(err)
 	default:
-		return event{}, w.broken(fmt.Errorf("event %q has no meaning here", e.Type))
+		return event{}, w.broken(fmt.Errorf("unexpected event type %q", e.Type))
 	}
 	version := ""
 	if m, err := meta.Accessor(e.Object); err == nil {

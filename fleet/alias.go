@@ -74,7 +74,7 @@ func (a *aliases) merge(entries []Entry, members map[string]*Member, s *settings
 		}
 		names[e.Name] = name
 		if a.names[e.Name] != name {
-			s.Logger.Info("two names lead to one cluster, which is mirrored once", "cluster", name, "alias", e.Name)
+			s.Logger.Info("two names refer to one cluster, which is mirrored once", "cluster", name, "alias", e.Name)
 		}
 	}
 	a.names, a.ways = names, ways

@@ -192,7 +192,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 	}
 	for at, x := range m.mirrors {
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
-			m.logger.Info("resource is gone", "resource", at.String())
+			m.logger.Info("resource is no longer served", "resource", at.String())
 			m.endLocked(at, x)
 		}
 	}
@@ -215,7 +215,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 			m.mirrors[at] = x
 		} else {
 			if r.Version != now.resource.Version {
-				m.logger.Info("resource is served otherwise", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
+				m.logger.Info("resource is served in another way, mirroring it anew", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
 			}
 			m.next[at] = x
 		}

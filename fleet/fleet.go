@@ -164,7 +164,7 @@ func (f *Fleet) admitLocked(e Entry) {
 			m.use(e)
 			return
 		}
-		m.logger.Info("the name leads to another server or scope", "host", e.Config.Host, "scope", f.settings.scopeOf(e), "was", host)
+		m.logger.Info("the name now refers to another server or scope", "host", e.Config.Host, "scope", f.settings.scopeOf(e), "was", host)
 		m.retire()
 	}
 	f.beginLocked(e, m)

@@ -66,7 +66,7 @@ const identifyTimeout = 10 * time.Second
 
 // errAnotherCluster is returned to mirrors whose requests reached a cluster with another
 // identity than theirs.
-var errAnotherCluster = errors.New("another cluster has taken the address")
+var errAnotherCluster = errors.New("another cluster now has the address")
 
 // identification records how a member recognizes its cluster.
 type identification struct {

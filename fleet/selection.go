@@ -76,7 +76,7 @@ func parsePattern(text string) (pattern, error) {
 	}
 	legal := func(s string) bool { return s == "*" || s != "" && !strings.ContainsAny(s, "*/ ") }
 	if !legal(resource) || grouped && !legal(group) {
-		return p, fmt.Errorf("pattern %q of resources is none of: pods, deployments.apps, *.apps, deployments.*, *", text)
+		return p, fmt.Errorf("pattern %q of resources does not have one of the forms pods, deployments.apps, *.apps, deployments.*, *", text)
 	}
 	return p, nil
 }

@@ -129,7 +129,7 @@ func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) 
 		return nil
 	}
 	k.mu.Unlock()
-	s.logger.Warn("another cluster has taken the address", "host", was.Endpoint, "uid", uid, "was", was.UID)
+	s.logger.Warn("another cluster now has the address", "host", was.Endpoint, "uid", uid, "was", was.UID)
 	s.replaced()
 	return fmt.Errorf("cluster %s: %w: the UID of kube-system is %s, and was %s", s.name, errAnotherCluster, uid, was.UID)
 }

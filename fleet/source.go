@@ -206,7 +206,7 @@ func (s *source) checkFields(o *wire.Object) error {
 	if s.synced.Load() {
 		return nil
 	}
-	return fmt.Errorf("%s has fields that this program does not know: the resource is going to be read as JSON", o)
+	return fmt.Errorf("%s has fields that this program does not know: the resource will be read as JSON", o)
 }
 
 // received records an object of a state that is being read, and waits if the budget requires

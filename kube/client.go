@@ -89,7 +89,7 @@ func (c *Cluster) Get(ctx context.Context, q Query, name string) (*wire.Object, 
 	}
 	doing := fmt.Sprintf("get %s of %s", name, source.doing("")[1:])
 	if q.LabelSelector != "" || q.FieldSelector != "" {
-		return nil, fmt.Errorf("%s: %w", doing, errors.New("one object needs no selector"))
+		return nil, fmt.Errorf("%s: %w", doing, errors.New("a get of one object has no selector"))
 	}
 	if err := validateSegment("name", name); err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)

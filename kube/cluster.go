@@ -165,10 +165,10 @@ func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header
 		return nil, nil, resp.failed(err)
 	}
 	if len(body) > maxDocument {
-		return nil, nil, fmt.Errorf("%s: the answer is longer than %d bytes", r.Doing, maxDocument)
+		return nil, nil, fmt.Errorf("%s: the response is longer than %d bytes", r.Doing, maxDocument)
 	}
 	if bytes.Count(body, []byte{'{'}) > maxParts {
-		return nil, nil, fmt.Errorf("%s: the answer has more than %d objects", r.Doing, maxParts)
+		return nil, nil, fmt.Errorf("%s: the response has more than %d objects", r.Doing, maxParts)
 	}
 	return body, resp.Header, nil
 }

@@ -240,7 +240,7 @@ func TestResources_boundsDocuments(t *testing.T) {
 			}))
 			defer server.Close()
 			_, err := open(t, &rest.Config{Host: server.URL}).Resources(patient(t))
-			if err == nil || !strings.Contains(err.Error(), "the answer ") {
+			if err == nil || !strings.Contains(err.Error(), "the response ") {
 				t.Errorf("%.200s", fmt.Sprint(err))
 			}
 		})

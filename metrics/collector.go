@@ -12,7 +12,7 @@ import (
 var (
 	objects = prometheus.NewDesc("watershed_objects", "Objects that are kept.", []string{"cluster", "resource"}, nil)
 	packed  = prometheus.NewDesc("watershed_objects_packed", "Objects that are kept packed.", []string{"cluster", "resource"}, nil)
-	bytes   = prometheus.NewDesc("watershed_memory_bytes", "Memory that is kept, by what it is for.", []string{"cluster", "resource", "part"}, nil)
+	bytes   = prometheus.NewDesc("watershed_memory_bytes", "Memory in use, by purpose.", []string{"cluster", "resource", "part"}, nil)
 )
 
 // Collector exports the memory use of a report's informers to Prometheus.

@@ -13,7 +13,7 @@ import (
 )
 
 // errBack is the error for a list that is older than what was seen before.
-var errBack = errors.New("list is older than what was seen before")
+var errBack = errors.New("list is older than the last version seen")
 
 // from returns the version to request a state at: none for the most recent one.
 func (in *intake[T]) from(recent bool) string {
@@ -34,7 +34,7 @@ func (in *intake[T]) findRestore(ctx context.Context, recent bool) error {
 	}
 	page, err := in.page(ctx, ListOptions{Limit: 1}, func(T) error { return nil })
 	if err != nil {
-		return fmt.Errorf("ask for the current version: %w", err)
+		return fmt.Errorf("read the current version: %w", err)
 	}
 	if number(page.Version) >= number(in.version) {
 		return nil

@@ -173,7 +173,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case reason == NotServed:
 		return r.park(ctx)
 	case reason == NotSupported && r.plan.list && r.streams && !r.plan.pages:
-		r.logger.Info("state is listed, not streamed", "err", err)
+		r.logger.Info("reading the state as a list: the server does not stream it", "err", err)
 		r.streams = false
 		r.note(func(s *Status) { s.Streams = false })
 		return nil

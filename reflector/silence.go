@@ -12,7 +12,7 @@ import (
 )
 
 // errSilent is the error of a request that has received nothing for too long.
-var errSilent = errors.New("nothing heard for too long")
+var errSilent = errors.New("no data from the server for too long")
 
 // forever is the initial duration of a timer that is set later.
 const forever = 1<<63 - 1

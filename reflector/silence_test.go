@@ -19,7 +19,7 @@ import (
 func (w *world) wantSilence(since time.Time, limit time.Duration) {
 	w.t.Helper()
 	s := w.Status()
-	if s.Err == nil || !strings.Contains(s.Err.Error(), "nothing heard for too long") {
+	if s.Err == nil || !strings.Contains(s.Err.Error(), "no data from the server for too long") {
 		w.t.Errorf("Err is %v, want a silence", s.Err)
 		return
 	}

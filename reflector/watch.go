@@ -25,7 +25,7 @@ const (
 
 var (
 	// errShort is the error for a watch that the source ended at once.
-	errShort = errors.New("watch ended at once, with nothing in it")
+	errShort = errors.New("watch ended at once, without an event")
 	// errSometime is the error for a deletion whose version could not be read.
 	errSometime = errors.New("its version is not known")
 )

@@ -208,19 +208,19 @@ func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) erro
 	case c.first == nil && scope == nil && slices.ContainsFunc(f.unmirrored(), isResourceOf(q)):
 		return notMirrored(q, elsewhere)
 	case c.first == nil && len(c.silent) > 0:
-		return view.Unreachable(c.silent, "not all clusters have said yet what they serve")
+		return view.Unreachable(c.silent, "discovery of some clusters is not complete yet")
 	case c.first == nil && scope != nil:
 		return scope
 	case c.first == nil:
 		return missing(q.Path)
 	case c.selected == 0 && len(c.silent) > 0:
-		return view.Unreachable(c.silent, "no cluster that is selected can be read")
+		return view.Unreachable(c.silent, "none of the selected clusters can be read")
 	}
 	if err := refusal(c.first, c.resource, r, q, elsewhere); err != nil {
 		return err
 	}
 	if wantsOrigin(r, q) {
-		return apierrors.NewBadRequest("a consistent read is one of a single cluster, below /clusters/NAME: what all of them have is read from the copy")
+		return apierrors.NewBadRequest("a consistent read needs a single cluster, below /clusters/NAME: reads of /fleet come from the copies")
 	}
 	addWarnings(w.Header(), c.limits.Warnings())
 	addFreshness(w.Header(), &c.fresh, c.warnings(q)...)

@@ -65,14 +65,14 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 	limit.Stop()
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errNoResponse):
-		return status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not answer within %s", o.timeout))
+		return status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not respond within %s", o.timeout))
 	case err != nil:
 		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, status.Shorten(err.Error(), status.MaxCause))
 	}
 	defer resp.Body.Close()
 	if !passable(resp) {
 		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
-			status.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not an answer of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), status.MaxCause))
+			status.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), status.MaxCause))
 	}
 	o.pass(w, r, resp)
 	return nil

@@ -143,7 +143,7 @@ func TestCopied(t *testing.T) {
 // TestNotCopied: the error contains the address to use instead.
 func TestNotCopied(t *testing.T) {
 	err := status.NotCopied(pods, "log", "https://eu.example.com")
-	const want = "pods/log cannot be had here: this is a replica of objects, without connections to nodes, ask https://eu.example.com"
+	const want = "pods/log is not available here: this replica has objects, but no connections to nodes; send the request to https://eu.example.com"
 	var got *apierrors.StatusError
 	if !errors.As(err, &got) || got.ErrStatus.Message != want || got.ErrStatus.Code != 405 {
 		t.Errorf("%v, want %s", err, want)

@@ -160,7 +160,7 @@ func (c *call) checkKeyed() error {
 		return nil
 	}
 	return apierrors.NewBadRequest("a watch of /fleet has objects of several clusters, which may have the same namespace and name, and a cache with such keys would lose some: " +
-		"watch /clusters/<name> instead, one cluster at a time; a program that tells objects apart by the annotation " + encode.ClusterAnnotation +
+		"watch /clusters/<name> instead, one cluster at a time; a program that distinguishes objects by the annotation " + encode.ClusterAnnotation +
 		" sends the header " + fleetHeader + ": " + keyedByCluster + " or adds " + fleetParameter + "=" + keyedByCluster + " to the query")
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	errUntyped   = errors.New("it does not say of which apiVersion and kind it is")
+	errUntyped   = errors.New("it has no apiVersion or no kind")
 	errNoName    = errors.New("it has no name")
 	errNoVersion = errors.New("it has no resourceVersion")
 	errSlash     = errors.New("namespace or name contains a slash")

@@ -94,7 +94,7 @@ func (j *jsonFrames) next() (frame, error) {
 		}
 	}
 	if s.bad {
-		return frame{}, errors.New("an event is not what it should be")
+		return frame{}, errors.New("an event is malformed")
 	}
 	return f, nil
 }

@@ -81,7 +81,7 @@ func metadataMember(name []byte) uint16 {
 
 func (id *identity) once(bit uint16, name []byte) error {
 	if id.found&bit != 0 {
-		return fmt.Errorf("it says %q twice", name)
+		return fmt.Errorf("it has the field %q twice", name)
 	}
 	id.found |= bit
 	return nil

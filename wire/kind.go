@@ -95,7 +95,7 @@ func (k *kinds) ofList(apiVersion, kind string) (*Kind, error) {
 	}
 	item, ok := strings.CutSuffix(kind, "List")
 	if !ok || item == "" {
-		return nil, fmt.Errorf("a list of kind %q does not say what its items are", kind)
+		return nil, fmt.Errorf("the kind of the items cannot be derived from a list of kind %q", kind)
 	}
 	return k.of([]byte(apiVersion), []byte(item))
 }

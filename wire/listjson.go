@@ -63,7 +63,7 @@ func (l *jsonList) item(item []byte) (*Object, error) {
 	if errors.Is(err, errUntyped) && (l.kind == "" || l.apiVersion == "") {
 		// All other items would fail in the same way, and a list from which nothing can
 		// be read must not look like an empty one.
-		return nil, errors.New("neither the items nor the list before them say what they are")
+		return nil, errors.New("neither the items nor the list before them have apiVersion and kind")
 	}
 	return o, err
 }
@@ -81,7 +81,7 @@ func (l *jsonList) token() error {
 	case !l.begun:
 		l.begun = true
 		if t.Kind() != '{' {
-			return fmt.Errorf("it is no JSON object but %v", t.Kind())
+			return fmt.Errorf("it is not a JSON object but %v", t.Kind())
 		}
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l *jsonList) member(name string) error {
 			return unexpected(err)
 		}
 		if t.Kind() != '[' {
-			return fmt.Errorf("its items are no array but %v", t.Kind())
+			return fmt.Errorf("its items are not an array but %v", t.Kind())
 		}
 		l.inItems = true
 		return nil
@@ -135,7 +135,7 @@ func (l *jsonList) member(name string) error {
 		l.scanMeta(&s)
 	}
 	if s.bad {
-		return fmt.Errorf("its %s is not what it should be", name)
+		return fmt.Errorf("its %s has the wrong type", name)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (m *metadata) scanJSON(object []byte) error {
 			s.value()
 		}
 		if err != nil || s.bad {
-			return fmt.Errorf("its %s is not what it should be", name)
+			return fmt.Errorf("its %s has the wrong type", name)
 		}
 	}
 	return nil

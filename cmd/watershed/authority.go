@@ -72,11 +72,11 @@ func (s *state) openAuthority(now func() time.Time) (a *authority, made bool, er
 			err = replaceFile(path, content)
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("authority: renew it: %w", err)
+			return nil, false, fmt.Errorf("renew the certificate authority: %w", err)
 		}
 	case errors.Is(err, os.ErrNotExist):
 		if err := createAuthority(path, now()); err != nil {
-			return nil, false, fmt.Errorf("authority: make one: %w", err)
+			return nil, false, fmt.Errorf("create a certificate authority: %w", err)
 		}
 	default:
 		return nil, false, err
@@ -155,11 +155,11 @@ func readAuthority(path string, now func() time.Time) (*authority, error) {
 	pair, err := tls.X509KeyPair(content, content)
 	if err != nil {
 		// The parser has read a key, so its error is left out.
-		return nil, fmt.Errorf("authority %s is no certificate and its key: remove it to have another one made", path)
+		return nil, fmt.Errorf("certificate authority %s does not contain a certificate and its key: delete it, and serve creates a new one", path)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("authority %s is not one that was made here: remove it to have one made", path)
+		return nil, fmt.Errorf("certificate authority %s was not created by watershed: delete it, and serve creates one", path)
 	}
 	return &authority{
 		certificate: pair.Leaf,
@@ -180,7 +180,7 @@ func (a *authority) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	next, err := a.issue(now)
 	if err != nil {
-		return nil, fmt.Errorf("certificate of the server: %w", err)
+		return nil, fmt.Errorf("create the server's certificate: %w", err)
 	}
 	a.serving = next
 	return next, nil

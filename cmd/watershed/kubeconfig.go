@@ -64,7 +64,7 @@ The token in it is not a secret: the server does not ask for one.`,
 		},
 	}
 	stateFlag(cmd, &s)
-	cmd.Flags().StringVar(&prefix, "prefix", prefix, "what the names of contexts begin with; may be empty")
+	cmd.Flags().StringVar(&prefix, "prefix", prefix, "prefix of the names of contexts; may be empty")
 	return cmd
 }
 

@@ -42,5 +42,5 @@ func loopbackIP(l net.Listener) net.IP {
 }
 
 func notLoopback(address string) error {
-	return fmt.Errorf("listen on %s: not a loopback address, and there is no access control yet: who can connect can read everything; use 127.0.0.1, ::1 or localhost", address)
+	return fmt.Errorf("listen on %s: not a loopback address, and there is no access control yet, so every client that connects can read everything; use 127.0.0.1, ::1 or localhost", address)
 }

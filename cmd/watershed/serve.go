@@ -89,13 +89,13 @@ func newServeCommand() *cobra.Command {
 	o.sources.addFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "the loopback `address` to serve at; port 0 is any that is free")
 	flags.StringSliceVar(&o.resources, "resources", []string{"*", "events", "events.events.k8s.io", "leases.coordination.k8s.io"},
-		"`patterns` of what to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases only where one names them without a star")
-	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of what not to mirror")
-	flags.StringVarP(&o.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, and nothing that has no namespace, as credentials that are bound to it require")
+		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star")
+	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of resources not to mirror")
+	flags.StringVarP(&o.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited to a namespace")
 	flags.StringVarP(&o.scope.LabelSelector, "selector", "l", "", "mirror only objects that a label `selector` matches")
-	flags.BoolVar(&o.dropManagedFields, "drop-managed-fields", false, "do not keep metadata.managedFields: clients see none")
-	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that go on with a watch")
-	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` for Go's profiles (default none)")
+	flags.BoolVar(&o.dropManagedFields, "drop-managed-fields", false, "do not keep metadata.managedFields: responses do not have it")
+	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that resume a watch")
+	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func newLogger(w io.Writer) *slog.Logger {
 // has ended.
 func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if o.history <= 0 {
-		return fmt.Errorf("--history %d: clients could not go on with a watch", o.history)
+		return fmt.Errorf("--history %d: clients could not resume a watch", o.history)
 	}
 	if err := o.state.open(); err != nil {
 		return err

@@ -137,7 +137,7 @@ func churnReport(size churnSize, writer float64, median map[string]churnReading)
 		Name: "churn",
 		Heading: fmt.Sprintf("%v of random ones, %d s after %.0f s of warm-up, one reader; %s. "+
 			"The watch is written by another process, which takes %.2f processors.", size, size.seconds, warmUp.Seconds(), churnTrial.Repetitions(), writer),
-		Columns: []string{"reader", "p50, ms", "p99, ms", "max, ms", "CPU, processors", "live heap, MB", "growth, MB", "told together"},
+		Columns: []string{"reader", "p50, ms", "p99, ms", "max, ms", "CPU, processors", "live heap, MB", "growth, MB", "merged"},
 		Figure:  harness.Figure{Title: size.String()},
 	}
 	p50, p99 := harness.Panel{Title: "latency p50, ms"}, harness.Panel{Title: "latency p99, ms"}

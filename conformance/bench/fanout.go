@@ -111,7 +111,7 @@ func measurePublish(out io.Writer, logs []*waitingLog) {
 // benchFanout measures the time to publish a change if no reader is interested in it.
 func benchFanout(out io.Writer) error {
 	logs := []*waitingLog{
-		{name: "nobody"},
+		{name: "no reader"},
 		{name: "100 of namespaces", readers: 100, interest: ofNamespace},
 		{name: "10,000 of namespaces", readers: 10_000, interest: ofNamespace},
 		{name: "10,000 of labels", readers: 10_000, interest: ofLabel},

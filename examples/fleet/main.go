@@ -36,10 +36,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the contexts (default: what KUBECONFIG names, else ~/.kube/config)")
+	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the contexts (default: the files in KUBECONFIG, else ~/.kube/config)")
 	flag.StringVar(&o.resource, "resource", "pods", "the `resource` to show: pods, deployments.apps, gadgets.example.com")
 	flag.StringVar(&o.selector, "l", "", "a label `selector`")
-	flag.BoolVar(&o.watch, "watch", false, "go on with what changes, until Ctrl-C")
+	flag.BoolVar(&o.watch, "watch", false, "watch for changes until Ctrl-C")
 	flag.DurationVar(&o.patience, "patience", 30*time.Second, "how long to wait for clusters that do not answer")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

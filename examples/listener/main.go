@@ -27,7 +27,7 @@ type pod struct{ Name string }
 func podKey(p pod) string { return p.Name }
 
 func main() {
-	every := flag.Duration("every", time.Second, "how often there is a new pod")
+	every := flag.Duration("every", time.Second, "how often a pod is created")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -108,7 +108,7 @@ func (l *listener) run(ctx context.Context, pods *store.Store[pod], log *fanout.
 			// The missed changes are not kept for the listener. It continues from the
 			// state, which all readers share.
 			snapshot := pods.Snapshot()
-			l.say(l.name, fmt.Sprintf("was too slow, and goes on from the %d pods there are", snapshot.Len()))
+			l.say(l.name, fmt.Sprintf("was too slow, and continues with the %d existing pods", snapshot.Len()))
 			if cursor, err = log.Cursor(snapshot.Revision(), fanout.Everything()); err != nil {
 				return err
 			}

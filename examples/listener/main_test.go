@@ -39,7 +39,7 @@ const want = `# each at its own pace
     6s first  OnAdd: pod5
     7s first  OnAdd: pod6
  7.75s second OnAdd: pod2
- 7.75s second was too slow, and goes on from the 7 pods there are
+ 7.75s second was too slow, and continues with the 7 existing pods
     8s first  OnAdd: pod7
 10.25s second OnAdd: pod7
 `

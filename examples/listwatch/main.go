@@ -29,7 +29,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
-	flag.BoolVar(&o.list, "list", true, "list before watching; without it the watch begins with all there is")
+	flag.BoolVar(&o.list, "list", true, "list before watching; without it the watch begins with the existing pods")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return run(ctx, out, cluster, o)
 	})

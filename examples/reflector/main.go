@@ -30,7 +30,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
-	flag.BoolVar(&o.known, "known", false, "keep what comes out of the queue in a store, and tell the queue")
+	flag.BoolVar(&o.known, "known", false, "store the objects that leave the queue, and use the store as the queue's known objects")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return run(ctx, out, cluster, o)
 	})

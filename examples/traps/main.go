@@ -25,11 +25,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
-	fmt.Fprintln(out, "# an object says what it is, however it is read")
+	fmt.Fprintln(out, "# an object has apiVersion and kind, however it is read")
 	if err := kinds(ctx, out, cluster); err != nil {
 		return fmt.Errorf("kinds: %w", err)
 	}
-	fmt.Fprintln(out, "# an informer that has stopped has nothing left, and can be started again")
+	fmt.Fprintln(out, "# a stopped informer keeps no objects, and can be started again")
 	if err := memory(ctx, out, cluster, o); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}

@@ -24,7 +24,7 @@ import (
 // The context ends with Ctrl-C. A second Ctrl-C ends the program at once. Main does not
 // return if run fails.
 func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error) {
-	kubeconfig := flag.String("kubeconfig", "", "the `file` that says how to reach the cluster (default: what KUBECONFIG names, else ~/.kube/config)")
+	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

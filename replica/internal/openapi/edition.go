@@ -36,7 +36,7 @@ func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
 	e := &edition{etag: h.Get("Etag"), lastModified: h.Get("Last-Modified")}
 	var ok bool
 	if e.contentType, ok = known(k.path, h.Get("Content-Type")); !ok {
-		return nil, fmt.Errorf("the answer is of type %.100q, which is not that of a document", h.Get("Content-Type"))
+		return nil, fmt.Errorf("the response is of type %.100q, which is not a document", h.Get("Content-Type"))
 	}
 	most := int64(maxDocument)
 	if k.path == indexPath {
@@ -55,7 +55,7 @@ func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
 	case err != nil:
 		return nil, err
 	case e.size > most:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
+		return nil, fmt.Errorf("the response is longer than %d bytes", most)
 	}
 	e.gzipped = bytes.Clone(kept.Bytes())
 	if k.path == indexPath {

@@ -15,13 +15,13 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-var errNoOrigin = errors.New("there is no way to the cluster")
+var errNoOrigin = errors.New("no connection to the cluster is configured")
 
 // refusal is a response of the origin that is not a document.
 type refusal struct{ code int }
 
 func (r *refusal) Error() string {
-	return "the API server answers " + strconv.Itoa(r.code) + " " + http.StatusText(r.code)
+	return "the API server answered " + strconv.Itoa(r.code) + " " + http.StatusText(r.code)
 }
 
 // final reports whether the refusal is permanent: the server is neither busy nor broken.

@@ -74,7 +74,7 @@ func parseToken(text, of string) (token, error) {
 		case path.Clean(key) != key:
 			return fmt.Errorf("continue key is not valid: %s", t.Start)
 		case t.Of != of:
-			return errors.New("continue key is not valid: it is of another list")
+			return errors.New("continue key is not valid: it belongs to another list")
 		}
 		return nil
 	}()
