@@ -31,12 +31,12 @@ check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 
 .PHONY: modules
 modules: ## what is published works without the checkout: tidy modules, go install, a user's build
-	go run ./internal/layout/modules -cache $(CACHE)/modules
+	go run ./internal/layout/modules
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy -diff
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
-	go run ./internal/layout/modules -cache $(CACHE)/modules -write
+	go run ./internal/layout/modules -write
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy
 
 .PHONY: test

@@ -4,7 +4,7 @@
 // Command modules checks the modules of the checkout as they would be published:
 // without go.work, and without the files around them.
 //
-//	go run ./internal/layout/modules [-cache folder] [-write]
+//	go run ./internal/layout/modules [-write]
 //
 // It writes a file-system module proxy from the checkout and checks that
 //
@@ -32,11 +32,10 @@ import (
 )
 
 func main() {
-	cache := flag.String("cache", "", "folder to keep downloaded modules in; empty means a temporary one")
 	write := flag.Bool("write", false, "write the go.mod and go.sum files that go mod tidy makes into the checkout, and do nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, ".", *cache, *write)
+	err := run(ctx, os.Stdout, ".", *write)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "modules:", err)
@@ -45,7 +44,7 @@ func main() {
 }
 
 // run checks the modules of the checkout at root, or tidies them.
-func run(ctx context.Context, w io.Writer, root, cache string, write bool) error {
+func run(ctx context.Context, w io.Writer, root string, write bool) error {
 	temporary, err := os.MkdirTemp("", "watershed-modules-")
 	if err != nil {
 		return err
@@ -63,10 +62,7 @@ func run(ctx context.Context, w io.Writer, root, cache string, write bool) error
 	if err := repo.writeProxy(proxy, version); err != nil {
 		return err
 	}
-	if cache == "" {
-		cache = filepath.Join(temporary, "modules")
-	}
-	tool, err := newTool(ctx, repo.path, proxy, cache)
+	tool, err := newTool(ctx, repo.path, proxy, filepath.Join(temporary, "modules"))
 	if err != nil {
 		return err
 	}

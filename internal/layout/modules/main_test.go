@@ -60,7 +60,7 @@ func checkout(t *testing.T, changed map[string]string) string {
 
 func TestRun_installsAndBuilds(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), &out, checkout(t, nil), "", false); err != nil {
+	if err := run(t.Context(), &out, checkout(t, nil), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"go install example.com/toy/cmd/watershed@v0.1.0\n", "watershed v0.1.0 toy\n", "requires 0 other modules\n"} {
@@ -101,7 +101,7 @@ func TestRun_refuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := run(t.Context(), io.Discard, checkout(t, c.changed), "", false)
+			err := run(t.Context(), io.Discard, checkout(t, c.changed), false)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
@@ -111,7 +111,7 @@ func TestRun_refuses(t *testing.T) {
 
 func TestRun_writesTidyModules(t *testing.T) {
 	root := checkout(t, map[string]string{"cmd/watershed/main.go": "package main\n\nfunc main() {}\n"})
-	if err := run(t.Context(), io.Discard, root, "", true); err != nil {
+	if err := run(t.Context(), io.Discard, root, true); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(root, "cmd/watershed/go.mod"))

@@ -25,48 +25,19 @@ type tool struct {
 // newTool returns a tool that finds the modules of the repository in proxy, and others
 // where they were found before: in the module cache, or at the proxy of the machine.
 //
-// The modules have a cache of their own, because the version that the proxy serves is
-// not published: it must not stay in the cache of the machine.
+// They have a new module cache. The go command takes it for granted that a version never
+// changes, and the proxy serves other contents as the same version after each commit.
 func newTool(ctx context.Context, path, proxy, cache string) (*tool, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go env: %w", err)
 	}
 	downloaded, next, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	for _, old := range []string{filepath.Join(cache, path), filepath.Join(cache, "cache", "download", path)} {
-		if err := removeReadOnly(old); err != nil {
-			return nil, err
-		}
-		versions, err := filepath.Glob(old + "@*")
-		if err != nil {
-			return nil, err
-		}
-		for _, old := range versions {
-			if err := removeReadOnly(old); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return &tool{path: path, env: append(os.Environ(),
 		"GOWORK=off", "GOMODCACHE="+cache,
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(downloaded, "cache", "download")+","+next,
 		"GONOSUMDB="+path+","+path+"/*", "GOFLAGS=-modcacherw -trimpath",
 	)}, nil
-}
-
-// removeReadOnly removes a folder of the module cache, whose folders are not writable
-// if something else than tool made them.
-func removeReadOnly(folder string) error {
-	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			err = os.Chmod(path, 0o755)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return os.RemoveAll(folder)
 }
 
 // run runs the go command in a folder.
