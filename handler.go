@@ -207,7 +207,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 			return
 		}
 		if c := (&change{Type: delta.Added, Key: key, New: o}); r.wants(c) {
-			r.deliver(d, c, r.informer.decodeChange(c), true)
+			r.deliver(d, c, r.informer.decoder.decodeChange(c), true)
 		}
 	}
 	d.position.Store(f.Position()) // before synced is closed, so that the status is right from then on
@@ -231,7 +231,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 			case !r.wants(c):
 				r.check(d, c)
 			case next.Differences(): // no other handler has them
-				r.deliver(d, c, r.informer.decodeChange(c), false)
+				r.deliver(d, c, r.informer.decoder.decodeChange(c), false)
 			default:
 				b = shared.block(c.Revision, b)
 				r.deliver(d, c, b.decode(&r.informer.decoder, c), false)
@@ -259,7 +259,7 @@ func (r *registration[T]) walk(d *delivery, s *snapshot) bool {
 			o = last // nil if the handler has received no state
 		}
 		if c := (&change{Type: delta.Sync, Key: key, Old: o, New: o}); o != nil && r.wants(c) {
-			r.call(c, r.informer.decodeChange(c), false)
+			r.call(c, r.informer.decoder.decodeChange(c), false)
 		}
 	}
 	return true
@@ -279,7 +279,7 @@ func (r *registration[T]) deliver(d *delivery, c *change, v *decoded[T], initial
 // but may need the last decodable state for its Add or Delete.
 func (r *registration[T]) check(d *delivery, c *change) {
 	_, skipped := d.skipped.Last(c.Key)
-	if skipped || c.Type == delta.Updated && r.handler.Delete != nil && !r.informer.decodes(c.New) {
+	if skipped || c.Type == delta.Updated && r.handler.Delete != nil && !r.informer.decoder.decodes(c.New) {
 		r.resolve(d, c)
 	}
 }
@@ -287,14 +287,14 @@ func (r *registration[T]) check(d *delivery, c *change) {
 // resolve calls the handler with a change of an object that has states which cannot be
 // decoded.
 func (r *registration[T]) resolve(d *delivery, c *change) {
-	resolved, ok := d.skipped.Resolve(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, r.informer.decodes)
+	resolved, ok := d.skipped.Resolve(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, r.informer.decoder.decodes)
 	if !ok {
 		r.undecodable.Add(1)
 		return
 	}
 	now := &change{Type: resolved.Type, Missed: resolved.Missed, Key: c.Key, Old: resolved.Old, New: resolved.New, Revision: c.Revision, Version: c.Version}
 	if r.wants(now) {
-		r.call(now, r.informer.decodeChange(now), false)
+		r.call(now, r.informer.decoder.decodeChange(now), false)
 	}
 }
 
@@ -337,7 +337,7 @@ func (r *registration[T]) recovered(c *change) {
 			r.handler.Panicked(p)
 			return
 		}
-		r.informer.logger.Error("handler panicked", "handler", r.name, "change", c.Type.String(), "object", c.New.String(),
+		r.informer.decoder.logger.Error("handler panicked", "handler", r.name, "change", c.Type.String(), "object", c.New.String(),
 			"err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}
 }

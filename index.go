@@ -41,9 +41,9 @@ type Indexable[T any] interface {
 func IndexBy[T any, K cmp.Ordered](of Indexable[T], values func(T) []K) *Index[T, K] {
 	i := of.self()
 	x := &Index[T, K]{informer: i, values: func(o *wire.Object) ([]K, error) {
-		value, err := i.codec.decode(o)
+		value, err := i.decoder.codec.decode(o)
 		if err != nil {
-			i.report(o, err)
+			i.decoder.report(o, err)
 			return nil, err
 		}
 		return values(value), nil
@@ -80,7 +80,7 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq[T] {
 func (x *Index[T, K]) get(c *indexed[K], s *snapshot, value K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, o := range c.index.Get(s, value) {
-			if value, ok := x.informer.decode(o); ok && !yield(value) {
+			if value, ok := x.informer.decoder.decode(o); ok && !yield(value) {
 				return
 			}
 		}

@@ -27,9 +27,9 @@ var ErrNoResource = errors.New("resource is not known: set Options.Resource")
 // *metav1.PartialObjectMetadata, or *[wire.Object]. All methods are safe for concurrent
 // use.
 type Informer[T any] struct {
-	decoder[T]
-	engine *engine
-	resync time.Duration
+	decoder decoder[T]
+	engine  *engine
+	resync  time.Duration
 	// shared means that a factory runs the informer.
 	shared bool
 	// sharing lets the handlers of the current life share decoded changes. The engine's
@@ -82,15 +82,15 @@ func fromSource[T any](source reflector.Source[*wire.Object], c codec[T], o *Opt
 
 func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
 	i.engine, i.resync = e, o.Resync
-	i.codec, i.logger, i.failures = c, o.Logger, &e.undecodable
+	i.decoder.codec, i.decoder.logger, i.decoder.failures = c, o.Logger, &e.undecodable
 	if o.Mutated != nil && !c.raw {
 		d := newDetector(c.fresh, o.Mutated)
-		i.codec.decode = d.watch(c.decode)
+		i.decoder.codec.decode = d.watch(c.decode)
 		// States share no parts of their values, so that a mutation is found in one
 		// state only.
-		i.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.codec.decode(o) }
-		i.codec.freshLike = i.codec.like
-		i.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
+		i.decoder.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.decoder.codec.decode(o) }
+		i.decoder.codec.freshLike = i.decoder.codec.like
+		i.decoder.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
 		e.add(d, i)
 	}
 }

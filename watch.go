@@ -51,7 +51,7 @@ func (c Change[T]) Old() (T, error) {
 // before it, if the loop could decode that one.
 func (c Change[T]) New() (T, error) {
 	value, err := c.informer.value(c.turn.New)
-	if last := c.turn.Fallback(err, c.Key, c.informer.decodes); last != nil {
+	if last := c.turn.Fallback(err, c.Key, c.informer.decoder.decodes); last != nil {
 		return c.informer.value(last)
 	}
 	return value, err
@@ -59,8 +59,8 @@ func (c Change[T]) New() (T, error) {
 
 // value returns the shared value of an object.
 func (i *Informer[T]) value(o *wire.Object) (T, error) {
-	value, err := i.codec.decode(o)
-	i.report(o, err)
+	value, err := i.decoder.codec.decode(o)
+	i.decoder.report(o, err)
 	return value, err
 }
 
@@ -82,7 +82,7 @@ func (i *Informer[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 		}
 		loop := new(undecodable.Loop[string])
 		give := func(c *change, initial bool) bool {
-			turn := loop.Next(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, i.decodes)
+			turn := loop.Next(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, i.decoder.decodes)
 			return ctx.Err() == nil && yield(Change[T]{
 				Type: turn.Type, Initial: initial, Missed: turn.Missed, Key: c.Key, informer: i, turn: turn,
 			})

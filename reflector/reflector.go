@@ -24,7 +24,7 @@ const fruitless = 3
 
 // Reflector keeps a queue in step with a source. Create it with [New].
 type Reflector[T any] struct {
-	intake[T]
+	intake  intake[T]
 	running atomic.Bool
 
 	// Only Run uses the fields below. plan is the next step.
@@ -58,7 +58,7 @@ func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflecto
 }
 
 // Status returns the current status. It can be called at any time.
-func (r *Reflector[T]) Status() Status { return r.current() }
+func (r *Reflector[T]) Status() Status { return r.intake.current() }
 
 // Run keeps the queue in step until ctx ends or the queue is closed, and then returns
 // nil. It may be called again afterwards. It then begins with a list that is not older
@@ -68,13 +68,13 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer r.running.Store(false)
-	defer r.enter(Idle)
+	defer r.intake.enter(Idle)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(r.queue.Context(), cancel)()
+	defer context.AfterFunc(r.intake.queue.Context(), cancel)()
 	r.plan, r.barren = plan{list: true}, 0
-	r.backoff = backoff{first: r.opts.Backoff, most: r.opts.MaxBackoff}
-	r.streams = !r.opts.ListOnly
+	r.backoff = backoff{first: r.intake.opts.Backoff, most: r.intake.opts.MaxBackoff}
+	r.streams = !r.intake.opts.ListOnly
 	for {
 		err := r.session(ctx)
 		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
@@ -94,9 +94,9 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	r.enter(Watching)
+	r.intake.enter(Watching)
 	r.plan = plan{}
-	err = r.follow(ctx, s)
+	err = r.intake.follow(ctx, s)
 	if s.news > 0 {
 		r.barren = 0
 	}
@@ -110,7 +110,7 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 // state is read again. It is also read again after a list that could not infer deletions,
 // but only once the watch has ended, because the next list may be no better.
 func (r *Reflector[T]) resume(check bool) {
-	r.plan.list = r.plan.list || r.version == "" || r.vague
+	r.plan.list = r.plan.list || r.intake.version == "" || r.intake.vague
 	r.plan.check = check && !r.plan.list
 }
 
@@ -128,32 +128,32 @@ func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 		}
 		r.plan = plan{}
 	case r.plan.check:
-		if err := r.check(ctx); err != nil {
-			return nil, fmt.Errorf("check version %s: %w", r.version, err)
+		if err := r.intake.check(ctx); err != nil {
+			return nil, fmt.Errorf("check version %s: %w", r.intake.version, err)
 		}
 	}
-	return r.watch(ctx)
+	return r.intake.watch(ctx)
 }
 
 // state waits for its turn and reads the whole state. It returns the stream that
 // continues from there, or nil if a watch must be opened.
 func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
-	if r.opts.Turn != nil {
-		done, err := r.opts.Turn(ctx)
+	if r.intake.opts.Turn != nil {
+		done, err := r.intake.opts.Turn(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("wait for a turn to list: %w", err)
 		}
 		defer done()
 	}
-	r.enter(Listing)
-	if err := r.findRestore(ctx, r.plan.recent); err != nil {
+	r.intake.enter(Listing)
+	if err := r.intake.findRestore(ctx, r.plan.recent); err != nil {
 		return nil, err
 	}
 	if !r.streams || r.plan.pages {
-		return nil, r.list(ctx, r.plan.recent)
+		return nil, r.intake.list(ctx, r.plan.recent)
 	}
-	s, err := r.stream(ctx, r.plan.recent)
-	if err == nil && r.opts.Reopen {
+	s, err := r.intake.stream(ctx, r.plan.recent)
+	if err == nil && r.intake.opts.Reopen {
 		s.close()
 		s = nil
 	}
@@ -165,7 +165,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	if err == nil {
 		return nil // the watch ended in good order
 	}
-	r.failed(err)
+	r.intake.failed(err)
 	// The next server may be a different one, or the same one restored.
 	r.resume(true)
 	reason := ReasonOf(err)
@@ -173,9 +173,9 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case reason == NotServed:
 		return r.park(ctx)
 	case reason == NotSupported && r.plan.list && r.streams && !r.plan.pages:
-		r.logger.Info("reading the state as a list: the server does not stream it", "err", err)
+		r.intake.logger.Info("reading the state as a list: the server does not stream it", "err", err)
 		r.streams = false
-		r.note(func(s *Status) { s.Streams = false })
+		r.intake.note(func(s *Status) { s.Streams = false })
 		return nil
 	case reason == Expired:
 		// If the version was too old even for a list, only the most recent state is left.
@@ -197,8 +197,8 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		}
 	}
 	wait := r.backoff.next(err)
-	r.enter(Waiting)
-	r.logger.Warn("will retry", "err", err, "wait", wait, "rv", r.version)
+	r.intake.enter(Waiting)
+	r.intake.logger.Warn("will retry", "err", err, "wait", wait, "rv", r.intake.version)
 	return timer.Sleep(ctx, wait)
 }
 
@@ -210,38 +210,38 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 // not have it. A lagging replica of an extension API server, or an API server that is
 // starting, gives that answer for a moment.
 func (r *Reflector[T]) park(ctx context.Context) error {
-	served, err := r.served(ctx)
+	served, err := r.intake.served(ctx)
 	if err != nil || served {
 		if err != nil {
-			r.failed(err)
+			r.intake.failed(err)
 		}
 		r.plan = plan{list: true}
-		r.enter(Waiting)
+		r.intake.enter(Waiting)
 		return timer.Sleep(ctx, r.backoff.next(err))
 	}
-	r.logger.Info("parked: the server does not have the resource", "kept", r.holds)
-	r.enter(Parked)
+	r.intake.logger.Info("parked: the server does not have the resource", "kept", r.intake.holds)
+	r.intake.enter(Parked)
 	absent := time.Now()
-	retry := backoff{first: r.opts.Backoff, most: r.opts.Park}
+	retry := backoff{first: r.intake.opts.Backoff, most: r.intake.opts.Park}
 	for {
-		if r.holds && !absent.IsZero() && r.opts.Absence >= 0 && time.Since(absent) >= r.opts.Absence {
-			if err := r.clear(ctx); err != nil {
+		if r.intake.holds && !absent.IsZero() && r.intake.opts.Absence >= 0 && time.Since(absent) >= r.intake.opts.Absence {
+			if err := r.intake.clear(ctx); err != nil {
 				return err
 			}
 		}
-		wait := r.opts.Park + rand.N(r.opts.Park/4+1)
-		if r.holds {
+		wait := r.intake.opts.Park + rand.N(r.intake.opts.Park/4+1)
+		if r.intake.holds {
 			wait = min(wait, retry.next(nil)) // the resource may be back soon
-			if !absent.IsZero() && r.opts.Absence >= 0 {
-				wait = min(wait, time.Until(absent.Add(r.opts.Absence)))
+			if !absent.IsZero() && r.intake.opts.Absence >= 0 {
+				wait = min(wait, time.Until(absent.Add(r.intake.opts.Absence)))
 			}
 		}
 		if err := timer.Sleep(ctx, wait); err != nil {
 			return err
 		}
-		switch served, err := r.served(ctx); {
+		switch served, err := r.intake.served(ctx); {
 		case err != nil:
-			r.failed(err)
+			r.intake.failed(err)
 			absent = time.Time{} // the answers before this one no longer count
 		case served:
 			r.plan = plan{list: true}
