@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -35,37 +34,19 @@ type Request struct {
 	Namespace string
 	// Name is "" for a list or a watch of many objects.
 	Name string
-	// Subresource is the rest of the path behind the name.
+	// Subresource is the rest of the path behind the name; for a custom object, its first
+	// part.
 	Subresource string
 	// Query are the parameters of the request.
 	Query url.Values
 
+	attributes Attributes
 	// watchPath means that the path has the prefix watch, the old form of a watch.
 	watchPath bool
 }
 
-// Attributes are the parts of a request that decide whether it is allowed, with the values
-// that kube-apiserver uses.
-type Attributes struct {
-	Verb, Path                                             string
-	IsResource                                             bool
-	Group, Version, Resource, Subresource, Namespace, Name string
-}
-
-// Attributes returns the attributes of the request. As in kube-apiserver, a list or a watch
-// that selects one object by its name has that name.
-func (q *Request) Attributes() Attributes {
-	a := Attributes{
-		Verb: q.Verb, Path: q.Path, IsResource: q.IsResource,
-		Group: q.Group, Version: q.Version, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name,
-	}
-	if a.Name == "" && (q.Verb == "list" || q.Verb == "watch") {
-		if selector, err := fields.ParseSelector(q.Query.Get("fieldSelector")); err == nil {
-			a.Name, _ = selector.RequiresExactMatch("metadata.name")
-		}
-	}
-	return a
-}
+// Attributes returns the attributes of the request.
+func (q *Request) Attributes() Attributes { return q.attributes }
 
 // parse returns what a request addresses. It looks up nothing.
 func parse(r *http.Request) *Request {
@@ -80,6 +61,7 @@ func parse(r *http.Request) *Request {
 	}
 	q.parsePath()
 	q.Verb = q.verb(r.Method)
+	q.attributes = attributesOf(r.Method, q.Path, q.Query)
 	return q
 }
 

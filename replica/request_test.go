@@ -28,9 +28,9 @@ func TestParse_attributes(t *testing.T) {
 		{"GET", "/clusters/eu/api/v1/pods?watch=false", "eu", false, Attributes{Verb: "list", Path: "/api/v1/pods", IsResource: true, Version: "v1", Resource: "pods"}},
 		{"GET", "/clusters/eu/api/v1/watch/namespaces/n/pods/p", "eu", false, Attributes{Verb: "watch", Path: "/api/v1/watch/namespaces/n/pods/p", IsResource: true, Version: "v1", Resource: "pods", Namespace: "n", Name: "p"}},
 		{"GET", "/clusters/eu/apis/apps/v1/namespaces/n/deployments/d/scale", "eu", false, Attributes{Verb: "get", Path: "/apis/apps/v1/namespaces/n/deployments/d/scale", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Namespace: "n", Name: "d", Subresource: "scale"}},
-		{"GET", "/clusters/eu/api/v1/namespaces/n", "eu", false, Attributes{Verb: "get", Path: "/api/v1/namespaces/n", IsResource: true, Version: "v1", Resource: "namespaces", Name: "n"}},
-		{"GET", "/clusters/eu/api/v1/namespaces/n/status", "eu", false, Attributes{Verb: "get", Path: "/api/v1/namespaces/n/status", IsResource: true, Version: "v1", Resource: "namespaces", Name: "n", Subresource: "status"}},
-		{"GET", "/clusters/eu/api/v1/namespaces/n/secrets?fieldSelector=metadata.name%3Ds", "eu", false, Attributes{Verb: "list", Path: "/api/v1/namespaces/n/secrets", IsResource: true, Version: "v1", Resource: "secrets", Namespace: "n", Name: "s"}},
+		{"GET", "/clusters/eu/api/v1/namespaces/n", "eu", false, Attributes{Verb: "get", Path: "/api/v1/namespaces/n", IsResource: true, Version: "v1", Resource: "namespaces", Namespace: "n", Name: "n"}},
+		{"GET", "/clusters/eu/api/v1/namespaces/n/status", "eu", false, Attributes{Verb: "get", Path: "/api/v1/namespaces/n/status", IsResource: true, Version: "v1", Resource: "namespaces", Namespace: "n", Name: "n", Subresource: "status"}},
+		{"GET", "/clusters/eu/api/v1/namespaces/n/secrets?fieldSelector=metadata.name%3Ds", "eu", false, Attributes{Verb: "list", Path: "/api/v1/namespaces/n/secrets", IsResource: true, Version: "v1", Resource: "secrets", Namespace: "n", Name: "s", FieldSelector: "metadata.name=s"}},
 		{"DELETE", "/clusters/eu/api/v1/namespaces/n/pods", "eu", false, Attributes{Verb: "deletecollection", Path: "/api/v1/namespaces/n/pods", IsResource: true, Version: "v1", Resource: "pods", Namespace: "n"}},
 		{"PATCH", "/clusters/eu/api/v1/namespaces/n/pods/p", "eu", false, Attributes{Verb: "patch", Path: "/api/v1/namespaces/n/pods/p", IsResource: true, Version: "v1", Resource: "pods", Namespace: "n", Name: "p"}},
 	} {
