@@ -42,7 +42,7 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 		return
 	}
 	if err := a.unknown(); err != nil {
-		respond.DiscoveryError(w, r, err)
+		respond.ErrorWithWarning(w, r, err)
 		return
 	}
 	switch {

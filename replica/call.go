@@ -48,12 +48,12 @@ type call struct {
 func newCall(s *shared, w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, known view.Kind, v view.View) *call {
 	return &call{
 		shared: s, Request: q, w: w, r: r, view: v, known: known,
-		kind: resource.GroupVersionKind(), builtin: builtin(resource), namespaced: resource.Namespaced,
+		kind: resource.GroupVersionKind(), builtin: goKind(resource), namespaced: resource.Namespaced,
 	}
 }
 
 // builtin returns the kind of a resource if it has a Go type, and nil otherwise.
-func builtin(r kube.Resource) *wire.Kind {
+func goKind(r kube.Resource) *wire.Kind {
 	kind, ok := kube.KindOf(r.GroupVersionResource)
 	if !ok || kind.Kind != r.Kind {
 		return nil
@@ -61,8 +61,8 @@ func builtin(r kube.Resource) *wire.Kind {
 	return kind
 }
 
-// isOwn reports whether kube-apiserver serves a kind itself, and not by a definition.
-func isOwn(kind schema.GroupVersionKind) bool {
+// isBuiltin reports whether kube-apiserver serves a kind itself, and not by a definition.
+func isBuiltin(kind schema.GroupVersionKind) bool {
 	return !encode.IsCustom(kind) || kube.IsBuiltin(kind.Group)
 }
 
@@ -99,11 +99,11 @@ func (c *call) form(cluster string) encode.Form {
 func (c *call) goType(suffix string) string {
 	name, _, _ := strings.Cut(c.kind.Group, ".")
 	switch {
-	case c.Subresource == scaleName && !isOwn(c.kind):
+	case c.Subresource == scaleName && !isBuiltin(c.kind):
 		return "*v1.Scale"
 	case c.Subresource == scaleName:
 		return "*autoscaling.Scale"
-	case !isOwn(c.kind):
+	case !isBuiltin(c.kind):
 		return "*unstructured.Unstructured" + suffix
 	case name == "" || name == "events":
 		name = "core"

@@ -56,7 +56,7 @@ func (c *clusterAPI) discovery() *discovery.Documents {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !reflect.DeepEqual(unmirrored, c.unmirrored) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
-		c.documents = discovery.New(readable(served, mirrorsDefinitions(c.member)), unmirrored, stale, versions)
+		c.documents = discovery.New(withCopied(served, mirrorsDefinitions(c.member)), unmirrored, stale, versions)
 		c.served, c.unmirrored, c.stale, c.versions = served, unmirrored, stale, versions
 		c.openapi.Changed()
 	}

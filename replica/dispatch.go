@@ -28,7 +28,7 @@ import (
 // error, nothing has been written.
 func (c *call) serve() error {
 	watch := c.watches()
-	if isOwn(c.kind) {
+	if isBuiltin(c.kind) {
 		offers := respond.ObjectTypes
 		if c.Name == "" {
 			offers = respond.ListTypes

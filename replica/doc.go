@@ -6,8 +6,8 @@
 // /clusters/<name> is the API of one cluster, with the versions of its API server. Below
 // /fleet is the API of all of them, with versions of its own.
 //
-// A [Server] is an [http.Handler] that a program can embed. It has no access control of its
-// own: [Options.Authorize], [Options.Admit] and [Options.Audit] are called for every request.
+// A [Server] is an [http.Handler] that a program can embed. It allows
+// every request that [Options.Authorize] and [Options.Admit] do not refuse.
 //
 // # Guarantees
 //

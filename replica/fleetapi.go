@@ -82,7 +82,7 @@ func (f *fleetAPI) discovery() *discovery.Documents {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.documents == nil || !reflect.DeepEqual(served, f.served) || !reflect.DeepEqual(unmirrored, f.hidden) {
-		f.documents = discovery.New(readable(served, slices.ContainsFunc(f.fleet.Members(), mirrorsDefinitions)), unmirrored, nil, nil)
+		f.documents = discovery.New(withCopied(served, slices.ContainsFunc(f.fleet.Members(), mirrorsDefinitions)), unmirrored, nil, nil)
 		f.served, f.hidden = served, unmirrored
 		f.openapi.Changed()
 	}
@@ -206,7 +206,7 @@ func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) erro
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
 	switch {
 	case c.first == nil && scope == nil && slices.ContainsFunc(f.unmirrored(), isResourceOf(q)):
-		return notMirrored(q, elsewhere)
+		return notMirrored(q, otherCluster)
 	case c.first == nil && len(c.silent) > 0:
 		return view.Unreachable(c.silent, "discovery of some clusters is not complete yet")
 	case c.first == nil && scope != nil:
@@ -216,7 +216,7 @@ func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) erro
 	case c.selected == 0 && len(c.silent) > 0:
 		return view.Unreachable(c.silent, "none of the selected clusters can be read")
 	}
-	if err := refusal(c.first, c.resource, r, q, elsewhere); err != nil {
+	if err := refusal(c.first, c.resource, r, q, otherCluster); err != nil {
 		return err
 	}
 	if wantsOrigin(r, q) {
@@ -228,5 +228,5 @@ func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) erro
 	return newCall(f.shared, w, r, q, c.resource, f.kinds(c.first).Of(c.first, c.resource), v).serve()
 }
 
-// elsewhere names the address for requests that the fleet cannot answer.
-func elsewhere() string { return "the cluster that the object is in" }
+// otherCluster names the address for requests that the fleet cannot answer.
+func otherCluster() string { return "the cluster that the object is in" }

@@ -23,7 +23,7 @@ func missing(path string) error {
 	case len(parts) > 1 && parts[0] == "api":
 		return status.NoPath()
 	case len(parts) > 2 && parts[0] == "apis":
-		if isOwn(schema.GroupVersionKind{Group: parts[1]}) {
+		if isBuiltin(schema.GroupVersionKind{Group: parts[1]}) {
 			return status.NoPath()
 		}
 	}
@@ -76,14 +76,14 @@ func subresourceRefusal(m *fleet.Member, get bool, q *Request, where func() stri
 	}
 	r := served[i]
 	name, _, deeper := strings.Cut(q.Subresource, "/")
-	own := isOwn(r.GroupVersionKind())
+	own := isBuiltin(r.GroupVersionKind())
 	if !own {
 		q.Subresource, deeper = name, false
 	}
 	j := slices.IndexFunc(r.Subresources, func(s kube.Subresource) bool { return s.Name == name })
 	exists := j >= 0
 	switch {
-	case exists && !copied(r, r.Subresources[j], mirrorsDefinitions(m)) && slices.Contains(r.Subresources[j].Verbs, "get"):
+	case exists && !inCopy(r, r.Subresources[j], mirrorsDefinitions(m)) && slices.Contains(r.Subresources[j].Verbs, "get"):
 		return status.NotCopied(q.GroupResource(), name, where())
 	case !get:
 		return nil

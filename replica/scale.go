@@ -153,7 +153,7 @@ func (c *call) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object, cl
 	if err != nil {
 		return err
 	}
-	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, t.located(scaleColumns(!isOwn(c.kind))))
+	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, t.located(scaleColumns(!isBuiltin(c.kind))))
 	if err != nil {
 		return err
 	}

@@ -130,10 +130,10 @@ func TestCopied(t *testing.T) {
 		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, true, true},
 		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, false, false}, // without definitions the paths are not known
 	} {
-		if got := copied(c.of, c.below, c.defined); got != c.want {
+		if got := inCopy(c.of, c.below, c.defined); got != c.want {
 			t.Errorf("%s/%s as %s, with definitions %t: %t", c.of.Resource, c.below.Name, c.below.Kind, c.defined, got)
 		}
-		some := readable([]kube.Resource{{GroupVersionResource: c.of.GroupVersionResource, Kind: c.of.Kind, Subresources: []kube.Subresource{c.below}}}, c.defined)
+		some := withCopied([]kube.Resource{{GroupVersionResource: c.of.GroupVersionResource, Kind: c.of.Kind, Subresources: []kube.Subresource{c.below}}}, c.defined)
 		if listed := len(some[0].Subresources) > 0; listed != c.want {
 			t.Errorf("%s/%s as %s, with definitions %t: listed is %t", c.of.Resource, c.below.Name, c.below.Kind, c.defined, listed)
 		}
@@ -143,7 +143,7 @@ func TestCopied(t *testing.T) {
 // TestNotCopied: the error contains the address to use instead.
 func TestNotCopied(t *testing.T) {
 	err := status.NotCopied(pods, "log", "https://eu.example.com")
-	const want = "pods/log is not available here: this replica has objects, but no connections to nodes; send the request to https://eu.example.com"
+	const want = "pods/log is not available here: this replica serves only subresources that are made from the object; send the request to https://eu.example.com"
 	var got *apierrors.StatusError
 	if !errors.As(err, &got) || got.ErrStatus.Message != want || got.ErrStatus.Code != 405 {
 		t.Errorf("%v, want %s", err, want)

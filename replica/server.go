@@ -145,12 +145,12 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 		defer done()
 	}
 	if err := checkImpersonation(r); err != nil {
-		respond.DiscoveryError(w, r, err)
+		respond.ErrorWithWarning(w, r, err)
 		return
 	}
 	if s.opts.Authorize != nil {
 		if err := s.opts.Authorize(r, q); err != nil {
-			respond.DiscoveryError(w, r, err)
+			respond.ErrorWithWarning(w, r, err)
 			return
 		}
 	}

@@ -18,29 +18,30 @@ var (
 	certificates = schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
 )
 
-// copied reports whether a subresource is made from the object alone, so that a copy of the
-// object has it. Defined means that definitions are mirrored.
-func copied(r kube.Resource, s kube.Subresource, defined bool) bool {
+// inCopy reports whether a subresource is made from the object alone, so that a copy of the
+// object has it. The paths of the scale of a custom object are in its definition: definitions
+// means that those are mirrored.
+func inCopy(r kube.Resource, s kube.Subresource, definitions bool) bool {
 	if !slices.Contains(s.Verbs, "get") {
 		return false
 	}
-	whole := s.GroupVersionKind == r.GroupVersionKind()
+	returnsObject := s.GroupVersionKind == r.GroupVersionKind()
 	switch s.Name {
 	case "status":
-		return whole
+		return returnsObject
 	case "ephemeralcontainers", "resize":
-		return whole && r.GroupResource() == pods
+		return returnsObject && r.GroupResource() == pods
 	case "approval":
-		return whole && r.GroupResource() == certificates
+		return returnsObject && r.GroupResource() == certificates
 	case scaleName:
 		if s.GroupVersionKind != scaleKind.GroupVersionKind {
 			return false
 		}
-		if kind := builtin(r); kind != nil {
+		if kind := goKind(r); kind != nil {
 			_, err := scaleOf(kind.New(), nil)
 			return err == nil
 		}
-		return defined && !isOwn(r.GroupVersionKind())
+		return definitions && !isBuiltin(r.GroupVersionKind())
 	}
 	return false
 }
@@ -51,11 +52,11 @@ func mirrorsDefinitions(m *fleet.Member) bool {
 	return ok
 }
 
-// readable returns resources without the subresources that no copy has.
-func readable(all []kube.Resource, defined bool) []kube.Resource {
+// withCopied returns resources with the subresources that a copy has, and without others.
+func withCopied(all []kube.Resource, definitions bool) []kube.Resource {
 	some := slices.Clone(all)
 	for i, r := range some {
-		some[i].Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !copied(r, s, defined) })
+		some[i].Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !inCopy(r, s, definitions) })
 	}
 	return some
 }

@@ -141,9 +141,6 @@ func (c *comparison) bodies(server, copy *answer) {
 			b = c.restrict(b)
 		}
 	}
-	if c.request.path() == "/openapi/v3" {
-		b = withoutPrefix(b, c.prefix)
-	}
 	a, b = withoutAddress(a, server.host, false), withoutAddress(b, copy.host, !c.both)
 	asked := strings.Contains(c.request.URI+c.request.Accept, "pretty")
 	if x, y := indented(server.body), indented(copy.body); asked && x != y && mediaType(server.header) == mediaType(copy.header) {
@@ -155,20 +152,6 @@ func (c *comparison) bodies(server, copy *answer) {
 // indented reports whether a body is indented JSON.
 func indented(body []byte) bool {
 	return bytes.HasPrefix(body, []byte("{\n")) || bytes.HasPrefix(body, []byte("[\n"))
-}
-
-// withoutPrefix returns an index of OpenAPI documents with paths as at the root.
-func withoutPrefix(v any, prefix string) any {
-	paths, ok := at(v, "paths").(map[string]any)
-	if !ok {
-		return v
-	}
-	out := map[string]any{}
-	for name, doc := range paths {
-		url := text(doc, "serverRelativeURL")
-		out[name] = map[string]any{"serverRelativeURL": strings.TrimPrefix(url, prefix)}
-	}
-	return map[string]any{"paths": out}
 }
 
 // withoutAddress returns a list of versions with "here" in place of the server's own

@@ -26,12 +26,12 @@ var differences = []difference{
 		},
 	},
 	{
-		"Connections", "The replica has objects, but no connections to nodes. Logs and other requests that the server passes to a kubelet or a pod are answered with 405, and the message names the address to use.",
+		"Connections", "The replica serves the subresources that are made from the object. Logs and other requests that the server passes to a kubelet or a pod are answered with 405, and the message names the address to use.",
 		func(_ *world, r *result) bool {
 			rest := belowVersion(r.request.path())
 			v, err := value(r.copy)
 			return slices.ContainsFunc(rest[min(2, len(rest)):], func(part string) bool { return slices.Contains(connected, part) }) &&
-				r.copy.code == http.StatusMethodNotAllowed && err == nil && strings.Contains(text(v, "message"), "without connections to nodes, ask https://")
+				r.copy.code == http.StatusMethodNotAllowed && err == nil && strings.Contains(text(v, "message"), "made from the object; send the request to https://")
 		},
 	},
 	{

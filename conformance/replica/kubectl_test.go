@@ -140,7 +140,7 @@ func TestKubectl_connections(t *testing.T) {
 	_, copy := w.terminals(t)
 	for _, line := range []string{"logs db-0 -n shop", "logs deploy/web -n shop", "exec db-0 -n shop -- ls", "port-forward pod/db-0 -n shop 0:80"} {
 		o := copy.run(t.Context(), words(line)...)
-		if want := "without connections to nodes, ask " + w.cluster.Config().Host; o.code == 0 || !strings.Contains(o.stderr, want) {
+		if want := "made from the object; send the request to " + w.cluster.Config().Host; o.code == 0 || !strings.Contains(o.stderr, want) {
 			t.Errorf("kubectl %s: %d %s, want %s", line, o.code, o.stderr, want)
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
@@ -120,6 +122,27 @@ func (w *world) bulk(ctx context.Context) error {
 		}
 		if _, err := w.client.CoreV1().ConfigMaps("bulk").Create(ctx, m, metav1.CreateOptions{}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// applyStatus applies the status of each object of a manifest. kubectl can do that only
+// since 1.32.
+func (w *world) applyStatus(ctx context.Context, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal(document, &o.Object); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+		_, err := w.dynamic.Resource(resource).Namespace(o.GetNamespace()).ApplyStatus(ctx, o.GetName(), &o, metav1.ApplyOptions{FieldManager: "status", Force: true})
+		if err != nil {
+			return fmt.Errorf("status of %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
 	return nil

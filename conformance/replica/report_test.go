@@ -98,7 +98,6 @@ These differences do not count:
   version that is mirrored, with the verbs get, list and watch, with the subresources that can be read and are made from the object, without
   storageVersionHash
 - the address in the list of versions at /api, of which each server has its own
-- the paths in the index of /openapi/v3, which have the replica's prefix
 - the current version that an error message quotes
 `, server, "`"+strings.Join(comparedHeaders, "`, `")+"`", now.UTC().Format(time.DateOnly))
 }

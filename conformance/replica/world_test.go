@@ -135,9 +135,7 @@ func (w *world) settle(ctx context.Context) error {
 	for _, p := range []*kubetest.Process{w.cluster.ControllerManager, w.cluster.Scheduler, w.cluster.Kwok} {
 		p.Kill()
 	}
-	_, err := w.cluster.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--subresource=status",
-		"-f", filepath.Join("testdata", "population", "80-status.yaml"))
-	return err
+	return w.applyStatus(ctx, filepath.Join("testdata", "population", "80-status.yaml"))
 }
 
 // busy returns an error while an object is not in its final state.

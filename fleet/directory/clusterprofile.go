@@ -336,7 +336,7 @@ func (p *AccessPlugin) config(cluster *clientcmdv1.Cluster) (*rest.Config, error
 	}
 	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Exec: exec}
 	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	cfg, err := newReading().config(k, name)
+	cfg, err := newFileStates().config(k, name)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 // kubeconfig reads a kubeconfig file. Relative paths in it are resolved against its
 // folder.
-func (r *reading) kubeconfig(path string) (*clientcmdapi.Config, error) {
+func (r *fileStates) kubeconfig(path string) (*clientcmdapi.Config, error) {
 	data, err := r.read(path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -69,7 +69,7 @@ func currentContext(k *clientcmdapi.Config) (string, error) {
 
 // config returns the client configuration of a context. It reads the certificates that
 // the context refers to, and records its token file.
-func (r *reading) config(k *clientcmdapi.Config, context string) (*rest.Config, error) {
+func (r *fileStates) config(k *clientcmdapi.Config, context string) (*rest.Config, error) {
 	c := k.Contexts[context]
 	if c == nil {
 		return nil, errors.New("the context does not exist")
@@ -102,7 +102,7 @@ func (r *reading) config(k *clientcmdapi.Config, context string) (*rest.Config, 
 
 // inlineUser replaces the paths of a user's certificate and key by the content of the
 // files, and records the token file.
-func (r *reading) inlineUser(user *clientcmdapi.AuthInfo) error {
+func (r *fileStates) inlineUser(user *clientcmdapi.AuthInfo) error {
 	err := r.inline(&user.ClientCertificate, &user.ClientCertificateData)
 	if err == nil {
 		err = r.inline(&user.ClientKey, &user.ClientKeyData)
@@ -114,7 +114,7 @@ func (r *reading) inlineUser(user *clientcmdapi.AuthInfo) error {
 }
 
 // inline replaces a path by the content of the file, unless the content is set too.
-func (r *reading) inline(path *string, data *[]byte) error {
+func (r *fileStates) inline(path *string, data *[]byte) error {
 	if *path == "" || len(*data) > 0 {
 		return nil
 	}

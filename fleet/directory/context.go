@@ -20,7 +20,7 @@ type Context struct {
 // report, sorted by name. It returns an error if all files are missing or empty, or one
 // cannot be parsed.
 func (k *Kubeconfig) Read() ([]Context, error) {
-	merged, err := k.load(newReading())
+	merged, err := k.load(newFileStates())
 	if err != nil {
 		return nil, err
 	}

@@ -22,9 +22,9 @@ const (
 	timestampGranularity = 2 * time.Second
 )
 
-// reading records the files that something is read from, as they were just before they
-// were read.
-type reading struct {
+// fileStates has the result of stat for each of several files, from just before they were
+// read.
+type fileStates struct {
 	at    time.Time
 	files map[string]fs.FileInfo // nil if stat failed
 	// retry is set if the read failed for a reason that can end without a change of the
@@ -32,10 +32,10 @@ type reading struct {
 	retry bool
 }
 
-func newReading() *reading { return &reading{at: time.Now(), files: map[string]fs.FileInfo{}} }
+func newFileStates() *fileStates { return &fileStates{at: time.Now(), files: map[string]fs.FileInfo{}} }
 
 // note records a file that another package reads.
-func (r *reading) note(path string) {
+func (r *fileStates) note(path string) {
 	info, err := os.Stat(path) // follows links
 	if err != nil {
 		info = nil
@@ -43,8 +43,9 @@ func (r *reading) note(path string) {
 	r.files[path] = info
 }
 
-// read records and reads a file. An empty file is an error.
-func (r *reading) read(path string) ([]byte, error) {
+// read records and reads a file. An empty file is an error: a caller that accepts one checks
+// its size after note.
+func (r *fileStates) read(path string) ([]byte, error) {
 	r.note(path)
 	data, err := os.ReadFile(path)
 	switch {
@@ -57,16 +58,16 @@ func (r *reading) read(path string) ([]byte, error) {
 }
 
 // again records the same files as they are now.
-func (r *reading) again() *reading {
-	now := newReading()
+func (r *fileStates) again() *fileStates {
+	now := newFileStates()
 	for path := range r.files {
 		now.note(path)
 	}
 	return now
 }
 
-// same reports whether the files are unchanged between two readings.
-func (r *reading) same(other *reading) bool {
+// same reports whether the files are unchanged between two results.
+func (r *fileStates) same(other *fileStates) bool {
 	return maps.EqualFunc(r.files, other.files, func(a, b fs.FileInfo) bool {
 		if a == nil || b == nil {
 			return a == b
@@ -75,9 +76,9 @@ func (r *reading) same(other *reading) bool {
 	})
 }
 
-// ambiguous reports whether a file was changed so shortly before the reading that
+// ambiguous reports whether a file was changed so shortly before it was read that
 // another change could have left the same modification time.
-func (r *reading) ambiguous() bool {
+func (r *fileStates) ambiguous() bool {
 	for _, info := range r.files {
 		if info != nil && r.at.Sub(info.ModTime()).Abs() < timestampGranularity {
 			return true
@@ -88,10 +89,10 @@ func (r *reading) ambiguous() bool {
 
 // tracked decides when to read a set of files again.
 type tracked struct {
-	last *reading // of the last read; nil before the first
-	// changed is the first reading of the current change, nil if the files are as in
+	last *fileStates // of the last read; nil before the first
+	// changed is the first result of the current change, nil if the files are as in
 	// last.
-	changed *reading
+	changed *fileStates
 }
 
 // due reports whether to read the files now. If not, soon reports whether to poll again
@@ -115,4 +116,4 @@ func (t *tracked) due() (read, soon bool) {
 }
 
 // done records a read.
-func (t *tracked) done(r *reading) { t.last, t.changed = r, nil }
+func (t *tracked) done(r *fileStates) { t.last, t.changed = r, nil }

@@ -99,9 +99,9 @@ func (v *folderView) check() (soon bool) {
 		}
 		file := &folderFile{}
 		if v.notifier.notified {
-			// The last check did not find the file, so it may still be being written:
-			// let it settle.
-			file.last = &reading{files: map[string]os.FileInfo{v.folder.join(name): nil}}
+			// This is not the first check, so the file is new and may still be being
+			// written: let it settle.
+			file.last = &fileStates{files: map[string]os.FileInfo{v.folder.join(name): nil}}
 		}
 		v.files[name] = file
 	}
@@ -114,7 +114,7 @@ func (v *folderView) check() (soon bool) {
 			delete(v.files, name)
 		case !read:
 		case listed:
-			r := newReading()
+			r := newFileStates()
 			file.entry = v.folder.read(r, name)
 			file.done(r)
 		default:
@@ -171,7 +171,7 @@ func (f *Folder) list() ([]string, error) {
 func (f *Folder) join(name string) string { return filepath.Join(f.path, name) }
 
 // read returns the entry of a file.
-func (f *Folder) read(r *reading, name string) fleet.Entry {
+func (f *Folder) read(r *fileStates, name string) fleet.Entry {
 	cfg, err := f.config(r, name)
 	e := newEntry(fileCluster(name), cfg, err)
 	if e.Err != nil {
@@ -180,7 +180,7 @@ func (f *Folder) read(r *reading, name string) fleet.Entry {
 	return e
 }
 
-func (f *Folder) config(r *reading, name string) (*rest.Config, error) {
+func (f *Folder) config(r *fileStates, name string) (*rest.Config, error) {
 	k, err := r.kubeconfig(f.join(name))
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func (c *InCluster) Follow(ctx context.Context, notify func([]fleet.Entry)) erro
 	defer cancel()
 	var failed error
 	poller := c.poller
-	poller.follow(ctx, func(r *reading) ([]fleet.Entry, error) {
+	poller.follow(ctx, func(r *fileStates) ([]fleet.Entry, error) {
 		cfg, err := c.config(r)
 		if errors.Is(err, rest.ErrNotInCluster) {
 			failed = fmt.Errorf("cluster %s: %w", c.name, err)
@@ -71,7 +71,7 @@ func (c *InCluster) Follow(ctx context.Context, notify func([]fleet.Entry)) erro
 }
 
 // config returns the configuration of the service account.
-func (c *InCluster) config(r *reading) (*rest.Config, error) {
+func (c *InCluster) config(r *fileStates) (*rest.Config, error) {
 	cfg, err := c.load()
 	if err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (k *Kubeconfig) Paths() []string {
 }
 
 // read returns the entries of all contexts.
-func (k *Kubeconfig) read(r *reading) ([]fleet.Entry, error) {
+func (k *Kubeconfig) read(r *fileStates) ([]fleet.Entry, error) {
 	merged, err := k.load(r)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (k *Kubeconfig) read(r *reading) ([]fleet.Entry, error) {
 }
 
 // load reads the files and merges them.
-func (k *Kubeconfig) load(r *reading) (*clientcmdapi.Config, error) {
+func (k *Kubeconfig) load(r *fileStates) (*clientcmdapi.Config, error) {
 	merged := clientcmdapi.NewConfig()
 	found := false
 	for _, path := range k.Paths() {

@@ -69,7 +69,7 @@ func secretConfig(data []byte) (*rest.Config, error) {
 			return nil, errors.New("kubeconfig: a certificate authority in a file is not accepted from a hub")
 		}
 	}
-	cfg, err := newReading().config(k, context)
+	cfg, err := newFileStates().config(k, context)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig context %q: %w", context, err)
 	}

@@ -22,7 +22,7 @@ import (
 // kind, and compares the label's value in the decoded object with the field's value in
 // the bytes.
 func TestEqualities_areWhereTheLabelsAre(t *testing.T) {
-	checked, elsewhere := 0, 0
+	checked, withoutPath := 0, 0
 	for kind := range scheme.Scheme.AllKnownTypes() {
 		set := fields.For(kind)
 		for label := range set.Labels() {
@@ -33,7 +33,7 @@ func TestEqualities_areWhereTheLabelsAre(t *testing.T) {
 			meant := selector.Requirements()[0].Field
 			all := set.Equalities(selector)
 			if len(all) == 0 {
-				elsewhere++
+				withoutPath++
 				continue
 			}
 			path := wire.NewPath(all[0].Path)
@@ -61,8 +61,8 @@ func TestEqualities_areWhereTheLabelsAre(t *testing.T) {
 		}
 	}
 	// A pod's addresses and the source of an event have no single path.
-	if checked < 100 || elsewhere != 3 {
-		t.Errorf("compared %d values, and %d labels have no path of their own; want at least 100, and 3", checked, elsewhere)
+	if checked < 100 || withoutPath != 3 {
+		t.Errorf("compared %d values, and %d labels have no path of their own; want at least 100, and 3", checked, withoutPath)
 	}
 }
 

@@ -15,7 +15,7 @@ func coreEvents() *Set {
 	s := set(eventValues(func(e *corev1.Event) eventView {
 		return eventView{&e.InvolvedObject, &e.Source, e.ReportingController, e.Reason, e.Type}
 	}), name, namespace)
-	s.elsewhere = map[string]string{"source": ""}
+	s.paths = map[string]string{"source": ""}
 	return s
 }
 
@@ -25,12 +25,12 @@ func events() *Set {
 	s := set(eventValues(func(e *eventsv1.Event) eventView {
 		return eventView{&e.Regarding, &e.DeprecatedSource, e.ReportingController, e.Reason, e.Type}
 	}), name, namespace)
-	s.elsewhere = map[string]string{"source": "", "reportingComponent": "reportingController"}
+	s.paths = map[string]string{"source": "", "reportingComponent": "reportingController"}
 	for label := range s.labels {
 		if field, ok := strings.CutPrefix(label, "involvedObject."); ok {
 			delete(s.labels, label)
 			s.labels["regarding."+field] = label
-			s.elsewhere[label] = "regarding." + field
+			s.paths[label] = "regarding." + field
 		}
 	}
 	delete(s.labels, "source")

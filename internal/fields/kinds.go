@@ -40,13 +40,13 @@ var metadataOnly = &Set{
 // builtin returns the sets of the kinds whose labels differ from those of most kinds.
 var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	core := corev1.SchemeGroupVersion
-	pods := set(podValues, name, namespace, "status.podIPs") // no pod has a value for status.podIPs
+	pods := set(podValues, name, namespace, "status.podIPs") // kube-apiserver accepts status.podIPs, and its value is always empty
 	pods.labels["spec.host"] = "spec.nodeName"
-	pods.elsewhere = map[string]string{"status.podIP": "", "status.podIPs": ""}
+	pods.paths = map[string]string{"status.podIP": "", "status.podIPs": ""}
 	jobs := set(map[string]func(*batchv1.Job) string{
 		"status.successful": func(o *batchv1.Job) string { return strconv.Itoa(int(o.Status.Succeeded)) },
 	}, name, namespace)
-	jobs.elsewhere = map[string]string{"status.successful": "status.succeeded"}
+	jobs.paths = map[string]string{"status.successful": "status.succeeded"}
 	jobs.refuse = func(label string) string { return fmt.Sprintf("field label %q not supported for Job", label) }
 
 	kinds := map[schema.GroupVersionKind]*Set{
@@ -154,4 +154,12 @@ func resourceSlices[O runtime.Object](view func(O) resourceSliceView) *Set {
 		resourcev1.ResourceSliceSelectorDriver:   func(o O) string { return view(o).driver },
 		resourcev1.ResourceSliceSelectorPoolName: func(o O) string { return view(o).pool },
 	}, name)
+}
+
+// fewValues are the labels of fields that have few different values. A watch with such a
+// label and another one waits for changes of the other.
+var fewValues = []string{
+	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName", "spec.type",
+	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason", "reportingComponent", "spec.driver",
+	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
 }

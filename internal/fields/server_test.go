@@ -37,7 +37,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
-// labels are all labels of any kind, some that kinds have in their registry but not for
+// labels are tried with every kind, together with the labels of its set: those of all
+// kinds in the newest release, some that kinds have in their registry but not for
 // clients, and some that no kind has.
 var labels = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "name", "nonsense", "", "spec", "status.phase.more",
@@ -215,7 +216,9 @@ func (c *comparison) run(ctx context.Context) (count, error) {
 func (c *comparison) selectors(list []byte) []string {
 	all := slices.Clone(special)
 	var terms []string
-	for _, label := range labels {
+	tried := slices.AppendSeq(slices.Clone(labels), c.set.Labels())
+	slices.Sort(tried)
+	for _, label := range slices.Compact(tried) {
 		all = append(all, label+"=other")
 		if !c.set.Supports(label) {
 			continue // if the server does support it, the comparison with that label fails

@@ -28,9 +28,9 @@ type Set struct {
 	// value returns the value of a label for an object, except for the labels of
 	// metadata. It is nil if there are no others.
 	value func(obj runtime.Object, label string) string
-	// elsewhere maps the labels that are not JSON paths themselves to their paths: "" if
-	// the value depends on several fields or on none.
-	elsewhere map[string]string
+	// paths has the JSON path of each label that is not a path itself. "" means that the
+	// value does not depend on one field alone, so that objects have to be decoded.
+	paths map[string]string
 	// refuse returns the error message for any other label.
 	refuse func(label string) string
 }
@@ -91,15 +91,15 @@ type Equality struct {
 
 // Allows reports whether an object whose field at the path has a value can match.
 func (e Equality) Allows(value string) bool {
-	return e.Value == value || absent(e.Value) && absent(value)
+	return e.Value == value || maybeAbsent(e.Value) && maybeAbsent(value)
 }
 
-// Exact reports whether every object whose field is read as a value that Allows accepts
-// meets the requirement. That is not so for values that an absent field can have.
-func (e Equality) Exact() bool { return !absent(e.Value) }
+// Exact reports whether Allows alone decides about an object. It does not for "", "0" and
+// "false", which an absent field also matches.
+func (e Equality) Exact() bool { return !maybeAbsent(e.Value) }
 
-// absent reports whether an absent field can have a value.
-func absent(value string) bool { return value == "" || value == "0" || value == "false" }
+// maybeAbsent reports whether a field with the value may be absent.
+func maybeAbsent(value string) bool { return value == "" || value == "0" || value == "false" }
 
 // Equalities returns the requirements of a parsed selector that can be checked without
 // decoding, in its order, including those on metadata. An object that the selector
@@ -108,21 +108,14 @@ func (s *Set) Equalities(selector fields.Selector) []Equality {
 	var all []Equality
 	for _, r := range selector.Requirements() {
 		path := r.Field
-		if other, ok := s.elsewhere[r.Field]; ok {
+		if other, ok := s.paths[r.Field]; ok {
 			path = other
 		}
 		if path != "" && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
-			all = append(all, Equality{path, r.Value, slices.Contains(wide, r.Field)})
+			all = append(all, Equality{path, r.Value, slices.Contains(fewValues, r.Field)})
 		}
 	}
 	return all
-}
-
-// wide are the labels of fields that have few different values.
-var wide = []string{
-	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName", "spec.type",
-	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason", "reportingComponent", "spec.driver",
-	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
 }
 
 // OnlyMetadata reports whether a selector has requirements on name and namespace only,

@@ -254,7 +254,7 @@ func TestImports_goOneWay(t *testing.T) {
 		}
 		r, ok := rules[s.dir()]
 		if !ok {
-			t.Errorf("package %s has no rule in internal/layout: say what it may import", s.dir())
+			t.Errorf("package %s has no rule in internal/layout/layout_test.go: add the packages that it may import", s.dir())
 			continue
 		}
 		used[s.dir()] = true

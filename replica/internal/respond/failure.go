@@ -56,9 +56,9 @@ func writeStatus(w http.ResponseWriter, s *metav1.Status, m Media) {
 	_, _ = w.Write(body)
 }
 
-// DiscoveryError is [Error] for a request that may be one for discovery. client-go drops
-// the message of such an error, and shows only warnings.
-func DiscoveryError(w http.ResponseWriter, r *http.Request, err error) {
+// ErrorWithWarning is [Error] with the message as a warning too. client-go drops the
+// message of a failed discovery request, and shows warnings.
+func ErrorWithWarning(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Add("Warning", status.Warning(status.Of(err).Message))
 	Error(w, r, err)
 }

@@ -100,7 +100,7 @@ func ReadOnly(r schema.GroupResource, verb, where string) error {
 // log of a pod.
 func NotCopied(r schema.GroupResource, subresource, where string) error {
 	err := apierrors.NewMethodNotSupported(r, "get")
-	err.ErrStatus.Message = fmt.Sprintf("%s/%s is not available here: this replica has objects, but no connections to nodes; send the request to %s", r.Resource, subresource, where)
+	err.ErrStatus.Message = fmt.Sprintf("%s/%s is not available here: this replica serves only subresources that are made from the object; send the request to %s", r.Resource, subresource, where)
 	return err
 }
 
