@@ -185,7 +185,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case reason == Undecodable:
 		// A deletion could not be read. The list must be from after it. If its version
 		// could not be read either, that is the most recent state.
-		r.plan = plan{list: true, recent: errors.Is(err, errSometime)}
+		r.plan = plan{list: true, recent: errors.Is(err, errVersionUnknown)}
 	case reason == Busy, reason == Refused:
 		// The state has not changed; retry.
 	case r.plan.list:

@@ -11,47 +11,48 @@ import (
 	"time"
 )
 
-// errSilent is the error of a request that has received nothing for too long.
+// errSilent is the error of a request that has received nothing for too long, or that has
+// not ended in time.
 var errSilent = errors.New("no data from the server for too long")
 
 // forever is the initial duration of a timer that is set later.
 const forever = 1<<63 - 1
 
-// silence cancels the context of a request that has received nothing for some time. It
-// costs three atomic writes per event, and a timer.
+// silence watches a request, and cancels its context when it has received nothing for a
+// given time. It costs three atomic writes per event, and a timer.
 type silence struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	count  atomic.Uint64
-	// held means that something was received and is being queued, which takes as long as
-	// the consumer does. That does not count as silence of the source.
+	// held means that something was received and is being queued. Queueing may have to
+	// wait for the consumer, and this time does not count as silence of the source.
 	held atomic.Bool
 	// limit is the longest permitted silence in nanoseconds; 0 means no limit.
 	limit atomic.Int64
 	// end is when the request is cancelled in any case, unless it is zero.
 	end time.Time
 
-	// mu guards the fields below, which look uses: after a reset by within, the timer may
-	// fire while look is still running.
+	// mu guards the fields below, which check uses. It is needed because within resets
+	// the timer, which may then fire while check is still running.
 	mu    sync.Mutex
 	seen  uint64
 	since time.Time
 }
 
-// listen returns a silence whose context ends after limit without anything received, or
-// at the end. The caller must call stop.
+// listen returns a silence. Its context ends when nothing has been received for limit, or
+// at the time end. The caller must call stop.
 func listen(ctx context.Context, limit time.Duration, end time.Time) *silence {
 	s := &silence{end: end, since: time.Now()}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.limit.Store(int64(limit))
-	s.timer = time.AfterFunc(forever, s.look)
+	s.timer = time.AfterFunc(forever, s.check)
 	s.timer.Reset(s.step())
 	return s
 }
 
-// step returns the interval of checks. A silence is detected at most a quarter of the
-// limit late.
+// step returns the time until the next check. If there is a limit, it is a quarter of the
+// limit, so a silence is detected late by at most that.
 func (s *silence) step() time.Duration {
 	if limit := time.Duration(s.limit.Load()); limit > 0 {
 		return limit / 4
@@ -59,10 +60,10 @@ func (s *silence) step() time.Duration {
 	if s.end.IsZero() {
 		return time.Minute
 	}
-	return max(time.Until(s.end), 0) + time.Millisecond // only the end is left to wait for
+	return max(time.Until(s.end), 0) + time.Millisecond // without a limit, only end has to be checked
 }
 
-func (s *silence) look() {
+func (s *silence) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -85,7 +86,7 @@ func (s *silence) look() {
 // hold records that something was received and is being processed.
 func (s *silence) hold() { s.held.Store(true) }
 
-// wait records that the source is to send something again.
+// wait records that the next data has to come from the source.
 func (s *silence) wait() {
 	s.count.Add(1)
 	s.held.Store(false)
@@ -99,7 +100,7 @@ func (s *silence) within(limit time.Duration) {
 	}
 }
 
-// cause returns err, or errSilent if that is why the request ended.
+// cause returns errSilent if silence ended the request, and err otherwise.
 func (s *silence) cause(err error) error {
 	if errors.Is(context.Cause(s.ctx), errSilent) {
 		return errSilent

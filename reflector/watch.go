@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// grace is how long a watch may continue after its timeout.
+	// grace is how long a watch may continue after its timeout before it is cancelled.
 	grace = 30 * time.Second
-	// first is how long the initial events may pause, unless Silence is less.
-	first = 30 * time.Second
-	// short is the duration below which a watch without news counts as failed.
+	// initialPause is the longest permitted pause in the initial events. If Silence is
+	// shorter, Silence is the limit.
+	initialPause = 30 * time.Second
+	// short is how long a watch must last at least. A watch that ends sooner and without
+	// news (see stream) counts as failed.
 	short = time.Second
 )
 
 var (
 	// errShort is the error for a watch that the source ended at once.
 	errShort = errors.New("watch ended at once, without an event")
-	// errSometime is the error for a deletion whose version could not be read.
-	errSometime = errors.New("its version is not known")
+	// errVersionUnknown is the error for a deletion whose version could not be read.
+	errVersionUnknown = errors.New("its version is not known")
 )
 
 // stream is an open watch.
@@ -35,7 +37,7 @@ type stream[T any] struct {
 	watch Watch[T]
 	quiet *silence
 	began time.Time
-	// due is when the source is to end the watch.
+	// due is the time at which the source should end the watch.
 	due time.Time
 	// news counts initial events and events that changed the version.
 	news int
@@ -54,7 +56,8 @@ func (s *stream[T]) close() {
 	_ = s.watch.Close() // the watch is over even if this fails
 }
 
-// open begins a watch that fails after a silence of the given length; 0 means never.
+// open begins a watch. The watch fails when it has received nothing for the duration
+// silent; 0 means no limit. Until the source has responded, the limit is Options.Silence.
 func (in *intake[T]) open(ctx context.Context, opts WatchOptions, silent time.Duration) (*stream[T], error) {
 	opts.Timeout = in.opts.Timeout + rand.N(in.opts.Timeout)
 	now := time.Now()
@@ -71,8 +74,8 @@ func (in *intake[T]) open(ctx context.Context, opts WatchOptions, silent time.Du
 	return &stream[T]{watch: watch, quiet: quiet, began: now, due: due}, nil
 }
 
-// watch opens a watch from the last version. Its silence is not limited until the first
-// bookmark, because before that the source may not send any.
+// watch opens a watch from the last version. Its silence is not limited before the first
+// bookmark, because the source may be one that never sends bookmarks.
 func (in *intake[T]) watch(ctx context.Context) (*stream[T], error) {
 	s, err := in.open(ctx, WatchOptions{Version: in.version}, 0)
 	if err != nil {
@@ -81,10 +84,10 @@ func (in *intake[T]) watch(ctx context.Context) (*stream[T], error) {
 	return s, nil
 }
 
-// stream reads the state as initial events, with recent the most recent one, and returns
-// the watch that continues from there.
+// stream reads the state as initial events, and returns the watch that continues after
+// them. If recent is set, it reads the most recent state.
 func (in *intake[T]) stream(ctx context.Context, recent bool) (*stream[T], error) {
-	s, err := in.open(ctx, WatchOptions{Version: in.from(recent), InitialEvents: true}, min(first, in.opts.Silence))
+	s, err := in.open(ctx, WatchOptions{Version: in.from(recent), InitialEvents: true}, min(initialPause, in.opts.Silence))
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
@@ -101,7 +104,7 @@ func (in *intake[T]) stream(ctx context.Context, recent bool) (*stream[T], error
 	return s, nil
 }
 
-// initial queues the initial events up to their end.
+// initial queues the initial events, and completes the relist when they end.
 func (in *intake[T]) initial(ctx context.Context, s *stream[T]) error {
 	relist, err := in.relist(ctx)
 	if err != nil {
@@ -128,8 +131,9 @@ func (in *intake[T]) initial(ctx context.Context, s *stream[T]) error {
 		case e.InitialEnd:
 			return in.commit(ctx, relist, e.Version)
 		default:
-			// A server that supports initial events sends no bookmark before they end.
-			// One that does not would never end them.
+			// A server that supports initial events does not send a bookmark before the
+			// one that ends them. A server that does not support them would never send
+			// that bookmark.
 			err = &Error{Reason: NotSupported, Err: errors.New("the server ignores the request for initial events")}
 		}
 		if err != nil {
@@ -151,13 +155,14 @@ func (in *intake[T]) skipInitial(relist *delta.Relist[T], e Event[T], err error)
 		relist.Forget(key)
 		return nil
 	default:
-		// This is a deletion of any object, or the end of the initial events.
+		// The event is the deletion of an object whose key is unknown, or the end of the
+		// initial events.
 		return fmt.Errorf("initial events cannot be read: %w", err)
 	}
 }
 
-// follow queues events until the stream ends. It returns nil if the stream ended in good
-// order.
+// follow queues events until the stream ends. It returns nil if the source ended the
+// stream without an error.
 func (in *intake[T]) follow(ctx context.Context, s *stream[T]) error {
 	for {
 		e, err := s.next()
@@ -201,8 +206,8 @@ func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error 
 		err = fmt.Errorf("event of unknown type %d", e.Type)
 	}
 	if err != nil && e.Type == delta.Deleted {
-		// If the transform refuses the final state, the deletion is Missed. It needs the
-		// same bookmark as in unreadable.
+		// If the transform refuses the final state, the deletion is marked as Missed.
+		// Such a deletion must be followed by a bookmark, as in unreadable.
 		err = errors.Join(err, in.queue.Bookmark(ctx, number(e.Version)))
 	}
 	if err := in.keep(ctx, err); err != nil {
@@ -221,9 +226,10 @@ func (in *intake[T]) reached(s *stream[T], version string) {
 	in.heard(in.version)
 }
 
-// unreadable handles an event whose object could not be read. A deleted object is gone,
-// whatever its final state was. If its key is unknown, the error ends the stream, and a
-// list determines which object it was. The last state of any other object stays.
+// unreadable handles an event whose object could not be read. The object of a deletion is
+// deleted although its final state is unknown. If the key is unknown too, unreadable
+// returns an error, which ends the stream, and the next list shows which object was
+// deleted. After any other event, the object keeps its last state.
 func (in *intake[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], err error) error {
 	key, nameless := subject(err)
 	switch {
@@ -231,13 +237,14 @@ func (in *intake[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], e
 		in.drop(err)
 	case e.Type == delta.Deleted && key != "":
 		in.drop(err)
-		// The consumer attributes Missed deletions to a list, and a bookmark ends a list.
+		// The consumer takes a Missed deletion for part of a list, so a bookmark has to
+		// end that list.
 		version := number(e.Version)
 		if err := errors.Join(in.queue.DeleteKey(ctx, key, version), in.queue.Bookmark(ctx, version)); err != nil {
 			return err
 		}
 	case e.Version == "":
-		return fmt.Errorf("watch: a deletion cannot be read: %w: %w", errSometime, err)
+		return fmt.Errorf("watch: a deletion cannot be read: %w: %w", errVersionUnknown, err)
 	default:
 		in.reached(s, e.Version)
 		return fmt.Errorf("watch: a deletion cannot be read: %w", err)

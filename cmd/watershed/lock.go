@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// lock reserves the folder for this server until release is called or the process ends,
-// however it ends.
+// lock reserves the folder for this server until release is called. If the process ends
+// first, even by a crash, the operating system releases the folder.
 func (s *state) lock() (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *state) lock() (release func(), err error) {
 	return nil, fmt.Errorf("lock state directory %s: %w", s.dir, err)
 }
 
-// writeOwner records this process in a locked file.
+// writeOwner writes the id of this process to a locked file.
 func writeOwner(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -41,11 +41,11 @@ func writeOwner(f *os.File) error {
 	return err
 }
 
-// owner describes the process that has locked the file, or returns "" if that is not
-// known.
+// owner returns a description of the process that has locked the file, or "" if the
+// process is not known.
 func owner(f *os.File) string {
 	text := make([]byte, 20)
-	n, _ := f.ReadAt(text, 0) // reading fewer bytes, at the end of the file, is an error
+	n, _ := f.ReadAt(text, 0) // ReadAt also returns an error if the file is shorter than text
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	if err != nil {
 		return ""

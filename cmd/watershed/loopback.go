@@ -25,16 +25,16 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	// This machine decides which address the name localhost has.
-	if !loopbackIP(l).IsLoopback() {
+	// The resolver of this machine may map the name localhost to another address.
+	if !listenerIP(l).IsLoopback() {
 		_ = l.Close()
 		return nil, notLoopback(address)
 	}
 	return l, nil
 }
 
-// loopbackIP returns the IP address of a listener.
-func loopbackIP(l net.Listener) net.IP {
+// listenerIP returns the IP address of a listener, or nil if it does not listen on TCP.
+func listenerIP(l net.Listener) net.IP {
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 		return tcp.IP
 	}

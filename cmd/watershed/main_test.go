@@ -60,7 +60,7 @@ func TestServe_refusesWhatOthersReach(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if !loopbackIP(l).IsLoopback() {
+		if !listenerIP(l).IsLoopback() {
 			t.Errorf("%s listens on %s", address, l.Addr())
 		}
 		l.Close()

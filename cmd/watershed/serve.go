@@ -135,7 +135,7 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	ca.address = loopbackIP(listener)
+	ca.address = listenerIP(listener)
 	address := listener.Addr().String()
 	f, err := fleet.New(selfFilter{clusters, address, ca.pem, logger}, o.fleetOptions(logger))
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Texts of cells without a value.
+// The texts of cells that have no value, as kubectl shows them.
 const (
 	none    = "<none>"
 	unset   = "<unset>"
 	unknown = "<unknown>"
 )
 
-// age returns how long ago a time was.
+// age returns the time since t as text, or unknown if t is zero.
 func age(t metav1.Time, now time.Time) string { return since(t.Time, now) }
 
 func since(t, now time.Time) string {
@@ -36,10 +36,10 @@ func since(t, now time.Time) string {
 // created returns the text of a creation time.
 func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// or returns s, or empty if s is "".
-func or(s, empty string) string {
+// or returns s, or placeholder if s is "".
+func or(s, placeholder string) string {
 	if s == "" {
-		return empty
+		return placeholder
 	}
 	return s
 }
@@ -52,8 +52,8 @@ func deref[T any](p *T, missing T) T {
 	return *p
 }
 
-// quantity returns the text of q. [resource.Quantity.String] writes to its receiver, and
-// objects are shared: it is called on a copy.
+// quantity returns the text of q. It calls [resource.Quantity.String] on a copy, because
+// String writes to its receiver and objects are shared.
 func quantity(q *resource.Quantity) string {
 	if q == nil {
 		return q.String()
@@ -67,7 +67,8 @@ func ratio[N int | int32](a, b N) string {
 	return strconv.Itoa(int(a)) + "/" + strconv.Itoa(int(b))
 }
 
-// clip joins the first strings of a list, and appends how many of count are left out.
+// clip joins the strings of list, which are the first of count strings, and appends how
+// many are left out.
 func clip(list []string, separator string, count int) string {
 	s := strings.Join(list, separator)
 	if count > len(list) {
@@ -76,14 +77,16 @@ func clip(list []string, separator string, count int) string {
 	return s
 }
 
-// uniqueSorted joins the strings that are not empty, each once, in sorted order.
+// uniqueSorted sorts the strings, joins them with commas, and leaves out empty strings
+// and duplicates. It modifies list.
 func uniqueSorted(list []string) string {
 	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
 	slices.Sort(list)
 	return strings.Join(slices.Compact(list), ",")
 }
 
-// containers returns the names and the images of containers.
+// containers returns the names of the containers and their images, each joined with
+// commas.
 func containers(list []corev1.Container) (names, images string) {
 	if len(list) == 1 {
 		return list[0].Name, list[0].Image
