@@ -14,29 +14,30 @@ import (
 
 // Options tune a [Fleet]. The zero value, and nil, are the defaults.
 type Options struct {
-	// Resources are patterns of the resources to mirror: "pods", "deployments.apps",
-	// "*.apps", "deployments.*" or "*". Only resources that can be listed and watched are
-	// mirrored, each in one version. Secrets, events and leases are left out unless a
-	// pattern without a star names them. Nil means "*"; an empty list is an error.
+	// Resources lists patterns that select the resources to mirror, in forms such as
+	// "pods", "deployments.apps", "*.apps", "deployments.*" or "*". Only resources that
+	// can be listed and watched are mirrored, each in one version. Secrets, events and
+	// leases are left out unless a pattern without a star names them. Nil means "*"; an
+	// empty list is an error.
 	Resources []string
-	// Except are patterns of resources not to mirror. They take precedence over
-	// Resources.
+	// Except lists patterns that select resources not to mirror. They take precedence
+	// over Resources.
 	Except []string
 	// Scope limits which objects are mirrored from clusters whose [Entry] has no scope.
 	// Default: the whole cluster.
 	Scope Scope
-	// Fast keeps objects as they were received. Default: objects are packed, which takes
-	// a tenth of the memory.
+	// Fast keeps objects as they were received. Default: objects are packed, and take a
+	// tenth of the memory that they take with Fast.
 	Fast bool
-	// Settling is the share of one processor that may be used to pack objects densely
-	// that have not changed for a while, see [watershed.PackingOptions]. Less is used
-	// while states arrive. Default 0.25.
+	// Settling limits the share of one processor that is used to pack objects densely
+	// when they have not changed for a while, see [watershed.PackingOptions]. Dense
+	// packing uses less than that while objects of lists arrive. Default 0.25.
 	Settling float64
 	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
 	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
-	// Budget limits the load that reading a cluster's state puts on its API server.
+	// Budget limits the load that initial lists and relists put on each API server.
 	Budget Budget
 	// Lists limits how many resources are listed at once in the whole fleet. Default: 6
 	// for each processor.
@@ -45,20 +46,21 @@ type Options struct {
 	// Default 64 MiB.
 	Window int64
 	// History limits, in bytes and for the whole fleet, the changes that are kept for
-	// readers of single clusters that use the servers' versions, see [Feed]. Above the
-	// limit, the oldest changes of all feeds are dropped. Default: no history, and no
-	// feeds.
+	// feeds. A [Feed] is for readers of a single cluster, and uses the versions of its
+	// API server. Above the limit, the oldest changes of all feeds are dropped. Default:
+	// no history is kept, and there are no feeds.
 	History int64
 	// Decoded limits, approximately, the bytes of recently decoded values that are kept.
 	// Default 64 MiB.
 	Decoded int
 	// Reflector tunes the lists and watches.
 	Reflector reflector.Options
-	// Report, if it is not nil, includes the fleet's informers while they run.
+	// Report, if it is not nil, is the report that includes the fleet's informers while
+	// they run.
 	Report *watershed.Report
-	// Logger receives a line when a cluster goes live, when it or one of its resources
-	// begins to fail and when that ends, and the progress of the first sync. Each retry
-	// has level Debug. Default: slog.Default().
+	// Logger receives a line when a cluster goes live, and when a cluster or one of its
+	// resources begins or ceases to fail. It also receives the progress of the first
+	// sync. Retries are logged at level Debug. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -85,12 +87,12 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
-// settings are the options of a fleet and the parts that are made from them. All members
-// share them.
+// settings are the options of a fleet and the values that are derived from the options.
+// All members of the fleet share one settings.
 type settings struct {
 	Options
 	selection selection
-	// gate limits the lists of all members.
+	// gate limits how many lists of all members run at once.
 	gate *gate
 	// packing is nil if objects are not packed.
 	packing *watershed.Packing

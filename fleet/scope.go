@@ -13,23 +13,24 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// Scope limits the copy of a cluster, for credentials that may not read all of it or
-// readers that do not need all of it. The zero value is the whole cluster.
+// Scope limits which objects of a cluster are copied. It is for credentials that may not
+// read the whole cluster, and for readers that do not need it. The zero value is the
+// whole cluster.
 //
-// It is one namespace because a state has one version: a namespace is read by one list
-// and one watch per resource, as a whole cluster is. Several namespaces are several
-// entries of the directory.
+// A scope has at most one namespace, because a state has one version. Like a whole
+// cluster, one namespace is read by one list and one watch per resource. To mirror
+// several namespaces, use several entries in the directory.
 type Scope struct {
-	// Namespace is the namespace whose objects are mirrored. With it, resources without a
-	// namespace are not mirrored, and new types are found within ten minutes, since their
-	// definitions cannot be watched. "" means the whole cluster.
+	// Namespace is the namespace whose objects are mirrored. If it is set, cluster-wide
+	// resources are not mirrored. These include the definitions of types, so new types
+	// are found only by the discovery every ten minutes. "" means the whole cluster.
 	Namespace string
 	// LabelSelector selects the objects of every resource, in the syntax of kubectl. ""
 	// means all.
 	LabelSelector string
 }
 
-// Whole reports whether nothing is left out.
+// Whole reports whether the scope is the whole cluster.
 func (s Scope) Whole() bool { return s == Scope{} }
 
 // String describes the scope for people: "namespace a, label selector b=c".

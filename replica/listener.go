@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// maxUnsent limits how many bytes of a connection the kernel buffers before it has sent
-// them. Without a limit it buffers megabytes on loopback, and a write waits until a third
-// of them has been sent: a client that reads slowly would look like one that does not
-// read at all. Bytes that are sent and not acknowledged are not limited, so fast clients
-// stay fast.
+// maxUnsent limits how many unsent bytes of a connection the kernel buffers. Without a
+// limit, the kernel buffers megabytes on loopback, and a write waits until a third of
+// them has been sent. A client that reads slowly would then look like a client that does
+// not read at all. The limit does not include bytes that are sent and not acknowledged
+// yet, so it does not slow down fast clients.
 const maxUnsent = 128 << 10
 
-// ListenConfig returns a configuration for the listener of a [Server]. Its connections
-// report the progress of slow clients as it happens. On systems other than Linux it is
-// equivalent to the zero value.
+// ListenConfig returns a configuration for the listener of a [Server]. On connections of
+// that listener, writes progress as a slow client reads, not in large steps. On systems
+// other than Linux the configuration is equivalent to the zero value.
 func ListenConfig() *net.ListenConfig {
 	config := &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Without the option, slow clients are cut off earlier. That is not worth an
-		// error.
+		// If the option cannot be set, slow clients are only cut off earlier, so the
+		// error is ignored.
 		return c.Control(func(fd uintptr) { _ = limitUnsent(fd, maxUnsent) })
 	}}
 	config.SetMultipathTCP(false) // connections of a multipath socket do not inherit the option

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// yamlItem returns JSON as an item of a list in YAML, with the end of the line before it.
+// yamlItem converts JSON to an item of a YAML list. The result begins with the newline
+// that ends the previous line.
 func yamlItem(raw []byte) ([]byte, error) {
 	text, err := yaml.JSONToYAML(raw)
 	if err != nil {
@@ -21,6 +22,8 @@ func yamlItem(raw []byte) ([]byte, error) {
 }
 
 // prettyItem returns JSON as an indented item of a list that is a member of an object.
+// The result begins with a comma or, for the first item, with the bracket that opens the
+// list.
 func prettyItem(raw []byte, first bool) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(",\n    ")

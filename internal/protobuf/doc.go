@@ -4,7 +4,7 @@
 // Package protobuf reads protobuf messages of the Kubernetes API without decoding them.
 //
 // A [Scanner] accepts and rejects the same bytes as the generated code of k8s.io/api, so
-// a scanned value always equals the decoded one. Malformed bytes make the scanner
-// [Scanner.Bad] and never cause a panic. A scanner does not allocate; the values that it
-// returns are parts of the message.
+// a scanned value always equals the decoded one. If the bytes are malformed, the scanner
+// sets [Scanner.Bad]; it never panics. A scanner does not allocate: the values that it
+// returns refer to the bytes of the message.
 package protobuf

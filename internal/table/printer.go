@@ -19,17 +19,17 @@ type Printer struct {
 
 	// conditions returns the conditions of a row. It is nil for most kinds.
 	conditions func(obj runtime.Object) []metav1.TableRowCondition
-	// order sorts a list in the order in which it is printed.
+	// order sorts a list for printing. It is nil if the list is printed as it is.
 	order func(list []runtime.Object)
-	// mark modifies rows that depend on the whole list.
+	// mark modifies the rows whose text depends on other objects of the list.
 	mark func(list []runtime.Object, rows []metav1.TableRow)
 }
 
 // Columns returns the headers. The caller owns the slice.
 func (p *Printer) Columns() []metav1.TableColumnDefinition { return slices.Clone(p.columns) }
 
-// Row prints one object, as in the response to a get and in an event of a watch. The
-// caller sets its Object. Ages are relative to now.
+// Row returns the row of one object, as in the response to a get and in an event of a
+// watch. The caller sets the Object of the row. Ages are relative to now.
 func (p *Printer) Row(obj runtime.Object, now time.Time) (metav1.TableRow, error) {
 	cells, err := p.cells(obj, now)
 	if err != nil {
@@ -47,8 +47,8 @@ func (p *Printer) Row(obj runtime.Object, now time.Time) (metav1.TableRow, error
 // object after the other.
 func (p *Printer) Whole() bool { return p.order != nil || p.mark != nil }
 
-// Rows prints a list. It sorts the list in the order in which the server prints it; row i
-// is then that of object i.
+// Rows returns the rows of a list. It first sorts list into the order in which the server
+// prints it, so that row i belongs to object i.
 func (p *Printer) Rows(list []runtime.Object, now time.Time) ([]metav1.TableRow, error) {
 	if p.order != nil {
 		p.order(list)
@@ -67,12 +67,14 @@ func (p *Printer) Rows(list []runtime.Object, now time.Time) ([]metav1.TableRow,
 	return rows, nil
 }
 
-// printer returns a function that makes the printer of a Go type from columns and cells.
+// printer returns a function that makes a printer for objects of a Go type, with these
+// columns and cells.
 func printer[O runtime.Object](columns func() []column, cells func(o O, now time.Time) []any) func() *Printer {
 	return func() *Printer { return &Printer{columns: columns(), cells: of(cells)} }
 }
 
-// of returns a function that prints objects of a Go type.
+// of returns cells as a function of any object. That function fails for objects of
+// another Go type.
 func of[O runtime.Object](cells func(o O, now time.Time) []any) func(runtime.Object, time.Time) ([]any, error) {
 	return func(obj runtime.Object, now time.Time) ([]any, error) {
 		o, ok := obj.(O)
@@ -84,7 +86,8 @@ func of[O runtime.Object](cells func(o O, now time.Time) []any) func(runtime.Obj
 	}
 }
 
-// ofMeta returns a function that prints objects by their metadata alone, typed or not.
+// ofMeta is like of, but for cells that need only the metadata. The objects may be of any
+// Go type.
 func ofMeta(cells func(o metav1.Object, now time.Time) []any) func(runtime.Object, time.Time) ([]any, error) {
 	return func(obj runtime.Object, now time.Time) ([]any, error) {
 		o, ok := obj.(metav1.Object)

@@ -10,8 +10,9 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// HasUnknownFields reports whether a message has fields that its Go type does not have.
-// t is the type of a pointer to the Go type. It returns false for a malformed message.
+// HasUnknownFields reports whether a protobuf message, or one nested in it, has fields
+// that its Go type does not have. t is the type of a pointer to that Go type.
+// HasUnknownFields returns false for a malformed message.
 func HasUnknownFields(t reflect.Type, raw []byte) bool {
 	if t == nil || t.Kind() != reflect.Pointer || len(raw) > math.MaxInt32 {
 		return false
@@ -22,8 +23,8 @@ func HasUnknownFields(t reflect.Type, raw []byte) bool {
 	return decodedShorter(t.Elem(), raw)
 }
 
-// unknown reports whether a message, or one nested in it, has a field that is not
-// planned.
+// unknown reports whether a message, or one nested in it, has a field that its plan does
+// not contain.
 func (p *plan) unknown(raw []byte) bool {
 	visits := p.visits
 	for at := 0; at < len(raw); {
@@ -64,8 +65,9 @@ func (p *plan) unknown(raw []byte) bool {
 	return false
 }
 
-// decodedShorter reports whether a message takes fewer bytes after decoding, because the
-// Go type does not keep its unknown fields. It is used for types without a plan.
+// decodedShorter reports whether a message would be shorter if it were decoded and
+// encoded again. It would be shorter if it has unknown fields, because the Go type does
+// not keep them. This check is used for types without a plan.
 func decodedShorter(t reflect.Type, raw []byte) bool {
 	value, ok := reflect.New(t).Interface().(interface {
 		protobuf.Message

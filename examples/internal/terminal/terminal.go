@@ -20,9 +20,10 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// Main parses the program's flags and its own, and calls run with the selected cluster.
-// The context ends with Ctrl-C. A second Ctrl-C ends the program at once. Main does not
-// return if run fails.
+// Main parses the flags of the program together with -kubeconfig and -context, and calls
+// run with the cluster that these two select. Ctrl-C cancels the context that run
+// receives. A second Ctrl-C ends the program at once. If run fails, Main ends the program
+// with exit code 1.
 func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error) {
 	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
@@ -31,7 +32,7 @@ func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) er
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	if err := connect(ctx, *kubeconfig, *kubeContext, run); err != nil {
-		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the name of the program is all the message there is
+		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the whole message is the name of the program
 		os.Exit(1)
 	}
 }
@@ -48,7 +49,8 @@ func connect(ctx context.Context, kubeconfig, kubeContext string, run func(conte
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer cluster.CloseIdleConnections()
-	// Most of the programs are meant to end by an interrupt.
+	// Most of the programs run until they are interrupted, so an error that the interrupt
+	// causes is not a failure.
 	if err := run(ctx, os.Stdout, cluster); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		return err
 	}

@@ -12,25 +12,26 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// A gzip stream is a header, deflate blocks, a checksum and a length. Blocks that end
-// at a byte and refer to nothing before them can be put together in any order, and
-// checksums can be combined, so bytes that do not change are compressed once.
+// A gzip stream is a header, deflate blocks, a checksum and a length. Blocks that end at
+// a byte boundary and do not refer to earlier bytes can be joined in any order. Their
+// checksums can be combined. So bytes that do not change are compressed only once.
 
 // GzipHead is the header of a stream, without a name or a time.
 const GzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-// gzipLevel is the level of flate. Segments are kept and sent often, so a little more work
-// pays.
+// gzipLevel is the compression level of flate. It is higher than the fastest level,
+// because a segment is compressed once and sent often.
 const gzipLevel = 3
 
-// GzipFlush is an empty block, after which a reader hands over everything before it.
+// GzipFlush is an empty block. A decompressor that reads it returns all bytes before it
+// without waiting for more.
 const GzipFlush = "\x00\x00\x00\xff\xff"
 
 // Segment is a part of a gzip stream.
 type Segment struct {
 	deflated []byte
 	crc      uint32
-	// length is that of the plain bytes.
+	// length is the number of bytes before compression.
 	length int
 }
 
@@ -43,24 +44,25 @@ type GzipSum struct {
 	length uint32
 }
 
-// Add adds a segment.
+// Add appends a segment to the stream.
 func (s *GzipSum) Add(next *Segment) {
 	s.crc = combine(s.crc, next.crc, int64(next.length))
 	s.length += uint32(next.length)
 }
 
-// Tail returns the end of the stream: a last, empty block, the checksum and the length.
+// Tail returns the end of the stream, which is an empty last block followed by the
+// checksum and the length.
 func (s *GzipSum) Tail() []byte {
 	b := []byte{1, 0, 0, 0xff, 0xff}
 	b = binary.LittleEndian.AppendUint32(b, s.crc)
 	return binary.LittleEndian.AppendUint32(b, s.length)
 }
 
-// deflaters are writers for reuse: each takes about 400 KB.
+// deflaters holds writers for reuse, because each takes about 400 KB.
 var deflaters = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, gzipLevel)
 	if err != nil {
-		panic("flate: " + err.Error()) // the level is a constant
+		panic("flate: " + err.Error()) // impossible: the level is a valid constant
 	}
 	return w
 }}
@@ -80,7 +82,7 @@ func Deflate(raw []byte) Segment {
 	if err == nil {
 		err = w.Flush()
 	}
-	if err != nil { // a buffer takes everything
+	if err != nil { // impossible: writing to a buffer does not fail
 		s.deflated = stored(raw)
 		return s
 	}
@@ -88,7 +90,8 @@ func Deflate(raw []byte) Segment {
 	return s
 }
 
-// stored returns a block that is not compressed.
+// stored returns the bytes as blocks that are not compressed, of at most 65,535 bytes
+// each.
 func stored(raw []byte) []byte {
 	var b []byte
 	for len(raw) > 0 {
@@ -102,8 +105,9 @@ func stored(raw []byte) []byte {
 	return b
 }
 
-// Member returns the segment as a gzip stream of its own. Its content ends in a block that
-// is not the last, so that readers hand it over before they have seen the end.
+// Member returns the segment as a gzip stream of its own. It ends the content with
+// GzipFlush, so that a decompressor returns all of the content before it reads the end of
+// the stream.
 func (s Segment) Member() []byte {
 	var sum GzipSum
 	sum.Add(&s)
@@ -114,9 +118,10 @@ func (s Segment) Member() []byte {
 	return append(b, sum.Tail()...)
 }
 
-// combine returns the checksum of two texts one after the other. The second has length
-// bytes. Appending zeros to a text is linear in its checksum: a matrix over
-// one bit, whose powers are known.
+// combine returns the checksum of two texts joined together, given the checksum of each.
+// The second text has length bytes. Appending zero bytes to a text changes its checksum
+// by a linear map, which is a matrix of bits. The matrices for the powers of two are in
+// zeros.
 func combine(first, second uint32, length int64) uint32 {
 	for i := 0; length > 0; i++ {
 		if length&1 != 0 {
@@ -140,7 +145,7 @@ func (m *matrix) times(v uint32) uint32 {
 	return sum
 }
 
-// zeros has at i the matrix that appends 2^i zero bytes.
+// zeros[i] is the matrix that appends 2^i zero bytes.
 var zeros = func() (all [63]matrix) {
 	var bit matrix // appends one zero bit
 	bit[0] = crc32.IEEE

@@ -9,32 +9,34 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Part is some bytes of a response: given ones, or those of a block or of some of its
-// objects.
+// Part is a part of the bytes of a response. It consists of given bytes, of a whole
+// block, or of some objects of a block.
 type Part struct {
 	raw    []byte
 	blocks *Blocks
 	block  *block
 	text   *text
 	form   BlockForm
-	// some are the objects of the block that the part has; nil is all.
+	// some are the places of the objects in the block that belong to the part; nil means
+	// all.
 	some []int
 }
 
-// Part returns the bytes of a run of objects in a form, as a part of a response. If some is
-// not nil, the part has only the objects at those places of the run. It fails if one of
-// them cannot be encoded. The run is not kept.
+// Part returns a part with the bytes of a run of objects, encoded in form f. If some is
+// not nil, the part has only the objects at those places of the run. Part fails if an
+// object of the part cannot be encoded. Part does not keep the slice run.
 func (c *Blocks) Part(s Source, run []*wire.Object, f BlockForm, some []int) (Part, error) {
 	b := c.get(s, run)
 	t := c.text(b, run, f)
 	return Part{blocks: c, block: b, text: t, form: f, some: some}, t.check(some)
 }
 
-// Raw returns a part of given bytes, which must not change any more.
+// Raw returns a part that consists of the bytes b. The caller must not modify them any
+// more.
 func Raw(b []byte) Part { return Part{raw: b} }
 
-// Whole reports whether the part is a whole block. It is then written with [Part.WriteBlock]
-// or [Part.Segment], and otherwise with [Part.Each].
+// Whole reports whether the part is a whole block. A whole block is written with
+// [Part.WriteBlock] or [Part.Segment], any other part with [Part.Each].
 func (p Part) Whole() bool { return p.block != nil && p.some == nil }
 
 // Len returns how many bytes the part has.
@@ -56,7 +58,8 @@ func (p Part) Len() int {
 	return n
 }
 
-// Each calls write with the bytes of the part, which are valid until it returns.
+// Each calls write with the bytes of the part, once or several times. The bytes are valid
+// only until write returns.
 func (p Part) Each(write func([]byte) error) error {
 	if p.block == nil {
 		return write(p.raw)
@@ -67,5 +70,6 @@ func (p Part) Each(write func([]byte) error) error {
 // WriteBlock writes a whole block.
 func (p Part) WriteBlock(w io.Writer) error { return p.text.writeTo(w) }
 
-// Segment returns a whole block as part of a gzip stream. It is made once for all readers.
+// Segment returns a whole block as part of a gzip stream. The segment is compressed once
+// for all readers.
 func (p Part) Segment() *Segment { return p.blocks.segment(p.block, p.form, p.text) }
