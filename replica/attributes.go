@@ -105,3 +105,9 @@ func (a *Attributes) refineVerb(query url.Values) {
 		}
 	}
 }
+
+// isTrue reads a flag of a query as kube-apiserver does.
+func isTrue(query url.Values, name string) bool {
+	values, ok := query[name]
+	return ok && (len(values) == 0 || values[0] != "0" && !strings.EqualFold(values[0], "false"))
+}

@@ -133,9 +133,3 @@ func (q *Request) watches() bool { return q.watchPath || q.Name == "" && isTrue(
 
 // reads reports whether the verb is that of a read.
 func (q *Request) reads() bool { return q.Verb == "get" || q.Verb == "list" || q.Verb == "watch" }
-
-// isTrue reads a flag of a query as kube-apiserver does.
-func isTrue(query url.Values, name string) bool {
-	values, ok := query[name]
-	return ok && (len(values) == 0 || values[0] != "0" && !strings.EqualFold(values[0], "false"))
-}

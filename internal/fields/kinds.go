@@ -155,11 +155,3 @@ func resourceSlices[O runtime.Object](view func(O) resourceSliceView) *Set {
 		resourcev1.ResourceSliceSelectorPoolName: func(o O) string { return view(o).pool },
 	}, name)
 }
-
-// fewValues are the labels of fields that have few different values. A watch with such a
-// label and another one waits for changes of the other.
-var fewValues = []string{
-	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName", "spec.type",
-	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason", "reportingComponent", "spec.driver",
-	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
-}

@@ -118,6 +118,14 @@ func (s *Set) Equalities(selector fields.Selector) []Equality {
 	return all
 }
 
+// fewValues are the labels of fields that have few different values. A watch with such a
+// label and another one waits for changes of the other.
+var fewValues = []string{
+	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName", "spec.type",
+	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason", "reportingComponent", "spec.driver",
+	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
+}
+
 // OnlyMetadata reports whether a selector has requirements on name and namespace only,
 // so that objects need not be decoded.
 func OnlyMetadata(selector fields.Selector) bool {
