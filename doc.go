@@ -14,6 +14,7 @@
 //	go pods.Run(ctx)
 //	err = pods.WaitForSync(ctx)
 //	for p := range byNode.Get("node-7") { … }
+//	for key, p := range pods.Select("shop", labels.SelectorFromSet(labels.Set{"app": "cart"})) { … }
 //
 // # Guarantees
 //

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
@@ -171,6 +172,11 @@ func (i *Informer[T]) All() iter.Seq2[string, T] { return i.Snapshot().All() }
 // Namespace calls Snapshot().Namespace.
 func (i *Informer[T]) Namespace(namespace string) iter.Seq2[string, T] {
 	return i.Snapshot().Namespace(namespace)
+}
+
+// Select calls Snapshot().Select.
+func (i *Informer[T]) Select(namespace string, selector labels.Selector) iter.Seq2[string, T] {
+	return i.Snapshot().Select(namespace, selector)
 }
 
 // Len returns the number of objects, including those that cannot be decoded.

@@ -256,7 +256,7 @@ func TestWatch_stateThenChanges(t *testing.T) {
 	})
 }
 
-func TestSnapshot_matching(t *testing.T) {
+func TestSelect_labels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, encoding := range []wire.Encoding{wire.JSON, wire.Protobuf} {
 			s := newServer()
@@ -282,7 +282,7 @@ func TestSnapshot_matching(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got []string
-				for key := range pods.Snapshot().Matching(parsed) {
+				for key := range pods.Snapshot().Select("", parsed) {
 					got = append(got, key)
 				}
 				expect.Equal(t, got, want)

@@ -65,7 +65,7 @@ func check(t *testing.T, s *server, i *watershed.Informer[*corev1.Pod], byNode *
 			on++
 		}
 	}
-	for range snap.Matching(selector) {
+	for range snap.Select("", selector) {
 		matching--
 	}
 	for range byNode.Get("node-7") {

@@ -52,10 +52,27 @@ func (s Snapshot[T]) All() iter.Seq2[string, T] { return s.decoded(s.state.All()
 // Namespace yields the objects of a namespace in key order. "" is [metav1.NamespaceAll]
 // and yields all objects.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
-	if namespace == metav1.NamespaceAll {
-		return s.All()
+	return s.decoded(s.namespace(namespace))
+}
+
+// Select yields the objects of a namespace that a selector matches, in key order. "" is
+// [metav1.NamespaceAll], and a nil selector matches everything. Select visits only the
+// objects of the namespace, reads their labels from the bytes, and decodes only those that
+// match. To read one label of a pod of 5 KB costs about 60 ns if the pod is packed, 0.3 us
+// as protobuf and 1 us as JSON. A selector reads a label for each requirement, up to the
+// first that does not match.
+func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq2[string, T] {
+	objects := s.namespace(namespace)
+	if selector == nil || selector.Empty() {
+		return s.decoded(objects)
 	}
-	return s.decoded(s.state.Prefix(namespace + "/"))
+	return s.decoded(func(yield func(string, *wire.Object) bool) {
+		for key, o := range objects {
+			if selector.Matches(o.Labels()) && !yield(key, o) {
+				return
+			}
+		}
+	})
 }
 
 // After yields the objects after a key in key order. It continues a walk of this or an
@@ -70,20 +87,16 @@ func (s Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	return s.decoded(s.state.Range(prefix, after))
 }
 
-// Matching yields the objects that a selector matches, in key order. It reads labels
-// from the bytes and decodes only objects that match.
-func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[string, T] {
-	return s.decoded(func(yield func(string, *wire.Object) bool) {
-		for key, o := range s.state.All() {
-			if selector.Matches(o.Labels()) && !yield(key, o) {
-				return
-			}
-		}
-	})
-}
-
 // Raw yields keys and objects as bytes.
 func (s Snapshot[T]) Raw() iter.Seq2[string, *wire.Object] { return s.state.All() }
+
+// namespace yields the objects of a namespace as bytes.
+func (s Snapshot[T]) namespace(namespace string) iter.Seq2[string, *wire.Object] {
+	if namespace == metav1.NamespaceAll {
+		return s.state.All()
+	}
+	return s.state.Prefix(namespace + "/")
+}
 
 func (s Snapshot[T]) decoded(objects iter.Seq2[string, *wire.Object]) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {

@@ -102,7 +102,7 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 		})
 		wg.Go(func() {
 			for i := n; ctx.Err() == nil; i++ {
-				for key := range pods.Snapshot().Matching(selector) {
+				for key := range pods.Snapshot().Select("", selector) {
 					if _, ok := pods.Get(key); ok {
 						gets.Add(1)
 					}

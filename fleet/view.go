@@ -192,15 +192,17 @@ func (s Snapshot[T]) All() iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Raw() })
 }
 
-// Namespace yields the objects of a namespace in all clusters.
+// Namespace yields the objects of a namespace in all clusters. "" means all namespaces.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Namespace(namespace) })
 }
 
-// Matching yields the objects that a selector matches. Labels are read from the bytes: an
-// object that does not match is not decoded, and costs some 100 ns.
-func (s Snapshot[T]) Matching(selector labels.Selector) iter.Seq2[Key, T] {
-	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Matching(selector) })
+// Select yields the objects of a namespace that a selector matches in all clusters, sorted
+// by cluster and then by key. "" means all namespaces, and a nil selector matches
+// everything. In each cluster only the namespace's objects are visited and only objects
+// that match are decoded: see [watershed.Snapshot.Select] for the cost.
+func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq2[Key, T] {
+	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Select(namespace, selector) })
 }
 
 // After yields the objects after a key, to continue a walk of this or an earlier

@@ -4,9 +4,17 @@
 package fleet
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -111,5 +119,64 @@ func TestView_inNothingFollowsNothing(t *testing.T) {
 func TestNew_refusesAnEmptySelection(t *testing.T) {
 	if _, err := New(noDirectory{}, &Options{Resources: []string{}}); err == nil {
 		t.Error("a list without patterns is taken for all resources")
+	}
+}
+
+// TestSelect_decodesMatchesOnly compares Select with decoding everything, for random pods
+// of two clusters, and counts the decodings.
+func TestSelect_decodesMatchesOnly(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
+	for cluster, encoding := range map[string]wire.Encoding{"eu": wire.JSON, "us": wire.Protobuf} {
+		w.join(cluster)
+		for i := range 200 {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: []string{"a", "a-b", "a0", "b"}[rng.IntN(4)], Name: fmt.Sprint(i), ResourceVersion: fmt.Sprint(i + 2),
+				Labels: map[string]string{"app": []string{"web", "db", ""}[rng.IntN(3)], []string{"x", "y"}[rng.IntN(2)]: "1"},
+			}}
+			o, err := wire.Encode(p, encoding, kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.mirrors[cluster].informer.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()})
+		}
+	}
+	var decoded []string
+	view := *OfResource[*corev1.Pod](w.fleet, w.c.resource)
+	view.decode = func(o *wire.Object) (*corev1.Pod, error) {
+		decoded = append(decoded, o.Key())
+		return wire.DecodeFresh[*corev1.Pod](o)
+	}
+	snapshot := view.Snapshot()
+	for _, namespace := range []string{"", "a", "a-b", "a0", "b", "none"} {
+		for _, text := range []string{"", "app=web", "app!=web", "app in (web,db),x", "!x,y=1", "z", "nil"} {
+			var selector labels.Selector
+			if text != "nil" {
+				var err error
+				if selector, err = labels.Parse(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var want, got []Key
+			for key, p := range snapshot.All() {
+				if (namespace == "" || p.Namespace == namespace) && (selector == nil || selector.Matches(labels.Set(p.Labels))) {
+					want = append(want, key)
+				}
+			}
+			decoded = nil
+			for key := range snapshot.Select(namespace, selector) {
+				got = append(got, key)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("namespace %q and selector %q yield %v, want %v", namespace, text, got, want)
+			}
+			if len(decoded) != len(want) {
+				t.Errorf("namespace %q and selector %q decode %d objects, %d match", namespace, text, len(decoded), len(want))
+			}
+		}
 	}
 }

@@ -138,7 +138,8 @@ func ourObjects(s watershed.Snapshot[*corev1.Pod]) string {
 	var b strings.Builder
 	writeAll(&b, "all", pods(s.All()))
 	writeAll(&b, "a", pods(s.Namespace("a")))
-	writeAll(&b, "web", pods(s.Matching(web)))
+	writeAll(&b, "web", pods(s.Select("", web)))
+	writeAll(&b, "web of a", pods(s.Select("a", web)))
 	return b.String()
 }
 
@@ -194,6 +195,7 @@ func (x *informers) theirText() string {
 		return cache.ListAllByNamespace(indexer, "a", labels.Everything(), add)
 	}))
 	note("web", list(func(add cache.AppendFunc) error { return cache.ListAll(indexer, web, add) }))
+	note("web of a", list(func(add cache.AppendFunc) error { return cache.ListAllByNamespace(indexer, "a", web, add) }))
 	for _, name := range slices.Sorted(maps.Keys(x.ourIdx)) {
 		values := indexer.ListIndexFuncValues(name)
 		slices.Sort(values)

@@ -97,7 +97,7 @@ func show(ctx context.Context, out io.Writer, f *fleet.Fleet, objects *fleet.Vie
 		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%d/%d\t%s\n", m.Name(), s.State, s.Synced, s.Resources, s.Objects, s.Expected, reason)
 	}
 	fmt.Fprintln(table, "\nCLUSTER\tOBJECT\tVERSION")
-	for key, obj := range objects.Snapshot().Matching(selector) {
+	for key, obj := range objects.Snapshot().Select("", selector) {
 		fmt.Fprintf(table, "%s\t%s\t%d\n", key.Cluster, key.Object, obj.Version())
 	}
 	if err := table.Flush(); err != nil || !o.watch {
