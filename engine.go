@@ -54,9 +54,21 @@ func newEngine(source reflector.Source[*wire.Object], opts lifeOptions) *engine 
 	return e
 }
 
-// engineOf returns an engine for a query of a cluster. Its log lines identify both.
-func engineOf(cluster *kube.Cluster, q kube.Query, opts lifeOptions) (*engine, error) {
+// sourceFunc returns the source of a query of a cluster.
+type sourceFunc func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error)
+
+// clusterSource returns the cluster's own source.
+func clusterSource(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
 	source, err := cluster.Source(q)
+	if err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// engineOf returns an engine for a query of a cluster. Its log lines identify both.
+func engineOf(cluster *kube.Cluster, newSource sourceFunc, q kube.Query, opts lifeOptions) (*engine, error) {
+	source, err := newSource(cluster, q)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,8 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/internal/kubetest/miniature"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // startCluster starts a server with three pods for an example, and returns it and access
@@ -208,4 +211,50 @@ func ExampleFactory() {
 	// shop/checkout Pod
 	// shop/search Pod
 	// pods 1
+}
+
+// counted is a source that counts the lists of another one.
+type counted struct {
+	reflector.Source[*wire.Object]
+	lists *atomic.Int64
+}
+
+func (c counted) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+	c.lists.Add(1)
+	return c.Source.List(ctx, opts, each)
+}
+
+// A factory shares an informer of a user's own source, such as one that wraps the
+// cluster's.
+func ExampleSharedFrom() {
+	server, prod := startCluster()
+	defer server.Close()
+
+	factory := watershed.NewFactory(prod, nil)
+	var lists atomic.Int64
+	newSource := func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
+		source, err := cluster.Source(q)
+		return counted{source, &lists}, err
+	}
+	for range 2 { // the second lease shares the informer of the first
+		pods, err := watershed.SharedFrom(factory, newSource, &watershed.Options[*corev1.Pod]{Namespace: "shop"})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer pods.Release()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = factory.Run(ctx) })
+	if err := factory.WaitForSync(ctx); err != nil {
+		fmt.Println(err)
+	}
+	for resource, all := range factory.Status() {
+		fmt.Println(resource.Resource, all[0].Objects, "objects,", lists.Load(), "list")
+	}
+	stop()
+	running.Wait()
+	// Output:
+	// pods 3 objects, 1 list
 }

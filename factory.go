@@ -5,6 +5,7 @@ package watershed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -54,9 +55,9 @@ type FactoryOptions struct {
 }
 
 // Factory has the informers of one cluster. All leases of the same resource and
-// selection share one watch and one copy, whatever type they read; only leases of
-// *metav1.PartialObjectMetadata have a copy of their own. All methods are safe for
-// concurrent use.
+// selection share one watch and one copy, whatever type they read. Leases of
+// *metav1.PartialObjectMetadata and leases of a user's own source ([SharedFrom]) have
+// copies of their own. All methods are safe for concurrent use.
 type Factory struct {
 	cluster *kube.Cluster
 	opts    FactoryOptions
@@ -75,6 +76,8 @@ type shareKey struct {
 	resource                                schema.GroupVersionResource
 	namespace, labelSelector, fieldSelector string
 	metadataOnly                            bool
+	// own means that the source is the user's: see SharedFrom.
+	own bool
 }
 
 // shared is an engine and the number of its leases. The factory's mu guards it.
@@ -126,6 +129,43 @@ func (l *Lease[T]) Release() { l.release() }
 // its encoding: if that lease was for a Go type, an *unstructured.Unstructured of a
 // later lease has only the fields that the Go type has.
 func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], error) {
+	return leaseOf[T, P](f, nil, opts)
+}
+
+// SharedFrom is [Shared] for an informer that reads the user's own source instead of the
+// cluster's. The factory runs it, waits for it, reports it and frees it like its own
+// informers, and applies its own Drop, Transform, Memory, Window and Reflector.
+//
+// The first lease of a resource and selection calls newSource. Later ones share the
+// informer, and their newSource is not called. If newSource fails, or if the informer was
+// freed ([FactoryOptions.StopIdle]), the next lease calls its newSource.
+//
+// newSource receives the cluster and the query that opts and the factory's options
+// select, and often wraps cluster.Source(q). The source has to apply the query's namespace
+// and selectors: the factory does not filter. newSource must not call the factory, which
+// is locked.
+//
+// Shared and SharedFrom never share an informer, so that a lease reads the same source
+// whichever was called first. A factory that has leases of both for one resource has two
+// copies of it.
+func SharedFrom[T wire.Pointer[P], P any](
+	f *Factory, newSource func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error), opts *Options[T],
+) (*Lease[T], error) {
+	return leaseOf[T, P](f, func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
+		source, err := newSource(cluster, q)
+		if err == nil && source == nil {
+			err = errors.New("newSource returned nil")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("source of %s in %s: %w", q, cluster.Name(), err)
+		}
+		return source, nil
+	}, opts)
+}
+
+// leaseOf returns a lease of an informer that reads the source of newSource or, if that is
+// nil, the cluster's.
+func leaseOf[T wire.Pointer[P], P any](f *Factory, newSource sourceFunc, opts *Options[T]) (*Lease[T], error) {
 	if name := opts.ofFactory(); name != "" {
 		return nil, fmt.Errorf("shared informer of %T: %s is an option of the factory", *new(T), name)
 	}
@@ -148,7 +188,7 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 			o.Resync = custom
 		}
 	}
-	s, err := f.lease(query)
+	s, err := f.lease(query, newSource)
 	if err != nil {
 		return nil, err
 	}
@@ -161,13 +201,16 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 }
 
 // lease finds or creates the engine of a query, and starts it if the factory runs.
-func (f *Factory) lease(q kube.Query) (*shared, error) {
-	at := shareKey{q.Resource, q.Namespace, q.LabelSelector, q.FieldSelector, q.MetadataOnly}
+func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
+	at := shareKey{q.Resource, q.Namespace, q.LabelSelector, q.FieldSelector, q.MetadataOnly, newSource != nil}
+	if newSource == nil {
+		newSource = clusterSource
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, ok := f.shared[at]
 	if !ok {
-		e, err := engineOf(f.cluster, q, lifeOptions{
+		e, err := engineOf(f.cluster, newSource, q, lifeOptions{
 			transform: chain(f.opts.Drop, f.opts.Transform),
 			memory:    f.opts.Memory,
 			packing:   f.opts.Packing,

@@ -48,7 +48,7 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	}
 	c := newCodec[T, P](o.Memory.recent())
 	i := &Informer[T]{}
-	e, err := engineOf(cluster, query, o.life(c, &i.decoder))
+	e, err := engineOf(cluster, clusterSource, query, o.life(c, &i.decoder))
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ type Options[T any] struct {
 	Reflector reflector.Options
 	// Report, if it is not nil, includes the informer while it runs.
 	Report *Report
-	// Cluster and Name identify an informer made from a source in reports and logs.
+	// Cluster and Name identify an informer made with [FromSource] in reports and logs.
 	// Other informers are identified by their cluster and resource.
 	Cluster, Name string
 	// Mutated, for tests, is called with each object that was modified after the

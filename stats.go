@@ -14,7 +14,7 @@ import (
 // The rest is an estimate, which tests compare with the heap.
 type Stats struct {
 	// Cluster and Resource identify the informer. They are [Options.Cluster] and
-	// [Options.Name] if it was made from a source.
+	// [Options.Name] if it was made with [FromSource].
 	Cluster, Resource string
 	// Objects is the number of objects, Packed how many of them are packed.
 	Objects, Packed int
