@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -246,4 +248,34 @@ func canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
+}
+
+// testWriting runs the calls of ExampleCluster_Config, and reads them as changes.
+func testWriting(t *testing.T, k *kubetest.Cluster) {
+	ctx := patient(t)
+	c := open(t, k.Config())
+	s := sourceOf(t, c, kube.Query{Resource: configMaps, Namespace: "default", FieldSelector: "metadata.name=written"})
+	_, page, err := listAll(ctx, s, reflector.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version})
+	if err := write(ctx, c, "default", "written"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		change delta.Type
+		data   map[string]string
+	}{
+		{delta.Added, map[string]string{"colour": "red"}},
+		{delta.Updated, map[string]string{"colour": "green"}},
+		{delta.Updated, map[string]string{"colour": "green", "size": "9"}},
+		{delta.Deleted, map[string]string{"colour": "green", "size": "9"}},
+	} {
+		m, err := wire.Decode[*corev1.ConfigMap](wantEvent(t, w, want.change, "default/written"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect.Equal(t, m.Data, want.data)
+	}
 }

@@ -84,8 +84,10 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 // Name returns the name of the cluster in errors.
 func (c *Cluster) Name() string { return c.name }
 
-// Config returns a copy of the configuration that the cluster was made from, for other
-// clients.
+// Config returns a copy of the configuration that the cluster was made from, for clients
+// that write: dynamic.NewForConfig(c.Config()) returns a dynamic client of the same
+// cluster, and kubernetes.NewForConfig(c.Config()) a clientset. Unlike the cluster, they
+// apply the rate limits in it: by default 5 requests per second.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // CloseIdleConnections closes the connections that do not carry a request. Clusters with

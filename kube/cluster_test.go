@@ -39,6 +39,7 @@ func TestCluster(t *testing.T) {
 	t.Run("every resource", func(t *testing.T) { testEveryResource(t, k) })
 	t.Run("content", func(t *testing.T) { testContent(t, k) })
 	t.Run("small client", func(t *testing.T) { testSmallClient(t, k) })
+	t.Run("writing", func(t *testing.T) { testWriting(t, k) })
 	t.Run("selection", func(t *testing.T) { testSelection(t, k) })
 	t.Run("custom resource", func(t *testing.T) { testCustomResource(t, k) })
 	t.Run("metadata of custom resource", func(t *testing.T) { testCustomMetadata(t, k) })
