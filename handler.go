@@ -236,7 +236,9 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 				b = shared.block(c.Revision, b)
 				r.deliver(d, c, b.decode(&r.informer.decoder, c), false)
 			}
-			d.position.Store(c.Revision)
+			if !next.Differences() { // those are not in the order of revisions
+				d.position.Store(c.Revision)
+			}
 			if s := again.reached(next, c); s != nil && !r.walk(d, s) {
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,6 +297,51 @@ func TestReaders_slowOnesEndWithTheTruth(t *testing.T) {
 		t.Error("no reader ever fell out of the window: the test shows nothing")
 	}
 	t.Logf("readers fell out of the window %d times", expired)
+}
+
+// TestHandler_isBehindWhileItReceivesDifferences reads the status of a handler that has left
+// the window, in each of the calls that bring it up to date.
+func TestHandler_isBehindWhileItReceivesDifferences(t *testing.T) {
+	const pods = 50
+	s := newServer()
+	padding := string(make([]byte, 20_000))
+	pad := func(p *corev1.Pod) { p.Annotations = map[string]string{"padding": padding} }
+	for i := range pods {
+		s.put(fmt.Sprintf("shop/p%02d", i), pad)
+	}
+	informer := watershed.FromSource(s, &watershed.Options[*wire.Object]{Window: 1, Reflector: patient})
+	asleep, wake := make(chan struct{}), make(chan struct{})
+	var handler *watershed.Registration
+	var behind []uint64
+	var sleeps sync.Once
+	note := func() {
+		sleeps.Do(func() { close(asleep); <-wake })
+		behind = append(behind, handler.Status().Behind)
+	}
+	handler = informer.Handle(watershed.Handler[*wire.Object]{
+		Update: func(_, _ *wire.Object) { note() },
+		Delete: func(_ *wire.Object, _ bool) { note() },
+	})
+	stop := running(t, informer.Run)
+	<-handler.Synced()
+	s.put("shop/p49", pad)
+	<-asleep
+	s.delete("shop/p00") // comes first in the differences, and has the newest revision
+	for range 300 {
+		for i := 1; i < pods; i++ {
+			s.put(fmt.Sprintf("shop/p%02d", i), pad)
+		}
+	}
+	expect.Soon(t, "the informer has every change", func() bool { return informer.Status().Version == s.version })
+	close(wake)
+	expect.Soon(t, "the handler is up to date", func() bool { return handler.Status().Behind == 0 })
+	stop()
+	expect.Equal(t, handler.Status().Expired > 0, true)
+	for i, n := range behind[:len(behind)-1] {
+		if n == 0 {
+			t.Errorf("after call %d of %d the handler is said to have received everything", i, len(behind))
+		}
+	}
 }
 
 // TestHandler_thatSleepsForever makes a million changes while a handler sleeps.
