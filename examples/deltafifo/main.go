@@ -44,6 +44,8 @@ func run(ctx context.Context, out io.Writer) error {
 		{"without known objects the delete is lost", withoutKnown},
 		{"with known objects it is not", withKnown},
 		{"anything with Get and All is known objects", withOwnKnown},
+		{"a list queues Replaced, and Deleted for a known object that it does not have", replaced},
+		{"a resync queues Sync for the known objects that are not queued", resynced},
 	} {
 		fmt.Fprintf(out, "# %s\n", part.title)
 		if err := part.show(ctx, out); err != nil {
@@ -190,4 +192,62 @@ func withOwnKnown(ctx context.Context, out io.Writer) error {
 			pods[newest.Key] = newest.Object
 		}
 	})
+}
+
+// replaced queues a first list, and a second one after a connection was lost. In between,
+// pod2 was deleted, and no event reported that.
+func replaced(ctx context.Context, out io.Writer) error {
+	pods := store.New(podKey, nil)
+	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
+	for _, list := range [][]pod{
+		{{"pod1", 1}, {"pod2", 2}},
+		{{"pod1", 1.1}, {"pod3", 3}},
+	} {
+		if err := fifo.Replace(ctx, list, 0); err != nil {
+			return err
+		}
+		if err := popAll(ctx, out, fifo, pods); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resynced queues the known objects again. pod1 is queued already, with a newer state.
+func resynced(ctx context.Context, out io.Writer) error {
+	pods := store.New(podKey, nil)
+	for _, p := range []pod{{"pod1", 1}, {"pod2", 2}} {
+		if err := pods.Put(p); err != nil {
+			return err
+		}
+	}
+	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
+	if err := fifo.Update(ctx, pod{"pod1", 1.1}); err != nil {
+		return err
+	}
+	if err := fifo.Resync(ctx); err != nil {
+		return err
+	}
+	return popAll(ctx, out, fifo, pods)
+}
+
+// popAll prints and stores everything that is queued.
+func popAll(ctx context.Context, out io.Writer, fifo *delta.FIFO[pod], pods *store.Store[pod]) error {
+	for fifo.Len() > 0 {
+		err := fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+			for _, d := range deltas {
+				fmt.Fprint(out, d.Type, " : ", d.Object.Name, " ", d.Object.Value)
+				if d.Missed {
+					fmt.Fprint(out, " (missed)") // inferred from the list, with the last known state
+				}
+				fmt.Fprintln(out)
+			}
+			pods.Apply(deltas)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershed-project/watershed/examples/internal/programtest"
 )
 
 const want = `# everything that happened to pod1 comes out together
@@ -42,6 +44,15 @@ Added : nettool
 Updated : nettool
 Updated : nettool
 Deleted : nettool
+# a list queues Replaced, and Deleted for a known object that it does not have
+Replaced : pod1 1
+Replaced : pod2 2
+Replaced : pod1 1.1
+Replaced : pod3 3
+Deleted : pod2 2 (missed)
+# a resync queues Sync for the known objects that are not queued
+Updated : pod1 1.1
+Sync : pod2 2
 `
 
 func TestRun(t *testing.T) {
@@ -52,4 +63,5 @@ func TestRun(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
+	programtest.Shown(t, "go run ./examples/deltafifo", want)
 }

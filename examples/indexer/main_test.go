@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershed-project/watershed/examples/internal/programtest"
 )
 
 const want = `in ns1: ns1/pod1 pod1
@@ -26,4 +28,5 @@ func TestRun(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
+	programtest.Shown(t, "go run ./examples/indexer", want)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/watershed-project/watershed/examples/internal/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,6 +56,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 	})
+	programtest.Shown(t, "go run ./examples/listener", want)
 }
 
 func TestRun_endsWithItsContext(t *testing.T) {

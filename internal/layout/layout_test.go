@@ -122,7 +122,7 @@ var rules = map[string]rule{
 	"examples/pipeline":  {own: []string{"delta", "store", "fanout"}},
 	"examples/listener":  {own: []string{"delta", "store", "fanout"}},
 
-	"examples/internal/programtest": {own: []string{"kube"}, others: []string{"k8s.io/client-go/rest"}},
+	"examples/internal/programtest": {own: []string{"kube"}, others: []string{"github.com/google/go-cmp/", "k8s.io/client-go/rest"}},
 	"examples/internal/terminal":    {own: []string{"kube"}},
 	"examples/listwatch":            {own: []string{"delta", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
 	"examples/reflector": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{

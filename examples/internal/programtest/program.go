@@ -2,17 +2,21 @@
 // Copyright The Watershed Authors
 
 // Package programtest tests the programs without a cluster, at an address where no server
-// listens. examples/e2e_test.go tests them with a cluster.
+// listens, and compares the tour with what they print. examples/e2e_test.go tests them
+// with a cluster.
 package programtest
 
 import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/kube"
@@ -57,4 +61,22 @@ func printed(ctx context.Context, t *testing.T, want string, run program) error 
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 	return err
+}
+
+// Shown expects the tour, examples/README.md, to show exactly this output below the
+// command.
+func Shown(t *testing.T, command, output string) {
+	t.Helper()
+	tour, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(tour), "```\n$ "+command+"\n")
+	if !ok {
+		t.Fatalf("README.md does not show %q", command)
+	}
+	shown, _, _ := strings.Cut(after, "```\n")
+	if diff := cmp.Diff(output, shown); diff != "" {
+		t.Errorf("output of %q (-printed +shown in README.md):\n%s", command, diff)
+	}
 }
