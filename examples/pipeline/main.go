@@ -1,121 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command pipeline connects the stages by hand, queue to store to log to handlers, for
-// a pod that is a plain struct. It is an informer without a source.
+// Command pipeline connects all five stages of a shared informer by hand: a source, the
+// queue, the store with an index, the log, and two handlers. The source plays the events
+// of a few pods or, with -cluster, is a reflector that lists and watches the pods of a
+// cluster.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"flag"
 	"io"
-	"log/slog"
-	"os"
-	"strings"
-	"sync"
 
-	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/examples/internal/terminal"
+	"github.com/watershed-project/watershed/kube"
 )
 
-type pod struct{ Namespace, Name, Phase string }
-
-func podKey(p pod) string { return p.Namespace + "/" + p.Name }
+// options are used with -cluster only.
+type options struct {
+	namespace, listen string
+}
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
-		slog.Error("pipeline", "err", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, out io.Writer) error {
-	pods := store.New(podKey, nil)
-	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
-	changes := fanout.New[pod](nil)
-	byPhase := store.NewIndex(pods, "phase", func(p pod) ([]string, error) { return []string{p.Phase}, nil })
-
-	var wg sync.WaitGroup
-	var sourceErr, storeErr error
-	wg.Go(func() {
-		defer fifo.Close()
-		sourceErr = source(ctx, fifo)
+	var o options
+	live := flag.Bool("cluster", false, "list and watch the pods of a cluster")
+	flag.StringVar(&o.namespace, "namespace", "default", "with -cluster: the `namespace` of the pods")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:4000", "with -cluster: the `address` to answer queries of the index at")
+	terminal.MainOptional(live, runPlayed, func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return runLive(ctx, out, cluster, o)
 	})
-	// The controller loop: all queued deltas become one batch, one snapshot and one
-	// entry in the log.
-	wg.Go(func() {
-		defer changes.Close()
-		for storeErr == nil {
-			storeErr = fifo.Drain(ctx, func(deltas delta.Deltas[pod], _ bool) error {
-				changes.Publish(pods.Apply(deltas))
-				return nil
-			})
-		}
-	})
-	// The two handlers run at their own pace. One receives all changes, the other is
-	// woken only for its namespace.
-	var all, shop strings.Builder
-	var allErr, shopErr error
-	wg.Go(func() { allErr = handle(ctx, changes, fanout.Everything(), &all) })
-	wg.Go(func() { shopErr = handle(ctx, changes, fanout.Namespace("shop"), &shop) })
-	wg.Wait()
-
-	fmt.Fprintf(out, "# handler of everything\n%s# handler of shop\n%s# what is there now\n", all.String(), shop.String())
-	for key := range byPhase.Get(pods.Snapshot(), "Running") {
-		fmt.Fprintln(out, "Running:", key)
-	}
-	return errors.Join(sourceErr, ended(storeErr, delta.ErrClosed), ended(allErr, fanout.ErrClosed), ended(shopErr, fanout.ErrClosed))
-}
-
-// source plays the events of a cluster: a list, some events, and a second list after a
-// connection was lost, during which shop/db was deleted.
-func source(ctx context.Context, fifo *delta.FIFO[pod]) error {
-	web, db, nettool := pod{"shop", "web", "Running"}, pod{"shop", "db", "Running"}, pod{"default", "nettool", "Pending"}
-	if err := fifo.Replace(ctx, []pod{web, db}, 0); err != nil {
-		return err
-	}
-	if err := fifo.Add(ctx, nettool); err != nil {
-		return err
-	}
-	nettool.Phase = "Running"
-	if err := fifo.Update(ctx, nettool); err != nil {
-		return err
-	}
-	if err := fifo.Delete(ctx, nettool); err != nil {
-		return err
-	}
-	return fifo.Replace(ctx, []pod{web}, 0)
-}
-
-func handle(ctx context.Context, changes *fanout.Log[pod], interest fanout.Interest, out io.Writer) error {
-	cursor, err := changes.Cursor(0, interest)
-	if err != nil {
-		return err
-	}
-	for {
-		batch, err := cursor.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, c := range batch {
-			switch c.Type {
-			case delta.Added:
-				fmt.Fprintln(out, "OnAdd:", c.Key, c.New.Phase)
-			case delta.Updated:
-				fmt.Fprintln(out, "OnUpdate:", c.Key, c.Old.Phase, "to", c.New.Phase)
-			case delta.Deleted:
-				fmt.Fprintln(out, "OnDelete:", c.Key, "seen:", !c.Missed)
-			}
-		}
-	}
-}
-
-// ended returns nil for the error that a stage is expected to end with.
-func ended(err, end error) error {
-	if errors.Is(err, end) {
-		return nil
-	}
-	return err
 }

@@ -4,11 +4,19 @@
 package main
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/watershed-project/watershed/examples/internal/programtest"
+	"github.com/watershed-project/watershed/kube"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The second list has shop/web again. That is an update, because plain structs have no
 // version by which to recognize an unchanged object.
@@ -29,14 +37,21 @@ OnDelete: shop/db seen: false
 Running: shop/web
 `
 
-func TestRun(t *testing.T) {
+func TestRunPlayed(t *testing.T) {
 	for range 100 { // the stages run concurrently; the output is the same
 		var out strings.Builder
-		if err := run(t.Context(), &out); err != nil {
+		if err := runPlayed(t.Context(), &out); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Fatalf("output (-want +got):\n%s", diff)
 		}
 	}
+	programtest.Shown(t, "go run ./examples/pipeline", want)
+}
+
+func TestRunLive_withoutCluster(t *testing.T) {
+	programtest.Retries(t, "", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return runLive(ctx, out, cluster, options{namespace: "default", listen: "127.0.0.1:0"})
+	})
 }

@@ -119,8 +119,10 @@ var rules = map[string]rule{
 
 	"examples/deltafifo": {own: []string{"delta", "store"}},
 	"examples/indexer":   {own: []string{"delta", "store"}},
-	"examples/pipeline":  {own: []string{"delta", "store", "fanout"}},
-	"examples/listener":  {own: []string{"delta", "store", "fanout"}},
+	"examples/pipeline": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/",
+	}},
+	"examples/listener": {own: []string{"delta", "store", "fanout"}},
 
 	"examples/internal/programtest": {own: []string{"kube"}, others: []string{"github.com/google/go-cmp/", "k8s.io/client-go/rest"}},
 	"examples/internal/terminal":    {own: []string{"kube"}},

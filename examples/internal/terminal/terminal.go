@@ -25,13 +25,28 @@ import (
 // receives. A second Ctrl-C ends the program at once. If run fails, Main ends the program
 // with exit code 1.
 func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error) {
+	always := true
+	MainOptional(&always, nil, run)
+}
+
+// MainOptional is Main for a program that needs a cluster only with one of its flags. If
+// connected is false after the flags were parsed, it calls alone instead of run.
+func MainOptional(connected *bool, alone func(ctx context.Context, out io.Writer) error,
+	run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error,
+) {
 	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	if err := connect(ctx, *kubeconfig, *kubeContext, run); err != nil {
+	var err error
+	if *connected {
+		err = connect(ctx, *kubeconfig, *kubeContext, run)
+	} else {
+		err = alone(ctx, os.Stdout)
+	}
+	if err != nil {
 		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the whole message is the name of the program
 		os.Exit(1)
 	}
