@@ -2,7 +2,8 @@
 // Copyright The Watershed Authors
 
 // Command listwatch shows the two requests that everything else is built on: a list of
-// the pods of a namespace, and a watch of the changes after it.
+// the pods of a namespace, and a watch of the changes after it. Flags select pods by
+// labels and fields, and change the parameters of the requests.
 package main
 
 import (
@@ -10,8 +11,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/examples/internal/terminal"
@@ -24,19 +27,37 @@ type options struct {
 	// list means to list first. A watch without a version begins with all existing
 	// objects.
 	list bool
+	// labels and fields are selectors in kubectl's syntax.
+	labels, fields string
+	// timeout is how long the server keeps the watch open. 0 means as long as it likes.
+	timeout time.Duration
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
 	flag.BoolVar(&o.list, "list", true, "list before watching; without it the watch begins with the existing pods")
+	flag.StringVar(&o.labels, "l", "", "a `selector` of labels, such as app=web")
+	flag.StringVar(&o.fields, "field", "", "a `selector` of fields, such as status.phase=Running")
+	flag.DurationVar(&o.timeout, "timeout", 0, "ask the server to end the watch after this `time`, in whole seconds")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return run(ctx, out, cluster, o)
 	})
 }
 
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
-	query := kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace}
+	query := kube.Query{
+		Resource:      corev1.SchemeGroupVersion.WithResource("pods"),
+		Namespace:     o.namespace,
+		LabelSelector: o.labels,
+		FieldSelector: o.fields,
+	}
+	if o.timeout > 0 {
+		// Tweak can set any parameter of the requests.
+		query.Tweak = func(parameters *metav1.ListOptions) {
+			parameters.TimeoutSeconds = new(int64(o.timeout.Seconds()))
+		}
+	}
 	version := ""
 	if o.list {
 		var err error

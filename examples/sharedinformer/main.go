@@ -2,7 +2,8 @@
 // Copyright The Watershed Authors
 
 // Command sharedinformer adds two handlers to one informer of pods. The second is slow,
-// which does not delay the first.
+// which does not delay the first. With -resync the first handler receives every pod again
+// and again, and with -late a third handler joins while the informer runs.
 package main
 
 import (
@@ -24,12 +25,18 @@ type options struct {
 	namespace string
 	// slow is how long the second handler takes for each call.
 	slow time.Duration
+	// late is when the third handler is added. 0 means never.
+	late time.Duration
+	// resync is how often the first handler receives every pod again. 0 means never.
+	resync time.Duration
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
 	flag.DurationVar(&o.slow, "slow", 3*time.Second, "how long the second handler takes for a call")
+	flag.DurationVar(&o.late, "late", 0, "add a third handler after this time")
+	flag.DurationVar(&o.resync, "resync", 0, "how often the first handler receives every pod again")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return run(ctx, out, cluster, o)
 	})
@@ -47,7 +54,9 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		defer mu.Unlock()
 		fmt.Fprintln(out, line)
 	}
-	first := pods.Handle(printer("first", say))
+	again := printer("first", say)
+	again.Resync = o.resync // a period of this handler only
+	first := pods.Handle(again)
 	second := pods.Handle(printer("second", func(line string) {
 		say(line)
 		select {
@@ -55,7 +64,11 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		case <-ctx.Done(): // Run waits for handlers
 		}
 	}))
-	if err := pods.Run(ctx); err != nil {
+	var wg sync.WaitGroup
+	wg.Go(func() { late(ctx, pods, o.late, say) })
+	err = pods.Run(ctx)
+	wg.Wait()
+	if err != nil {
 		return err
 	}
 	// The counts of the handlers outlive the run.
@@ -63,6 +76,20 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		fmt.Fprintf(out, "# %s was called %d times\n", s.Name, s.Delivered)
 	}
 	return nil
+}
+
+// late adds a handler after the given time, unless that is 0. A handler can join an
+// informer at any time, and receives the existing pods first.
+func late(ctx context.Context, pods *watershed.Informer[*corev1.Pod], after time.Duration, say func(line string)) {
+	if after == 0 {
+		return
+	}
+	select {
+	case <-time.After(after):
+		say("# late joins")
+		pods.Handle(printer("late", say))
+	case <-ctx.Done():
+	}
 }
 
 // printer returns a handler that prints its calls.
@@ -77,7 +104,11 @@ func printer(name string, say func(line string)) watershed.Handler[*corev1.Pod] 
 			say(line)
 		},
 		Update: func(old, now *corev1.Pod) {
-			say(fmt.Sprintf("%-6s OnUpdate: %s %s to %s", name, now.Name, old.Status.Phase, now.Status.Phase))
+			line := fmt.Sprintf("%-6s OnUpdate: %s %s to %s", name, now.Name, old.Status.Phase, now.Status.Phase)
+			if old.ResourceVersion == now.ResourceVersion {
+				line += " (resync)"
+			}
+			say(line)
 		},
 		Delete: func(last *corev1.Pod, _ bool) {
 			say(fmt.Sprintf("%-6s OnDelete: %s %s", name, last.Name, last.Status.Phase))

@@ -126,7 +126,12 @@ var rules = map[string]rule{
 
 	"examples/internal/programtest": {own: []string{"kube"}, others: []string{"github.com/google/go-cmp/", "k8s.io/client-go/rest"}},
 	"examples/internal/terminal":    {own: []string{"kube"}},
-	"examples/listwatch":            {own: []string{"delta", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
+	"examples/listwatch": {own: []string{"delta", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/",
+	}},
+	"examples/transform": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/",
+	}},
 	"examples/reflector": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/",
 	}},
