@@ -50,6 +50,7 @@ func TestExamples(t *testing.T) {
 	}
 	// One object exists before the programs start.
 	kubectl("run", "web", "--image=web", "--labels=app=web")
+	kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=60s")
 	dir, names := build(t)
 	phase("build")
 
@@ -67,18 +68,29 @@ func TestExamples(t *testing.T) {
 		"reflector":        example("reflector"),
 		"reflector known":  example("reflector", "-known"),
 		"watchdog":         example("watchdog"),
+		"pipeline":         example("pipeline", "-cluster", "-listen=127.0.0.1:0"),
 		"sharedinformer":   example("sharedinformer", "-slow=200ms"),
 		"factory":          example("factory", "-kubeconfig="+cluster.Kubeconfig(), "-context=examples"),
+		"listwatch field":  example("listwatch", "-field=status.phase=Running"),
 		"kubectl, a judge": judge,
 	}
+	byLabel := example("listwatch", "-l=app=nettool")
 	labelindex := example("labelindex", "-listen=127.0.0.1:0")
 	for _, p := range watchers {
 		p.awaitText(t, "web") // from now on they receive everything
 	}
 	watchers["factory"].awaitText(t, "# config maps were given back: 0 are kept")
-	watchers["listwatch"].awaitText(t, "# watch")
-	index := indexOf(t, labelindex)
-	wantAnswer(t, index+"/?app=nettool", `[]`)
+	for _, p := range []*program{watchers["listwatch"], watchers["listwatch field"], byLabel} {
+		p.awaitText(t, "# watch")
+	}
+	indexes := []string{indexOf(t, labelindex), indexOf(t, watchers["pipeline"])}
+	wantAnswers := func(want string) {
+		t.Helper()
+		for _, index := range indexes {
+			wantAnswer(t, index+"/?app=nettool", want)
+		}
+	}
+	wantAnswers(`[]`)
 	phase("all programs in step")
 
 	kubectl("run", "nettool", "--image=nettool", "--labels=app=nettool")
@@ -87,7 +99,9 @@ func TestExamples(t *testing.T) {
 		testOnce(t, example, kubectl)
 	})
 	kubectl("wait", "pod/nettool", "--for=condition=Ready", "--timeout=60s")
-	wantAnswer(t, index+"/?app=nettool", `["default/nettool"]`)
+	wantAnswers(`["default/nettool"]`)
+	watchers["sharedinformer late"] = example("sharedinformer", "-slow=0", "-late=500ms", "-resync=300ms")
+	watchers["sharedinformer late"].awaitText(t, "late   OnAdd: web Running (was there)")
 	kubectl("delete", "pod", "held", "--wait=false")
 	// Events come in order: a program that has seen this pod has seen all earlier ones.
 	mark := func(name string) {
@@ -104,14 +118,22 @@ func TestExamples(t *testing.T) {
 
 	mark("mark-last")
 	watchers["sharedinformer"].awaitText(t, "second OnAdd: mark-last")
-	wantAnswer(t, index+"/?app=nettool", `[]`)
+	watchers["sharedinformer late"].awaitText(t, "late   OnAdd: mark-last")
+	watchers["pipeline"].awaitText(t, "first  OnAdd: mark-last")
+	watchers["pipeline"].awaitText(t, "second OnAdd: mark-last")
+	byLabel.awaitText(t, "DELETED : nettool")
+	wantAnswers(`[]`)
 	phase("all programs at the end")
 
+	truth := map[string][]string{}
 	for _, pod := range []string{"nettool", "held"} {
 		t.Run(pod, func(t *testing.T) { testPodEvents(t, watchers, pod) })
+		truth[pod] = podEvents(judge.stdout.lines(), "kubectl", pod)
 	}
+	t.Run("selectors", func(t *testing.T) { testSelectors(t, byLabel, watchers["listwatch field"], truth["nettool"]) })
+	t.Run("late", func(t *testing.T) { testLate(t, watchers["sharedinformer late"], truth) })
 	delete(watchers, "kubectl, a judge")
-	watchers["labelindex"] = labelindex
+	watchers["labelindex"], watchers["listwatch label"] = labelindex, byLabel
 	for _, p := range watchers {
 		p.interrupt(t)
 	}
@@ -141,6 +163,8 @@ func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
 		{"factory", "factory"},
 		{"sharedinformer", "first"},
 		{"sharedinformer", "second"},
+		{"pipeline", "first"},
+		{"pipeline", "second"},
 	} {
 		if diff := cmp.Diff(truth, events(c.program, c.printer)); diff != "" {
 			t.Errorf("%s, %s (-kubectl +its events):\n%s", c.program, c.printer, diff)
@@ -171,7 +195,8 @@ func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
 func testOnce(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string) {
 	clients, everything := example("clients"), example("factory", "-all")
 	traps, clusters := example("traps", "-objects=20"), example("fleet", "-l", "app=web")
-	for _, p := range []*program{clients, everything, traps, clusters,
+	transform, tweaked := example("transform", "-l=app=web"), example("listwatch", "-l=app=none", "-timeout=2s")
+	for _, p := range []*program{clients, everything, traps, clusters, transform, tweaked,
 		example("deltafifo"), example("indexer"), example("pipeline"), example("listener", "-every=40ms")} {
 		p.finish(t)
 		if p.stdout.String() == "" {
@@ -212,6 +237,8 @@ func testOnce(t *testing.T, example func(string, ...string) *program, kubectl fu
 		}
 	}
 
+	testTransform(t, transform.stdout.String())
+	testTweak(t, tweaked)
 	testTraps(t, traps.stdout.String())
 	if out := kubectl("get", "namespace", "watershed-example", "--ignore-not-found", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.name}"); out == "watershed-example" {
 		t.Error("traps left its namespace behind")

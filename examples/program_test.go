@@ -186,6 +186,7 @@ var podLines = map[string]*regexp.Regexp{
 	"factory":   regexp.MustCompile(`^(Added|Updated|Deleted) : default/(\S+) : (\S+)$`),
 	"watchdog":  regexp.MustCompile(`^On(Add|Update|Delete): (\S+)$`),
 	"first":     regexp.MustCompile(`^first +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
+	"late":      regexp.MustCompile(`^late +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
 	"second":    regexp.MustCompile(`^second +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
 }
 
