@@ -44,3 +44,15 @@ func TestReadme_showsEveryProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestReadme_holdsThePodOfTheTest checks that readers are shown the pod with which
+// TestExamples makes the reflector lose a deletion.
+func TestReadme_holdsThePodOfTheTest(t *testing.T) {
+	b, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), "kubectl run held --image=held --overrides='"+held+"'\n") {
+		t.Errorf("README.md does not create a pod with %s", held)
+	}
+}
