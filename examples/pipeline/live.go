@@ -25,6 +25,10 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
+type options struct {
+	namespace, listen string
+}
+
 // phase is read from the bytes of a pod, which need not be decoded for it.
 var phase = wire.NewPath("status.phase")
 

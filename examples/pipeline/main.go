@@ -16,11 +16,6 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-// options are used with -cluster only.
-type options struct {
-	namespace, listen string
-}
-
 func main() {
 	var o options
 	live := flag.Bool("cluster", false, "list and watch the pods of a cluster")
