@@ -99,6 +99,23 @@ func (o *Object) AppendJSON(b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// AppendTypedJSON appends the object as JSON with its kind and apiVersion, as an API
+// server sends it on its own. See [Object.AppendJSON].
+func (o *Object) AppendTypedJSON(b []byte) ([]byte, error) {
+	if o.encoding == JSON {
+		return o.AppendJSON(b) // it has them
+	}
+	at := len(b)
+	b = append(b, `{"kind":"`+o.kind.Kind+`","apiVersion":"`+o.kind.GroupVersion().String()+`",`...)
+	began := len(b)
+	b, err := o.AppendJSON(b)
+	if err != nil {
+		return b[:at], err
+	}
+	// What follows is in the same JSON object.
+	return append(b[:began], b[began+1:]...), nil
+}
+
 // HasUnknownFields reports whether an object in protobuf has fields that its Go type
 // lacks: the API server is newer than the k8s.io/api of this program, or it is older and
 // still has a field that was removed. Bytes has such fields; a Go value, and the JSON of

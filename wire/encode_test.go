@@ -62,6 +62,19 @@ func TestAppendJSON_ofPackedObjects(t *testing.T) {
 	wantDecodedJSON(t, packed)
 }
 
+func TestAppendTypedJSON(t *testing.T) {
+	for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
+		o := podObject(t, e, 1)
+		got, err := o.AppendTypedJSON([]byte("before"))
+		must(t, err)
+		value, err := wire.DecodeFresh[*corev1.Pod](o)
+		must(t, err)
+		want, err := json.Marshal(value)
+		must(t, err)
+		wantEqual(t, e.String(), string(got), "before"+string(want))
+	}
+}
+
 // An object whose kind has no Go type, and one whose message is malformed, cannot be
 // written as JSON.
 func TestAppendJSON_failures(t *testing.T) {
@@ -72,8 +85,10 @@ func TestAppendJSON_failures(t *testing.T) {
 	must(t, err)
 	for name, o := range map[string]*wire.Object{"untyped": untyped, "malformed": malformed} {
 		var failed *wire.ObjectError
-		if b, err := o.AppendJSON([]byte("before")); !errors.As(err, &failed) || string(b) != "before" {
-			t.Errorf("%s: %s, %v", name, b, err)
+		for _, appendTo := range []func([]byte) ([]byte, error){o.AppendJSON, o.AppendTypedJSON} {
+			if b, err := appendTo([]byte("before")); !errors.As(err, &failed) || string(b) != "before" {
+				t.Errorf("%s: %s, %v", name, b, err)
+			}
 		}
 	}
 }

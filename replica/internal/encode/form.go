@@ -86,24 +86,9 @@ func (f Form) Object(b []byte, o *wire.Object) ([]byte, error) {
 		return f.partialJSON(b, o)
 	case f.Encoding == Protobuf:
 		return o.AppendProtobuf(b)
-	case o.Encoding() == wire.JSON:
-		return o.Append(b), nil
 	default:
-		return appendTyped(b, o)
+		return o.AppendTypedJSON(b)
 	}
-}
-
-// appendTyped appends the JSON of an object in protobuf.
-func appendTyped(b []byte, o *wire.Object) ([]byte, error) {
-	at := len(b)
-	b = append(b, TypePrefix(o.GroupVersionKind())...)
-	began := len(b)
-	b, err := o.AppendJSON(b)
-	if err != nil {
-		return b[:at], err
-	}
-	// The kind comes first in the object.
-	return append(b[:began], b[began+1:]...), nil
 }
 
 // hides reports whether kube-apiserver leaves out an annotation of a kind when a client

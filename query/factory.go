@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package query
+
+import (
+	"iter"
+	"net/http"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// factoryResource is a resource of a factory.
+type factoryResource struct {
+	lease   *watershed.Lease[*wire.Object]
+	indexes map[string]*watershed.Index[*wire.Object, string]
+}
+
+func newFactoryResource(lease *watershed.Lease[*wire.Object], indexers Indexers) *factoryResource {
+	r := &factoryResource{lease: lease, indexes: map[string]*watershed.Index[*wire.Object, string]{}}
+	for name, values := range indexers {
+		r.indexes[name] = watershed.IndexBy(lease, values)
+	}
+	return r
+}
+
+func (r *factoryResource) close() { r.lease.Release() }
+
+func (r *factoryResource) state(string) (state, error) {
+	// A run that ends is followed by another, with a channel of its own. The snapshot is
+	// of the run that has synced if the channel is the same before and after.
+	synced := r.lease.Synced()
+	s := factoryState{r, r.lease.Snapshot()}
+	select {
+	case <-synced:
+		if synced == r.lease.Synced() {
+			return s, nil
+		}
+	default:
+	}
+	return nil, refuse(http.StatusServiceUnavailable, "the objects have not been read completely yet")
+}
+
+// factoryState is a state of a resource of a factory.
+type factoryState struct {
+	resource *factoryResource
+	snapshot watershed.Snapshot[*wire.Object]
+}
+
+func (s factoryState) get(key string) (*wire.Object, bool) { return s.snapshot.Get(key) }
+
+func (s factoryState) walk(namespace, after string) iter.Seq2[string, *wire.Object] {
+	return s.snapshot.Range(prefix(namespace), after)
+}
+
+func (s factoryState) find(index, value, after string) (iter.Seq2[string, *wire.Object], error) {
+	x := s.resource.indexes[index]
+	if x == nil {
+		return nil, unknownIndex(index, s.resource.indexes)
+	}
+	return func(yield func(string, *wire.Object) bool) {
+		for o := range x.GetIn(s.snapshot, value) {
+			if o.Key() > after && !yield(o.Key(), o) {
+				return
+			}
+		}
+	}, nil
+}
+
+func (factoryState) missing() []string { return nil }
+
+// prefix returns how the keys of a namespace begin.
+func prefix(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return namespace + "/"
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package query
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// failure is an error that a client receives, and the code of the response.
+type failure struct {
+	code int
+	text string
+}
+
+// Error returns the text that the client receives.
+func (f *failure) Error() string { return f.text }
+
+// refuse returns a failure.
+func refuse(code int, format string, args ...any) error {
+	return &failure{code, fmt.Sprintf(format, args...)}
+}
+
+// writeError writes an error as a response. The code of an error that is not a failure is
+// 500.
+func writeError(w http.ResponseWriter, err error) {
+	code := http.StatusInternalServerError
+	if f, ok := errors.AsType[*failure](err); ok {
+		code = f.code
+	}
+	switch code {
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", "GET, HEAD")
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()}) // the client may have disconnected
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// resource is a resource of a factory or of a fleet.
+type resource interface {
+	// state returns the current state of a cluster, or with "" of all clusters. It fails
+	// if there is none yet.
+	state(cluster string) (state, error)
+	close()
+}
+
+// state is one state of a resource. Its keys are those of responses.
+type state interface {
+	// get returns an object of the only cluster.
+	get(key string) (*wire.Object, bool)
+	// walk yields the objects of a namespace, or with "" of all, after a key.
+	walk(namespace, after string) iter.Seq2[string, *wire.Object]
+	// find yields the objects after a key that have a value in an index.
+	find(index, value, after string) (iter.Seq2[string, *wire.Object], error)
+	// missing returns the clusters that the state should have and has not.
+	missing() []string
+}
+
+// one returns the response with an object.
+func one(s state, resource, key string) ([][]byte, error) {
+	o, ok := s.get(key)
+	if !ok {
+		return nil, refuse(http.StatusNotFound, "%s %q not found", resource, key)
+	}
+	b, err := o.AppendTypedJSON(nil)
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{b, []byte("\n")}, nil
+}
+
+// page is the part of a response that precedes its objects.
+type page struct {
+	Keys     []string `json:"keys"`
+	Continue string   `json:"continue,omitempty"`
+	Missing  []string `json:"missing,omitempty"`
+}
+
+// list returns the response with the objects that a request selects.
+func list(ctx context.Context, s state, q *request, maxBytes int) ([][]byte, error) {
+	objects := s.walk(q.namespace, q.after)
+	if q.indexed {
+		var err error
+		if objects, err = s.find(q.index, q.value, q.after); err != nil {
+			return nil, err
+		}
+	}
+	p := page{Keys: []string{}, Missing: s.missing()}
+	var items []byte
+	examined := 0
+	for key, o := range objects {
+		if examined++; examined%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err() // the client has disconnected
+		}
+		if !q.selects(o) {
+			continue
+		}
+		if n := len(p.Keys); n == q.limit || len(items) > maxBytes {
+			p.Continue = p.Keys[n-1]
+			break
+		}
+		p.Keys = append(p.Keys, key)
+		if q.keysOnly {
+			continue
+		}
+		if len(items) > 0 {
+			items = append(items, ',')
+		}
+		var err error
+		if items, err = o.AppendTypedJSON(items); err != nil {
+			return nil, err
+		}
+	}
+	head, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	if q.keysOnly {
+		return [][]byte{head, []byte("\n")}, nil
+	}
+	return [][]byte{head[:len(head)-1], []byte(`,"items":[`), items, []byte("]}\n")}, nil
+}
+
+// selects reports whether a request selects an object that the state has yielded.
+func (q *request) selects(o *wire.Object) bool {
+	return (q.namespace == "" || o.Namespace() == q.namespace) && (q.selector == nil || q.selector.Matches(o.Labels()))
+}
