@@ -71,10 +71,10 @@ func nodeOf(o *wire.Object) []string {
 func TestFactory_lists(t *testing.T) {
 	h := ofFactory(t, shop(t).Config(), pods, nil)
 	for url, want := range map[string]string{
-		"/pods":                                                  "default/db shop/cart shop/db shop/search",
-		"/pods/":                                                 "default/db shop/cart shop/db shop/search",
-		"/pods?namespace=shop":                                   "shop/cart shop/db shop/search",
-		"/pods?namespace=sho":                                    "",
+		"/pods":                "default/db shop/cart shop/db shop/search",
+		"/pods/":               "default/db shop/cart shop/db shop/search",
+		"/pods?namespace=shop": "shop/cart shop/db shop/search",
+		"/pods?namespace=sho":  "",
 		"/pods?namespace=shop&labelSelector=app%3Dweb":           "shop/cart shop/search",
 		"/pods?labelSelector=app%20in%20(mysql,other)":           "default/db shop/db",
 		"/pods?labelSelector=":                                   "default/db shop/cart shop/db shop/search",
