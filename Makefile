@@ -10,7 +10,7 @@ export WATERSHED_CACHE := $(CACHE)
 GOLANGCI_VERSION := v2.14.0
 GOLANGCI := $(CACHE)/golangci-lint/$(GOLANGCI_VERSION)/golangci-lint
 
-MODULES := . metrics cmd/watershed conformance examples/operator
+MODULES := . metrics cmd/watershed conformance examples/gin examples/operator
 # The packages that users get, of all modules that are published.
 PACKAGES := ./... ./metrics/... ./cmd/watershed/...
 FUZZTIME ?= 60s
@@ -78,6 +78,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 e2e: ## every test, those against a real control plane included; needs make kube, with the same VERSION
 	WATERSHED_KUBE=required go test -timeout 30m -p 2 $(PACKAGES)
 	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 2 ./replica ./soak ./compat
+	cd examples/gin && WATERSHED_KUBE=required go test ./...
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
 ROUNDS ?= 20
