@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 )
 
 // failure is an error that a client receives, and the code of the response.
@@ -22,6 +25,12 @@ func (f *failure) Error() string { return f.text }
 // refuse returns a failure.
 func refuse(code int, format string, args ...any) error {
 	return &failure{code, fmt.Sprintf(format, args...)}
+}
+
+// unknownIndex is the error for an index that a resource does not have.
+func unknownIndex[X any](name string, indexes map[string]X) error {
+	return refuse(http.StatusBadRequest, "index %q is unknown, the indexes are [%s]",
+		name, strings.Join(slices.Sorted(maps.Keys(indexes)), ", "))
 }
 
 // writeError writes an error as a response. The code of an error that is not a failure is

@@ -113,7 +113,7 @@ func (h *Handler) answer(r *http.Request) ([][]byte, error) {
 		return nil, refuse(http.StatusNotFound, "resource %q cannot be queried here, only %s",
 			name, strings.Join(slices.Sorted(maps.Keys(h.resources)), ", "))
 	}
-	q, err := parse(r.URL.RawQuery, key != "", h)
+	q, err := parse(r.URL.RawQuery, key != "", h.clusters, h.opts.Limit)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -49,9 +48,10 @@ var parameters = map[string]func(q *request, value string) error{
 	},
 }
 
-// parse reads the parameters of a request for one object or for a list. It refuses a
-// parameter that it does not know: a misspelt selector would return too much.
-func parse(query string, object bool, h *Handler) (*request, error) {
+// parse reads the parameters of a request for one object or for a list, from one cluster
+// or from the clusters of a fleet. It refuses a parameter that it does not know: a
+// misspelt selector would return too much.
+func parse(query string, object, clusters bool, limit int) (*request, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "parameters: %v", err)
@@ -59,7 +59,7 @@ func parse(query string, object bool, h *Handler) (*request, error) {
 	q := &request{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set, known := parameters[name]
-		if !known || object && name != "cluster" || name == "cluster" && !h.clusters {
+		if !known || object && name != "cluster" || name == "cluster" && !clusters {
 			return nil, refuse(http.StatusBadRequest, "parameter %q is not supported here", name)
 		}
 		if len(values[name]) > 1 {
@@ -70,20 +70,14 @@ func parse(query string, object bool, h *Handler) (*request, error) {
 		}
 	}
 	switch {
-	case object && h.clusters && q.cluster == "":
+	case object && clusters && q.cluster == "":
 		return nil, refuse(http.StatusBadRequest, "one object of a fleet needs the parameter cluster")
 	case values.Has("index") != values.Has("value"):
 		return nil, refuse(http.StatusBadRequest, "the parameters index and value need each other")
-	case q.limit > h.opts.Limit || q.limit < 0:
-		return nil, refuse(http.StatusBadRequest, "parameter \"limit\": %d is not between 1 and %d", q.limit, h.opts.Limit)
+	case q.limit > limit || q.limit < 0:
+		return nil, refuse(http.StatusBadRequest, "parameter \"limit\": %d is not between 1 and %d", q.limit, limit)
 	case q.limit == 0:
-		q.limit = h.opts.Limit
+		q.limit = limit
 	}
 	return q, nil
-}
-
-// unknownIndex is the error for an index that a resource does not have.
-func unknownIndex[X any](name string, indexes map[string]X) error {
-	return refuse(http.StatusBadRequest, "index %q is unknown, the indexes are [%s]",
-		name, strings.Join(slices.Sorted(maps.Keys(indexes)), ", "))
 }

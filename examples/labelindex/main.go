@@ -5,6 +5,9 @@
 //
 //	GET /?app=nettool   the keys of the pods with app=nettool
 //	GET /pods           all pods, complete
+//
+// It shows how an index and a handler work together. Package query has a handler for
+// all such queries; examples/gin uses it.
 package main
 
 import (

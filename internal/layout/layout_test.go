@@ -66,6 +66,8 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 
+	"query": {own: []string{".", "wire", "fleet"}, others: []string{"k8s.io/apimachinery/"}},
+
 	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"replica/internal/status": {others: []string{"k8s.io/apimachinery/"}},
