@@ -4,6 +4,7 @@
 package query_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -252,5 +253,37 @@ func TestNew_errors(t *testing.T) {
 		if _, err := query.NewFleet(newFleet(t, nil, nil), r, nil); err == nil {
 			t.Errorf("fleet, %s: no error", name)
 		}
+	}
+}
+
+// A cluster that has two names is mirrored once, and found by both.
+func TestFleet_alias(t *testing.T) {
+	server := shop(t)
+	h := ofFleet(t, map[string]*rest.Config{"eu": server.Config(), "europe": server.Config()}, pods, nil)
+	all := get(t, h, "/pods").Keys
+	expect.Equal(t, len(all), 4)
+	for _, name := range []string{"eu", "europe"} {
+		expect.Equal(t, get(t, h, "/pods?cluster="+name).Keys, all)
+		if w := send(h, http.MethodGet, "/pods/shop/db?cluster="+name); w.Code != http.StatusOK {
+			t.Errorf("one object of %s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// A factory that has ended has no objects, which is not the same as an empty cluster.
+func TestFactory_stopped(t *testing.T) {
+	f := newFactory(t, shop(t).Config())
+	h, err := query.NewFactory(f, pods, nil)
+	expect.NoError(t, err)
+	defer h.Close()
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(ctx) }()
+		expect.NoError(t, f.WaitForSync(ctx))
+		expect.Equal(t, get(t, h, "/pods?index=app&value=web").Keys, []string{"shop/cart", "shop/search"})
+		cancel()
+		expect.NoError(t, <-ended)
+		wantError(t, h, http.MethodGet, "/pods", http.StatusServiceUnavailable)
 	}
 }
