@@ -16,7 +16,7 @@ import (
 	"github.com/watershed-project/watershed/internal/layout/figures"
 )
 
-var update = flag.Bool("update", false, "write testdata/linked.txt: the modules that each library package links now")
+var update = flag.Bool("update", false, "record the present state: the modules that each library package links, the hash of each translated page")
 
 const updateLinked = "go test ./internal/layout -run '^TestLinked' -update"
 
