@@ -142,6 +142,7 @@ func (e *engine) run(ctx context.Context) error {
 		return ErrRunning
 	}
 	e.running = true
+	e.opts.recent.Resume()
 	l := e.current.Load()
 	e.mu.Unlock()
 
@@ -155,11 +156,11 @@ func (e *engine) run(ctx context.Context) error {
 }
 
 // renew replaces the ending life by a new one, so that only readers still hold the old
-// one's objects.
+// one's objects. Until the next run, readers of old snapshots do not fill recent again.
 func (e *engine) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.opts.recent.Clear()
+	e.opts.recent.Suspend()
 	next := newLife(e.source, e.opts)
 	for p := range e.parts {
 		p.join(next)

@@ -164,6 +164,7 @@ func TestInformer_stopsAndStartsAgain(t *testing.T) {
 		// A snapshot outlives the run, and indexes can still search it.
 		expect.Equal(t, kept.Len(), 1)
 		expect.Equal(t, names(nodes.GetIn(kept, "n1")), []string{"a"})
+		expect.Equal(t, pods.Stats().DecodedBytes, 0)
 		expect.Equal(t, tr.take(), []string{"add a@101 initial=true"})
 
 		s.put("shop/b", onNode("n1"))
@@ -171,6 +172,9 @@ func TestInformer_stopsAndStartsAgain(t *testing.T) {
 		<-r.Synced()
 		expect.Equal(t, tr.take(), []string{"add a@101 initial=true", "add b@102 initial=true"})
 		expect.Equal(t, names(nodes.Get("n1")), []string{"a", "b"})
+		if pods.Stats().DecodedBytes == 0 {
+			t.Error("a running informer keeps no decoded values")
+		}
 	})
 }
 

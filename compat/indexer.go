@@ -4,14 +4,13 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,24 +18,16 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/wire"
-)
-
-type (
-	snapshot = watershed.Snapshot[runtime.Object]
-	change   = delta.Delta[*wire.Object]
 )
 
 // indexer is the store of an informer in client-go's interface. Every call reads one
 // snapshot; results are in key order.
 type indexer struct {
-	engine    *watershed.Informer[runtime.Object]
+	state
 	prototype *prototype
-	// final is the last state of an informer that was stopped.
-	final atomic.Pointer[snapshot]
 
-	// mu guards indexes.
-	mu      sync.RWMutex
+	// naming guards indexes.
+	naming  sync.RWMutex
 	indexes map[string]index
 }
 
@@ -48,21 +39,10 @@ type index struct {
 
 var _ cache.Indexer = (*indexer)(nil)
 
-func newIndexer(engine *watershed.Informer[runtime.Object], p *prototype) *indexer {
-	return &indexer{engine: engine, prototype: p, indexes: map[string]index{}}
-}
-
-// freeze saves the current state for reads after the informer has stopped.
-func (x *indexer) freeze() {
-	now := x.engine.Snapshot()
-	x.final.Store(&now)
-}
-
-func (x *indexer) now() snapshot {
-	if final := x.final.Load(); final != nil {
-		return *final
-	}
-	return x.engine.Snapshot()
+func newIndexer(engine *watershed.Informer[runtime.Object], p *prototype, logger *slog.Logger) *indexer {
+	x := &indexer{prototype: p, indexes: map[string]index{}}
+	x.init(engine, logger)
+	return x
 }
 
 // List returns all objects.
@@ -96,7 +76,11 @@ func (x *indexer) Get(obj any) (any, bool, error) {
 
 // GetByKey returns the object that has a key.
 func (x *indexer) GetByKey(key string) (any, bool, error) {
-	if obj, ok := x.now().Get(key); ok {
+	now, err := x.read()
+	if err != nil {
+		return nil, false, err
+	}
+	if obj, ok := now.Get(key); ok {
 		return obj, true, nil
 	}
 	return nil, false, nil
@@ -104,8 +88,8 @@ func (x *indexer) GetByKey(key string) (any, bool, error) {
 
 // named returns an index by its name.
 func (x *indexer) named(name string) (index, error) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+	x.naming.RLock()
+	defer x.naming.RUnlock()
 	i, ok := x.indexes[name]
 	if !ok {
 		// This is client-go's error text.
@@ -124,7 +108,10 @@ func (x *indexer) Index(name string, obj any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := x.now()
+	now, err := x.read()
+	if err != nil {
+		return nil, err
+	}
 	if len(values) == 1 {
 		return i.objects(now, values[0]), nil
 	}
@@ -147,7 +134,11 @@ func (x *indexer) ByIndex(name, value string) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return i.objects(x.now(), value), nil
+	now, err := x.read()
+	if err != nil {
+		return nil, err
+	}
+	return i.objects(now, value), nil
 }
 
 // IndexKeys returns the keys of the objects that have an index value.
@@ -156,7 +147,11 @@ func (x *indexer) IndexKeys(name, value string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return i.keys(x.now(), value), nil
+	now, err := x.read()
+	if err != nil {
+		return nil, err
+	}
+	return i.keys(now, value), nil
 }
 
 // ListIndexFuncValues returns all values of an index, none if there is no such index.
@@ -178,8 +173,8 @@ func (x *indexer) ListIndexFuncValues(name string) []string {
 
 // GetIndexers returns the functions of all indexes. The caller owns the map.
 func (x *indexer) GetIndexers() cache.Indexers {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+	x.naming.RLock()
+	defer x.naming.RUnlock()
 	out := make(cache.Indexers, len(x.indexes))
 	for name, i := range x.indexes {
 		out[name] = i.values
@@ -189,8 +184,8 @@ func (x *indexer) GetIndexers() cache.Indexers {
 
 // AddIndexers adds indexes, all or none.
 func (x *indexer) AddIndexers(indexers cache.Indexers) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.naming.Lock()
+	defer x.naming.Unlock()
 	if both := sets.KeySet(x.indexes).Intersection(sets.KeySet(indexers)); both.Len() > 0 {
 		return fmt.Errorf("indexer conflict: %v", both)
 	}
@@ -200,8 +195,8 @@ func (x *indexer) AddIndexers(indexers cache.Indexers) error {
 
 // add adds the first indexes.
 func (x *indexer) add(indexers cache.Indexers) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.naming.Lock()
+	defer x.naming.Unlock()
 	x.addLocked(indexers)
 }
 
@@ -263,10 +258,6 @@ func (i index) keys(now snapshot, value string) []string {
 	return out
 }
 
-// errStopped is returned by writes after the informer has stopped, which no reader would
-// see.
-var errStopped = errors.New("informer has stopped")
-
 // Add stores an object.
 func (x *indexer) Add(obj any) error { return x.Update(obj) }
 
@@ -292,27 +283,29 @@ func (x *indexer) stored(obj any) (change, error) {
 	return change{Type: delta.Replaced, Missed: true, Key: key, Object: o, Version: o.Version()}, nil
 }
 
-// Delete removes the object that has the key of obj.
+// Delete removes the object that has the key of obj. After the informer has stopped it
+// does nothing.
 func (x *indexer) Delete(obj any) error {
 	key, err := storeKey(obj)
 	if err != nil {
 		return err
 	}
 	for missed := range 2 {
-		last, ok := x.now().GetRaw(key)
+		last, ok := x.current().GetRaw(key)
 		if !ok {
 			return nil
 		}
 		// A newer state may be stored meanwhile. The first deletion does not remove it,
 		// the second does.
-		if err := x.write(change{Type: delta.Deleted, Missed: missed > 0, Key: key, Object: last}); err != nil {
-			return err
+		if x.write(change{Type: delta.Deleted, Missed: missed > 0, Key: key, Object: last}) != nil {
+			return nil // the informer has stopped
 		}
 	}
 	return nil
 }
 
-// Replace replaces all objects by a list.
+// Replace replaces all objects by a list. After the informer has stopped, an empty list
+// frees its objects at once, as in client-go, and any other list is an error.
 func (x *indexer) Replace(list []any, version string) error {
 	changes := make([]change, 0, len(list)+1)
 	listed := sets.New[string]()
@@ -324,37 +317,35 @@ func (x *indexer) Replace(list []any, version string) error {
 		listed.Insert(c.Key)
 		changes = append(changes, c)
 	}
-	for key, o := range x.now().Raw() {
+	for key, o := range x.current().Raw() {
 		if !listed.Has(key) {
 			changes = append(changes, change{Type: delta.Deleted, Missed: true, Key: key, Object: o})
 		}
 	}
 	changes = append(changes, change{Type: delta.Bookmark, Missed: true, Version: number(version)})
-	return x.write(changes...)
-}
-
-func (x *indexer) write(changes ...change) error {
-	if x.final.Load() != nil {
-		return errStopped
+	err := x.write(changes...)
+	if err != nil && len(list) == 0 {
+		x.clear(number(version))
+		return nil
 	}
-	x.engine.Write(changes...)
-	return nil
+	return err
 }
 
 // Resync does nothing, as in client-go.
 func (x *indexer) Resync() error { return nil }
 
-// Bookmark records that the state has reached a version.
+// Bookmark records that the state has reached a version. After the informer has stopped
+// it does nothing.
 func (x *indexer) Bookmark(version string) {
-	if n := number(version); n > 0 && x.final.Load() == nil {
-		x.engine.Write(change{Type: delta.Bookmark, Version: n})
+	if n := number(version); n > 0 {
+		_ = x.write(change{Type: delta.Bookmark, Version: n}) // fails only if the informer has stopped
 	}
 }
 
 // LastStoreSyncResourceVersion returns the newest version of the state, "" if there is
 // none.
 func (x *indexer) LastStoreSyncResourceVersion() string {
-	if version := x.now().Version(); version > 0 {
+	if version := x.current().version; version > 0 {
 		return strconv.FormatUint(version, 10)
 	}
 	return ""

@@ -54,6 +54,8 @@ type informer struct {
 	synced <-chan struct{}
 	// resync is the default resync period of handlers.
 	resync time.Duration
+	// linger is how long the objects stay after the run.
+	linger time.Duration
 
 	// transform and watchError are set before the run, and read during it.
 	transform  cache.TransformFunc
@@ -72,7 +74,7 @@ var _ cache.SharedIndexInformer = (*informer)(nil)
 
 func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts *Options, packing *watershed.Packing) *informer {
 	p := newPrototype(example, opts.Scheme, opts.KeepKind)
-	i := &informer{prototype: p, example: example, logs: opts.Logger, resync: resync, shortest: resync}
+	i := &informer{prototype: p, example: example, logs: opts.Logger, resync: resync, shortest: resync, linger: opts.Linger}
 	i.logger = slog.New(&i.contextual)
 	if opts.Logger != nil {
 		i.logger = opts.Logger
@@ -94,7 +96,7 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 		Reflector: reflector.Options{ListOnly: !streams, Absence: -1},
 		Logger:    i.logger,
 	})
-	i.index = newIndexer(i.engine, p)
+	i.index = newIndexer(i.engine, p, i.logger)
 	i.index.add(indexers)
 	i.synced = i.engine.Synced()
 	i.reflector = cache.NewReflectorWithOptions(lw, example, i.index, cache.ReflectorOptions{Name: "watershed"})
@@ -131,13 +133,15 @@ func (i *informer) complain(ctx context.Context, err error) {
 // Run runs the informer until stop is closed.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
 
-// RunWithContext runs the informer until ctx ends, once.
+// RunWithContext runs the informer until ctx ends, once. The objects stay readable for
+// [Options.Linger] after it has returned.
 func (i *informer) RunWithContext(ctx context.Context) {
 	if !i.start() {
 		i.logger.WarnContext(ctx, "the informer has been started before, and runs once only")
 		return
 	}
 	i.contextual.use(klog.FromContext(ctx))
+	i.index.start(ctx)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	// The state must be saved for readers before the engine drops it.
@@ -149,6 +153,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		i.logger.Error("the informer has stopped", "err", err)
 	}
 	i.stop()
+	i.index.freeAfter(i.linger)
 }
 
 // start reports whether this is the first call.

@@ -5,6 +5,7 @@ package compat
 
 import (
 	"log/slog"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -31,6 +32,16 @@ type Options struct {
 	// that of [watershed.Options]: a program has many informers, and their handlers
 	// mostly put a key into a queue.
 	Window int64
+	// Linger is how long the objects of an informer that was stopped can still be read.
+	// It begins when the run has returned, after all handlers. Workers that empty their
+	// queue during a shutdown need the objects: if they were missing, the workers would
+	// take them for deleted. Default 30 s, the time that Kubernetes gives a container to
+	// end. If it is negative, the objects are freed when the run returns.
+	//
+	// Afterwards reads by key and by index return an error, and lists are empty.
+	// GetStore().Replace(nil, "") frees the objects of a stopped informer at once, as with
+	// client-go, and reads of it then find nothing, without an error.
+	Linger time.Duration
 	// Report, if not nil, lists the informers while they run.
 	Report *watershed.Report
 	// Logger is used by informers and their connections. Default: the logger in the
@@ -45,6 +56,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.Window <= 0 {
 		opts.Window = 8 << 20
+	}
+	if opts.Linger == 0 {
+		opts.Linger = 30 * time.Second
 	}
 	return opts
 }

@@ -312,6 +312,21 @@ func TestRecent_keepsWithinItsBound(t *testing.T) {
 	})
 }
 
+func TestRecent_suspended(t *testing.T) {
+	recent := wire.NewRecent(1 << 20)
+	kept := func() int {
+		_, err := wire.DecodeRecent[*corev1.Pod](podObject(t, wire.Protobuf, 1), recent)
+		must(t, err)
+		n, _ := recent.Size()
+		return n
+	}
+	wantEqual(t, "values before", kept(), 1)
+	recent.Suspend()
+	wantEqual(t, "values while suspended", kept(), 0)
+	recent.Resume()
+	wantEqual(t, "values after", kept(), 1)
+}
+
 func TestSharer_sharesWhatIsRecent(t *testing.T) {
 	made := 0
 	s := &wire.Sharer[string]{Recent: wire.NewRecent(1 << 20), Make: func(o *wire.Object) (string, error) {

@@ -17,6 +17,8 @@ type Recent struct {
 	values   []recentValue
 	first, n int
 	bytes    int
+	// suspended means that no values are kept.
+	suspended bool
 }
 
 type recentValue struct {
@@ -35,6 +37,9 @@ func (r *Recent) add(value any, size int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.suspended {
+		return
+	}
 	for r.n > 0 && r.bytes+size > r.max {
 		r.bytes -= r.values[r.first].size
 		r.values[r.first] = recentValue{}
@@ -59,7 +64,31 @@ func (r *Recent) Clear() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.values, r.first, r.n, r.bytes = nil, 0, 0, 0
+	r.clearLocked()
+}
+
+func (r *Recent) clearLocked() { r.values, r.first, r.n, r.bytes = nil, 0, 0, 0 }
+
+// Suspend drops all values, and keeps no others until Resume. Values that are decoded
+// meanwhile belong to objects that nothing may need any more.
+func (r *Recent) Suspend() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clearLocked()
+	r.suspended = true
+}
+
+// Resume ends a suspension.
+func (r *Recent) Resume() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.suspended = false
 }
 
 // Size returns the number of values that are kept, and about how many bytes they take.
