@@ -5,17 +5,21 @@ package compat_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
@@ -278,11 +282,29 @@ func TestDifference_C15_writesAfterTheEnd(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		i := subject.pods(newSource(t, pod("1", "")))
 		synced(t, i)()
-		if err := i.GetStore().Add(pod("2", "")); err != nil {
-			return err.Error()
+		x := i.GetStore()
+		var out []string
+		for _, write := range []struct {
+			name string
+			do   func() error
+		}{
+			{"add", func() error { return x.Add(pod("2", "")) }},
+			{"update", func() error { return x.Update(pod("1", "x")) }},
+			{"delete", func() error { return x.Delete(pod("1", "")) }},
+			{"replace", func() error { return x.Replace([]any{pod("3", "")}, "7") }},
+			{"empty", func() error { return x.Replace(nil, "") }},
+			{"delete", func() error { return x.Delete(pod("1", "")) }},
+		} {
+			err := write.do()
+			result := "[" + has(i) + "]"
+			if err != nil {
+				result = err.Error()
+			}
+			out = append(out, write.name+" "+result)
 		}
-		return has(i)
-	}, "1 2", "informer has stopped")
+		return strings.Join(out, ", ") + ", version " + x.LastStoreSyncResourceVersion()
+	}, "add [1 2], update [1=x 2], delete [2], replace [3], empty [], delete [], version ",
+		"add informer has stopped, update informer has stopped, delete [1], replace informer has stopped, empty [], delete [], version ")
 }
 
 func TestDifference_C16_firstIndexLater(t *testing.T) {
@@ -298,4 +320,26 @@ func TestDifference_C16_firstIndexLater(t *testing.T) {
 		}
 		return "added"
 	}, "panic", "added")
+}
+
+// TestDifference_C21_stoppedIsFreed reads an informer right after it was stopped, as the
+// workers of a controller do that is shutting down, and an hour later.
+func TestDifference_C21_stoppedIsFreed(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			i := subject.pods(newSource(t, pod("1", "")))
+			synced(t, i)()
+			var out []string
+			for _, when := range []time.Duration{0, time.Hour} {
+				time.Sleep(when)
+				lister := corelisters.NewPodLister(i.GetIndexer())
+				_, err := lister.Pods("a").Get("1")
+				all, _ := lister.List(labels.Everything())
+				out = append(out, fmt.Sprintf("get %v, list %d, version %s, %v", err, len(all), i.LastSyncResourceVersion(), i.HasSynced()))
+			}
+			got = strings.Join(out, "; ")
+		})
+		return got
+	}, "get <nil>, list 1, version 1, true; get <nil>, list 1, version 1, true",
+		"get <nil>, list 1, version 1, true; get informer has stopped and its objects were freed: see compat.Options.Linger, list 0, version 1, true")
 }
