@@ -35,8 +35,12 @@
 // with. Other objects are left out, logged and counted. That applies to the results of a
 // transform, too.
 //
-// As with client-go, an informer that was stopped can still be read, and cannot be
-// started again.
+// As with client-go, an informer that was stopped cannot be started again, and can still
+// be read: by its handlers, and by workers that empty their queue during a shutdown.
+// Unlike client-go's it does not keep its objects for ever. They are freed when the run
+// has been over for [Options.Linger]. From then on reads by key and by index return an
+// error, and lists are empty. HasSynced, IsStopped and LastSyncResourceVersion do not
+// change. GetStore().Replace(nil, "") after the stop frees the objects at once.
 //
 // # What blocks
 //
