@@ -251,7 +251,7 @@ func TestDifference_C12_otherTypesInTheStore(t *testing.T) {
 			return err.Error()
 		}
 		return "taken"
-	}, "taken", "store node: a *v1.Node in an informer of *v1.Pod")
+	}, "taken", "store node: the object is a *v1.Node, but the informer is of *v1.Pod")
 }
 
 func TestDifference_C13_objectsWithoutAName(t *testing.T) {
