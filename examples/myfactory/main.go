@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Command myfactory builds a factory by hand: a map from type to informer. Then it uses
+// watershed.Factory, which can do three things that the map cannot: start an informer
+// late, keep one copy for several types, and stop one informer and free its memory.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/examples/internal/terminal"
+	"github.com/watershed-project/watershed/kube"
+)
+
+func main() {
+	namespace := flag.String("namespace", "default", "the `namespace` to read")
+	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return run(ctx, out, cluster, *namespace)
+	})
+}
+
+func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, namespace string) error {
+	fmt.Fprintln(out, "# by hand: a map from type to informer")
+	if err := byHand(ctx, out, newMyFactory(cluster, namespace)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "# watershed.Factory")
+	factory := watershed.NewFactory(cluster, &watershed.FactoryOptions{
+		Namespace: namespace,
+		StopIdle:  10 * time.Millisecond, // how long an informer without leases is kept
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var runErr error
+	wg.Go(func() {
+		defer cancel()
+		runErr = factory.Run(ctx)
+	})
+	err := withFactory(ctx, out, factory)
+	cancel()
+	wg.Wait()
+	return errors.Join(err, runErr)
+}
+
+// printer returns a handler that prints the names of pods.
+func printer(out io.Writer) watershed.Handler[*corev1.Pod] {
+	return watershed.Handler[*corev1.Pod]{
+		Add: func(p *corev1.Pod, _ bool) { fmt.Fprintln(out, "OnAdd:", p.Name) },
+	}
+}
+
+// asUnstructured requests pods as a type that does not imply their resource.
+var asUnstructured = watershed.Options[*unstructured.Unstructured]{
+	Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+}
+
+// byHand requests informers of pods and config maps, starts them together, and then
+// requests one too late.
+func byHand(ctx context.Context, out io.Writer, f *myFactory) error {
+	pods, err := informerOf[*corev1.Pod](f, nil)
+	if err != nil {
+		return err
+	}
+	handler := pods.Handle(printer(out))
+	again, err := informerOf[*corev1.Pod](f, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := informerOf[*corev1.ConfigMap](f, nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer f.Wait()
+	defer cancel()
+	f.Start(ctx)
+	if err := errors.Join(f.WaitForSync(ctx), handler.WaitForSync(ctx)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "two callers have the same informer of pods:", pods == again)
+	fmt.Fprintln(out, "informers:", f)
+
+	// The key of the map is the Go type. The same pods as another type are therefore
+	// another informer, with a watch and a copy of its own. Start has been called
+	// already, so this one never runs.
+	opts := asUnstructured
+	late, err := informerOf(f, &opts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "pods as another type, requested late: synced %t, %d objects\n", late.HasSynced(), late.Len())
+	fmt.Fprintln(out, "informers:", f)
+	return nil
+}
+
+// withFactory does the same with a factory that runs already.
+func withFactory(ctx context.Context, out io.Writer, factory *watershed.Factory) error {
+	pods, err := watershed.Shared[*corev1.Pod](factory, nil)
+	if err != nil {
+		return err
+	}
+	defer pods.Release()
+	handler := pods.Handle(printer(out))
+	configMaps, err := watershed.Shared[*corev1.ConfigMap](factory, nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(factory.WaitForSync(ctx), handler.WaitForSync(ctx)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "informers:", status(factory))
+
+	opts := asUnstructured
+	late, err := watershed.Shared(factory, &opts)
+	if err != nil {
+		return err
+	}
+	defer late.Release()
+	if err := late.WaitForSync(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "pods as another type, requested late: synced %t, %d objects\n", late.HasSynced(), late.Len())
+	fmt.Fprintln(out, "informers:", status(factory))
+
+	// The factory counts leases. It stops an informer when its last lease is released.
+	second, err := watershed.Shared[*corev1.ConfigMap](factory, nil)
+	if err != nil {
+		return err
+	}
+	second.Release()
+	time.Sleep(50 * time.Millisecond) // longer than StopIdle
+	fmt.Fprintln(out, "one of two leases of config maps is released:", status(factory))
+	configMaps.Release()
+	for len(factory.Status()) > 1 || configMaps.Len() > 0 { // stopping takes a moment
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	fmt.Fprintln(out, "the other one is released:", status(factory))
+	fmt.Fprintln(out, "config maps in memory:", configMaps.Len())
+	return nil
+}
+
+// status returns the resources of a factory and the number of their objects.
+func status(factory *watershed.Factory) string {
+	var all []string
+	for resource, informers := range factory.Status() {
+		for _, s := range informers {
+			all = append(all, fmt.Sprintf("%s (%d)", resource.Resource, s.Objects))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
