@@ -92,6 +92,15 @@ func TestExamples(t *testing.T) {
 	}
 	wantAnswers(`[]`)
 	phase("all programs in step")
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string)
+	}{
+		{"myfactory", testMyFactory}, {"queries", testQueries}, {"controller", testController}, {"dropin", testDropin},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, example, kubectl) })
+		phase(c.name)
+	}
 
 	kubectl("run", "nettool", "--image=nettool", "--labels=app=nettool")
 	kubectl("run", "held", "--image=nettool", "--overrides="+held)

@@ -4,7 +4,10 @@
 // Command factory shares informers of several resources of a cluster. It leases config
 // maps by their Go type and pods by group, version and resource, lists both from the
 // copy, releases the config maps and follows the pods. With -all it leases everything
-// that the cluster serves instead.
+// that the cluster serves instead, and counts the objects, or lists those of one
+// resource:
+//
+//	factory -all deployments -l app=web
 package main
 
 import (
@@ -28,13 +31,17 @@ import (
 type options struct {
 	namespace string
 	all       bool
+	// resource is the resource to list, and selector selects its objects.
+	resource, selector string
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of pods and config maps")
-	flag.BoolVar(&o.all, "all", false, "count the objects of every resource, in all namespaces")
+	flag.BoolVar(&o.all, "all", false, "keep every resource, in all namespaces, and count the objects; with an argument, list those of that resource, kind or short name")
+	flag.StringVar(&o.selector, "l", "", "the label `selector` of the objects to list")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		o.resource = flag.Arg(0)
 		return run(ctx, out, cluster, o)
 	})
 }
@@ -43,6 +50,9 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 	opts := &watershed.FactoryOptions{StopIdle: 100 * time.Millisecond}
 	show := everything
 	if !o.all {
+		if o.resource != "" || o.selector != "" {
+			return errors.New("a resource and a selector need -all")
+		}
 		opts.Namespace = o.namespace
 		show = twoResources
 	}
@@ -55,13 +65,13 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		defer cancel()
 		runErr = factory.Run(ctx)
 	})
-	err := show(ctx, out, cluster, factory)
+	err := show(ctx, out, cluster, factory, o)
 	cancel()
 	wg.Wait()
 	return errors.Join(err, runErr)
 }
 
-func twoResources(ctx context.Context, out io.Writer, _ *kube.Cluster, factory *watershed.Factory) error {
+func twoResources(ctx context.Context, out io.Writer, _ *kube.Cluster, factory *watershed.Factory, _ options) error {
 	configMaps, err := watershed.Shared[*corev1.ConfigMap](factory, nil)
 	if err != nil {
 		return err

@@ -21,9 +21,10 @@ import (
 )
 
 // Main parses the flags of the program together with -kubeconfig and -context, and calls
-// run with the cluster that these two select. Ctrl-C cancels the context that run
-// receives. A second Ctrl-C ends the program at once. If run fails, Main ends the program
-// with exit code 1.
+// run with the cluster that these two select. Flags may follow arguments, as with
+// kubectl; flag.Args returns the arguments. Ctrl-C cancels the context that run receives.
+// A second Ctrl-C ends the program at once. If run fails, Main ends the program with exit
+// code 1.
 func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error) {
 	always := true
 	MainOptional(&always, nil, run)
@@ -36,7 +37,9 @@ func MainOptional(connected *bool, alone func(ctx context.Context, out io.Writer
 ) {
 	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
-	flag.Parse()
+	if err := parse(flag.CommandLine, os.Args[1:]); err != nil {
+		os.Exit(2) // not reached: flag.CommandLine exits by itself
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -49,6 +52,22 @@ func MainOptional(connected *bool, alone func(ctx context.Context, out io.Writer
 	if err != nil {
 		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the whole message is the name of the program
 		os.Exit(1)
+	}
+}
+
+// parse parses flags before, between and after arguments. Afterwards the flag set has
+// only the arguments.
+func parse(flags *flag.FlagSet, args []string) error {
+	var rest []string
+	for {
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		if flags.NArg() == 0 {
+			return flags.Parse(append([]string{"--"}, rest...))
+		}
+		rest = append(rest, flags.Arg(0))
+		args = flags.Args()[1:]
 	}
 }
 

@@ -6,6 +6,7 @@ package terminal
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,6 +19,24 @@ import (
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: here,
 contexts: [{name: here, context: {cluster: c}}, {name: there, context: {cluster: c}}],
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
+
+func TestParse_flagsMayFollowArguments(t *testing.T) {
+	for _, args := range []string{"-all deployments -l app=web", "deployments -l app=web -all", "-l app=web -all deployments"} {
+		flags := flag.NewFlagSet("", flag.ContinueOnError)
+		all, selector := flags.Bool("all", false, ""), flags.String("l", "", "")
+		if err := parse(flags, strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if !*all || *selector != "app=web" || flags.NArg() != 1 || flags.Arg(0) != "deployments" {
+			t.Errorf("%s: all %t, selector %q, arguments %q", args, *all, *selector, flags.Args())
+		}
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	if err := parse(flags, []string{"deployments", "-unknown"}); err == nil {
+		t.Error("an unknown flag after an argument is accepted")
+	}
+}
 
 func TestConnect(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
