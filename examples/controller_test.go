@@ -30,7 +30,7 @@ func testController(t *testing.T, example func(string, ...string) *program, kube
 	kubectl("wait", "--for=create", "serviceaccount/default", "--namespace=life", "--timeout=60s")
 	kubectl("run", "short", "--image=web", "--namespace=life")
 	annotated("1 Running")
-	kubectl("delete", "pod", "short", "--namespace=life", "--timeout=80s")
+	kubectl("delete", "pod", "short", "--namespace=life", "--grace-period=1", "--timeout=80s")
 	annotated("no pods")
 	p.interrupt(t)
 

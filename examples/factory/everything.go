@@ -28,12 +28,13 @@ type leased struct {
 	*watershed.Lease[*wire.Object]
 }
 
-// everything keeps a copy of all resources that the cluster serves, and shows what the
-// copies contain: the objects of one resource, or the number of objects of each.
-func everything(ctx context.Context, out io.Writer, cluster *kube.Cluster, factory *watershed.Factory, o options) error {
-	selector, err := labels.Parse(o.selector)
+// everything keeps a copy of all resources that the cluster serves, and prints the
+// objects of one resource that a selector matches or, if resource is "", the number of
+// objects of each.
+func everything(ctx context.Context, out io.Writer, cluster *kube.Cluster, factory *watershed.Factory, resource, selector string) error {
+	selected, err := labels.Parse(selector)
 	if err != nil {
-		return fmt.Errorf("selector %q: %w", o.selector, err)
+		return fmt.Errorf("selector %q: %w", selector, err)
 	}
 	all, err := leaseAll(ctx, cluster, factory)
 	if err != nil {
@@ -42,10 +43,10 @@ func everything(ctx context.Context, out io.Writer, cluster *kube.Cluster, facto
 	if err := factory.WaitForSync(ctx); err != nil {
 		return err
 	}
-	if o.resource == "" {
+	if resource == "" {
 		return count(out, factory)
 	}
-	return query(out, all, o.resource, selector)
+	return query(out, all, resource, selected)
 }
 
 // leaseAll leases each resource that discovery lists. Objects do not need a Go type to

@@ -48,13 +48,15 @@ func main() {
 
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
 	opts := &watershed.FactoryOptions{StopIdle: 100 * time.Millisecond}
-	show := everything
+	show := func(ctx context.Context, factory *watershed.Factory) error {
+		return everything(ctx, out, cluster, factory, o.resource, o.selector)
+	}
 	if !o.all {
 		if o.resource != "" || o.selector != "" {
 			return errors.New("a resource and a selector need -all")
 		}
 		opts.Namespace = o.namespace
-		show = twoResources
+		show = func(ctx context.Context, factory *watershed.Factory) error { return twoResources(ctx, out, factory) }
 	}
 	factory := watershed.NewFactory(cluster, opts)
 
@@ -65,13 +67,13 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		defer cancel()
 		runErr = factory.Run(ctx)
 	})
-	err := show(ctx, out, cluster, factory, o)
+	err := show(ctx, factory)
 	cancel()
 	wg.Wait()
 	return errors.Join(err, runErr)
 }
 
-func twoResources(ctx context.Context, out io.Writer, _ *kube.Cluster, factory *watershed.Factory, _ options) error {
+func twoResources(ctx context.Context, out io.Writer, factory *watershed.Factory) error {
 	configMaps, err := watershed.Shared[*corev1.ConfigMap](factory, nil)
 	if err != nil {
 		return err

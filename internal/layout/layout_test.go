@@ -148,6 +148,15 @@ var rules = map[string]rule{
 	"examples/factory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
+	"examples/myfactory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/",
+	}},
+	"examples/controller": {own: []string{".", "kube", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
+	"examples/dropin": {own: []string{"kube", "compat", "examples/internal/terminal"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
 	"examples/fleet": {own: []string{"wire", "fleet", "fleet/directory"}, others: []string{"k8s.io/apimachinery/"}},
 	"examples/traps": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
