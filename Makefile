@@ -99,6 +99,10 @@ operator: ## the example operator with either cache, beside 20,000 secrets and 3
 upstream: ## controller-runtime's suites and client-go's informer tests with compat as the informer; needs make kube and the network
 	cd conformance && WATERSHED_UPSTREAM=required go test -timeout 180m -count=1 -v ./upstream
 
+.PHONY: memory
+memory: ## the heap before, with and after stopped informers of 30,000 pods, with compat and with client-go
+	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -count=1 -v -run '^TestReal_stopFreesMemory$$' ./compat -memory.pods 30000
+
 MINUTES ?= 5
 KILLS ?= 2
 
@@ -115,7 +119,7 @@ servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "chaos ROUNDS=20" "fleet ROUNDS=10" "soak MINUTES=30 KILLS=10" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "chaos ROUNDS=20" "fleet ROUNDS=10" "soak MINUTES=30 KILLS=10" "memory" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
