@@ -23,7 +23,8 @@ func TestFigures_stayWithinTheirBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, problem := range counts.Over(figures.Budget{AgainstPercent: 10, Duplicates: 5, AllDuplicates: 14, Long: 0, Words: 20}) {
+	// Examples repeat each other, so that each can be read alone.
+	for _, problem := range counts.Over(figures.Budget{AgainstPercent: 10, Duplicates: 8, AllDuplicates: 24, Long: 0, Words: 20}) {
 		t.Error(problem)
 	}
 }
