@@ -166,7 +166,8 @@ func ExampleInformer_Watch() {
 	// gone is cart
 }
 
-// A factory has one copy and one watch of a resource, whatever types its users read it as.
+// A factory has one copy and one watch of a resource, whatever types its users read it as;
+// only metadata has a copy of its own.
 func ExampleFactory() {
 	server, prod := startCluster()
 	defer server.Close()

@@ -23,7 +23,8 @@
 // Objects are passed on while the body arrives. A watch ends with [io.EOF] only if the
 // server ended it properly.
 //
-// One call is one request. This package does not retry or throttle: the caller decides
+// One call is one request, except that a list is read in pages. This package does not
+// retry or throttle: the caller decides
 // when to retry, and errors contain what it needs for that. A request that the server
 // rejects fails with an [apierrors.StatusError] inside a [reflector.Error], whatever the
 // server, or a proxy in front of it, sent. When a context ends, the call returns the
