@@ -86,7 +86,7 @@ func (s *state) read() (snapshot, error) {
 }
 
 // now is read for methods without an error result. If the objects were freed, it logs that
-// once, because the caller cannot tell that from an empty cluster.
+// once, because the caller cannot distinguish that from an empty cluster.
 func (s *state) now() snapshot {
 	now, err := s.read()
 	if err != nil && s.warned.CompareAndSwap(false, true) {

@@ -4,7 +4,6 @@
 package examples_test
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,9 +11,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // patience is how long any step may take on a machine that is busy with other tests. It
@@ -150,22 +150,7 @@ func (p *program) interrupt(t *testing.T) {
 }
 
 // output collects the output of a program.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+type output struct{ expect.Output }
 
 // lines returns the complete lines.
 func (o *output) lines() []string {

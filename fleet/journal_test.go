@@ -4,7 +4,6 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,30 +20,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/reflector"
 )
 
 // lines is a log that a test reads while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type lines struct{ expect.Output }
 
 // take returns the lines since the last call, without times, durations and numbers of
 // objects.
 func (l *lines) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := strings.TrimSpace(l.text.String())
-	l.text.Reset()
+	text := strings.TrimSpace(l.Take())
 	if text == "" {
 		return nil
 	}
@@ -54,9 +41,7 @@ func (l *lines) take() []string {
 
 // count returns the number of lines since the last take.
 func (l *lines) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.text.Bytes(), []byte("\n"))
+	return strings.Count(l.String(), "\n")
 }
 
 var varying = regexp.MustCompile(`(?m)^time=\S+ | (?:objects|expected|after)=\S+| err=.*$`)

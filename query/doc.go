@@ -51,8 +51,8 @@
 //
 // # Access
 //
-// There is no access control. Whoever can send a request can read every object of the
-// resources that the program has named, whatever the rights in the cluster are. A handler
+// There is no access control. Every client that can send a request can read all objects of
+// the resources that the program has named, whatever the rights in the cluster are. A handler
 // for secrets is possible, so name resources with care. Wrap the handler in the program's
 // own middleware for authentication, authorization, compression and limits of
 // concurrent requests.

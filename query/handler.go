@@ -60,7 +60,8 @@ func NewFleet(f *fleet.Fleet, resources Resources, opts *Options) (*Handler, err
 	return h, nil
 }
 
-// newHandler returns a handler without resources, if they can be told apart by name.
+// newHandler returns a handler without resources. It fails if two of them have the same name
+// in requests.
 func newHandler(resources Resources, opts *Options) (*Handler, error) {
 	if len(resources) == 0 {
 		return nil, errors.New("query: no resources")

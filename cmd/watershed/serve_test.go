@@ -39,22 +39,7 @@ func writeKubeconfig(t *testing.T, namespaces map[string]string) (path string) {
 }
 
 // output is a log that a test reads while it is written.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+type output struct{ expect.Output }
 
 // knowsClusters reports whether the server of a state folder has read its kubeconfig.
 func knowsClusters(t *testing.T, s *state) bool {

@@ -4,7 +4,6 @@
 package replica_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -158,20 +157,9 @@ func (p *replicaProcess) stop() {
 func (p *replicaProcess) tail() string { return p.log.tail(4 << 10) }
 
 // logBuffer keeps the output of a process.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
+type logBuffer struct{ expect.Output }
 
 func (l *logBuffer) tail(n int) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := l.b.String()
+	all := l.String()
 	return all[max(0, len(all)-n):]
 }

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watershed-project/watershed/internal/layout/figures"
 )
 
 var (
@@ -72,7 +74,7 @@ func exportedNames(t *testing.T) map[string]bool {
 					names[pkg+"."+d.Name.Name] = true
 					continue
 				}
-				names[pkg+"."+receiver(d)+"."+d.Name.Name] = true
+				names[pkg+"."+figures.Receiver(d)+"."+d.Name.Name] = true
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
 					addSpec(names, pkg, spec)
@@ -81,25 +83,6 @@ func exportedNames(t *testing.T) map[string]bool {
 		}
 	}
 	return names
-}
-
-// receiver returns the name of the type that a method belongs to.
-func receiver(d *ast.FuncDecl) string {
-	expr := d.Recv.List[0].Type
-	for {
-		switch e := expr.(type) {
-		case *ast.StarExpr:
-			expr = e.X
-		case *ast.IndexExpr:
-			expr = e.X
-		case *ast.IndexListExpr:
-			expr = e.X
-		case *ast.Ident:
-			return e.Name
-		default:
-			return ""
-		}
-	}
 }
 
 func addSpec(names map[string]bool, pkg string, spec ast.Spec) {

@@ -21,7 +21,7 @@ func Exported(c *Checkout) map[string]int {
 		for _, decl := range s.File.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
-				if decl.Name.IsExported() && (decl.Recv == nil || ast.IsExported(receiver(decl))) {
+				if decl.Name.IsExported() && (decl.Recv == nil || ast.IsExported(Receiver(decl))) {
 					n++
 				}
 			case *ast.GenDecl:
@@ -82,8 +82,8 @@ func exportedNames(names []*ast.Ident) int {
 	return n
 }
 
-// receiver returns the name of the type that a method belongs to.
-func receiver(decl *ast.FuncDecl) string {
+// Receiver returns the name of the type that a method belongs to.
+func Receiver(decl *ast.FuncDecl) string {
 	t := decl.Recv.List[0].Type
 	for {
 		switch inner := t.(type) {

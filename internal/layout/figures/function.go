@@ -39,7 +39,7 @@ func LongFunctions(c *Checkout) []Function {
 			case *ast.FuncDecl:
 				name = n.Name.Name
 				if n.Recv != nil {
-					name = receiver(n) + "." + name
+					name = Receiver(n) + "." + name
 				}
 			case *ast.FuncLit:
 				name = "func"
