@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var link = regexp.MustCompile(`\]\(([^)]+)\)`)
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 // TestReadme_showsEveryProgram checks that the tour is complete and its links exist.
 func TestReadme_showsEveryProgram(t *testing.T) {

@@ -63,36 +63,39 @@ func exportedNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, s := range sources(t) {
-		if s.test() {
-			continue
-		}
-		pkg := s.file.Name.Name
-		for _, d := range s.file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Recv == nil {
-					names[pkg+"."+d.Name.Name] = true
-					continue
-				}
-				names[pkg+"."+figures.Receiver(d)+"."+d.Name.Name] = true
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					addSpec(names, pkg, spec)
-				}
-			}
+		if !s.test() {
+			addNames(names, s.file.Name.Name, s.file)
 		}
 	}
 	return names
 }
 
-func addSpec(names map[string]bool, pkg string, spec ast.Spec) {
+// addNames adds the names that a file declares, each after the prefix and a dot.
+func addNames(names map[string]bool, prefix string, file *ast.File) {
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				names[prefix+"."+d.Name.Name] = true
+				continue
+			}
+			names[prefix+"."+figures.Receiver(d)+"."+d.Name.Name] = true
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				addSpec(names, prefix, spec)
+			}
+		}
+	}
+}
+
+func addSpec(names map[string]bool, prefix string, spec ast.Spec) {
 	switch spec := spec.(type) {
 	case *ast.ValueSpec:
 		for _, name := range spec.Names {
-			names[pkg+"."+name.Name] = true
+			names[prefix+"."+name.Name] = true
 		}
 	case *ast.TypeSpec:
-		names[pkg+"."+spec.Name.Name] = true
+		names[prefix+"."+spec.Name.Name] = true
 		var members *ast.FieldList
 		switch typ := spec.Type.(type) {
 		case *ast.StructType:
@@ -104,7 +107,7 @@ func addSpec(names map[string]bool, pkg string, spec ast.Spec) {
 		}
 		for _, member := range members.List {
 			for _, name := range member.Names {
-				names[pkg+"."+spec.Name.Name+"."+name.Name] = true
+				names[prefix+"."+spec.Name.Name+"."+name.Name] = true
 			}
 		}
 	}
