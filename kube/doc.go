@@ -23,12 +23,11 @@
 // Objects are passed on while the body arrives. A watch ends with [io.EOF] only if the
 // server ended it properly.
 //
-// One call is one request, except that a list is read in pages. This package does not
-// retry or throttle: the caller decides
-// when to retry, and errors contain what it needs for that. A request that the server
-// rejects fails with an [apierrors.StatusError] inside a [reflector.Error], whatever the
-// server, or a proxy in front of it, sent. When a context ends, the call returns the
-// context's error.
+// One read is one request, except that a list is read in pages. This package does not
+// retry or throttle: the caller decides when to retry, and errors contain what it needs
+// for that. A request that the server rejects fails with an [apierrors.StatusError]
+// inside a [reflector.Error], whatever the server, or a proxy in front of it, sent. When
+// a context ends, the call returns the context's error.
 //
 // Objects have their kind. Kinds that client-go has types for arrive as protobuf, all
 // others as JSON; see [Query.JSON] and [Query.MetadataOnly].
