@@ -6,7 +6,6 @@ package examples_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -72,6 +71,7 @@ func TestExamples(t *testing.T) {
 		"sharedinformer":   example("sharedinformer", "-slow=200ms"),
 		"factory":          example("factory", "-kubeconfig="+cluster.Kubeconfig(), "-context=examples"),
 		"listwatch field":  example("listwatch", "-field=status.phase=Running"),
+		"fleet":            example("fleet", "-watch"),
 		"kubectl, a judge": judge,
 	}
 	byLabel := example("listwatch", "-l=app=nettool")
@@ -80,7 +80,7 @@ func TestExamples(t *testing.T) {
 		p.awaitText(t, "web") // from now on they receive everything
 	}
 	watchers["factory"].awaitText(t, "# config maps were given back: 0 are kept")
-	for _, p := range []*program{watchers["listwatch"], watchers["listwatch field"], byLabel} {
+	for _, p := range []*program{watchers["listwatch"], watchers["listwatch field"], watchers["fleet"], byLabel} {
 		p.awaitText(t, "# watch")
 	}
 	indexes := []string{indexOf(t, labelindex), indexOf(t, watchers["pipeline"])}
@@ -184,8 +184,10 @@ func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
 		what, _, _ := strings.Cut(event, " ")
 		withoutPhases = append(withoutPhases, what)
 	}
-	if diff := cmp.Diff(withoutPhases, events("watchdog", "watchdog")); diff != "" {
-		t.Errorf("watchdog (-kubectl +its events):\n%s", diff)
+	for _, program := range []string{"watchdog", "fleet"} {
+		if diff := cmp.Diff(withoutPhases, events(program, program)); diff != "" {
+			t.Errorf("%s (-kubectl +its events):\n%s", program, diff)
+		}
 	}
 
 	// Without known objects a deletion is lost, unless another delta of the pod is
@@ -213,42 +215,28 @@ func testOnce(t *testing.T, example func(string, ...string) *program, kubectl fu
 		}
 	}
 
-	text := clients.stdout.String()
-	for _, want := range []string{
-		"kube-root-ca.crt: ca.crt, ",
-		"created Deployment default/watershed-example\n*v1.Deployment: Deployment, image nginx:1.18-alpine\n" +
+	clients.wantInOrder(t, "# config maps\n", "kube-root-ca.crt: ca.crt, ", "# a deployment from a manifest\n",
+		"created Deployment default/watershed-example\n*v1.Deployment: Deployment, image nginx:1.18-alpine\n"+
 			"*unstructured.Unstructured: Deployment, replicas 1\ndeleted Deployment default/watershed-example\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("clients did not print %q", want)
-		}
-	}
+		"# what the cluster serves\nNAME ")
 	if out := kubectl("get", "deployments", "-o", "name"); strings.Contains(out, "watershed-example") {
 		t.Error("clients left its deployment behind")
 	}
-	_, table, _ := strings.Cut(text, "NAME ")
+	_, table, _ := strings.Cut(clients.stdout.String(), "NAME ")
 	if diff := cmp.Diff(rows(kubectl("api-resources"))[1:], rows(table)[1:]); diff != "" {
 		t.Errorf("resources (-kubectl +clients):\n%s", diff)
 	}
 
-	text = everything.stdout.String()
-	if out := kubectl("get", "clusterroles", "-o", "name"); !slices.ContainsFunc(rows(text), func(row string) bool {
-		return strings.HasPrefix(row, fmt.Sprintf("clusterroles.rbac.authorization.k8s.io %d ", strings.Count(out, "\n")))
-	}) {
-		t.Errorf("factory -all does not have the %d cluster roles that there are", strings.Count(out, "\n"))
-	}
-
-	text = clusters.stdout.String()
+	testEverything(t, everything, strings.Count(kubectl("get", "clusterroles", "-o", "name"), "\n"))
 	version := kubectl("get", "pod", "web", "-o", "jsonpath={.metadata.resourceVersion}")
-	for _, want := range []string{"examples live ", "examples default/web " + version} {
-		if !slices.ContainsFunc(rows(text), func(row string) bool { return strings.HasPrefix(row, want) }) {
-			t.Errorf("fleet does not say %q:\n%s", want, text)
-		}
+	want := []string{"CLUSTER STATE RESOURCES OBJECTS REASON", "examples live 3/3 N/N", "", "CLUSTER OBJECT VERSION", "examples default/web " + version}
+	if diff := cmp.Diff(want, rows(regexp.MustCompile(`\d+/\d+ *\n`).ReplaceAllString(clusters.stdout.String(), "N/N\n"))); diff != "" {
+		t.Errorf("fleet (-want +printed):\n%s", diff)
 	}
 
 	testTransform(t, transform.stdout.String())
 	testTweak(t, tweaked)
-	testTraps(t, traps.stdout.String())
+	testTraps(t, traps)
 	if out := kubectl("get", "namespace", "watershed-example", "--ignore-not-found", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.name}"); out == "watershed-example" {
 		t.Error("traps left its namespace behind")
 	}
@@ -256,7 +244,30 @@ func testOnce(t *testing.T, example func(string, ...string) *program, kubectl fu
 
 var measured = regexp.MustCompile(`(?m)^(before|running|running again|stopped): +(\d+) objects, heap +(\d+) MiB$`)
 
-func testTraps(t *testing.T, text string) {
+// testEverything checks that factory -all prints the resources in the order of their
+// names, and how many cluster roles there are.
+func testEverything(t *testing.T, p *program, roles int) {
+	all := rows(p.stdout.String())
+	if len(all) < 10 || all[0] != "RESOURCE OBJECTS VERSION" || !strings.HasPrefix(all[len(all)-1], "# runs ") {
+		t.Fatalf("%s printed\n%s", p.name, p.stdout.String())
+	}
+	var names []string
+	for _, row := range all[1 : len(all)-1] {
+		name, objects, _ := strings.Cut(row, " ")
+		names = append(names, name)
+		if name == "clusterroles.rbac.authorization.k8s.io" && !strings.HasPrefix(objects, strconv.Itoa(roles)+" ") {
+			t.Errorf("%s printed %q, and there are %d", p.name, row, roles)
+		}
+	}
+	if !slices.IsSorted(names) || !slices.Contains(names, "clusterroles.rbac.authorization.k8s.io") {
+		t.Errorf("%s printed the resources %q", p.name, names)
+	}
+}
+
+func testTraps(t *testing.T, p *program) {
+	text := p.stdout.String()
+	p.wantInOrder(t, "# an object has apiVersion and kind", "*v1.Namespace ", "*unstructured.Unstructured ", "*v1.PartialObjectMetadata ", "*wire.Object ",
+		"# a stopped informer keeps no objects", "\nbefore: ", "\nrunning: ", "\nstopped: ", "\nrunning again: ", "\nstopped: ")
 	if n := strings.Count(text, "apiVersion v1, kind Namespace\n"); n != 4 {
 		t.Errorf("%d of four ways to read a namespace say what it is", n)
 	}
@@ -274,13 +285,12 @@ func testTraps(t *testing.T, text string) {
 	}
 }
 
-// rows returns a table's lines with one space between the columns, sorted.
+// rows returns a table's lines with one space between the columns.
 func rows(table string) []string {
 	var all []string
 	for line := range strings.Lines(table) {
 		all = append(all, strings.Join(strings.Fields(line), " "))
 	}
-	slices.Sort(all[1:])
 	return all
 }
 

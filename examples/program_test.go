@@ -162,6 +162,20 @@ func (o *output) lines() []string {
 	return strings.Split(text[:end], "\n")
 }
 
+// wantInOrder checks that the program has printed all texts, in this order.
+func (p *program) wantInOrder(t *testing.T, texts ...string) {
+	t.Helper()
+	rest := p.stdout.String()
+	for _, text := range texts {
+		_, after, found := strings.Cut(rest, text)
+		if !found {
+			t.Errorf("%s did not print %q, or not in the order of %q:\n%s", p.name, text, texts, p.stdout.String())
+			return
+		}
+		rest = after
+	}
+}
+
 // podLines has the patterns of lines about pods: the event, the pod and, if the program
 // prints it, the phase.
 var podLines = map[string]*regexp.Regexp{
@@ -169,6 +183,7 @@ var podLines = map[string]*regexp.Regexp{
 	"listwatch": regexp.MustCompile(`^(ADDED|MODIFIED|DELETED) : (\S+) - (\S+)$`),
 	"reflector": regexp.MustCompile(`^(Added|Updated|Deleted) : (\S+) : (\S+)$`),
 	"factory":   regexp.MustCompile(`^(Added|Updated|Deleted) : default/(\S+) : (\S+)$`),
+	"fleet":     regexp.MustCompile(`^(Added|Updated|Deleted) +examples/default/(\S+) \d+$`),
 	"watchdog":  regexp.MustCompile(`^On(Add|Update|Delete): (\S+)$`),
 	"first":     regexp.MustCompile(`^first +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
 	"late":      regexp.MustCompile(`^late +On(Add|Update|Delete): (\S+) (?:\S+ to )?(\S+)$`),
