@@ -87,6 +87,14 @@ func (x *Index[T, K]) get(c *indexed[K], s *snapshot, value K) iter.Seq[T] {
 	}
 }
 
+// Range yields the keys and objects of a snapshot that have a value, whose keys begin with
+// prefix and come after a given key, in key order. It starts there, without a search of
+// the objects before: a page continues after the last key of the previous one, in this or
+// an earlier snapshot.
+func (x *Index[T, K]) Range(s Snapshot[T], value K, prefix, after string) iter.Seq2[string, T] {
+	return s.decoded(x.current.Load().index.Range(s.state, value, prefix, after))
+}
+
 // Keys yields the keys of the objects that have a value, in order. It decodes nothing.
 func (x *Index[T, K]) Keys(value K) iter.Seq[string] {
 	c := x.current.Load()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -353,7 +354,28 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 	want("c", "us/n/c")
 	want("e")
 	before := v.Snapshot()
+	ranges := map[string][]string{
+		"": {"eu/n/b", "us/n/b"}, "eu/n/a": {"eu/n/b", "us/n/b"}, "eu/n/b": {"us/n/b"}, "fr/x": {"us/n/b"}, "us/n/b": nil, "za/": nil,
+	}
+	wantRanges := func() {
+		t.Helper()
+		for after, keys := range ranges {
+			cluster, object, _ := strings.Cut(after, "/")
+			var got []string
+			for key := range x.Range(before, "b", "n/", Key{cluster, object}) {
+				got = append(got, key.String())
+			}
+			if !slices.Equal(got, keys) {
+				t.Errorf("after %q b is at %v, not at %v", after, got, keys)
+			}
+			for range x.Range(before, "b", "o/", Key{cluster, object}) {
+				t.Errorf("after %q b is in the wrong namespace", after)
+			}
+		}
+	}
+	wantRanges()
 	w.leave("us")
+	wantRanges() // the index of us is gone, its objects are searched
 	want("b", "eu/n/b")
 	var old []string
 	for key := range x.GetIn(before, "b") {

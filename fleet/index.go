@@ -98,30 +98,30 @@ func (x *Index[T, K]) Get(value K) iter.Seq2[Key, T] { return x.GetIn(x.view.Sna
 
 // GetIn is Get in a snapshot.
 func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
-	return func(yield func(Key, T) bool) {
-		of := *x.of.Load()
-		for c := range s.each() {
-			if !x.view.clusters.has(c.cluster) {
-				continue
-			}
-			for o := range x.find(of[c.informer], c, value) {
-				if v, ok := x.view.value(c.cluster, o); ok && !yield(Key{c.cluster, o.Key()}, v) {
-					return
-				}
-			}
+	return x.Range(s, value, "", Key{})
+}
+
+// Range is GetIn for the objects whose keys in their cluster begin with prefix, and that
+// come after a given key. It starts there, without a search of the objects before: a page
+// continues after the last key of the previous one, in this or an earlier snapshot.
+func (x *Index[T, K]) Range(s Snapshot[T], value K, prefix string, after Key) iter.Seq2[Key, T] {
+	return s.after(after, func(c *clusterState, begin string) iter.Seq2[string, *wire.Object] {
+		if !x.view.clusters.has(c.cluster) {
+			return nothing
 		}
-	}
+		return x.find(c, value, prefix, begin)
+	})
 }
 
 // find returns the objects of one cluster that have a value. If the cluster's informer
 // has ended since the snapshot, it has no index any more, and find checks every object.
-func (x *Index[T, K]) find(index *watershed.Index[*wire.Object, K], c *clusterState, value K) iter.Seq[*wire.Object] {
-	if index != nil {
-		return index.GetIn(c.state, value)
+func (x *Index[T, K]) find(c *clusterState, value K, prefix, after string) iter.Seq2[string, *wire.Object] {
+	if index := (*x.of.Load())[c.informer]; index != nil {
+		return index.Range(c.state, value, prefix, after)
 	}
-	return func(yield func(*wire.Object) bool) {
-		for _, o := range c.state.Raw() {
-			if slices.Contains(x.evaluate(o), value) && !yield(o) {
+	return func(yield func(string, *wire.Object) bool) {
+		for key, o := range c.state.Range(prefix, after) {
+			if slices.Contains(x.evaluate(o), value) && !yield(key, o) {
 				return
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -155,6 +156,20 @@ func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 	}
 }
 
+// Connections yields the connection that each cluster's state comes from, as it is now,
+// sorted by name. Its Heard is when the cluster last sent something, and StaleSince since
+// when the state is not current. It is [reflector.Idle] if the fleet has ended the
+// connection, but does not have the objects of the next one yet.
+func (s Snapshot[T]) Connections() iter.Seq2[string, reflector.Status] {
+	return func(yield func(string, reflector.Status) bool) {
+		for c := range s.each() {
+			if !yield(c.cluster, c.informer.Connection()) {
+				return
+			}
+		}
+	}
+}
+
 // States yields the state of each cluster, sorted by name.
 func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]] {
 	return func(yield func(string, watershed.Snapshot[*wire.Object]) bool) {
@@ -207,18 +222,33 @@ func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq
 
 // After yields the objects after a key, to continue a walk of this or an earlier
 // snapshot.
-func (s Snapshot[T]) After(key Key) iter.Seq2[Key, T] {
+func (s Snapshot[T]) After(key Key) iter.Seq2[Key, T] { return s.Range("", key) }
+
+// Range yields the objects whose keys in their cluster begin with prefix, and that come
+// after a given key, sorted by cluster and then by key.
+func (s Snapshot[T]) Range(prefix string, after Key) iter.Seq2[Key, T] {
+	return s.after(after, func(c *clusterState, begin string) iter.Seq2[string, *wire.Object] {
+		return c.state.Range(prefix, begin)
+	})
+}
+
+// after yields objects of the clusters that have keys after a given one. The function
+// returns those of a cluster, after a key in it.
+func (s Snapshot[T]) after(key Key, objects func(c *clusterState, begin string) iter.Seq2[string, *wire.Object]) iter.Seq2[Key, T] {
 	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] {
 		switch {
 		case c.cluster < key.Cluster:
-			return func(func(string, *wire.Object) bool) {}
+			return nothing
 		case c.cluster == key.Cluster:
-			return c.state.After(key.Object)
+			return objects(c, key.Object)
 		default:
-			return c.state.Raw()
+			return objects(c, "")
 		}
 	})
 }
+
+// nothing yields no objects.
+func nothing(func(string, *wire.Object) bool) {}
 
 // each yields the clusters of the view.
 func (s Snapshot[T]) each() iter.Seq[*clusterState] {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
@@ -135,7 +136,14 @@ func (x *Index[T, K]) Failing() (objects int, last error) {
 
 // Get yields the objects of the snapshot that have the value, in key order.
 func (x *Index[T, K]) Get(s *Snapshot[T], value K) iter.Seq2[string, T] {
-	return objectsOf(s, x.having(s, value))
+	return x.Range(s, value, "", "")
+}
+
+// Range is Get for the objects whose keys begin with prefix and come after a given key,
+// which need not exist. It finds the first of them in O(log n), so a reader of pages
+// passes the last key of a page to read the next one.
+func (x *Index[T, K]) Range(s *Snapshot[T], value K, prefix, after string) iter.Seq2[string, T] {
+	return objectsOf(s, x.having(s, value, prefix, after))
 }
 
 // objectsOf yields the objects of entries of the same snapshot.
@@ -154,7 +162,7 @@ func objectsOf[T any, K cmp.Ordered](s *Snapshot[T], entries iter.Seq[entry[K]])
 // Keys is Get without the objects.
 func (x *Index[T, K]) Keys(s *Snapshot[T], value K) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for e := range x.having(s, value) {
+		for e := range x.having(s, value, "", "") {
 			if !yield(e.key) {
 				return
 			}
@@ -162,11 +170,14 @@ func (x *Index[T, K]) Keys(s *Snapshot[T], value K) iter.Seq[string] {
 	}
 }
 
-// having yields the entries of a value.
-func (x *Index[T, K]) having(s *Snapshot[T], value K) iter.Seq[entry[K]] {
+// having yields the entries of a value whose keys begin with prefix and come after a key.
+func (x *Index[T, K]) having(s *Snapshot[T], value K, prefix, after string) iter.Seq[entry[K]] {
 	return func(yield func(entry[K]) bool) {
-		x.in(s).Ascend(entry[K]{value: value}, func(e entry[K]) bool {
-			return e.value == value && yield(e)
+		x.in(s).Ascend(entry[K]{value: value, key: max(prefix, after)}, func(e entry[K]) bool {
+			if e.value != value || !strings.HasPrefix(e.key, prefix) {
+				return false
+			}
+			return after != "" && e.key <= after || yield(e)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/expect"
@@ -28,6 +29,69 @@ func TestIndex_findsByAnyOfManyValues(t *testing.T) {
 	expect.Equal(t, keys(x.Get(snap, "none")), []string{})
 	expect.Equal(t, slices.Collect(x.Keys(snap, "red")), []string{"a/1", "a/2"})
 	expect.Equal(t, slices.Collect(x.Values(snap)), []string{"big", "red"})
+}
+
+// The objects of a value are read from any key on, within a prefix.
+func TestIndex_range(t *testing.T) {
+	s := store.New(podKey, nil)
+	old := s.Snapshot()
+	x := store.NewIndex(s, "label", byLabel)
+	s.Apply([]delta.Delta[*pod]{
+		put("a/1", 1, "red"), put("a/2", 1, "red", "big"), put("a/3", 1), put("aa/1", 1, "red"), put("b/1", 1, "red"), put("b/2", 1, "small"),
+	})
+	for _, test := range []struct{ value, prefix, after, want string }{
+		{"red", "", "", "a/1 a/2 aa/1 b/1"},
+		{"red", "", "a/1", "a/2 aa/1 b/1"},
+		{"red", "", "a/11", "a/2 aa/1 b/1"},
+		{"red", "", "b/1", ""},
+		{"red", "a/", "", "a/1 a/2"},
+		{"red", "a/", "a/1", "a/2"},
+		{"red", "a/", "a/2", ""},
+		{"red", "b/", "a/2", "b/1"},
+		{"red", "a/", "b/1", ""},
+		{"red", "c/", "", ""},
+		{"big", "", "a/1", "a/2"},
+		{"big", "", "a/2", ""},
+		{"none", "a/", "", ""},
+	} {
+		if got := strings.Join(keys(x.Range(s.Snapshot(), test.value, test.prefix, test.after)), " "); got != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+	expect.Equal(t, keys(x.Range(old, "red", "", "")), []string{})
+	// A snapshot without the index is searched, with the same result.
+	x.Remove()
+	s.Apply([]delta.Delta[*pod]{put("b/3", 2, "red")})
+	expect.Equal(t, keys(x.Range(s.Snapshot(), "red", "b/", "b/1")), []string{"b/3"})
+}
+
+// A page from the end of a value costs about as much as the first one. It would cost some
+// thousand times as much if the objects before it were read.
+func TestIndex_lateKeysCostNoMore(t *testing.T) {
+	s := store.New(podKey, nil)
+	x := store.NewIndex(s, "label", byLabel)
+	const objects = 100_000
+	list := make([]*pod, objects)
+	for i := range list {
+		list[i] = podAt(fmt.Sprintf("a/%06d", i), 1, "red")
+	}
+	_, err := s.Replace(list, 1)
+	expect.NoError(t, err)
+	snap := s.Snapshot()
+	cost := func(after string) time.Duration {
+		fastest := time.Hour
+		for range 20 {
+			began := time.Now()
+			for range x.Range(snap, "red", "", after) {
+				break
+			}
+			fastest = min(fastest, time.Since(began))
+		}
+		return fastest
+	}
+	if first, last := cost(""), cost(fmt.Sprintf("a/%06d", objects-2)); last > 20*max(first, time.Microsecond) {
+		t.Errorf("the first object is found in %v, the last in %v", first, last)
+	}
 }
 
 func TestIndex_followsUpdatesAndDeletions(t *testing.T) {
