@@ -5,19 +5,13 @@ package replica
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
-	"github.com/watershed-project/watershed/replica/internal/view"
 )
-
-// ageHeader is the header with the time since the server was last heard from. With
-// several clusters it is that of the cluster that has been silent longest.
-const ageHeader = "Watershed-Age"
 
 // api is the API of one cluster, [clusterAPI], or of all of them, [fleetAPI].
 type api interface {
@@ -58,20 +52,5 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 	case a.schemas().Serve(w, r, q.Path):
 	default:
 		respond.Error(w, r, missing(q.Path))
-	}
-}
-
-// addFreshness adds the headers about the age of the copies and the parts that are missing.
-func addFreshness(h http.Header, f *view.Freshness, more ...string) {
-	if !f.Heard.IsZero() {
-		h.Set(ageHeader, time.Since(f.Heard).Round(time.Millisecond).String())
-	}
-	addWarnings(h, f.Warnings())
-	addWarnings(h, more)
-}
-
-func addWarnings(h http.Header, texts []string) {
-	for _, text := range texts {
-		h.Add("Warning", status.Warning(text))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
@@ -90,11 +92,13 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := limits.RefusePart(q.GroupResource(), q.Namespace, q.Name); err != nil {
 		return err
 	}
-	addWarnings(w.Header(), limits.Warnings())
+	warning.Add(w.Header(), limits.Warnings()...)
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
 	}
-	addFreshness(w.Header(), view.FreshnessOf(c.member, feed))
+	var fresh freshness.Freshness
+	fresh.Add(c.member.Name(), feed.Connection())
+	fresh.Write(w.Header())
 	return newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed)).serve()
 }
 

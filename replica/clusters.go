@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
-	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // clusterState is a cluster in the document at /clusters.
@@ -52,7 +52,7 @@ func serveClusters(w http.ResponseWriter, f *fleet.Fleet) {
 			one.Scope = is.Scope.String()
 		}
 		if is.Err != nil {
-			one.Error = status.Shorten(is.Err.Error(), status.MaxCause)
+			one.Error = warning.Shorten(is.Err.Error(), warning.MaxCause)
 		}
 		document.Clusters = append(document.Clusters, one)
 	}

@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
-	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
@@ -44,7 +44,7 @@ func (c *call) serve() error {
 		return err
 	}
 	if text := c.deprecation(); text != "" {
-		c.w.Header().Add("Warning", status.Warning(text))
+		warning.Add(c.w.Header(), text)
 	}
 	if !watch && c.Name != "" {
 		return c.get()

@@ -16,7 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/internal/warning"
 )
 
 // everyKind has a path for each kind of response.
@@ -252,7 +252,7 @@ func TestFleet_boundsWarnings(t *testing.T) {
 		synctest.Wait()
 		code, h, body := w.get("/fleet/api/v1/configmaps")
 		all := h.Values("Warning")
-		if code != http.StatusOK || len(all) != status.MaxWarnings+2 || len(strings.Join(all, "")) > 4<<10 || !strings.Contains(strings.Join(all, ""), "5 more clusters are stale") {
+		if code != http.StatusOK || len(all) != warning.Limit+2 || len(strings.Join(all, "")) > 4<<10 || !strings.Contains(strings.Join(all, ""), "5 more clusters are stale") {
 			t.Errorf("%d: %d warnings of %d bytes: %.500q %.100s", code, len(all), len(strings.Join(all, "")), all, body)
 		}
 		if _, h, _ := w.get("/clusters/cluster-00/api/v1/configmaps"); len(h.Get("Warning")) > 270 || !strings.Contains(h.Get("Warning"), "stale") {
@@ -336,7 +336,7 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 			if h.Get("Retry-After") != "7" || h.Get("Audit-Id") != "a-b-c" || h.Get("Etag") != `"x"` || h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != c.contentType {
 				t.Errorf("%d %q: the client gets %v", c.code, c.contentType, h)
 			}
-			if all := h.Values("Warning"); len(all) != status.MaxWarnings || len(all[0]) > 270 {
+			if all := h.Values("Warning"); len(all) != warning.Limit || len(all[0]) > 270 {
 				t.Errorf("%d warnings, the first has %d bytes", len(all), len(all[0]))
 			}
 		}

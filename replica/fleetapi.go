@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
@@ -132,7 +134,7 @@ func (f *fleetAPI) unmirrored() []kube.Resource {
 type census struct {
 	selector labels.Selector
 	limits   view.Limits
-	fresh    view.Freshness
+	fresh    freshness.Freshness
 	// first is a member that has the resource in the version of the request, nil if there is
 	// none, and resource is the resource of that member.
 	first    *fleet.Member
@@ -174,9 +176,14 @@ func (f *fleetAPI) count(q *Request) *census {
 			c.first, c.resource = m, feed.Resource()
 		}
 		c.holders = append(c.holders, m.Name())
-		if wanted {
-			c.selected++
-			c.fresh.Add(m, feed)
+		if !wanted {
+			continue
+		}
+		c.selected++
+		if _, err := feed.Now(); err != nil {
+			c.fresh.AddUnsynced(m.Name())
+		} else {
+			c.fresh.Add(m.Name(), feed.Connection())
 		}
 	}
 	return c
@@ -190,10 +197,10 @@ func (c *census) warnings(q *Request) []string {
 		for _, m := range c.silent {
 			names = append(names, m.Name())
 		}
-		all = append(all, "not reached yet, and left out: cluster "+status.Names(names))
+		all = append(all, "not reached yet, and left out: cluster "+warning.Names(names))
 	}
 	if len(c.others) > 0 {
-		all = append(all, fmt.Sprintf("not served as %s, and left out: cluster %s", q.GroupVersion(), status.Names(c.others)))
+		all = append(all, fmt.Sprintf("not served as %s, and left out: cluster %s", q.GroupVersion(), warning.Names(c.others)))
 	}
 	if c.selector != nil && c.selected == 0 && len(c.others) == 0 {
 		all = append(all, fmt.Sprintf("no cluster matches %s", c.selector))
@@ -222,8 +229,9 @@ func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) erro
 	if wantsOrigin(r, q) {
 		return apierrors.NewBadRequest("a consistent read needs a single cluster, below /clusters/NAME: reads of /fleet come from the copies")
 	}
-	addWarnings(w.Header(), c.limits.Warnings())
-	addFreshness(w.Header(), &c.fresh, c.warnings(q)...)
+	warning.Add(w.Header(), c.limits.Warnings()...)
+	c.fresh.Write(w.Header())
+	warning.Add(w.Header(), c.warnings(q)...)
 	v := view.OfFleet(f.fleet, q.GroupVersionResource, c.holders, c.selector, c.selected, &f.pins)
 	return newCall(f.shared, w, r, q, c.resource, f.kinds(c.first).Of(c.first, c.resource), v).serve()
 }

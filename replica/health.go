@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/respond"
-	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // readiness is whether the replica can be used: its directory has been read, and every
@@ -62,10 +62,10 @@ func (s *readiness) serve(w http.ResponseWriter, r *http.Request) {
 	check(known, "directory", "")
 	text := fmt.Sprintf("%d of %d synced", len(members)-len(awaited)-len(unreachable), len(members))
 	if len(awaited) > 0 {
-		text += ", awaiting " + status.Names(awaited)
+		text += ", awaiting " + warning.Names(awaited)
 	}
 	if len(unreachable) > 0 {
-		text += ", unreachable " + status.Names(unreachable)
+		text += ", unreachable " + warning.Names(unreachable)
 	}
 	check(ready || known && len(awaited) == 0, "clusters", text)
 	if !ready {
@@ -85,7 +85,7 @@ func (c *clusterAPI) serveHealth(w http.ResponseWriter, r *http.Request, q *Requ
 	case q.Path != "/livez" && !ready:
 		text := fmt.Sprintf("%s, %d of %d resources", is.State, is.Synced, is.Resources)
 		if is.Err != nil {
-			text += ": " + status.Shorten(is.Err.Error(), status.MaxCause)
+			text += ": " + warning.Shorten(is.Err.Error(), warning.MaxCause)
 		}
 		respond.Text(w, http.StatusInternalServerError, fmt.Sprintf("[-]synced failed: %s\n%s check failed\n", text, q.Path[1:]))
 	case verbose:

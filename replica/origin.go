@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
@@ -67,12 +68,12 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 	case err != nil && errors.Is(context.Cause(ctx), errNoResponse):
 		return status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not respond within %s", o.timeout))
 	case err != nil:
-		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, status.Shorten(err.Error(), status.MaxCause))
+		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, warning.Shorten(err.Error(), warning.MaxCause))
 	}
 	defer resp.Body.Close()
 	if !passable(resp) {
 		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
-			status.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), status.MaxCause))
+			warning.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), warning.MaxCause))
 	}
 	o.pass(w, r, resp)
 	return nil
@@ -85,7 +86,7 @@ func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Respons
 			w.Header()[name] = values
 		}
 	}
-	status.PassWarnings(w.Header(), resp.Header.Values("Warning"))
+	warning.Pass(w.Header(), resp.Header.Values("Warning"))
 	w.Header().Set("Watershed-Source", "origin")
 	w.WriteHeader(resp.StatusCode)
 	response := o.tracker.Begin(w)

@@ -66,7 +66,10 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 
-	"query": {own: []string{".", "wire", "fleet"}, others: []string{"k8s.io/apimachinery/"}},
+	"internal/warning":   {others: []string{"k8s.io/apimachinery/"}},
+	"internal/freshness": {own: []string{"reflector", "internal/warning"}},
+
+	"query": {own: []string{".", "wire", "fleet", "internal/freshness", "internal/undecodable"}, others: []string{"k8s.io/apimachinery/"}},
 
 	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
@@ -74,13 +77,13 @@ var rules = map[string]rule{
 	"replica/internal/encode": {own: []string{"wire"}, others: []string{"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/"}},
 	"replica/internal/view": {
 		own: []string{
-			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/table", "internal/fields",
+			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/table", "internal/fields", "internal/warning",
 			"replica/internal/status", "replica/internal/encode",
 		},
 		others: []string{"k8s.io/apimachinery/"},
 	},
 	"replica/internal/respond": {
-		own:    []string{"replica/internal/status", "replica/internal/encode"},
+		own:    []string{"internal/warning", "replica/internal/status", "replica/internal/encode"},
 		others: []string{"github.com/munnerz/goautoneg", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},
 	"replica/internal/discovery": {
@@ -90,7 +93,7 @@ var rules = map[string]rule{
 	"replica/internal/openapi": {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
 	"replica": {
 		own: []string{
-			"fanout", "wire", "kube", "fleet", "internal/table",
+			"fanout", "wire", "kube", "fleet", "internal/table", "internal/freshness", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 			"replica/internal/discovery", "replica/internal/openapi",
 		},

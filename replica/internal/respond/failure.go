@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
@@ -59,7 +60,7 @@ func writeStatus(w http.ResponseWriter, s *metav1.Status, m Media) {
 // ErrorWithWarning is [Error] with the message as a warning too. client-go drops the
 // message of a failed discovery request, and shows warnings.
 func ErrorWithWarning(w http.ResponseWriter, r *http.Request, err error) {
-	w.Header().Add("Warning", status.Warning(status.Of(err).Message))
+	warning.Add(w.Header(), status.Of(err).Message)
 	Error(w, r, err)
 }
 

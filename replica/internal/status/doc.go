@@ -2,6 +2,6 @@
 // Copyright The Watershed Authors
 
 // Package status makes the errors of the Kubernetes API that the replica returns, with the
-// codes, reasons and texts of kube-apiserver where it has the same error, and bounds the
-// texts that a cluster or a client has a part in. It writes nothing.
+// codes, reasons and texts of kube-apiserver where it has the same error. It writes
+// nothing.
 package status

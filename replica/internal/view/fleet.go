@@ -15,6 +15,7 @@ import (
 	operators "k8s.io/apimachinery/pkg/selection"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -154,12 +155,12 @@ func Unreachable(members []*fleet.Member, what string) error {
 	var causes []string
 	soon := false
 	for _, m := range members {
-		text, err := status.Shorten(m.Name(), status.MaxName), m.Status().Err
+		text, err := warning.Shorten(m.Name(), warning.MaxName), m.Status().Err
 		if err == nil {
 			soon = true
 			text += " has not answered yet"
 		} else {
-			text += " cannot be reached: " + status.Shorten(firstOf(err).Error(), status.MaxCause)
+			text += " cannot be reached: " + warning.Shorten(firstOf(err).Error(), warning.MaxCause)
 		}
 		if len(causes) < maxCauses {
 			causes = append(causes, "cluster "+text)
@@ -204,5 +205,5 @@ func Unread(m *fleet.Member, feed *fleet.Feed) error {
 		return nil
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s of cluster %s cannot be read: %s",
-		feed.Resource().GroupResource(), status.Shorten(m.Name(), status.MaxName), status.Shorten(cause.Error(), status.MaxCause)))
+		feed.Resource().GroupResource(), warning.Shorten(m.Name(), warning.MaxName), warning.Shorten(cause.Error(), warning.MaxCause)))
 }

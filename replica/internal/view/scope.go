@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/internal/warning"
 )
 
 // Limits collects what a response lacks because the copies of some clusters are limited to
@@ -71,7 +71,7 @@ func (l *Limits) RefusePart(r schema.GroupResource, namespace, name string) erro
 func (l *Limits) Warnings() []string {
 	var all []string
 	for i, m := range l.partly {
-		if i == status.MaxWarnings {
+		if i == warning.Limit {
 			all = append(all, fmt.Sprintf("%d more clusters are not mirrored as a whole", len(l.partly)-i))
 			break
 		}
@@ -79,7 +79,7 @@ func (l *Limits) Warnings() []string {
 	}
 	var names []string
 	for i, m := range l.without {
-		if i == status.MaxWarnings {
+		if i == warning.Limit {
 			names = append(names, fmt.Sprintf("and %d more", len(l.without)-i))
 			break
 		}

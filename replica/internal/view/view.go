@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -62,7 +63,7 @@ func Get(v View, s *State, r schema.GroupResource, key, name string) (*wire.Obje
 		return found, clusters[0], nil
 	}
 	return nil, "", status.New(http.StatusConflict, metav1.StatusReasonConflict,
-		fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", r, name, status.Names(clusters)))
+		fmt.Sprintf("%s %q is in several clusters, read it from one of them: %s", r, name, warning.Names(clusters)))
 }
 
 // IsJSON reports whether a cluster of the view sends the resource as JSON, judged by one

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package status
+package warning
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 )
 
 // Texts from clusters neither make headers long nor break them.
-func TestWarning_isBounded(t *testing.T) {
+func TestAdd_isBounded(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain":                          `299 - "plain"`,
 		"a \"b\" \\c\r\nd\te\x00\x7f":    `299 - "a  b   c  d e  "`,
@@ -22,7 +22,7 @@ func TestWarning_isBounded(t *testing.T) {
 		strings.Repeat("ß", 200):         `299 - "` + strings.Repeat("ß", 126) + `..."`,
 		strings.Repeat("\u2028", 60<<10): `299 - "` + strings.Repeat(" ", 253) + `..."`,
 	} {
-		if got := Warning(text); got != want {
+		if got := value(text); got != want {
 			t.Errorf("%.40q: %q, want %q", text, got, want)
 		}
 	}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package status
+// Package warning makes the Warning headers of responses, and bounds the texts that a
+// cluster or a client has a part in: they make no header or message long, and break none.
+package warning
 
 import (
 	"fmt"
@@ -16,9 +18,9 @@ import (
 const (
 	// maxWarning is how many bytes of text a warning has at most.
 	maxWarning = 256
-	// MaxWarnings is how many warnings a response has about its clusters at most: clients
-	// limit the size of headers.
-	MaxWarnings = 10
+	// Limit is how many warnings a response has about its clusters at most: clients limit
+	// the size of headers.
+	Limit = 10
 	// MaxCause is how many bytes of an error of a cluster a response repeats at most.
 	MaxCause = 512
 	// maxNames is how many clusters a text names at most.
@@ -27,8 +29,15 @@ const (
 	MaxName = 64
 )
 
-// Warning returns the value of a Warning header, which clients show to people.
-func Warning(text string) string {
+// Add adds Warning headers with texts, which clients show to people.
+func Add(h http.Header, texts ...string) {
+	for _, text := range texts {
+		h.Add("Warning", value(text))
+	}
+}
+
+// value returns the value of a Warning header.
+func value(text string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r == '"' || r == '\\' {
 			return ' '
@@ -78,14 +87,11 @@ func Names(names []string) string {
 	return b.String()
 }
 
-// PassWarnings adds the Warning headers of a cluster to those of a response, within the
-// same bounds as our own.
-func PassWarnings(h http.Header, values []string) {
+// Pass adds the Warning headers of a cluster to those of a response, within the same
+// bounds as our own.
+func Pass(h http.Header, values []string) {
 	all, _ := utilnet.ParseWarningHeaders(values) // one that cannot be parsed is dropped
-	for i, w := range all {
-		if i == MaxWarnings {
-			return
-		}
-		h.Add("Warning", Warning(w.Text))
+	for _, w := range all[:min(len(all), Limit)] {
+		Add(h, w.Text)
 	}
 }
