@@ -30,7 +30,7 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, namespace st
 	if err != nil {
 		return err
 	}
-	return newWatchdog(source, (*wire.Object).Key, printer(out, (*wire.Object).Name)).run(ctx)
+	return newWatchdog(source, (*wire.Object).Key, wire.Same, printer(out, (*wire.Object).Name)).run(ctx)
 }
 
 // printer prints every call with the name of its object.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,9 +17,12 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// plain is a source of plain structs, in place of a cluster.
+// plain is a source of plain structs, in place of a cluster. An event without a version
+// ends the watch with the error that the version is too old.
 type plain struct {
-	state  []pod
+	state []pod
+	// later is the state of the lists after the first one.
+	later  []pod
 	events []reflector.Event[pod]
 }
 
@@ -29,6 +34,7 @@ func (s *plain) List(_ context.Context, _ reflector.ListOptions, each func(pod) 
 			return reflector.Page{}, err
 		}
 	}
+	s.state = s.later
 	return reflector.Page{Version: "1"}, nil
 }
 
@@ -53,10 +59,45 @@ func (w *plainWatch) Next() (reflector.Event[pod], error) {
 	}
 	event := w.source.events[0]
 	w.source.events = w.source.events[1:]
+	if event.Version == "" {
+		return event, &reflector.Error{Reason: reflector.Expired}
+	}
 	return event, nil
 }
 
 func (w *plainWatch) Close() error { return nil }
+
+func same(old, now pod) bool { return old == now }
+
+// A watch that has missed events is followed by another list. The handler receives only
+// the differences.
+func TestWatchdog_listsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &plain{
+			state:  []pod{{"db", "Pending"}, {"gone", "Running"}, {"web", "Running"}},
+			later:  []pod{{"db", "Running"}, {"new", "Running"}, {"web", "Running"}},
+			events: []reflector.Event[pod]{{}},
+		}
+		var out strings.Builder
+		dog := newWatchdog(source, func(p pod) string { return p.name }, same, printer(&out, func(p pod) string { return p.name }))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- dog.run(ctx) }()
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+		got := strings.Split(strings.TrimSpace(out.String()), "\n")
+		want := []string{"OnAdd: db (was there)", "OnAdd: gone (was there)", "OnAdd: web (was there)", "OnUpdate: db", "OnAdd: new", "OnDelete: gone"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if lists := dog.reflector.Status().Lists; lists != 2 {
+			t.Errorf("%d lists, want two", lists)
+		}
+	})
+}
 
 func TestWatchdog(t *testing.T) {
 	source := &plain{
@@ -79,7 +120,7 @@ func TestWatchdog(t *testing.T) {
 			cancel()
 		}
 	}
-	dog := newWatchdog(source, func(p pod) string { return p.name }, h)
+	dog := newWatchdog(source, func(p pod) string { return p.name }, same, h)
 	if err := dog.run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("run: %v", err)
 	}
