@@ -22,6 +22,7 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/query"
+	"github.com/watershed-project/watershed/wire"
 )
 
 const (
@@ -45,9 +46,9 @@ type located struct {
 
 // simulate starts API servers that send protobuf, and returns their pods in the order of
 // keys.
-func simulate(t *testing.T, clusters int) (map[string]*rest.Config, []located) {
+func simulate(t *testing.T, clusters, pods int) (map[string]*rest.Config, []located) {
 	t.Helper()
-	s, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: 90, Namespaces: 4})
+	s, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: pods, Namespaces: 4})
 	expect.NoError(t, err)
 	t.Cleanup(s.Close)
 	configs := map[string]*rest.Config{}
@@ -118,7 +119,7 @@ func (c condition) has(l located) bool {
 // TestHandler_sameAsFiltering sends random queries, reads all their pages, and compares
 // the result with that of a filter over the decoded pods.
 func TestHandler_sameAsFiltering(t *testing.T) {
-	configs, all := simulate(t, 3)
+	configs, all := simulate(t, 3, 90)
 	first := all[0].key.Cluster
 	subjects := map[string]struct {
 		handler http.Handler
@@ -178,5 +179,39 @@ func pages(t *testing.T, h http.Handler, values url.Values) (keys, bodies []stri
 			return keys, bodies
 		}
 		values.Set("continue", r.Continue)
+	}
+}
+
+// The last page of an index costs about as much as the first one. It would cost some thirty
+// times as much if the objects before it were read.
+func TestHandler_latePagesCostNoMore(t *testing.T) {
+	configs, all := simulate(t, 1, 5_000)
+	everything := query.Resources{podResource: {"all": func(*wire.Object) []string { return []string{"x"} }}}
+	cfg := configs[all[0].key.Cluster]
+	previous := all[len(all)-2].key
+	for name, subject := range map[string]struct {
+		handler http.Handler
+		after   string
+	}{
+		"factory": {ofFactory(t, cfg, everything, nil), previous.Object},
+		"fleet":   {ofFleet(t, configs, everything, nil), previous.String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cost := func(after string) time.Duration {
+				fastest := time.Hour
+				for range 50 {
+					began := time.Now()
+					w := send(subject.handler, http.MethodGet, "/pods?index=all&value=x&keys=true&limit=1&continue="+url.QueryEscape(after))
+					fastest = min(fastest, time.Since(began))
+					expect.Equal(t, w.Code, http.StatusOK)
+				}
+				return fastest
+			}
+			if first, last := cost(""), cost(subject.after); last > 8*first {
+				t.Errorf("the first page takes %v, the last one %v", first, last)
+			} else {
+				t.Logf("the first page takes %v, the last one %v", first, last)
+			}
+		})
 	}
 }

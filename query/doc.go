@@ -49,6 +49,30 @@
 //	500  the object cannot be written as JSON
 //	503  the resource has not been read completely yet; the client may retry
 //
+// # Freshness
+//
+// A response is made from a copy. Its header Watershed-Age is the time since the API
+// server last sent something for the resource, for example "12.5s". A healthy watch is
+// silent for at most a minute. For several clusters it is that of the cluster that has been
+// silent longest. If a copy is known not to be current, because its cluster cannot be
+// reached, the response has a header Warning: 299 with the cluster, the time since when and
+// the reason. Another warning names the clusters that are missing. A response has at most
+// twelve warnings of 256 bytes. A 404 for an object has these headers too. The headers are
+// those of package replica.
+//
+// # Objects that cannot be written
+//
+// An object in protobuf that is malformed, or whose kind has no Go type, cannot be written
+// as JSON. It is never left out of a list. The list ends before it, with "continue", and
+// the request for the rest fails with
+//
+//	{"error":"pods \"shop/bad\" cannot be written as JSON, …","continue":"shop/bad"}
+//
+// A client that can do without the object continues from there, as after any page. The
+// cause is not in the response, because it may repeat a part of the object. It is logged
+// once for each state of the object, see [Options]. Requests with keys=true, and those
+// whose label selector does not select the object, are not affected.
+//
 // # Access
 //
 // There is no access control. Every client that can send a request can read all objects of
@@ -73,6 +97,8 @@
 // queried or not, in the copy that it shares with the program's other leases. An index
 // costs 120 bytes for each value of an object. A response is made in memory, and has at
 // most [Options].Limit objects and about [Options].Bytes bytes. A list examines the objects of the
-// namespace, or those with the value of the index, at some 100 ns each if there is a
-// label selector, until the response is full.
+// namespace, or those with the value of the index in it, from the key of continue on, at some
+// 100 ns each if there is a label selector, until the response is full. The first of them is
+// found in O(log n), on the last page too. The headers need the state of each cluster's
+// connection.
 package query

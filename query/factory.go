@@ -8,6 +8,8 @@ import (
 	"net/http"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -31,7 +33,8 @@ func (r *factoryResource) state(string) (state, error) {
 	// A run that ends is followed by another, with a channel of its own. The snapshot is
 	// of the run that has synced if the channel is the same before and after.
 	synced := r.lease.Synced()
-	s := factoryState{r, r.lease.Snapshot()}
+	connection := r.lease.Connection() // before the snapshot, which is then not older
+	s := factoryState{r, r.lease.Snapshot(), connection}
 	select {
 	case <-synced:
 		if synced == r.lease.Synced() {
@@ -46,6 +49,8 @@ func (r *factoryResource) state(string) (state, error) {
 type factoryState struct {
 	resource *factoryResource
 	snapshot watershed.Snapshot[*wire.Object]
+	// connection is the connection that the snapshot comes from.
+	connection reflector.Status
 }
 
 func (s factoryState) get(key string) (*wire.Object, bool) { return s.snapshot.Get(key) }
@@ -54,21 +59,21 @@ func (s factoryState) walk(namespace, after string) iter.Seq2[string, *wire.Obje
 	return s.snapshot.Range(prefix(namespace), after)
 }
 
-func (s factoryState) find(index, value, after string) (iter.Seq2[string, *wire.Object], error) {
+func (s factoryState) find(index, value, namespace, after string) (iter.Seq2[string, *wire.Object], error) {
 	x := s.resource.indexes[index]
 	if x == nil {
 		return nil, unknownIndex(index, s.resource.indexes)
 	}
-	return func(yield func(string, *wire.Object) bool) {
-		for o := range x.GetIn(s.snapshot, value) {
-			if o.Key() > after && !yield(o.Key(), o) {
-				return
-			}
-		}
-	}, nil
+	return x.Range(s.snapshot, value, prefix(namespace), after), nil
 }
 
 func (factoryState) missing() []string { return nil }
+
+func (s factoryState) freshness() *freshness.Freshness {
+	var f freshness.Freshness
+	f.Add("", s.connection)
+	return &f
+}
 
 // prefix returns how the keys of a namespace begin.
 func prefix(namespace string) string {

@@ -17,6 +17,8 @@ import (
 type failure struct {
 	code int
 	text string
+	// next is the key that the client can continue its list from, if there is one.
+	next string
 }
 
 // Error returns the text that the client receives.
@@ -24,7 +26,16 @@ func (f *failure) Error() string { return f.text }
 
 // refuse returns a failure.
 func refuse(code int, format string, args ...any) error {
-	return &failure{code, fmt.Sprintf(format, args...)}
+	return &failure{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// continueAfter returns the failure of a list that the client can continue after a key.
+func continueAfter(key string, err error) error {
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		return err
+	}
+	return &failure{f.code, f.text, key}
 }
 
 // unknownIndex is the error for an index that a resource does not have.
@@ -37,8 +48,12 @@ func unknownIndex[X any](name string, indexes map[string]X) error {
 // 500.
 func writeError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
+	body := struct {
+		Error    string `json:"error"`
+		Continue string `json:"continue,omitempty"`
+	}{Error: err.Error()}
 	if f, ok := errors.AsType[*failure](err); ok {
-		code = f.code
+		code, body.Continue = f.code, f.next
 	}
 	switch code {
 	case http.StatusMethodNotAllowed:
@@ -48,5 +63,5 @@ func writeError(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()}) // the client may have disconnected
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -95,41 +96,40 @@ func (s fleetState) get(key string) (*wire.Object, bool) {
 }
 
 func (s fleetState) walk(namespace, after string) iter.Seq2[string, *wire.Object] {
-	from := keyOf(after)
-	return func(yield func(string, *wire.Object) bool) {
-		for cluster, state := range s.snapshot.States() {
-			if cluster < from.Cluster {
-				continue
-			}
-			begin := ""
-			if cluster == from.Cluster {
-				begin = from.Object
-			}
-			for key, o := range state.Range(prefix(namespace), begin) {
-				if !yield(fleet.Key{Cluster: cluster, Object: key}.String(), o) {
-					return
-				}
-			}
-		}
-	}
+	return withTexts(s.snapshot.Range(prefix(namespace), keyOf(after)))
 }
 
-func (s fleetState) find(index, value, after string) (iter.Seq2[string, *wire.Object], error) {
+func (s fleetState) find(index, value, namespace, after string) (iter.Seq2[string, *wire.Object], error) {
 	x := s.resource.indexes[index]
 	if x == nil {
 		return nil, unknownIndex(index, s.resource.indexes)
 	}
-	from := keyOf(after)
+	return withTexts(x.Range(s.snapshot, value, prefix(namespace), keyOf(after))), nil
+}
+
+// withTexts yields objects with the texts of their keys.
+func withTexts(objects iter.Seq2[fleet.Key, *wire.Object]) iter.Seq2[string, *wire.Object] {
 	return func(yield func(string, *wire.Object) bool) {
-		for key, o := range x.GetIn(s.snapshot, value) {
-			if key.Compare(from) > 0 && !yield(key.String(), o) {
+		for key, o := range objects {
+			if !yield(key.String(), o) {
 				return
 			}
 		}
-	}, nil
+	}
 }
 
 func (s fleetState) missing() []string { return s.unread }
+
+func (s fleetState) freshness() *freshness.Freshness {
+	var f freshness.Freshness
+	for cluster, connection := range s.snapshot.Connections() {
+		f.Add(cluster, connection)
+	}
+	for _, cluster := range s.unread {
+		f.AddUnsynced(cluster)
+	}
+	return &f
+}
 
 // keyOf returns the key with a text. Names of clusters have no slash.
 func keyOf(text string) fleet.Key {

@@ -24,6 +24,7 @@ type Handler struct {
 	opts Options
 	// resources are the resources by the names that requests use.
 	resources map[string]resource
+	writer    writer
 	// clusters means that the resources are those of a fleet.
 	clusters bool
 }
@@ -74,7 +75,9 @@ func newHandler(resources Resources, opts *Options) (*Handler, error) {
 		}
 		names[name] = true
 	}
-	return &Handler{opts: opts.withDefaults(), resources: map[string]resource{}}, nil
+	h := &Handler{opts: opts.withDefaults(), resources: map[string]resource{}}
+	h.writer.logger = h.opts.Logger
+	return h, nil
 }
 
 // nameOf returns the name of a resource in requests: "pods" or "deployments.apps".
@@ -90,7 +93,7 @@ func (h *Handler) Close() {
 
 // ServeHTTP answers a query.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := h.answer(r)
+	body, err := h.answer(w.Header(), r)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -103,8 +106,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer returns the parts of a response.
-func (h *Handler) answer(r *http.Request) ([][]byte, error) {
+// answer returns the parts of a response. It adds the headers about the age of the state
+// that the response, or the error, is made from.
+func (h *Handler) answer(header http.Header, r *http.Request) ([][]byte, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, refuse(http.StatusMethodNotAllowed, "method %s is not supported: use GET", r.Method)
 	}
@@ -114,7 +118,7 @@ func (h *Handler) answer(r *http.Request) ([][]byte, error) {
 		return nil, refuse(http.StatusNotFound, "resource %q cannot be queried here, only %s",
 			name, strings.Join(slices.Sorted(maps.Keys(h.resources)), ", "))
 	}
-	q, err := parse(r.URL.RawQuery, key != "", h.clusters, h.opts.Limit)
+	q, err := parse(name, r.URL.RawQuery, key != "", h.clusters, h.opts.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +126,9 @@ func (h *Handler) answer(r *http.Request) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.freshness().Write(header)
 	if key != "" {
-		return one(s, name, key)
+		return one(s, &h.writer, key, q)
 	}
-	return list(r.Context(), s, q, h.opts.Bytes)
+	return list(r.Context(), s, &h.writer, q, h.opts.Bytes)
 }

@@ -4,6 +4,8 @@
 package query
 
 import (
+	"log/slog"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/wire"
@@ -27,6 +29,9 @@ type Options struct {
 	// Bytes limits the objects of a response: it ends after the object that exceeds the
 	// limit. Default 8 MiB.
 	Bytes int
+	// Logger logs the objects that cannot be written as JSON, each state once. Default:
+	// slog.Default().
+	Logger *slog.Logger
 }
 
 const (
@@ -44,6 +49,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.Bytes <= 0 {
 		opts.Bytes = defaultBytes
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
 	}
 	return opts
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 
+	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -26,19 +27,25 @@ type state interface {
 	get(key string) (*wire.Object, bool)
 	// walk yields the objects of a namespace, or with "" of all, after a key.
 	walk(namespace, after string) iter.Seq2[string, *wire.Object]
-	// find yields the objects after a key that have a value in an index.
-	find(index, value, after string) (iter.Seq2[string, *wire.Object], error)
+	// find is walk for the objects that have a value in an index.
+	find(index, value, namespace, after string) (iter.Seq2[string, *wire.Object], error)
 	// missing returns the clusters that the state should have and has not.
 	missing() []string
+	// freshness returns how old the state is.
+	freshness() *freshness.Freshness
 }
 
 // one returns the response with an object.
-func one(s state, resource, key string) ([][]byte, error) {
+func one(s state, w *writer, key string, q *request) ([][]byte, error) {
+	name := key
+	if q.cluster != "" {
+		name = q.cluster + "/" + key
+	}
 	o, ok := s.get(key)
 	if !ok {
-		return nil, refuse(http.StatusNotFound, "%s %q not found", resource, key)
+		return nil, refuse(http.StatusNotFound, "%s %q not found", q.resource, name)
 	}
-	b, err := o.AppendTypedJSON(nil)
+	b, err := w.append(nil, q.resource, name, o)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +60,11 @@ type page struct {
 }
 
 // list returns the response with the objects that a request selects.
-func list(ctx context.Context, s state, q *request, maxBytes int) ([][]byte, error) {
+func list(ctx context.Context, s state, w *writer, q *request, maxBytes int) ([][]byte, error) {
 	objects := s.walk(q.namespace, q.after)
 	if q.indexed {
 		var err error
-		if objects, err = s.find(q.index, q.value, q.after); err != nil {
+		if objects, err = s.find(q.index, q.value, q.namespace, q.after); err != nil {
 			return nil, err
 		}
 	}
@@ -68,24 +75,26 @@ func list(ctx context.Context, s state, q *request, maxBytes int) ([][]byte, err
 		if examined++; examined%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err() // the client has disconnected
 		}
-		if !q.selects(o) {
+		if q.selector != nil && !q.selector.Matches(o.Labels()) {
 			continue
 		}
-		if n := len(p.Keys); n == q.limit || len(items) > maxBytes {
+		n := len(p.Keys)
+		if n == q.limit || len(items) > maxBytes {
 			p.Continue = p.Keys[n-1]
 			break
 		}
+		if !q.keysOnly {
+			more, err := w.appendItem(items, q.resource, key, o)
+			if err != nil && n == 0 {
+				return nil, continueAfter(key, err)
+			}
+			if err != nil {
+				p.Continue = p.Keys[n-1] // the next response is the error
+				break
+			}
+			items = more
+		}
 		p.Keys = append(p.Keys, key)
-		if q.keysOnly {
-			continue
-		}
-		if len(items) > 0 {
-			items = append(items, ',')
-		}
-		var err error
-		if items, err = o.AppendTypedJSON(items); err != nil {
-			return nil, err
-		}
 	}
 	head, err := json.Marshal(p)
 	if err != nil {
@@ -95,9 +104,4 @@ func list(ctx context.Context, s state, q *request, maxBytes int) ([][]byte, err
 		return [][]byte{head, []byte("\n")}, nil
 	}
 	return [][]byte{head[:len(head)-1], []byte(`,"items":[`), items, []byte("]}\n")}, nil
-}
-
-// selects reports whether a request selects an object that the state has yielded.
-func (q *request) selects(o *wire.Object) bool {
-	return (q.namespace == "" || o.Namespace() == q.namespace) && (q.selector == nil || q.selector.Matches(o.Labels()))
 }

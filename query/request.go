@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// request has the parameters of a query.
+// request has the resource and the parameters of a query.
 type request struct {
+	resource  string
 	cluster   string
 	namespace string
 	selector  labels.Selector // nil selects everything
@@ -48,15 +49,15 @@ var parameters = map[string]func(q *request, value string) error{
 	},
 }
 
-// parse reads the parameters of a request for one object or for a list, from one cluster
-// or from the clusters of a fleet. It refuses a parameter that it does not know: a
+// parse reads the parameters of a request for one object of a resource or for a list, from
+// one cluster or from the clusters of a fleet. It refuses a parameter that it does not know: a
 // misspelt selector would return too much.
-func parse(query string, object, clusters bool, limit int) (*request, error) {
+func parse(resource, query string, object, clusters bool, limit int) (*request, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "parameters: %v", err)
 	}
-	q := &request{}
+	q := &request{resource: resource}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set, known := parameters[name]
 		if !known || object && name != "cluster" || name == "cluster" && !clusters {

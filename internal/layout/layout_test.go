@@ -69,7 +69,7 @@ var rules = map[string]rule{
 	"internal/warning":   {others: []string{"k8s.io/apimachinery/"}},
 	"internal/freshness": {own: []string{"reflector", "internal/warning"}},
 
-	"query": {own: []string{".", "wire", "fleet", "internal/freshness", "internal/undecodable"}, others: []string{"k8s.io/apimachinery/"}},
+	"query": {own: []string{"reflector", ".", "wire", "fleet", "internal/freshness", "internal/undecodable"}, others: []string{"k8s.io/apimachinery/"}},
 
 	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
