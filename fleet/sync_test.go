@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"testing"
 	"time"
@@ -218,6 +219,43 @@ func TestMember_anotherServerTakesTheName(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The connection of a snapshot is that of its objects. It is not that of a server that has
+// taken the name of their cluster and has sent nothing yet.
+func TestSnapshot_connections(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 30})
+	r := newRoster()
+	r.set("one", s.Cluster(0).Config())
+	r.set("two", s.Cluster(1).Config())
+	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet})
+	if err := f.WaitForSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := fleet.OfResource[*wire.Object](f, podResource)
+	states := func(s fleet.Snapshot[*wire.Object]) map[string]string {
+		all := map[string]string{}
+		for cluster, c := range s.Connections() {
+			all[cluster] = c.State.String()
+		}
+		return all
+	}
+	want := func(one string) {
+		t.Helper()
+		expect.Eventually(t, 20*time.Second, func() error {
+			if got := states(v.Snapshot()); !maps.Equal(got, map[string]string{"one": one, "two": "watching"}) {
+				return fmt.Errorf("the connections are %v", got)
+			}
+			return nil
+		})
+	}
+	want("watching")
+	expect.Equal(t, states(v.In("two").Snapshot()), map[string]string{"two": "watching"})
+	r.set("one", silence(t))
+	want("idle")
+	if n := v.In("one").Len(); n != 30 {
+		t.Errorf("%d pods of one, want the former ones", n)
+	}
 }
 
 // silence returns the configuration of a server that accepts connections and sends
