@@ -27,6 +27,8 @@ type shared struct {
 	tracker respond.Tracker
 	clock   view.Clock
 	logger  *slog.Logger
+	// guarded means that hooks decide which requests are answered.
+	guarded bool
 }
 
 // call is a read of a resource while it is being answered.

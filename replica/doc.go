@@ -27,6 +27,6 @@
 // A response is written while it is made, a block of neighbouring objects at a time. While
 // it waits for its client it holds 64 KB of a block. The bytes of blocks and of events are
 // kept for the next reader, within [Options.Blocks] and [Options.Frames]. A watch takes a
-// goroutine and its stack. What it has not sent yet is in the log that all readers share,
+// goroutine and its stack, and as a WebSocket another one and 4 KB. What it has not sent yet is in the log that all readers share,
 // and a client that is too slow for the log receives a 410.
 package replica

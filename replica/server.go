@@ -46,6 +46,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	}
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
 	s.logger = s.opts.Logger
+	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)
 	s.values = view.NewValues(s.opts.Decoded)
@@ -55,8 +56,10 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 }
 
 // Run cuts off clients that do not read, and drops what belongs to clusters that have left,
-// until ctx ends.
+// until ctx ends. Then it ends all WebSockets, which the HTTP server does not know, and waits
+// for them.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.tracker.Disconnect()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {

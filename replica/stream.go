@@ -36,7 +36,9 @@ type eventStream struct {
 	form    encode.Form
 	// gzip compresses each event, or batch of events, into a gzip stream of its own, whose
 	// end lets the client read it at once.
-	gzip      bool
+	gzip bool
+	// handshake is set if the client wants a WebSocket, and sends each event as a message.
+	handshake *respond.Handshake
 	bookmarks bool
 	deadline  time.Time
 	// rows are set if the client receives tables, and described once it has received the
@@ -60,7 +62,13 @@ func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, erro
 			return nil, err
 		}
 	}
-	if opts.SendInitialEvents != nil && *opts.SendInitialEvents && opts.AllowWatchBookmarks {
+	if respond.WantsSocket(c.r) {
+		handshake, err := respond.CheckHandshake(c.r, c.w.Header(), c.guarded)
+		if err != nil {
+			return nil, err
+		}
+		s.handshake = &handshake
+	} else if opts.SendInitialEvents != nil && *opts.SendInitialEvents && opts.AllowWatchBookmarks {
 		s.gzip = respond.AcceptsGzip(c.r)
 	}
 	contentType := c.media.Encoding.MediaType()
@@ -72,19 +80,23 @@ func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, erro
 	return s, nil
 }
 
-// run writes the header and then the events that follow writes. If follow returns an error,
-// the client receives it as the last event. A client that goes away is not an error.
-func (s *eventStream) run(follow func() error) error {
+// run writes the header and then the events that follow writes, until ctx ends. If follow
+// returns an error, the client receives it as the last event. A client that goes away is not
+// an error. If run returns an error, nothing has been written.
+func (s *eventStream) run(r *http.Request, follow func(ctx context.Context) error) error {
 	defer s.End()
-	if s.gzip {
-		s.Header().Set("Content-Encoding", "gzip")
-		s.Header().Add("Vary", "Accept-Encoding")
-	}
-	s.WriteHeader(http.StatusOK)
-	if err := s.FlushError(); err != nil {
+	ctx := r.Context()
+	if s.handshake != nil {
+		socket, err := respond.Upgrade(s.Response, r, *s.handshake)
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		ctx = socket.Context()
+	} else if err := s.begin(); err != nil {
 		return nil
 	}
-	err := follow()
+	err := follow(ctx)
 	var client *clientError
 	switch {
 	case err == nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
@@ -95,6 +107,16 @@ func (s *eventStream) run(follow func() error) error {
 	}
 	_ = s.send()
 	return nil
+}
+
+// begin writes the header.
+func (s *eventStream) begin() error {
+	if s.gzip {
+		s.Header().Set("Content-Encoding", "gzip")
+		s.Header().Add("Vary", "Accept-Encoding")
+	}
+	s.WriteHeader(http.StatusOK)
+	return s.FlushError()
 }
 
 // clientError is an error of writing to the client.
@@ -122,18 +144,32 @@ func (s *eventStream) put(raw []byte, zipped bool) error {
 	if s.gzip && !zipped {
 		raw = encode.Deflate(raw).Member()
 	}
-	if len(s.pending) == 0 && len(raw) >= gather {
+	if len(s.pending) == 0 && len(raw) >= gather && s.handshake == nil {
 		return s.write(raw)
 	}
 	if s.buffer == nil {
 		s.buffer = encode.GetBuffer()
 		s.pending = (*s.buffer)[:0]
 	}
+	if s.handshake != nil {
+		raw = s.message(raw)
+	}
 	s.pending = append(s.pending, raw...)
 	if len(s.pending) >= gather {
 		return s.drain()
 	}
 	return nil
+}
+
+// message begins the message of an event, and returns its bytes. As in kube-apiserver, JSON is
+// a text with a newline at its end, and protobuf has no length, since a message has one.
+func (s *eventStream) message(event []byte) []byte {
+	kind := respond.TextMessage
+	if s.form.Encoding == encode.Protobuf {
+		kind, event = respond.BinaryMessage, event[encode.EventLength:]
+	}
+	s.pending = respond.AppendFrame(s.pending, kind, len(event))
+	return event
 }
 
 func (s *eventStream) write(raw []byte) error {
@@ -233,8 +269,24 @@ func (s *eventStream) initial(c *call, p *view.Page, version uint64) error {
 	return s.send()
 }
 
+// initialMessages writes the initial events to a WebSocket.
+func (s *eventStream) initialMessages(c *call, p *view.Page) error {
+	for part, err := range c.items(p, true) {
+		if err != nil {
+			return err
+		}
+		if err := part.Items(func(event []byte) error { return s.put(event, false) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // initialBlocks writes the initial events from the blocks that all readers share.
 func (s *eventStream) initialBlocks(c *call, p *view.Page) error {
+	if s.handshake != nil {
+		return s.initialMessages(c, p)
+	}
 	b := respond.NewStreamBody(s.Response, s.gzip)
 	begun := false
 	var failed error

@@ -52,8 +52,8 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 		return err
 	}
 	s.deadline = time.Now().Add(timeout(opts))
-	return s.run(func() error {
-		state, err := c.beginWatch(w, s.deadline)
+	return s.run(c.r, func(ctx context.Context) error {
+		state, err := beginWatch(ctx, w, s.deadline)
 		if err != nil {
 			return err
 		}
@@ -62,14 +62,14 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 				return err
 			}
 		}
-		return s.follow(c.r.Context(), w)
+		return s.follow(ctx, w)
 	})
 }
 
 // beginWatch begins a watch. A client may bring a version that the copy has not reached: it
 // is waited for until the deadline.
-func (c *call) beginWatch(w view.Watch, deadline time.Time) (*view.State, error) {
-	ctx, cancel := context.WithDeadline(c.r.Context(), deadline)
+func beginWatch(ctx context.Context, w view.Watch, deadline time.Time) (*view.State, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	return w.Begin(ctx)
 }

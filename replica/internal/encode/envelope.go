@@ -62,6 +62,9 @@ func uvarintLen(n int) int {
 	return l
 }
 
+// EventLength is how many bytes the length in front of an event in protobuf has.
+const EventLength = 4
+
 // ProtobufEvent appends an event of a watch in protobuf: a length, and a WatchEvent that
 // contains the message in its envelope.
 func ProtobufEvent(b []byte, t wire.EventType, kind schema.GroupVersionKind, raw []byte) []byte {

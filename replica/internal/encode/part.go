@@ -67,6 +67,20 @@ func (p Part) Each(write func([]byte) error) error {
 	return p.text.pick(p.form, p.some, write)
 }
 
+// Items calls write with the bytes of each object of the part, and [Raw] bytes at once. A
+// part that is a whole block is unpacked as a whole. The bytes are valid only until write
+// returns.
+func (p Part) Items(write func([]byte) error) error {
+	if !p.Whole() {
+		return p.Each(write)
+	}
+	all := make([]int, len(p.text.ends))
+	for i := range all {
+		all[i] = i
+	}
+	return p.text.pick(p.form, all, write)
+}
+
 // WriteBlock writes a whole block.
 func (p Part) WriteBlock(w io.Writer) error { return p.text.writeTo(w) }
 

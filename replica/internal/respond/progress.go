@@ -4,12 +4,23 @@
 package respond
 
 import (
+	"bufio"
 	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
+
+// closeTimeout is how long a client has to accept the rest of a message when the server ends
+// a connection that a handler has taken over.
+const closeTimeout = time.Second
 
 // ProgressPiece is how many bytes count as progress: a client that reads this many before
 // the time limit is slow, and one that reads fewer is cut off. The kernel reports progress
@@ -29,6 +40,18 @@ type Response struct {
 	owner *Tracker
 	// uses counts calls of Begin without End. owner.mu guards it.
 	uses int
+	// taken is the connection, once the handler has taken it over. owner.mu guards writes of
+	// the field.
+	taken *connection
+}
+
+// connection is a connection that net/http does not know any more.
+type connection struct {
+	net.Conn
+	// mu is held during a call of [Response.Write].
+	mu sync.Mutex
+	// end ends the work of the handler.
+	end context.CancelFunc
 }
 
 // Tracker has all responses that are being written. The zero value is ready to use. All
@@ -36,6 +59,10 @@ type Response struct {
 type Tracker struct {
 	mu  sync.Mutex
 	all map[*Response]struct{}
+	// ended means that no handler may take over a connection any more, and taken counts
+	// those that have.
+	ended bool
+	taken sync.WaitGroup
 }
 
 // Begin adds a response, or returns w if it is one already. The caller calls End.
@@ -82,12 +109,18 @@ func (p *Response) Unwrap() http.ResponseWriter { return p.w }
 
 // Write writes to the client, piece by piece so that a long write shows its progress.
 func (p *Response) Write(b []byte) (int, error) {
+	to := io.Writer(p.w)
+	if p.taken != nil {
+		p.taken.mu.Lock()
+		defer p.taken.mu.Unlock()
+		to = p.taken.Conn
+	}
 	defer p.since.Store(0)
 	n := 0
 	for {
 		p.since.Store(time.Now().UnixNano())
 		piece := b[n:min(len(b), n+ProgressPiece)]
-		m, err := p.w.Write(piece)
+		m, err := to.Write(piece)
 		n += m
 		if err != nil || n >= len(b) {
 			return n, err
@@ -97,6 +130,9 @@ func (p *Response) Write(b []byte) (int, error) {
 
 // FlushError sends what was written.
 func (p *Response) FlushError() error {
+	if p.taken != nil {
+		return nil // there is no buffer
+	}
 	p.since.Store(time.Now().UnixNano())
 	defer p.since.Store(0)
 	return p.control.Flush()
@@ -105,6 +141,9 @@ func (p *Response) FlushError() error {
 // Limit bounds how long net/http may take to write the rest, at most a few KB, after the
 // handler has returned.
 func (p *Response) Limit(patience time.Duration) {
+	if p.taken != nil {
+		return // it is closed
+	}
 	_ = p.control.SetWriteDeadline(time.Now().Add(patience))
 }
 
@@ -126,7 +165,71 @@ func (p *Tracker) Cut(patience time.Duration) {
 	for one := range p.all {
 		if since := one.since.Load(); since != 0 && since < limit {
 			// The write fails, and its goroutine ends the response.
-			_ = one.control.SetWriteDeadline(time.Unix(1, 0))
+			if past := time.Unix(1, 0); one.taken != nil {
+				_ = one.taken.SetWriteDeadline(past)
+			} else {
+				_ = one.control.SetWriteDeadline(past)
+			}
 		}
 	}
+}
+
+// take takes over the connection of a response of which nothing has been written. The
+// context ends with that of the request, with end, and with [Tracker.Disconnect]; then writes
+// fail soon. The caller calls release.
+func (p *Response) take(ctx context.Context, code int) (_ context.Context, from *bufio.Reader, err error) {
+	if !p.owner.admit() {
+		return nil, nil, apierrors.NewServiceUnavailable("the server is shutting down")
+	}
+	conn, buffered, err := p.control.Hijack()
+	if err != nil {
+		p.owner.taken.Done()
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	c := &connection{Conn: conn}
+	ctx, c.end = context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now().Add(closeTimeout)) })
+	p.owner.mu.Lock()
+	defer p.owner.mu.Unlock()
+	p.status, p.taken = code, c
+	if p.owner.ended {
+		c.end()
+	}
+	return ctx, buffered.Reader, nil
+}
+
+// release closes a connection that was taken over, after a last write.
+func (p *Response) release(last []byte) {
+	defer p.owner.taken.Done()
+	p.taken.end()
+	_ = p.taken.SetDeadline(time.Now().Add(closeTimeout))
+	p.taken.mu.Lock()
+	defer p.taken.mu.Unlock()
+	_, _ = p.taken.Write(last)
+	_ = p.taken.Close()
+}
+
+// admit reports whether a handler may take over a connection, and counts it.
+func (p *Tracker) admit() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	p.taken.Add(1)
+	return true
+}
+
+// Disconnect ends the connections that handlers have taken over, waits until they are closed,
+// and lets no handler take over another one. net/http does none of that.
+func (p *Tracker) Disconnect() {
+	p.mu.Lock()
+	p.ended = true
+	for one := range p.all {
+		if one.taken != nil {
+			one.taken.end()
+		}
+	}
+	p.mu.Unlock()
+	p.taken.Wait()
 }
