@@ -130,6 +130,12 @@ func (m *Member) Versions() []schema.GroupVersion {
 	return all
 }
 
+// Lists reports whether the last discovery of the cluster has a resource, whether it can be
+// mirrored or not.
+func (m *Member) Lists(r schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(m.discoveredResources(), func(listed kube.Resource) bool { return listed.GroupVersionResource == r })
+}
+
 // Unmirrored returns the resources that the cluster serves, that could be mirrored and that
 // [Options] leave out, each in the server's preferred version and in its order.
 func (m *Member) Unmirrored() []kube.Resource {

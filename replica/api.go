@@ -21,6 +21,8 @@ type api interface {
 	unknown() error
 	// discovery returns the documents about the resources that are mirrored now.
 	discovery() *discovery.Documents
+	// own returns the resources of the API that the program answers itself.
+	own() []*OwnResource
 	// schemas returns the OpenAPI documents.
 	schemas() *openapi.Documents
 	// read answers a request for a resource. If it returns an error, nothing has been
@@ -41,10 +43,14 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 	}
 	switch {
 	case q.IsResource:
-		if err := a.read(w, r, q); err != nil {
+		read := a.read
+		if own := ownOf(a, q); own != nil {
+			read = own.serve
+		}
+		if err := read(w, r, q); err != nil {
 			respond.Error(w, r, err)
 		}
-	case a.discovery().Serve(w, r, q.Path):
+	case a.discovery().With(listedOwn(a)).Serve(w, r, q.Path):
 	case !q.Fleet && q.Path == "/version" && r.Method == http.MethodHead:
 		respond.Error(w, r, status.NoMethod())
 	case !q.Fleet && q.Path == "/version" && respond.CheckRoute(r.Header.Get("Accept"), encode.JSON.MediaType()) != nil:

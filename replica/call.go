@@ -27,6 +27,8 @@ type shared struct {
 	tracker respond.Tracker
 	clock   view.Clock
 	logger  *slog.Logger
+	// owned are the resources that the program answers itself.
+	owned []OwnResource
 	// guarded means that hooks decide which requests are answered.
 	guarded bool
 }

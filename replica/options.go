@@ -26,6 +26,8 @@ type Options struct {
 	// OriginTimeout is how long a cluster may take to send the headers of its response to a
 	// request that is passed on. Default 1 minute, the limit of kube-apiserver.
 	OriginTimeout time.Duration
+	// Own are resources that the program answers itself. Default: none.
+	Own []OwnResource
 	// Logger receives all messages. Default: slog.Default().
 	Logger *slog.Logger
 

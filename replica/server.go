@@ -46,6 +46,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	}
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
 	s.logger = s.opts.Logger
+	s.owned = s.opts.Own
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)

@@ -6,7 +6,7 @@
 // ones, which describe one group or one version each.
 //
 // The documents list only reads: the verbs get, list and watch of resources, and get of
-// subresources. The hash of a storage version is left out, because only the server that
+// subresources. Resources that are not mirrored are added with [Documents.With]. The hash of a storage version is left out, because only the server that
 // stores the objects knows it.
 //
 // [Documents] never change: when the resources change, make new ones. A document is
@@ -19,8 +19,10 @@ import (
 	"cmp"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +46,15 @@ type Documents struct {
 	core []string
 	// stale are the paths of versions whose resources are not known.
 	stale map[string]bool
+
+	// groups and unlisted are what the documents are made from.
+	groups   []*group
+	unlisted []schema.GroupVersion
+
+	// mu guards the fields below: the result of the last call of With, and its argument.
+	mu   sync.Mutex
+	own  []kube.Resource
+	with *Documents
 }
 
 // group is one API group in the documents.
@@ -95,10 +106,64 @@ func New(resources, unmirrored []kube.Resource, stale, unlisted []schema.GroupVe
 			v.stale = true
 		}
 	}
-	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, core: []string{}, stale: map[string]bool{}}
+	return newDocuments(groups, unlisted)
+}
+
+func newDocuments(groups []*group, unlisted []schema.GroupVersion) *Documents {
+	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, core: []string{}, stale: map[string]bool{}, groups: groups, unlisted: unlisted}
 	d.add(groups)
 	d.list(groups, unlisted)
 	return d
+}
+
+// With returns the documents with further resources, which are listed with all their verbs.
+// It keeps the result for the next call. Groups come in the order of the unlisted versions of
+// [New], and a group that is not among them comes last.
+func (d *Documents) With(own []kube.Resource) *Documents {
+	if len(own) == 0 {
+		return d
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.with == nil || !reflect.DeepEqual(own, d.own) {
+		d.own, d.with = own, newDocuments(d.groupsWith(own), d.unlisted)
+	}
+	return d.with
+}
+
+// groupsWith returns the groups with further resources. The groups of d stay as they are.
+func (d *Documents) groupsWith(own []kube.Resource) []*group {
+	groups := make([]*group, len(d.groups))
+	for i, g := range d.groups {
+		groups[i] = &group{name: g.name}
+		for _, v := range g.versions {
+			clone := *v
+			clone.resources = slices.Clone(v.resources)
+			groups[i].versions = append(groups[i].versions, &clone)
+		}
+	}
+	for _, r := range own {
+		before := len(groups)
+		v := find(&groups, r.GroupVersion())
+		v.stale, v.resources = false, append(v.resources, r)
+		if at := d.place(r.Group, groups[:before]); len(groups) > before && at < before {
+			groups = slices.Insert(groups[:before], at, groups[before])
+		}
+	}
+	return groups
+}
+
+// place returns where a group that is new among others comes.
+func (d *Documents) place(name string, groups []*group) int {
+	index := func(name string) int {
+		return slices.IndexFunc(d.unlisted, func(v schema.GroupVersion) bool { return v.Group == name })
+	}
+	own := index(name)
+	i := slices.IndexFunc(groups, func(g *group) bool { return own >= 0 && index(g.name) > own })
+	if i < 0 {
+		return len(groups)
+	}
+	return i
 }
 
 // find returns the version in its group, and adds either if it is new.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/status"
+)
+
+// OwnResource is a resource that the program answers itself, such as
+// selfsubjectaccessreviews. Its objects are not in a namespace, and can only be created:
+// nothing is stored.
+//
+// An API of a cluster has it if the cluster's own discovery does. Requests for it pass
+// through [Options.Admit] and [Options.Authorize] like all others, with the verb create.
+type OwnResource struct {
+	schema.GroupVersionResource
+	// Kind and Singular are the names of one object.
+	Kind, Singular string
+	// Fleet means that the API of the fleet has the resource too.
+	Fleet bool
+	// New returns an empty object: a pointer to a Go type of the Kubernetes API.
+	New func() runtime.Object
+	// Create answers with the object that the client has sent, after filling it in. The
+	// client receives it with the code 201, in the encoding that it accepts. An error is
+	// the response: one without a status of the Kubernetes API becomes a 500.
+	Create func(r *http.Request, q *Request, object runtime.Object) (runtime.Object, error)
+}
+
+// listed returns the resource as discovery lists it.
+func (o *OwnResource) listed() kube.Resource {
+	return kube.Resource{GroupVersionResource: o.GroupVersionResource, Kind: o.Kind, Singular: o.Singular, Verbs: []string{"create"}}
+}
+
+func (c *clusterAPI) own() []*OwnResource {
+	var all []*OwnResource
+	for i := range c.owned {
+		if o := &c.owned[i]; c.member.Lists(o.GroupVersionResource) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func (f *fleetAPI) own() []*OwnResource {
+	var all []*OwnResource
+	for i := range f.owned {
+		if o := &f.owned[i]; o.Fleet {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// listedOwn returns the own resources of an API as discovery lists them.
+func listedOwn(a api) []kube.Resource {
+	var all []kube.Resource
+	for _, o := range a.own() {
+		all = append(all, o.listed())
+	}
+	return all
+}
+
+// ownOf returns the own resource of an API that a request is for, nil if there is none.
+func ownOf(a api, q *Request) *OwnResource {
+	for _, o := range a.own() {
+		if o.GroupVersionResource == q.GroupVersionResource {
+			return o
+		}
+	}
+	return nil
+}
+
+// serve answers a request for the resource. If it returns an error, nothing has been
+// written.
+func (o *OwnResource) serve(w http.ResponseWriter, r *http.Request, q *Request) error {
+	switch {
+	case q.Name != "", q.Namespace != "", q.watchPath:
+		return missing(q.Path)
+	case r.Method != http.MethodPost:
+		return status.NoMethod()
+	}
+	if err := respond.CheckRoute(r.Header.Get("Accept"), respond.ObjectTypes...); err != nil {
+		return err
+	}
+	media, err := respond.Negotiate(r, respond.Ability{Protobuf: true})
+	if err != nil {
+		return err
+	}
+	kind := o.GroupVersion().WithKind(o.Kind)
+	object, err := respond.ReadObject(w, r, kind, o.New())
+	if err != nil {
+		return err
+	}
+	if object, err = o.Create(r, q, object); err != nil {
+		return err
+	}
+	object.GetObjectKind().SetGroupVersionKind(kind)
+	return respond.WriteObject(w, http.StatusCreated, object, media)
+}
