@@ -143,7 +143,7 @@ func (s *apiServer) add(name string, version int) {
 type pipeWorld struct {
 	// options are the options of the replica, set before it starts.
 	options Options
-	t       *testing.T
+	t       testing.TB
 	server  *Server
 	fleet   *fleet.Fleet
 	network *pipeListener
@@ -156,54 +156,63 @@ type pipeWorld struct {
 func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test func(t *testing.T, w *pipeWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}}
-		var entries []fleet.Entry
-		var running sync.WaitGroup
-		var servers []*http.Server
-		run := func(h http.Handler, l *pipeListener) {
-			s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-			servers = append(servers, s)
-			running.Go(func() { _ = s.Serve(l) })
-		}
-		for _, name := range clusters {
-			o := &apiServer{network: newPipeListener(), events: make(chan string)}
-			w.origins[name] = o
-			entries = append(entries, fleet.Entry{Name: name, Config: &rest.Config{Host: "http://" + name, Dial: o.network.dial}})
-		}
-		if prepare != nil {
-			prepare(w)
-		}
-		for _, o := range w.origins {
-			run(o, o.network)
-		}
-		clusters, err := directory.NewStatic(entries...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		logger := slog.New(slog.DiscardHandler)
-		if w.fleet, err = fleet.New(clusters, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
-			t.Fatal(err)
-		}
-		w.options.Logger = logger
-		if w.server, err = New(w.fleet, &w.options); err != nil {
-			t.Fatal(err)
-		}
-		run(w.server, w.network)
-		transport := &http.Transport{DialContext: w.network.dial}
-		w.client = &http.Client{Transport: transport}
-		ctx, cancel := context.WithCancel(t.Context())
-		running.Go(func() { _ = w.fleet.Run(ctx) })
-		running.Go(func() { _ = w.server.Run(ctx) })
-		defer running.Wait()
-		defer func() {
-			transport.CloseIdleConnections()
-			for _, s := range servers {
-				_ = s.Close()
-			}
-		}()
-		defer cancel()
+		w, stop := newPipeWorld(t, clusters, prepare)
+		defer stop()
 		test(t, w)
 	})
+}
+
+// newPipeWorld starts a replica of clusters in memory.
+func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (_ *pipeWorld, stop func()) {
+	t.Helper()
+	w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}}
+	var entries []fleet.Entry
+	var running sync.WaitGroup
+	var servers []*http.Server
+	run := func(h http.Handler, l *pipeListener) {
+		s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+		servers = append(servers, s)
+		running.Go(func() { _ = s.Serve(l) })
+	}
+	for _, name := range clusters {
+		o := &apiServer{network: newPipeListener(), events: make(chan string)}
+		w.origins[name] = o
+		entries = append(entries, fleet.Entry{Name: name, Config: &rest.Config{Host: "http://" + name, Dial: o.network.dial}})
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if prepare != nil {
+		prepare(w)
+	}
+	if w.options.Logger == nil {
+		w.options.Logger = logger
+	}
+	for _, o := range w.origins {
+		run(o, o.network)
+	}
+	all, err := directory.NewStatic(entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.fleet, err = fleet.New(all, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
+		t.Fatal(err)
+	}
+	if w.server, err = New(w.fleet, &w.options); err != nil {
+		t.Fatal(err)
+	}
+	run(w.server, w.network)
+	transport := &http.Transport{DialContext: w.network.dial}
+	w.client = &http.Client{Transport: transport}
+	ctx, cancel := context.WithCancel(t.Context())
+	running.Go(func() { _ = w.fleet.Run(ctx) })
+	running.Go(func() { _ = w.server.Run(ctx) })
+	return w, func() {
+		cancel()
+		transport.CloseIdleConnections()
+		for _, s := range servers {
+			_ = s.Close()
+		}
+		running.Wait()
+	}
 }
 
 // get returns the code, the headers and the body of a response.
