@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// maxObject is the maximum size in bytes of one object or one frame of a watch. The
-	// API server refuses to store more than a few MiB.
-	maxObject = 128 << 20
+	// maxObject is the maximum size in bytes of one object or one frame of a watch. An
+	// API server accepts requests of at most 3 MiB, and etcd stores at most 1.5 MiB unless
+	// it is configured otherwise.
+	maxObject = 32 << 20
 	// step is the number of bytes that may be allocated for an announced length before
 	// any of them have arrived.
 	step = 1 << 20

@@ -35,8 +35,9 @@
 // # Bounds and ownership
 //
 // A list is read with one object in memory, whatever its length. An object and an event
-// are at most 128 MiB, and memory for an announced length is allocated only as the bytes
-// arrive. A watch keeps a buffer of about 64 KiB between events, also after a large one.
+// are at most 32 MiB, and memory for an announced length is allocated only as the bytes
+// arrive. A key has at most 1 KiB, an apiVersion and a kind 512 bytes each, and errors
+// quote only the beginning of what was read. A watch keeps a buffer of about 64 KiB between events, also after a large one.
 //
 // An object owns its bytes, in one allocation of exactly that size. The bytes, and values
 // from [Decode], are shared and must not be modified. The caller owns values from

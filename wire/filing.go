@@ -115,6 +115,10 @@ func (f *filing) object(raw []byte, e Encoding, kind *Kind, id *identity) (*Obje
 		return nil, f.failed(id, errNoName)
 	case bytes.IndexByte(id.name, '/') >= 0 || bytes.IndexByte(id.namespace, '/') >= 0:
 		return nil, f.failed(id, errSlash)
+	case len(id.namespace)+len(id.name) >= maxKey:
+		return nil, f.failed(id, errLongName)
+	case tooManyLabels(raw, e):
+		return nil, f.failed(id, errLabels)
 	case len(id.namespace) == 0:
 		o.key = string(id.name)
 	default:
@@ -125,9 +129,12 @@ func (f *filing) object(raw []byte, e Encoding, kind *Kind, id *identity) (*Obje
 }
 
 func (f *filing) failed(id *identity, err error) *ObjectError {
-	e := &ObjectError{Kind: string(id.kind), Err: err}
+	e := &ObjectError{Kind: string(id.kind[:min(len(id.kind), maxKind)]), Err: bounded(err)}
 	if f.fixed != nil {
 		e.Kind = f.fixed.Kind
+	}
+	if len(id.namespace)+len(id.name) >= maxKey {
+		return e // no object has such a key
 	}
 	if e.Key = string(id.name); e.Key != "" && len(id.namespace) > 0 {
 		e.Key = string(id.namespace) + "/" + e.Key

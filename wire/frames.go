@@ -47,7 +47,7 @@ func (f *frame) status() (*metav1.Status, error) {
 		return nil, fmt.Errorf("an event of type ERROR: %w", err)
 	}
 	if status.Kind != "Status" {
-		return nil, fmt.Errorf("an event of type ERROR contains a %q instead of a Status", status.Kind)
+		return nil, fmt.Errorf("an event of type ERROR contains a %.100q instead of a Status", status.Kind)
 	}
 	return status, nil
 }

@@ -76,6 +76,9 @@ func (k *kinds) of(apiVersion, kind []byte) (*Kind, error) {
 	if len(apiVersion) == 0 || len(kind) == 0 {
 		return nil, errUntyped
 	}
+	if len(apiVersion) > maxKind || len(kind) > maxKind {
+		return nil, errLongKind
+	}
 	gv, err := schema.ParseGroupVersion(string(apiVersion))
 	if err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func (k *kinds) ofList(apiVersion, kind string) (*Kind, error) {
 	}
 	item, ok := strings.CutSuffix(kind, "List")
 	if !ok || item == "" {
-		return nil, fmt.Errorf("the kind of the items cannot be derived from a list of kind %q", kind)
+		return nil, fmt.Errorf("the kind of the items cannot be derived from a list of kind %.100q", kind)
 	}
 	return k.of([]byte(apiVersion), []byte(item))
 }

@@ -21,6 +21,13 @@ import (
 // unlabelled marks an object whose labels are not stored.
 var unlabelled unique.Handle[string]
 
+// maxLabels limits the labels that are stored, in bytes. Longer ones are read from the
+// unpacked object.
+const maxLabels = 4 << 10
+
+// mostLabels limits the number of an object's labels.
+const mostLabels = 10_000
+
 // Label returns the value of one label. It allocates only the value. It does not unpack
 // the object, unless its labels are malformed.
 func (o *Object) Label(key string) (string, bool) {
@@ -115,7 +122,7 @@ func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handl
 	s := newScratch()
 	defer s.free()
 	var ok bool
-	if s.b, ok = appendLabels(s.b[:0], raw, e); !ok {
+	if s.b, ok = appendLabels(s.b[:0], raw, e); !ok || len(s.b) > maxLabels {
 		return unlabelled
 	}
 	if last != unlabelled && last.Value() == string(s.b) {
@@ -127,16 +134,47 @@ func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handl
 // appendLabels appends the labels of an object in stored form, and reports whether they
 // are well-formed.
 func appendLabels(b, raw []byte, e Encoding) ([]byte, bool) {
+	var many map[string]string // searching b would take too long
 	ok := eachLabel(raw, e, func(k, v []byte) {
+		if many == nil && len(b) > maxLabels {
+			many = map[string]string{}
+			eachKept(string(b), func(key, value string) { many[key] = value })
+		}
+		if many != nil {
+			many[string(k)] = string(v)
+			return
+		}
 		if from, to := spanOfLabel(b, k); to > 0 {
 			b = append(b[:from], b[to:]...)
 		}
-		b = binary.AppendUvarint(b, uint64(len(k)))
-		b = append(b, k...)
-		b = binary.AppendUvarint(b, uint64(len(v)))
-		b = append(b, v...)
+		b = appendLabel(b, k, v)
 	})
+	if many != nil {
+		b = b[:0]
+		for k, v := range many {
+			b = appendLabel(b, k, v)
+		}
+	}
 	return b, ok
+}
+
+// appendLabel appends a label in stored form.
+func appendLabel[T string | []byte](b []byte, key, value T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(key)))
+	b = append(b, key...)
+	b = binary.AppendUvarint(b, uint64(len(value)))
+	return append(b, value...)
+}
+
+// tooManyLabels reports whether an object has more than mostLabels labels. They are read
+// under locks that other clusters wait for. It looks only at objects that are large enough.
+func tooManyLabels(raw []byte, e Encoding) bool {
+	if len(raw) < 4*mostLabels {
+		return false
+	}
+	n := 0
+	eachLabel(raw, e, func([]byte, []byte) { n++ })
+	return n > mostLabels
 }
 
 // spanOfLabel returns the position of a label among labels in stored form, 0 and 0 if it

@@ -54,7 +54,7 @@ func (l *ListReader) Next() (*Object, error) {
 		return nil, failed
 	}
 	if err != io.EOF { //nolint:errorlint // only the bare one means that all went well
-		err = fmt.Errorf("wire: read a list: %w", err)
+		err = fmt.Errorf("wire: read a list: %w", bounded(err))
 	}
 	l.err = err
 	return nil, err

@@ -248,7 +248,7 @@ func TestListReader_lyingLengthCostsNothing(t *testing.T) {
 	body := []byte("k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12")
 	body = binary.AppendUvarint(body, 1<<40)
 	body = append(body, 0x12)
-	body = binary.AppendUvarint(body, 100<<20)
+	body = binary.AppendUvarint(body, 30<<20)
 	body = append(body, 1, 2, 3)
 	if got := allocatedBy(func() {
 		if _, _, err := readList(wire.NewListReader(bytes.NewReader(body), wire.Protobuf, podKind)); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -261,7 +261,7 @@ func TestListReader_lyingLengthCostsNothing(t *testing.T) {
 
 func TestListReader_refusesEndlessObjects(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("reads 128 MiB")
+		t.Skip("reads 32 MiB")
 	}
 	endless := io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), iotest.TimeoutReader(forever{}))
 	_, _, err := readList(wire.NewListReader(endless, wire.JSON, podKind))
@@ -269,7 +269,7 @@ func TestListReader_refusesEndlessObjects(t *testing.T) {
 		t.Error(err)
 	}
 	_, _, err = readList(wire.NewListReader(io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), forever{}), wire.JSON, podKind))
-	if err == nil || !strings.Contains(err.Error(), "larger than 128 MiB") {
+	if err == nil || !strings.Contains(err.Error(), "larger than 32 MiB") {
 		t.Error(err)
 	}
 	_, _, err = readList(wire.NewListReader(nothing{}, wire.JSON, podKind))

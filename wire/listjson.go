@@ -93,7 +93,7 @@ func (l *jsonList) token() error {
 		if !l.hadItems {
 			// The API server always writes the items. A body without them is not a list,
 			// and to treat it as an empty list would delete all objects.
-			return fmt.Errorf("it is of kind %q and has no items", l.kind)
+			return fmt.Errorf("it is of kind %.100q and has no items", l.kind)
 		}
 		l.done = true
 		return nil

@@ -16,7 +16,8 @@ import (
 // change, see [Packer]. All methods are safe for concurrent use.
 //
 // An object costs 96 bytes in addition to its key and its bytes. Each Go type that it was
-// decoded into costs about 50 more. Packed objects with the same labels share them.
+// decoded into costs about 50 more. Packed objects with the same labels share them. Labels
+// that take more than 4 KiB are not stored.
 type Object struct {
 	kind *Kind
 	key  string
@@ -86,6 +87,15 @@ func (o *Object) Bytes() []byte {
 // or not.
 func (o *Object) Size() int {
 	return objectSize + bodySize + len(o.key) + cap(o.body.Load().data)
+}
+
+// Footprint returns Size and the stored labels, as if no other object shared them.
+func (o *Object) Footprint() int {
+	n := o.Size()
+	if o.Packed() && o.labels != unlabelled {
+		n += len(o.labels.Value())
+	}
+	return n
 }
 
 // Length returns the approximate length of the unpacked bytes.

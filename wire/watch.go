@@ -44,7 +44,7 @@ func eventType(text []byte) (EventType, error) {
 			return t, nil
 		}
 	}
-	return 0, fmt.Errorf("unknown event type %q", text)
+	return 0, fmt.Errorf("unknown event type %.100q", text)
 }
 
 // Event is one frame of a watch.
@@ -110,7 +110,7 @@ func (w *WatchReader) Next() (Event, error) {
 		return ev, failed
 	}
 	if err != io.EOF { //nolint:errorlint // only the bare one means that all went well
-		err = fmt.Errorf("wire: read a watch: %w", err)
+		err = fmt.Errorf("wire: read a watch: %w", bounded(err))
 	}
 	w.err = err
 	return Event{}, err
@@ -136,6 +136,9 @@ func (w *WatchReader) event(f frame) (Event, error) {
 		err = id.scanJSON(f.object)
 	default:
 		err = id.scanProtobuf(f.object)
+	}
+	if len(id.version) > maxVersion {
+		return ev, w.failed(&id, errLongVersion)
 	}
 	ev.Version, ev.InitialEnd = string(id.version), id.initialEnd
 	if t == Bookmark {
