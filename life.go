@@ -19,6 +19,10 @@ import (
 // ErrStopped is returned to callers that wait for a run that has ended.
 var ErrStopped = errors.New("informer has stopped")
 
+// queuedBytes limits the bytes of states that wait to be stored. As many are being
+// stored.
+const queuedBytes = 16 << 20
+
 // lifeOptions configures the lives of an engine.
 type lifeOptions struct {
 	transform transformation
@@ -76,6 +80,8 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 		Transform: guarded(opts.transform),
 		Version:   (*wire.Object).Version,
 		Capacity:  waiting,
+		Size:      (*wire.Object).Size,
+		Bytes:     queuedBytes,
 	})
 	if opts.memory == Packed {
 		l.packing = newPacking(l.store, opts.packing)

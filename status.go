@@ -24,8 +24,9 @@ type Status struct {
 	// Objects is the number of objects, Version the server's version of the copy.
 	Objects int
 	Version uint64
-	// Queued is the number of changes that were received and are not applied yet.
-	Queued int
+	// Queued is the number of changes that were received and are not applied yet, and
+	// QueuedBytes their size, with those that are being applied.
+	Queued, QueuedBytes int
 	// Log is the window of changes kept for readers.
 	Log fanout.Stats
 	// Undecodable counts the states that could not be decoded when a reader needed
@@ -141,6 +142,7 @@ func (e *engine) status() Status {
 		Objects:     snap.Len(),
 		Version:     snap.Version(),
 		Queued:      l.queue.Len(),
+		QueuedBytes: l.queue.Bytes(),
 		Log:         l.log.Stats(),
 		Undecodable: e.undecodable.Load(),
 	}

@@ -29,7 +29,8 @@
 //
 // # Bounds and ownership
 //
-// At most [Options.Capacity] deltas wait, and at most as many again are being processed.
+// At most [Options.Capacity] deltas and about [Options.Bytes] of objects wait, and at most
+// as many again are being processed.
 // The queue starts no goroutine and has no clock. Objects are shared, not copied: the
 // producer must not change an object after queueing it. A slice that is passed to a
 // process function is valid until the function returns.

@@ -41,6 +41,11 @@ type Options[T any] struct {
 	Version func(T) uint64
 	// Capacity is how many deltas may wait before producers block. Default 4096.
 	Capacity int
+	// Size returns the bytes of an object, for Bytes. Default: 0.
+	Size func(T) int
+	// Bytes is how many bytes of objects may wait before producers block. One object more
+	// is admitted, however large it is. Default: no limit.
+	Bytes int
 }
 
 func (o *Options[T]) withDefaults() Options[T] {
@@ -103,9 +108,17 @@ func New[T any](key func(T) string, opts *Options[T]) *FIFO[T] {
 		freed:     make(chan struct{}, 1),
 		closed:    open.Done(),
 		synced:    make(chan struct{}),
-		queue:     newQueue[T](),
-		taken:     newQueue[T](),
+		queue:     newQueue(opts.sizeOf()),
+		taken:     newQueue(opts.sizeOf()),
 	}
+}
+
+// sizeOf returns Size, or a function that returns 0.
+func (o *Options[T]) sizeOf() func(T) int {
+	if o == nil || o.Size == nil {
+		return func(T) int { return 0 }
+	}
+	return o.Size
 }
 
 // KeyOf returns the key under which obj is queued.
@@ -148,6 +161,13 @@ func (f *FIFO[T]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.queue.live - f.queue.bookmarks
+}
+
+// Bytes returns the bytes of the objects that are queued or being processed.
+func (f *FIFO[T]) Bytes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.queue.bytes + f.taken.bytes
 }
 
 // List returns the newest state of every queued object, oldest key first. If the newest

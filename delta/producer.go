@@ -135,7 +135,7 @@ func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
 			return ErrClosed
 		default:
 		}
-		if f.queue.live < f.opts.Capacity {
+		if f.queue.live < f.opts.Capacity && (f.opts.Bytes <= 0 || f.queue.bytes < f.opts.Bytes) {
 			// Check again under the lock: the consumer may just have taken a deletion
 			// that this one would have been merged with.
 			if d.Type == Deleted && !d.Missed && !f.existsLocked(d.Key) {

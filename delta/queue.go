@@ -20,6 +20,10 @@ type queue[T any] struct {
 	live int
 	// bookmarks is how many of the live deltas are bookmarks.
 	bookmarks int
+	// size returns the bytes of an object. bytes is their sum for the live deltas. It is
+	// an estimate if the size of an object changes while it is queued.
+	size  func(T) int
+	bytes int
 }
 
 type link struct {
@@ -31,8 +35,8 @@ type link struct {
 
 type chain struct{ first, last int32 }
 
-func newQueue[T any]() *queue[T] {
-	return &queue[T]{chains: make(map[string]chain)}
+func newQueue[T any](size func(T) int) *queue[T] {
+	return &queue[T]{chains: make(map[string]chain), size: size}
 }
 
 func (q *queue[T]) has(key string) bool {
@@ -77,6 +81,7 @@ func (q *queue[T]) put(d Delta[T], initial bool) bool {
 	}
 	q.chains[d.Key] = c
 	q.live++
+	q.bytes += q.size(d.Object)
 	return true
 }
 
@@ -129,6 +134,7 @@ func (q *queue[T]) take(to *queue[T]) {
 	key := q.deltas[q.head].Key
 	for at := q.chains[key].first; at >= 0; at = q.links[at].next {
 		to.put(q.deltas[at], q.links[at].initial)
+		q.bytes = max(q.bytes-q.size(q.deltas[at].Object), 0)
 		q.deltas[at] = Delta[T]{}
 		q.live--
 	}
@@ -145,7 +151,7 @@ func (q *queue[T]) compact() {
 	}
 	clear(q.chains)
 	old, links := q.deltas, q.links
-	q.deltas, q.links, q.head, q.live, q.bookmarks = q.deltas[:0], q.links[:0], 0, 0, 0
+	q.deltas, q.links, q.head, q.live, q.bookmarks, q.bytes = q.deltas[:0], q.links[:0], 0, 0, 0, 0
 	for at, d := range old {
 		if d.Type != 0 {
 			q.put(d, links[at].initial)
@@ -166,7 +172,7 @@ func (q *queue[T]) reset() {
 		clear(q.chains)
 	}
 	clear(q.deltas)
-	q.deltas, q.links, q.head, q.live, q.bookmarks = q.deltas[:0], q.links[:0], 0, 0, 0
+	q.deltas, q.links, q.head, q.live, q.bookmarks, q.bytes = q.deltas[:0], q.links[:0], 0, 0, 0, 0
 }
 
 // deltasByKey yields each key with its newest delta, oldest key first.
