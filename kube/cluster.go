@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/internal/listwatch"
+	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -29,6 +30,17 @@ const (
 	// maxParts limits the number of JSON objects in such a response: one of two bytes
 	// takes about 300 when it is decoded.
 	maxParts = 400_000
+	// documentsAtOnce limits how many such responses of a cluster are read and decoded at
+	// once. Every mirror whose resource is not found requests some.
+	documentsAtOnce = 2
+	// maxResources limits the resources of a discovery that takes a request for each
+	// version of each group.
+	maxResources = 100_000
+	// maxHeader limits the headers of a response, in bytes. A watch keeps them as long as
+	// it lasts.
+	maxHeader = 64 << 10
+	// maxRedirects limits how many redirects of a request are followed.
+	maxRedirects = 3
 )
 
 // Options configures a [Cluster]. A nil pointer and the zero value mean the defaults.
@@ -44,6 +56,8 @@ type Cluster struct {
 	config *rest.Config // never modified
 	root   *url.URL     // of the API
 	client *http.Client
+	// reading has a token for each document that is being read.
+	reading chan struct{}
 
 	catalogue catalogue
 }
@@ -58,7 +72,7 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	if opts != nil {
 		o = *opts
 	}
-	c := &Cluster{name: o.Name, config: rest.CopyConfig(cfg), catalogue: newCatalogue()}
+	c := &Cluster{name: o.Name, config: rest.CopyConfig(cfg), catalogue: newCatalogue(), reading: make(chan struct{}, documentsAtOnce)}
 
 	// Settings for one API group do not apply to a client of all groups. The timeout
 	// would end every watch, so send applies it.
@@ -75,10 +89,36 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	if c.name == "" {
 		c.name = root.Host
 	}
-	if c.client, err = rest.HTTPClientFor(own); err != nil {
+	client, err := rest.HTTPClientFor(own)
+	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", c.name, err)
 	}
+	c.client = &http.Client{Transport: client.Transport, CheckRedirect: checkRedirect}
 	return c, nil
+}
+
+// checkRedirect refuses redirects to another server: the transport would send the
+// credentials there, and that server may be one that only this program can reach.
+func checkRedirect(next *http.Request, before []*http.Request) error {
+	if first := before[0].URL; next.URL.Scheme != first.Scheme || next.URL.Host != first.Host {
+		return errors.New("redirects to another server are not followed")
+	}
+	if len(before) > maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	return nil
+}
+
+// headerSize returns about how many bytes headers take.
+func headerSize(h http.Header) int {
+	n := 0
+	for name, values := range h {
+		n += len(name)
+		for _, v := range values {
+			n += len(v) + 16
+		}
+	}
+	return n
 }
 
 // Name returns the name of the cluster in errors.
@@ -126,6 +166,10 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 		resp.close()
 		return nil, err
 	}
+	if n := headerSize(resp.Header); n > maxHeader {
+		resp.close()
+		return nil, &reflector.Error{Err: fmt.Errorf("%s: the headers of the response have %d bytes", r.Doing, n)}
+	}
 	uncompress(resp.Response)
 	c.warn(ctx, resp.Header)
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
@@ -155,24 +199,34 @@ func (c *Cluster) warn(ctx context.Context, h http.Header) {
 	}
 }
 
-// document sends a request and reads the whole body.
-func (c *Cluster) document(ctx context.Context, r *request) ([]byte, http.Header, error) {
+// document sends a request, reads the whole body, and calls decode with it. Few documents
+// are in memory at once.
+func (c *Cluster) document(ctx context.Context, r *request, decode func(body []byte, h http.Header) error) error {
+	select {
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+	case <-ctx.Done():
+		return r.Ended(ctx)
+	}
 	resp, err := c.send(ctx, r)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer resp.close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
 	if err != nil {
-		return nil, nil, resp.failed(err)
+		return resp.failed(err)
 	}
 	if len(body) > maxDocument {
-		return nil, nil, fmt.Errorf("%s: the response is longer than %d bytes", r.Doing, maxDocument)
+		return fmt.Errorf("%s: the response is longer than %d bytes", r.Doing, maxDocument)
 	}
 	if bytes.Count(body, []byte{'{'}) > maxParts {
-		return nil, nil, fmt.Errorf("%s: the response has more than %d objects", r.Doing, maxParts)
+		return fmt.Errorf("%s: the response has more than %d objects", r.Doing, maxParts)
 	}
-	return body, resp.Header, nil
+	if err := decode(body, resp.Header); err != nil {
+		return fmt.Errorf("%s: %w", r.Doing, err)
+	}
+	return nil
 }
 
 // object sends a request and reads the one object of the response.

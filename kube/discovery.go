@@ -136,26 +136,32 @@ func (c *Cluster) discoveryRequest(accept string, path ...string) *request {
 
 // discover reads one of the two roots, api and apis.
 func (c *Cluster) discover(ctx context.Context, root string) ([]Resource, error) {
-	r := c.discoveryRequest(discoveryAccept, root)
-	body, header, err := c.document(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	if isAggregated(header) {
-		var list apidiscoveryv2.APIGroupDiscoveryList
-		if err := json.Unmarshal(body, &list); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Doing, err)
+	var (
+		whole     bool // the document has everything
+		resources []Resource
+		missing   error
+		groups    metav1.APIGroupList
+	)
+	err := c.document(ctx, c.discoveryRequest(discoveryAccept, root), func(body []byte, h http.Header) (err error) {
+		whole = isAggregated(h)
+		switch {
+		case whole:
+			var list apidiscoveryv2.APIGroupDiscoveryList
+			if err = json.Unmarshal(body, &list); err == nil {
+				resources, missing = aggregated(&list)
+			}
+		case root == "api":
+			groups, err = coreGroup(body)
+		default:
+			err = json.Unmarshal(body, &groups)
 		}
-		return aggregated(&list)
-	}
-	var groups metav1.APIGroupList
-	if root == "api" {
-		groups, err = coreGroup(body)
-	} else {
-		err = json.Unmarshal(body, &groups)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Doing, err)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case whole:
+		return resources, missing
 	}
 	return c.discoverEach(ctx, groups.Groups)
 }
@@ -265,6 +271,9 @@ func (c *Cluster) discoverEach(ctx context.Context, groups []metav1.APIGroup) ([
 				continue
 			}
 			group = append(group, resourcesOf(gv, list.APIResources)...)
+			if len(all)+len(group) > maxResources {
+				return nil, fmt.Errorf("discover in %s: there are more than %d resources", c.name, maxResources)
+			}
 		}
 		prefer(group, g.PreferredVersion.Version)
 		all = append(all, group...)
@@ -303,14 +312,12 @@ func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []Resource {
 
 // discoverVersion returns the server's description of one version of a group.
 func (c *Cluster) discoverVersion(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
-	r := c.discoveryRequest(runtime.ContentTypeJSON, versionPath(gv)...)
-	body, _, err := c.document(ctx, r)
+	list := &metav1.APIResourceList{}
+	err := c.document(ctx, c.discoveryRequest(runtime.ContentTypeJSON, versionPath(gv)...), func(body []byte, _ http.Header) error {
+		return json.Unmarshal(body, list)
+	})
 	if err != nil {
 		return nil, err
-	}
-	list := &metav1.APIResourceList{}
-	if err := json.Unmarshal(body, list); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Doing, err)
 	}
 	return list, nil
 }

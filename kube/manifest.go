@@ -76,7 +76,7 @@ func (c *Cluster) delete(ctx context.Context, d *document) error {
 	r.method = http.MethodDelete
 	r.path = append(r.path, url.PathEscape(d.Metadata.Name))
 	r.query = url.Values{"propagationPolicy": {string(metav1.DeletePropagationBackground)}}
-	_, _, err = c.document(ctx, r)
+	err = c.document(ctx, r, func([]byte, http.Header) error { return nil })
 	return c.moved(resource, err)
 }
 

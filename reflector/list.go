@@ -15,6 +15,10 @@ import (
 // errBack is the error for a list that is older than what was seen before.
 var errBack = errors.New("list is older than the last version seen")
 
+// emptyPages is how many pages in a row may have no objects. A server may send a few, if
+// it skips objects that a selector does not match.
+const emptyPages = 100
+
 // from returns the version to request a state at: none for the most recent one.
 func (in *intake[T]) from(recent bool) string {
 	if recent || in.back {
@@ -103,8 +107,10 @@ func (in *intake[T]) pages(ctx context.Context, opts ListOptions) (bool, error) 
 	}
 	defer relist.Close()
 	version, paged := "", false
-	for {
+	for barren := 0; ; {
+		barren++
 		page, err := in.page(ctx, opts, func(obj T) error {
+			barren = 0
 			return in.add(ctx, relist, obj)
 		})
 		if err != nil {
@@ -118,6 +124,9 @@ func (in *intake[T]) pages(ctx context.Context, opts ListOptions) (bool, error) 
 		}
 		if page.Continue == "" {
 			return paged, in.commit(ctx, relist, version)
+		}
+		if barren >= emptyPages {
+			return paged, fmt.Errorf("%d pages in a row have no objects, and the list does not end", barren)
 		}
 		paged = true
 		opts = ListOptions{Limit: opts.Limit, Continue: page.Continue}

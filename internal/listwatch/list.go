@@ -33,6 +33,9 @@ func ReadList(req Request, resp Response, e wire.Encoding, kind *wire.Kind, each
 		case err == io.EOF: //nolint:errorlint // a wrapped EOF is a body that broke off
 			drain(resp)
 			meta := reader.Meta()
+			if len(meta.Continue)+len(meta.ResourceVersion) > maxToken {
+				return page, resp.Failed(errors.New("the continue token or the version of the list is too long"))
+			}
 			page.Version, page.Continue = meta.ResourceVersion, meta.Continue
 			return page, nil
 		case errors.As(err, &unfiled):

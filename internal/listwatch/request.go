@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ func (r Request) Ended(ctx context.Context) error {
 // Refused returns the error of a request that the server has rejected. after is the value
 // of the Retry-After header if given is true.
 func (r Request) Refused(err *apierrors.StatusError, after time.Duration, given bool) *reflector.Error {
+	shorten(&err.ErrStatus)
 	if d := err.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 && !given {
 		after, given = time.Duration(d.RetryAfterSeconds)*time.Second, true
 	}
@@ -52,6 +54,50 @@ func (r Request) Refused(err *apierrors.StatusError, after time.Duration, given 
 		RetryAfter: after,
 		Err:        fmt.Errorf("%s: %w", r.Doing, err),
 	}
+}
+
+const (
+	// maxMessage is how many bytes of a server's message an error keeps: statuses keep
+	// errors, and log lines contain them.
+	maxMessage = 2 << 10
+	// maxCauses is how many causes of a status an error keeps.
+	maxCauses = 8
+	// maxToken is how many bytes a continue token and a version may have. The API server
+	// makes a token of the last key, which has less than 1 KiB.
+	maxToken = 16 << 10
+	// maxName is how many bytes of any other text of a status an error keeps.
+	maxName = 256
+)
+
+// shorten cuts the texts of a status that came from a server.
+func shorten(s *metav1.Status) {
+	s.Message = cut(s.Message, maxMessage)
+	s.Reason = metav1.StatusReason(cut(string(s.Reason), maxName))
+	if len(s.ResourceVersion)+len(s.Continue) > maxToken {
+		s.ListMeta = metav1.ListMeta{}
+	}
+	if s.Details == nil {
+		return
+	}
+	d := *s.Details
+	d.Name, d.Group, d.Kind = cut(d.Name, maxName), cut(d.Group, maxName), cut(d.Kind, maxName)
+	if len(d.UID) > maxName {
+		d.UID = ""
+	}
+	d.Causes = slices.Clone(d.Causes[:min(len(d.Causes), maxCauses)])
+	for i := range d.Causes {
+		c := &d.Causes[i]
+		c.Type, c.Message, c.Field = metav1.CauseType(cut(string(c.Type), maxName)), cut(c.Message, maxMessage), cut(c.Field, maxName)
+	}
+	s.Details = &d
+}
+
+// cut returns the beginning of a text, without holding the rest.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(strings.Clone(text[:most]), "") + "..."
 }
 
 // Undecodable returns the error for one object that cannot be read. key is empty if it is
