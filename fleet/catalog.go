@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fanout"
 )
 
 // catalog has the collections of a fleet, by resource. All methods are safe for concurrent
@@ -33,6 +35,15 @@ func (c *catalog) all() []*collection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.collections))
+}
+
+// logs returns the logs of the collections.
+func (c *catalog) logs() []*fanout.Log[located] {
+	var all []*fanout.Log[located]
+	for _, found := range c.all() {
+		all = append(all, found.log)
+	}
+	return all
 }
 
 // collection returns the collection of a resource, and creates it if necessary.

@@ -4,8 +4,10 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -139,6 +141,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	timed, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	served, err := cluster.Resources(timed)
+	served, err = m.limitServed(served, err)
 	if len(served) > 0 {
 		if err := m.identify(timed, cluster, nil); errors.Is(err, errAnotherCluster) {
 			return err
@@ -190,6 +193,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 			wanted[at], hidden[at] = r, true
 		}
 	}
+	m.missing = errors.Join(m.missing, m.limitWantedLocked(wanted))
 	for at, x := range m.mirrors {
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
 			m.logger.Info("resource is no longer served", "resource", at.String())
@@ -221,6 +225,46 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		}
 		m.startLocked(ctx, x)
 	}
+}
+
+// servedPerMirror is how many resources a cluster may serve for each that it may have
+// mirrored: a resource can have several versions, and not every one can be watched.
+const servedPerMirror = 8
+
+// limitServed returns as many of the served resources as a cluster may have, and the error
+// about those that discovery could not read and those that are left out.
+func (m *Member) limitServed(served []kube.Resource, missing error) ([]kube.Resource, error) {
+	most := m.settings.Limits.Resources
+	if most < 0 || len(served)/servedPerMirror < most {
+		return served, missing
+	}
+	most *= servedPerMirror
+	return slices.Clone(served[:most]), errors.Join(missing, fmt.Errorf("%w: the cluster serves %d resources, and all after the first %d are ignored", ErrLimit, len(served), most))
+}
+
+// limitWantedLocked removes resources from those to mirror if they are too many, and
+// returns an error in that case. Those that are mirrored already stay, then come built-in
+// ones.
+func (m *Member) limitWantedLocked(wanted map[schema.GroupResource]kube.Resource) error {
+	most, n := m.settings.Limits.Resources, len(wanted)
+	if most < 0 || n <= most {
+		return nil
+	}
+	class := func(at schema.GroupResource) int {
+		_, builtin := kube.KindOf(wanted[at].GroupVersionResource)
+		switch {
+		case m.mirrors[at] != nil:
+			return 0
+		case builtin:
+			return 1
+		}
+		return 2
+	}
+	all := slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int { return cmp.Or(cmp.Compare(class(a), class(b)), first(a, b)) })
+	for _, at := range all[most:] {
+		delete(wanted, at)
+	}
+	return fmt.Errorf("%w: the cluster has %d resources to mirror, and %d are mirrored: %s is one of the others", ErrLimit, n, most, all[most])
 }
 
 // newMirrorLocked returns a mirror of a resource. Only selected resources can be read.

@@ -82,8 +82,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer timer.Every(time.Minute, f.tidy)()
 	f.runs.Go(func() { f.journal.run(ctx) })
 	if f.KeepsHistory() {
-		f.runs.Go(func() { trimHistory(ctx, f.settings.History, f.feedLogs) })
+		f.runs.Go(func() { trimLogs(ctx, f.settings.History, f.feedLogs) })
 	}
+	f.runs.Go(func() { trimLogs(ctx, windows*f.settings.Window, f.catalog.logs) })
 	err := f.directory.Follow(ctx, f.admit)
 	if err != nil {
 		err = fmt.Errorf("fleet: directory: %w", err)

@@ -9,20 +9,22 @@ import (
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/timer"
-	"github.com/watershed-project/watershed/wire"
 )
 
 const (
-	// trimEvery is how often the size of the history is checked.
+	// trimEvery is how often the size of the logs is checked.
 	trimEvery = 5 * time.Second
-	// historyAge is how long a change is kept if the history is within its bound.
+	// historyAge is how long a change is kept if the logs are within their bound.
 	historyAge = 5 * time.Minute
 )
 
-// trimHistory keeps the history, which is the changes in all logs, within a bound in bytes
-// until ctx ends. It drops changes by their age, so that every log reaches back equally
-// far.
-func trimHistory(ctx context.Context, bound int64, logs func() []*fanout.Log[*wire.Object]) {
+// windows is how many times [Options.Window] the logs of all resources may take together.
+// A cluster with many resources could fill the window of each of them.
+const windows = 16
+
+// trimLogs keeps the changes in all logs within a bound in bytes until ctx ends. It drops
+// changes by their age, so that every log reaches back equally far.
+func trimLogs[T any](ctx context.Context, bound int64, logs func() []*fanout.Log[T]) {
 	// age is about the age of the oldest change.
 	age, last := time.Duration(0), time.Now()
 	for timer.Sleep(ctx, trimEvery) == nil {

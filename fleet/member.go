@@ -122,9 +122,11 @@ func (m *Member) Served() []kube.Resource {
 // are mirrored or not.
 func (m *Member) Versions() []schema.GroupVersion {
 	var all []schema.GroupVersion
+	seen := map[schema.GroupVersion]bool{} // a cluster can have thousands
 	for _, r := range m.discoveredResources() {
-		if !slices.Contains(all, r.GroupVersion()) {
-			all = append(all, r.GroupVersion())
+		if gv := r.GroupVersion(); !seen[gv] {
+			seen[gv] = true
+			all = append(all, gv)
 		}
 	}
 	return all

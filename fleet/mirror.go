@@ -57,7 +57,9 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 	opts.Reflector.Turn = src.wait
 	opts.Reflector.Reopen = true
 	opts.Reflector.ListOnly = opts.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
-	return &mirror{cluster: to.name, resource: r, source: src, informer: watershed.FromSource(src, opts)}, nil
+	x := &mirror{cluster: to.name, resource: r, source: src, informer: watershed.FromSource(src, opts)}
+	src.used.of = x.informer
+	return x, nil
 }
 
 // run runs the informer until the mirror is ended.
@@ -75,6 +77,7 @@ func (x *mirror) stop(replaced bool) {
 	}
 	x.feed.close()
 	x.end()
+	x.source.used.close()
 }
 
 // same reports whether the mirror is of a resource as it is served now, and whether it

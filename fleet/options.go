@@ -39,6 +39,8 @@ type Options struct {
 	Transform func(*wire.Object) (*wire.Object, error)
 	// Budget limits the load that initial lists and relists put on each API server.
 	Budget Budget
+	// Limits bound what each cluster may make the fleet keep.
+	Limits Limits
 	// Lists limits how many resources are listed at once in the whole fleet. Default: 6
 	// for each processor.
 	Lists int
@@ -72,6 +74,7 @@ func (o *Options) withDefaults() Options {
 	if opts.Budget.Lists <= 0 {
 		opts.Budget.Lists = 4
 	}
+	opts.Limits = opts.Limits.withDefaults()
 	if opts.Lists <= 0 {
 		opts.Lists = fleetLists * runtime.GOMAXPROCS(0)
 	}

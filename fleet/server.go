@@ -25,6 +25,9 @@ type server struct {
 	// gate and throttle limit the lists of this server, fleetGate those of the fleet.
 	gate, fleetGate *gate
 	throttle        *throttle
+	// account bounds the objects that are kept, and watching the rate of watch events.
+	account  *account
+	watching *throttle
 	// poked has a token when discovery is due.
 	poked chan struct{}
 	known identification
@@ -41,6 +44,7 @@ func newServer(name string, s *settings) *server {
 	return &server{
 		name: name, logger: s.Logger.With("cluster", name),
 		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond),
+		account: newAccount(name, s.Limits), watching: newThrottle(s.Limits.WatchBytes),
 		poked: make(chan struct{}, 1),
 	}
 }

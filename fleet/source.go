@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -31,9 +32,13 @@ type source struct {
 	synced, aware atomic.Bool
 
 	// turn is held while the state is listed, and missed is when the resource was last
-	// not found. Only the reflector's goroutine uses them.
+	// not found. Only the reflector's goroutine uses them, and those of the next group.
 	turn   *turn
 	missed time.Time
+	// used counts the objects for the limits of the cluster. listed is how many objects
+	// have arrived in the current turn.
+	used   *usage
+	listed int64
 	// expected is how many objects the server reported before the first list, or -1 if
 	// that is not known.
 	expected atomic.Int64
@@ -51,7 +56,7 @@ func newSource(to *server, q kube.Query, unknownFields func(*wire.Object)) (*sou
 	if err != nil {
 		return nil, err
 	}
-	s := &source{server: to, query: q, unknownFields: unknownFields, current: current}
+	s := &source{server: to, query: q, unknownFields: unknownFields, current: current, used: to.account.open()}
 	s.expected.Store(-1)
 	return s, nil
 }
@@ -62,7 +67,7 @@ func (s *source) wait(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	s.turn = t
+	s.turn, s.listed = t, 0
 	s.count(ctx)
 	return func() {
 		s.turn = nil
@@ -125,6 +130,9 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 			return err
 		}
 		if err := s.checkFields(o); err != nil {
+			return err
+		}
+		if err := s.charge(o); err != nil {
 			return err
 		}
 		defer s.awaits()
@@ -209,6 +217,19 @@ func (s *source) checkFields(o *wire.Object) error {
 	return fmt.Errorf("%s has fields that this program does not know: the resource will be read as JSON", o)
 }
 
+// charge counts an object that is about to be kept. It returns an error if that would
+// exceed a limit of the cluster, and if a list does not end: the same objects over and
+// over exceed no other limit.
+func (s *source) charge(o *wire.Object) error {
+	if s.turn != nil {
+		s.listed++
+	}
+	if limit := s.used.account.limit.objects; limit >= 0 && s.listed > 2*limit+1 {
+		return &reflector.Error{RetryAfter: s.used.account.retry, Err: fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit)}
+	}
+	return s.used.charge(o, s.turn != nil && s.synced.Load())
+}
+
 // received records an object of a state that is being read, and waits if the budget requires
 // it.
 func (s *source) received(ctx context.Context, o *wire.Object) error {
@@ -244,14 +265,38 @@ func (w *watch) Next() (reflector.Event[*wire.Object], error) {
 	w.source.awaits()
 	e, err := w.inner.Next()
 	if err == nil && e.Object != nil {
-		if err = w.source.received(w.ctx, e.Object); err == nil {
-			err = w.source.checkFields(e.Object)
-		}
+		err = w.received(e)
+	}
+	if slow := w.slowDown(e); err == nil {
+		err = slow
 	}
 	if err != nil {
 		err = w.cause(err)
 	}
 	return e, err
+}
+
+// received checks an event with an object before it is applied.
+func (w *watch) received(e reflector.Event[*wire.Object]) error {
+	if err := w.source.received(w.ctx, e.Object); err != nil {
+		return err
+	}
+	if err := w.source.checkFields(e.Object); err != nil || e.Type == delta.Deleted {
+		return err
+	}
+	return w.source.charge(e.Object)
+}
+
+// slowDown waits if the watches of the cluster send more than its limit.
+func (w *watch) slowDown(e reflector.Event[*wire.Object]) error {
+	if w.source.turn != nil {
+		return nil // the state is being read
+	}
+	n := objectOverhead
+	if e.Object != nil {
+		n += e.Object.Size()
+	}
+	return w.source.server.watching.read(w.ctx, n)
 }
 
 // Close implements [reflector.Watch].

@@ -213,7 +213,7 @@ func (m *Member) resourcesLocked() []ResourceStatus {
 
 // isRefused reports whether a retry is not likely to help.
 func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
+	return errors.Is(err, ErrLimit) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }
 
 // WaitForSync waits until every resource that the cluster serves has been read once, or
