@@ -57,6 +57,10 @@ func (c *Cluster) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
+	if n := headerSize(resp.Header); n > maxHeader {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("%s: the headers of the response have %d bytes", doing, n)
+	}
 	return resp, nil
 }
 

@@ -40,7 +40,7 @@ type clusterAPI struct {
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
 	return &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		origin: origin{member: m, tracker: &s.tracker, timeout: opts.OriginTimeout},
+		origin: newOrigin(m, &s.tracker, opts),
 	}
 }
 

@@ -24,10 +24,17 @@ type Options struct {
 	// it is cut off. Default 30 s.
 	WriteTimeout time.Duration
 	// OriginTimeout is how long a cluster may take to send the headers of its response to a
-	// request that is passed on. Default 1 minute, the limit of kube-apiserver.
+	// request that is passed on and, unless that is a watch, how long it may send nothing of
+	// the body. Default 1 minute, the limit of kube-apiserver.
 	OriginTimeout time.Duration
 	// Own are resources that the program answers itself. Default: none.
 	Own []OwnResource
+	// OriginRequests is how many requests may be passed on to one cluster at once, apart
+	// from watches. Any more are refused with 429. Default 32.
+	OriginRequests int
+	// OriginWatches is how many watches may be passed on to one cluster at once. Any more
+	// are refused with 429. Default 100.
+	OriginWatches int
 	// Logger receives all messages. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -58,6 +65,9 @@ const (
 	defaultDecoded       = 64 << 20
 	defaultWriteTimeout  = 30 * time.Second
 	defaultOriginTimeout = time.Minute
+
+	defaultOriginRequests = 32
+	defaultOriginWatches  = 100
 )
 
 func (o *Options) withDefaults() Options {
@@ -79,6 +89,12 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.OriginTimeout <= 0 {
 		opts.OriginTimeout = defaultOriginTimeout
+	}
+	if opts.OriginRequests <= 0 {
+		opts.OriginRequests = defaultOriginRequests
+	}
+	if opts.OriginWatches <= 0 {
+		opts.OriginWatches = defaultOriginWatches
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -44,8 +45,33 @@ func wantsOrigin(r *http.Request, q *Request) bool {
 type origin struct {
 	member  *fleet.Member
 	tracker *respond.Tracker
-	// timeout is how long the cluster may take to send headers.
+	// timeout is how long the cluster may take to send headers, and to send the next part
+	// of a body that is not a watch.
 	timeout time.Duration
+	// requests and watches have a token for each one that is being passed on.
+	requests, watches chan struct{}
+}
+
+func newOrigin(m *fleet.Member, t *respond.Tracker, opts *Options) origin {
+	return origin{
+		member: m, tracker: t, timeout: opts.OriginTimeout,
+		requests: make(chan struct{}, opts.OriginRequests), watches: make(chan struct{}, opts.OriginWatches),
+	}
+}
+
+// take takes a place for a request that is to be passed on. It does not wait: a client
+// that waits would take a place in the replica. The caller calls done.
+func (o *origin) take(watch bool) (done func(), err error) {
+	places, what := o.requests, "requests"
+	if watch {
+		places, what = o.watches, "watches"
+	}
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	default:
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d %s are being passed on to cluster %s, please try again later", cap(places), what, warning.Shorten(o.member.Name(), warning.MaxName)), 1)
+	}
 }
 
 // proxy passes a read on. If it returns an error, nothing has been written.
@@ -54,6 +80,12 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 	if connection == nil {
 		return view.Unreachable([]*fleet.Member{o.member}, "")
 	}
+	watch := q.watches()
+	done, err := o.take(watch)
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	passed := r.Clone(ctx)
@@ -75,12 +107,30 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
 			warning.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), warning.MaxCause))
 	}
-	o.pass(w, r, resp)
+	var body io.Reader = resp.Body
+	if !watch {
+		body = &prompt{resp.Body, limit, o.timeout}
+	}
+	o.pass(w, r, resp, body)
 	return nil
 }
 
+// prompt reads a body. Its timer runs while a Read waits for the cluster, and not while the
+// client is slow.
+type prompt struct {
+	io.Reader
+	timer   *time.Timer
+	timeout time.Duration
+}
+
+func (p *prompt) Read(b []byte) (int, error) {
+	p.timer.Reset(p.timeout)
+	defer p.timer.Stop()
+	return p.Reader.Read(b)
+}
+
 // pass writes the response of the cluster.
-func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Response) {
+func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Response, body io.Reader) {
 	for _, name := range passedBack {
 		if values := resp.Header.Values(name); len(values) > 0 {
 			w.Header()[name] = values
@@ -94,7 +144,7 @@ func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Respons
 	if err := response.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
 		return
 	}
-	if _, err := io.Copy(&flushing{response}, resp.Body); err != nil && !errors.Is(err, r.Context().Err()) {
+	if _, err := io.Copy(&flushing{response}, body); err != nil && !errors.Is(err, r.Context().Err()) {
 		panic(http.ErrAbortHandler) // a part must not look like the whole
 	}
 }

@@ -29,6 +29,9 @@ import (
 // originTimeout is how long origins may take to respond in these tests.
 const originTimeout = 4 * time.Second
 
+// originRequests and originWatches limit what is passed on to one cluster in these tests.
+const originRequests, originWatches = 3, 2
+
 // origin is a simulated cluster behind a server that sees the requests.
 type origin struct {
 	server *httptest.Server
@@ -109,7 +112,7 @@ func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []
 	if prepare != nil {
 		prepare(origins)
 	}
-	w, _, end := serve(t, s, entries, &replica.Options{OriginTimeout: originTimeout})
+	w, _, end := serve(t, s, entries, &replica.Options{OriginTimeout: originTimeout, OriginRequests: originRequests, OriginWatches: originWatches})
 	for _, o := range origins {
 		o.end = end
 	}

@@ -116,3 +116,29 @@ func TestServe_plainTextIndex(t *testing.T) {
 		t.Errorf("a document: %d %v", w.Code, w.Header())
 	}
 }
+
+// A gzip stream of empty parts has any length and no content.
+func TestServe_boundsCompressedBytes(t *testing.T) {
+	var part bytes.Buffer
+	_ = gzip.NewWriter(&part).Close()
+	chunk := bytes.Repeat(part.Bytes(), 1<<10)
+	d := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		for r.Context().Err() == nil {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := get(t, d, "/openapi/v2", nil)
+	runtime.ReadMemStats(&after)
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "compressed response is longer than") {
+		t.Errorf("%d %.200s", w.Code, w.Body)
+	}
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 160 {
+		t.Errorf("it takes %d MB", mb)
+	}
+}

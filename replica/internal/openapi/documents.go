@@ -21,6 +21,9 @@ const (
 	brief    = 2 * time.Second
 	// pause is how long a failure is returned to later requests that have no copy.
 	pause = time.Second
+	// fetchesAtOnce is how many documents of a cluster are read at once. Each takes up to
+	// twice the size of its compressed form.
+	fetchesAtOnce = 4
 )
 
 // Options tune [Documents]. The zero value, and nil, are the defaults.
@@ -38,6 +41,8 @@ type Options struct {
 type Documents struct {
 	origin func() *kube.Cluster
 	opts   Options
+	// fetching has a token for each request to the origin.
+	fetching chan struct{}
 
 	mu      sync.Mutex
 	changed time.Time
@@ -63,7 +68,7 @@ type document struct {
 // New returns the documents of the cluster that origin returns, which may be nil while
 // there is none. It sends no request. A nil opts means the defaults.
 func New(origin func() *kube.Cluster, opts *Options) *Documents {
-	d := &Documents{origin: origin, kept: map[key]*document{}}
+	d := &Documents{origin: origin, kept: map[key]*document{}, fetching: make(chan struct{}, fetchesAtOnce)}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -161,7 +166,7 @@ func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, 
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	next, err := fetch(bounded, d.origin(), k, old)
+	next, err := d.fetch(bounded, k, old)
 	if ctx.Err() != nil && err != nil {
 		// The end of the client's request does not mean that the origin has failed.
 		return nil, fmt.Errorf("get %s: %w", k.path, ctx.Err())
@@ -182,6 +187,17 @@ func (d *Documents) renew(ctx context.Context, k key, doc *document) (*edition, 
 		return old, nil
 	}
 	return nil, err
+}
+
+// fetch requests a document from the origin, when few others are being requested.
+func (d *Documents) fetch(ctx context.Context, k key, old *edition) (*edition, error) {
+	select {
+	case d.fetching <- struct{}{}:
+		defer func() { <-d.fetching }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("get %s: %w", k.path, ctx.Err())
+	}
+	return fetch(ctx, d.origin(), k, old)
 }
 
 // keep makes e the copy of a document, and drops other copies if they exceed the bound.

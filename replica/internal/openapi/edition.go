@@ -14,6 +14,10 @@ import (
 	"net/url"
 )
 
+// maxCompressed bounds a document as it arrives, in bytes. A gzip stream can be of any
+// length and contain nothing.
+const maxCompressed = 16 << 20
+
 // maxDocument bounds a document and maxIndex the index of version 3, in bytes without
 // compression. An index is read into memory, and has some 150 bytes for each version of a
 // group; a document is not.
@@ -45,7 +49,10 @@ func newEdition(k key, h http.Header, body io.Reader) (*edition, error) {
 	var kept bytes.Buffer
 	var err error
 	if h.Get("Content-Encoding") == "gzip" {
-		e.size, err = check(io.TeeReader(body, &kept), most)
+		e.size, err = check(io.TeeReader(io.LimitReader(body, maxCompressed+1), &kept), most)
+		if kept.Len() > maxCompressed {
+			err = fmt.Errorf("the compressed response is longer than %d bytes", maxCompressed)
+		}
 	} else {
 		z := gzip.NewWriter(&kept)
 		e.size, err = io.Copy(z, io.LimitReader(body, most+1))
