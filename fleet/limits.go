@@ -38,7 +38,7 @@ type Limits struct {
 	// already and built-in ones come first. Default 2000.
 	Resources int
 	// WatchBytes is how many bytes of watch events are read in a second. The rest waits at
-	// the server. Default 64 MiB.
+	// the server. A cluster that has sent less may send as much at once. Default 64 MiB.
 	WatchBytes int64
 	// Retry is how long a resource that exceeds a limit waits before it is read again.
 	// Default 5 minutes.

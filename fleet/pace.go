@@ -248,6 +248,8 @@ func (p *pass) releaseLocked() {
 // concurrent use, and do nothing on nil.
 type throttle struct {
 	perSecond int64
+	// burst is for how long a reader that has read less may read as fast as it can.
+	burst time.Duration
 
 	// mu guards free, the time at which the bytes read so far are within the rate.
 	mu   sync.Mutex
@@ -255,11 +257,11 @@ type throttle struct {
 }
 
 // newThrottle returns nil if there is no limit.
-func newThrottle(perSecond int64) *throttle {
+func newThrottle(perSecond int64, burst time.Duration) *throttle {
 	if perSecond <= 0 {
 		return nil
 	}
-	return &throttle{perSecond: perSecond}
+	return &throttle{perSecond: perSecond, burst: burst}
 }
 
 // read waits until n more bytes may be read.
@@ -279,8 +281,8 @@ func (t *throttle) pay(n int) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.free.Before(now) {
-		t.free = now
+	if least := now.Add(-t.burst); t.free.Before(least) {
+		t.free = least
 	}
 	t.free = t.free.Add(time.Duration(float64(n) / float64(t.perSecond) * float64(time.Second)))
 	return t.free.Sub(now)

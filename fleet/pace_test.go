@@ -119,7 +119,7 @@ func TestGate_shutForATime(t *testing.T) {
 
 func TestMeter_slowsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newThrottle(1000)
+		m := newThrottle(1000, 0)
 		took(t, 10*time.Second, func() {
 			for range 100 {
 				if err := m.read(t.Context(), 100); err != nil {
@@ -136,7 +136,7 @@ func TestMeter_slowsDown(t *testing.T) {
 		}
 		var none *throttle
 		took(t, 0, func() { _ = none.read(t.Context(), 1<<30) })
-		if newThrottle(0) != none {
+		if newThrottle(0, 0) != none {
 			t.Error("no bound is one")
 		}
 	})

@@ -43,8 +43,8 @@ type server struct {
 func newServer(name string, s *settings) *server {
 	return &server{
 		name: name, logger: s.Logger.With("cluster", name),
-		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond),
-		account: newAccount(name, s.Limits), watching: newThrottle(s.Limits.WatchBytes),
+		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond, 0),
+		account: newAccount(name, s.Limits), watching: newThrottle(s.Limits.WatchBytes, time.Second),
 		poked: make(chan struct{}, 1),
 	}
 }

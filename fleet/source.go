@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -39,6 +41,9 @@ type source struct {
 	// have arrived in the current turn.
 	used   *usage
 	listed int64
+	// kinds are the kinds of the objects, and kind is that of the last one.
+	kinds map[schema.GroupVersionKind]struct{}
+	kind  *wire.Kind
 	// expected is how many objects the server reported before the first list, or -1 if
 	// that is not known.
 	expected atomic.Int64
@@ -56,7 +61,7 @@ func newSource(to *server, q kube.Query, unknownFields func(*wire.Object)) (*sou
 	if err != nil {
 		return nil, err
 	}
-	s := &source{server: to, query: q, unknownFields: unknownFields, current: current, used: to.account.open()}
+	s := &source{server: to, query: q, unknownFields: unknownFields, current: current, used: to.account.open(), kinds: map[schema.GroupVersionKind]struct{}{}}
 	s.expected.Store(-1)
 	return s, nil
 }
@@ -217,10 +222,34 @@ func (s *source) checkFields(o *wire.Object) error {
 	return fmt.Errorf("%s has fields that this program does not know: the resource will be read as JSON", o)
 }
 
+// mostKinds is how many kinds the objects of a resource may have. They have one, but the
+// objects of a custom resource contain it themselves, and packing keeps some 300 KB for
+// each kind.
+const mostKinds = 8
+
+// checkKind returns an error if the objects of the resource have too many kinds.
+func (s *source) checkKind(o *wire.Object) error {
+	if o.Kind() == s.kind {
+		return nil
+	}
+	kind := o.GroupVersionKind()
+	if _, ok := s.kinds[kind]; !ok {
+		if len(s.kinds) >= mostKinds {
+			return &reflector.Error{RetryAfter: s.used.account.retry, Err: fmt.Errorf("%w: %s is of kind %s, and objects of the resource have %d other kinds", ErrLimit, o.Key(), kind, mostKinds)}
+		}
+		s.kinds[kind] = struct{}{}
+	}
+	s.kind = o.Kind()
+	return nil
+}
+
 // charge counts an object that is about to be kept. It returns an error if that would
 // exceed a limit of the cluster, and if a list does not end: the same objects over and
 // over exceed no other limit.
 func (s *source) charge(o *wire.Object) error {
+	if err := s.checkKind(o); err != nil {
+		return err
+	}
 	if s.turn != nil {
 		s.listed++
 	}
