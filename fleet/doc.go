@@ -53,5 +53,5 @@
 // even if it has no objects. A cluster costs a goroutine, a connection with one more, and
 // the watches of its custom types and aggregated APIs. Only the metadata of these is
 // read, unless they are mirrored too. An object costs the same as in a packed informer.
-// docs/scale.md has the figures.
+// docs/scale.md has the figures. [Limits] bound what one cluster can take.
 package fleet

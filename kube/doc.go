@@ -44,7 +44,9 @@
 // A [Cluster] does not start goroutines; net/http has two per connection until
 // [Cluster.CloseIdleConnections]. A Cluster keeps the last discovery, once
 // [Cluster.Resolve] was called, and of a list or a watch only the object that is being
-// read. It reads at most 64 KiB of an error response and 16 MiB of a discovery document.
+// read. It reads at most 64 KiB of an error response and 16 MiB of a discovery document,
+// two documents at a time, and accepts 64 KiB of headers. It follows three redirects, to
+// the same server only.
 // The caller must read a watch to its end or close it. Any number of goroutines can share
 // a [Cluster] and a [Source].
 package kube
