@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -20,10 +22,10 @@ type Options struct {
 	Audiences []string
 	// CacheTTL is how long the result of a TokenReview is used. Default: 10 s.
 	CacheTTL time.Duration
-	// Timeout limits one request to the cluster. Default: 10 s.
+	// Timeout limits the check of a token and the read of the client CAs. Default: 10 s.
 	Timeout time.Duration
-	// CARefresh is how old the bundle of client CAs may become while it is used. Default:
-	// 60 s.
+	// CARefresh is how old the bundle of client CAs may become while the cluster responds.
+	// Default: 60 s.
 	CARefresh time.Duration
 	// CAGrace is how long the last bundle is used if the cluster does not respond.
 	// Default: 1 h.
@@ -33,23 +35,137 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Cluster authenticates the callers of one cluster. All methods are safe for concurrent
-// use.
-type Cluster struct{}
-
-// New returns the authenticator for the connection c. It does not send a request. The
-// owner must call Close.
-func New(c *kube.Cluster, opts *Options) *Cluster { return &Cluster{} }
-
-// Authenticate returns the identity of the caller of r.
-func (c *Cluster) Authenticate(ctx context.Context, r *http.Request) (*Identity, error) {
-	return nil, nil
+func (o *Options) withDefaults() Options {
+	var d Options
+	if o != nil {
+		d = *o
+	}
+	for _, f := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&d.CacheTTL, 10 * time.Second},
+		{&d.Timeout, 10 * time.Second},
+		{&d.CARefresh, time.Minute},
+		{&d.CAGrace, time.Hour},
+	} {
+		if *f.field <= 0 {
+			*f.field = f.value
+		}
+	}
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	return d
 }
 
-// Reauthenticate checks the credentials of r again.
+// Cluster authenticates the callers of one cluster. All methods are safe for concurrent
+// use.
+type Cluster struct {
+	journal   *journal
+	authority *document[*bundle]
+	tokens    *tokens
+}
+
+// New returns an authenticator that asks the cluster behind the connection c. It does not
+// send a request. Its caller must call Close, and make another one when the connection or
+// the cluster changes: everything that it remembers belongs to this cluster.
+func New(c *kube.Cluster, opts *Options) *Cluster {
+	o := opts.withDefaults()
+	j := newJournal(o.Logger.With("cluster", c.Name()))
+	review := func(context.Context, string) (*Identity, error) { return nil, unavailable(reviewUnavailable) }
+	if v, err := newReviewer(c.Config(), o.Audiences, j); err == nil {
+		review = v.review
+	} else {
+		j.report("cannot check tokens", err.Error())
+	}
+	return &Cluster{
+		journal:   j,
+		authority: newDocument(o.CARefresh, o.CAGrace, o.Timeout, authority{c, j}.fetch),
+		tokens:    newTokens(o.CacheTTL, o.Timeout, reviewUnavailable, review),
+	}
+}
+
+// Authenticate returns the identity of the caller of r, or a status: 401 if r has no valid
+// credentials, 503 if the cluster cannot be asked, 429 if there are too many unknown
+// tokens. As in kube-apiserver, a valid client certificate has precedence over a token. The
+// certificates are those of the TLS connection. Authenticate does not modify r: its caller
+// must not pass the credentials on.
+func (c *Cluster) Authenticate(ctx context.Context, r *http.Request) (*Identity, error) {
+	certificate := unauthorized()
+	if presentsCertificate(r) {
+		id, err := c.certificate(ctx, r, false)
+		if err == nil {
+			return id, nil
+		}
+		certificate = err
+	}
+	t, err := token(r)
+	if err != nil {
+		return nil, unauthorized()
+	}
+	if t == "" {
+		return nil, certificate
+	}
+	id, err := c.tokens.authenticate(ctx, t, r.RemoteAddr)
+	if apierrors.IsUnauthorized(err) {
+		return nil, certificate // 503 if the certificate may be valid
+	}
+	return id, err
+}
+
+// Reauthenticate checks the credentials of r again, which had the identity id, without the
+// caches; results that are younger than 2 s are shared. It returns a 401 if they are not
+// valid any more, or if their user is another one or has lost a group, and a 503 if that
+// is not known. It is meant for watches, which can outlive the credentials.
 func (c *Cluster) Reauthenticate(ctx context.Context, r *http.Request, id *Identity) error {
+	if id.expired(time.Now()) {
+		return unauthorized()
+	}
+	var now *Identity
+	var err error
+	if id.Method == MethodCertificate {
+		now, err = c.certificate(ctx, r, true)
+	} else {
+		var t string
+		if t, err = token(r); err != nil || t == "" {
+			return unauthorized()
+		}
+		now, err = c.tokens.again(ctx, t)
+	}
+	if err != nil {
+		return err
+	}
+	if !id.continues(now) {
+		return unauthorized()
+	}
 	return nil
 }
 
-// Close cancels the requests to the cluster and waits for them.
-func (c *Cluster) Close() {}
+// Close cancels the requests to the cluster and waits for them. After that, Authenticate
+// returns a 503 for everything that is not in its caches.
+func (c *Cluster) Close() {
+	c.tokens.close()
+	c.authority.close()
+}
+
+func presentsCertificate(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+}
+
+// certificate returns the identity of the certificate that the caller has presented.
+func (c *Cluster) certificate(ctx context.Context, r *http.Request, fresh bool) (*Identity, error) {
+	if !presentsCertificate(r) {
+		return nil, unauthorized()
+	}
+	b, err := c.authority.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := b.identity(r.TLS.PeerCertificates, fresh)
+	if err != nil {
+		c.journal.logger.Debug("client certificate refused", "err", err)
+		return nil, unauthorized()
+	}
+	return id, nil
+}

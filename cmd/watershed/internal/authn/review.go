@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package authn
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+)
+
+// retryAfter is the pause before the second attempt of a TokenReview.
+const retryAfter = 200 * time.Millisecond
+
+// reviewer checks tokens with TokenReviews.
+type reviewer struct {
+	client    authenticationclient.AuthenticationV1Interface
+	audiences []string
+	journal   *journal
+}
+
+// newReviewer returns a reviewer with the credentials of cfg, which it modifies.
+func newReviewer(cfg *rest.Config, audiences []string, j *journal) (*reviewer, error) {
+	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
+	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	shared, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	// A redirect would send the token and our credentials to another server.
+	own := *shared
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client, err := authenticationclient.NewForConfigAndClient(cfg, &own)
+	if err != nil {
+		return nil, err
+	}
+	return &reviewer{client: client, audiences: audiences, journal: j}, nil
+}
+
+// review returns the identity behind a token, or a status: 401 if the cluster refuses the
+// token and 503 if it is not known whether the token is valid.
+func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) {
+	status, err := v.create(ctx, token)
+	if retriable(err) {
+		select {
+		case <-time.After(retryAfter):
+			status, err = v.create(ctx, token)
+		case <-ctx.Done():
+		}
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing", token, err)
+		return nil, unavailable(reviewForbidden)
+	case err != nil:
+		v.report("cannot check tokens", token, err)
+		return nil, unavailable(reviewUnavailable)
+	case !status.Authenticated:
+		// kube-apiserver sets status.error for every token that it refuses, so the error
+		// does not show that the review failed.
+		return nil, unauthorized()
+	case status.Error != "":
+		v.report("cannot check tokens", token, errors.New("the TokenReview has a user and an error: "+status.Error))
+		return nil, unavailable(reviewUnavailable)
+	case len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(v.audiences, a) }):
+		return nil, unauthorized()
+	}
+	id := newIdentity(status.User, expiry(token), MethodToken)
+	if id == nil {
+		return nil, unauthorized()
+	}
+	return id, nil
+}
+
+func (v *reviewer) create(ctx context.Context, token string) (*authenticationv1.TokenReviewStatus, error) {
+	var result authenticationv1.TokenReview
+	err := v.client.RESTClient().Post().Resource("tokenreviews").MaxRetries(0).Body(&authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: v.audiences},
+	}).Do(ctx).Into(&result)
+	return &result.Status, err
+}
+
+// report logs an error without the token, which a server may have repeated in it.
+func (v *reviewer) report(message, token string, err error) {
+	v.journal.report(message, strings.ReplaceAll(err.Error(), token, "[token]"))
+}
+
+// retriable reports whether a second attempt may succeed: the connection was lost, as it is
+// if the server has restarted, or the server failed.
+func retriable(err error) bool {
+	return err != nil && (utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err))
+}
