@@ -39,6 +39,9 @@ func (l *lru[K, V]) get(key K) (value V, ok bool) {
 // that is larger than the whole map is not kept.
 func (l *lru[K, V]) put(key K, value V, bytes int) {
 	l.remove(key)
+	if bytes > l.maxBytes {
+		return
+	}
 	l.entries[key] = l.order.PushFront(&lruEntry[K, V]{key: key, value: value, bytes: bytes})
 	l.bytes += bytes
 	for len(l.entries) > l.maxEntries || l.bytes > l.maxBytes {
