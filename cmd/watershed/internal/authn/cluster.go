@@ -81,7 +81,7 @@ func New(c *kube.Cluster, opts *Options) *Cluster {
 	}
 	return &Cluster{
 		journal:   j,
-		authority: newDocument(o.CARefresh, o.CAGrace, o.Timeout, authority{c, j}.fetch),
+		authority: newDocument(o.CARefresh, o.CAGrace, o.Timeout, authorityUnavailable, authority{c, j}.fetch),
 		tokens:    newTokens(o.CacheTTL, o.Timeout, reviewUnavailable, review),
 	}
 }
@@ -92,26 +92,25 @@ func New(c *kube.Cluster, opts *Options) *Cluster {
 // certificates are those of the TLS connection. Authenticate does not modify r: its caller
 // must not pass the credentials on.
 func (c *Cluster) Authenticate(ctx context.Context, r *http.Request) (*Identity, error) {
-	certificate := unauthorized()
+	var refusal error // of the certificate: 401, or 503 if it may be valid
 	if presentsCertificate(r) {
 		id, err := c.certificate(ctx, r, false)
 		if err == nil {
 			return id, nil
 		}
-		certificate = err
+		refusal = err
 	}
 	t, err := token(r)
-	if err != nil {
-		return nil, unauthorized()
+	if err == nil && t != "" {
+		id, err := c.tokens.authenticate(ctx, t, r.RemoteAddr)
+		if !apierrors.IsUnauthorized(err) {
+			return id, err
+		}
 	}
-	if t == "" {
-		return nil, certificate
+	if refusal == nil {
+		refusal = unauthorized()
 	}
-	id, err := c.tokens.authenticate(ctx, t, r.RemoteAddr)
-	if apierrors.IsUnauthorized(err) {
-		return nil, certificate // 503 if the certificate may be valid
-	}
-	return id, err
+	return nil, refusal
 }
 
 // Reauthenticate checks the credentials of r again, which had the identity id, without the

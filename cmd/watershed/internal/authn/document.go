@@ -26,6 +26,7 @@ type document[T any] struct {
 	// otherwise a new one or a status. The first previous copy is the zero value.
 	fetch                   func(ctx context.Context, previous T) (T, error)
 	refresh, grace, timeout time.Duration
+	trouble                 string // the message of a 503 that fetch did not return
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
@@ -45,8 +46,8 @@ type read struct {
 	begin time.Time
 }
 
-func newDocument[T any](refresh, grace, timeout time.Duration, fetch func(context.Context, T) (T, error)) *document[T] {
-	d := &document[T]{fetch: fetch, refresh: refresh, grace: grace, timeout: timeout}
+func newDocument[T any](refresh, grace, timeout time.Duration, trouble string, fetch func(context.Context, T) (T, error)) *document[T] {
+	d := &document[T]{fetch: fetch, refresh: refresh, grace: grace, timeout: timeout, trouble: trouble}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -60,7 +61,7 @@ func (d *document[T]) close() {
 }
 
 // get returns the current copy or a status.
-func (d *document[T]) get(ctx context.Context) (T, error) {
+func (d *document[T]) get(ctx context.Context) (none T, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
@@ -73,20 +74,27 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	if r != nil && (!usable || age >= d.refresh && d.failed.IsZero()) {
 		d.awaitLocked(ctx, r, usable)
 	}
-	return d.resultLocked(ctx)
+	if time.Since(d.at) >= d.grace {
+		return none, d.statusLocked()
+	}
+	return d.latest, nil
 }
 
-// newer returns a copy that is younger than age, or the current one if that cannot be read.
-func (d *document[T]) newer(ctx context.Context, age time.Duration) (T, error) {
+// newer returns a copy that is younger than age, or a status if it cannot be read.
+func (d *document[T]) newer(ctx context.Context, age time.Duration) (none T, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	if now.Sub(d.at) >= age {
-		if r := d.startLocked(now); r != nil {
-			d.awaitLocked(ctx, r, false)
-		}
+	now, before := time.Now(), d.at
+	if now.Sub(before) < age {
+		return d.latest, nil
 	}
-	return d.resultLocked(ctx)
+	if r := d.startLocked(now); r != nil {
+		d.awaitLocked(ctx, r, false)
+	}
+	if d.at.Equal(before) {
+		return none, d.statusLocked()
+	}
+	return d.latest, nil
 }
 
 // awaitLocked unlocks d while it waits for the read; if there is a usable copy, until the
@@ -107,17 +115,12 @@ func (d *document[T]) awaitLocked(ctx context.Context, r *read, usable bool) {
 	}
 }
 
-// resultLocked returns the last copy if it is usable, else a status.
-func (d *document[T]) resultLocked(ctx context.Context) (none T, err error) {
-	switch {
-	case time.Since(d.at) < d.grace:
-		return d.latest, nil
-	case d.err != nil:
-		return none, d.err
-	case ctx.Err() != nil:
-		return none, unavailable("the request ended before its credentials were checked")
+// statusLocked returns the status of the last read, or a 503 if none has ended.
+func (d *document[T]) statusLocked() error {
+	if d.err != nil {
+		return d.err
 	}
-	return none, unavailable("the credentials cannot be checked; try again")
+	return unavailable(d.trouble)
 }
 
 // startLocked returns the read that runs, which it starts unless one runs. It returns nil

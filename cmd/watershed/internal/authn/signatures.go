@@ -10,6 +10,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
+var errNoKey = errors.New("no key verifies the signature")
+
 // signatures verifies the signatures of an issuer's tokens. It implements [oidc.KeySet].
 // The key set of package oidc is not used: each forged token would make it read the keys
 // again, and it would accept a withdrawn key for ever.
@@ -19,7 +21,7 @@ type signatures struct {
 }
 
 func newSignatures(i *issuer, algs []string) *signatures {
-	s := &signatures{document: newDocument(keysRefresh, keysGrace, issuerTimeout, i.fetch)}
+	s := &signatures{document: newDocument(keysRefresh, keysGrace, issuerTimeout, issuerUnavailable, i.fetch)}
 	for _, alg := range algs {
 		s.algs = append(s.algs, jose.SignatureAlgorithm(alg))
 	}
@@ -32,8 +34,9 @@ type keysError struct{ err error }
 
 type keysErrorKey struct{}
 
-// VerifySignature implements [oidc.KeySet] for the verifier. If no key verifies the token,
-// it reads the keys again, at most once in keysPause.
+// VerifySignature implements [oidc.KeySet]. If no key verifies the token, it reads the keys
+// again, at most once in keysPause. If they cannot be read, the token may still be valid
+// unless its key is known.
 func (s *signatures) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	jws, err := jose.ParseSigned(jwt, s.algs)
 	if err != nil {
@@ -43,36 +46,41 @@ func (s *signatures) VerifySignature(ctx context.Context, jwt string) ([]byte, e
 		return nil, errors.New("the token does not have one signature")
 	}
 	keys, err := s.document.get(ctx)
+	known := false
 	if err == nil {
-		if payload, ok := verified(jws, keys); ok {
+		var payload []byte
+		if payload, known = verified(jws, keys); payload != nil {
 			return payload, nil
 		}
 		keys, err = s.document.newer(ctx, keysPause)
 	}
-	if err != nil {
-		if failed, ok := ctx.Value(keysErrorKey{}).(*keysError); ok {
-			failed.err = err
+	if err == nil {
+		if payload, _ := verified(jws, keys); payload != nil {
+			return payload, nil
 		}
-		return nil, err
+	} else if failed, ok := ctx.Value(keysErrorKey{}).(*keysError); ok && !known {
+		failed.err = err
 	}
-	if payload, ok := verified(jws, keys); ok {
-		return payload, nil
-	}
-	return nil, errors.New("no key verifies the signature")
+	return nil, errNoKey
 }
 
-// verified returns the payload of a token whose signature one of the keys verifies. A
-// token without a key ID is tried with all keys.
-func verified(jws *jose.JSONWebSignature, keys []jose.JSONWebKey) ([]byte, bool) {
+// verified returns the payload of a token if one of the keys verifies its signature, and
+// whether the key that it names is among them. A token without a key ID is tried with all
+// keys.
+func verified(jws *jose.JSONWebSignature, keys []jose.JSONWebKey) (payload []byte, known bool) {
 	header := jws.Signatures[0].Header
 	for i := range keys {
 		key := &keys[i]
-		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+		if header.KeyID != "" && key.KeyID != header.KeyID {
+			continue
+		}
+		known = known || header.KeyID != ""
+		if key.Algorithm != "" && key.Algorithm != header.Algorithm {
 			continue
 		}
 		if payload, err := jws.Verify(key.Key); err == nil {
 			return payload, true
 		}
 	}
-	return nil, false
+	return nil, known
 }

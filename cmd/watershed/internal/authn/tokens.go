@@ -8,6 +8,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"hash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ type tokens struct {
 	review       func(context.Context, string) (*Identity, error)
 	trouble      string // the message of a 503 that review did not return
 	ttl, timeout time.Duration
-	secret       []byte
+	hashes       sync.Pool // of hash.Hash: making an HMAC costs more than using it
 	limiter      *limiter
 
 	unknown, known chan struct{} // the slots of checks that run
@@ -81,13 +82,15 @@ type check struct {
 
 func newTokens(ttl, timeout time.Duration, trouble string, review func(context.Context, string) (*Identity, error)) *tokens {
 	t := &tokens{
-		review: review, trouble: trouble, ttl: ttl, timeout: timeout, secret: make([]byte, sha256.Size), limiter: newLimiter(),
+		review: review, trouble: trouble, ttl: ttl, timeout: timeout, limiter: newLimiter(),
 		unknown: make(chan struct{}, maxReviews), known: make(chan struct{}, maxReviews),
 		accepted: newLRU[tokenKey, accepted](maxAccepted, maxAcceptedBytes),
 		refused:  newLRU[tokenKey, verdict](maxRefused, maxRefused),
 		checks:   map[tokenKey]*check{},
 	}
-	_, _ = rand.Read(t.secret) // never fails
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // never fails
+	t.hashes.New = func() any { return hmac.New(sha256.New, secret) }
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -148,7 +151,9 @@ func (v verdict) serves(now time.Time, age time.Duration) bool {
 }
 
 func (t *tokens) key(token string) (key tokenKey) {
-	h := hmac.New(sha256.New, t.secret)
+	h := t.hashes.Get().(hash.Hash)
+	defer t.hashes.Put(h)
+	h.Reset()
 	h.Write([]byte(token))
 	h.Sum(key[:0])
 	return key
