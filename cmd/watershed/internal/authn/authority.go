@@ -15,7 +15,10 @@ import (
 // authorities that it accepts.
 const authorityPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-// authority reads the certificate authorities for clients of one cluster.
+// authority reads the certificate authorities for clients of one cluster. kube-apiserver adds
+// its authorities to the ConfigMap and does not remove one before it expires, even if it does
+// not accept it any more. An administrator who withdraws an authority must delete the
+// ConfigMap, which kube-apiserver then writes with the current ones only.
 type authority struct {
 	cluster http.RoundTripper
 	journal *journal
@@ -30,7 +33,12 @@ func (a authority) fetch(ctx context.Context, previous *bundle) (*bundle, error)
 		switch code {
 		case http.StatusOK:
 			pem, err = parseAuthority(body)
-		case http.StatusNotFound: // the cluster does not publish any
+		case http.StatusNotFound:
+			// The cluster does not publish any, or an administrator has deleted the
+			// ConfigMap so that kube-apiserver writes it again.
+			if previous != nil && previous.pem != "" {
+				err = errors.New("the ConfigMap is gone")
+			}
 		case http.StatusForbidden:
 			a.journal.report("cannot check client certificates: the right get configmaps/extension-apiserver-authentication in kube-system is missing", "status 403")
 			return nil, unavailable(authorityForbidden)

@@ -247,6 +247,17 @@ func TestCertificate_rotation(t *testing.T) {
 			t.Errorf("watch with a certificate of the old authority: %v", err)
 		}
 
+		// While the ConfigMap is written again, the authority stays.
+		o.set(func() { o.config = status(404, "") })
+		time.Sleep(time.Minute)
+		if got := authenticated(a, presented(bob)); got != 200 {
+			t.Errorf("without the ConfigMap: %d", got)
+		}
+		o.set(func() { o.config = nil })
+		time.Sleep(2 * time.Second)
+		authenticated(a, presented(bob))
+		time.Sleep(time.Second)
+
 		// After a pause the old bundle must not be used once more.
 		o.set(func() { o.pem = before.pem() })
 		time.Sleep(10 * time.Minute)
