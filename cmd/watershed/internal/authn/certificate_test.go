@@ -274,9 +274,11 @@ func TestCertificate_readsSeldom(t *testing.T) {
 		a, _ := newTestCluster(t, o, nil)
 		ann := ca.user(t, "ann")
 		first, err := a.Authenticate(t.Context(), presented(ann))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 600 {
-			var id *Identity
-			if id, err = a.Authenticate(t.Context(), presented(ann)); err != nil || id != first {
+			if id, err := a.Authenticate(t.Context(), presented(ann)); err != nil || id != first {
 				t.Fatalf("%v, %v, want the cached identity", id, err)
 			}
 			time.Sleep(time.Second)
@@ -306,7 +308,7 @@ func TestCertificate_originDown(t *testing.T) {
 		"no PEM":     {status(200, `{"kind":"ConfigMap","data":{"client-ca-file":"x"}}`), authorityUnavailable, "no certificate"},
 		"too large":  {status(200, strings.Repeat(" ", maxResponse+1)), authorityUnavailable, "too large"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) bool {
-			http.Redirect(w, r, "https://other.example", 307)
+			http.Redirect(w, r, "https://other.example", http.StatusTemporaryRedirect)
 			return true
 		}, authorityUnavailable, "307"},
 	} {
@@ -336,8 +338,8 @@ func TestCertificate_originDown(t *testing.T) {
 					if err := a.Reauthenticate(t.Context(), presented(ann), id); err != nil {
 						t.Fatalf("%s after the origin went down: %v", time.Since(last), err)
 					}
-					if took := time.Since(begin); took > time.Second {
-						t.Fatalf("waited %s", took)
+					if took := time.Since(begin); took > 0 {
+						t.Fatalf("waited %s for an origin that is known to be down", took)
 					}
 					time.Sleep(20 * time.Second)
 				}

@@ -183,7 +183,7 @@ func code(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	if s, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // statuses are not wrapped
+	if s, ok := err.(apierrors.APIStatus); ok {
 		return int(s.Status().Code)
 	}
 	return 0
@@ -203,7 +203,7 @@ func checkStatus(t *testing.T, err error, want int, secrets ...string) {
 		t.Errorf("error %v, want a status with code %d", err, want)
 		return
 	}
-	s := err.(apierrors.APIStatus).Status() //nolint:errorlint // statuses are not wrapped
+	s := err.(apierrors.APIStatus).Status()
 	if seconds, retry := apierrors.SuggestsClientDelay(err); want != http.StatusUnauthorized && (!retry || seconds != 1) {
 		t.Errorf("%d: Retry-After %d, %t, want 1", want, seconds, retry)
 	}

@@ -74,5 +74,5 @@ func (j *journal) report(message, cause string) {
 		level = slog.LevelWarn
 	}
 	j.mu.Unlock()
-	j.logger.Log(context.Background(), level, message, "err", cause)
+	j.logger.Log(context.Background(), level, message, "err", cause) //nolint:sloglint // callers pass constants
 }

@@ -151,7 +151,7 @@ func TestAuthenticate_trouble(t *testing.T) {
 		"404":     {status(404, ""), 1, reviewUnavailable, "not find"},
 		"403":     {status(403, echo), 1, reviewForbidden, "the right create tokenreviews.authentication.k8s.io is missing"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) bool {
-			http.Redirect(w, r, "https://other.example", 307)
+			http.Redirect(w, r, "https://other.example", http.StatusTemporaryRedirect)
 			return true
 		}, 1, reviewUnavailable, "307"},
 		"no JSON":   {status(201, echo), 1, reviewUnavailable, "cannot check tokens"},
@@ -303,7 +303,12 @@ func TestReauthenticate_token(t *testing.T) {
 		if err := a.Reauthenticate(t.Context(), bearer(""), id); code(err) != 401 {
 			t.Errorf("without the token: %v", err)
 		}
-		if err := a.Reauthenticate(t.Context(), bearer("good"), &Identity{UserInfo: ann, Method: MethodToken, Expires: time.Now()}); code(err) != 401 {
+		const later = "later"
+		o.set(func() { o.users = users(later) })
+		if err := a.Reauthenticate(t.Context(), bearer(later), &Identity{UserInfo: ann, Method: MethodToken}); err != nil {
+			t.Errorf("token that is not in the cache: %v", err)
+		}
+		if err := a.Reauthenticate(t.Context(), bearer(later), &Identity{UserInfo: ann, Method: MethodToken, Expires: time.Now()}); code(err) != 401 {
 			t.Errorf("expired: %v", err)
 		}
 	})
