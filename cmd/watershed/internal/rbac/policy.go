@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -21,6 +22,7 @@ import (
 type Policy struct {
 	mu           sync.RWMutex
 	version      uint64
+	changed      time.Time
 	roles        map[objectKey]*role
 	clusterRoles map[string]*role
 	// bindings has ClusterRoleBindings too. Their namespace is "".
@@ -71,6 +73,13 @@ func (p *Policy) Version() uint64 {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.version
+}
+
+// Changed returns when the last of these changes was made, or the zero time.
+func (p *Policy) Changed() time.Time {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.changed
 }
 
 // Size returns the number of roles and of bindings of both kinds.
@@ -193,6 +202,7 @@ func (p *Policy) deleteBinding(key objectKey) bool {
 func (p *Policy) changedLocked(changed bool) {
 	if changed {
 		p.version++
+		p.changed = time.Now()
 	}
 }
 
