@@ -13,6 +13,8 @@ GOLANGCI := $(CACHE)/golangci-lint/$(GOLANGCI_VERSION)/golangci-lint
 MODULES := . metrics cmd/watershed conformance examples/gin examples/operator
 # The packages that users get, of all modules that are published.
 PACKAGES := ./... ./metrics/... ./cmd/watershed/...
+# A module that is not in go.work, because it needs replace directives.
+ORACLE := cmd/watershed/internal/rbac/oracle
 FUZZTIME ?= 60s
 N ?= 1
 NAME ?= store
@@ -33,11 +35,13 @@ check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 modules: ## what is published works without the checkout: tidy modules, go install, a user's build
 	go run ./internal/layout/modules
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy -diff
+	cd $(ORACLE) && GOWORK=off go mod tidy -diff
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
 	go run ./internal/layout/modules -write
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy
+	cd $(ORACLE) && GOWORK=off go mod tidy
 
 .PHONY: test
 test: ## unit tests and a short differential run; no Kubernetes needed
@@ -81,6 +85,12 @@ e2e: ## every test, those against a real control plane included; needs make kube
 	cd examples/gin && WATERSHED_KUBE=required go test ./...
 	cd examples/operator && WATERSHED_KUBE=required go test ./...
 
+CASES ?= 1000000
+
+.PHONY: oracle
+oracle: ## RBAC decisions against those of kube-apiserver's authorizer: CASES random requests (default 1000000)
+	cd $(ORACLE) && GOWORK=off go vet . && GOWORK=off go test -count=1 -v . -cases $(CASES)
+
 ROUNDS ?= 20
 
 .PHONY: chaos
@@ -119,7 +129,7 @@ servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "chaos ROUNDS=20" "fleet ROUNDS=10" "soak MINUTES=30 KILLS=10" "memory" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "soak MINUTES=30 KILLS=10" "memory" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -38,8 +38,8 @@ type goModule struct {
 }
 
 // copyCheckout copies the files of a checkout that git tracks or would track, and reads
-// the go.mod files among them. The modules below internal build the programs that tests
-// run; they require nothing of this repository and are not published.
+// the go.mod files among them. The modules below internal folders build the programs that
+// tests run, or are tests. No other module requires them, and they are not published.
 func copyCheckout(ctx context.Context, root, folder string) (*repository, error) {
 	out, err := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -61,7 +61,7 @@ func copyCheckout(ctx context.Context, root, folder string) (*repository, error)
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return nil, err
 		}
-		if filepath.Base(name) != "go.mod" || strings.Contains("/"+name, "/testdata/") || strings.HasPrefix(name, "internal/") {
+		if filepath.Base(name) != "go.mod" || strings.Contains("/"+name, "/testdata/") || strings.Contains("/"+name, "/internal/") {
 			continue
 		}
 		m, err := readModule(folder, path)

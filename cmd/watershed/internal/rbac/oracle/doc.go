@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package oracle compares package rbac with kube-apiserver's own RBAC authorizer: random
+// policies, which change, and random requests. It has tests only:
+//
+//	GOWORK=off go test . -cases 1000000
+//
+// Every decision must be equal. kube-apiserver visits bindings in random order, so the reason
+// of an allowed request must be one of those that it can give, and the roles that a denial names
+// are compared as a set.
+package oracle
