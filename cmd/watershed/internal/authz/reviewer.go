@@ -67,7 +67,7 @@ func (o *Options) withDefaults() Options {
 
 // Reviewer sends access reviews to one cluster. All methods are safe for concurrent use.
 //
-// The cache has at most [Options.Entries] decisions of about 208 bytes and their reasons, and
+// The cache has at most [Options.Entries] decisions of about 320 bytes and their reasons, and
 // at most [Options.Bytes] of them. At most Concurrency + Queue reviews run or wait, with a
 // goroutine each.
 type Reviewer struct {

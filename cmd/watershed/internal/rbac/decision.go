@@ -30,10 +30,10 @@ const expectedGroups = 15
 func (p *Policy) Authorize(user *authenticationv1.UserInfo, a replica.Attributes) (allowed bool, reason string) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	var buffer [expectedGroups + 1]*grants
+	var buffer [expectedGroups + 1]grants
 	held := p.heldLocked(buffer[:0], user)
 	var missing map[string]bool
-	find := func(bindings []*binding) *binding {
+	find := func(bindings grants) *binding {
 		for _, b := range bindings {
 			if b.role == nil || !b.role.exists {
 				if missing == nil {
@@ -51,18 +51,21 @@ func (p *Policy) Authorize(user *authenticationv1.UserInfo, a replica.Attributes
 		return nil
 	}
 	for _, g := range held {
-		if b := find(g.cluster); b != nil {
+		if b := find(g.in("")); b != nil {
 			return true, b.reason(user)
 		}
 	}
 	if a.Namespace != "" {
 		for _, g := range held {
-			if b := find(g.namespaces[a.Namespace]); b != nil {
+			if b := find(g.in(a.Namespace)); b != nil {
 				return true, b.reason(user)
 			}
 		}
 	}
-	return false, prefixed(joinProblems(missing))
+	if len(missing) == 0 {
+		return false, ""
+	}
+	return false, "RBAC: " + joinProblems(missing)
 }
 
 // Rules returns the rules that apply to a user in a namespace, for a
@@ -79,7 +82,7 @@ func (p *Policy) Rules(user *authenticationv1.UserInfo, namespace string) author
 	held := p.heldLocked(nil, user)
 	missing := map[string]bool{}
 	seen := map[*binding]bool{}
-	visit := func(bindings []*binding) {
+	visit := func(bindings grants) {
 		for _, b := range bindings {
 			switch {
 			case seen[b]:
@@ -92,11 +95,11 @@ func (p *Policy) Rules(user *authenticationv1.UserInfo, namespace string) author
 		}
 	}
 	for _, g := range held {
-		visit(g.cluster)
+		visit(g.in(""))
 	}
 	if namespace != "" {
 		for _, g := range held {
-			visit(g.namespaces[namespace])
+			visit(g.in(namespace))
 		}
 	}
 	status.EvaluationError = joinProblems(missing)
@@ -119,7 +122,7 @@ func appendRules(status *authorizationv1.SubjectRulesReviewStatus, rules []rbacv
 }
 
 // heldLocked appends the grants of a user and of its groups.
-func (p *Policy) heldLocked(held []*grants, user *authenticationv1.UserInfo) []*grants {
+func (p *Policy) heldLocked(held []grants, user *authenticationv1.UserInfo) []grants {
 	if g := p.users[user.Username]; g != nil {
 		held = append(held, g)
 	}
@@ -197,12 +200,4 @@ func joinProblems(problems map[string]bool) string {
 	default:
 		return "[" + strings.Join(sorted, ", ") + "]"
 	}
-}
-
-// prefixed returns the reason of a denial with these problems.
-func prefixed(problems string) string {
-	if problems == "" {
-		return ""
-	}
-	return "RBAC: " + problems
 }
