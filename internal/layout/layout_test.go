@@ -102,6 +102,10 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/authn": {own: []string{"kube"}, others: []string{
 		"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
+	"cmd/watershed/internal/rbac": {own: []string{"replica"}, others: []string{"k8s.io/api/"}},
+	"cmd/watershed/internal/authz": {own: []string{"kube", "replica", "cmd/watershed/internal/rbac"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
 	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "fleet/directory", "replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},

@@ -30,9 +30,38 @@ const (
 	inconclusive = 30 * time.Second
 	// pause is how long no comparison starts after a review that failed.
 	pause = 5 * time.Second
+	// mastersGroup may do everything, before RBAC is evaluated.
+	mastersGroup = "system:masters"
 	// rbacReason is how the reasons of kube-apiserver's RBAC authorizer begin.
 	rbacReason = "RBAC:"
 )
+
+// LocalOptions configures a [Local]. A nil pointer and zero values mean the defaults.
+type LocalOptions struct {
+	// Cluster is the name of the cluster in the log.
+	Cluster string
+	// Fresh reports whether the policy follows the cluster: all four kinds have synced, and
+	// the cluster has sent something for each within 90 s. It is called for every decision.
+	// Default: always.
+	Fresh func() bool
+	// Logger receives a line when the cluster is not decided locally any more. Default:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *LocalOptions) withDefaults() LocalOptions {
+	var d LocalOptions
+	if o != nil {
+		d = *o
+	}
+	if d.Fresh == nil {
+		d.Fresh = func() bool { return true }
+	}
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	return d
+}
 
 // LocalStats counts the work of a [Local] since it was made.
 type LocalStats struct {
@@ -60,12 +89,18 @@ const (
 	distrusted
 )
 
+type (
+	// localFunc returns the decision of the copy.
+	localFunc func(*authenticationv1.UserInfo, *replica.Attributes) (bool, string)
+	// reviewFunc returns the decision of the cluster.
+	reviewFunc func(context.Context, *authenticationv1.UserInfo, replica.Attributes) (Decision, error)
+)
+
 // comparison compares decisions of the copy with those of the cluster, in the background.
 type comparison struct {
-	cluster string
-	logger  *slog.Logger
-	local   func(*authenticationv1.UserInfo, *replica.Attributes) (bool, string)
-	review  func(context.Context, *authenticationv1.UserInfo, replica.Attributes) (Decision, error)
+	opts   *LocalOptions
+	local  localFunc
+	review reviewFunc
 
 	life context.Context // ends with close
 	end  context.CancelFunc
@@ -81,12 +116,8 @@ type comparison struct {
 	counts  LocalStats
 }
 
-func newComparison(
-	cluster string, logger *slog.Logger,
-	local func(*authenticationv1.UserInfo, *replica.Attributes) (bool, string),
-	review func(context.Context, *authenticationv1.UserInfo, replica.Attributes) (Decision, error),
-) *comparison {
-	c := &comparison{cluster: cluster, logger: logger, local: local, review: review}
+func newComparison(opts *LocalOptions, local localFunc, review reviewFunc) *comparison {
+	c := &comparison{opts: opts, local: local, review: review}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
 }
@@ -154,8 +185,7 @@ const (
 // settle compares the decisions about one request until they agree, or until they have
 // disagreed for so long that the copy is not used any more.
 func (c *comparison) settle(user *authenticationv1.UserInfo, a *replica.Attributes) outcome {
-	result, problem := c.compare(user, a)
-	if result != disagreed {
+	if result, _ := c.compare(user, a); result != disagreed {
 		return result
 	}
 	c.count(func(s *LocalStats) { s.Disagreements++ })
@@ -168,7 +198,8 @@ func (c *comparison) settle(user *authenticationv1.UserInfo, a *replica.Attribut
 			return unknown
 		case <-tick.C:
 		}
-		if result, problem = c.compare(user, a); result == agreed {
+		result, problem := c.compare(user, a)
+		if result == agreed {
 			c.count(func(s *LocalStats) { s.Transient++ })
 			return agreed
 		}
@@ -186,8 +217,8 @@ func (c *comparison) settle(user *authenticationv1.UserInfo, a *replica.Attribut
 // denies is decided by the cluster anyway, so only what the copy allows can disagree.
 func (c *comparison) compare(user *authenticationv1.UserInfo, a *replica.Attributes) (outcome, string) {
 	d, ok := c.ask(user, a)
-	if !ok {
-		return unknown, ""
+	if !ok || !c.opts.Fresh() {
+		return unknown, "" // a copy that does not follow the cluster is not used
 	}
 	// The copy decides after the review: if the right was lost meanwhile, it agrees.
 	allowed, _ := c.local(user, a)
@@ -276,8 +307,8 @@ func (c *comparison) fallBack(problem string, user *authenticationv1.UserInfo, a
 	}
 	c.mu.Unlock()
 	if first {
-		c.logger.Error("access to the cluster is not decided locally any more, every request is reviewed by the cluster",
-			"cluster", c.cluster, "reason", problem, "user", user.Username, "verb", a.Verb,
+		c.opts.Logger.Error("access to the cluster is not decided locally any more, every request is reviewed by the cluster",
+			"cluster", c.opts.Cluster, "reason", problem, "user", user.Username, "verb", a.Verb,
 			"group", a.Group, "resource", a.Resource, "subresource", a.Subresource, "namespace", a.Namespace, "name", a.Name, "path", a.Path)
 	}
 }

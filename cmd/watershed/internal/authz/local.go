@@ -5,7 +5,6 @@ package authz
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,8 +17,7 @@ import (
 )
 
 const (
-	mastersGroup = "system:masters"
-	nodesGroup   = "system:nodes"
+	nodesGroup = "system:nodes"
 	// plainExtra is the prefix of the extra values that kube-apiserver itself adds. Authorizers
 	// do not read these. Others can narrow a user's rights, such as the scopes of OpenShift.
 	plainExtra = "authentication.kubernetes.io/"
@@ -28,33 +26,6 @@ const (
 	// for requests that the copy denies.
 	settling = time.Second
 )
-
-// LocalOptions configures a [Local]. A nil pointer and zero values mean the defaults.
-type LocalOptions struct {
-	// Cluster is the name of the cluster in the log.
-	Cluster string
-	// Fresh reports whether the policy follows the cluster: all four kinds have synced, and
-	// the cluster has sent something for each within 90 s. It is called for every decision.
-	// Default: always.
-	Fresh func() bool
-	// Logger receives a line when the cluster is not decided locally any more. Default:
-	// slog.Default().
-	Logger *slog.Logger
-}
-
-func (o *LocalOptions) withDefaults() LocalOptions {
-	var d LocalOptions
-	if o != nil {
-		d = *o
-	}
-	if d.Fresh == nil {
-		d.Fresh = func() bool { return true }
-	}
-	if d.Logger == nil {
-		d.Logger = slog.Default()
-	}
-	return d
-}
 
 // Local decides with a copy of the RBAC objects of a cluster. All methods are safe for
 // concurrent use.
@@ -97,7 +68,7 @@ type Local struct {
 // decide, a reviewer. The caller owns the reviewer and closes it after the Local.
 func NewLocal(policy *rbac.Policy, reviewer *Reviewer, opts *LocalOptions) *Local {
 	l := &Local{opts: opts.withDefaults(), policy: policy, reviewer: reviewer, sampler: newSampler()}
-	l.comparison = newComparison(l.opts.Cluster, l.opts.Logger, l.allows, reviewer.Fresh)
+	l.comparison = newComparison(&l.opts, l.allows, reviewer.Fresh)
 	return l
 }
 

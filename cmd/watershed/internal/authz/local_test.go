@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -28,26 +29,27 @@ import (
 type localCluster struct {
 	*stub
 	policy, actual *rbac.Policy
-	veto           func(user, resource string) bool
+	veto           func(resource string) bool
 	log            bytes.Buffer
 	local          *Local
 	reviewer       *Reviewer
-	fresh          bool
+	fresh          atomic.Bool
 }
 
 func newLocalCluster(t *testing.T) *localCluster {
-	c := &localCluster{stub: &stub{}, policy: rbac.New(), actual: rbac.New(), fresh: true}
+	c := &localCluster{stub: &stub{}, policy: rbac.New(), actual: rbac.New()}
+	c.fresh.Store(true)
 	for _, p := range []*rbac.Policy{c.policy, c.actual} {
 		p.SetClusterRole(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "discovery"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/version", "/api"}}}})
 		p.SetClusterRoleBinding(bound("discovery", "discovery", rbacv1.Subject{Kind: "Group", Name: "system:authenticated"}))
 		p.SetClusterRole(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"*"}}}})
 		p.SetClusterRoleBinding(bound("viewers", "view", rbacv1.Subject{Kind: "User", Name: "alice"}))
 	}
-	c.stub.handle(func(_ *http.Request, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+	c.handle(func(_ *http.Request, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 		return c.decides(spec), 0, nil
 	})
 	c.reviewer = c.stub.reviewer(t, nil)
-	c.local = NewLocal(c.policy, c.reviewer, &LocalOptions{Cluster: "stub", Fresh: func() bool { return c.fresh }, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
+	c.local = NewLocal(c.policy, c.reviewer, &LocalOptions{Cluster: "stub", Fresh: c.fresh.Load, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
 	t.Cleanup(c.local.Close)
 	return c
 }
@@ -64,7 +66,7 @@ func (c *localCluster) decides(spec authorizationv1.SubjectAccessReviewSpec) aut
 	} else {
 		a.Verb, a.Path = spec.NonResourceAttributes.Verb, spec.NonResourceAttributes.Path
 	}
-	if c.veto != nil && c.veto(spec.User, a.Resource) {
+	if c.veto != nil && c.veto(a.Resource) {
 		return authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "veto"}
 	}
 	allowed, reason := c.actual.Authorize(&authenticationv1.UserInfo{Username: spec.User, Groups: spec.Groups}, a)
@@ -142,7 +144,7 @@ func TestLocal_reviews(t *testing.T) {
 			{what: "system:masters", user: master, a: secret("watch"), allowed: true},
 		} {
 			before := c.local.Stats()
-			c.fresh = !test.stale
+			c.fresh.Store(!test.stale)
 			c.ask(t, test.user, test.a, test.allowed)
 			after := c.local.Stats()
 			if reviewed := after.Reviewed > before.Reviewed; reviewed != test.review || reviewed == (after.Local > before.Local) {
@@ -199,7 +201,7 @@ func TestLocal_probeFails(t *testing.T) {
 func TestLocal_disagreement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newLocalCluster(t)
-		c.veto = func(user, resource string) bool { return resource == "secrets" }
+		c.veto = func(resource string) bool { return resource == "secrets" }
 		c.prove(t)
 		c.ask(t, alice, secret("get"), true)
 		time.Sleep(4500 * time.Millisecond)
@@ -230,6 +232,23 @@ func TestLocal_transientDisagreement(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		s := c.local.Stats()
 		expect.Equal(t, []any{s.Disagreements, s.Transient, s.Fallback}, []any{uint64(1), uint64(1), ""})
+	})
+}
+
+// TestLocal_staleCopy checks that a copy that does not follow the cluster does not count as a
+// disagreement.
+func TestLocal_staleCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newLocalCluster(t)
+		c.prove(t)
+		c.actual.DeleteClusterRoleBinding("viewers")
+		c.ask(t, alice, secret("get"), true)
+		synctest.Wait()
+		c.fresh.Store(false)
+		c.ask(t, alice, secret("get"), false)
+		time.Sleep(time.Minute)
+		s := c.local.Stats()
+		expect.Equal(t, []any{s.Disagreements, s.Transient, s.Fallback}, []any{uint64(1), uint64(0), ""})
 	})
 }
 

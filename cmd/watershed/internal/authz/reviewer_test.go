@@ -96,6 +96,19 @@ func TestReviewer_flush(t *testing.T) {
 		expect.Equal(t, (<-early).Allowed, true)
 		d, err = r.Authorize(t.Context(), alice, getPod)
 		mustDecide(t, d, err, false)
+
+		// The same, with no other review before its end.
+		s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+			time.Sleep(time.Second)
+			return allow, 0, nil
+		})
+		go func() { _, _ = r.Authorize(t.Context(), named(1), getPod) }()
+		synctest.Wait()
+		r.Flush()
+		time.Sleep(2 * time.Second)
+		s.set(deny)
+		d, err = r.Authorize(t.Context(), named(1), getPod)
+		mustDecide(t, d, err, false)
 	})
 }
 
@@ -316,8 +329,8 @@ func TestReviewer_memory(t *testing.T) {
 	before, now := heap(), time.Now()
 	for i := range 100_000 {
 		user, a := named(i), getPod
-		a.FieldSelector = strings.Repeat("f", i%5000)
-		user.Groups = append(user.Groups, strings.Repeat("g", i%3000))
+		a.FieldSelector = strings.Repeat("f", i%500)
+		user.Groups = append(user.Groups, strings.Repeat("g", i%300))
 		reason := strings.Repeat("r", i%300)
 		c.put(&entry{key: keyOf(user, &a), decision: Decision{Allowed: true, Reason: reason}, sequence: uint64(i), sent: now, ttl: time.Minute}, now)
 		if len(c.index) > c.entries || c.size > c.bytes {
