@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package overload
+
+import (
+	"runtime"
+	"time"
+)
+
+// Options configure a [Limiter]. The zero value, and nil, are the defaults.
+type Options struct {
+	// Units limits the work in flight, in units. Default 128 per processor.
+	Units int
+	// MaxCost limits the units of one request, which is otherwise charged by its number of
+	// objects. Default an eighth of Units.
+	MaxCost int
+	// Waiting limits how many requests wait, in total. Default 1,000.
+	Waiting int
+	// WaitingPerUser limits how many requests of one user wait. Default 100.
+	WaitingPerUser int
+	// MaxWait limits how long a request waits. Default 1 s.
+	MaxWait time.Duration
+	// Watches limits the number of open watches. Default 20,000. An idle watch of the
+	// replica takes 17 KB of memory, or 61 KB if it has a connection of its own.
+	Watches int
+	// WatchesPerUser limits the number of watches of one user. Default half of Watches:
+	// agents that run on every node often share a service account.
+	WatchesPerUser int
+	// WatchStart limits how long a watch holds units for its start. Default 1 s.
+	WatchStart time.Duration
+}
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Units <= 0 {
+		opts.Units = 128 * runtime.GOMAXPROCS(0)
+	}
+	if opts.MaxCost <= 0 {
+		opts.MaxCost = max(1, opts.Units/8)
+	}
+	if opts.Waiting <= 0 {
+		opts.Waiting = 1000
+	}
+	if opts.WaitingPerUser <= 0 {
+		opts.WaitingPerUser = 100
+	}
+	if opts.MaxWait <= 0 {
+		opts.MaxWait = time.Second
+	}
+	if opts.Watches <= 0 {
+		opts.Watches = 20_000
+	}
+	if opts.WatchesPerUser <= 0 {
+		opts.WatchesPerUser = max(1, opts.Watches/2)
+	}
+	if opts.WatchStart <= 0 {
+		opts.WatchStart = time.Second
+	}
+	return opts
+}
