@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
@@ -77,7 +78,7 @@ func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefi
 	if err != nil {
 		return err
 	}
-	ca, err := readAuthority(s.authorityFile(), time.Now)
+	ca, err := serving.ReadBundle(s.authorityFile())
 	if errors.Is(err, os.ErrNotExist) {
 		return errNotServing
 	}
@@ -92,7 +93,7 @@ func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefi
 	if err != nil { // the server keeps its clusters without the kubeconfig
 		fmt.Fprintf(trouble, "watershed: namespaces are left out: %v\n", err)
 	}
-	text, err := clientcmd.Write(*newKubeconfig(running.Address, ca.pem, prefix, names, contexts))
+	text, err := clientcmd.Write(*newKubeconfig(running.Address, ca, prefix, names, contexts))
 	if err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -111,11 +112,11 @@ func (s *server) contexts() ([]directory.Context, error) {
 }
 
 // clusterNames requests the names of the server's clusters, including aliases.
-func clusterNames(ctx context.Context, address string, ca *authority) ([]string, error) {
+func clusterNames(ctx context.Context, address string, ca []byte) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	trusted := x509.NewCertPool()
-	trusted.AddCert(ca.certificate)
+	trusted.AppendCertsFromPEM(ca)
 	// No proxy is used: the server is on this machine.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()

@@ -7,22 +7,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 )
+
+// openAuthority opens a state folder and its authority.
+func openAuthority(t *testing.T, s *state) (ca *serving.Authority, created bool) {
+	t.Helper()
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	ca, created, err := serving.OpenAuthority(s.authorityFile(), &serving.AuthorityOptions{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca, created
+}
+
+// newFront returns a server like that of serve.
+func newFront(t *testing.T, l net.Listener, handler http.Handler, ca *serving.Authority) *serving.Server {
+	t.Helper()
+	front, err := serving.New(l, handler, &serving.Options{Certificates: ca, LongRunning: isWatch, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return front
+}
 
 // begin runs a service like serve, with another handler. It returns a function that ends
 // it and waits.
 func begin(t *testing.T, s *state, handler http.Handler) (address string, end func() error) {
 	t.Helper()
-	ca, _ := openState(t, s, time.Now)
+	ca, _ := openAuthority(t, s)
 	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +56,7 @@ func begin(t *testing.T, s *state, handler http.Handler) (address string, end fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := &service{endpoints: []endpoint{newEndpoint(l, handler, ca, quiet)}}
+	running := &service{servers: []func(context.Context) error{newFront(t, l, handler, ca).Run}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -132,7 +157,7 @@ func TestKubeconfig_saysWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask("no server is running")
-	openState(t, s, time.Now)
+	openAuthority(t, s)
 	ask("certificate")
 	if err := end(); err != nil {
 		t.Error(err)

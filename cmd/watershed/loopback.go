@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -26,19 +27,11 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	// The resolver of this machine may map the name localhost to another address.
-	if !listenerIP(l).IsLoopback() {
+	if !serving.IsLoopback(l) {
 		_ = l.Close()
 		return nil, notLoopback(address)
 	}
 	return l, nil
-}
-
-// listenerIP returns the IP address of a listener, or nil if it does not listen on TCP.
-func listenerIP(l net.Listener) net.IP {
-	if tcp, ok := l.Addr().(*net.TCPAddr); ok {
-		return tcp.IP
-	}
-	return nil
 }
 
 func notLoopback(address string) error {

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +62,7 @@ func TestServe_refusesWhatOthersReach(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if !listenerIP(l).IsLoopback() {
+		if !serving.IsLoopback(l) {
 			t.Errorf("%s listens on %s", address, l.Addr())
 		}
 		l.Close()

@@ -31,7 +31,7 @@ func writeFormerAuthority(t *testing.T, s *state) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "watershed"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(authorityLife),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "watershed"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
 		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"localhost"},
 		PermittedIPRanges: []*net.IPNet{
@@ -73,12 +73,12 @@ func TestCurl(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			ca, made := openState(t, s, time.Now)
+			ca, made := openAuthority(t, s)
 			if made {
 				t.Error("the authority is replaced: clients would need another kubeconfig")
 			}
 			trusted := filepath.Join(s.dir, "ca.pem")
-			if err := os.WriteFile(trusted, ca.pem, 0o600); err != nil {
+			if err := os.WriteFile(trusted, ca.Bundle(), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			for _, host := range []string{"127.0.0.1", "localhost"} {
@@ -89,7 +89,11 @@ func TestCurl(t *testing.T) {
 					t.Errorf("curl of %s: %v: %s", host, err, out)
 				}
 			}
-			verifyStrictly(t, trusted, certificate(t, ca).Leaf)
+			leaf, err := ca.GetCertificate(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verifyStrictly(t, trusted, leaf.Leaf)
 		})
 	}
 }

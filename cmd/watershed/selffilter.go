@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet"
 )
 
@@ -21,8 +21,10 @@ import (
 // it listens elsewhere.
 type selfFilter struct {
 	fleet.Directory
-	address   string
-	authority []byte
+	// addresses are those at which the server can be reached, with its port.
+	addresses []string
+	// authority is nil if the server's certificate has another one.
+	authority *serving.Authority
 	logger    *slog.Logger
 }
 
@@ -49,6 +51,6 @@ func (d selfFilter) Follow(ctx context.Context, notify func([]fleet.Entry)) erro
 }
 
 func (d selfFilter) isServer(cfg *rest.Config) bool {
-	return strings.HasPrefix(cfg.Host+"/", "https://"+d.address+"/") ||
-		len(d.authority) > 0 && bytes.Equal(bytes.TrimSpace(cfg.CAData), bytes.TrimSpace(d.authority))
+	return d.authority != nil && d.authority.IsIn(cfg.CAData) ||
+		slices.ContainsFunc(d.addresses, func(address string) bool { return strings.HasPrefix(cfg.Host+"/", "https://"+address+"/") })
 }

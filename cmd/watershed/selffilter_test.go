@@ -31,10 +31,11 @@ func TestSelfFilter(t *testing.T) {
 		entry("root", "https://127.0.0.1:7443"), entry("like", "https://127.0.0.1:74430"), {Name: "unreachable", Err: errors.New("no")},
 		entry("elsewhere", "https://localhost:8443/clusters/real"), entry("another's", "https://localhost:8443/clusters/real"),
 	}
-	authority := []byte("PEM\n")
-	from[6].Config.CAData, from[7].Config.CAData = []byte("PEM"), []byte("other")
+	authority, _ := openAuthority(t, &state{dir: t.TempDir()})
+	other, _ := openAuthority(t, &state{dir: t.TempDir()})
+	from[6].Config.CAData, from[7].Config.CAData = append(other.Bundle(), authority.Bundle()...), other.Bundle()
 	var reported []string
-	err := selfFilter{from, "127.0.0.1:7443", authority, quiet}.Follow(t.Context(), func(entries []fleet.Entry) {
+	err := selfFilter{from, []string{"192.0.2.1:7443", "127.0.0.1:7443"}, authority, quiet}.Follow(t.Context(), func(entries []fleet.Entry) {
 		for _, e := range entries {
 			reported = append(reported, e.Name)
 		}
@@ -49,7 +50,7 @@ func TestSelfFilter_noClusters(t *testing.T) {
 	log := &output{}
 	from := list{{Name: "own", Config: &rest.Config{Host: "https://127.0.0.1:7443/clusters/a"}}}
 	notified := false
-	err := selfFilter{from, "127.0.0.1:7443", nil, slog.New(slog.NewTextHandler(log, nil))}.Follow(t.Context(), func(entries []fleet.Entry) {
+	err := selfFilter{from, []string{"127.0.0.1:7443"}, nil, slog.New(slog.NewTextHandler(log, nil))}.Follow(t.Context(), func(entries []fleet.Entry) {
 		notified = len(entries) == 0
 	})
 	if err != nil || !notified || !strings.Contains(log.String(), "no clusters to mirror") {

@@ -11,11 +11,11 @@ import (
 	"log/slog"
 	"net"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
@@ -25,6 +25,7 @@ import (
 type serveOptions struct {
 	state             state
 	sources           sourceOptions
+	listening         listenOptions
 	listen            string
 	resources, except []string
 	scope             fleet.Scope
@@ -87,6 +88,7 @@ func newServeCommand() *cobra.Command {
 	stateFlag(cmd, &o.state)
 	flags := cmd.Flags()
 	o.sources.addFlags(flags)
+	o.listening.addFlags(flags)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "the loopback `address` to serve at; port 0 is any that is free")
 	flags.StringSliceVar(&o.resources, "resources", []string{"*", "events", "events.events.k8s.io", "leases.coordination.k8s.io"},
 		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star")
@@ -131,13 +133,12 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer clusters.close()
-	ca, err := o.openAuthority(logger)
+	certificates, ca, hosts, err := o.listening.certificates(listener, &o.state, logger)
 	if err != nil {
 		return err
 	}
-	ca.address = listenerIP(listener)
-	address := listener.Addr().String()
-	f, err := fleet.New(selfFilter{clusters, address, ca.pem, logger}, o.fleetOptions(logger))
+	addresses := serving.Addresses(listener, hosts)
+	f, err := fleet.New(selfFilter{clusters, addresses, ca, logger}, o.fleetOptions(logger))
 	if err != nil {
 		return err
 	}
@@ -145,28 +146,32 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if err != nil {
 		return err
 	}
+	front, err := serving.New(listener, handler, o.listening.serverOptions(certificates, logger))
+	if err != nil {
+		return err
+	}
 	s := &service{
-		endpoints: []endpoint{newEndpoint(listener, handler, ca, logger)},
-		parts:     []func(context.Context) error{f.Run, handler.Run},
+		servers: []func(context.Context) error{front.Run},
+		parts:   []func(context.Context) error{f.Run, handler.Run},
 	}
 	if o.pprof != "" {
 		profiles, err := openProfiles(ctx, o.pprof, logger)
 		if err != nil {
 			return err
 		}
-		defer profiles.listener.Close()
-		s.endpoints = append(s.endpoints, profiles)
+		defer profiles.Close()
+		s.servers = append(s.servers, func(ctx context.Context) error { return serveProfiles(ctx, profiles, logger) })
 	}
 	kubeconfig, err := clusters.paths()
 	if err != nil {
 		return err
 	}
-	withdraw, err := o.state.announce(server{Address: address, Kubeconfig: kubeconfig, Contexts: o.sources.contexts})
+	withdraw, err := o.state.announce(server{Address: addresses[0], Kubeconfig: kubeconfig, Contexts: o.sources.contexts})
 	if err != nil {
 		return err
 	}
 	defer withdraw()
-	logger.Info("serving", "url", "https://"+address, "clusters", fmt.Sprint(clusters.Directory), "state", o.state.dir, "version", version())
+	logger.Info("serving", "url", "https://"+addresses[0], "clusters", fmt.Sprint(clusters.Directory), "state", o.state.dir, "version", version())
 	return s.run(ctx)
 }
 
@@ -179,24 +184,14 @@ func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
 	return listener, err
 }
 
-// openAuthority returns the certificate authority of the state folder, and creates one if
-// there is none.
-func (o *serveOptions) openAuthority(logger *slog.Logger) (*authority, error) {
-	ca, created, err := o.state.openAuthority(time.Now)
-	if created && err == nil {
-		logger.Info("created a certificate authority: clients need the output of watershed kubeconfig", "file", o.state.authorityFile())
-	}
-	return ca, err
-}
-
 // openProfiles listens on the address of Go's profiles.
-func openProfiles(ctx context.Context, address string, logger *slog.Logger) (endpoint, error) {
+func openProfiles(ctx context.Context, address string, logger *slog.Logger) (net.Listener, error) {
 	listener, err := listenLoopback(ctx, address)
 	if err != nil {
-		return endpoint{}, fmt.Errorf("profiles: %w", err)
+		return nil, fmt.Errorf("profiles: %w", err)
 	}
 	logger.Info("profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
-	return newProfileEndpoint(listener, logger), nil
+	return listener, nil
 }
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {

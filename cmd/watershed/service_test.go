@@ -18,7 +18,7 @@ import (
 // TestService_endsInOrder checks that watches end at once, other requests when they are
 // done, and the parts that they read from after them.
 func TestService_endsInOrder(t *testing.T) {
-	ca, _ := openState(t, &state{dir: t.TempDir()}, time.Now)
+	ca, _ := openAuthority(t, &state{dir: t.TempDir()})
 	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestService_endsInOrder(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		entered <- struct{}{}
-		if r.URL.Path == "/watch" {
+		if isWatch(r) {
 			<-r.Context().Done()
 			return
 		}
@@ -41,7 +41,7 @@ func TestService_endsInOrder(t *testing.T) {
 		_, _ = io.WriteString(w, "all of it")
 	})
 	s := &service{
-		endpoints: []endpoint{newEndpoint(l, handler, ca, quiet)},
+		servers: []func(context.Context) error{newFront(t, l, handler, ca).Run},
 		parts: []func(context.Context) error{func(ctx context.Context) error {
 			<-ctx.Done()
 			close(partEnded)
@@ -53,13 +53,13 @@ func TestService_endsInOrder(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
 
-	client, err := rest.HTTPClientFor(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem}})
+	client, err := rest.HTTPClientFor(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: ca.Bundle()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
 	bodies := map[string]io.ReadCloser{}
-	for _, path := range []string{"/watch", "/list"} {
+	for _, path := range []string{"/?watch", "/list"} {
 		resp, err := client.Get("https://" + l.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestService_endsInOrder(t *testing.T) {
 		<-entered
 	}
 	cancel()
-	if text, err := io.ReadAll(bodies["/watch"]); err != nil || len(text) > 0 {
+	if text, err := io.ReadAll(bodies["/?watch"]); err != nil || len(text) > 0 {
 		t.Errorf("the watch ends with %q, %v", text, err)
 	}
 	select {
@@ -91,14 +91,14 @@ func TestService_endsInOrder(t *testing.T) {
 
 // TestService_endsWithAPart checks that a part that fails ends the others.
 func TestService_endsWithAPart(t *testing.T) {
-	ca, _ := openState(t, &state{dir: t.TempDir()}, time.Now)
+	ca, _ := openAuthority(t, &state{dir: t.TempDir()})
 	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
 	s := &service{
-		endpoints: []endpoint{newEndpoint(l, http.NotFoundHandler(), ca, quiet)},
+		servers: []func(context.Context) error{newFront(t, l, http.NotFoundHandler(), ca).Run},
 		parts: []func(context.Context) error{
 			func(context.Context) error { return broken },
 			func(ctx context.Context) error { <-ctx.Done(); return nil },

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/statefile"
 )
 
 // state is the folder with what other runs need: the authority that clients trust, and
@@ -50,6 +52,8 @@ func (s *state) find() error {
 	return nil
 }
 
+func (s *state) authorityFile() string { return filepath.Join(s.dir, "authority.pem") }
+
 func (s *state) serverFile() string { return filepath.Join(s.dir, "server.json") }
 
 // server is what a running server announces to other commands.
@@ -67,7 +71,7 @@ type server struct {
 func (s *state) announce(v server) (withdraw func(), err error) {
 	text, err := json.Marshal(v)
 	if err == nil {
-		err = replaceFile(s.serverFile(), append(text, '\n'))
+		err = statefile.Replace(s.serverFile(), append(text, '\n'))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("state: announce the server: %w", err)
@@ -91,32 +95,4 @@ func (s *state) server() (server, error) {
 		return v, fmt.Errorf("state: read %s: %w", s.serverFile(), err)
 	}
 	return v, nil
-}
-
-// replaceFile replaces a file in one step, so that readers see the old or the new
-// content. Other users cannot read it.
-func replaceFile(path string, content []byte) error {
-	name, err := writeBeside(path, content)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(name, path); err != nil {
-		_ = os.Remove(name)
-		return err
-	}
-	return nil
-}
-
-// writeBeside writes a new file with a unique name in the folder of path.
-func writeBeside(path string, content []byte) (name string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		_ = os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
 }

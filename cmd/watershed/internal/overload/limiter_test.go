@@ -369,3 +369,20 @@ func BenchmarkAdmit(b *testing.B) {
 		done()
 	}
 }
+
+// TestLimiter_keepsTheAccountOfReturningUsers checks that a displaced request, which
+// wakes late, does not delete the account that its user has by then.
+func TestLimiter_keepsTheAccountOfReturningUsers(t *testing.T) {
+	l := New(nil)
+	l.mu.Lock()
+	former := l.accountLocked("user")
+	l.dropIdleLocked(former)
+	l.mu.Unlock()
+	if _, err := l.Admit(t.Context(), "user", Get); err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	l.dropIdleLocked(former)
+	l.mu.Unlock()
+	l.check(t)
+}

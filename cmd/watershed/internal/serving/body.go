@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package serving
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// body is the body of a request. A client has a limited time to send it, from the first
+// read on. There is no time limit for the time before, in which a request may wait for its
+// turn.
+type body struct {
+	io.ReadCloser
+	control *http.ResponseController
+	timeout time.Duration
+	reading bool
+	ended   bool
+}
+
+// limitBody returns the request with a limit on the size of its body and on the time that
+// the client takes to send it. It returns false, and has written a 413, if the body is
+// declared to be larger. The caller calls drop after the handler has returned.
+func limitBody(w http.ResponseWriter, r *http.Request, opts *Options) (limited *http.Request, drop func(), ok bool) {
+	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+		return r, func() {}, true
+	}
+	b := &body{ReadCloser: http.MaxBytesReader(w, r.Body, opts.MaxBody), control: http.NewResponseController(w), timeout: opts.BodyTimeout}
+	if r.ContentLength > opts.MaxBody {
+		w.Header().Set("Connection", "close")
+		writeText(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("Request entity too large: limit is %d\n", opts.MaxBody))
+		b.drop(r)
+		return nil, nil, false
+	}
+	// The server compares the body of its own request with the one it made, so it must
+	// not be replaced there.
+	copied := *r
+	copied.Body = b
+	return &copied, func() { b.drop(r) }, true
+}
+
+// Read reads from the client.
+func (b *body) Read(p []byte) (int, error) {
+	if !b.reading {
+		b.reading = true
+		_ = b.control.SetReadDeadline(time.Now().Add(b.timeout))
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF && !b.ended { //nolint:errorlint // readers return io.EOF itself
+		b.ended = true
+		// From here on the server reads from the connection to notice that the client
+		// disconnects. The deadline would look like that.
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// drop makes the server close an HTTP/1 connection whose body was not read to its end,
+// instead of waiting for the rest without a limit. On HTTP/2 the server resets the stream.
+func (b *body) drop(r *http.Request) {
+	if !b.ended && r.ProtoMajor == 1 {
+		_ = b.control.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// writeText writes a short response that no handler has made.
+func writeText(w http.ResponseWriter, code int, text string) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(10 * time.Second))
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text)
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// abortWait is how long the server waits for handlers after it has closed their
+// connections.
+const abortWait = time.Second
+
+// Server serves HTTPS on one listener. All methods are safe for concurrent use.
+type Server struct {
+	opts     Options
+	listener *listener
+	handler  http.Handler
+	server   *http.Server
+	// requests counts requests that a handler is serving, including those whose
+	// connection the handler has taken over.
+	requests atomic.Int64
+	// draining is set when the server is about to end.
+	draining atomic.Bool
+	// watches ends when watches have to.
+	watches    context.Context
+	endWatches context.CancelFunc
+}
+
+// Stats are the present state of a [Server] and its counts since its creation.
+type Stats struct {
+	// Connections is how many connections are open, and Addresses from how many addresses.
+	Connections, Addresses int
+	// Refused counts the connections that were refused because too many were open.
+	Refused uint64
+	// Requests is how many requests are being served, watches included.
+	Requests int
+}
+
+// New returns a server. The caller owns the listener until it calls [Server.Run].
+func New(l net.Listener, handler http.Handler, opts *Options) (*Server, error) {
+	if opts == nil || opts.Certificates == nil {
+		return nil, errors.New("serving: no certificates")
+	}
+	s := &Server{opts: opts.withDefaults(), handler: handler}
+	s.listener = newListener(l, &s.opts)
+	s.watches, s.endWatches = context.WithCancel(context.Background())
+	s.server = &http.Server{
+		Handler:   http.HandlerFunc(s.serve),
+		TLSConfig: newTLSConfig(s.opts.Certificates),
+		// ReadHeaderTimeout limits the handshake too. Whole requests have no timeouts,
+		// because watches are long.
+		ReadHeaderTimeout: s.opts.HeaderTimeout,
+		IdleTimeout:       s.opts.IdleTimeout,
+		MaxHeaderBytes:    64 << 10,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 250,
+			// A connection keeps a buffer for the largest frame that it has received. The
+			// default is 1 MiB.
+			MaxReadFrameSize:              16 << 10,
+			MaxReceiveBufferPerConnection: 64 << 10,
+			MaxReceiveBufferPerStream:     64 << 10,
+			SendPingTimeout:               30 * time.Second,
+			PingTimeout:                   15 * time.Second,
+			// The replica notices clients that do not read a response. This is for frames
+			// that belong to none.
+			WriteByteTimeout: time.Minute,
+		},
+		// Errors that clients cause are logged with level Debug.
+		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+func newTLSConfig(c Certificates) *tls.Config {
+	return &tls.Config{
+		GetCertificate:         c.GetCertificate,
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             []string{"h2", "http/1.1"},
+		ClientAuth:             tls.RequestClientCert,
+		SessionTicketsDisabled: true, // see the package comment
+	}
+}
+
+// Stats returns the present state and the counts.
+func (s *Server) Stats() Stats {
+	s.listener.mu.Lock()
+	defer s.listener.mu.Unlock()
+	return Stats{Connections: s.listener.open, Addresses: len(s.listener.addresses), Refused: s.listener.refused, Requests: int(s.requests.Load())}
+}
+
+// Run serves until ctx ends, and then until requests have ended or their grace period has.
+// It returns an error if the listener fails.
+func (s *Server) Run(ctx context.Context) error {
+	// Requests outlive ctx: they may finish.
+	requests, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	defer s.endWatches()
+	s.server.BaseContext = func(net.Listener) context.Context { return requests }
+	renewal, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 2)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.opts.Certificates.Run(renewal); err != nil {
+			failed <- fmt.Errorf("server's certificate: %w", err)
+		}
+	})
+	running.Go(func() {
+		if err := s.server.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("listener %s: %w", s.listener.Addr(), err)
+		}
+	})
+	var err error
+	select {
+	case <-ctx.Done():
+		s.draining.Store(true)
+		select {
+		case err = <-failed:
+		case <-time.After(s.opts.ReadinessDelay):
+		}
+	case err = <-failed:
+		s.draining.Store(true)
+	}
+	s.shutdown(abort)
+	stop()
+	running.Wait()
+	return err
+}
+
+// shutdown ends watches, waits for other requests, and closes all connections.
+func (s *Server) shutdown(abort func()) {
+	s.endWatches()
+	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
+	defer cancel()
+	_ = s.server.Shutdown(ctx)
+	// Shutdown does not wait for connections that a handler has taken over.
+	s.waitForRequests(ctx)
+	abort()
+	_ = s.server.Close()
+	ctx, cancel = context.WithTimeout(context.Background(), abortWait)
+	defer cancel()
+	s.waitForRequests(ctx)
+}
+
+// waitForRequests waits until no request is served or ctx ends.
+func (s *Server) waitForRequests(ctx context.Context) {
+	for s.requests.Load() > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// serve calls the handler with the limits of the server.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	defer s.requests.Add(-1)
+	setHeaders(w.Header(), s.opts.StrictTransport)
+	if s.draining.Load() && r.URL.Path == "/readyz" {
+		writeText(w, http.StatusInternalServerError, "[-]shutdown failed: the server is about to end\nreadyz check failed\n")
+		return
+	}
+	limited, drop, ok := limitBody(w, r, &s.opts)
+	if !ok {
+		return
+	}
+	defer drop()
+	if s.opts.LongRunning(limited) {
+		ctx, cancel := context.WithCancel(limited.Context())
+		defer cancel()
+		defer context.AfterFunc(s.watches, cancel)()
+		limited = limited.WithContext(ctx)
+	}
+	s.handler.ServeHTTP(w, limited)
+}

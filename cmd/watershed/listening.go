@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
+)
+
+// listenOptions are the flags about certificates, connections and the end of the server.
+type listenOptions struct {
+	certFile, keyFile         string
+	hosts                     []string
+	connections, perAddress   int
+	shutdownDelay, shutdownBy time.Duration
+}
+
+func (o *listenOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.certFile, "tls-cert-file", "", "a `file` with the server's certificate and those of its issuers, in PEM; changes take effect within seconds (default: a certificate of the authority in the state folder)")
+	flags.StringVar(&o.keyFile, "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
+	flags.StringSliceVar(&o.hosts, "tls-san", nil, "host `names` and addresses of this server for the certificate of its own authority (default: the address it listens on, or those of this machine)")
+	flags.IntVar(&o.connections, "max-connections", 0, fmt.Sprintf("how many connections may be open (default %d, or three quarters of the file descriptors)", serving.DefaultConnections))
+	flags.IntVar(&o.perAddress, "max-connections-per-address", serving.DefaultConnectionsPerAddress, "how many connections of one address may be open; clients behind a proxy share its address")
+	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "how long to go on serving after /readyz has begun to fail, so that load balancers notice")
+	flags.DurationVar(&o.shutdownBy, "shutdown-grace", serving.DefaultGrace, "how long requests other than watches may take to finish at the end")
+}
+
+// certificates returns the server's certificates, and the authority that has signed them
+// unless they are from files. names are the hosts at which clients reach the listener.
+func (o *listenOptions) certificates(l net.Listener, s *state, logger *slog.Logger) (certs serving.Certificates, ca *serving.Authority, names []string, err error) {
+	if names, err = serving.Hosts(l, o.hosts); err != nil {
+		return nil, nil, nil, err
+	}
+	switch {
+	case o.certFile != "" && o.keyFile != "":
+		files, err := serving.OpenFiles(o.certFile, o.keyFile, logger)
+		return files, nil, names, err
+	case o.certFile != "" || o.keyFile != "":
+		return nil, nil, nil, errors.New("--tls-cert-file and --tls-key-file: one of them is missing")
+	}
+	ca, created, err := serving.OpenAuthority(s.authorityFile(), &serving.AuthorityOptions{Hosts: names, Logger: logger})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if created {
+		logger.Info("created a certificate authority: clients need the output of watershed kubeconfig", "file", s.authorityFile())
+	}
+	return ca, ca, names, nil
+}
+
+// serverOptions returns the options of the server.
+func (o *listenOptions) serverOptions(certs serving.Certificates, logger *slog.Logger) *serving.Options {
+	return &serving.Options{
+		Certificates: certs, StrictTransport: o.certFile != "",
+		Connections: o.connections, ConnectionsPerAddress: o.perAddress,
+		LongRunning: isWatch, ReadinessDelay: o.shutdownDelay, Grace: o.shutdownBy, Logger: logger,
+	}
+}
+
+// isWatch reports whether a request is a watch, by the rule of kube-apiserver. A watch that
+// it does not recognize ends with the grace period.
+func isWatch(r *http.Request) bool {
+	if r.Method != http.MethodGet {
+		return false
+	}
+	values, ok := r.URL.Query()["watch"]
+	return ok && values[0] != "0" && values[0] != "false"
+}
