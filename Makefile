@@ -101,6 +101,12 @@ chaos: ## random writes while servers are killed and connections break, ROUNDS t
 fleet: ## three clusters whose types, credentials and servers come and go, ROUNDS times (default 20)
 	WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestChaos$$' ./fleet -fleet.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
 
+CONNECTIONS ?= 10000
+
+.PHONY: attack
+attack: ## slow and half-open connections, CONNECTIONS of them (default 10000): memory of each kind, and what other clients notice
+	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 10m -count=1 -v -run '^TestAttack' ./cmd/watershed/internal/serving
+
 .PHONY: operator
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
 	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
@@ -128,8 +134,8 @@ servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1
 
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
-nightly: kube ## hours: the full differential, fuzz, chaos, fleet and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "soak MINUTES=30 KILLS=10" "memory" "operator" "upstream" "servers"; do \
+nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack and soak runs, and every Kubernetes from 1.31
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "soak MINUTES=30 KILLS=10" "memory" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

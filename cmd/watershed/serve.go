@@ -150,17 +150,14 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	s := &service{
-		servers: []func(context.Context) error{front.Run},
-		parts:   []func(context.Context) error{f.Run, handler.Run},
+	profiles, err := openProfiles(ctx, o.pprof, logger)
+	if err != nil {
+		return err
 	}
-	if o.pprof != "" {
-		profiles, err := openProfiles(ctx, o.pprof, logger)
-		if err != nil {
-			return err
-		}
-		defer profiles.Close()
-		s.servers = append(s.servers, func(ctx context.Context) error { return serveProfiles(ctx, profiles, logger) })
+	defer profiles.close()
+	s := &service{
+		servers: []func(context.Context) error{front.Run, profiles.run},
+		parts:   []func(context.Context) error{f.Run, handler.Run},
 	}
 	kubeconfig, err := clusters.paths()
 	if err != nil {
@@ -182,16 +179,6 @@ func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("%w: choose another address with --listen", err)
 	}
 	return listener, err
-}
-
-// openProfiles listens on the address of Go's profiles.
-func openProfiles(ctx context.Context, address string, logger *slog.Logger) (net.Listener, error) {
-	listener, err := listenLoopback(ctx, address)
-	if err != nil {
-		return nil, fmt.Errorf("profiles: %w", err)
-	}
-	logger.Info("profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
-	return listener, nil
 }
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {

@@ -6,12 +6,7 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/http/pprof"
 	"sync"
-	"time"
 )
 
 // service is a set of servers, and of parts that they read from, that run together. If one
@@ -47,26 +42,6 @@ func (s *service) run(ctx context.Context) error {
 	end()
 	reading.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
-}
-
-// serveProfiles serves Go's profiles, without TLS, until ctx ends.
-func serveProfiles(ctx context.Context, l net.Listener, logger *slog.Logger) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	server := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -106,7 +106,12 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/authz": {own: []string{"kube", "replica", "cmd/watershed/internal/rbac"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
-	"cmd/watershed": {own: []string{"wire", "kube", "fleet", "fleet/directory", "replica"}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
+	"cmd/watershed/internal/statefile": {},
+	"cmd/watershed/internal/serving":   {own: []string{"cmd/watershed/internal/statefile"}},
+	"cmd/watershed/internal/overload":  {others: []string{"k8s.io/apimachinery/"}},
+	"cmd/watershed": {own: []string{
+		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
+	}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 

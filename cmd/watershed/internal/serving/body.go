@@ -22,16 +22,27 @@ type body struct {
 }
 
 // limitBody returns the request with a limit on the size of its body and on the time that
-// the client takes to send it. It returns false, and has written a 413, if the body is
-// declared to be larger. The caller calls drop after the handler has returned.
+// the client takes to send it. The caller calls drop after the handler has returned. It
+// returns false, and has written the response, for a body that is declared to be larger, or
+// in chunks on HTTP/1. Chunks are refused because net/http ignores the Content-Length of a
+// request that has both, and a proxy in front of the server may ignore the chunks: the two
+// would then see different requests on the connection. Clients of the Kubernetes API send
+// Content-Length.
 func limitBody(w http.ResponseWriter, r *http.Request, opts *Options) (limited *http.Request, drop func(), ok bool) {
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}, true
 	}
 	b := &body{ReadCloser: http.MaxBytesReader(w, r.Body, opts.MaxBody), control: http.NewResponseController(w), timeout: opts.BodyTimeout}
-	if r.ContentLength > opts.MaxBody {
+	code, text := 0, ""
+	switch {
+	case r.ContentLength > opts.MaxBody:
+		code, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("Request entity too large: limit is %d\n", opts.MaxBody)
+	case r.ContentLength < 0 && r.ProtoMajor == 1:
+		code, text = http.StatusLengthRequired, "Content-Length is missing: bodies in chunks are not accepted\n"
+	}
+	if code != 0 {
 		w.Header().Set("Connection", "close")
-		writeText(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("Request entity too large: limit is %d\n", opts.MaxBody))
+		writeText(w, code, text)
 		b.drop(r)
 		return nil, nil, false
 	}
