@@ -78,6 +78,9 @@ func New(l net.Listener, handler http.Handler, opts *Options) (*Server, error) {
 		// Errors that clients cause are logged with level Debug.
 		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
+	// Watches end after the listener is closed: their clients connect again at once, and
+	// must reach another server.
+	s.server.RegisterOnShutdown(s.endWatches)
 	return s, nil
 }
 
@@ -137,9 +140,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// shutdown ends watches, waits for other requests, and closes all connections.
+// shutdown closes the listener, ends watches, waits for other requests, and closes all
+// connections.
 func (s *Server) shutdown(abort func()) {
-	s.endWatches()
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
 	defer cancel()
 	_ = s.server.Shutdown(ctx)
