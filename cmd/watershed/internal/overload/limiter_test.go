@@ -178,7 +178,7 @@ func TestLimiter_random(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					began := time.Now()
-					started, done := func() {}, func() {}
+					var started, done func()
 					var err error
 					if kind == 0 {
 						started, done, err = l.AdmitWatch(ctx, user, cost)

@@ -60,11 +60,10 @@ func (b *body) Read(p []byte) (int, error) {
 		_ = b.control.SetReadDeadline(time.Now().Add(b.timeout))
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF && !b.ended { //nolint:errorlint // readers return io.EOF itself
-		b.ended = true
+	if err == io.EOF {
 		// From here on the server reads from the connection to notice that the client
-		// disconnects. The deadline would look like that.
-		_ = b.control.SetReadDeadline(time.Time{})
+		// disconnects. net/http removes the deadline for that.
+		b.ended = true
 	}
 	return n, err
 }

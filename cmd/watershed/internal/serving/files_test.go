@@ -11,10 +11,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// output is a log that a test reads while it is written.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func (o *output) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Reset()
+}
 
 // newPair returns a certificate and its key in PEM.
 func newPair(t *testing.T) (cert, key []byte) {
@@ -53,19 +78,19 @@ func TestFiles_reload(t *testing.T) {
 		cert, key := newPair(t)
 		writeFile(t, certFile, cert)
 		writeFile(t, keyFile, key)
-		log := &strings.Builder{}
+		log := &output{}
 		f, err := OpenFiles(certFile, keyFile, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		go f.Run(ctx)
+		go func() { _ = f.Run(ctx) }()
 		before := serial(t, f)
 		poll := func() {
 			time.Sleep(3 * reloadPeriod)
 			synctest.Wait()
 		}
-		if poll(); log.Len() > 0 {
+		if poll(); log.String() != "" {
 			t.Errorf("log without a change:\n%s", log)
 		}
 		newCert, newKey := newPair(t)
@@ -76,7 +101,7 @@ func TestFiles_reload(t *testing.T) {
 			"an empty file":       func() { writeFile(t, certFile, nil) },
 			"not a key":           func() { writeFile(t, keyFile, []byte("hunter2")) },
 			"a large file":        func() { writeFile(t, keyFile, make([]byte, maxPEM+1)) },
-			"no file":             func() { os.Remove(keyFile) },
+			"no file":             func() { _ = os.Remove(keyFile) },
 		}
 		for name, write := range bad {
 			log.Reset()

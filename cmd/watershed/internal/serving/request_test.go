@@ -96,6 +96,9 @@ func TestServer_slowHeaders(t *testing.T) {
 			t.Errorf("%s: the client is not disconnected", name)
 		}
 	}
+	for deadline := time.Now().Add(5 * time.Second); w.Stats().Connections > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
 	if s := w.Stats(); s.Connections != 0 {
 		t.Errorf("%+v", s)
 	}

@@ -230,6 +230,10 @@ func TestServer_drain(t *testing.T) {
 			defer c.Close()
 			entered <- r.URL.Path
 			<-finish
+			time.Sleep(1500 * time.Millisecond) // HTTP/2 connections close a second after their last request
+			if r.Context().Err() != nil {
+				t.Error("the context of a request with a connection of its own has ended")
+			}
 			_, _ = io.WriteString(c, "taken")
 		default:
 			ok(rw, r)
