@@ -26,7 +26,7 @@
 //   - Connections: [Options.Connections] in total, and [Options.ConnectionsPerAddress] per
 //     remote address (per /64 network for IPv6). Others are reset when they are accepted.
 //   - Memory: a connection that has not finished its handshake takes 11 KB of heap and
-//     stack, one that has takes 30 to 34 KB before its first request (make attack). Headers
+//     stack, one that has takes 32 to 37 KB before its first request (make attack). Headers
 //     are limited to 64 KB, and so are bodies. Bodies on HTTP/1 must have a Content-Length.
 //   - Time: 10 s for the handshake, for the headers of each request on HTTP/1, and for a
 //     body; 2 minutes for an idle connection. Responses have no limit here, because watches
