@@ -32,9 +32,9 @@
 // # Bounds and ownership
 //
 // A user takes memory only while it has a request in flight, a waiting request or a watch:
-// about 400 bytes, and at most 256 bytes for its name. A waiting request takes about 300
-// bytes here, besides its goroutine and its stream. An admitted request takes about 130
-// bytes. The numbers of all of these are bounded by [Options].
+// about 130 bytes, and at most 256 bytes for its name. A waiting request takes about 210
+// bytes here and a timer, besides its goroutine and its stream. An admitted request takes
+// about 75 bytes. The numbers of all of these are bounded by [Options].
 //
 // # Why not API Priority and Fairness
 //

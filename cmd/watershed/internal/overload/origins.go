@@ -39,8 +39,8 @@ type OriginOptions struct {
 
 // Origins bounds the requests that the server sends to each cluster in the name of users.
 // Mirrors are not counted: a fleet has bounds of its own for them. A cluster takes memory
-// only while requests to it are in flight or waiting: about 500 bytes, and what its
-// limiter takes. All methods are safe for concurrent use.
+// only while requests to it are in flight or waiting: about 600 bytes with
+// one request. All methods are safe for concurrent use.
 type Origins struct {
 	opts OriginOptions
 
