@@ -33,12 +33,15 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 				}
 				return func() { note("done") }, nil
 			},
-			Authorize: func(_ *http.Request, q *Request) error {
+			Authorize: func(_ *http.Request, q *Request) (*Access, error) {
 				note("authorize %s", q.Cluster)
-				if q.Cluster == "none" {
-					return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
+				if (q.Member != nil) != (q.Cluster == "one") {
+					t.Errorf("the member of %q is %v", q.Cluster, q.Member)
 				}
-				return nil
+				if q.Cluster == "none" {
+					return nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
+				}
+				return nil, nil
 			},
 			Audit: func(_ *http.Request, q *Request, o Outcome) { note("audit %s %d", q.Path, o.Status) },
 		}

@@ -38,10 +38,13 @@ type Options struct {
 	// Logger receives all messages. Default: slog.Default().
 	Logger *slog.Logger
 
-	// Authorize, unless it is nil, decides whether a request may be answered, before the
-	// cluster, the resource or the object is looked up. Its error is the response: one
-	// without a status of the Kubernetes API becomes a 500. Default: all requests may be.
-	Authorize func(r *http.Request, q *Request) error
+	// Authorize, unless it is nil, decides whether a request may be answered, and what of
+	// the fleet its caller may see. It is called once for every request that Admit does not
+	// refuse, before the resource or the object is looked up. Its error is the response: one
+	// without a status of the Kubernetes API becomes a 500. A nil Access means everything.
+	// Requests with Impersonate headers reach it: it must apply or refuse them. Default: all
+	// requests may read everything, and those with Impersonate headers are refused.
+	Authorize func(r *http.Request, q *Request) (*Access, error)
 	// Admit, unless it is nil, may delay or refuse a request, to bound the work in
 	// progress. It is called before Authorize. Done is called when the response is
 	// complete. Default: no bound.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
 )
 
 // scaleName is the name of the scale subresource.
@@ -19,6 +21,10 @@ type Request struct {
 	// Cluster is the name of the cluster that the request addresses, "" if it addresses the
 	// fleet or the server itself.
 	Cluster string
+	// Member is the member that Cluster leads to, which may be an alias. It is nil if there
+	// is none. The request is answered from this member, even if another one takes its name
+	// meanwhile.
+	Member *fleet.Member
 	// Fleet means that the request addresses all clusters, below /fleet.
 	Fleet bool
 	// Path is the path below the root of the API that is addressed.

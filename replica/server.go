@@ -127,13 +127,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve parses a request, runs the hooks, and routes it.
 func (s *Server) serve(w *respond.Response, r *http.Request) {
 	q := parse(r)
-	if q.Cluster == "" && !q.Fleet && !isServerPath(q.Path) {
-		// Some clients use only the root of a server, kubectl get --raw among them. If there
-		// is one cluster, they mean that one.
-		if members := s.fleet.Members(); len(members) == 1 {
-			q.Cluster = members[0].Name()
-		}
-	}
+	s.resolve(q)
 	if s.opts.Audit != nil {
 		began := time.Now()
 		defer func() {
@@ -148,17 +142,35 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 		}
 		defer done()
 	}
-	if err := checkImpersonation(r); err != nil {
+	if _, err := s.authorize(r, q); err != nil {
 		respond.ErrorWithWarning(w, r, err)
 		return
 	}
-	if s.opts.Authorize != nil {
-		if err := s.opts.Authorize(r, q); err != nil {
-			respond.ErrorWithWarning(w, r, err)
-			return
+	s.route(w, r, q)
+}
+
+// resolve sets the member that a request addresses. The hooks decide about that member, so
+// it is looked up once.
+func (s *Server) resolve(q *Request) {
+	switch {
+	case q.Fleet:
+	case q.Cluster != "":
+		q.Member, _ = s.fleet.Member(q.Cluster)
+	case !isServerPath(q.Path):
+		// Some clients use only the root of a server, kubectl get --raw among them. If there
+		// is one cluster, they mean that one.
+		if members := s.fleet.Members(); len(members) == 1 {
+			q.Cluster, q.Member = members[0].Name(), members[0]
 		}
 	}
-	s.route(w, r, q)
+}
+
+// authorize returns what the caller of a request may read.
+func (s *Server) authorize(r *http.Request, q *Request) (*Access, error) {
+	if s.opts.Authorize == nil {
+		return nil, checkImpersonation(r)
+	}
+	return s.opts.Authorize(r, q)
 }
 
 // isServerPath reports whether a path belongs to the server itself.
@@ -183,10 +195,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 		serveAPI(s.all, w, r, q)
 		return
 	case q.Cluster != "":
-		m, ok := s.fleet.Member(q.Cluster)
 		switch {
-		case ok:
-			serveAPI(s.cluster(m), w, r, q)
+		case q.Member != nil:
+			serveAPI(s.cluster(q.Member), w, r, q)
 		case !s.fleet.Known():
 			respond.Error(w, r, status.RetrySoon("the clusters are not known yet"))
 		default:

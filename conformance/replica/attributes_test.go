@@ -96,9 +96,9 @@ func attributesServer(t *testing.T, look func(*replica.Request)) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := replica.New(f, &replica.Options{Authorize: func(_ *http.Request, q *replica.Request) error {
+	server, err := replica.New(f, &replica.Options{Authorize: func(_ *http.Request, q *replica.Request) (*replica.Access, error) {
 		look(q)
-		return errors.New("refused")
+		return nil, errors.New("refused")
 	}})
 	if err != nil {
 		t.Fatal(err)
