@@ -36,24 +36,40 @@ type clock struct {
 	slot uint64
 	// revision is the newest one.
 	revision uint64
+	// reserved is the newest one that no state has, see [View.Reserve].
+	reserved uint64
 	// raised are the newest revisions without a change, oldest first.
 	raised []uint64
 }
 
 // advance issues the next revision, at a time.
 func (c *clock) advance(now uint64) uint64 {
-	c.revision = max(now, c.revision>>slotBits+1)<<slotBits | c.slot
+	c.revision = c.next(now)
 	return c.revision
 }
+
+// reserve issues the next revision, at a time, without making it that of a state.
+func (c *clock) reserve(now uint64) uint64 {
+	c.reserved = c.next(now)
+	return c.reserved
+}
+
+// next returns a revision that is greater than all before.
+func (c *clock) next(now uint64) uint64 {
+	return max(now, c.newestIssued()>>slotBits+1)<<slotBits | c.slot
+}
+
+// newestIssued returns the greatest revision so far.
+func (c *clock) newestIssued() uint64 { return max(c.revision, c.reserved) }
 
 // recognizes reports whether a revision can be one of this clock. If it cannot, all later
 // revisions are greater than that one, so that a client does not see revisions decrease,
 // unless it is more than a minute ahead of the clock.
 func (c *clock) recognizes(revision uint64) bool {
-	if revision <= c.revision && revision&(1<<slotBits-1) == c.slot {
+	if revision <= c.newestIssued() && revision&(1<<slotBits-1) == c.slot {
 		return true
 	}
-	if micros, now := revision>>slotBits, microseconds(); revision > c.revision && micros <= now+mostAhead {
+	if micros, now := revision>>slotBits, microseconds(); revision > c.newestIssued() && micros <= now+mostAhead {
 		if c.raised = append(c.raised, c.advance(max(now, micros+1))); len(c.raised) > mostRaised {
 			c.raised = slices.Delete(c.raised, 0, 1)
 		}

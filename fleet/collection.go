@@ -34,8 +34,9 @@ type collection struct {
 
 	// mu is held by writers, and guards the fields below.
 	mu sync.Mutex
-	// clock has the revision of the newest state.
+	// clock has the revision of the newest state, and changed the last one of each cluster.
 	clock
+	changed lastChanges
 	// last is the vector of all clusters that was made last, as long as a reader holds
 	// it.
 	last weak.Pointer[vector]
@@ -62,7 +63,7 @@ type indexer interface {
 
 func newCollection(r schema.GroupResource, window int64, slot uint64) *collection {
 	c := &collection{resource: r, keep: 1024, clock: clock{slot: slot}, indexes: map[indexer]struct{}{}, informers: map[*informer]string{}}
-	c.advance(microseconds())
+	c.changed.floor = c.advance(microseconds())
 	c.parts.Store(&[]*clusterPart{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })
 	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), func(c change) int { return size(c.Type, c.Old.object, c.New.object) }
@@ -122,7 +123,7 @@ func (c *collection) applied(i *informer, s state, changes []store.Change[*wire.
 		parts = slices.Insert(slices.Clone(parts), at, p)
 		c.parts.Store(&parts)
 	}
-	c.cutLocked()
+	c.cutLocked(cluster)
 	return replaced
 }
 
@@ -138,13 +139,16 @@ func (c *collection) publishLocked(cluster string, changes []store.Change[*wire.
 			Old: located{cluster, from.Old}, New: located{cluster, from.New},
 		}
 	}
+	c.changed.set(cluster, c.revision, *c.parts.Load())
 	c.log.Publish(all)
 }
 
-// cutLocked makes readers continue with differences.
-func (c *collection) cutLocked() {
+// cutLocked makes readers continue with differences, because the part of a cluster has
+// joined, was replaced or has left.
+func (c *collection) cutLocked(cluster string) {
 	c.last = weak.Pointer[vector]{}
 	c.log.Cut(c.advance(microseconds()))
+	c.changed.set(cluster, c.revision, *c.parts.Load())
 }
 
 // forget removes a cluster's informer that is about to end. If it is to be replaced its
@@ -160,7 +164,7 @@ func (c *collection) forget(cluster string, i *informer, replaced bool) {
 	if p, at := find(parts, cluster); !replaced && p != nil && p.informer == i {
 		parts = slices.Delete(slices.Clone(parts), at, at+1)
 		c.parts.Store(&parts)
-		c.cutLocked()
+		c.cutLocked(cluster)
 	}
 }
 
@@ -220,11 +224,19 @@ func (c *collection) vectorLocked(clusters clusterSet) *vector {
 		}
 		parts = some
 	}
-	v := &vector{revision: c.revision, clusters: make([]clusterState, len(parts))}
+	v := &vector{revision: c.revision, changed: c.changedLocked(clusters), clusters: make([]clusterState, len(parts))}
 	for i, p := range parts {
 		v.clusters[i] = clusterState{p.cluster, p.informer, *p.state.Load()}
 	}
 	return v
+}
+
+// changedLocked returns the revision of the last change in some clusters.
+func (c *collection) changedLocked(clusters clusterSet) uint64 {
+	if clusters == nil {
+		return c.revision
+	}
+	return c.changed.of(clusters)
 }
 
 // recognize returns nil if the collection has issued a revision. Otherwise the error is

@@ -75,7 +75,7 @@ func (m *Member) run(ctx context.Context) {
 		} else {
 			lagging = discoverRetry
 		}
-		if m.replaces() {
+		if m.Replaces() {
 			next = min(next, time.Second)
 		}
 		if len(after) > 0 {

@@ -39,18 +39,20 @@ func newFollower(c *collection, clusters clusterSet, interest fanout.Interest) *
 }
 
 // newFollowerAfter returns a follower of the changes after a revision whose state is not
-// known. The error is [ErrExpired] if the log does not have all of them.
-func newFollowerAfter(c *collection, clusters clusterSet, interest fanout.Interest, revision uint64) (*follower, error) {
+// known. The error is [ErrExpired] if the log does not have all of them. Reserved means that
+// the collection has issued the revision for certain.
+func newFollowerAfter(c *collection, clusters clusterSet, interest fanout.Interest, revision uint64, reserved bool) (*follower, error) {
 	if err := c.recognize(revision); err != nil {
 		return nil, err
 	}
 	f := unstarted(c, clusters, interest)
 	now := f.Newest()
-	if now.revision == revision {
+	unchanged := now.revision == revision || clusters != nil && now.changed == revision
+	if unchanged || reserved && now.changed < revision {
 		f.Start(now, f)
 		return f, nil
 	}
-	if after := c.log.Stats().After; revision < after || revision > now.revision || !c.issued(revision) {
+	if after := c.log.Stats().After; revision < after || revision > now.revision || !reserved && !c.issued(revision) {
 		return nil, c.foreign(revision)
 	}
 	f.StartAfter(revision, now, f)

@@ -47,8 +47,9 @@ func (m *Member) takeBefore() *Member {
 	return before
 }
 
-// replaces reports whether the member before this one has not been removed yet.
-func (m *Member) replaces() bool {
+// Replaces reports whether another server had the member's name, and may still have its
+// objects in the fleet's views under that name: this member has not synced yet.
+func (m *Member) Replaces() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.before != nil
@@ -56,7 +57,7 @@ func (m *Member) replaces() bool {
 
 // succeedBefore removes the rest of the member before this one, once this one has synced.
 func (m *Member) succeedBefore() {
-	if !m.replaces() {
+	if !m.Replaces() {
 		return
 	}
 	if s := m.Status(); s.State == Live || s.State == Stale {

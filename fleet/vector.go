@@ -42,6 +42,8 @@ func (s clusterSet) has(cluster string) bool {
 // vector is the state of all clusters, or of some, at a revision of the collection.
 type vector struct {
 	revision uint64
+	// changed is the revision of the last change in the clusters that the reader wants.
+	changed  uint64
 	clusters []clusterState // by name
 }
 

@@ -102,6 +102,21 @@ func (v *View[T]) Snapshot() Snapshot[T] {
 // than that one, unless it is more than a minute ahead of the clock.
 func (v *View[T]) Recognize(revision uint64) error { return v.collection.recognize(revision) }
 
+// Reserve returns a revision that is greater than all before and less than all after it.
+// Unlike that of a snapshot, it does not depend on when something has changed.
+func (v *View[T]) Reserve() uint64 {
+	v.collection.mu.Lock()
+	defer v.collection.mu.Unlock()
+	return v.collection.reserve(microseconds())
+}
+
+// Changed returns the same as Snapshot().Changed(), at a lower cost.
+func (v *View[T]) Changed() uint64 {
+	v.collection.mu.Lock()
+	defer v.collection.mu.Unlock()
+	return v.collection.changedLocked(v.clusters)
+}
+
 // All returns Snapshot().All().
 func (v *View[T]) All() iter.Seq2[Key, T] { return v.Snapshot().All() }
 
@@ -143,6 +158,12 @@ type Snapshot[T any] struct {
 // program to the next. Two snapshots of a run with the same revision are equal. Revisions
 // belong to this fleet: see [View.Recognize].
 func (s Snapshot[T]) Revision() uint64 { return s.vector.revision }
+
+// Changed returns the revision of the last change in the clusters of the view, including
+// those of them that have joined or left. It is not greater than Revision. For a view of
+// some clusters it does not depend on the others, so a reader that may not see them learns
+// nothing about them from it.
+func (s Snapshot[T]) Changed() uint64 { return s.vector.changed }
 
 // Clusters yields the clusters that have the resource and the version of each, sorted by
 // name.
