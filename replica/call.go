@@ -26,6 +26,9 @@ type shared struct {
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
 	clock   view.Clock
+	// endings ends watches whose callers lose the right.
+	endings endings
+	seals   *view.SealKey
 	logger  *slog.Logger
 	// owned are the resources that the program answers itself.
 	owned []OwnResource
@@ -47,6 +50,8 @@ type call struct {
 	builtin    *wire.Kind
 	namespaced bool
 	media      respond.Media
+	// seal binds continue tokens to the caller.
+	seal view.Seal
 }
 
 func newCall(s *shared, w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, known view.Kind, v view.View) *call {

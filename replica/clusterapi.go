@@ -40,7 +40,7 @@ type clusterAPI struct {
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
 	return &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		origin: newOrigin(m, &s.tracker, opts),
+		origin: newOrigin(m, s, opts),
 	}
 }
 
@@ -51,7 +51,11 @@ func (c *clusterAPI) unknown() error {
 	return view.Unreachable([]*fleet.Member{c.member}, "")
 }
 
-func (c *clusterAPI) schemas() *openapi.Documents { return c.openapi }
+// schemas returns the OpenAPI documents, which are outdated if discovery has changed.
+func (c *clusterAPI) schemas() *openapi.Documents {
+	c.discovery()
+	return c.openapi
+}
 
 func (c *clusterAPI) discovery() *discovery.Documents {
 	served, unmirrored, stale, versions := c.member.Served(), c.member.Unmirrored(), c.member.Stale(), c.member.Versions()
@@ -99,7 +103,9 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
-	return newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed)).serve()
+	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed))
+	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.GroupVersionResource.String(), q.Namespace)
+	return one.serve()
 }
 
 // where returns the address of the cluster, for requests that the replica cannot answer.

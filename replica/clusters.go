@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
@@ -35,11 +34,11 @@ type clusterState struct {
 }
 
 // serveClusters answers with the clusters and the state of each.
-func serveClusters(w http.ResponseWriter, f *fleet.Fleet) {
+func serveClusters(w http.ResponseWriter, seen *sight) {
 	document := struct {
 		Clusters []clusterState `json:"clusters"`
 	}{Clusters: []clusterState{}}
-	for _, m := range f.Members() {
+	for _, m := range seen.members {
 		is := m.Status()
 		one := clusterState{Name: m.Name(), Aliases: m.Aliases(), UID: is.Identity.UID, State: is.State.String(), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects}
 		for _, r := range is.JSON {
@@ -61,6 +60,7 @@ func serveClusters(w http.ResponseWriter, f *fleet.Fleet) {
 		respond.Text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
+	warning.Add(w.Header(), seen.warnings("them")...)
 	w.Header().Set("Content-Type", encode.JSON.MediaType())
 	_, _ = w.Write(append(body, '\n'))
 }

@@ -85,7 +85,13 @@ func TestReady_waitsForClusters(t *testing.T) {
 			t.Errorf("before anything is read: %d %s", code, body)
 		}
 		time.Sleep(3 * time.Second)
-		for _, path := range []string{"/readyz", "/fleet/readyz", "/readyz?verbose"} {
+		for _, path := range []string{"/readyz", "/fleet/readyz"} {
+			want := "[+]directory ok\n[-]clusters failed: reason withheld\nreadyz check failed\n"
+			if code, _, body := w.get(path); code != http.StatusInternalServerError || body != want {
+				t.Errorf("%s before two is read: %d %s", path, code, body)
+			}
+		}
+		for _, path := range []string{"/readyz?verbose", "/fleet/readyz?verbose"} {
 			code, _, body := w.get(path)
 			if code != http.StatusInternalServerError || !strings.Contains(body, "awaiting two (0 of 1 resources)") || !strings.Contains(body, "unreachable dead") || !strings.Contains(body, "[+]directory ok") {
 				t.Errorf("%s before two is read: %d %s", path, code, body)

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,77 +25,81 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// fleetAPI is the API of all members at once.
+// fleetAPI has what the requests to the API of several members share.
 type fleetAPI struct {
 	*shared
 	fleet     *fleet.Fleet
 	readiness *readiness
-	openapi   *openapi.Documents
+	documents fleetDocuments
 	pins      view.Pins
-	// kinds returns the kinds of a member.
-	kinds func(*fleet.Member) *view.Kinds
-
-	// mu guards the fields below: the discovery documents, and what they are made from.
-	mu        sync.Mutex
-	served    []kube.Resource
-	hidden    []kube.Resource // not mirrored
-	documents *discovery.Documents
+	sets      view.Sets
+	// noSchemas are the OpenAPI documents while no member is live.
+	noSchemas *openapi.Documents
+	// cluster returns the API of a member.
+	cluster func(*fleet.Member) *clusterAPI
 }
 
-func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, kinds func(*fleet.Member) *view.Kinds) *fleetAPI {
-	return &fleetAPI{shared: s, fleet: f, readiness: ready, kinds: kinds, openapi: openapi.New(func() *kube.Cluster {
-		for _, m := range f.Members() {
-			if m.Status().State == fleet.Live {
-				return m.Cluster()
-			}
-		}
-		return nil
-	}, nil)}
+func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, cluster func(*fleet.Member) *clusterAPI) *fleetAPI {
+	return &fleetAPI{shared: s, fleet: f, readiness: ready, cluster: cluster, noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil)}
 }
 
-func (f *fleetAPI) serveHealth(w http.ResponseWriter, r *http.Request, q *Request) {
+// seenFleet is the API of the members that the caller of one request sees.
+type seenFleet struct {
+	*fleetAPI
+	*sight
+}
+
+func (f *seenFleet) serveHealth(w http.ResponseWriter, r *http.Request, q *Request) {
 	if q.Path == "/readyz" {
-		f.readiness.serve(w, r)
+		f.readiness.serve(w, r, f.sight)
 		return
 	}
 	respond.Text(w, http.StatusOK, "ok")
 }
 
-func (f *fleetAPI) unknown() error {
-	members := f.fleet.Members()
+func (f *seenFleet) unknown() error {
 	switch {
-	case slices.ContainsFunc(members, (*fleet.Member).Discovered):
+	case slices.ContainsFunc(f.members, (*fleet.Member).Discovered):
 		return nil
 	case !f.fleet.Known():
 		return status.RetrySoon("the clusters are not known yet")
-	case len(members) == 0:
+	case len(f.members) == 0:
 		return apierrors.NewServiceUnavailable("there are no clusters")
 	}
-	return view.Unreachable(members, "no cluster can be read")
+	return view.Unreachable(f.members, "no cluster can be read")
 }
 
-func (f *fleetAPI) schemas() *openapi.Documents { return f.openapi }
-
-func (f *fleetAPI) discovery() *discovery.Documents {
-	served := f.resources()
-	unmirrored := f.unmirrored()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.documents == nil || !reflect.DeepEqual(served, f.served) || !reflect.DeepEqual(unmirrored, f.hidden) {
-		f.documents = discovery.New(withCopied(served, slices.ContainsFunc(f.fleet.Members(), mirrorsDefinitions)), unmirrored, nil, nil)
-		f.served, f.hidden = served, unmirrored
-		f.openapi.Changed()
+// schemas returns the documents of the first member that is live, or else of the first one
+// that was. The members have their copies.
+func (f *seenFleet) schemas() *openapi.Documents {
+	var stale *fleet.Member
+	for _, m := range f.members {
+		switch m.Status().State {
+		case fleet.Live:
+			return f.cluster(m).schemas()
+		case fleet.Stale:
+			stale = cmp.Or(stale, m)
+		}
 	}
-	return f.documents
+	if stale != nil {
+		return f.cluster(stale).schemas()
+	}
+	return f.noSchemas
+}
+
+func (f *seenFleet) discovery() *discovery.Documents {
+	return f.documents.of(f.set, setResources{
+		served: f.resources(), unmirrored: f.unmirrored(), definitions: slices.ContainsFunc(f.members, mirrorsDefinitions),
+	})
 }
 
 // resources returns the resources of all clusters, each in the version that most of them
 // have.
-func (f *fleetAPI) resources() []kube.Resource {
+func (f *seenFleet) resources() []kube.Resource {
 	var order []schema.GroupResource
 	versions := map[schema.GroupResource]map[string]int{}
 	first := map[schema.GroupVersionResource]kube.Resource{}
-	for _, m := range f.fleet.Members() {
+	for _, m := range f.members {
 		for _, r := range m.Served() {
 			at := r.GroupResource()
 			if versions[at] == nil {
@@ -118,9 +120,9 @@ func (f *fleetAPI) resources() []kube.Resource {
 }
 
 // unmirrored returns the resources that some cluster serves and the replica does not mirror.
-func (f *fleetAPI) unmirrored() []kube.Resource {
+func (f *seenFleet) unmirrored() []kube.Resource {
 	var all []kube.Resource
-	for _, m := range f.fleet.Members() {
+	for _, m := range f.members {
 		for _, r := range m.Unmirrored() {
 			if !slices.ContainsFunc(all, func(other kube.Resource) bool { return other.GroupResource() == r.GroupResource() }) {
 				all = append(all, r)
@@ -149,11 +151,11 @@ type census struct {
 }
 
 // count looks at all members.
-func (f *fleetAPI) count(q *Request) *census {
+func (f *seenFleet) count(q *Request) *census {
 	c := &census{selector: view.ClusterSelector(q.Query.Get("labelSelector"))}
-	for _, m := range f.fleet.Members() {
+	for _, m := range f.members {
 		wanted := view.Selects(c.selector, m.Name())
-		if !m.Discovered() {
+		if !m.Discovered() || !f.reads(m) {
 			if wanted {
 				c.silent = append(c.silent, m)
 			}
@@ -208,7 +210,8 @@ func (c *census) warnings(q *Request) []string {
 	return all
 }
 
-func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) error {
+func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) error {
+	warning.Add(w.Header(), f.sight.warnings("this resource there")...)
 	c := f.count(q)
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
 	switch {
@@ -232,8 +235,13 @@ func (f *fleetAPI) read(w http.ResponseWriter, r *http.Request, q *Request) erro
 	warning.Add(w.Header(), c.limits.Warnings()...)
 	c.fresh.Write(w.Header())
 	warning.Add(w.Header(), c.warnings(q)...)
-	v := view.OfFleet(f.fleet, q.GroupVersionResource, c.holders, c.selector, c.selected, &f.pins)
-	return newCall(f.shared, w, r, q, c.resource, f.kinds(c.first).Of(c.first, c.resource), v).serve()
+	v := view.OfFleet(view.Selection{
+		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: f.members, Audience: f.audience(q, &f.sets),
+		Holders: c.holders, Selector: c.selector, Selected: c.selected,
+	}, &f.pins)
+	one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
+	one.seal = f.seals.Seal(q.caller(), "fleet", f.set, q.GroupVersionResource.String(), q.Namespace)
+	return one.serve()
 }
 
 // otherCluster names the address for requests that the fleet cannot answer.

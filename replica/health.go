@@ -6,7 +6,7 @@ package replica
 import (
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -24,42 +24,59 @@ type readiness struct {
 	reached atomic.Bool
 }
 
-// serve answers a request for the readiness.
-func (s *readiness) serve(w http.ResponseWriter, r *http.Request) {
-	members := s.fleet.Members()
-	var awaited, unreachable []string
-	for _, m := range members {
-		switch is := m.Status(); {
-		case is.State == fleet.Connecting && is.Err != nil:
-			unreachable = append(unreachable, m.Name())
-		case is.State == fleet.Connecting:
-			awaited = append(awaited, m.Name()+" (connecting)")
-		case is.State == fleet.Syncing:
-			awaited = append(awaited, fmt.Sprintf("%s (%d of %d resources)", m.Name(), is.Synced, is.Resources))
-		}
-	}
-	known := s.fleet.Known()
-	if known && len(awaited) == 0 {
-		s.reached.Store(true)
-	}
-	ready := s.reached.Load()
+// serve answers a request for the readiness. Probes have no credentials, so only a verbose
+// response has details, and only about the clusters that its caller sees.
+func (s *readiness) serve(w http.ResponseWriter, r *http.Request, seen *sight) {
+	known, ready := s.fleet.Known(), s.isReady()
 	_, verbose := r.URL.Query()["verbose"]
 	if ready && !verbose {
 		respond.Text(w, http.StatusOK, "ok")
 		return
 	}
-	var b strings.Builder
-	check := func(ok bool, name, detail string) {
-		sign, word := "[+]", "ok"
-		if !ok {
-			sign, word = "[-]", "failed"
-		}
-		if detail != "" {
-			detail = ": " + detail
-		}
-		fmt.Fprintf(&b, "%s%s %s%s\n", sign, name, word, detail)
+	detail := "reason withheld"
+	if verbose {
+		warning.Add(w.Header(), seen.warnings("them")...)
+		detail = progressOf(seen.members)
 	}
-	check(known, "directory", "")
+	text := checkLine(known, "directory", "") + checkLine(ready, "clusters", detail)
+	if !ready {
+		respond.Text(w, http.StatusInternalServerError, text+"readyz check failed\n")
+		return
+	}
+	respond.Text(w, http.StatusOK, text+"readyz check passed\n")
+}
+
+// isReady reports whether the replica is ready, or was once.
+func (s *readiness) isReady() bool {
+	if s.reached.Load() {
+		return true
+	}
+	ready := s.fleet.Known() && !slices.ContainsFunc(s.fleet.Members(), func(m *fleet.Member) bool { return isAwaited(m.Status()) })
+	if ready {
+		s.reached.Store(true)
+	}
+	return ready
+}
+
+// isAwaited reports whether a cluster may soon be synced. One that cannot be reached is not
+// awaited.
+func isAwaited(is fleet.Status) bool {
+	return is.State == fleet.Connecting && is.Err == nil || is.State == fleet.Syncing
+}
+
+// progressOf returns how many of the members have synced, and names the others.
+func progressOf(members []*fleet.Member) string {
+	var awaited, unreachable []string
+	for _, m := range members {
+		switch is := m.Status(); {
+		case is.State == fleet.Syncing:
+			awaited = append(awaited, fmt.Sprintf("%s (%d of %d resources)", m.Name(), is.Synced, is.Resources))
+		case isAwaited(is):
+			awaited = append(awaited, m.Name()+" (connecting)")
+		case is.State == fleet.Connecting:
+			unreachable = append(unreachable, m.Name())
+		}
+	}
 	text := fmt.Sprintf("%d of %d synced", len(members)-len(awaited)-len(unreachable), len(members))
 	if len(awaited) > 0 {
 		text += ", awaiting " + warning.Names(awaited)
@@ -67,12 +84,19 @@ func (s *readiness) serve(w http.ResponseWriter, r *http.Request) {
 	if len(unreachable) > 0 {
 		text += ", unreachable " + warning.Names(unreachable)
 	}
-	check(ready || known && len(awaited) == 0, "clusters", text)
-	if !ready {
-		respond.Text(w, http.StatusInternalServerError, b.String()+"readyz check failed\n")
-		return
+	return text
+}
+
+// checkLine returns the line of one check, in the form of kube-apiserver.
+func checkLine(ok bool, name, detail string) string {
+	sign, word := "[+]", "ok"
+	if !ok {
+		sign, word = "[-]", "failed"
 	}
-	respond.Text(w, http.StatusOK, b.String()+"readyz check passed\n")
+	if detail != "" {
+		detail = ": " + detail
+	}
+	return fmt.Sprintf("%s%s %s%s\n", sign, name, word, detail)
 }
 
 // serveHealth reports on the copy of the cluster. It is alive if the cluster is a member, and

@@ -45,6 +45,7 @@ func wantsOrigin(r *http.Request, q *Request) bool {
 type origin struct {
 	member  *fleet.Member
 	tracker *respond.Tracker
+	endings *endings
 	// timeout is how long the cluster may take to send headers, and to send the next part
 	// of a body that is not a watch.
 	timeout time.Duration
@@ -52,9 +53,9 @@ type origin struct {
 	requests, watches chan struct{}
 }
 
-func newOrigin(m *fleet.Member, t *respond.Tracker, opts *Options) origin {
+func newOrigin(m *fleet.Member, s *shared, opts *Options) origin {
 	return origin{
-		member: m, tracker: t, timeout: opts.OriginTimeout,
+		member: m, tracker: &s.tracker, endings: &s.endings, timeout: opts.OriginTimeout,
 		requests: make(chan struct{}, opts.OriginRequests), watches: make(chan struct{}, opts.OriginWatches),
 	}
 }
@@ -86,7 +87,13 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithCancelCause(r.Context())
+	right := r.Context()
+	if watch {
+		var release func()
+		right, release = o.endings.until(right, q.ends)
+		defer release()
+	}
+	ctx, cancel := context.WithCancelCause(right)
 	defer cancel(nil)
 	passed := r.Clone(ctx)
 	query := r.URL.Query()
@@ -111,7 +118,7 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 	if !watch {
 		body = &prompt{resp.Body, limit, o.timeout}
 	}
-	o.pass(w, r, resp, body)
+	o.pass(right, w, resp, body)
 	return nil
 }
 
@@ -129,8 +136,8 @@ func (p *prompt) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-// pass writes the response of the cluster.
-func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Response, body io.Reader) {
+// pass writes the response of the cluster, until ctx ends.
+func (o *origin) pass(ctx context.Context, w http.ResponseWriter, resp *http.Response, body io.Reader) {
 	for _, name := range passedBack {
 		if values := resp.Header.Values(name); len(values) > 0 {
 			w.Header()[name] = values
@@ -144,7 +151,7 @@ func (o *origin) pass(w http.ResponseWriter, r *http.Request, resp *http.Respons
 	if err := response.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
 		return
 	}
-	if _, err := io.Copy(&flushing{response}, body); err != nil && !errors.Is(err, r.Context().Err()) {
+	if _, err := io.Copy(&flushing{response}, body); err != nil && ctx.Err() == nil {
 		panic(http.ErrAbortHandler) // a part must not look like the whole
 	}
 }

@@ -47,12 +47,24 @@ type Request struct {
 	Query url.Values
 
 	attributes Attributes
+	// access is what the caller may read, nil for everything.
+	access *Access
+	// ends are closed when the request must end if it is a watch.
+	ends []<-chan struct{}
 	// watchPath means that the path has the prefix watch, the old form of a watch.
 	watchPath bool
 }
 
 // Attributes returns the attributes of the request.
 func (q *Request) Attributes() Attributes { return q.attributes }
+
+// caller returns who sent the request, "" without access control.
+func (q *Request) caller() string {
+	if q.access == nil {
+		return ""
+	}
+	return q.access.Caller
+}
 
 // parse returns what a request addresses. It looks up nothing.
 func parse(r *http.Request) *Request {

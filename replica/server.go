@@ -29,6 +29,8 @@ type Server struct {
 	opts  Options
 	ready readiness
 	all   *fleetAPI
+	// membership has the sets of members that callers see.
+	membership membership
 
 	// mu guards clusters.
 	mu       sync.Mutex
@@ -50,9 +52,10 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)
+	s.seals = view.NewSealKey()
 	s.values = view.NewValues(s.opts.Decoded)
 	s.ready.fleet = f
-	s.all = newFleetAPI(&s.shared, f, &s.ready, func(m *fleet.Member) *view.Kinds { return &s.cluster(m).kinds })
+	s.all = newFleetAPI(&s.shared, f, &s.ready, s.cluster)
 	return s, nil
 }
 
@@ -70,6 +73,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ticker.C:
 			s.tracker.Cut(s.opts.WriteTimeout)
 			s.dropClusters()
+			s.membership.check(s.fleet.Members())
 			s.all.pins.DropOld()
 		}
 	}
@@ -142,7 +146,7 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 		}
 		defer done()
 	}
-	if _, err := s.authorize(r, q); err != nil {
+	if err := s.authorize(r, q); err != nil {
 		respond.ErrorWithWarning(w, r, err)
 		return
 	}
@@ -165,12 +169,24 @@ func (s *Server) resolve(q *Request) {
 	}
 }
 
-// authorize returns what the caller of a request may read.
-func (s *Server) authorize(r *http.Request, q *Request) (*Access, error) {
+// authorize records what the caller of a request may read. A watch of several members ends
+// when the members of the fleet change after the hook was called: only the hook knows whether
+// the caller sees the new ones.
+func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 	if s.opts.Authorize == nil {
-		return nil, checkImpersonation(r)
+		return checkImpersonation(r)
 	}
-	return s.opts.Authorize(r, q)
+	changed := s.membership.change()
+	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
+		return err
+	}
+	if q.access.Ends != nil {
+		q.ends = append(q.ends, q.access.Ends)
+	}
+	if q.Fleet && q.access.Sees != nil {
+		q.ends = append(q.ends, changed)
+	}
+	return nil
 }
 
 // isServerPath reports whether a path belongs to the server itself.
@@ -192,7 +208,7 @@ func noCluster(name string) error {
 func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	switch {
 	case q.Fleet:
-		serveAPI(s.all, w, r, q)
+		serveAPI(&seenFleet{s.all, s.sightOf(q.access)}, w, r, q)
 		return
 	case q.Cluster != "":
 		switch {
@@ -208,13 +224,13 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	root, rest := cutRoot(q.Path)
 	switch {
 	case root == "clusters" && rest == "":
-		serveClusters(w, s.fleet)
+		serveClusters(w, s.sightOf(q.access))
 	case root == "clusters":
 		respond.Error(w, r, noCluster(""))
 	case root == "healthz", root == "livez":
 		respond.Text(w, http.StatusOK, "ok")
 	case root == "readyz":
-		s.ready.serve(w, r)
+		s.ready.serve(w, r, s.sightOf(q.access))
 	default:
 		respond.Error(w, r, status.NoPath())
 	}

@@ -41,6 +41,8 @@ type eventStream struct {
 	handshake *respond.Handshake
 	bookmarks bool
 	deadline  time.Time
+	// ended returns an error if the client has gone away, or must not receive more events.
+	ended func() error
 	// rows are set if the client receives tables, and described once it has received the
 	// columns.
 	rows      *rows
@@ -99,7 +101,7 @@ func (s *eventStream) run(r *http.Request, follow func(ctx context.Context) erro
 	err := follow(ctx)
 	var client *clientError
 	switch {
-	case err == nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
+	case err == nil, s.ended() != nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
 	default:
 		if err := s.fail(err); err != nil {
 			return nil
@@ -205,6 +207,9 @@ func (s *eventStream) send() error {
 // event adds an event. If its object cannot be sent it returns an error, which ends the
 // watch: without the event, the state of the client would be wrong for good.
 func (s *eventStream) event(e view.Event) error {
+	if err := s.ended(); err != nil {
+		return err
+	}
 	switch {
 	case e.Type == wire.Error: // it is not known whether the client wants the object
 		_, err := s.values.Decode(e.Object)

@@ -43,7 +43,9 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 		return err
 	}
 	start := view.Start{Version: version, Initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents}
-	w, err := c.view.Watch(c.r.Context(), start, m)
+	ctx, release := c.endings.until(c.r.Context(), c.ends)
+	defer release()
+	w, err := c.view.Watch(ctx, start, m)
 	if err != nil {
 		return err
 	}
@@ -51,8 +53,8 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 	if err != nil {
 		return err
 	}
-	s.deadline = time.Now().Add(timeout(opts))
-	return s.run(c.r, func(ctx context.Context) error {
+	s.deadline, s.ended = time.Now().Add(timeout(opts)), ctx.Err
+	return s.run(c.r.WithContext(ctx), func(ctx context.Context) error {
 		state, err := beginWatch(ctx, w, s.deadline)
 		if err != nil {
 			return err

@@ -19,6 +19,12 @@ const (
 	VersionExpired = "The resourceVersion for the provided list is too old."
 	// ContinueExpired is the message of a list with a continue token that is too old.
 	ContinueExpired = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+	// ContinueForeign is the message of a list with a continue token that this server has
+	// not given to this caller for this list.
+	ContinueForeign = "The provided continue parameter is not valid for this list any more: start a new list without it."
+	// SetExpired is the message for a version from before the members changed that the
+	// caller sees.
+	SetExpired = "The clusters that you may read have changed since this resourceVersion: start a new list."
 )
 
 // ErrNoPage is returned for a path that kube-apiserver answers with plain text.

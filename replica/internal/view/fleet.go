@@ -20,27 +20,43 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Fleet is a resource of all clusters that have it in one version, with versions of its
-// own. Objects keep the versions that they have in their clusters.
+// Fleet is a resource of the clusters that a caller sees and that have it in one version,
+// with versions of its own. Objects keep the versions that they have in their clusters.
 type Fleet struct {
-	fleet    *fleet.Fleet
-	resource schema.GroupVersionResource
-	pins     *Pins
-	// view has the clusters that hold the resource in the version.
+	Selection
+	pins *Pins
+	// view has the clusters that the caller sees.
 	view *fleet.View[*wire.Object]
-	// selector is what the request requires of the names of clusters, nil if nothing.
-	selector labels.Selector
-	// selected is how many clusters that hold the resource are selected.
-	selected int
+	// began is the version at which the caller began to see these clusters.
+	began uint64
 }
 
-// OfFleet returns the view of a resource of the clusters that hold it. Selected is how many
-// of them the selector selects.
-func OfFleet(f *fleet.Fleet, r schema.GroupVersionResource, holders []string, selector labels.Selector, selected int, pins *Pins) *Fleet {
-	return &Fleet{
-		fleet: f, resource: r, pins: pins, selector: selector, selected: selected,
-		view: fleet.OfResource[*wire.Object](f, r.GroupResource()).In(holders...),
+// Selection is what a request reads of the fleet.
+type Selection struct {
+	Fleet    *fleet.Fleet
+	Resource schema.GroupVersionResource
+	// Audience is nil without access control.
+	Audience *Audience
+	// Members are the members that the caller sees. Those that are not in its audience
+	// cannot be read yet.
+	Members []*fleet.Member
+	// Holders are the names of the members that have the resource in the version, sorted.
+	Holders []string
+	// Selector is what the request requires of the names of clusters, nil if nothing, and
+	// Selected is how many of the holders it selects.
+	Selector labels.Selector
+	Selected int
+}
+
+// OfFleet returns the view of a selection. States for the next pages of lists are kept in
+// pins.
+func OfFleet(s Selection, pins *Pins) *Fleet {
+	f := &Fleet{Selection: s, pins: pins, view: fleet.OfResource[*wire.Object](s.Fleet, s.Resource.GroupResource())}
+	if s.Audience.restricted() {
+		f.view = f.view.In(s.Audience.Names...)
 	}
+	f.began = s.Audience.began(f.view.Reserve)
+	return f
 }
 
 // Spans implements [View].
@@ -49,15 +65,65 @@ func (f *Fleet) Spans() bool { return true }
 // Now implements [View].
 func (f *Fleet) Now() *State { return f.state(f.view.Snapshot()) }
 
-// state returns the parts of a snapshot that are selected.
+// state returns the parts of a snapshot that are selected and that holders have.
 func (f *Fleet) state(s fleet.Snapshot[*wire.Object]) *State {
-	state := &State{Version: s.Revision(), snapshot: s}
+	return f.stateOf(s, func(name string, _ ranger) bool { return f.holds(name) })
+}
+
+// stateOf returns the parts of a snapshot that are selected and that a function keeps.
+func (f *Fleet) stateOf(s fleet.Snapshot[*wire.Object], keep func(name string, objects ranger) bool) *State {
+	state := &State{Version: f.version(s), snapshot: s}
 	for name, objects := range s.States() {
-		if Selects(f.selector, name) {
+		if Selects(f.Selector, name) && keep(name, objects) {
 			state.Parts = append(state.Parts, Part{Cluster: name, objects: objects})
 		}
 	}
 	return state
+}
+
+// version returns the version of a snapshot for the client. If the caller does not see all
+// members it does not depend on those that it does not see.
+func (f *Fleet) version(s fleet.Snapshot[*wire.Object]) uint64 {
+	if f.Audience.restricted() {
+		return max(s.Changed(), f.began)
+	}
+	return max(s.Revision(), f.began)
+}
+
+// holds reports whether a cluster of a snapshot has the resource in the version. It may have
+// joined after the holders were determined: then it counts too, because the version of the
+// snapshot includes that.
+func (f *Fleet) holds(cluster string) bool {
+	if _, ok := slices.BinarySearch(f.Holders, cluster); ok {
+		return true
+	}
+	i := slices.IndexFunc(f.Members, func(m *fleet.Member) bool { return m.Name() == cluster })
+	var m *fleet.Member
+	switch {
+	case i >= 0:
+		m = f.Members[i]
+	case !f.Audience.restricted():
+		m, _ = f.Fleet.Member(cluster)
+	}
+	if m == nil || !m.Discovered() {
+		return false
+	}
+	feed, ok := m.Feed(f.Resource.GroupResource())
+	return ok && feed.Resource().Version == f.Resource.Version
+}
+
+// ownsAny reports whether objects have the version of the resource, judged by the first.
+func (f *Fleet) ownsAny(objects ranger) bool {
+	for _, o := range objects.Range("", "") {
+		return f.owns(o)
+	}
+	return false
+}
+
+// owns reports whether an object has the version of the resource. A cluster may have
+// another.
+func (f *Fleet) owns(o *wire.Object) bool {
+	return o != nil && o.GroupVersionKind().Version == f.Resource.Version
 }
 
 // NotOlder implements [View]. A version that another process has issued cannot be compared
@@ -66,13 +132,14 @@ func (f *Fleet) state(s fleet.Snapshot[*wire.Object]) *State {
 func (f *Fleet) NotOlder(_ context.Context, version uint64) (*State, error) {
 	s := f.view.Snapshot()
 	for name := range s.Clusters() {
-		if !Selects(f.selector, name) && f.selected > 0 {
+		if !f.holds(name) || !Selects(f.Selector, name) && f.Selected > 0 {
 			continue
 		}
 		if version == 0 {
 			return f.state(s), nil
 		}
 		if err := f.view.Recognize(version); err != nil {
+			f.exceed(version)
 			return nil, status.Expired(status.VersionExpired, "")
 		}
 		return f.state(f.view.Snapshot()), nil
@@ -83,28 +150,51 @@ func (f *Fleet) NotOlder(_ context.Context, version uint64) (*State, error) {
 // Exact implements [View]. Only the newest state and those of lists that are being paged
 // are there.
 func (f *Fleet) Exact(ctx context.Context, version uint64) (*State, error) {
-	if s, ok := f.pins.find(f.resource, version); ok && f.view.Recognize(version) == nil {
+	if s, ok := f.pins.find(f.pinKey(version)); ok && version >= f.began && f.view.Recognize(version) == nil {
 		return f.state(s), nil
 	}
 	s, err := f.NotOlder(ctx, version)
-	if err != nil || s.Version == version {
+	switch {
+	case err != nil || s.Version == version:
 		return s, err
+	case version < f.began:
+		return nil, status.Expired(status.SetExpired, "")
 	}
 	return nil, status.Expired(status.VersionExpired, "")
 }
 
+// exceed makes the next version of the caller greater than one that another process has
+// issued, so that a client does not see versions decrease.
+func (f *Fleet) exceed(version uint64) {
+	if f.Audience != nil && version > f.version(f.view.Snapshot()) {
+		f.began = f.Audience.restart(f.view.Reserve)
+	}
+}
+
 // Keep implements [View].
-func (f *Fleet) Keep(s *State) { f.pins.keep(f.resource, s.snapshot) }
+func (f *Fleet) Keep(s *State) { f.pins.keep(f.pinKey(s.Version), s.snapshot) }
+
+// pinKey returns the key of a state that is kept.
+func (f *Fleet) pinKey(version uint64) pinKey {
+	key := pinKey{resource: f.Resource, version: version}
+	if f.Audience.restricted() {
+		key.set = f.Audience.Set
+	}
+	return key
+}
 
 // missing returns a 503 while a cluster has not been read that may have the object.
 func (f *Fleet) missing(r schema.GroupResource, name string) error {
 	var unread []*fleet.Member
-	for _, m := range f.fleet.Members() {
+	for _, m := range f.Members {
 		feed, ok := m.Feed(r)
-		if ok {
+		switch {
+		case !f.Audience.has(m.Name()):
+			ok = false
+		case ok:
 			_, err := feed.Now()
 			ok = err == nil
-		} else {
+		default:
 			ok = m.Discovered()
 		}
 		if !ok {
@@ -118,7 +208,7 @@ func (f *Fleet) missing(r schema.GroupResource, name string) error {
 }
 
 func (f *Fleet) list(namespace string) string {
-	return namespace + "/" + f.resource.GroupResource().String()
+	return namespace + "/" + f.Resource.GroupResource().String()
 }
 
 func (f *Fleet) start(cluster, key, _ string) string { return cluster + "/" + key + "\x00" }
@@ -128,18 +218,19 @@ func (f *Fleet) after(start, _ string) (cluster, key string) {
 	return cluster, key
 }
 
-// selection returns the view of the clusters that are selected, including those that join
-// later. If the selector does not name them, it has all clusters, and the caller filters.
-func (f *Fleet) selection() *fleet.View[*wire.Object] {
-	all := fleet.OfResource[*wire.Object](f.fleet, f.resource.GroupResource())
-	if f.selector == nil {
+// selected returns the view of the clusters that are selected, including those that join
+// later. If the selector does not name them, it has all clusters, and the caller filters. If
+// the caller does not see all members, the versions are those of all that it sees.
+func (f *Fleet) selected() *fleet.View[*wire.Object] {
+	all := f.view
+	if f.Selector == nil || f.Audience.restricted() {
 		return all
 	}
-	requirements, _ := f.selector.Requirements()
+	requirements, _ := f.Selector.Requirements()
 	for _, r := range requirements {
 		switch r.Operator() {
 		case operators.Equals, operators.DoubleEquals, operators.In:
-			return all.In(slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool { return !Selects(f.selector, name) })...)
+			return all.In(slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool { return !Selects(f.Selector, name) })...)
 		case operators.DoesNotExist:
 			return all.In()
 		}

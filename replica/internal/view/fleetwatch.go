@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fleet"
@@ -38,33 +37,38 @@ func (f *Fleet) Watch(ctx context.Context, start Start, m *Matcher) (Watch, erro
 
 // Begin implements [Watch]. Clusters may join and leave while the watch goes on.
 func (w *fleetWatch) Begin(context.Context) (*State, error) {
-	view := w.fleet.selection().Concerning(w.matcher.interest())
+	view := w.fleet.selected().Concerning(w.matcher.interest())
+	var err error
 	if !w.start.Initial && w.start.Version != 0 {
-		var err error
-		if w.follower, err = view.FollowAfter(w.start.Version); err != nil {
-			return nil, status.Expired(fmt.Sprintf("too old resource version: %d", w.start.Version), "")
-		}
-		return nil, nil
+		w.follower, err = w.fleet.resume(view, w.start.Version)
+		return nil, err
 	}
 	var snapshot fleet.Snapshot[*wire.Object]
 	snapshot, w.follower = view.Follow()
 	if !w.start.Initial {
 		return nil, nil
 	}
-	state := w.fleet.state(snapshot)
-	state.Parts = slices.DeleteFunc(state.Parts, func(p Part) bool {
-		for _, o := range p.objects.Range("", "") {
-			return !w.owns(o)
-		}
-		return true
-	})
-	return state, nil
+	return w.fleet.stateOf(snapshot, func(_ string, objects ranger) bool { return w.fleet.ownsAny(objects) }), nil
 }
 
-// owns reports whether an object has the version of the resource that the watch is for. A
-// cluster may have another.
-func (w *fleetWatch) owns(o *wire.Object) bool {
-	return o != nil && o.GroupVersionKind().Version == w.fleet.resource.Version
+// resume returns a follower of the changes after a version that a client has. The version
+// expires if the caller saw other members then: it would miss their objects.
+func (f *Fleet) resume(v *fleet.View[*wire.Object], version uint64) (*fleet.Follower[*wire.Object], error) {
+	if f.began > version {
+		return nil, status.Expired(status.SetExpired, "")
+	}
+	follow := v.FollowAfter
+	if version == f.began {
+		follow = v.FollowAfterReserved
+	}
+	follower, err := follow(version)
+	if err == nil {
+		return follower, nil
+	}
+	if f.view.Recognize(version) != nil {
+		f.exceed(version)
+	}
+	return nil, status.Expired(fmt.Sprintf("too old resource version: %d", version), "")
 }
 
 // Eager implements [Watch].
@@ -90,7 +94,7 @@ func (w *fleetWatch) cause(ctx context.Context, err error) error {
 // emit emits the events for changes.
 func (w *fleetWatch) emit(changes iter.Seq[fleet.Change[*wire.Object]], to *emission) error {
 	for c := range changes {
-		if !Selects(w.fleet.selector, c.Key.Cluster) {
+		if !Selects(w.fleet.Selector, c.Key.Cluster) {
 			continue
 		}
 		e := w.event(c)
@@ -108,17 +112,23 @@ func (w *fleetWatch) event(c fleet.Change[*wire.Object]) Event {
 	old, now := c.Raw()
 	change := store.Change[*wire.Object]{Type: c.Type, Old: old, New: now, Version: now.Version()}
 	switch {
-	case w.owns(now) && old != nil && !w.owns(old):
+	case w.fleet.owns(now) && old != nil && !w.fleet.owns(old):
 		change.Type, change.Old = delta.Added, nil
-	case !w.owns(now) && w.owns(old):
+	case !w.fleet.owns(now) && w.fleet.owns(old):
 		change.Type, change.New = delta.Deleted, old
-	case !w.owns(now):
+	case !w.fleet.owns(now):
 		return Event{}
 	}
 	return w.matcher.event(&change)
 }
 
-// Mark implements [Watch].
+// Mark implements [Watch]. If the caller does not see all members, the version is that of
+// the last change of those that it sees.
 func (w *fleetWatch) Mark(func(Event) error) (uint64, bool, error) {
-	return w.follower.Position(), true, nil
+	position := w.follower.Position()
+	if !w.fleet.Audience.restricted() {
+		return max(position, w.fleet.began), true, nil
+	}
+	changed := w.fleet.view.Changed()
+	return max(changed, w.fleet.began), changed <= position, nil
 }

@@ -34,9 +34,10 @@ type Run struct {
 	Objects iter.Seq2[string, *wire.Object]
 }
 
-// List reads a list, or the page of it that the options select.
-func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Matcher) (*Page, error) {
-	from, s, err := stateOf(ctx, v, opts, m)
+// List reads a list, or the page of it that the options select. The seal binds its continue
+// token.
+func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Matcher, seal Seal) (*Page, error) {
+	from, s, err := stateOf(ctx, v, opts, m, seal)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 		left := int64(next.Left)
 		p.Meta.RemainingItemCount = &left
 	}
-	p.Meta.Continue = next.String()
+	p.Meta.Continue = next.text(seal)
 	v.Keep(s)
 	return p, nil
 }
@@ -75,15 +76,15 @@ func Initial(v View, s *State, m *Matcher) *Page {
 
 // stateOf returns the state to list: the newest one, one that is not older than a version,
 // the one at a version, or the one of a continue token.
-func stateOf(ctx context.Context, v View, opts *internalversion.ListOptions, m *Matcher) (from token, s *State, err error) {
+func stateOf(ctx context.Context, v View, opts *internalversion.ListOptions, m *Matcher, seal Seal) (from token, s *State, err error) {
 	if opts.Continue != "" {
-		if from, err = tokenOf(opts, v.list(m.namespace)); err != nil {
+		if from, err = tokenOf(opts, v.list(m.namespace), seal); err != nil {
 			return from, nil, err
 		}
 		if from.Version > 0 {
 			s, err = v.Exact(ctx, uint64(from.Version))
 			if apierrors.IsResourceExpired(err) {
-				err = status.Expired(status.ContinueExpired, token{Version: -1, Start: from.Start, Of: from.Of}.String())
+				err = status.Expired(status.ContinueExpired, token{Version: -1, Start: from.Start, Of: from.Of}.text(seal))
 			}
 			return from, s, err
 		}

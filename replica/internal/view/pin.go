@@ -29,42 +29,47 @@ type Pins struct {
 }
 
 type pin struct {
-	resource schema.GroupVersionResource
+	pinKey
 	snapshot fleet.Snapshot[*wire.Object]
 	at       time.Time
 }
 
+// pinKey identifies a state: a version of a resource, for the members that a caller sees.
+type pinKey struct {
+	resource schema.GroupVersionResource
+	set      string
+	version  uint64
+}
+
 // keep keeps a state.
-func (p *Pins) keep(r schema.GroupVersionResource, s fleet.Snapshot[*wire.Object]) {
+func (p *Pins) keep(key pinKey, s fleet.Snapshot[*wire.Object]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dropLocked(r, s.Revision())
-	p.all = append(p.all, pin{r, s, time.Now()})
+	p.dropLocked(key)
+	p.all = append(p.all, pin{key, s, time.Now()})
 	if len(p.all) > maxPins {
 		p.all = slices.Delete(p.all, 0, 1)
 	}
 }
 
 // dropLocked drops states that are too old, and the one that is about to be kept again.
-func (p *Pins) dropLocked(r schema.GroupVersionResource, revision uint64) {
-	p.all = slices.DeleteFunc(p.all, func(one pin) bool {
-		return time.Since(one.at) > pinTime || one.resource == r && one.snapshot.Revision() == revision
-	})
+func (p *Pins) dropLocked(key pinKey) {
+	p.all = slices.DeleteFunc(p.all, func(one pin) bool { return time.Since(one.at) > pinTime || one.pinKey == key })
 }
 
 // DropOld drops states that are too old.
 func (p *Pins) DropOld() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dropLocked(schema.GroupVersionResource{}, 0)
+	p.dropLocked(pinKey{})
 }
 
 // find returns a state that is kept.
-func (p *Pins) find(r schema.GroupVersionResource, revision uint64) (fleet.Snapshot[*wire.Object], bool) {
+func (p *Pins) find(key pinKey) (fleet.Snapshot[*wire.Object], bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, one := range p.all {
-		if one.resource == r && one.snapshot.Revision() == revision {
+		if one.pinKey == key {
 			return one.snapshot, true
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
+	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // token is where a list continues. It is that of kube-apiserver with the number of objects
@@ -27,24 +29,39 @@ type token struct {
 	Left int `json:"left,omitempty"`
 	// Of is the name of the list, see [View.list]: keys mean something else in another.
 	Of string `json:"of,omitempty"`
+	// Seal binds the token to a caller, see [Seal].
+	Seal string `json:"seal,omitempty"`
 }
 
 const tokenVersion = "meta.k8s.io/v1"
 
-func (t token) String() string {
+// text returns the token for a client, with a seal.
+func (t token) text(seal Seal) string {
+	t.Seal = seal.sum(t)
+	return base64.RawURLEncoding.EncodeToString(t.encode())
+}
+
+// encode returns the token as JSON.
+func (t token) encode() []byte {
 	t.APIVersion = tokenVersion
 	raw, err := json.Marshal(t)
 	if err != nil {
-		return "" // strings and numbers can be written
+		return nil // strings and numbers can be written
 	}
-	return base64.RawURLEncoding.EncodeToString(raw)
+	return raw
 }
 
-// tokenOf returns the continue token of a list, which must not have a version besides.
-func tokenOf(opts *internalversion.ListOptions, of string) (token, error) {
+// tokenOf returns the continue token of a list, which must not have a version besides. A
+// token of another caller, of another list, or of a server that has restarted is expired:
+// the client has to begin its list again.
+func tokenOf(opts *internalversion.ListOptions, of string, seal Seal) (token, error) {
 	t, err := parseToken(opts.Continue, of)
-	if err == nil && opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+	switch {
+	case err != nil:
+	case opts.ResourceVersion != "" && opts.ResourceVersion != "0":
 		err = apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	case !seal.fits(t):
+		err = status.Expired(status.ContinueForeign, "")
 	}
 	return t, err
 }

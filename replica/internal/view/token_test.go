@@ -15,7 +15,7 @@ func TestToken_isOfItsList(t *testing.T) {
 	for _, of := range lists {
 		was := token{Version: 7, Start: "east/shop/web\x00", Left: 3, Of: of}
 		for _, by := range lists {
-			is, err := parseToken(was.String(), by)
+			is, err := parseToken(was.text(Seal{}), by)
 			switch {
 			case of != by:
 				if !apierrors.IsBadRequest(err) {
@@ -26,10 +26,10 @@ func TestToken_isOfItsList(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parseToken(token{Version: 7, Start: "x", Of: "/pods"}.String(), ""); !apierrors.IsBadRequest(err) {
+	if _, err := parseToken(token{Version: 7, Start: "x", Of: "/pods"}.text(Seal{}), ""); !apierrors.IsBadRequest(err) {
 		t.Errorf("a token of the fleet for a cluster: %v", err)
 	}
-	if is, err := parseToken(token{Version: 7, Start: "x", Left: -4}.String(), ""); err != nil || is.Left != 0 {
+	if is, err := parseToken(token{Version: 7, Start: "x", Left: -4}.text(Seal{}), ""); err != nil || is.Left != 0 {
 		t.Errorf("fewer than none are left: %d %v", is.Left, err)
 	}
 }
