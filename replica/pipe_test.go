@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 // pipeListener is a network in memory, so that tests of timeouts take no time. Its
@@ -149,6 +148,38 @@ type pipeWorld struct {
 	network *pipeListener
 	origins map[string]*apiServer
 	client  *http.Client
+	// lists are passed to the fleet as its clusters.
+	lists pipeDirectory
+}
+
+// pipeDirectory is a directory whose lists a test sends.
+type pipeDirectory chan []fleet.Entry
+
+// Follow implements [fleet.Directory].
+func (d pipeDirectory) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
+	for {
+		select {
+		case entries := <-d:
+			notify(entries)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// entry returns the entry of a cluster with an origin.
+func (w *pipeWorld) entry(name, origin string) fleet.Entry {
+	config := &rest.Config{Host: "http://" + origin, Dial: w.origins[origin].network.dial}
+	return fleet.Entry{Name: name, Access: origin, Config: config}
+}
+
+// admit makes the clusters of the fleet those with the given names.
+func (w *pipeWorld) admit(names ...string) {
+	var entries []fleet.Entry
+	for _, name := range names {
+		entries = append(entries, w.entry(name, name))
+	}
+	w.lists <- entries
 }
 
 // inMemory runs a test with a replica of clusters in memory, in a bubble. prepare, unless
@@ -165,8 +196,7 @@ func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test 
 // newPipeWorld starts a replica of clusters in memory.
 func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (_ *pipeWorld, stop func()) {
 	t.Helper()
-	w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}}
-	var entries []fleet.Entry
+	w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}, lists: make(pipeDirectory)}
 	var running sync.WaitGroup
 	var servers []*http.Server
 	run := func(h http.Handler, l *pipeListener) {
@@ -177,7 +207,6 @@ func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (
 	for _, name := range clusters {
 		o := &apiServer{network: newPipeListener(), events: make(chan string)}
 		w.origins[name] = o
-		entries = append(entries, fleet.Entry{Name: name, Config: &rest.Config{Host: "http://" + name, Dial: o.network.dial}})
 	}
 	logger := slog.New(slog.DiscardHandler)
 	if prepare != nil {
@@ -189,11 +218,8 @@ func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (
 	for _, o := range w.origins {
 		run(o, o.network)
 	}
-	all, err := directory.NewStatic(entries...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.fleet, err = fleet.New(all, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
+	var err error
+	if w.fleet, err = fleet.New(w.lists, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {
 		t.Fatal(err)
 	}
 	if w.server, err = New(w.fleet, &w.options); err != nil {
@@ -204,6 +230,7 @@ func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (
 	w.client = &http.Client{Transport: transport}
 	ctx, cancel := context.WithCancel(t.Context())
 	running.Go(func() { _ = w.fleet.Run(ctx) })
+	w.admit(clusters...)
 	running.Go(func() { _ = w.server.Run(ctx) })
 	return w, func() {
 		cancel()
