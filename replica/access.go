@@ -24,7 +24,8 @@ type Access struct {
 	// are valid only for the caller that received them. "" means that there is no access
 	// control: then they are valid for all requests without a caller.
 	Caller string
-	// Ends is closed when the caller loses the right. A watch then ends without an ERROR
-	// event, so that the client tries again and receives the reason. Nil means never.
+	// Ends is closed when the caller loses the right, or when Sees would return something
+	// else. A watch then ends without an ERROR event, so that the client tries again and
+	// receives the reason. Nil means never.
 	Ends <-chan struct{}
 }

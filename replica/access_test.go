@@ -156,7 +156,9 @@ func surveyWatches(w *pipeWorld, disturb func(n int)) []string {
 // versionIn returns the version of a list.
 func versionIn(t *testing.T, list string) string {
 	t.Helper()
-	var l struct{ Metadata struct{ ResourceVersion string } }
+	var l struct {
+		Metadata struct{ ResourceVersion string }
+	}
 	if err := json.Unmarshal([]byte(list), &l); err != nil || l.Metadata.ResourceVersion == "" {
 		t.Fatalf("not a list: %v: %.200s", err, list)
 	}
@@ -167,7 +169,9 @@ func versionIn(t *testing.T, list string) string {
 func comparable(h http.Header) string {
 	h = h.Clone()
 	h.Del("Date")
-	warnings := slices.DeleteFunc(h["Warning"], func(text string) bool { return text == `299 - "1 cluster is left out: you may not read this resource there"` || text == `299 - "1 cluster is left out: you may not read them"` })
+	warnings := slices.DeleteFunc(h["Warning"], func(text string) bool {
+		return text == `299 - "1 cluster is left out: you may not read this resource there"` || text == `299 - "1 cluster is left out: you may not read them"`
+	})
 	h.Del("Warning")
 	var b strings.Builder
 	_ = h.Write(&b)

@@ -7,7 +7,8 @@
 // /fleet is the API of all of them, with versions of its own.
 //
 // A [Server] is an [http.Handler] that a program can embed. It allows
-// every request that [Options.Authorize] and [Options.Admit] do not refuse.
+// every request that [Options.Authorize] and [Options.Admit] do not refuse. Authorize also
+// decides which clusters the caller of a request sees below /fleet.
 //
 // # Guarantees
 //
@@ -29,4 +30,6 @@
 // kept for the next reader, within [Options.Blocks] and [Options.Frames]. A watch takes a
 // goroutine and its stack, and as a WebSocket another one and 4 KB. What it has not sent yet is in the log that all readers share,
 // and a client that is too slow for the log receives a 410.
+// With access control the server remembers up to 10,000 lists of callers, and discovery
+// documents for 64 sets of clusters.
 package replica
