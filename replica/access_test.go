@@ -148,6 +148,8 @@ func surveyWatches(w *pipeWorld, disturb func(n int)) []string {
 		disturb(1000 + i)
 		time.Sleep(time.Millisecond) // the version of a change is its time
 		w.origins["a-seen"].add(fmt.Sprintf("seen-%d", i), 100+i)
+		time.Sleep(time.Second)
+		disturb(2000 + i) // before the next bookmark
 	}
 	reading.Wait()
 	return bodies
