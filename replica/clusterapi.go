@@ -104,7 +104,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
 	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed))
-	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.GroupVersionResource.String(), q.Namespace)
+	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
 	return one.serve()
 }
 

@@ -211,7 +211,7 @@ func (c *census) warnings(q *Request) []string {
 }
 
 func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) error {
-	warning.Add(w.Header(), f.sight.warnings("this resource there")...)
+	warning.Add(w.Header(), f.warnings("this resource there")...)
 	c := f.count(q)
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
 	switch {
@@ -240,7 +240,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 		Holders: c.holders, Selector: c.selector, Selected: c.selected,
 	}, &f.pins)
 	one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
-	one.seal = f.seals.Seal(q.caller(), "fleet", f.set, q.GroupVersionResource.String(), q.Namespace)
+	one.seal = f.seals.Seal(q.caller(), "fleet", f.set, q.String(), q.Namespace)
 	return one.serve()
 }
 

@@ -214,6 +214,10 @@ func TestGrant_versionsAreOfTheVisibleSet(t *testing.T) {
 					}
 				}
 			}
+			w.as("alice", "/fleet"+configMaps) // the set begins, and then its version is that of a change
+			w.origins["eu"].add(fmt.Sprint("eu-", i), 20+i)
+			w.origins["za"].add(fmt.Sprint("za-", i), 20+i)
+			synctest.Wait()
 			_, _, body := w.as("alice", "/fleet"+configMaps+"?limit=1")
 			_, token = placed(t, body)
 			version = versionIn(t, body)
