@@ -156,7 +156,7 @@ func surveyWatches(w *pipeWorld, disturb func(n int)) []string {
 }
 
 // versionIn returns the version of a list.
-func versionIn(t *testing.T, list string) string {
+func versionIn(t testing.TB, list string) string {
 	t.Helper()
 	var l struct {
 		Metadata struct{ ResourceVersion string }
