@@ -293,36 +293,36 @@ func TestHostile_lists(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		limits    fleet.Limits
-		server    hostile
+		server    *hostile
 		text      string
 		megabytes int64
 	}{
-		{"endless", fleet.Limits{Objects: 20_000}, hostile{list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, "") })},
+		{"endless", fleet.Limits{Objects: 20_000}, &hostile{list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, "") })},
 			"one resource may have 15000 objects", 64},
-		{"endless with the same object", fleet.Limits{Objects: 5000}, hostile{list: endless(func(int) string { return widget("w", 1, "") })},
+		{"endless with the same object", fleet.Limits{Objects: 5000}, &hostile{list: endless(func(int) string { return widget("w", 1, "") })},
 			"and does not end", 64},
-		{"large objects", fleet.Limits{Bytes: 32 << 20}, hostile{list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, noise(20<<10, n)) })},
+		{"large objects", fleet.Limits{Bytes: 32 << 20}, &hostile{list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, noise(20<<10, n)) })},
 			"objects of 25165824 bytes", 150},
-		{"kinds", fleet.Limits{Objects: 20_000}, hostile{list: endless(func(n int) string {
+		{"kinds", fleet.Limits{Objects: 20_000}, &hostile{list: endless(func(n int) string {
 			return strings.Replace(widget(fmt.Sprint("w", n), n, noise(300, n)), "Widget", fmt.Sprint("Widget", n), 1)
 		})}, "is of kind", 64},
-		{"names", fleet.Limits{}, hostile{list: endless(func(n int) string { return widget(strings.Repeat("w", 2<<10), n, "") })},
+		{"names", fleet.Limits{}, &hostile{list: endless(func(n int) string { return widget(strings.Repeat("w", 2<<10), n, "") })},
 			"too many objects", 64},
-		{"gzip bomb", fleet.Limits{}, hostile{list: func(o *out, _ *http.Request) {
+		{"gzip bomb", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
 			o.print(listHead + `{"apiVersion":"x.example.com/v1","kind":"`)
 			o.repeat(strings.Repeat("a", 64<<10), 1<<30)
 		}}, "larger than 32 MiB", 320},
-		{"gzip bomb without objects", fleet.Limits{}, hostile{list: func(o *out, _ *http.Request) {
+		{"gzip bomb without objects", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
 			o.print(`{"kind":"`)
 			o.repeat(strings.Repeat("a", 64<<10), 1<<30)
 		}}, "larger than 32 MiB", 320},
-		{"pages", fleet.Limits{}, hostile{list: func(o *out, _ *http.Request) {
+		{"pages", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
 			o.print(`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5","continue":"again"},"items":[]}`)
 		}}, "pages in a row have no objects", 64},
-		{"continue token", fleet.Limits{}, hostile{list: func(o *out, _ *http.Request) {
+		{"continue token", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
 			o.print(`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5","continue":%q},"items":[]}`, strings.Repeat("a", 8<<20))
 		}}, "token", 150},
-		{"initial events", fleet.Limits{Objects: 20_000}, hostile{
+		{"initial events", fleet.Limits{Objects: 20_000}, &hostile{
 			list: func(o *out, _ *http.Request) { o.print(listHead + "]}") },
 			watch: func(o *out, _ *http.Request) {
 				for n := 1; o.print(`{"type":"ADDED","object":%s}`, widget(fmt.Sprint("w", n), n, "")); n++ {
@@ -330,23 +330,23 @@ func TestHostile_lists(t *testing.T) {
 				}
 			},
 		}, "one resource may have 15000 objects", 64},
-		{"error event", fleet.Limits{}, hostile{
+		{"error event", fleet.Limits{}, &hostile{
 			list: func(o *out, _ *http.Request) { o.print(listHead + "]}") },
 			watch: func(o *out, _ *http.Request) {
 				o.print(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"because %s"}}`, strings.Repeat("a", 20<<20))
 			},
 		}, "because", 200},
-		{"event type", fleet.Limits{}, hostile{
+		{"event type", fleet.Limits{}, &hostile{
 			list:  func(o *out, _ *http.Request) { o.print(listHead + "]}") },
 			watch: func(o *out, _ *http.Request) { o.print(`{"type":%q,"object":{}}`, strings.Repeat("a", 20<<20)) },
 		}, "unknown event type", 200},
-		{"headers", fleet.Limits{}, hostile{list: func(o *out, _ *http.Request) {
+		{"headers", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
 			o.to.Header().Set("Audit-Id", strings.Repeat("a", 512<<10))
 			o.print(listHead + "]}")
 		}}, "the headers of the response", 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newAttack(t, &c.server, fleet.Options{Limits: c.limits})
+			a := newAttack(t, c.server, fleet.Options{Limits: c.limits})
 			s := a.refused(c.text, c.megabytes)
 			if limit := c.limits.Objects; limit > 0 && s.Objects > limit+limit/16 {
 				t.Errorf("%d objects are kept, and the limit is %d", s.Objects, limit)

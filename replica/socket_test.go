@@ -200,11 +200,11 @@ func TestSocket_isLive(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		client, _ := w.upgrade(socketPath + "&resourceVersion=10")
 		defer client.Close()
-		long := strings.Repeat("c", 200<<10)
-		w.origins["one"].add(long, 11)
+		long := strings.Repeat("x", 200<<10)
+		w.origins["one"].events <- `{"type":"ADDED","object":` + strings.TrimSuffix(configMap("c", 11), "}") + `,"data":{"text":"` + long + `"}}` + "}\n"
 		w.origins["one"].add("d", 12)
-		for _, name := range []string{long, "d"} {
-			if kind, payload, err := client.frame(); err != nil || kind != 1 || !strings.Contains(payload, `"name":"`+name+`"`) {
+		for _, text := range []string{long, `"name":"d"`} {
+			if kind, payload, err := client.frame(); err != nil || kind != 1 || !strings.Contains(payload, text) {
 				t.Errorf("message %.200q of kind %d: %v", payload, kind, err)
 			}
 		}
