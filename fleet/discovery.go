@@ -183,16 +183,7 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 // mirrorLocked makes the mirrors match the served resources. Mirrors of resources that
 // are missing from discovery stay as they are.
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
-	scope := m.settings.scopeOf(m.used)
-	served = slices.DeleteFunc(slices.Clone(served), func(r kube.Resource) bool { return !scope.has(r) })
-	wanted := m.settings.selection.resolve(served)
-	hidden := map[schema.GroupResource]bool{}
-	for _, r := range served {
-		at := r.GroupResource()
-		if _, ok := wanted[at]; !ok && watchable(r) && (at == definitions || at == apiServices) {
-			wanted[at], hidden[at] = r, true
-		}
-	}
+	wanted, hidden := m.settings.selection.wanted(m.settings.scopeOf(m.used), served)
 	m.missing = errors.Join(m.missing, m.limitWantedLocked(wanted))
 	for at, x := range m.mirrors {
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {

@@ -223,6 +223,14 @@ func (f *Fleet) Member(name string) (*Member, bool) {
 	return m, ok
 }
 
+// Has reports whether a member is in the fleet now, and has not been replaced by another one
+// of its name.
+func (f *Fleet) Has(m *Member) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.members[m.name] == m
+}
+
 // Known reports whether the directory has reported its clusters.
 func (f *Fleet) Known() bool {
 	f.mu.Lock()

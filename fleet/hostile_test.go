@@ -404,7 +404,7 @@ func TestHostile_discovery(t *testing.T) {
 // the rate that its limit allows.
 func TestHostile_watchFlood(t *testing.T) {
 	h := &hostile{
-		list: func(o *out, r *http.Request) { o.print("%s", listHead+widget("w", 1, "")+"]}") },
+		list: func(o *out, _ *http.Request) { o.print("%s", listHead+widget("w", 1, "")+"]}") },
 	}
 	h.watch = func(o *out, r *http.Request) {
 		if r.URL.Query().Get("sendInitialEvents") != "" {

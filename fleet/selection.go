@@ -6,6 +6,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -112,6 +113,40 @@ func (s selection) resolve(served []kube.Resource) map[schema.GroupResource]kube
 		}
 	}
 	return picked
+}
+
+// wanted selects the resources of a cluster to mirror. Hidden are those of them that are not
+// selected, and of which only the metadata is mirrored: they define the types of the cluster.
+func (s selection) wanted(scope Scope, served []kube.Resource) (wanted map[schema.GroupResource]kube.Resource, hidden map[schema.GroupResource]bool) {
+	served = slices.DeleteFunc(slices.Clone(served), func(r kube.Resource) bool { return !scope.has(r) })
+	wanted, hidden = s.resolve(served), map[schema.GroupResource]bool{}
+	for _, r := range served {
+		at := r.GroupResource()
+		if _, ok := wanted[at]; !ok && watchable(r) && (at == definitions || at == apiServices) {
+			wanted[at], hidden[at] = r, true
+		}
+	}
+	return wanted, hidden
+}
+
+// Selected returns what a fleet with these options lists and watches in a cluster that serves
+// the given resources: the resources that it mirrors, and those of which it reads only the
+// metadata, each in alphabetical order. It is for programs that compute the rights that a
+// fleet needs.
+func (o *Options) Selected(served []kube.Resource) (mirrored, metadata []kube.Resource, err error) {
+	settings, err := newSettings(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, hidden := settings.selection.wanted(settings.Scope, served)
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
+		if hidden[at] {
+			metadata = append(metadata, wanted[at])
+		} else {
+			mirrored = append(mirrored, wanted[at])
+		}
+	}
+	return mirrored, metadata, nil
 }
 
 // watchable reports whether a resource can be mirrored at all.

@@ -68,6 +68,41 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 	})
 }
 
+// The audit is called when a watch begins and when it ends, on a WebSocket too, with one
+// number for both.
+func TestHooks_auditWatches(t *testing.T) {
+	outcomes := make(chan Outcome, 10)
+	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+		w.options = Options{Audit: func(_ *http.Request, _ *Request, o Outcome) { outcomes <- o }}
+	}, func(t *testing.T, w *pipeWorld) {
+		time.Sleep(10 * time.Second)
+		var last uint64
+		check := func(what string, code int) {
+			t.Helper()
+			begin, end := <-outcomes, <-outcomes
+			if !begin.Started || end.Started || begin.Status != code || end.Status != code || begin.Number != end.Number || begin.Number == last || begin.Took > end.Took {
+				t.Errorf("%s: the outcomes are %+v and %+v", what, begin, end)
+			}
+			last = begin.Number
+		}
+		w.get("/clusters/one/api/v1/configmaps?watch=1&timeoutSeconds=1")
+		check("a watch", http.StatusOK)
+		client, _ := w.upgrade(socketPath + "&timeoutSeconds=1")
+		defer client.Close()
+		for {
+			if kind, _, err := client.frame(); err != nil || kind == 8 {
+				break
+			}
+		}
+		check("a WebSocket", http.StatusSwitchingProtocols)
+		w.get("/clusters/one/api/v1/nothing?watch=1")
+		check("a refused watch", http.StatusNotFound)
+		if len(outcomes) != 0 {
+			t.Errorf("%d more calls", len(outcomes))
+		}
+	})
+}
+
 // A fleet without history cannot serve watches.
 func TestNew_needsHistory(t *testing.T) {
 	clusters, err := directory.NewStatic()

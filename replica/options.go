@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Options configure a [Server]. The zero value, and nil, are the defaults.
@@ -49,14 +51,25 @@ type Options struct {
 	// progress. It is called before Authorize. Done is called when the response is
 	// complete. Default: no bound.
 	Admit func(r *http.Request, q *Request) (done func(), err error)
-	// Audit, unless it is nil, is called after every response. Default: no audit.
+	// Audit, unless it is nil, is called after every response, and also when the response to
+	// a watch begins. The goroutine of the request calls it and waits for it. Default: no
+	// audit.
 	Audit func(r *http.Request, q *Request, outcome Outcome)
 }
 
-// Outcome is how a request ended.
+// Outcome is how a request ended, or how far it is.
 type Outcome struct {
-	// Status is the code of the response.
+	// Number identifies the request: the server gives each number to one request only.
+	Number uint64
+	// Started means that the response to a watch has begun. Audit is called again when it
+	// ends.
+	Started bool
+	// Panicked means that the program failed. Then the response is not complete.
+	Panicked bool
+	// Status is the code of the response, and Reason that of a response that is an error, ""
+	// if it has none.
 	Status int
+	Reason metav1.StatusReason
 	// Began is when the request arrived, and Took how long the response took.
 	Began time.Time
 	Took  time.Duration
@@ -78,29 +91,22 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Blocks <= 0 {
-		opts.Blocks = defaultBlocks
-	}
-	if opts.Frames <= 0 {
-		opts.Frames = defaultFrames
-	}
-	if opts.Decoded <= 0 {
-		opts.Decoded = defaultDecoded
-	}
-	if opts.WriteTimeout <= 0 {
-		opts.WriteTimeout = defaultWriteTimeout
-	}
-	if opts.OriginTimeout <= 0 {
-		opts.OriginTimeout = defaultOriginTimeout
-	}
-	if opts.OriginRequests <= 0 {
-		opts.OriginRequests = defaultOriginRequests
-	}
-	if opts.OriginWatches <= 0 {
-		opts.OriginWatches = defaultOriginWatches
-	}
+	setDefault(&opts.Blocks, defaultBlocks)
+	setDefault(&opts.Frames, defaultFrames)
+	setDefault(&opts.Decoded, defaultDecoded)
+	setDefault(&opts.WriteTimeout, defaultWriteTimeout)
+	setDefault(&opts.OriginTimeout, defaultOriginTimeout)
+	setDefault(&opts.OriginRequests, defaultOriginRequests)
+	setDefault(&opts.OriginWatches, defaultOriginWatches)
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
 	return opts
+}
+
+// setDefault sets an option that is not positive.
+func setDefault[T int | int64 | time.Duration](option *T, value T) {
+	if *option <= 0 {
+		*option = value
+	}
 }

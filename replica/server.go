@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,8 @@ type Server struct {
 	opts  Options
 	ready readiness
 	all   *fleetAPI
+	// requests counts the requests that were audited.
+	requests atomic.Uint64
 	// membership has the sets of members that callers see.
 	membership membership
 
@@ -81,14 +84,10 @@ func (s *Server) Run(ctx context.Context) error {
 
 // dropClusters drops the APIs of clusters that have left.
 func (s *Server) dropClusters() {
-	members := map[*fleet.Member]bool{}
-	for _, m := range s.fleet.Members() {
-		members[m] = true
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for m := range s.clusters {
-		if !members[m] {
+		if !s.fleet.Has(m) {
 			delete(s.clusters, m)
 		}
 	}
@@ -133,10 +132,7 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 	q := parse(r)
 	s.resolve(q)
 	if s.opts.Audit != nil {
-		began := time.Now()
-		defer func() {
-			s.opts.Audit(r, q, Outcome{Status: w.Status(), Began: began, Took: time.Since(began)})
-		}()
+		defer s.audit(w, r, q)()
 	}
 	if s.opts.Admit != nil {
 		done, err := s.opts.Admit(r, q)
@@ -151,6 +147,29 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 		return
 	}
 	s.route(w, r, q)
+}
+
+// audit calls the hook when a watch begins, and returns the function to defer that calls it
+// at the end of a request.
+func (s *Server) audit(w *respond.Response, r *http.Request, q *Request) func() {
+	outcome := Outcome{Number: s.requests.Add(1), Began: time.Now()}
+	call := func() {
+		outcome.Status, outcome.Reason, outcome.Took = w.Status(), w.Reason(), time.Since(outcome.Began)
+		s.opts.Audit(r, q, outcome)
+	}
+	if q.attributes.Verb == "watch" {
+		outcome.Started = true
+		w.OnBegin(call)
+	}
+	return func() {
+		p := recover()
+		err, _ := p.(error)
+		outcome.Started, outcome.Panicked = false, p != nil && !errors.Is(err, http.ErrAbortHandler)
+		call()
+		if p != nil {
+			panic(p)
+		}
+	}
 }
 
 // resolve sets the member that a request addresses. The hooks decide about that member, so

@@ -53,6 +53,9 @@ func writeStatus(w http.ResponseWriter, s *metav1.Status, m Media) {
 	header.Del("Content-Encoding")
 	header.Set("Content-Type", contentType)
 	header.Set("Cache-Control", "no-cache, private")
+	if response, ok := w.(*Response); ok {
+		response.reason = s.Reason
+	}
 	w.WriteHeader(int(s.Code))
 	_, _ = w.Write(body)
 }

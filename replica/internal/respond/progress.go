@@ -16,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // closeTimeout is how long a client has to accept the rest of a message when the server ends
@@ -35,6 +36,10 @@ type Response struct {
 	control *http.ResponseController
 	// status is the code of the response, 0 before it is known.
 	status int
+	// reason is that of the status that is the response, "" if it is not a status.
+	reason metav1.StatusReason
+	// begun, unless it is nil, is called when the code of the response is known.
+	begun func()
 	// since is when the write of the current piece began, 0 if none is being written.
 	since atomic.Int64
 	owner *Tracker
@@ -95,11 +100,21 @@ func (p *Response) Header() http.Header { return p.w.Header() }
 
 // WriteHeader sends the status.
 func (p *Response) WriteHeader(code int) {
-	if p.status == 0 {
+	first := p.status == 0
+	if first {
 		p.status = code
 	}
 	p.w.WriteHeader(code)
+	if first && p.begun != nil {
+		p.begun()
+	}
 }
+
+// OnBegin sets a function that is called once, when the header of the response is written.
+func (p *Response) OnBegin(f func()) { p.begun = f }
+
+// Reason returns the reason of a response that is an error, "" if it has none.
+func (p *Response) Reason() metav1.StatusReason { return p.reason }
 
 // Status returns the code of the response.
 func (p *Response) Status() int { return cmp.Or(p.status, http.StatusOK) }

@@ -149,6 +149,9 @@ func Upgrade(p *Response, r *http.Request, c Handshake) (*Socket, error) {
 	}
 	s := &Socket{Response: p, ctx: ctx, read: make(chan struct{})}
 	s.reason.Store(closeNormal)
+	if p.begun != nil {
+		p.begun()
+	}
 	_, _ = s.Write(c.response(s.Header())) // if it fails, so does the next write
 	go s.receive(from)
 	return s, nil
