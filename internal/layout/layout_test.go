@@ -109,9 +109,14 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/statefile": {},
 	"cmd/watershed/internal/serving":   {own: []string{"cmd/watershed/internal/statefile"}},
 	"cmd/watershed/internal/overload":  {others: []string{"k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/access": {own: []string{
+		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/timer",
+	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
+	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	"cmd/watershed": {own: []string{
-		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
-	}, others: []string{"github.com/spf13/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
+		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
+		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
+	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 

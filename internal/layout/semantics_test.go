@@ -25,14 +25,7 @@ func TestSemantics_namesTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exists := map[string]bool{}
-	for _, s := range sources(t) {
-		for _, decl := range s.file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && s.test() {
-				exists[f.Name.Name] = true
-			}
-		}
-	}
+	exists := tests(t)
 	named := namedTest.FindAllStringSubmatch(string(text), -1)
 	differences := namedDifference.FindAllStringSubmatch(string(text), -1)
 	if len(named) == 0 || len(differences) == 0 {
@@ -55,4 +48,36 @@ func TestSemantics_namesTestsThatExist(t *testing.T) {
 			t.Errorf("%s pins a difference that docs/semantics.md does not list", name)
 		}
 	}
+}
+
+// TestSecurity_namesTestsThatExist fails if SECURITY.md names a test that does not exist.
+func TestSecurity_namesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := tests(t)
+	named := namedTest.FindAllStringSubmatch(string(text), -1)
+	if len(named) < 10 {
+		t.Fatalf("%d tests found: the page has another shape", len(named))
+	}
+	for _, m := range named {
+		if !exists[m[1]] {
+			t.Errorf("SECURITY.md names %s, which does not exist", m[1])
+		}
+	}
+}
+
+// tests returns the names of all functions in tests.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	exists := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.test() {
+				exists[f.Name.Name] = true
+			}
+		}
+	}
+	return exists
 }

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/authn"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/authz"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// refusalStep is the unit of the time that a 401 takes. Without it, the time would tell
+// whether a cluster exists.
+const refusalStep = 20 * time.Millisecond
+
+// Control authenticates and authorizes the requests to a replica. All methods are safe for
+// concurrent use.
+type Control struct {
+	*guards
+	*watches
+	opts  Options
+	owner [sha256.Size]byte
+}
+
+// New returns a control for a fleet. The caller runs [Control.Run] while it serves.
+func New(f *fleet.Fleet, opts Options) (*Control, error) {
+	if err := opts.Crossing.validate(); err != nil {
+		return nil, err
+	}
+	c := &Control{opts: opts.withDefaults()}
+	c.guards = newGuards(f, c.opts)
+	c.watches = newWatches(c.guards, c.opts)
+	if opts.Owner != "" {
+		c.owner = sha256.Sum256([]byte(opts.Owner))
+	}
+	return c, nil
+}
+
+// NewOwnerToken returns a token for [Options.Owner].
+func NewOwnerToken() string {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret[:])
+}
+
+// Admit authenticates the caller and bounds the work in progress. It is [replica.Options.Admit].
+func (c *Control) Admit(r *http.Request, q *replica.Request) (func(), error) {
+	if isProbe(q) {
+		return func() {}, nil
+	}
+	began := time.Now()
+	who, err := c.authenticate(r, q)
+	if apierrors.IsUnauthorized(err) {
+		_ = timer.Sleep(r.Context(), refusalStep-time.Since(began)%refusalStep)
+	}
+	if err != nil {
+		return nil, err
+	}
+	call := CallOf(r)
+	call.caller, call.User = who, &who.UserInfo
+	if c.opts.Admit == nil {
+		return func() {}, nil
+	}
+	return c.opts.Admit(r, q, who.key())
+}
+
+// isProbe reports whether a request is for the health of the process, which has no details.
+func isProbe(q *replica.Request) bool {
+	if q.Cluster != "" || q.Fleet || q.Query.Has("verbose") {
+		return false
+	}
+	return q.Path == "/livez" || q.Path == "/readyz" || q.Path == "/healthz"
+}
+
+// authenticate returns the caller of a request.
+func (c *Control) authenticate(r *http.Request, q *replica.Request) (*caller, error) {
+	if c.isOwner(r) {
+		return &caller{Identity: ownerIdentity(), owner: true}, nil
+	}
+	if q.Cluster == "" {
+		return c.authenticateFleet(r)
+	}
+	switch {
+	case q.Member != nil:
+		return c.authenticateAt(r, q.Member)
+	case !c.fleet.Known():
+		return nil, apierrors.NewServiceUnavailable("the clusters are not known yet")
+	}
+	return nil, errUnauthorized()
+}
+
+// authenticateAt authenticates a caller at a member.
+func (c *Control) authenticateAt(r *http.Request, m *fleet.Member) (*caller, error) {
+	g, err := c.of(m)
+	if err != nil {
+		return nil, err
+	}
+	id, err := g.authn.Authenticate(r.Context(), r)
+	if err != nil {
+		return nil, err
+	}
+	return &caller{Identity: *id, at: m}, nil
+}
+
+// authenticateFleet authenticates a caller below /fleet: by OpenID Connect if the token is
+// of its issuer, else at the home cluster. A certificate names a user of one cluster only,
+// so it is not accepted.
+func (c *Control) authenticateFleet(r *http.Request) (*caller, error) {
+	if _, ok := authn.BearerToken(r); !ok {
+		return nil, errUnauthorized()
+	}
+	if c.opts.Crossing.OIDC != nil && c.opts.Crossing.OIDC.Issued(r) {
+		id, err := c.opts.Crossing.OIDC.Authenticate(r.Context(), r)
+		if err != nil {
+			return nil, err
+		}
+		return &caller{Identity: *id}, nil
+	}
+	if c.opts.Crossing.Home == "" {
+		return nil, errUnauthorized()
+	}
+	home, ok := c.fleet.Member(c.opts.Crossing.Home)
+	if !ok {
+		return nil, apierrors.NewServiceUnavailable("the home cluster, which authenticates requests below /fleet, is not in the fleet")
+	}
+	plain := *r
+	plain.TLS = nil // its certificate has precedence over the token otherwise
+	return c.authenticateAt(&plain, home)
+}
+
+// isOwner reports whether a request has the token of the owner.
+func (c *Control) isOwner(r *http.Request) bool {
+	token, ok := authn.BearerToken(r)
+	if !ok || c.opts.Owner == "" {
+		return false
+	}
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(sum[:], c.owner[:]) == 1
+}
+
+func ownerIdentity() authn.Identity {
+	id := authn.Identity{Method: "owner"}
+	id.Username = "watershed:owner"
+	return id
+}
+
+// Authorize decides whether a request may be answered. It is [replica.Options.Authorize].
+func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Access, error) {
+	if isProbe(q) {
+		return &replica.Access{Sees: func(*fleet.Member) bool { return false }}, nil
+	}
+	call := CallOf(r)
+	if call == nil || call.caller == nil {
+		return nil, errUnauthorized() // Admit was not called
+	}
+	if impersonates(r) {
+		if err := c.impersonate(r, q, call); err != nil {
+			return nil, err
+		}
+	}
+	access, err := c.authorize(r, q, call)
+	switch {
+	case err == nil:
+		call.Decision = "allow"
+	case apierrors.IsForbidden(err):
+		call.Decision = "forbid"
+	}
+	return access, err
+}
+
+func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*replica.Access, error) {
+	who := call.caller
+	if q.Cluster == "" {
+		return c.authorizeFleet(r, q, call)
+	}
+	if q.Member == nil { // only the owner gets here without one
+		return &replica.Access{Caller: who.key()}, nil
+	}
+	g, err := c.of(q.Member)
+	if err != nil {
+		return nil, err
+	}
+	a := q.Attributes()
+	decide := g.decide
+	if isConsistent(r, q) {
+		// The response comes from the cluster and is read with this program's rights, so
+		// the decision is as fresh as the data.
+		decide = g.decideNow
+	}
+	d, err := decide(r.Context(), who, a)
+	if err != nil {
+		return nil, err
+	}
+	call.Reason = d.Reason
+	if !d.Allowed {
+		return nil, g.forbidden(r.Context(), who, a, d.Reason)
+	}
+	access := &replica.Access{Caller: who.key(), Sees: func(*fleet.Member) bool { return false }}
+	if a.Verb == "watch" {
+		access.Ends = c.add(r, call, g, a, func(ctx context.Context) (bool, error) {
+			d, err := g.decideNow(ctx, who, a)
+			return d.Allowed, err
+		})
+	}
+	return access, nil
+}
+
+// authorizeFleet decides which members answer a request below /fleet, or one for the server
+// itself.
+func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call) (*replica.Access, error) {
+	who, a := call.caller, q.Attributes()
+	switch {
+	case !q.Fleet && who.owner:
+		// The names and the health of the clusters are in the kubeconfig of the owner, or
+		// follow from it.
+		return &replica.Access{Caller: who.key()}, nil
+	case !q.Fleet:
+		// The pages of the server are about the members whose API the caller may use.
+		a = replica.Attributes{Verb: "get", Path: "/api"}
+	}
+	if a.Resource == selfReviews && a.Verb == "create" {
+		return &replica.Access{Caller: who.key()}, nil // it contains nothing but the identity
+	}
+	seen := c.review(r.Context(), who, a)
+	if len(seen.members) == 0 {
+		if seen.unavailable > 0 {
+			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster allows the request, and %d did not answer within %s whether they do", seen.unavailable, fleetTimeout))
+		}
+		return nil, authz.Forbidden(&who.UserInfo, a, "no cluster allows it")
+	}
+	access := &replica.Access{Caller: who.key(), Unavailable: seen.unavailable, Sees: func(m *fleet.Member) bool { return seen.members[m] }}
+	if a.Verb == "watch" {
+		access.Ends = c.add(r, call, nil, a, func(ctx context.Context) (bool, error) {
+			return seen.still(c.review(ctx, who, a))
+		})
+	}
+	return access, nil
+}
+
+// isConsistent reports whether a request is passed on to the cluster.
+func isConsistent(r *http.Request, q *replica.Request) bool {
+	return r.Header.Get("Watershed-Read") != "" || q.Query.Has("watershedRead")
+}
+
+// Run checks the rights of watches again until ctx ends, and drops what belongs to clusters
+// that have left.
+func (c *Control) Run(ctx context.Context) error {
+	c.run(ctx)
+	return nil
+}
+
+// Close ends everything that is done in the background. No requests may follow.
+func (c *Control) Close() {
+	c.close()
+	if issuer := c.opts.Crossing.OIDC; issuer != nil {
+		issuer.Close()
+	}
+}
+
+// Handler returns a handler that records each request in its context before next answers
+// it. The hooks need the record.
+func (c *Control) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, end := recorded(r)
+		defer end()
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package access
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/authn"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/authz"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// authorizer decides about requests for one cluster: an [authz.Reviewer] asks the cluster,
+// an [authz.Local] evaluates its RBAC.
+type authorizer interface {
+	Authorize(ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes) (authz.Decision, error)
+	Fresh(ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes) (authz.Decision, error)
+}
+
+// guard authenticates and authorizes the callers of one connection to one cluster. All its
+// caches end with it.
+type guard struct {
+	member     *fleet.Member
+	connection *kube.Cluster
+	authn      *authn.Cluster
+	// reviewer asks the cluster, self asks it about the credentials of the connection, and
+	// local, which is nil unless RBAC of the cluster is evaluated here, uses reviewer.
+	reviewer, self *authz.Reviewer
+	local          *authz.Local
+	// policy is the RBAC of the cluster. It is empty until it is used.
+	policy *policyCopy
+	// pending means that RBAC of the cluster has changed, and its watches are about to be
+	// checked.
+	pending atomic.Bool
+
+	// mu guards owner, which is the identity of the connection's credentials, nil before it
+	// is known.
+	mu    sync.Mutex
+	owner *authenticationv1.UserInfo
+}
+
+// decidesLocally reports whether RBAC of the cluster is evaluated here, and has agreed with
+// the cluster so far.
+func (g *guard) decidesLocally() bool {
+	if g.local == nil {
+		return false
+	}
+	is := g.local.Stats()
+	return is.Proven && is.Fallback == ""
+}
+
+func (g *guard) close() {
+	if g.local != nil {
+		g.local.Close()
+	}
+	g.reviewer.Close()
+	g.self.Close()
+	g.authn.Close()
+}
+
+// authorizer returns what decides about a caller, and the user to decide about.
+func (g *guard) authorizer(who *caller) (authorizer, *authenticationv1.UserInfo) {
+	switch {
+	case who.owner:
+		return g.self, nil
+	case g.local != nil:
+		return g.local, &who.UserInfo
+	}
+	return g.reviewer, &who.UserInfo
+}
+
+// decide returns the cluster's decision about a request, which may be some seconds old.
+func (g *guard) decide(ctx context.Context, who *caller, a replica.Attributes) (authz.Decision, error) {
+	by, user := g.authorizer(who)
+	return by.Authorize(ctx, user, a)
+}
+
+// decideNow returns the cluster's decision at this moment.
+func (g *guard) decideNow(ctx context.Context, who *caller, a replica.Attributes) (authz.Decision, error) {
+	by, user := g.authorizer(who)
+	return by.Fresh(ctx, user, a)
+}
+
+// settle forgets the decisions, because the rights in the cluster have changed.
+func (g *guard) settle() {
+	g.pending.Store(false)
+	g.self.Flush()
+	g.reviewer.Flush()
+}
+
+// forbidden returns the 403 that the cluster would return.
+func (g *guard) forbidden(ctx context.Context, who *caller, a replica.Attributes, reason string) error {
+	return authz.Forbidden(g.userOf(ctx, who), a, reason)
+}
+
+// userOf returns the name and the groups that the cluster knows a caller by.
+func (g *guard) userOf(ctx context.Context, who *caller) *authenticationv1.UserInfo {
+	if !who.owner {
+		return &who.UserInfo
+	}
+	g.mu.Lock()
+	known := g.owner
+	g.mu.Unlock()
+	if known != nil {
+		return known
+	}
+	user, err := whoami(ctx, g.connection)
+	if err != nil {
+		return &who.UserInfo
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.owner = user
+	return user
+}
+
+// whoami returns the identity that a cluster gives to the credentials of a connection.
+func whoami(ctx context.Context, c *kube.Cluster) (*authenticationv1.UserInfo, error) {
+	client, err := authenticationclient.NewForConfig(c.Config())
+	if err != nil {
+		return nil, fmt.Errorf("identity at %s: %w", c.Name(), err)
+	}
+	review, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("identity at %s: %w", c.Name(), err)
+	}
+	return &review.Status.UserInfo, nil
+}

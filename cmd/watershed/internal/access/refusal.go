@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package access
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// errUnauthorized is the response to every request whose credentials are not accepted, also
+// if the cluster does not exist.
+func errUnauthorized() error { return apierrors.NewUnauthorized("Unauthorized") }
+
+// unavailable returns the 503 for a cluster that cannot decide.
+func unavailable(m *fleet.Member) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s, which decides about the request, cannot be reached", m.Name()))
+}

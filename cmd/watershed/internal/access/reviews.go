@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package access
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/watershed-project/watershed/replica"
+)
+
+// selfReviews is the resource that contains nothing but the identity of the caller.
+const selfReviews = "selfsubjectreviews"
+
+// Own returns the reviews of callers about themselves, for [replica.Options.Own]. Programs
+// use them to find out what to offer to a person.
+func (g *guards) Own() []replica.OwnResource {
+	return []replica.OwnResource{
+		{
+			GroupVersionResource: authenticationv1.SchemeGroupVersion.WithResource(selfReviews),
+			Kind:                 "SelfSubjectReview", Singular: "selfsubjectreview", Fleet: true,
+			New: func() runtime.Object { return &authenticationv1.SelfSubjectReview{} }, Create: g.reviewIdentity,
+		},
+		{
+			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews"),
+			Kind:                 "SelfSubjectAccessReview", Singular: "selfsubjectaccessreview",
+			New: func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} }, Create: g.reviewAccess,
+		},
+		{
+			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource("selfsubjectrulesreviews"),
+			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview",
+			New: func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} }, Create: g.reviewRules,
+		},
+	}
+}
+
+// reviewIdentity answers with the identity of the caller.
+func (g *guards) reviewIdentity(r *http.Request, q *replica.Request, _ runtime.Object) (runtime.Object, error) {
+	review := &authenticationv1.SelfSubjectReview{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now())}}
+	who := CallOf(r).caller
+	review.Status.UserInfo = who.UserInfo
+	if q.Member != nil {
+		at, err := g.of(q.Member)
+		if err != nil {
+			return nil, err
+		}
+		review.Status.UserInfo = *at.userOf(r.Context(), who)
+	}
+	return review, nil
+}
+
+// reviewAccess answers whether the caller may make a request.
+func (g *guards) reviewAccess(r *http.Request, q *replica.Request, o runtime.Object) (runtime.Object, error) {
+	review := o.(*authorizationv1.SelfSubjectAccessReview)
+	a, err := attributesOf(&review.Spec)
+	if err != nil {
+		return nil, err
+	}
+	at, err := g.of(q.Member)
+	if err != nil {
+		return nil, err
+	}
+	d, err := at.decide(r.Context(), CallOf(r).caller, a)
+	if err != nil {
+		return nil, err
+	}
+	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: d.Allowed, Reason: d.Reason}
+	return review, nil
+}
+
+// attributesOf returns the attributes that a review is about.
+func attributesOf(spec *authorizationv1.SelfSubjectAccessReviewSpec) (replica.Attributes, error) {
+	resource, path := spec.ResourceAttributes, spec.NonResourceAttributes
+	if (resource == nil) == (path == nil) {
+		message := "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+		return replica.Attributes{}, apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview").GroupKind(), "",
+			field.ErrorList{field.Invalid(field.NewPath("spec.resourceAttributes"), resource, message)})
+	}
+	if path != nil {
+		return replica.Attributes{Verb: path.Verb, Path: path.Path}, nil
+	}
+	a := replica.Attributes{
+		IsResource: true, Verb: resource.Verb, Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
+		Subresource: resource.Subresource, Namespace: resource.Namespace, Name: resource.Name,
+	}
+	if s := resource.LabelSelector; s != nil {
+		a.LabelSelector = s.RawSelector
+		if a.LabelSelector == "" {
+			a.LabelSelector = metav1.FormatLabelSelector(&metav1.LabelSelector{MatchExpressions: s.Requirements})
+		}
+	}
+	if s := resource.FieldSelector; s != nil {
+		a.FieldSelector = s.RawSelector
+		if a.FieldSelector == "" {
+			a.FieldSelector = fieldSelector(s.Requirements)
+		}
+	}
+	return a, nil
+}
+
+// fieldSelector returns requirements as a selector. One that a selector cannot express is
+// left out: then the review is about more objects, and stricter.
+func fieldSelector(requirements []metav1.FieldSelectorRequirement) string {
+	var all []string
+	for _, r := range requirements {
+		switch {
+		case len(r.Values) != 1:
+		case r.Operator == metav1.FieldSelectorOpIn:
+			all = append(all, r.Key+"="+r.Values[0])
+		case r.Operator == metav1.FieldSelectorOpNotIn:
+			all = append(all, r.Key+"!="+r.Values[0])
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// reviewRules answers with the rules that apply to the caller in a namespace. A cluster
+// answers that only for the credentials that it is asked with, so for other callers the
+// rules are those of its RBAC objects, if they are mirrored. They are complete only if RBAC
+// is known to decide alone.
+func (g *guards) reviewRules(r *http.Request, q *replica.Request, o runtime.Object) (runtime.Object, error) {
+	review := o.(*authorizationv1.SelfSubjectRulesReview)
+	if review.Spec.Namespace == "" {
+		return nil, apierrors.NewBadRequest("no namespace on request")
+	}
+	at, err := g.of(q.Member)
+	if err != nil {
+		return nil, err
+	}
+	who := CallOf(r).caller
+	if who.owner {
+		client, err := authorizationclient.NewForConfig(at.connection.Config())
+		if err != nil {
+			return nil, unavailable(at.member)
+		}
+		return client.SelfSubjectRulesReviews().Create(r.Context(), review, metav1.CreateOptions{})
+	}
+	answer := &authorizationv1.SelfSubjectRulesReview{}
+	if !at.policy.current() {
+		answer.Status = authorizationv1.SubjectRulesReviewStatus{
+			ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
+			Incomplete: true, EvaluationError: "the replica has no current copy of the RBAC objects of the cluster",
+		}
+		return answer, nil
+	}
+	answer.Status = at.policy.policy.Rules(&who.UserInfo, review.Spec.Namespace)
+	answer.Status.Incomplete = !at.decidesLocally()
+	return answer, nil
+}

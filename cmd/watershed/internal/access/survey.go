@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package access
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+)
+
+const (
+	// fleetTimeout is how long a member may take to decide about a request below /fleet.
+	fleetTimeout = time.Second
+	// fleetReviews is how many members are asked at once for one request.
+	fleetReviews = 64
+)
+
+// visible is the decisions of the members about a request.
+type visible struct {
+	// members allow the request, and denied do not.
+	members, denied map[*fleet.Member]bool
+	// unavailable is how many members did not decide in time.
+	unavailable int
+}
+
+// still reports whether no member that allowed a request denies it now. The error says that
+// some members did not decide.
+func (v visible) still(now visible) (bool, error) {
+	for m := range v.members {
+		if now.denied[m] {
+			return false, nil
+		}
+	}
+	if now.unavailable > 0 {
+		return true, fmt.Errorf("%d clusters did not decide", now.unavailable)
+	}
+	return true, nil
+}
+
+// review asks every member whether it allows a request.
+func (g *guards) review(ctx context.Context, who *caller, a replica.Attributes) visible {
+	ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
+	defer cancel()
+	var (
+		mu      sync.Mutex
+		v       = visible{members: map[*fleet.Member]bool{}, denied: map[*fleet.Member]bool{}}
+		asking  sync.WaitGroup
+		limited = make(chan struct{}, fleetReviews)
+	)
+	for _, m := range g.fleet.Members() {
+		as := g.opts.Crossing.cross(who, m)
+		if as == nil {
+			continue
+		}
+		limited <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-limited }()
+			allowed, err := g.reviewAt(ctx, m, as, a)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				v.unavailable++
+			case allowed:
+				v.members[m] = true
+			default:
+				v.denied[m] = true
+			}
+		})
+	}
+	asking.Wait()
+	return v
+}
+
+// reviewAt asks one member.
+func (g *guards) reviewAt(ctx context.Context, m *fleet.Member, who *caller, a replica.Attributes) (bool, error) {
+	if m.Replaces() {
+		// The fleet still has the objects of the cluster that had this name before.
+		return false, unavailable(m)
+	}
+	at, err := g.of(m)
+	if err != nil {
+		return false, err
+	}
+	d, err := at.decide(ctx, who, a)
+	if err == nil && d.Allowed && (a.Verb == "list" || a.Verb == "watch") {
+		// A watch continues a list, so both read the same members.
+		a.Verb = map[string]string{"list": "watch", "watch": "list"}[a.Verb]
+		d, err = at.decide(ctx, who, a)
+	}
+	return d.Allowed, err
+}
