@@ -4,176 +4,290 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
-	"os"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
-	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-const (
-	// fleetContext is the context of all clusters together.
-	fleetContext = "fleet"
-	// userName is the user of all contexts.
-	userName = "watershed"
-	// userToken is not a secret, and the server ignores it. Without a token kubectl
-	// would ask for a name and a password.
-	userToken = "none"
-)
-
-// maxClusters limits, in bytes, how much of a server's list of clusters is read.
-const maxClusters = 16 << 20
-
-// defaultPrefix is the default prefix of the names of contexts. Without a prefix they
-// would have the names of the user's own contexts, and one would silently hide the other
-// where kubeconfigs are merged.
+// defaultPrefix is the default prefix of the names in the kubeconfig. Without a prefix
+// contexts would have the names of the user's own contexts, and one would silently hide
+// the other where kubeconfigs are merged.
 const defaultPrefix = "watershed-"
 
-func newKubeconfigCommand() *cobra.Command {
-	var s state
-	prefix := defaultPrefix
-	cmd := &cobra.Command{
-		Use:   "kubeconfig",
-		Short: "Print a kubeconfig for the running server",
-		Long: `Kubeconfig prints a kubeconfig with a context for each cluster that watershed serve
-mirrors and one for all of them together. The context of a cluster has the name of the
-cluster. If the cluster is a context of a kubeconfig, it has the name and the namespace
-of that context. The context of all clusters is called fleet. All names begin with a
-prefix, so that the kubeconfig can be merged with others.
+// The values of --credentials.
+const (
+	ownerCredentials = "owner"
+	userCredentials  = "user"
+)
 
-The token in it is not a secret: the server does not ask for one.`,
-		Example: `  watershed kubeconfig > replica.yaml
+// kubeconfigOptions are the flags of kubeconfig.
+type kubeconfigOptions struct {
+	state       state
+	server      string
+	authority   string // a file
+	credentials string // "" means the default
+	kubeconfig  string
+	contexts    []string
+	clusters    []string // CONTEXT=NAME
+	home        string
+	offline     bool
+	prefix      string
+	output      kubeconfigOutput
+}
+
+// kubeconfigLong and kubeconfigExample are the help text of kubeconfig.
+const (
+	kubeconfigLong = `Kubeconfig prints a kubeconfig with a context for each cluster that a watershed serve
+mirrors, and one for all of them together, which is called fleet. All names begin with
+a prefix, so that the kubeconfig can be merged with others.
+
+The server of this machine is found in the state folder. --credentials selects what
+its contexts contain:
+
+  owner  The owner's token from the state folder. The owner is the person that runs
+         serve on this machine, and can read what the mirrored kubeconfig can read.
+         This is the default if the server has an owner.
+  user   The credentials of your own kubeconfig: the context of a cluster keeps the
+         token, certificate, credential plugin and impersonation of your context for
+         it. Clusters that you have no context for are left out.
+
+--server names a server elsewhere. The contexts of your kubeconfig, or those that
+--context names, are then checked: each asks the server for its cluster, with its own
+credentials, and is left out if the server refuses them or does not have the cluster.
+This runs credential plugins, and sends the credentials to that server. --offline leaves
+out the check. A cluster has the name of its context unless --cluster maps it.
+
+The context fleet has the credentials of the home cluster, which is the cluster that
+the server authenticates requests for the whole fleet with (serve --home). Client
+certificates are not accepted there. For a server elsewhere, --home names your context.
+
+A credential plugin that uses the address of the cluster (provideClusterInfo) receives
+the address of this server instead. Its configuration in the cluster's entry is kept.
+Tokens are copied: if one is replaced in your kubeconfig, run this command again.
+
+The output contains secrets. --write stores it in a file that only you can read, and
+replaces the file in one step. It refuses to replace entries that do not belong to the
+server. With --merge other entries of the file are kept, and so is its current context.
+Without --write, --merge prints the entries together with those of your kubeconfig.`
+
+	kubeconfigExample = `  watershed kubeconfig --write replica.yaml
   kubectl --kubeconfig replica.yaml --context watershed-prod-eu get pods -A
-  KUBECONFIG=~/.kube/config:replica.yaml kubectl --context watershed-fleet get nodes`,
-		Args: cobra.NoArgs,
+  watershed kubeconfig --merge --write ~/.kube/config
+  watershed kubeconfig --credentials user --write replica.yaml
+  watershed kubeconfig --server https://replica.example:7443 --certificate-authority ca.pem --write replica.yaml
+  watershed kubeconfig --server https://replica.example:7443 --context prod --cluster prod=eu-1 --home prod --merge --write ~/.kube/config`
+)
+
+func newKubeconfigCommand() *cobra.Command {
+	var o kubeconfigOptions
+	cmd := &cobra.Command{
+		Use:     "kubeconfig",
+		Short:   "Print or write a kubeconfig for a server",
+		Long:    kubeconfigLong,
+		Example: kubeconfigExample,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printKubeconfig(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, prefix)
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	stateFlag(cmd, &s)
-	cmd.Flags().StringVar(&prefix, "prefix", prefix, "prefix of the names of contexts; may be empty")
+	stateFlag(cmd, &o.state)
+	flags := cmd.Flags()
+	flags.StringVar(&o.server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, from the state folder)")
+	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the server (default those of the state folder, and with --server those of the system)")
+	flags.StringVar(&o.credentials, "credentials", "", "the `kind` of credentials in the contexts: owner or user (default owner if the server has an owner, else user)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files that the server mirrors, and with --server those in KUBECONFIG, else ~/.kube/config)")
+	flags.StringArrayVar(&o.contexts, "context", nil, "a `context` of yours to use; may be repeated (default every context)")
+	flags.StringArrayVar(&o.clusters, "cluster", nil, "the name of a context's cluster at the server, as `CONTEXT=NAME`; may be repeated (default the name of the context)")
+	flags.StringVar(&o.home, "home", "", "your `context` whose credentials the context fleet has (default that of the server's home cluster, if it is known)")
+	flags.BoolVar(&o.offline, "offline", false, "do not ask the server whether it accepts the credentials")
+	flags.StringVar(&o.prefix, "prefix", defaultPrefix, "prefix of the names of contexts, clusters and users; may be empty")
+	flags.StringVar(&o.output.path, "write", "", "a `file` to write, with mode 0600 (default standard output)")
+	flags.BoolVar(&o.output.merge, "merge", false, "keep the other entries of the file of --write; without --write, add those of your kubeconfig")
 	return cmd
 }
 
-// printKubeconfig writes the kubeconfig of the server that uses a state folder.
-func printKubeconfig(ctx context.Context, out, trouble io.Writer, s state, prefix string) error {
-	if err := s.find(); err != nil {
-		return err
-	}
-	running, err := s.server()
+// run prints or writes the kubeconfig. Contexts that are left out are reported to trouble.
+func (o *kubeconfigOptions) run(ctx context.Context, out, trouble io.Writer) error {
+	t, err := o.target()
 	if err != nil {
 		return err
 	}
-	ca, err := serving.ReadBundle(s.authorityFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return errNotServing
+	if err := o.validate(t); err != nil {
+		return err
 	}
+	mine, err := o.readMine(t, trouble)
 	if err != nil {
 		return err
 	}
-	names, err := clusterNames(ctx, running.Address, ca)
+	contexts, err := o.choose(ctx, t, mine, trouble)
 	if err != nil {
 		return err
 	}
-	contexts, err := running.contexts()
-	if err != nil { // the server keeps its clusters without the kubeconfig
+	if len(contexts) == 0 {
+		return fmt.Errorf("kubeconfig: no context for the server at %s is left", t.url)
+	}
+	return o.output.deliver(out, t, newKubeconfig(t, o.prefix, contexts, mine.current()), mine)
+}
+
+// target returns the server that the flags select.
+func (o *kubeconfigOptions) target() (*target, error) {
+	if o.server == "" {
+		return localTarget(o.state, o.authority)
+	}
+	if o.state.dir != "" {
+		return nil, errors.New("--state-dir has no effect with --server: the state folder belongs to the server of this machine")
+	}
+	return remoteTarget(o.server, o.authority)
+}
+
+// validate sets the default of --credentials, and refuses flags that would have no effect.
+func (o *kubeconfigOptions) validate(t *target) error {
+	switch {
+	case o.credentials == "" && t.owner != "":
+		o.credentials = ownerCredentials
+	case o.credentials == "":
+		o.credentials = userCredentials
+	case o.credentials != ownerCredentials && o.credentials != userCredentials:
+		return fmt.Errorf("--credentials %s: use %s or %s", o.credentials, ownerCredentials, userCredentials)
+	case o.credentials == ownerCredentials && t.owner == "":
+		return fmt.Errorf("--credentials owner: the server at %s has no owner; use --credentials user", t.url)
+	}
+	if o.credentials == ownerCredentials && (len(o.contexts) > 0 || len(o.clusters) > 0 || o.home != "" || o.kubeconfig != "" || o.offline) {
+		return errors.New("--kubeconfig, --context, --cluster, --home and --offline select your own credentials: use them with --credentials user")
+	}
+	for _, pair := range o.clusters {
+		if _, _, ok := cutLast(pair, "="); !ok {
+			return fmt.Errorf("--cluster %s: not of the form CONTEXT=NAME", pair)
+		}
+	}
+	return nil
+}
+
+// readMine reads the user's kubeconfig. With the owner's credentials only the names and
+// namespaces of its contexts are used. An error is then reported and not returned, because
+// the server keeps its clusters without the files.
+func (o *kubeconfigOptions) readMine(t *target, trouble io.Writer) (*userKubeconfig, error) {
+	paths, names := t.kubeconfig, t.contexts
+	if o.kubeconfig != "" {
+		paths, names = []string{o.kubeconfig}, nil
+	}
+	if o.credentials == ownerCredentials && len(paths) == 0 && !o.output.printsMerged() {
+		return noKubeconfig(), nil
+	}
+	mine, err := readUserKubeconfig(paths, names)
+	if err != nil && o.credentials == ownerCredentials && !o.output.printsMerged() {
 		fmt.Fprintf(trouble, "watershed: namespaces are left out: %v\n", err)
+		return noKubeconfig(), nil
 	}
-	text, err := clientcmd.Write(*newKubeconfig(running.Address, ca, prefix, names, contexts))
 	if err != nil {
-		return fmt.Errorf("kubeconfig: %w", err)
+		return nil, err
+	}
+	for _, name := range append(slices.Clone(o.contexts), o.home) {
+		if name != "" && mine.config.Contexts[name] == nil {
+			return nil, fmt.Errorf("context %q does not exist in %s", name, mine.source)
+		}
+	}
+	return mine, nil
+}
+
+// choose returns the contexts of the kubeconfig.
+func (o *kubeconfigOptions) choose(ctx context.Context, t *target, mine *userKubeconfig, trouble io.Writer) ([]replicaContext, error) {
+	s := &selection{t, mine, trouble}
+	if t.owner == "" {
+		return s.checked(ctx, o.candidates(t, mine), o.homeContext(t, mine), o.offline)
+	}
+	clusters, err := t.clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o.credentials == ownerCredentials {
+		return s.forOwner(clusters), nil
+	}
+	return s.listed(clusters, o.candidates(t, mine), o.homeContext(t, mine)), nil
+}
+
+// candidates returns the contexts of the user to use, with the clusters of the server that
+// they are for.
+func (o *kubeconfigOptions) candidates(t *target, mine *userKubeconfig) []candidate {
+	clusters := map[string]string{}
+	for _, pair := range o.clusters {
+		context, name, _ := cutLast(pair, "=")
+		clusters[context] = name
+	}
+	var found []candidate
+	for _, c := range mine.contexts {
+		if len(o.contexts) > 0 && !slices.Contains(o.contexts, c.Name) || t.owns(mine.cluster(c.Name)) {
+			continue
+		}
+		cluster, ok := clusters[c.Name]
+		if !ok {
+			cluster = c.Cluster
+		}
+		found = append(found, candidate{Context: c, cluster: cluster})
+	}
+	return found
+}
+
+// homeContext returns the user's context for the home cluster, "" if it is not known.
+func (o *kubeconfigOptions) homeContext(t *target, mine *userKubeconfig) string {
+	if o.home != "" || t.home == "" {
+		return o.home
+	}
+	for _, c := range o.candidates(t, mine) {
+		if c.cluster == t.home {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// cutLast cuts s around the last separator.
+func cutLast(s, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(s, separator)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(separator):], true
+}
+
+// kubeconfigOutput is where a kubeconfig goes.
+type kubeconfigOutput struct {
+	path  string // "" is standard output
+	merge bool
+}
+
+// printsMerged reports whether the user's kubeconfig is part of the output.
+func (o kubeconfigOutput) printsMerged() bool { return o.merge && o.path == "" }
+
+// deliver prints or writes a kubeconfig.
+func (o kubeconfigOutput) deliver(out io.Writer, t *target, k *clientcmdapi.Config, mine *userKubeconfig) error {
+	if o.path != "" {
+		path, err := writeKubeconfigFile(o.path, k, o.merge, t.owns)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%s has %d contexts of the server at %s; the first is %s\n", path, len(k.Contexts), t.url, firstContext(k))
+		return err
+	}
+	if o.merge {
+		base := mine.config.DeepCopy()
+		if err := mergeKubeconfig(base, k, t.owns); err != nil {
+			return fmt.Errorf("merge with %s: %w", mine.source, err)
+		}
+		k = base
+	}
+	text, err := encodeKubeconfig(k)
+	if err != nil {
+		return err
 	}
 	if _, err := out.Write(text); err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
 	return nil
-}
-
-// contexts returns the contexts that the server mirrors.
-func (s *server) contexts() ([]directory.Context, error) {
-	if len(s.Kubeconfig) == 0 {
-		return nil, nil
-	}
-	return directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: s.Kubeconfig, Contexts: s.Contexts}).Read()
-}
-
-// clusterNames requests the names of the server's clusters, including aliases.
-func clusterNames(ctx context.Context, address string, ca []byte) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(ca)
-	// No proxy is used: the server is on this machine.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/clusters", nil)
-	if err != nil {
-		return nil, fmt.Errorf("server at %s: %w", address, err)
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return nil, fmt.Errorf("server at %s does not answer: is watershed serve running? %w", address, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("server at %s: list clusters: %s", address, resp.Status)
-	}
-	var answer struct {
-		Clusters []struct {
-			Name    string   `json:"name"`
-			Aliases []string `json:"aliases"`
-		} `json:"clusters"`
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxClusters)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("server at %s: list clusters: %w", address, err)
-	}
-	names := make([]string, 0, len(answer.Clusters))
-	for _, c := range answer.Clusters {
-		names = append(append(names, c.Name), c.Aliases...)
-	}
-	return names, nil
-}
-
-// newKubeconfig returns a kubeconfig with these clusters and the fleet. The current
-// context is the fleet, or the cluster if there is only one.
-func newKubeconfig(address string, ca []byte, prefix string, clusters []string, contexts []directory.Context) *clientcmdapi.Config {
-	mirrored := map[string]directory.Context{}
-	for _, c := range contexts {
-		mirrored[c.Cluster] = c
-	}
-	k := clientcmdapi.NewConfig()
-	add := func(name, path, namespace string) {
-		name = prefix + name
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + address + path, CertificateAuthorityData: ca}
-		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: userName, Namespace: namespace}
-		k.CurrentContext = name
-	}
-	k.AuthInfos[userName] = &clientcmdapi.AuthInfo{Token: userToken}
-	for _, cluster := range clusters {
-		name := cmp.Or(mirrored[cluster].Name, cluster)
-		if name == fleetContext {
-			name = "clusters/" + name
-		}
-		add(name, "/clusters/"+url.PathEscape(cluster), mirrored[cluster].Namespace)
-	}
-	only := k.CurrentContext
-	add(fleetContext, "/fleet", "")
-	if len(clusters) == 1 {
-		k.CurrentContext = only
-	}
-	return k
 }

@@ -47,12 +47,21 @@ func newFront(t *testing.T, l net.Listener, handler http.Handler, ca *serving.Au
 // it and waits.
 func begin(t *testing.T, s *state, handler http.Handler) (address string, end func() error) {
 	t.Helper()
+	return beginAs(t, s, server{}, handler)
+}
+
+// beginAs is like begin, for a server that announces more than its address. Its list of
+// clusters is for the owner only.
+func beginAs(t *testing.T, s *state, announced server, handler http.Handler) (address string, end func() error) {
+	t.Helper()
 	ca, _ := openAuthority(t, s)
+	handler = ownerOnly(ownerToken(t, s), handler)
 	l, err := listenLoopback(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	withdraw, err := s.announce(server{Address: l.Addr().String()})
+	announced.Address = l.Addr().String()
+	withdraw, err := s.announce(announced)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +77,31 @@ func begin(t *testing.T, s *state, handler http.Handler) (address string, end fu
 		cancel()
 		return <-done
 	}
+}
+
+// ownerToken returns the owner's token of a state folder, and creates it if necessary.
+func ownerToken(t *testing.T, s *state) string {
+	t.Helper()
+	err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.openOwner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// ownerOnly refuses requests for the list of clusters without the owner's token.
+func ownerOnly(token string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/clusters" && r.Header.Get("Authorization") != "Bearer "+token {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // clusters returns a handler that responds like the replica.
@@ -118,6 +152,9 @@ func TestKubeconfig_hasEveryCluster(t *testing.T) {
 		if diff := cmp.Diff(c.servers, servers); diff != "" || k.CurrentContext != c.current || len(k.AuthInfos) != 1 {
 			t.Errorf("current context %q, %d users, and these, wanted (-) and printed (+):\n%s", k.CurrentContext, len(k.AuthInfos), diff)
 		}
+		if user := k.AuthInfos["watershed-owner"]; user == nil || user.Token != ownerToken(t, s) {
+			t.Error("the contexts do not have the owner's token")
+		}
 		// The authority in the kubeconfig verifies the server.
 		cfg, err := clientcmd.NewNonInteractiveClientConfig(*k, c.current, nil, nil).ClientConfig()
 		if err != nil {
@@ -132,8 +169,8 @@ func TestKubeconfig_hasEveryCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.ProtoMajor != 2 {
-			t.Errorf("the server speaks %s", resp.Proto)
+		if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK {
+			t.Errorf("the server speaks %s and answers %s", resp.Proto, resp.Status)
 		}
 		client.CloseIdleConnections()
 		if err := end(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-// listenLoopback listens on a loopback address. It rejects other addresses, because every
-// client that can connect can read everything.
+// listenLoopback listens on a loopback address. It rejects other addresses: it is for
+// profiles, which contain parts of the mirrored objects and have no access control.
 func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -35,5 +35,5 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 }
 
 func notLoopback(address string) error {
-	return fmt.Errorf("listen on %s: not a loopback address, and there is no access control yet, so every client that connects can read everything; use 127.0.0.1, ::1 or localhost", address)
+	return fmt.Errorf("listen on %s: not a loopback address, and every client that connects could read the memory of the program; use 127.0.0.1, ::1 or localhost", address)
 }

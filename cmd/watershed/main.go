@@ -5,7 +5,7 @@
 // lists, gets and watches of their API, from copies that it keeps up to date.
 //
 //	watershed serve &
-//	watershed kubeconfig > replica.yaml
+//	watershed kubeconfig --write replica.yaml
 //	kubectl --kubeconfig replica.yaml get pods -A
 package main
 
@@ -37,6 +37,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newServeCommand(), newKubeconfigCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newKubeconfigCommand(), newRBACCommand(), newVersionCommand())
 	return root
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,16 +44,11 @@ func TestNewLogger(t *testing.T) {
 	}
 }
 
-func TestServe_refusesWhatOthersReach(t *testing.T) {
-	dir := t.TempDir()
-	config := writeKubeconfig(t, map[string]string{"a": ""})
+// Profiles contain parts of the objects, and are only for this machine.
+func TestServe_profilesStayOnTheMachine(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "10.0.0.1:7443", "[fe80::1]:0"} {
-		_, err := command(t.Context(), "serve", "--state-dir", dir, "--listen", address)
-		if err == nil || !strings.Contains(err.Error(), "no access control") {
-			t.Errorf("--listen %s: %v", address, err)
-		}
-		_, err = command(t.Context(), "serve", "--state-dir", dir, "--kubeconfig", config, "--listen", "127.0.0.1:0", "--pprof", address)
-		if err == nil || !strings.Contains(err.Error(), "no access control") {
+		_, err := command(t.Context(), "serve", "--state-dir", t.TempDir(), "--kubeconfig", writeKubeconfig(t, map[string]string{"one": ""}), "--listen", "127.0.0.1:0", "--pprof", address)
+		if err == nil || !strings.Contains(err.Error(), "not a loopback address") {
 			t.Errorf("--pprof %s: %v", address, err)
 		}
 	}
@@ -66,6 +62,28 @@ func TestServe_refusesWhatOthersReach(t *testing.T) {
 			t.Errorf("%s listens on %s", address, l.Addr())
 		}
 		l.Close()
+	}
+}
+
+// There is an owner only where other machines cannot connect.
+func TestServe_ownerIsLocal(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:0": true, ":0": false} {
+		s := state{dir: t.TempDir()}
+		kubeconfig := writeKubeconfig(t, map[string]string{"one": ""})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := command(ctx, "serve", "--state-dir", s.dir, "--kubeconfig", kubeconfig, "--listen", address)
+			ended <- err
+		}()
+		expect.Soon(t, "the server is announced", func() bool { _, err := s.server(); return err == nil })
+		token, err := s.owner()
+		expect.NoError(t, err)
+		if (token != "") != want {
+			t.Errorf("--listen %s: there is an owner: %v", address, !want)
+		}
+		cancel()
+		expect.NoError(t, <-ended)
 	}
 }
 

@@ -10,11 +10,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
@@ -26,6 +29,8 @@ type serveOptions struct {
 	state             state
 	sources           sourceOptions
 	listening         listenOptions
+	access            accessOptions
+	audit             auditOptions
 	listen            string
 	resources, except []string
 	scope             fleet.Scope
@@ -62,9 +67,19 @@ kubeconfig or, in a pod without one, the cluster of the pod. --hub-kubeconfig an
 --hub-context select another one. Its kubeconfig is read once, at the start. The hub
 itself is not mirrored unless another source has it.
 
-There is no access control yet. Every client that can connect reads everything that is
-mirrored, so serve listens on loopback addresses only. Secrets are mirrored only if --resources
-names them.`
+Every request needs credentials that the addressed cluster accepts: a bearer token or a
+client certificate. The cluster decides what may be read, and is asked for that. So the
+credentials of serve itself need the rights that watershed rbac prints, among them to create
+tokenreviews and subjectaccessreviews.
+
+On a loopback address the person that runs serve has access too, with the token in the
+state folder, which watershed kubeconfig prints: each cluster is asked what the credentials of
+the kubeconfig may read there. That needs no further rights.
+
+Below /fleet, callers are authenticated by the cluster of --home, or by OpenID Connect. Other
+clusters accept their names only as far as --fleet-users and --fleet-groups allow.
+
+Secrets are mirrored only if --resources names them.`
 	serveExample = `  watershed serve
   watershed serve --context prod-eu --context prod-us --resources 'pods,*.apps'
   watershed serve --resources '*,secrets'
@@ -77,7 +92,7 @@ func newServeCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:     "serve",
-		Short:   "Serve a read replica of clusters on this machine",
+		Short:   "Serve a read replica of clusters",
 		Long:    serveLong,
 		Example: serveExample,
 		Args:    cobra.NoArgs,
@@ -89,8 +104,10 @@ func newServeCommand() *cobra.Command {
 	flags := cmd.Flags()
 	o.sources.addFlags(flags)
 	o.listening.addFlags(flags)
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "the loopback `address` to serve at; port 0 is any that is free")
-	flags.StringSliceVar(&o.resources, "resources", []string{"*", "events", "events.events.k8s.io", "leases.coordination.k8s.io"},
+	o.access.addFlags(flags)
+	o.audit.addFlags(flags)
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "the `address` to serve at, such as :7443 for all addresses of this machine; port 0 is any that is free")
+	flags.StringSliceVar(&o.resources, "resources", defaultResources(),
 		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star")
 	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of resources not to mirror")
 	flags.StringVarP(&o.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited to a namespace")
@@ -115,6 +132,9 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if o.history <= 0 {
 		return fmt.Errorf("--history %d: clients could not resume a watch", o.history)
 	}
+	if err := o.access.validate(); err != nil {
+		return err
+	}
 	if err := o.state.open(); err != nil {
 		return err
 	}
@@ -138,15 +158,12 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	addresses := serving.Addresses(listener, hosts)
-	f, err := fleet.New(selfFilter{clusters, addresses, ca, logger}, o.fleetOptions(logger))
+	r, err := o.openReplica(ctx, selfFilter{clusters, addresses, ca, logger}, serving.IsLoopback(listener), logger)
 	if err != nil {
 		return err
 	}
-	handler, err := replica.New(f, &replica.Options{Logger: logger})
-	if err != nil {
-		return err
-	}
-	front, err := serving.New(listener, handler, o.listening.serverOptions(certificates, logger))
+	defer r.control.Close()
+	front, err := serving.New(listener, r.handler, o.listening.serverOptions(certificates, logger))
 	if err != nil {
 		return err
 	}
@@ -157,13 +174,13 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	defer profiles.close()
 	s := &service{
 		servers: []func(context.Context) error{front.Run, profiles.run},
-		parts:   []func(context.Context) error{f.Run, handler.Run},
+		parts:   r.parts,
 	}
 	kubeconfig, err := clusters.paths()
 	if err != nil {
 		return err
 	}
-	withdraw, err := o.state.announce(server{Address: addresses[0], Kubeconfig: kubeconfig, Contexts: o.sources.contexts})
+	withdraw, err := o.state.announce(server{Address: addresses[0], Kubeconfig: kubeconfig, Contexts: o.sources.contexts, Home: o.access.home, OtherAuthority: ca == nil})
 	if err != nil {
 		return err
 	}
@@ -174,15 +191,60 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 
 // open listens on the address of the replica.
 func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
-	listener, err := listenLoopback(ctx, o.listen)
+	listener, err := replica.ListenConfig().Listen(ctx, "tcp", o.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: choose another address with --listen", err)
+		return nil, fmt.Errorf("listen: %w: choose another address with --listen", err)
 	}
-	return listener, err
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
+}
+
+// guarded is a replica with access control.
+type guarded struct {
+	control *access.Control
+	handler http.Handler
+	// parts run while the handler is used.
+	parts []func(context.Context) error
+}
+
+// openReplica returns the replica of the clusters in a directory. Only on a loopback
+// address, where other machines cannot connect, the owner has access.
+func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopback bool, logger *slog.Logger) (*guarded, error) {
+	f, err := fleet.New(d, o.fleetOptions(logger))
+	if err != nil {
+		return nil, err
+	}
+	owner := ""
+	if loopback {
+		if owner, err = o.state.openOwner(); err != nil {
+			return nil, err
+		}
+	}
+	log, err := o.audit.open(logger)
+	if err != nil {
+		return nil, err
+	}
+	admission := &admission{fleet: f, limiter: overload.New(nil)}
+	control, err := o.access.open(ctx, f, owner, admission.admit, logger)
+	if err != nil {
+		return nil, err
+	}
+	opts := &replica.Options{Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own()}
+	if log != nil {
+		opts.Audit = log.Audit
+	}
+	server, err := replica.New(f, opts)
+	if err != nil {
+		control.Close()
+		return nil, err
+	}
+	return &guarded{control, control.Handler(server), []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}}, nil
 }
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
-	opts := &fleet.Options{Resources: o.resources, Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
+	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields
 	}

@@ -64,6 +64,11 @@ type server struct {
 	Kubeconfig []string `json:"kubeconfig,omitempty"`
 	// Contexts are the contexts of these files that it mirrors, nil if it mirrors all.
 	Contexts []string `json:"contexts,omitempty"`
+	// Home is the cluster that authenticates requests below /fleet, "" if there is none.
+	Home string `json:"home,omitempty"`
+	// OtherAuthority is true if the server's certificate is from files, and not from the
+	// authority of the state folder.
+	OtherAuthority bool `json:"otherAuthority,omitempty"`
 }
 
 // announce writes what other commands need to know about the server. The caller has

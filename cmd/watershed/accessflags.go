@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/authn"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/statefile"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// accessOptions are the flags for access control.
+type accessOptions struct {
+	home                   string
+	users, groups, members []string
+	localRBAC              []string
+	oidc                   authn.OIDCOptions
+}
+
+func (o *accessOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.home, "home", "", "the `cluster` that authenticates requests below /fleet; callers keep their identity there (default none)")
+	flags.StringSliceVar(&o.users, "fleet-users", nil, "`patterns` of users of the home cluster that have the same name in the other clusters, such as 'oidc:*'; names that begin with system: never have")
+	flags.StringSliceVar(&o.groups, "fleet-groups", nil, "`patterns` of groups of the home cluster that have the same name in the other clusters")
+	flags.StringSliceVar(&o.members, "fleet-members", nil, "`patterns` of the clusters that accept identities of the home cluster or of OpenID Connect below /fleet (default all)")
+	flags.StringSliceVar(&o.localRBAC, "local-rbac", nil, "`patterns` of clusters whose RBAC is evaluated here instead of asking them for each decision; only for clusters without other authorizers that deny")
+	flags.StringVar(&o.oidc.Issuer, "oidc-issuer-url", "", "the `URL` of the OpenID Connect issuer whose tokens are accepted below /fleet")
+	flags.StringVar(&o.oidc.Audience, "oidc-client-id", "", "the client `ID` that the tokens must be issued for")
+	flags.StringVar(&o.oidc.UsernameClaim, "oidc-username-claim", "sub", "the `claim` with the name of the user")
+	flags.StringVar(&o.oidc.UsernamePrefix, "oidc-username-prefix", "", "the `prefix` of the names of users; needed, so that they differ from those of clusters")
+	flags.StringVar(&o.oidc.GroupsClaim, "oidc-groups-claim", "", "the `claim` with the groups (default none)")
+	flags.StringVar(&o.oidc.GroupsPrefix, "oidc-groups-prefix", "", "the `prefix` of the names of groups")
+	flags.StringVar(&o.oidc.CAFile, "oidc-ca-file", "", "a `file` with the certificates that the issuer is verified with (default those of the system)")
+}
+
+// validate refuses flags that would have no effect.
+func (o *accessOptions) validate() error {
+	if o.home == "" && (len(o.users) > 0 || len(o.groups) > 0) {
+		return errors.New("--fleet-users and --fleet-groups have no effect without --home, which names the cluster of these users")
+	}
+	if o.oidc.Issuer == "" && (o.oidc.Audience != "" || o.oidc.UsernamePrefix != "" || o.oidc.GroupsClaim != "" || o.oidc.GroupsPrefix != "" || o.oidc.CAFile != "") {
+		return errors.New("the flags that begin with --oidc have no effect without --oidc-issuer-url")
+	}
+	if o.home == "" && o.oidc.Issuer == "" && len(o.members) > 0 {
+		return errors.New("--fleet-members has no effect without --home or --oidc-issuer-url")
+	}
+	return nil
+}
+
+// local reports whether RBAC of a cluster is evaluated here, nil if that of none is.
+func (o *accessOptions) local() func(string) bool {
+	if len(o.localRBAC) == 0 {
+		return nil
+	}
+	return func(cluster string) bool { return access.Matches(o.localRBAC, cluster) }
+}
+
+// mirrored returns the resources to mirror: those of the flags, and those that access
+// control reads.
+func (o *accessOptions) mirrored(resources []string) []string {
+	if len(o.localRBAC) == 0 {
+		return resources
+	}
+	return slices.Concat(resources, access.PolicyResources())
+}
+
+// admit bounds the work in progress, see [access.Options.Admit].
+type admit func(r *http.Request, q *replica.Request, user string) (done func(), err error)
+
+// open returns the access control of a fleet. Owner is "" if there is none.
+func (o *accessOptions) open(ctx context.Context, f *fleet.Fleet, owner string, admit admit, logger *slog.Logger) (*access.Control, error) {
+	opts := access.Options{
+		Owner: owner, Local: o.local(), Admit: admit, Logger: logger,
+		Crossing: access.Crossing{Home: o.home, Users: o.users, Groups: o.groups, Members: o.members},
+	}
+	if o.oidc.Issuer != "" {
+		o.oidc.Logger = logger
+		issuer, err := authn.NewOIDC(ctx, o.oidc)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-issuer-url: %w", err)
+		}
+		opts.Crossing.OIDC = issuer
+	}
+	return access.New(f, opts)
+}
+
+// ownerFile is the file with the token of the owner.
+func (s *state) ownerFile() string { return filepath.Join(s.dir, "owner.token") }
+
+// owner returns the token of the owner, "" if there is none.
+func (s *state) owner() (string, error) {
+	text, err := os.ReadFile(s.ownerFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("state: token of the owner: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// openOwner returns the token of the owner, and creates one if there is none. The caller has
+// locked the folder.
+func (s *state) openOwner() (string, error) {
+	token, err := s.owner()
+	if token != "" || err != nil {
+		return token, err
+	}
+	token = access.NewOwnerToken()
+	if err := statefile.Replace(s.ownerFile(), []byte(token+"\n")); err != nil {
+		return "", fmt.Errorf("state: token of the owner: %w", err)
+	}
+	return token, nil
+}

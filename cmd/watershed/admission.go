@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// admission bounds the work in progress by the cost of each request.
+type admission struct {
+	fleet   *fleet.Fleet
+	limiter *overload.Limiter
+}
+
+// admit waits until the request of a user may be served.
+func (a *admission) admit(r *http.Request, q *replica.Request, user string) (done func(), err error) {
+	cost := a.cost(q)
+	if q.Attributes().Verb != "watch" {
+		return a.limiter.Admit(r.Context(), user, cost)
+	}
+	_, done, err = a.limiter.AdmitWatch(r.Context(), user, cost)
+	return done, err
+}
+
+// cost returns the cost of a request, by the number of objects that have to be read for it.
+func (a *admission) cost(q *replica.Request) overload.Cost {
+	attributes := q.Attributes()
+	switch {
+	case !attributes.IsResource, attributes.Name != "":
+		return overload.Get
+	case attributes.Verb == "watch":
+		if version := q.Query.Get("resourceVersion"); version != "" && version != "0" && q.Query.Get("sendInitialEvents") == "" {
+			return overload.Get // it continues, and begins without a list
+		}
+	case attributes.Verb != "list":
+		return overload.Get
+	}
+	objects := a.objects(q)
+	// A page of a list without selectors reads no more than the page.
+	if limit, err := strconv.Atoi(q.Query.Get("limit")); err == nil && limit > 0 && q.Query.Get("resourceVersion") != "0" && attributes.FieldSelector == "" && attributes.LabelSelector == "" {
+		objects = min(objects, limit)
+	}
+	return overload.List(objects)
+}
+
+// objects returns about how many objects of a resource a list reads.
+func (a *admission) objects(q *replica.Request) int {
+	if q.Fleet {
+		return fleet.OfResource[*wire.Object](a.fleet, q.GroupResource()).Len()
+	}
+	if q.Member == nil {
+		return 0
+	}
+	feed, ok := q.Member.Feed(q.GroupResource())
+	if !ok {
+		return 0
+	}
+	now, err := feed.Now()
+	if err != nil {
+		return 0
+	}
+	if strings.TrimSpace(q.Namespace) != "" {
+		// The objects of a namespace are next to each other, and are usually a small part.
+		return now.State.Len() / 10
+	}
+	return now.State.Len()
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
+)
+
+// auditOptions are the flags for the audit log.
+type auditOptions struct {
+	path       string
+	maxSize    int64 // MiB
+	maxBackups int
+}
+
+func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.path, "audit-log", "", "the `file` to which an audit event is appended for each request, as a line of JSON; - is the standard output (default none)")
+	flags.Int64Var(&o.maxSize, "audit-log-maxsize", 100, "how many `MiB` the audit log may have before a new file begins")
+	flags.IntVar(&o.maxBackups, "audit-log-maxbackup", 10, "how many old files of the audit log remain, called FILE.1 (the newest), FILE.2 and so on; 0 is none")
+}
+
+// validate refuses flags that have no meaning.
+func (o *auditOptions) validate() error {
+	switch {
+	case o.maxSize <= 0:
+		return fmt.Errorf("--audit-log-maxsize %d: a file must have at least 1 MiB", o.maxSize)
+	case o.maxBackups < 0:
+		return errors.New("--audit-log-maxbackup is negative: use 0 for no old files")
+	}
+	return nil
+}
+
+// open returns the audit log, nil if there is none.
+func (o *auditOptions) open(logger *slog.Logger) (*audit.Log, error) {
+	if err := o.validate(); err != nil || o.path == "" {
+		return nil, err
+	}
+	return audit.Open(audit.Options{Path: o.path, MaxSize: o.maxSize << 20, MaxBackups: o.maxBackups, Logger: logger})
+}
+
+// audited returns a part that runs another part and the audit log, which ends after it: the
+// end of a replica ends WebSockets, and their events are recorded too. Log may be nil.
+func audited(part func(context.Context) error, log *audit.Log) func(context.Context) error {
+	if log == nil {
+		return part
+	}
+	return func(ctx context.Context) error {
+		logging, end := context.WithCancel(context.WithoutCancel(ctx))
+		var running sync.WaitGroup
+		var failed error
+		running.Go(func() { failed = log.Run(logging) })
+		err := part(ctx)
+		end()
+		running.Wait()
+		return errors.Join(err, failed)
+	}
+}
