@@ -40,8 +40,8 @@ type guard struct {
 	// policy is the RBAC of the cluster. It is empty until it is used.
 	policy *policyCopy
 	// pending means that RBAC of the cluster has changed, and its watches are about to be
-	// checked.
-	pending atomic.Bool
+	// checked; again, that they are to be checked once more some seconds later.
+	pending, again atomic.Bool
 
 	// mu guards owner, which is the identity of the connection's credentials, nil before it
 	// is known.
@@ -91,9 +91,8 @@ func (g *guard) decideNow(ctx context.Context, who *caller, a replica.Attributes
 	return by.Fresh(ctx, user, a)
 }
 
-// settle forgets the decisions, because the rights in the cluster have changed.
-func (g *guard) settle() {
-	g.pending.Store(false)
+// flush forgets the decisions, because the rights in the cluster have changed.
+func (g *guard) flush() {
 	g.self.Flush()
 	g.reviewer.Flush()
 }

@@ -32,6 +32,9 @@ const (
 	// policyDelay is how long after a change of RBAC the watches of the cluster are checked,
 	// so that a burst of changes is one check.
 	policyDelay = 250 * time.Millisecond
+	// policySettled is when they are checked once more: the copy may have received the
+	// change before each of the cluster's API servers has.
+	policySettled = 3 * time.Second
 )
 
 // watches has the watches that run, by their rights: those with the same right are checked
@@ -175,13 +178,20 @@ func (w *watches) run(ctx context.Context) {
 		case <-all.C:
 			w.recheck(ctx, func(right) bool { return true }, true)
 		case at := <-w.changed:
-			// Other clusters change in the meantime, so a goroutine waits. There is at most
-			// one for each guard, see follow.
+			// Other clusters change in the meantime, so goroutines wait. There are at most two
+			// for each guard, see follow.
 			running.Go(func() {
 				_ = timer.Sleep(ctx, policyDelay)
-				at.settle()
-				w.recheck(ctx, func(r right) bool { return r.guard == at || r.guard == nil }, false)
+				at.pending.Store(false)
+				w.recheckAt(ctx, at)
 			})
+			if at.again.CompareAndSwap(false, true) {
+				running.Go(func() {
+					_ = timer.Sleep(ctx, policySettled)
+					at.again.Store(false)
+					w.recheckAt(ctx, at)
+				})
+			}
 		}
 	}
 }
@@ -202,6 +212,12 @@ func (w *watches) follow(ctx context.Context, resource schema.GroupResource) {
 			}
 		}
 	}
+}
+
+// recheckAt forgets the decisions of a cluster whose RBAC has changed, and checks its watches.
+func (w *watches) recheckAt(ctx context.Context, at *guard) {
+	at.flush()
+	w.recheck(ctx, func(r right) bool { return r.guard == at || r.guard == nil }, false)
 }
 
 // recheck checks the rights that match.
