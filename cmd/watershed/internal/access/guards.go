@@ -48,10 +48,9 @@ func (g *guards) of(m *fleet.Member) (*guard, error) {
 }
 
 func (g *guards) newGuard(m *fleet.Member, connection *kube.Cluster) *guard {
-	logger := g.opts.Logger.With("cluster", m.Name())
 	next := &guard{
 		member: m, connection: connection,
-		authn:    authn.New(connection, &authn.Options{Logger: logger}),
+		authn:    authn.New(connection, &authn.Options{Logger: g.opts.Logger}),
 		reviewer: authz.NewReviewer(connection, nil),
 		self:     authz.NewSelfReviewer(connection, nil),
 		policy:   newPolicyCopy(m),

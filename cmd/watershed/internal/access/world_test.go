@@ -45,10 +45,18 @@ type world struct {
 // newWorld serves clusters, and returns when they have synced.
 func newWorld(t *testing.T, opts access.Options, clusters ...*kubetest.Cluster) *world {
 	t.Helper()
-	w := &world{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
 	var entries []fleet.Entry
 	for _, k := range clusters {
 		entries = append(entries, fleet.Entry{Name: k.Name(), Config: k.Config()})
+	}
+	return newWorldOf(t, opts, clusters, entries)
+}
+
+// newWorldOf is newWorld with other ways to the clusters.
+func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry) *world {
+	t.Helper()
+	w := &world{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
+	for _, k := range clusters {
 		w.clusters[k.Name()] = k
 		w.clients[k.Name()] = bareClient(t, k.Config())
 	}
