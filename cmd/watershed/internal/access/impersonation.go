@@ -26,8 +26,9 @@ const (
 
 // impersonates reports whether a request is to be decided for another user than its caller.
 func impersonates(r *http.Request) bool {
+	const prefix = "impersonate-"
 	for name := range r.Header {
-		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
+		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,6 +22,9 @@ import (
 // policySilence is how long a feed of RBAC objects may be silent before it is not used for
 // decisions. API servers send a bookmark each minute.
 const policySilence = 90 * time.Second
+
+// policyCheck is how long a policy that was current is used without another look.
+const policyCheck = 50 * time.Millisecond
 
 // policyResources are the resources that RBAC is made of.
 var policyResources = []schema.GroupResource{
@@ -45,6 +49,9 @@ type policyCopy struct {
 	member *fleet.Member
 	policy *rbac.Policy
 
+	// checked is when the policy was last found to be current, in nanoseconds since 1970.
+	checked atomic.Int64
+
 	// mu guards parts: for each of policyResources, the part that the policy has.
 	mu    sync.Mutex
 	parts []policyPart
@@ -65,8 +72,22 @@ func newPolicyCopy(m *fleet.Member) *policyCopy {
 // current brings the policy up to date and reports whether it can be used: all parts have
 // been read without an omission, and the cluster is not silent.
 func (p *policyCopy) current() bool {
+	now := time.Now()
+	if now.Sub(time.Unix(0, p.checked.Load())) < policyCheck {
+		return true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.updateLocked() {
+		return false
+	}
+	p.checked.Store(now.UnixNano())
+	return true
+}
+
+// updateLocked applies the changes since the last time, and reports whether the policy is
+// current.
+func (p *policyCopy) updateLocked() bool {
 	for i, resource := range policyResources {
 		feed, ok := p.member.Feed(resource)
 		if !ok {
