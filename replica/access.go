@@ -3,7 +3,11 @@
 
 package replica
 
-import "github.com/watershed-project/watershed/fleet"
+import (
+	"context"
+
+	"github.com/watershed-project/watershed/fleet"
+)
 
 // Access is what the caller of a request may read. Nil, and the zero value, mean everything
 // for as long as the request takes.
@@ -24,8 +28,9 @@ type Access struct {
 	// are valid only for the caller that received them. "" means that there is no access
 	// control: then they are valid for all requests without a caller.
 	Caller string
-	// Ends is closed when the caller loses the right, or when Sees would return something
-	// else. A watch then ends without an ERROR event, so that the client tries again and
-	// receives the reason. Nil means never.
-	Ends <-chan struct{}
+	// Ends ends when the caller loses the right, or when Sees would return something else. A
+	// watch then ends without an ERROR event, so that the client tries again and receives
+	// the reason. Nil means never. It is a context because many watches can wait for it
+	// without a goroutine each.
+	Ends context.Context
 }

@@ -26,8 +26,6 @@ type shared struct {
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
 	clock   view.Clock
-	// endings ends watches whose callers lose the right.
-	endings endings
 	seals   *view.SealKey
 	logger  *slog.Logger
 	// owned are the resources that the program answers itself.

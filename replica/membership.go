@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -25,17 +26,18 @@ type membership struct {
 	last uint64
 	// set identifies the members at the last check.
 	set string
-	// changed is closed when the members change, and replaced. at is when that was.
-	changed chan struct{}
+	// changed ends when the members change, and is replaced then. at is when that was.
+	changed context.Context
+	end     context.CancelFunc
 	at      time.Time
 }
 
-// change returns a channel that is closed when the members of the fleet have changed.
-func (m *membership) change() <-chan struct{} {
+// change returns a context that ends when the members of the fleet have changed.
+func (m *membership) change() context.Context {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.changed == nil {
-		m.changed = make(chan struct{})
+		m.changed, m.end = context.WithCancel(context.Background())
 	}
 	return m.changed
 }
@@ -86,8 +88,8 @@ func (m *membership) check(members []*fleet.Member) {
 	}
 	m.set = set
 	if m.changed != nil {
-		close(m.changed)
-		m.changed, m.at = nil, time.Now()
+		m.end()
+		m.changed, m.end, m.at = nil, nil, time.Now()
 	}
 }
 

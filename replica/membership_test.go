@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -132,29 +133,26 @@ func TestFleetDocuments_areBounded(t *testing.T) {
 	}
 }
 
-// TestEndings_concurrently has many watches join, leave and end.
-func TestEndings_concurrently(t *testing.T) {
+// TestUntil_concurrently has many watches begin and end.
+func TestUntil_concurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var e endings
 		var running sync.WaitGroup
 		for range 20 {
-			never, ends := make(chan struct{}), make(chan struct{})
+			never, ends := t.Context(), t.Context()
+			ends, end := context.WithCancel(ends)
 			for i := range 50 {
 				running.Go(func() {
-					ctx, release := e.until(t.Context(), []<-chan struct{}{never, ends})
+					ctx, release := until(t.Context(), []context.Context{never, ends})
 					defer release()
 					if i%2 == 0 {
 						<-ctx.Done()
 					}
 				})
 			}
-			running.Go(func() { close(ends) })
+			running.Go(end)
 		}
 		running.Wait()
-		if len(e.waits) != 0 {
-			t.Errorf("%d channels are still awaited", len(e.waits))
-		}
-		if ctx, release := e.until(t.Context(), nil); ctx != t.Context() {
+		if ctx, release := until(t.Context(), nil); ctx != t.Context() {
 			t.Error("a watch without an end has a context of its own")
 			release()
 		}

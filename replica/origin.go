@@ -45,7 +45,6 @@ func wantsOrigin(r *http.Request, q *Request) bool {
 type origin struct {
 	member  *fleet.Member
 	tracker *respond.Tracker
-	endings *endings
 	// timeout is how long the cluster may take to send headers, and to send the next part
 	// of a body that is not a watch.
 	timeout time.Duration
@@ -55,7 +54,7 @@ type origin struct {
 
 func newOrigin(m *fleet.Member, s *shared, opts *Options) origin {
 	return origin{
-		member: m, tracker: &s.tracker, endings: &s.endings, timeout: opts.OriginTimeout,
+		member: m, tracker: &s.tracker, timeout: opts.OriginTimeout,
 		requests: make(chan struct{}, opts.OriginRequests), watches: make(chan struct{}, opts.OriginWatches),
 	}
 }
@@ -90,7 +89,7 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 	right := r.Context()
 	if watch {
 		var release func()
-		right, release = o.endings.until(right, q.ends)
+		right, release = until(right, q.ends)
 		defer release()
 	}
 	ctx, cancel := context.WithCancelCause(right)

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -49,8 +50,8 @@ type Request struct {
 	attributes Attributes
 	// access is what the caller may read, nil for everything.
 	access *Access
-	// ends are closed when the request must end if it is a watch.
-	ends []<-chan struct{}
+	// ends are the contexts that the request ends with if it is a watch.
+	ends []context.Context
 	// watchPath means that the path has the prefix watch, the old form of a watch.
 	watchPath bool
 }

@@ -62,11 +62,11 @@ type right struct {
 	attributes replica.Attributes
 }
 
-// rightState is the watches with one right. They share a channel, so that waiting for its end
-// costs one goroutine. The mu of watches guards it.
+// rightState is the watches with one right. The mu of watches guards it.
 type rightState struct {
-	// ends is closed when the right is lost.
-	ends chan struct{}
+	// ends ends, by end, when the right is lost.
+	ends context.Context
+	end  context.CancelFunc
 	// count is how many watches there are.
 	count int
 	// still reports whether the caller still has the right.
@@ -80,16 +80,17 @@ type rightState struct {
 	life *time.Timer
 }
 
-// add records a watch until its response is complete. The channel is closed when the
-// caller has lost the right.
-func (w *watches) add(r *http.Request, call *Call, g *guard, a replica.Attributes, still func(context.Context) (bool, error)) <-chan struct{} {
+// add records a watch until its response is complete. The context ends when the caller has
+// lost the right.
+func (w *watches) add(r *http.Request, call *Call, g *guard, a replica.Attributes, still func(context.Context) (bool, error)) context.Context {
 	who := call.caller
 	key := right{guard: g, caller: who.key(), credential: credentialOf(r), attributes: a}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	state := w.rights[key]
 	if state == nil {
-		state = &rightState{ends: make(chan struct{}), still: still, valid: w.validity(r, who)}
+		state = &rightState{still: still, valid: w.validity(r, who)}
+		state.ends, state.end = context.WithCancel(context.Background())
 		life := watchLife
 		if !who.Expires.IsZero() {
 			life = min(life, time.Until(who.Expires))
@@ -120,7 +121,7 @@ func (w *watches) endLocked(key right, state *rightState) {
 	}
 	delete(w.rights, key)
 	state.life.Stop()
-	close(state.ends)
+	state.end()
 }
 
 // validity returns a function that checks the credential of a request again, and what it
