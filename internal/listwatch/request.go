@@ -45,6 +45,7 @@ func (r Request) Ended(ctx context.Context) error {
 // Refused returns the error of a request that the server has rejected. after is the value
 // of the Retry-After header if given is true.
 func (r Request) Refused(err *apierrors.StatusError, after time.Duration, given bool) *reflector.Error {
+	err = &apierrors.StatusError{ErrStatus: err.ErrStatus} // others may hold the original
 	shorten(&err.ErrStatus)
 	if d := err.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 && !given {
 		after, given = time.Duration(d.RetryAfterSeconds)*time.Second, true
