@@ -21,16 +21,21 @@ import (
 // TestProgram serves a real cluster. A real kubectl and other programs read it as they
 // read the cluster itself.
 func TestProgram(t *testing.T) {
-	k := kubetest.Start(t, &kubetest.Options{Name: "real"})
+	dir := t.TempDir()
+	writeCertificate(t, "jane", filepath.Join(dir, "jane.crt"), filepath.Join(dir, "jane.key"))
+	k := kubetest.Start(t, &kubetest.Options{
+		Name: "real", Users: []kubetest.User{{Name: "jane"}},
+		APIServerArgs: []string{"--client-ca-file=" + filepath.Join(dir, "jane.crt")},
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	dir := t.TempDir()
 	program := filepath.Join(dir, "watershed")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	s := state{dir: filepath.Join(dir, "state")}
-	server := exec.CommandContext(ctx, program, "serve", "--state-dir", s.dir, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0")
+	issuer := startIssuer(t, dir)
+	server := exec.CommandContext(ctx, program, append([]string{"serve", "--state-dir", s.dir, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0"}, issuer.flags()...)...)
 	log := &output{}
 	server.Stderr = log
 	if err := server.Start(); err != nil {
@@ -106,6 +111,13 @@ func TestProgram(t *testing.T) {
 	}
 
 	t.Run("node", func(t *testing.T) { testNode(ctx, t, k, config) })
+	t.Run("clients", func(t *testing.T) {
+		users, credentials := writeUsers(ctx, t, k, dir)
+		config, server := contextsOf(ctx, t, program, &s, users, credentials, k.Name())
+		// The last one is the stranger.
+		credentials[len(credentials)-1] = issuer.addUser(ctx, t, k, config, server+"/fleet")
+		testClients(ctx, t, k, config, credentials)
+	})
 	checkLog(t, log.String())
 
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil {

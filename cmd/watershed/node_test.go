@@ -59,16 +59,28 @@ func nodeModules(ctx context.Context, t *testing.T) string {
 	return modules
 }
 
+// installedNode returns the folder with Kubernetes' client for Node, or "" if Node is not
+// installed.
+func installedNode(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("%s is not installed: Kubernetes' client for Node is not tried", program)
+			return ""
+		}
+	}
+	return nodeModules(ctx, t)
+}
+
 // testNode lists and watches pods of the cluster through the server, with Kubernetes'
 // client for Node, which uses OpenSSL. It uses the given kubeconfig.
 func testNode(ctx context.Context, t *testing.T, k *kubetest.Cluster, kubeconfig string) {
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed: Kubernetes' client for Node is not tried", program)
-		}
+	modules := installedNode(ctx, t)
+	if modules == "" {
+		t.Skip()
 	}
 	node := exec.CommandContext(ctx, "node", "testdata/node/client.js", kubeconfig)
-	node.Env = append(os.Environ(), "NODE_PATH="+nodeModules(ctx, t))
+	node.Env = append(os.Environ(), "NODE_PATH="+modules)
 	var trouble strings.Builder
 	node.Stderr = &trouble
 	out, err := node.StdoutPipe()

@@ -28,6 +28,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
+var podReader = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}}
+
 // writeCertificate writes a self-signed certificate for a user, and its key. It is its own
 // authority.
 func writeCertificate(t *testing.T, user, certFile, keyFile string) {
@@ -57,10 +59,30 @@ func writeCertificate(t *testing.T, user, certFile, keyFile string) {
 	}
 }
 
+// userContext is a context of a kubeconfig with credentials of one kind, and their user.
+type userContext struct{ name, user string }
+
+// account is the name of the service account that [writeUsers] creates.
+const account = "system:serviceaccount:default:reader"
+
 // writeUsers writes a kubeconfig with contexts of the user jane of a cluster, one for each
-// kind of credentials, and one that the cluster does not accept.
-func writeUsers(t *testing.T, k *kubetest.Cluster, dir string) (path string, contexts []string) {
+// kind of credentials, and one of a service account, which it creates. Both may read pods.
+// The last context is one that the cluster does not accept. Each context is called like the
+// kind of its credentials.
+func writeUsers(ctx context.Context, t *testing.T, k *kubetest.Cluster, dir string) (path string, credentials []userContext) {
 	t.Helper()
+	for _, user := range []string{"jane", account} {
+		if err := k.Grant(ctx, user, "default", podReader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := k.Kubectl(ctx, "create", "serviceaccount", "reader"); err != nil {
+		t.Fatal(err)
+	}
+	requested, err := k.Kubectl(ctx, "create", "token", "reader")
+	if err != nil {
+		t.Fatal(err)
+	}
 	token := k.UserConfig("jane").BearerToken
 	plugin := fmt.Sprintf("#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}'\n", token)
 	for name, content := range map[string]string{"token": token, "plugin": plugin} {
@@ -70,25 +92,29 @@ func writeUsers(t *testing.T, k *kubetest.Cluster, dir string) (path string, con
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: k.URL()}
-	for name, user := range map[string]*clientcmdapi.AuthInfo{
-		"token":       {Token: token},
-		"token-file":  {TokenFile: "token"},
-		"certificate": {ClientCertificate: "jane.crt", ClientKey: "jane.key"},
-		"plugin": {Exec: &clientcmdapi.ExecConfig{
+	for _, c := range []struct {
+		name, user string
+		clientcmdapi.AuthInfo
+	}{
+		{"token", "jane", clientcmdapi.AuthInfo{Token: token}},
+		{"token-file", "jane", clientcmdapi.AuthInfo{TokenFile: "token"}},
+		{"service-account", account, clientcmdapi.AuthInfo{Token: strings.TrimSpace(requested)}},
+		{"certificate", "jane", clientcmdapi.AuthInfo{ClientCertificate: "jane.crt", ClientKey: "jane.key"}},
+		{"plugin", "jane", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 			APIVersion: "client.authentication.k8s.io/v1", Command: "./plugin", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
-		}},
-		"acting":   {Token: k.Config().BearerToken, Impersonate: "jane"},
-		"stranger": {Token: "wrong"},
+		}}},
+		{"acting", "jane", clientcmdapi.AuthInfo{Token: k.Config().BearerToken, Impersonate: "jane"}},
+		{"stranger", "", clientcmdapi.AuthInfo{Token: "wrong"}},
 	} {
-		config.AuthInfos[name] = user
-		config.Contexts[name] = &clientcmdapi.Context{Cluster: "c", AuthInfo: name, Namespace: "default"}
-		contexts = append(contexts, name)
+		config.AuthInfos[c.name] = &c.AuthInfo
+		config.Contexts[c.name] = &clientcmdapi.Context{Cluster: "c", AuthInfo: c.name, Namespace: "default"}
+		credentials = append(credentials, userContext{c.name, c.user})
 	}
 	path = filepath.Join(dir, "config")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	return path, contexts
+	return path, credentials
 }
 
 // TestKubeconfig_ofAUser serves a real cluster. A user with rights of her own reads it with
@@ -102,9 +128,6 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	if err := k.Grant(ctx, "jane", "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}}); err != nil {
-		t.Fatal(err)
-	}
 	createPod(ctx, t, k, "first")
 	s := &state{dir: filepath.Join(dir, "state")}
 	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--home", k.Name())
@@ -112,11 +135,11 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, contexts := writeUsers(t, k, dir)
+	users, credentials := writeUsers(ctx, t, k, dir)
 	file := filepath.Join(dir, "replica.yaml")
 	args := []string{"kubeconfig", "--server", "https://" + running.Address, "--certificate-authority", s.authorityFile(), "--kubeconfig", users, "--home", "plugin", "--write", file}
-	for _, name := range contexts {
-		args = append(args, "--cluster", name+"="+k.Name())
+	for _, c := range credentials {
+		args = append(args, "--cluster", c.name+"="+k.Name())
 	}
 	var trouble string
 	expect.Eventually(t, time.Minute, func() error { // the cluster may not have synced
@@ -133,12 +156,13 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 		out, err := exec.CommandContext(ctx, k.KubectlPath(), append([]string{"--kubeconfig", file, "--cache-dir", filepath.Join(dir, "cache")}, args...)...).CombinedOutput()
 		return string(out), err
 	}
-	for _, name := range contexts {
+	for _, c := range credentials {
+		name := c.name
 		if name == "stranger" {
 			continue
 		}
 		at := "--context=" + defaultPrefix + name
-		if out, err := kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", at); err != nil || out != "jane" {
+		if out, err := kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", at); err != nil || out != c.user {
 			t.Errorf("%s: the user is %q, %v", name, out, err)
 		}
 		expect.Eventually(t, time.Minute, func() error {
@@ -147,7 +171,7 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 			}
 			return nil
 		})
-		if out, err := kubectl("get", "nodes", at); err == nil || !strings.Contains(out, `User "jane" cannot list resource "nodes"`) {
+		if out, err := kubectl("get", "nodes", at); err == nil || !strings.Contains(out, `User "`+c.user+`" cannot list resource "nodes"`) {
 			t.Errorf("%s: get nodes: %q, %v", name, out, err)
 		}
 	}
