@@ -64,6 +64,25 @@ func (a *Authority) Serving(names []string, addresses ...net.IP) (der []byte, ke
 	}, a.key)
 }
 
+// Client returns a certificate of a user in PEM, and its new key.
+func (a *Authority) Client(user string) (cert, key []byte, err error) {
+	der, private, err := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(3),
+		Subject:      pkix.Name{CommonName: user},
+		NotBefore:    a.root.NotBefore,
+		NotAfter:     a.root.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if key, err = x509.MarshalPKCS8PrivateKey(private); err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), nil
+}
+
 // sign makes a key and a certificate for it. The certificate is signed with signer or, if
 // that is nil, with the new key.
 func (a *Authority) sign(cert *x509.Certificate, signer *ecdsa.PrivateKey) (der []byte, key *ecdsa.PrivateKey, err error) {
