@@ -107,6 +107,11 @@ CONNECTIONS ?= 10000
 attack: ## slow and half-open connections, CONNECTIONS of them (default 10000): memory of each kind, and what other clients notice
 	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 10m -count=1 -v -run '^TestAttack' ./cmd/watershed/internal/serving
 
+.PHONY: helm
+helm: ## helm reads a release through the program with a user's token; builds helm (minutes, once per machine), needs make kube
+	go run ./internal/kubetest/kubebuild -helm
+	WATERSHED_KUBE=required WATERSHED_HELM=required go test -count=1 -v -run '^TestHelm$$' ./cmd/watershed
+
 .PHONY: operator
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
 	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
@@ -135,7 +140,7 @@ servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "soak MINUTES=30 KILLS=10" "memory" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "soak MINUTES=30 KILLS=10" "memory" "helm" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

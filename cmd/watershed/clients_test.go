@@ -106,7 +106,7 @@ func readWithKubectl(ctx context.Context, r *reading) error {
 	args := []string{"--kubeconfig", r.kubeconfig, "--cache-dir", r.kubeconfig + ".cache", "--namespace=default", "get"}
 	out, err := exec.CommandContext(ctx, r.kubectl, append(args, "nodes")...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "(Forbidden)") {
-		return fmt.Errorf("get nodes: %s %v", out, err)
+		return fmt.Errorf("get nodes: %s %w", out, err)
 	}
 	if err := r.refused(string(out)); err != nil {
 		return err
@@ -165,7 +165,7 @@ func readWithClientGo(ctx context.Context, r *reading) error {
 	}
 	_, err = c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
-		return fmt.Errorf("list nodes: %v", err)
+		return fmt.Errorf("list nodes: %w", err)
 	}
 	if err := r.refused(err.Error()); err != nil {
 		return err
@@ -227,7 +227,7 @@ func readWithCurl(ctx context.Context, r *reading) error {
 	}
 	out, err := get("/api/v1/nodes")
 	if err != nil || !strings.HasSuffix(out, "\n403") {
-		return fmt.Errorf("list nodes: %s %v", out, err)
+		return fmt.Errorf("list nodes: %s %w", out, err)
 	}
 	if err := r.refused(out); err != nil {
 		return err
@@ -235,7 +235,7 @@ func readWithCurl(ctx context.Context, r *reading) error {
 	const pods = "/api/v1/namespaces/default/pods"
 	out, err = get(pods)
 	if err != nil || !strings.HasSuffix(out, "\n200") {
-		return fmt.Errorf("list pods: %s %v", out, err)
+		return fmt.Errorf("list pods: %s %w", out, err)
 	}
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal([]byte(strings.TrimSuffix(out, "\n200")), &list); err != nil {

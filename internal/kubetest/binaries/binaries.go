@@ -7,7 +7,7 @@
 // The versions are those that the modules below this folder require: their go.mod files
 // are the only place where a version is written. One may be overridden:
 // $WATERSHED_KUBE_VERSION runs the tests with another version of Kubernetes, and leaves
-// etcd and kwok as they are. The built commands are kept outside the checkout, in
+// etcd, kwok and helm as they are. The built commands are kept outside the checkout, in
 // $WATERSHED_CACHE or else the user's cache folder, in one folder per component and
 // version. So versions never share a file, and all checkouts on the machine share one
 // build.
@@ -54,6 +54,10 @@ type Set struct {
 	Scheduler         Command
 	Kubectl           Command
 	Kwok              Command
+
+	// Helm is a client that one test runs. It is not part of All, because building it takes
+	// minutes: kubebuild builds it if it is asked to.
+	Helm Command
 
 	// Stages is the folder of the files that define for kwok how nodes and pods live.
 	Stages string
@@ -102,6 +106,7 @@ func Load() (*Set, error) {
 		Scheduler:         l.kubernetes("kube-scheduler"),
 		Kubectl:           l.kubernetes("kubectl"),
 		Kwok:              l.command("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+		Helm:              l.command("helm", "helm", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm"),
 	}
 	s.Stages = filepath.Join(filepath.Dir(s.Kwok.Path), "stages")
 	return s, l.err

@@ -33,6 +33,7 @@ func checkout(t *testing.T, kubernetes, etcd, kwok string) string {
 		"kubernetes": "k8s.io/kubernetes " + kubernetes,
 		"etcd":       "go.etcd.io/etcd/server/v3 " + etcd,
 		"kwok":       "sigs.k8s.io/kwok " + kwok,
+		"helm":       "helm.sh/helm/v3 v3.22.0",
 	} {
 		write("internal/kubetest/binaries/"+name+"/go.mod", fmt.Sprintf("module x\n\nrequire %s // indirect\n", require))
 	}
@@ -58,6 +59,7 @@ func TestLoad(t *testing.T) {
 		{set.Kubectl.Path, "kubernetes/v1.36.3/kubectl"},
 		{set.Kwok.Path, "kwok/v0.7.0/kwok"},
 		{set.Stages, "kwok/v0.7.0/stages"},
+		{set.Helm.Path, "helm/v3.22.0/helm"},
 	} {
 		if want.got != filepath.Join(cache, want.path) {
 			t.Errorf("path %s, want %s", want.got, want.path)

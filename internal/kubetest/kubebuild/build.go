@@ -30,6 +30,8 @@ func ldflags(c binaries.Command) string {
 			v, c.Version, v, part[0], v, part[1])
 	case "sigs.k8s.io/kwok":
 		return "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=" + c.Version
+	case "helm.sh/helm/v3":
+		return "-s -w -X helm.sh/helm/v3/internal/version.version=" + c.Version
 	default:
 		return "-s -w"
 	}

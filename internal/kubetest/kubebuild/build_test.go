@@ -21,6 +21,7 @@ func TestLDFlags(t *testing.T) {
 	for _, test := range []struct{ module, version, want string }{
 		{"go.etcd.io/etcd/server/v3", "v3.6.16", "-s -w"},
 		{"sigs.k8s.io/kwok", "v0.8.0", "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v0.8.0"},
+		{"helm.sh/helm/v3", "v3.22.0", "-s -w -X helm.sh/helm/v3/internal/version.version=v3.22.0"},
 		{"k8s.io/kubernetes", "v1.37.1", "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1" +
 			" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"},
 	} {

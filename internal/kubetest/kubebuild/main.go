@@ -4,7 +4,8 @@
 // Command kubebuild builds the Kubernetes, etcd and kwok commands that the tests run,
 // from source and for this machine, into the cache folder that package binaries defines.
 // Existing commands are not built again. If WATERSHED_KUBE_VERSION is set, it builds that
-// version of Kubernetes, in addition to any other.
+// version of Kubernetes, in addition to any other. With the flag -helm it builds helm
+// instead.
 //
 // A first build takes minutes, so it reports its progress. It may be interrupted and
 // started again at any time: a file appears under its final name only when it is
@@ -13,6 +14,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,28 +27,28 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	helm := flag.Bool("helm", false, "build helm instead")
+	flag.Parse()
+	if err := run(ctx, *helm); err != nil {
 		fmt.Fprintln(os.Stderr, "kubebuild:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, helm bool) error {
 	set, err := binaries.Load()
 	if err != nil {
 		return err
 	}
+	if helm {
+		if err := locked(func() error { return build(ctx, set.Helm) }); err != nil {
+			return fmt.Errorf("build helm %s: %w", set.Helm.Version, err)
+		}
+		fmt.Printf("%-24s %-8s %s\n", set.Helm.Name, set.Helm.Version, set.Helm.Path)
+		return nil
+	}
 	if len(set.Missing()) > 0 {
-		cache, err := binaries.CacheDir()
-		if err != nil {
-			return err
-		}
-		unlock, err := lock(filepath.Join(cache, "build.lock"))
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if err := buildAll(ctx, set); err != nil {
+		if err := locked(func() error { return buildAll(ctx, set) }); err != nil {
 			return err
 		}
 	}
@@ -55,6 +57,20 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("%-24s %-8s %s\n", "kwok stages", set.Kwok.Version, set.Stages)
 	return nil
+}
+
+// locked calls f while no other process builds.
+func locked(f func() error) error {
+	cache, err := binaries.CacheDir()
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(filepath.Join(cache, "build.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return f()
 }
 
 func buildAll(ctx context.Context, set *binaries.Set) error {
