@@ -137,16 +137,27 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 	if s.opts.Admit != nil {
 		done, err := s.opts.Admit(r, q)
 		if err != nil {
-			respond.Error(w, r, err)
+			s.refuse(w, r, err)
 			return
 		}
 		defer done()
 	}
 	if err := s.authorize(r, q); err != nil {
-		respond.ErrorWithWarning(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
 	s.route(w, r, q)
+}
+
+// refuse writes the error of a hook. A refusal is that of kube-apiserver, without a warning.
+// A cluster that cannot decide is one, because client-go drops the message of a failed
+// discovery request.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if s.opts.Authorize == nil || status.Of(err).Code == http.StatusServiceUnavailable {
+		respond.ErrorWithWarning(w, r, err)
+		return
+	}
+	respond.Error(w, r, err)
 }
 
 // audit calls the hook when a watch begins, and returns the function to defer that calls it

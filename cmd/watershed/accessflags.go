@@ -44,6 +44,7 @@ func (o *accessOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.oidc.UsernamePrefix, "oidc-username-prefix", "", "the `prefix` of the names of users; needed, so that they differ from those of clusters")
 	flags.StringVar(&o.oidc.GroupsClaim, "oidc-groups-claim", "", "the `claim` with the groups (default none)")
 	flags.StringVar(&o.oidc.GroupsPrefix, "oidc-groups-prefix", "", "the `prefix` of the names of groups")
+	flags.StringSliceVar(&o.oidc.SupportedAlgs, "oidc-signing-algs", []string{"RS256"}, "the `algorithms` that tokens may be signed with")
 	flags.StringVar(&o.oidc.CAFile, "oidc-ca-file", "", "a `file` with the certificates that the issuer is verified with (default those of the system)")
 }
 
