@@ -88,5 +88,5 @@ func Example_authorize() {
 	}
 	// Output:
 	// /fleet/api/v1/pods 200 1 299 - "1 cluster is left out: you may not read this resource there"
-	// /clusters/us/api/v1/pods 401 0 299 - "Unauthorized"
+	// /clusters/us/api/v1/pods 401 0
 }

@@ -218,7 +218,7 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), serveOptions{
-			state: s, sources: sourceOptions{kubeconfig: config}, listen: "127.0.0.1:0", history: 1,
+			state: s, sources: sourceOptions{kubeconfig: config}, audit: auditOptions{maxSize: 1}, listen: "127.0.0.1:0", history: 1,
 		})
 	}()
 	until := func(want string) {
