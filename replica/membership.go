@@ -18,7 +18,7 @@ import (
 // join or leave one after the other.
 const minMembershipGap = 10 * time.Second
 
-// membership tells sets of members apart, also if another member takes a name, and reports
+// membership distinguishes sets of members, also if another member takes a name, and reports
 // when the members of the fleet have changed. It has some 50 bytes for each member.
 type membership struct {
 	mu   sync.Mutex

@@ -59,7 +59,7 @@ type Request struct {
 // Attributes returns the attributes of the request.
 func (q *Request) Attributes() Attributes { return q.attributes }
 
-// caller returns who sent the request, "" without access control.
+// caller returns the identity that sent the request, "" without access control.
 func (q *Request) caller() string {
 	if q.access == nil {
 		return ""

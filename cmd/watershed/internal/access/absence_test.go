@@ -19,7 +19,7 @@ import (
 // timedRequests is how many requests are timed, half of them for each cluster.
 const timedRequests = 2000
 
-// The time of a refusal does not tell whether a cluster exists: the difference between the
+// The time of a refusal does not show whether a cluster exists: the difference between the
 // medians of a cluster that refuses the credentials and of one that does not exist is not
 // larger than between two random halves of all times.
 func attackTiming(t *testing.T, w *attackWorld) {

@@ -22,7 +22,7 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-// refusalStep is the unit of the time that a 401 takes. Without it, the time would tell
+// refusalStep is the unit of the time that a 401 takes. Without it, the time would show
 // whether a cluster exists.
 const refusalStep = 20 * time.Millisecond
 

@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package serving runs an HTTPS server that can face a network: its certificates, its
-// connections, its time limits, and its end. It does not know who the clients are.
+// connections, its time limits, and its end. It does not identify clients.
 //
 // # Certificates
 //
@@ -44,6 +44,6 @@
 //
 // When the context of [Server.Run] ends, the server first reports that it is not ready and
 // goes on for [Options.ReadinessDelay], so that load balancers notice. Then it closes the
-// listener, ends watches, and tells clients to open no more requests on their connections.
+// listener, ends watches, and asks clients to open no more requests on their connections.
 // Other requests have [Options.Grace] to finish.
 package serving
