@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"os/exec"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ var kinds = []struct {
 	{"half ClientHello", func(c net.Conn) { send(c, []byte{22, 3, 1, 2, 0, 1}) }},
 	{"idle HTTP/2", func(c net.Conn) { send(secure(c, "h2"), preface) }},
 	{"endless HTTP/2 headers", func(c net.Conn) {
-		send(secure(c, "h2"), append(preface, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82))
+		send(secure(c, "h2"), append(slices.Clip(preface), 0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82))
 	}},
 	{"slow headers", func(c net.Conn) {
 		s := secure(c, "http/1.1")
