@@ -10,8 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 )
