@@ -115,7 +115,7 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 	}
 	var body io.Reader = resp.Body
 	if !watch {
-		body = &prompt{resp.Body, limit, o.timeout}
+		body = &prompt{resp.Body, ctx, limit, o.timeout}
 	}
 	o.pass(right, w, resp, body)
 	return nil
@@ -125,6 +125,7 @@ func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error
 // client is slow.
 type prompt struct {
 	io.Reader
+	ctx     context.Context // of the request
 	timer   *time.Timer
 	timeout time.Duration
 }
@@ -132,7 +133,11 @@ type prompt struct {
 func (p *prompt) Read(b []byte) (int, error) {
 	p.timer.Reset(p.timeout)
 	defer p.timer.Stop()
-	return p.Reader.Read(b)
+	n, err := p.Reader.Read(b)
+	if errors.Is(err, io.EOF) && errors.Is(context.Cause(p.ctx), errNoResponse) {
+		err = errNoResponse // the cluster has ended its response because it was cut off
+	}
+	return n, err
 }
 
 // pass writes the response of the cluster, until ctx ends.
