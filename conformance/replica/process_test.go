@@ -27,9 +27,11 @@ type replicaProcess struct {
 	dir     string
 	address string
 	ca      []byte
-	cmd     *exec.Cmd
-	ended   chan struct{}
-	log     logBuffer
+	// token is that of the owner.
+	token string
+	cmd   *exec.Cmd
+	ended chan struct{}
+	log   logBuffer
 }
 
 // mirrored selects all resources, including those that are mirrored only if they are
@@ -110,6 +112,9 @@ func (p *replicaProcess) ready() error {
 	if err != nil {
 		return fmt.Errorf("watershed kubeconfig: %w", err)
 	}
+	for _, user := range k.AuthInfos {
+		p.token = user.Token
+	}
 	for _, c := range k.Clusters {
 		u, err := url.Parse(c.Server)
 		if err != nil {
@@ -140,7 +145,7 @@ func (p *replicaProcess) writeKubeconfig(path string) error {
 }
 
 func (p *replicaProcess) config() *rest.Config {
-	return &rest.Config{Host: "https://" + p.address, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}, QPS: -1}
+	return &rest.Config{Host: "https://" + p.address, BearerToken: p.token, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}, QPS: -1}
 }
 
 // stop ends the process and waits for it.

@@ -195,7 +195,7 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 	}
 	a := q.Attributes()
 	decide := g.decide
-	if isConsistent(r, q) {
+	if isConsistent(r, q) && !who.owner {
 		// The response comes from the cluster and is read with this program's rights, so
 		// the decision is as fresh as the data.
 		decide = g.decideNow
@@ -211,6 +211,10 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 	access := &replica.Access{Caller: who.key(), Sees: func(*fleet.Member) bool { return false }}
 	if a.Verb == "watch" {
 		access.Ends = c.add(r, call, g, a, func(ctx context.Context) (bool, error) {
+			if who.owner {
+				d, err := g.decide(ctx, who, a)
+				return d.Allowed, err
+			}
 			d, err := g.decideNow(ctx, who, a)
 			return d.Allowed, err
 		})
@@ -242,6 +246,10 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 		return nil, authz.Forbidden(&who.UserInfo, a, "no cluster allows it")
 	}
 	access := &replica.Access{Caller: who.key(), Unavailable: seen.unavailable, Sees: func(m *fleet.Member) bool { return seen.members[m] }}
+	if who.owner && seen.unavailable == 0 && len(seen.denied) == 0 {
+		// Clusters that join are read with the owner's credentials too, so a watch goes on.
+		access.Sees = nil
+	}
 	if a.Verb == "watch" {
 		access.Ends = c.add(r, call, nil, a, func(ctx context.Context) (bool, error) {
 			return seen.still(c.review(ctx, who, a))

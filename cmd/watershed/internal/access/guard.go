@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,13 @@ type authorizer interface {
 	Fresh(ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes) (authz.Decision, error)
 }
 
+const (
+	// ownerTimeout is how long a cluster may take to decide about the owner.
+	ownerTimeout = 800 * time.Millisecond
+	// ownerPause is how long a cluster that did not decide is not asked again.
+	ownerPause = 10 * time.Second
+)
+
 // guard authenticates and authorizes the callers of one connection to one cluster. All its
 // caches end with it.
 type guard struct {
@@ -42,6 +50,9 @@ type guard struct {
 	// pending means that RBAC of the cluster has changed, and its watches are about to be
 	// checked; again, that they are to be checked once more some seconds later.
 	pending, again atomic.Bool
+	// silent is when the cluster last did not answer about the owner, in nanoseconds since
+	// 1970.
+	silent atomic.Int64
 
 	// mu guards owner, which is the identity of the connection's credentials, nil before it
 	// is known.
@@ -81,8 +92,30 @@ func (g *guard) authorizer(who *caller) (authorizer, *authenticationv1.UserInfo)
 
 // decide returns the cluster's decision about a request, which may be some seconds old.
 func (g *guard) decide(ctx context.Context, who *caller, a replica.Attributes) (authz.Decision, error) {
+	if who.owner {
+		return g.decideOwner(ctx, a)
+	}
 	by, user := g.authorizer(who)
 	return by.Authorize(ctx, user, a)
+}
+
+// decideOwner decides about a request of the owner. If the cluster cannot be reached, the
+// owner may read the copy: it was read with the owner's own credentials, so the cluster has
+// allowed that. Then the cluster is not asked for some seconds.
+func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.Decision, error) {
+	reads := a.Verb == "get" || a.Verb == "list" || a.Verb == "watch"
+	unanswered := authz.Decision{Allowed: true, Reason: "the cluster cannot be reached, and the copy was read with these credentials"}
+	if reads && time.Since(time.Unix(0, g.silent.Load())) < ownerPause {
+		return unanswered, nil
+	}
+	asked, cancel := context.WithTimeout(ctx, ownerTimeout)
+	defer cancel()
+	d, err := g.self.Authorize(asked, nil, a)
+	if err != nil && reads && ctx.Err() == nil {
+		g.silent.Store(time.Now().UnixNano())
+		return unanswered, nil
+	}
+	return d, err
 }
 
 // decideNow returns the cluster's decision at this moment.
