@@ -121,6 +121,9 @@ func (c *catalogue) has(group, version, resource string) bool {
 	if resource == "" && slices.Contains(c.stale, schema.GroupVersion{Group: group, Version: version}) {
 		return true
 	}
+	if at := reviews[group]; version == "v1" && len(at) > 0 && (resource == "" || slices.Contains(at, resource)) {
+		return true
+	}
 	return slices.ContainsFunc(c.all, func(s served) bool {
 		return s.mirrored && s.group == group && s.version == version && (resource == "" || s.resource == resource)
 	})

@@ -12,6 +12,23 @@ import (
 // promised are the verbs of a replica.
 var promised = []any{"get", "list", "watch"}
 
+// reviews are the resources, by group, that the program answers itself. They can only be
+// created.
+var reviews = map[string][]string{
+	"authentication.k8s.io": {"selfsubjectreviews"},
+	"authorization.k8s.io":  {"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+}
+
+// isReview reports whether a resource of a discovery document is one of reviews.
+func isReview(r map[string]any) bool {
+	for _, names := range reviews {
+		if slices.Contains(names, text(r, "name")) || slices.Contains(names, text(r, "resource")) {
+			return true
+		}
+	}
+	return false
+}
+
 // connected are subresources that the server forwards: to kubelets, and to what runs
 // there.
 var connected = []string{"attach", "exec", "log", "portforward", "proxy"}
@@ -160,6 +177,9 @@ func sorted(v any) any {
 }
 
 func readOnly(r map[string]any) map[string]any {
+	if isReview(r) {
+		return r
+	}
 	verbs, _ := r["verbs"].([]any)
 	r["verbs"] = slices.DeleteFunc(slices.Clone(verbs), func(v any) bool { return !slices.Contains(promised, v) })
 	return r
