@@ -209,6 +209,9 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 		return nil, g.forbidden(r.Context(), who, a, d.Reason)
 	}
 	access := &replica.Access{Caller: who.key(), Sees: func(*fleet.Member) bool { return false }}
+	if who.owner {
+		access.Caller = ""
+	}
 	if a.Verb == "watch" {
 		access.Ends = c.add(r, call, g, a, func(ctx context.Context) (bool, error) {
 			if who.owner {
@@ -248,7 +251,8 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	access := &replica.Access{Caller: who.key(), Unavailable: seen.unavailable, Sees: func(m *fleet.Member) bool { return seen.members[m] }}
 	if who.owner && seen.unavailable == 0 && len(seen.denied) == 0 {
 		// Clusters that join are read with the owner's credentials too, so a watch goes on.
-		access.Sees = nil
+		// Versions and tokens need no binding: the owner sees everything.
+		access.Sees, access.Caller = nil, ""
 	}
 	if a.Verb == "watch" {
 		access.Ends = c.add(r, call, nil, a, func(ctx context.Context) (bool, error) {
