@@ -54,7 +54,7 @@ func testFleetConsent(t *testing.T, p *pair) {
 		}
 	}
 	// These are an informer's requests.
-	bare := &subject{name: "fleet", root: p.fleet.root, client: p.fleet.client}
+	bare := &subject{name: "fleet", root: p.fleet.root, token: p.fleet.token, client: p.fleet.client}
 	for _, query := range []string{"?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		a := bare.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/configmaps" + query, Accept: "application/json"})
 		if a.code != http.StatusBadRequest || !strings.Contains(string(a.body), "/clusters/") {

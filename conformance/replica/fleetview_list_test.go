@@ -218,7 +218,7 @@ func testFleetTokens(t *testing.T, p *pair) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	const here = "/fleet/api/v1/namespaces/tokens/configmaps"
-	whole := &subject{name: "replica", root: strings.TrimSuffix(p.fleet.root, "/fleet"), client: p.fleet.client}
+	whole := &subject{name: "replica", root: strings.TrimSuffix(p.fleet.root, "/fleet"), token: p.fleet.token, client: p.fleet.client}
 	for name, c := range map[string]struct{ path, token string }{
 		"cut":                    {here, first.Continue[:len(first.Continue)-3]},
 		"of one letter":          {here, "a"},
