@@ -68,10 +68,18 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drop makes the server close an HTTP/1 connection whose body was not read to its end,
-// instead of waiting for the rest without a limit. On HTTP/2 the server resets the stream.
+// drop reads what is left of an HTTP/1 body, within its limits, and makes the server close
+// the connection if that is not all of it. A connection that is closed with bytes unread is
+// reset, and the client may then lose the response. A client that waits for a 100 Continue
+// has sent nothing. On HTTP/2 the server resets the stream.
 func (b *body) drop(r *http.Request) {
-	if !b.ended && r.ProtoMajor == 1 {
+	if b.ended || r.ProtoMajor != 1 {
+		return
+	}
+	if r.Header.Get("Expect") == "" {
+		_, _ = io.Copy(io.Discard, b)
+	}
+	if !b.ended {
 		_ = b.control.SetReadDeadline(time.Unix(1, 0))
 	}
 }

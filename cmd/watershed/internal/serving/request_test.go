@@ -39,10 +39,16 @@ func TestServer_bodies(t *testing.T) {
 	}, func(o *Options) { o.BodyTimeout = 200 * time.Millisecond })
 	for _, http2 := range []bool{false, true} {
 		c := w.client(t, http2)
-		for size, want := range map[int]int{1: 200, 64 << 10: 200, 64<<10 + 1: 413} {
+		for size, want := range map[int]int{1: 200, 64 << 10: 200, 64<<10 + 1: 413, 1 << 20: 413} {
 			resp, err := c.Post("https://"+w.address, "application/json", bytes.NewReader(make([]byte, size)))
 			if code, _ := read(t, resp, err); code != want {
 				t.Errorf("http2 %t: a body of %d bytes is %d, want %d", http2, size, code, want)
+			}
+		}
+		for range 20 {
+			resp, err := c.Post("https://"+w.address+"/unread", "application/json", bytes.NewReader(make([]byte, 64<<10)))
+			if code, _ := read(t, resp, err); code != 200 {
+				t.Errorf("http2 %t: a body that the handler does not read is %d", http2, code)
 			}
 		}
 		// A body without a declared size.
