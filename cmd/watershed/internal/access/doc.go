@@ -22,5 +22,6 @@
 //     is lost.
 //
 // A cluster that does not answer a review makes a 503, never a 401 or a 403, and never a
-// decision. Requests without credentials are refused, except for the health of the process.
+// decision, except for the owner, with whose credentials the copy was read. Requests
+// without credentials are refused, except for the health of the process.
 package access

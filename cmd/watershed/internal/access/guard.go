@@ -111,7 +111,7 @@ func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.De
 	asked, cancel := context.WithTimeout(ctx, ownerTimeout)
 	defer cancel()
 	d, err := g.self.Authorize(asked, nil, a)
-	if err != nil && reads && ctx.Err() == nil {
+	if authz.Unanswered(err) && reads && ctx.Err() == nil {
 		g.silent.Store(time.Now().UnixNano())
 		return unanswered, nil
 	}

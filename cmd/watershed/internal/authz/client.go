@@ -136,6 +136,13 @@ func (c *client) refused(err error) error {
 	return c.failed(apierrors.NewServiceUnavailable(noAnswer), err)
 }
 
+// Unanswered reports whether an error means that the cluster did not answer. It is false if
+// the cluster has answered that it refuses the review or the credentials.
+func Unanswered(err error) bool {
+	var status *apierrors.StatusError
+	return errors.As(err, &status) && status.ErrStatus.Message == noAnswer
+}
+
 // failed returns an error that wraps a status and its cause.
 func (c *client) failed(status *apierrors.StatusError, cause error) error {
 	return fmt.Errorf("access review at cluster %s: %w: %w", c.cluster, status, cause)

@@ -187,6 +187,7 @@ func TestReviewer_faults(t *testing.T) {
 					expect.Equal(t, time.Since(start), test.after)
 					got := statusOf(t, err)
 					expect.Equal(t, got.Code, test.code)
+					expect.Equal(t, Unanswered(err), test.message == noAnswer)
 					if !strings.Contains(got.Message, test.message) || strings.Contains(got.Message, "secret") {
 						t.Errorf("message %q, want %q", got.Message, test.message)
 					}
