@@ -207,8 +207,9 @@ func TestAttack_resets(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if err == nil || most == 0 || most > 250 {
-		t.Errorf("%d streams are reset, %d handlers ran at the same time, %v", sent, most, err)
+	// The writes may all fit into the buffers of the sockets, so they need not fail.
+	if most == 0 || most > 250 {
+		t.Errorf("%d streams are reset, %d handlers ran at the same time", sent, most)
 	}
 	t.Logf("%d streams, %d handlers at the same time", sent, most)
 }
