@@ -152,9 +152,7 @@ diff: ## the full differential runs: against client-go with the race detector, a
 
 .PHONY: bench
 bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets|auth
-	@# auth measures packages of the program, which only the program's module can import
-	@if [ "$(NAME)" = auth ]; then cd cmd/watershed && WATERSHED_KUBE=required WATERSHED_BENCH=auth go test ./internal/access -run '^TestOverhead$$' -count=1 -v | grep -E '^(auth|local|1000|---|ok|FAIL)'; \
-		else cd conformance && go run ./bench $(NAME); fi
+	cd conformance && go run ./bench $(NAME)
 
 .PHONY: figures
 figures: ## count names, references against the flow, duplicates, long functions, linked modules; BEFORE=commit compares, PLACES=1 lists

@@ -21,6 +21,7 @@ import (
 
 // benchmarks are the names that make bench accepts.
 var benchmarks = map[string]func(io.Writer) error{
+	"auth":     benchAuth,
 	"churn":    benchChurn,
 	"fanout":   benchFanout,
 	"fleet":    benchFleet,
