@@ -104,8 +104,9 @@ fleet: ## three clusters whose types, credentials and servers come and go, ROUND
 CONNECTIONS ?= 10000
 
 .PHONY: attack
-attack: ## slow and half-open connections, CONNECTIONS of them (default 10000): memory of each kind, and what other clients notice
+attack: ## slow and half-open connections, CONNECTIONS of them (default 10000), and hostile clusters: memory, and what other clients notice
 	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 10m -count=1 -v -run '^TestAttack' ./cmd/watershed/internal/serving
+	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 20m -count=1 -v -run '^TestHostile' ./fleet
 
 .PHONY: helm
 helm: ## helm reads a release through the program with a user's token; builds helm (minutes, once per machine), needs make kube
