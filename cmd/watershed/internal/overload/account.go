@@ -17,8 +17,8 @@ type account struct {
 	name string
 	// units are those that its requests in flight hold.
 	units int
-	// watches counts its watches.
-	watches int
+	// watches counts its watches, and slow its slow lists.
+	watches, slow int
 	// waiting has its waiting requests (*request) in the order of their arrival.
 	waiting list.List
 	// turn is its place among the users that wait, nil if none of its requests waits.
@@ -35,7 +35,9 @@ func accountName(user string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func (a *account) isIdle() bool { return a.units == 0 && a.watches == 0 && a.waiting.Len() == 0 }
+func (a *account) isIdle() bool {
+	return a.units == 0 && a.watches == 0 && a.slow == 0 && a.waiting.Len() == 0
+}
 
 // request is one request that waits or holds units.
 type request struct {
@@ -44,6 +46,8 @@ type request struct {
 	// held are the units that the request holds, 0 before it is admitted and after it has
 	// ended.
 	held int
+	// slow means that it has returned its units before its end.
+	slow bool
 	// ready is closed when the request is admitted or displaced. It is nil if the request
 	// never waited.
 	ready chan struct{}

@@ -6,7 +6,7 @@
 //
 // A [Limiter] has a number of units. A request holds units while it is served: a GET holds
 // one, a LIST holds more if it has more objects. A request that does not fit waits in the
-// queue of its user for a short time. If it still does not fit, it is rejected with status
+// queue of its user for some seconds. If it still does not fit, it is rejected with status
 // 429 and Retry-After, as kube-apiserver does.
 //
 // # Guarantees
@@ -21,6 +21,9 @@
 //     request of a user with a shorter queue replaces the last request of the longest.
 //   - A request whose context ends, because its client has disconnected or for any other
 //     reason, leaves the queue.
+//   - A list that takes much longer than its work counts as slow: its client reads slowly.
+//     It then holds no units, so that fifty slow clients do not make others wait. The number
+//     of such lists is bounded, by the same rule.
 //   - Watches are long. They hold units only while they start. After that they count only
 //     against the number of watches, which is bounded in total and per user by the same rule.
 //

@@ -16,6 +16,9 @@ import (
 // message is the text of kube-apiserver's 429.
 const message = "Too many requests, please try again later."
 
+// leastTime is how long every list may hold its units.
+const leastTime = time.Second
+
 // Limiter admits requests. All methods are safe for concurrent use. One mutex guards it,
 // which is held for less than a microsecond unless users are waiting; a release then
 // inspects at most each user that waits.
@@ -27,6 +30,7 @@ type Limiter struct {
 	requests int // requests that hold units
 	waiting  int
 	watches  int
+	slow     int // requests that have ceased to hold units because their clients are slow
 	accounts map[string]*account
 	// turns has the accounts (*account) with waiting requests. The first is next.
 	turns    list.List
@@ -51,7 +55,14 @@ func (l *Limiter) Admit(ctx context.Context, user string, cost Cost) (done func(
 	if !ok || r.ready != nil && !l.wait(ctx, r) {
 		return nil, tooMany(1, 2)
 	}
-	return func() { l.release(r) }, nil
+	if cost <= Get {
+		return func() { l.release(r) }, nil
+	}
+	timer := time.AfterFunc(max(leastTime, time.Duration(cost)*l.opts.UnitTime), func() { l.slowDown(r) })
+	return func() {
+		timer.Stop()
+		l.release(r)
+	}, nil
 }
 
 // AdmitWatch waits until the watch of a user may start. Cost is that of its start: of a
@@ -92,7 +103,7 @@ func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Stats{
-		InFlight: l.opts.Units - l.free, Requests: l.requests, Waiting: l.waiting, Watches: l.watches,
+		InFlight: l.opts.Units - l.free, Requests: l.requests, Waiting: l.waiting, Watches: l.watches, Slow: l.slow,
 		Users: len(l.accounts), Admitted: l.admitted, Rejected: l.rejected,
 	}
 }
@@ -223,6 +234,16 @@ func (l *Limiter) wait(ctx context.Context, r *request) bool {
 func (l *Limiter) release(r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.slow {
+		r.slow = false
+		r.account.slow--
+		l.slow--
+	}
+	l.releaseLocked(r)
+	l.dropIdleLocked(r.account)
+}
+
+func (l *Limiter) releaseLocked(r *request) {
 	if r.held == 0 {
 		return
 	}
@@ -231,7 +252,20 @@ func (l *Limiter) release(r *request) {
 	r.held = 0
 	l.requests--
 	l.dispatchLocked()
-	l.dropIdleLocked(r.account)
+}
+
+// slowDown returns the units of a request whose client is slow, unless there are too many
+// such requests.
+func (l *Limiter) slowDown(r *request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.held == 0 || r.account.slow >= l.opts.Slow-l.slow {
+		return
+	}
+	r.slow = true
+	r.account.slow++
+	l.slow++
+	l.releaseLocked(r)
 }
 
 // dispatchLocked admits waiting requests, one of each user in turn, until no waiting user

@@ -24,8 +24,9 @@ func (l *Limiter) check(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held, waiting, watches := 0, 0, 0
+	held, waiting, watches, slow := 0, 0, 0, 0
 	for name, a := range l.accounts {
+		slow += a.slow
 		held += a.units
 		waiting += a.waiting.Len()
 		watches += a.watches
@@ -40,6 +41,9 @@ func (l *Limiter) check(t *testing.T) {
 			t.Errorf("%s waits with %d units, and %d are free", name, a.units, l.free)
 		}
 	}
+	if slow != l.slow || slow > l.opts.Slow {
+		t.Errorf("accounts have %d slow lists of %d", slow, l.slow)
+	}
 	if held != l.opts.Units-l.free || l.free < 0 || waiting != l.waiting || waiting > l.opts.Waiting || watches != l.watches || l.requests > l.opts.Units {
 		t.Errorf("accounts hold %d units of %d with %d free, %d wait of %d, %d watch of %d", held, l.opts.Units, l.free, waiting, l.waiting, watches, l.watches)
 	}
@@ -49,7 +53,7 @@ func (l *Limiter) check(t *testing.T) {
 func (l *Limiter) checkIdle(t *testing.T) {
 	t.Helper()
 	l.check(t)
-	if s := l.Stats(); s.InFlight != 0 || s.Requests != 0 || s.Waiting != 0 || s.Watches != 0 || s.Users != 0 {
+	if s := l.Stats(); s.InFlight != 0 || s.Requests != 0 || s.Waiting != 0 || s.Watches != 0 || s.Slow != 0 || s.Users != 0 {
 		t.Errorf("left: %+v", s)
 	}
 }
@@ -277,7 +281,7 @@ func TestLimiter_rejects(t *testing.T) {
 		}
 		began := time.Now()
 		_, err = l.Admit(t.Context(), "b", Get)
-		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 || time.Since(began) != time.Second {
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 || time.Since(began) != l.opts.MaxWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -336,6 +340,66 @@ func TestLimiter_watches(t *testing.T) {
 		if n := open("user"); n != 2 {
 			t.Errorf("%d watches, want 2", n)
 		}
+	})
+}
+
+// TestLimiter_slowClients checks that lists whose clients are slow give their units to others
+// after the time of their work, that a limited number of them does so, and that a list which
+// needs long for its work keeps them for longer.
+func TestLimiter_slowClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(&Options{Units: 64, MaxCost: 8, Slow: 6})
+		var ends []func()
+		admit := func(user string, objects int) {
+			t.Helper()
+			done, err := l.Admit(t.Context(), user, List(objects))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, done)
+		}
+		large := 100 * 1000 // 1,001 units: 4 s
+		for range 3 {
+			admit("a", 1000)
+		}
+		admit("a", large)
+		if s := l.Stats(); s.InFlight != 32 || s.Slow != 0 {
+			t.Errorf("%+v", s)
+		}
+		began := time.Now()
+		admit("a", 1000) // waits, as a has half of the units
+		if took := time.Since(began); took != leastTime {
+			t.Errorf("the fifth list waited %v", took)
+		}
+		synctest.Wait()
+		l.check(t)
+		if s := l.Stats(); s.Slow != 3 || s.InFlight != 16 {
+			t.Errorf("after a second: %+v", s)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		l.check(t)
+		// The user has as many slow lists as are free, so the others keep their units.
+		if s := l.Stats(); s.Slow != 3 || s.InFlight != 16 {
+			t.Errorf("after their work: %+v", s)
+		}
+		admit("b", large)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := l.Stats(); s.Slow != 3 {
+			t.Errorf("a list that still works is slow: %+v", s)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if s := l.Stats(); s.Slow != 4 || s.InFlight != 16 {
+			t.Errorf("the list of another user: %+v", s)
+		}
+		for _, end := range ends {
+			end()
+			end()
+			l.check(t)
+		}
+		l.checkIdle(t)
 	})
 }
 

@@ -19,8 +19,17 @@ type Options struct {
 	Waiting int
 	// WaitingPerUser limits how many requests of one user wait. Default 100.
 	WaitingPerUser int
-	// MaxWait limits how long a request waits. Default 1 s.
+	// MaxWait limits how long a request waits. Default 15 s, as long as in kube-apiserver.
 	MaxWait time.Duration
+	// UnitTime is how long a list may hold its units, for each unit of its cost before
+	// MaxCost is applied, and one second at least. After that the client is slow, not the
+	// server: a list is written while it is read. Then the list counts as slow, and its units
+	// are free. Default 4 ms, about twice the processor time of 100 pods in JSON.
+	UnitTime time.Duration
+	// Slow limits the number of slow lists. Any more keep their units. A user may have as
+	// many as are free for others. Default 1,000. A slow list of the replica takes about
+	// 300 KB.
+	Slow int
 	// Watches limits the number of open watches. Default 20,000. An idle watch of the
 	// replica takes 17 KB of memory, or 61 KB if it has a connection of its own.
 	Watches int
@@ -49,7 +58,13 @@ func (o *Options) withDefaults() Options {
 		opts.WaitingPerUser = 100
 	}
 	if opts.MaxWait <= 0 {
-		opts.MaxWait = time.Second
+		opts.MaxWait = 15 * time.Second
+	}
+	if opts.UnitTime <= 0 {
+		opts.UnitTime = 4 * time.Millisecond
+	}
+	if opts.Slow <= 0 {
+		opts.Slow = 1000
 	}
 	if opts.Watches <= 0 {
 		opts.Watches = 20_000

@@ -11,6 +11,8 @@ type Stats struct {
 	Waiting int
 	// Watches is how many watches are open, including those that wait.
 	Watches int
+	// Slow is how many lists hold no units because their clients are slow.
+	Slow int
 	// Users is how many users have a request in flight, a waiting request or a watch.
 	Users int
 	// Admitted counts the requests that were admitted, watches included.
