@@ -36,6 +36,8 @@ type serveOptions struct {
 	scope             fleet.Scope
 	dropManagedFields bool
 	history           int64 // MiB
+	maxObjects        int   // of one cluster
+	maxMemory         int64 // of one cluster, MiB
 	pprof             string
 }
 
@@ -114,6 +116,8 @@ func newServeCommand() *cobra.Command {
 	flags.StringVarP(&o.scope.LabelSelector, "selector", "l", "", "mirror only objects that a label `selector` matches")
 	flags.BoolVar(&o.dropManagedFields, "drop-managed-fields", false, "do not keep metadata.managedFields: responses do not have it")
 	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that resume a watch")
+	flags.IntVar(&o.maxObjects, "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)")
+	flags.Int64Var(&o.maxMemory, "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)")
 	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 	return cmd
 }
@@ -245,6 +249,7 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
 	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
+	opts.Limits.Objects, opts.Limits.Bytes = max(o.maxObjects, 0), max(o.maxMemory, 0)<<20
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields
 	}

@@ -87,7 +87,9 @@ func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 	}
 	defer log.Close()
 	r.cmd = exec.Command(binary, "serve", "--kubeconfig", c.Kubeconfig(), "--context", c.Name(),
-		"--listen", "127.0.0.1:0", "--state-dir", r.dir, "--resources", resource)
+		"--listen", "127.0.0.1:0", "--state-dir", r.dir, "--resources", resource,
+		// All clients of a benchmark have one address.
+		"--max-connections-per-address", "20000")
 	if os.Getenv(profileVariable) != "" {
 		r.cmd.Args = append(r.cmd.Args, "--pprof", "127.0.0.1:0")
 	}
