@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -251,5 +252,20 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestServeOptions_limits checks that the flags for the limits of one cluster are used, and
+// that the fleet has its defaults without them.
+func TestServeOptions_limits(t *testing.T) {
+	for flags, want := range map[[2]int64]fleet.Limits{
+		{0, 0}:   {},
+		{7, 2}:   {Objects: 7, Bytes: 2 << 20},
+		{-1, -1}: {},
+	} {
+		o := serveOptions{maxObjects: int(flags[0]), maxMemory: flags[1]}
+		if got := o.fleetOptions(nil).Limits; got != want {
+			t.Errorf("%v: %+v, want %+v", flags, got, want)
+		}
 	}
 }
