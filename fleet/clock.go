@@ -6,14 +6,15 @@ package fleet
 import (
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // A revision of a collection is a time in microseconds, or the next number if that one is
 // taken, times 1024, plus the slot: a random number below 1024 that is the same in all
-// revisions of the fleet. It fits in an int64. Revisions of one collection grow, those of
-// different processes are about the same at the same time, and a foreign one is
-// recognized.
+// revisions of the fleet. It fits in an int64. Revisions of one resource grow, also when
+// its collection is freed and made again, those of different processes are about the same
+// at the same time, and a foreign one is recognized.
 const (
 	slotBits = 10
 	// mostAhead is how far, in microseconds, a foreign revision may be ahead of the clock
@@ -34,12 +35,20 @@ func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
 type clock struct {
 	// slot is the fleet's, and part of all revisions.
 	slot uint64
-	// revision is the newest one.
+	// revision is the newest one of a state.
 	revision uint64
-	// reserved is the newest one that no state has, see [View.Reserve].
-	reserved uint64
+	// latest is the newest one, also if no state has it: see [View.Reserve]. The catalog
+	// reads it after the collection was freed.
+	latest *atomic.Uint64
 	// raised are the newest revisions without a change, oldest first.
 	raised []uint64
+}
+
+// newClock returns a clock whose revisions are greater than a given one.
+func newClock(slot, after uint64) clock {
+	c := clock{slot: slot, latest: new(atomic.Uint64)}
+	c.latest.Store(after)
+	return c
 }
 
 // advance issues the next revision, at a time.
@@ -49,27 +58,23 @@ func (c *clock) advance(now uint64) uint64 {
 }
 
 // reserve issues the next revision, at a time, without making it that of a state.
-func (c *clock) reserve(now uint64) uint64 {
-	c.reserved = c.next(now)
-	return c.reserved
-}
+func (c *clock) reserve(now uint64) uint64 { return c.next(now) }
 
-// next returns a revision that is greater than all before.
+// next issues a revision that is greater than all before.
 func (c *clock) next(now uint64) uint64 {
-	return max(now, c.newestIssued()>>slotBits+1)<<slotBits | c.slot
+	n := max(now, c.latest.Load()>>slotBits+1)<<slotBits | c.slot
+	c.latest.Store(n)
+	return n
 }
-
-// newestIssued returns the greatest revision so far.
-func (c *clock) newestIssued() uint64 { return max(c.revision, c.reserved) }
 
 // recognizes reports whether a revision can be one of this clock. If it cannot, all later
 // revisions are greater than that one, so that a client does not see revisions decrease,
 // unless it is more than a minute ahead of the clock.
 func (c *clock) recognizes(revision uint64) bool {
-	if revision <= c.newestIssued() && revision&(1<<slotBits-1) == c.slot {
+	if revision <= c.latest.Load() && revision&(1<<slotBits-1) == c.slot {
 		return true
 	}
-	if micros, now := revision>>slotBits, microseconds(); revision > c.newestIssued() && micros <= now+mostAhead {
+	if micros, now := revision>>slotBits, microseconds(); revision > c.latest.Load() && micros <= now+mostAhead {
 		if c.raised = append(c.raised, c.advance(max(now, micros+1))); len(c.raised) > mostRaised {
 			c.raised = slices.Delete(c.raised, 0, 1)
 		}

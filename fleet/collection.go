@@ -61,8 +61,8 @@ type indexer interface {
 	leave(*informer)
 }
 
-func newCollection(r schema.GroupResource, window int64, slot uint64) *collection {
-	c := &collection{resource: r, keep: 1024, clock: clock{slot: slot}, indexes: map[indexer]struct{}{}, informers: map[*informer]string{}}
+func newCollection(r schema.GroupResource, window int64, revisions clock) *collection {
+	c := &collection{resource: r, keep: 1024, clock: revisions, indexes: map[indexer]struct{}{}, informers: map[*informer]string{}}
 	c.changed.floor = c.advance(microseconds())
 	c.parts.Store(&[]*clusterPart{})
 	opts := logOptions(func(l located) *wire.Object { return l.object })

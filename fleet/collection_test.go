@@ -64,9 +64,9 @@ func newWorld(t *testing.T, window int64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, fleet: f, c: newCollection(schema.GroupResource{Resource: "pods"}, window, newSlot()),
+	w := &world{t: t, fleet: f, c: newCollection(schema.GroupResource{Resource: "pods"}, window, newClock(newSlot(), 0)),
 		mirrors: map[string]*mirror{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1}
-	f.catalog.collections[w.c.resource] = w.c
+	f.catalog.addLocked(w.c)
 	return w
 }
 

@@ -107,9 +107,7 @@ func (f *Fleet) tidy() {
 // empty drops all members. Readers do not receive a Deleted for each object: their logs
 // are closed.
 func (f *Fleet) empty() {
-	for _, c := range f.catalog.all() {
-		c.log.Close()
-	}
+	f.catalog.close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.members {

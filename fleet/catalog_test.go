@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// entries returns the number of resources in the catalog.
+func (c *catalog) entries() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.collections)
+}
+
+// join makes a resource one that a cluster has, with one object, and returns a function
+// that ends its mirror.
+func (w *world) joinResource(r schema.GroupResource) (end func()) {
+	of := *w
+	of.c = w.fleet.catalog.collection(r)
+	of.mirrors, of.end, of.truth = map[string]*mirror{}, map[string]func(){}, map[Key]uint64{}
+	of.join("eu", "a")
+	return func() { of.leave("eu") }
+}
+
+// TestCatalog_freesResourcesThatComeAndGo rotates the types of a cluster 10,000 times, half
+// of them with a reader.
+func TestCatalog_freesResourcesThatComeAndGo(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	heap := func() int64 {
+		for range 3 {
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for n := range 10_000 {
+		r := schema.GroupResource{Group: "example.com", Resource: fmt.Sprint("types", n)}
+		end := w.joinResource(r)
+		if n%2 == 0 {
+			_, f := OfResource[*wire.Object](w.fleet, r).Follow()
+			end()
+			drain(t, f)
+		} else {
+			end()
+		}
+	}
+	expect.Eventually(t, 10*time.Second, func() error {
+		runtime.GC()
+		if n := w.fleet.catalog.entries(); n > 10 {
+			return fmt.Errorf("the catalog has %d resources", n)
+		}
+		return nil
+	})
+	grown := heap() - before
+	t.Logf("the heap grew by %d KB", grown>>10)
+	if grown > 4<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+}
+
+// TestCatalog_readersKeepTheirResource has a resource disappear and come back, while a
+// view, a follower and an index of it exist.
+func TestCatalog_readersKeepTheirResource(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	r := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	early := OfResource[*wire.Object](w.fleet, r) // before any cluster has it
+	index := IndexBy(OfResource[*wire.Object](w.fleet, r), func(o *wire.Object) []string { return []string{o.Name()} })
+	_, follower := OfResource[*wire.Object](w.fleet, r).Follow()
+	next := func(want ...delta.Type) {
+		t.Helper()
+		var got []delta.Type
+		changes, err := follower.TryNext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changes != nil {
+			for c := range changes {
+				got = append(got, c.Type)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("received %v, want %v", got, want)
+		}
+	}
+	found := func(want int) {
+		t.Helper()
+		indexed := 0
+		for range index.Get("a") {
+			indexed++
+		}
+		if early.Len() != want || indexed != want {
+			t.Errorf("%d objects, %d in the index, want %d", early.Len(), indexed, want)
+		}
+	}
+	for range 3 {
+		end := w.joinResource(r)
+		for range 3 {
+			runtime.GC()
+		}
+		next(delta.Added)
+		found(1)
+		end()
+		for range 3 {
+			runtime.GC()
+		}
+		next(delta.Deleted)
+		found(0)
+	}
+	runtime.KeepAlive(early)
+}
+
+// TestCatalog_revisionsDoNotRepeat frees a collection whose revisions are ahead of the
+// clock, and makes it again.
+func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	catalog := w.fleet.catalog
+	last, lastReserved := uint64(0), uint64(0)
+	for n := range 20 {
+		r := schema.GroupResource{Resource: "widgets"}
+		if n%2 == 1 {
+			r.Resource = "gadgets" // whose entry was removed, or replaced
+		}
+		view := OfResource[*wire.Object](w.fleet, r)
+		first := view.Snapshot().Revision()
+		if first <= last || first <= lastReserved {
+			t.Fatalf("revision %d after %d and %d", first, last, lastReserved)
+		}
+		if last != 0 {
+			if _, err := view.FollowAfter(last); !errors.Is(err, ErrExpired) {
+				t.Errorf("a revision of a collection that was freed: %v", err)
+			}
+			if _, err := view.FollowAfterReserved(lastReserved); !errors.Is(err, ErrExpired) {
+				t.Errorf("a reserved revision of a collection that was freed: %v", err)
+			}
+		}
+		// A client comes from a replica whose clock is ahead.
+		if err := view.Recognize((microseconds()+uint64(30*time.Second/time.Microsecond))<<slotBits | catalog.slot ^ 1); !errors.Is(err, ErrExpired) {
+			t.Fatal(err)
+		}
+		last, lastReserved = view.Snapshot().Revision(), view.Reserve()
+		if last>>slotBits < microseconds()+1e6 {
+			t.Fatal("the revision is not ahead of the clock")
+		}
+		if n%4 < 2 { // otherwise the next collection may be made before the cleanup
+			expect.Eventually(t, 10*time.Second, func() error {
+				runtime.GC()
+				if n := catalog.entries(); n > 1 {
+					return fmt.Errorf("the catalog has %d resources", n)
+				}
+				return nil
+			})
+		}
+		runtime.GC()
+	}
+}
+
+// TestCatalog_closed checks that a watch of a resource that nothing used when the run
+// ended does not wait for changes.
+func TestCatalog_closed(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	defer w.close()
+	w.fleet.catalog.close()
+	for range OfResource[*wire.Object](w.fleet, schema.GroupResource{Resource: "widgets"}).Watch(t.Context()) {
+		t.Error("a change after the end")
+	}
+}
