@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -24,7 +25,7 @@ func (c *catalog) entries() int {
 	return len(c.collections)
 }
 
-// join makes a resource one that a cluster has, with one object, and returns a function
+// joinResource makes a resource one that a cluster has, with one object, and returns a function
 // that ends its mirror.
 func (w *world) joinResource(r schema.GroupResource) (end func()) {
 	of := *w
@@ -125,49 +126,39 @@ func TestCatalog_readersKeepTheirResource(t *testing.T) {
 	runtime.KeepAlive(early)
 }
 
-// TestCatalog_revisionsDoNotRepeat frees a collection whose revisions are ahead of the
-// clock, and makes it again.
+// TestCatalog_revisionsDoNotRepeat frees collections whose revisions are ahead of the
+// clock, and makes them again, before and after the catalog has removed their entries.
 func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
-	catalog := w.fleet.catalog
-	last, lastReserved := uint64(0), uint64(0)
-	for n := range 20 {
-		r := schema.GroupResource{Resource: "widgets"}
-		if n%2 == 1 {
-			r.Resource = "gadgets" // whose entry was removed, or replaced
-		}
-		view := OfResource[*wire.Object](w.fleet, r)
-		first := view.Snapshot().Revision()
-		if first <= last || first <= lastReserved {
-			t.Fatalf("revision %d after %d and %d", first, last, lastReserved)
-		}
-		if last != 0 {
-			if _, err := view.FollowAfter(last); !errors.Is(err, ErrExpired) {
-				t.Errorf("a revision of a collection that was freed: %v", err)
+	slot := w.fleet.catalog.slot
+	last, reserved := map[string]uint64{}, map[string]uint64{}
+	for n := range 40 {
+		name := fmt.Sprint("widgets", n%2)
+		view := OfResource[*wire.Object](w.fleet, schema.GroupResource{Resource: name})
+		if last[name] != 0 {
+			if first := view.Snapshot().Revision(); first <= last[name] || first <= reserved[name] {
+				t.Fatalf("revision %d after %d and %d", first, last[name], reserved[name])
 			}
-			if _, err := view.FollowAfterReserved(lastReserved); !errors.Is(err, ErrExpired) {
-				t.Errorf("a reserved revision of a collection that was freed: %v", err)
+			if _, err := view.FollowAfter(last[name]); !errors.Is(err, ErrExpired) {
+				t.Errorf("after a revision of a collection that was freed: %v", err)
+			}
+			if _, err := view.FollowAfterReserved(reserved[name]); !errors.Is(err, ErrExpired) {
+				t.Errorf("after a reserved revision of a collection that was freed: %v", err)
 			}
 		}
 		// A client comes from a replica whose clock is ahead.
-		if err := view.Recognize((microseconds()+uint64(30*time.Second/time.Microsecond))<<slotBits | catalog.slot ^ 1); !errors.Is(err, ErrExpired) {
+		if err := view.Recognize((microseconds()+30e6)<<slotBits | (slot+1)%(1<<slotBits)); !errors.Is(err, ErrExpired) {
 			t.Fatal(err)
 		}
-		last, lastReserved = view.Snapshot().Revision(), view.Reserve()
-		if last>>slotBits < microseconds()+1e6 {
+		last[name], reserved[name] = view.Snapshot().Revision(), view.Reserve()
+		if last[name]>>slotBits < microseconds()+1e6 {
 			t.Fatal("the revision is not ahead of the clock")
 		}
-		if n%4 < 2 { // otherwise the next collection may be made before the cleanup
-			expect.Eventually(t, 10*time.Second, func() error {
-				runtime.GC()
-				if n := catalog.entries(); n > 1 {
-					return fmt.Errorf("the catalog has %d resources", n)
-				}
-				return nil
-			})
+		old := weak.Make(view.collection)
+		for old.Value() != nil {
+			runtime.GC()
 		}
-		runtime.GC()
 	}
 }
 

@@ -18,6 +18,9 @@ const (
 	// maxHistory is how many bytes of samples a dictionary holds: more than one object of
 	// each of the shapes that a resource commonly has.
 	maxHistory = 32 << 10
+	// mostDictionary is the most that a dictionary takes in bytes, see [dictionary.size]: its
+	// history twice, the code tables of zstd and the table of S2.
+	mostDictionary = 2*maxHistory + 4<<10 + 32<<10
 	// packedFast is the first byte of data that is packed with S2.
 	packedFast byte = 's'
 	// packedDense is the first byte of data that is packed with zstd.

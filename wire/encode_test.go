@@ -46,7 +46,7 @@ func TestAppendJSON_ofJSON(t *testing.T) {
 }
 
 func TestAppendJSON_ofPackedObjects(t *testing.T) {
-	packer := wire.NewPacker()
+	packer := wire.NewPacker(0)
 	var packed *wire.Object
 	for i := range 100 {
 		packed = podObject(t, wire.Protobuf, i)

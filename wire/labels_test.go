@@ -25,7 +25,7 @@ func TestLabel_thatComesTwice(t *testing.T) {
 	text := strings.Repeat("some text ", 40)
 	packers := map[wire.Encoding]*wire.Packer{}
 	for _, e := range encodings {
-		packers[e] = wire.NewPacker()
+		packers[e] = wire.NewPacker(0)
 		packedPods(t, packers[e], e, 50) // samples for a dictionary
 	}
 	for name, object := range map[string]struct {
@@ -84,7 +84,7 @@ func TestEachLabel_isEveryLabel(t *testing.T) {
 		{"quoted": `"\` + "\n\té", "e": "é"},
 	}
 	for _, e := range encodings {
-		p := wire.NewPacker()
+		p := wire.NewPacker(0)
 		packedPods(t, p, e, 500) // samples for a dictionary
 		packed := 0
 		for n, set := range sets {

@@ -6,6 +6,7 @@ package wire
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -48,12 +49,18 @@ const (
 // that it has seen. A dictionary that no longer fits is replaced, and freed once no
 // object is packed with it.
 //
-// A packer can be shared, so that a kind has one dictionary for all sources of its
-// objects. All methods are safe for concurrent use, but not on the same object. A packer
-// costs about 300 KB for each kind of which it has seen more than 64 KiB.
+// Packers can share their dictionaries, see [Packer.Fork], so that a kind has one
+// dictionary for all sources of its objects. All methods are safe for concurrent use, but
+// not on the same object. A kind of which the packers have seen more than 64 KiB costs
+// about 300 KB.
 type Packer struct {
+	shelf *shelf
+
+	// mu guards the fields below: the kinds that the packer has seen. Most packers see
+	// one, which is first. A kind costs 100 bytes, and as much on the shelf.
 	mu    sync.RWMutex
-	kinds map[kindKey]*kindPacker
+	first *kindPacker
+	more  map[kindKey]*kindPacker
 }
 
 type kindKey struct {
@@ -64,7 +71,12 @@ type kindKey struct {
 // kindPacker is the part of a packer for one kind and encoding: its dictionary, and the
 // samples and statistics for the next one.
 type kindPacker struct {
+	key  kindKey
 	dict atomic.Pointer[dictionary]
+	// room is where the memory of dictionaries and samples is taken from.
+	room *room
+	// kept is the memory of the samples. It is returned when the kindPacker is freed.
+	kept *atomic.Int64
 
 	// mu guards the fields below. A caller that finds it locked skips its update: these
 	// are only statistics.
@@ -81,25 +93,55 @@ type kindPacker struct {
 	fit     float64
 }
 
-// NewPacker returns a packer without dictionaries.
-func NewPacker() *Packer { return &Packer{kinds: map[kindKey]*kindPacker{}} }
+// NewPacker returns a packer without dictionaries. Its dictionaries and samples, and those
+// of the packers that share them, take at most a number of bytes together. When there is
+// no room for those of another kind, the objects of that kind are not packed. 0 means
+// 256 MiB, which is enough for about 800 kinds.
+func NewPacker(bytes int64) *Packer {
+	if bytes <= 0 {
+		bytes = defaultRoom
+	}
+	return &Packer{shelf: newShelf(bytes)}
+}
 
-// kindPacker returns the part for the kind of an object.
+// Fork returns a packer that shares the dictionaries of p. The dictionary of a kind is
+// freed when none of the packers that have seen the kind is in use, and no object is packed
+// with it.
+func (p *Packer) Fork() *Packer { return &Packer{shelf: p.shelf} }
+
+// kindPacker returns the part for the kind of an object, or nil if there is no room for
+// it.
 func (p *Packer) kindPacker(o *Object) *kindPacker {
 	at := kindKey{o.kind.GroupVersionKind, o.encoding}
 	p.mu.RLock()
-	s := p.kinds[at]
+	s := p.knownLocked(at)
 	p.mu.RUnlock()
 	if s != nil {
 		return s
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s = p.kinds[at]; s == nil {
-		s = &kindPacker{next: trainFirst}
-		p.kinds[at] = s
+	if s = p.knownLocked(at); s != nil {
+		return s
+	}
+	s = p.shelf.kindPacker(at)
+	switch {
+	case s == nil:
+	case p.first == nil:
+		p.first = s
+	case p.more == nil:
+		p.more = map[kindKey]*kindPacker{at: s}
+	default:
+		p.more[at] = s
 	}
 	return s
+}
+
+func (p *Packer) knownLocked(at kindKey) *kindPacker {
+	if s := p.first; s != nil && s.key == at {
+		return s
+	}
+	return p.more[at]
 }
 
 // Pack packs an object that was not packed before, which takes about 10 us for 5 KB. The
@@ -111,6 +153,9 @@ func (p *Packer) Pack(o, last *Object) {
 		return
 	}
 	s := p.kindPacker(o)
+	if s == nil {
+		return
+	}
 	s.sample(b.data)
 	d := s.dict.Load()
 	if d == nil {
@@ -127,7 +172,7 @@ func (p *Packer) Pack(o, last *Object) {
 // for 5 KB.
 func (p *Packer) Settle(o *Object) {
 	b := o.body.Load()
-	d := p.kindPacker(o).dict.Load()
+	d := p.newest(o)
 	if d == nil || b.dict == d && dense(b.data) {
 		return
 	}
@@ -177,19 +222,34 @@ func (s *kindPacker) sample(raw []byte) {
 	switch {
 	case s.stale && rand.IntN(sampleFast) != 0:
 	case len(s.samples) < samples:
-		s.samples = append(s.samples, raw)
+		if s.keep(cap(raw)) {
+			s.samples = append(s.samples, raw)
+		}
 	case rand.IntN(sampleEvery) == 0:
-		s.samples[rand.IntN(samples)] = raw
+		if i := rand.IntN(samples); s.keep(cap(raw) - cap(s.samples[i])) {
+			s.samples[i] = raw
+		}
 	}
 	switch {
 	case s.stale && len(s.samples) == samples:
 		// Even if the next dictionary does not fit better, objects look like this now.
-		s.stale, s.fit = false, 0
-		s.trainLocked()
+		if s.trainLocked() {
+			s.stale, s.fit = false, 0
+		}
 	case !s.stale && s.seen >= s.next && len(s.samples) >= fewestSamples:
-		s.next = s.seen * trainAgain
-		s.trainLocked()
+		if s.trainLocked() {
+			s.next = s.seen * trainAgain
+		}
 	}
+}
+
+// keep adds to the memory of the samples, and reports whether there is room for it.
+func (s *kindPacker) keep(bytes int) bool {
+	if !s.room.take(int64(bytes)) {
+		return false
+	}
+	s.kept.Add(int64(bytes))
+	return true
 }
 
 // judge records how well an object could be packed.
@@ -211,21 +271,35 @@ func (s *kindPacker) judge(in, out int) {
 	case s.fit == 0 || now < s.fit:
 		s.fit = now
 	case now > s.fit*unfit && !s.stale:
-		s.stale, s.samples = true, nil
+		s.stale = true
+		for _, raw := range s.samples {
+			s.keep(-cap(raw))
+		}
+		s.samples = nil
 	}
 }
 
-// trainLocked makes a dictionary from the samples and keeps it if it is better.
-func (s *kindPacker) trainLocked() {
+// trainLocked makes a dictionary from the samples and keeps it if it is better. It returns
+// false if there is no room for another dictionary, which is no reason to wait long before
+// the next try: memory is returned when the garbage collector has run.
+func (s *kindPacker) trainLocked() bool {
+	if !s.room.take(mostDictionary) {
+		return false
+	}
 	next := newDictionary(s.samples)
 	if next == nil {
-		return
+		s.room.take(-mostDictionary)
+		return true
 	}
+	size := int64(next.size())
+	s.room.take(size - mostDictionary)
+	runtime.AddCleanup(next, func(r *room) { r.take(-size) }, s.room)
 	if now := s.dict.Load(); now != nil && next.cost(s.samples) > better*now.cost(s.samples) {
-		return
+		return true
 	}
 	s.count, s.in, s.out = 0, 0, 0
 	s.dict.Store(next)
+	return true
 }
 
 // cost returns the size of samples after fast packing.
@@ -243,24 +317,19 @@ func (d *dictionary) cost(samples [][]byte) float64 {
 
 // Newest returns a value that changes when the object's kind gets another dictionary.
 // Objects that were settled before can then be settled again.
-func (p *Packer) Newest(o *Object) any { return p.kindPacker(o).dict.Load() }
+func (p *Packer) Newest(o *Object) any { return p.newest(o) }
+
+// newest returns the newest dictionary of an object's kind, or nil.
+func (p *Packer) newest(o *Object) *dictionary {
+	if s := p.kindPacker(o); s != nil {
+		return s.dict.Load()
+	}
+	return nil
+}
 
 // Dictionaries returns the number of kinds that have a dictionary, and the bytes that
-// dictionaries and samples take. Dictionaries that only older objects still use are not
-// counted.
+// dictionaries and samples take, of all packers that share them. Dictionaries that only
+// older objects still use are counted until they are freed.
 func (p *Packer) Dictionaries() (n, bytes int) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	for _, s := range p.kinds {
-		if d := s.dict.Load(); d != nil {
-			n++
-			bytes += d.size()
-		}
-		s.mu.Lock()
-		for _, raw := range s.samples {
-			bytes += cap(raw)
-		}
-		s.mu.Unlock()
-	}
-	return n, bytes
+	return p.shelf.dictionaries(), int(p.shelf.room.taken.Load())
 }

@@ -37,7 +37,7 @@ func TestPacker_changesNothing(t *testing.T) {
 	}
 	for _, gvk := range kinds {
 		for _, e := range encodings {
-			p := wire.NewPacker()
+			p := wire.NewPacker(0)
 			var objects []*wire.Object
 			var bodies [][]byte
 			for range 12 {
@@ -99,8 +99,8 @@ func size(objects []*wire.Object) (n int) {
 
 func TestPacker_sizes(t *testing.T) {
 	for _, e := range encodings {
-		plain := size(packedPods(t, wire.NewPacker(), e, 4)) / 4 // too few for a dictionary
-		p := wire.NewPacker()
+		plain := size(packedPods(t, wire.NewPacker(0), e, 4)) / 4 // too few for a dictionary
+		p := wire.NewPacker(0)
 		objects := packedPods(t, p, e, 1000)
 		fast := size(objects[500:]) / 500
 		for _, o := range objects {
@@ -120,7 +120,7 @@ func TestPacker_sizes(t *testing.T) {
 }
 
 func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
-	p := wire.NewPacker()
+	p := wire.NewPacker(0)
 	small, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, wire.Protobuf, podKind)
 	must(t, err)
 	packedPods(t, p, wire.Protobuf, 100)
@@ -180,7 +180,7 @@ func customObject(tb testing.TB, generation, n int) *wire.Object {
 // TestPacker_learnsAgain changes the shape of all objects: the dictionary must be
 // replaced, and the old one freed when no object needs it.
 func TestPacker_learnsAgain(t *testing.T) {
-	p := wire.NewPacker()
+	p := wire.NewPacker(0)
 	var objects []*wire.Object
 	for n := range 2000 {
 		o := customObject(t, 1, n)
@@ -229,7 +229,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 }
 
 func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
-	p := wire.NewPacker()
+	p := wire.NewPacker(0)
 	packedPods(t, p, wire.JSON, 100)
 	objects := make([]*wire.Object, 60)
 	for i := range objects {
@@ -269,7 +269,7 @@ func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
 }
 
 func TestPacker_labelsAreShared(t *testing.T) {
-	p := wire.NewPacker()
+	p := wire.NewPacker(0)
 	objects := packedPods(t, p, wire.Protobuf, 100)
 	o := objects[99]
 	want, _ := podObject(t, wire.Protobuf, 99).Label("tier")
@@ -346,7 +346,7 @@ func TestSharer_sharesWhatIsRecent(t *testing.T) {
 // TestPack_largeObjects packs objects that hardly get smaller and are larger than a
 // dictionary can use.
 func TestPack_largeObjects(t *testing.T) {
-	p := wire.NewPacker()
+	p := wire.NewPacker(0)
 	rng := rand.New(rand.NewPCG(1, 2))
 	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, New: func() apiruntime.Object { return &corev1.Secret{} }}
 	for i := range 80 {
