@@ -50,3 +50,7 @@ func Indexes[T any](i *Informer[T]) int {
 	}
 	return n
 }
+
+// Dictionaries returns the number of kinds that have a dictionary, and the bytes that
+// dictionaries and samples take.
+func (p *Packing) Dictionaries() (n, bytes int) { return p.packer.Dictionaries() }

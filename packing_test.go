@@ -159,6 +159,46 @@ func TestPacking_isShared(t *testing.T) {
 	}
 }
 
+// TestPacking_dictionaries checks the limit on dictionaries, and that those of a kind are
+// freed with the last informer of the kind.
+func TestPacking_dictionaries(t *testing.T) {
+	s := newServer()
+	workload(s, 500)
+	for _, limit := range []int64{0, 64 << 10} {
+		shared := watershed.NewPacking(&watershed.PackingOptions{Settling: 1, Dictionaries: limit})
+		var stops []func()
+		for range 2 {
+			i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
+			stops = append(stops, running(t, i.Run))
+			<-i.Synced()
+			watershed.Settle(i)
+			if packed := i.Stats().Packed; (packed > 0) != (limit == 0) {
+				t.Errorf("with a limit of %d, %d objects are packed", limit, packed)
+			}
+		}
+		left := func() int {
+			for range 3 {
+				runtime.GC()
+			}
+			_, bytes := shared.Dictionaries()
+			return bytes
+		}
+		if bytes := left(); bytes == 0 || limit > 0 && bytes > int(limit) {
+			t.Errorf("with a limit of %d, dictionaries and samples take %d bytes", limit, bytes)
+		}
+		stops[0]()
+		expect.Equal(t, left() > 0, true)
+		stops[1]()
+		stops = nil
+		expect.Eventually(t, 5*time.Second, func() error {
+			if bytes := left(); bytes > 0 {
+				return fmt.Errorf("dictionaries and samples take %d bytes", bytes)
+			}
+			return nil
+		})
+	}
+}
+
 // TestPacking_slowsDownForWhatIsMoreUrgent has settling pause during more urgent work,
 // and still make some progress, because that work may never end.
 func TestPacking_slowsDownForWhatIsMoreUrgent(t *testing.T) {

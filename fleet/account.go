@@ -56,8 +56,8 @@ func (c *counter) load() amount { return amount{c.objects.Load(), c.bytes.Load()
 // account keeps the objects of one cluster within its limits. It adds up the objects that
 // arrive. When the sum reaches a limit, it measures the objects that are really kept: most
 // of those that arrived have replaced others, and most have been packed. An arriving
-// object costs four atomic additions, and a measurement 50 ns for each object that is
-// kept.
+// object costs four atomic additions, and a measurement 300 to 500 ns for each object that
+// is kept, with 200,000 packed pods.
 type account struct {
 	name  string // the cluster's
 	limit amount

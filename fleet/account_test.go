@@ -3,7 +3,19 @@
 
 package fleet
 
-import "testing"
+import (
+	"log/slog"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
+)
 
 // BenchmarkCharge measures what an arriving object costs below the limits, from one source
 // and from several at once.
@@ -28,4 +40,37 @@ func BenchmarkCharge(b *testing.B) {
 			}
 		})
 	})
+}
+
+// BenchmarkMeasure measures what a measurement costs for each object that is kept. The
+// objects are packed.
+func BenchmarkMeasure(b *testing.B) {
+	const objects = 50_000
+	i := watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{Memory: watershed.Packed, Window: 1, Logger: slog.New(slog.DiscardHandler)})
+	go func() { _ = i.Run(b.Context()) }() // returns when the context ends
+	if err := i.WaitForSync(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
+	w := kubetest.Workload{Seed: 1}
+	for n := range objects {
+		pod := w.Pod(n)
+		pod.ResourceVersion = strconv.Itoa(n + 1)
+		o, err := wire.Encode(pod, wire.Protobuf, kind)
+		if err != nil {
+			b.Fatal(err)
+		}
+		i.Write(delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: uint64(n + 1)})
+	}
+	a := newAccount("eu", Limits{}.withDefaults())
+	a.open().of = i
+	for b.Loop() {
+		a.mu.Lock()
+		a.measureLocked()
+		a.mu.Unlock()
+	}
+	if a.measured.objects != objects {
+		b.Fatalf("%d objects are measured", a.measured.objects)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/objects, "ns/object")
 }

@@ -18,9 +18,12 @@ const (
 	// maxHistory is how many bytes of samples a dictionary holds: more than one object of
 	// each of the shapes that a resource commonly has.
 	maxHistory = 32 << 10
-	// mostDictionary is the most that a dictionary takes in bytes, see [dictionary.size]: its
-	// history twice, the code tables of zstd and the table of S2.
-	mostDictionary = 2*maxHistory + 4<<10 + 32<<10
+	// codecs is what a dictionary takes in bytes besides its history: the table of S2, and
+	// a decoder of zstd with its tables.
+	codecs = 32<<10 + 96<<10
+	// mostDictionary is the most that a dictionary takes in bytes, see [dictionary.size].
+	// The code tables of zstd take less than 4 KiB.
+	mostDictionary = 3*maxHistory + 4<<10 + codecs
 	// packedFast is the first byte of data that is packed with S2.
 	packedFast byte = 's'
 	// packedDense is the first byte of data that is packed with zstd.
@@ -34,8 +37,8 @@ const (
 // 7 us to pack an object and 2 us to unpack it. Zstd takes five times as long and half
 // the space.
 //
-// A dictionary costs its history twice, the 32 KB table of S2, and about 200 KB for each
-// processor that unpacks densely packed objects.
+// A dictionary costs its history three times, the 32 KB table of S2 and, once objects are
+// packed densely, a decoder: 84 KB, and 5 KB for each processor.
 type dictionary struct {
 	history []byte
 	fast    *s2.Dict
@@ -214,7 +217,6 @@ func (d *dictionary) makeDecoder() {
 	d.decoder, _ = zstd.NewReader(nil, dict, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxObject))
 }
 
-// size returns the bytes that the dictionary takes, without encoders and decoders.
-func (d *dictionary) size() int {
-	return len(d.history) + len(d.tables) + 32<<10
-}
+// size returns the bytes that the dictionary takes with a decoder, and without encoders. S2
+// has a copy of the history.
+func (d *dictionary) size() int { return 2*len(d.history) + len(d.tables) + codecs }
