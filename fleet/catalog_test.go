@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"weak"
@@ -95,7 +96,7 @@ func TestCatalog_readersKeepTheirResource(t *testing.T) {
 				got = append(got, c.Type)
 			}
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
+		if !slices.Equal(got, want) {
 			t.Errorf("received %v, want %v", got, want)
 		}
 	}
