@@ -194,11 +194,14 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 		return nil, err
 	}
 	a := q.Attributes()
-	decide := g.decide
-	if isConsistent(r, q) && !who.owner {
+	decide, decideNow := g.decide, g.decideNow
+	if who.owner {
+		decideNow = g.decide // the owner may read the copy while the cluster does not answer
+	}
+	if isConsistent(r, q) {
 		// The response comes from the cluster and is read with this program's rights, so
 		// the decision is as fresh as the data.
-		decide = g.decideNow
+		decide = decideNow
 	}
 	d, err := decide(r.Context(), who, a)
 	if err != nil {
@@ -214,11 +217,7 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 	}
 	if a.Verb == "watch" {
 		access.Ends = c.add(r, call, g, a, func(ctx context.Context) (bool, error) {
-			if who.owner {
-				d, err := g.decide(ctx, who, a)
-				return d.Allowed, err
-			}
-			d, err := g.decideNow(ctx, who, a)
+			d, err := decideNow(ctx, who, a)
 			return d.Allowed, err
 		})
 	}
