@@ -60,6 +60,8 @@ type Cluster struct {
 	reading chan struct{}
 
 	catalogue catalogue
+	// callers are for the requests of others.
+	callers callers
 }
 
 // FromConfig returns the cluster for cfg. It ignores the request rate limits and the
@@ -132,7 +134,10 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // CloseIdleConnections closes the connections that do not carry a request. Clusters with
 // equal configurations share their connections.
-func (c *Cluster) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(c.client.Transport) }
+func (c *Cluster) CloseIdleConnections() {
+	utilnet.CloseIdleConnectionsFor(c.client.Transport)
+	c.callers.closeIdle()
+}
 
 // send makes the request and returns when the headers of a successful response have
 // arrived. The caller must close the response.

@@ -28,6 +28,12 @@ type Access struct {
 	// are valid only for the caller that received them. "" means that there is no access
 	// control: then they are valid for all requests without a caller.
 	Caller string
+	// User identifies the user that sent the request, over all of its credentials and also
+	// if it impersonates another one. A user sees its own writes, see [Options.PassThrough].
+	User string
+	// Withheld, unless it is "", is why the request cannot be passed on to the cluster: the
+	// caller has no credentials that can be. The response then contains it.
+	Withheld string
 	// Ends ends when the caller loses the right, or when Sees would return something else. A
 	// watch then ends without an ERROR event, so that the client tries again and receives
 	// the reason. Nil means never. It is a context because many watches can wait for it

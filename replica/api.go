@@ -30,10 +30,13 @@ type api interface {
 	read(w http.ResponseWriter, r *http.Request, q *Request) error
 }
 
+// isHealth reports whether a path is for the health of an API.
+func isHealth(path string) bool { return path == "/healthz" || path == "/livez" || path == "/readyz" }
+
 // serveAPI answers a request for a path of an API.
 func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
-	if q.Path == "/healthz" || q.Path == "/livez" || q.Path == "/readyz" {
+	if isHealth(q.Path) {
 		a.serveHealth(w, r, q)
 		return
 	}

@@ -23,8 +23,10 @@ import (
 // clusterAPI is the API of one member.
 type clusterAPI struct {
 	*shared
-	member  *fleet.Member
-	origin  origin
+	member *fleet.Member
+	origin origin
+	// pass is nil unless requests are passed on.
+	pass    *passThrough
 	openapi *openapi.Documents
 	kinds   view.Kinds
 
@@ -38,10 +40,14 @@ type clusterAPI struct {
 }
 
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
-	return &clusterAPI{
+	c := &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
 		origin: newOrigin(m, s, opts),
 	}
+	if opts.PassThrough {
+		c.pass = newPassThrough(m, s, opts)
+	}
+	return c
 }
 
 func (c *clusterAPI) unknown() error {
@@ -82,12 +88,12 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 			return nil
 		}
 		if slices.ContainsFunc(c.member.Unmirrored(), isResourceOf(q)) {
-			return notMirrored(q, c.where)
+			return notMirrored(q, c.where(q))
 		}
 		return missing(q.Path)
 	}
 	resource := feed.Resource()
-	if err := refusal(c.member, resource, r, q, c.where); err != nil {
+	if err := refusal(c.member, resource, r, q, c.where(q)); err != nil {
 		return err
 	}
 	if wantsOrigin(r, q) {
@@ -100,6 +106,10 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
 	}
+	if c.pass != nil && q.withheld() == "" && !c.pass.writes.wait(r.Context(), q.user(), feed) {
+		q.Passed = true
+		return c.pass.serve(w, r, q)
+	}
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
@@ -108,10 +118,17 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	return one.serve()
 }
 
-// where returns the address of the cluster, for requests that the replica cannot answer.
-func (c *clusterAPI) where() string {
-	if connection := c.member.Cluster(); connection != nil {
-		return connection.Config().Host
+// where returns the address of the cluster, for a request that the replica cannot answer,
+// and why it is not passed on.
+func (c *clusterAPI) where(q *Request) func() string {
+	return func() string {
+		address := "the cluster " + c.member.Name()
+		if connection := c.member.Cluster(); connection != nil {
+			address = connection.Config().Host
+		}
+		if why := q.withheld(); why != "" && c.pass != nil {
+			address += ": " + why
+		}
+		return address
 	}
-	return "the cluster " + c.member.Name()
 }

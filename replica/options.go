@@ -37,6 +37,17 @@ type Options struct {
 	// OriginWatches is how many watches may be passed on to one cluster at once. Any more
 	// are refused with 429. Default 100.
 	OriginWatches int
+	// PassThrough means that requests below /clusters that the copy cannot answer are passed
+	// on to the cluster with the credentials of the caller, never with those of the fleet:
+	// writes, resources and versions that are not mirrored, logs and terminals, discovery
+	// and OpenAPI. Reads of a user wait for the user's own writes. Default: such requests are
+	// refused.
+	PassThrough bool
+	// PassedRequests is how many requests may be passed on to one cluster at once for
+	// callers, half of them for one user, and PassedConnections how many that stay open, such
+	// as watches and terminals. Any more are refused with 429. Default 400, as many as
+	// kube-apiserver answers, and 1,000.
+	PassedRequests, PassedConnections int
 	// Logger receives all messages. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -66,6 +77,8 @@ type Outcome struct {
 	Started bool
 	// Panicked means that the program failed. Then the response is not complete.
 	Panicked bool
+	// Passed means that the cluster has answered the request.
+	Passed bool
 	// Status is the code of the response, and Reason that of a response that is an error, ""
 	// if it has none.
 	Status int
@@ -84,6 +97,9 @@ const (
 
 	defaultOriginRequests = 32
 	defaultOriginWatches  = 100
+
+	defaultPassedRequests    = 400
+	defaultPassedConnections = 1000
 )
 
 func (o *Options) withDefaults() Options {
@@ -98,6 +114,8 @@ func (o *Options) withDefaults() Options {
 	setDefault(&opts.OriginTimeout, defaultOriginTimeout)
 	setDefault(&opts.OriginRequests, defaultOriginRequests)
 	setDefault(&opts.OriginWatches, defaultOriginWatches)
+	setDefault(&opts.PassedRequests, defaultPassedRequests)
+	setDefault(&opts.PassedConnections, defaultPassedConnections)
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}

@@ -94,6 +94,12 @@ func (o *origin) answers(answer func(http.ResponseWriter, *http.Request) bool) {
 // the origins before the replica starts.
 func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []*origin) {
 	t.Helper()
+	return newOriginsWith(t, clusters, prepare, &replica.Options{OriginTimeout: originTimeout, OriginRequests: originRequests, OriginWatches: originWatches})
+}
+
+// newOriginsWith is newOrigins with other options of the replica.
+func newOriginsWith(t *testing.T, clusters int, prepare func([]*origin), opts *replica.Options) (*world, []*origin) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
 	}
@@ -112,7 +118,7 @@ func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []
 	if prepare != nil {
 		prepare(origins)
 	}
-	w, _, end := serve(t, s, entries, &replica.Options{OriginTimeout: originTimeout, OriginRequests: originRequests, OriginWatches: originWatches})
+	w, _, end := serve(t, s, entries, opts)
 	for _, o := range origins {
 		o.end = end
 	}

@@ -47,6 +47,10 @@ type Request struct {
 	// Query are the parameters of the request.
 	Query url.Values
 
+	// Passed means that the request is passed on to the cluster with the caller's own
+	// credentials, see [Options.PassThrough]. The cluster decides about it.
+	Passed bool
+
 	attributes Attributes
 	// access is what the caller may read, nil for everything.
 	access *Access
@@ -65,6 +69,22 @@ func (q *Request) caller() string {
 		return ""
 	}
 	return q.access.Caller
+}
+
+// user returns the user that sent the request, "" without access control.
+func (q *Request) user() string {
+	if q.access == nil {
+		return ""
+	}
+	return q.access.User
+}
+
+// withheld returns why the request cannot be passed on, "" if it can.
+func (q *Request) withheld() string {
+	if q.access == nil {
+		return ""
+	}
+	return q.access.Withheld
 }
 
 // parse returns what a request addresses. It looks up nothing.

@@ -75,22 +75,35 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			s.tracker.Cut(s.opts.WriteTimeout)
-			s.dropClusters()
+			s.tidy()
 			s.membership.check(s.fleet.Members())
 			s.all.pins.DropOld()
 		}
 	}
 }
 
-// dropClusters drops the APIs of clusters that have left.
-func (s *Server) dropClusters() {
+// tidy drops the APIs of clusters that have left, and forgets writes that the others have.
+func (s *Server) tidy() {
+	for _, c := range s.present() {
+		if c.pass != nil {
+			c.pass.writes.sweep(c.member)
+		}
+	}
+}
+
+// present returns the APIs of the clusters that are in the fleet, and drops the others.
+func (s *Server) present() []*clusterAPI {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for m := range s.clusters {
-		if !s.fleet.Has(m) {
+	var all []*clusterAPI
+	for m, c := range s.clusters {
+		if s.fleet.Has(m) {
+			all = append(all, c)
+		} else {
 			delete(s.clusters, m)
 		}
 	}
+	return all
 }
 
 // cluster returns the API of a member.
@@ -131,6 +144,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serve(w *respond.Response, r *http.Request) {
 	q := parse(r)
 	s.resolve(q)
+	if q.Member != nil {
+		q.Passed = s.cluster(q.Member).passes(r, q)
+	}
 	if s.opts.Audit != nil {
 		defer s.audit(w, r, q)()
 	}
@@ -165,10 +181,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Server) audit(w *respond.Response, r *http.Request, q *Request) func() {
 	outcome := Outcome{Number: s.requests.Add(1), Began: time.Now()}
 	call := func() {
-		outcome.Status, outcome.Reason, outcome.Took = w.Status(), w.Reason(), time.Since(outcome.Began)
+		outcome.Passed, outcome.Status, outcome.Reason, outcome.Took = q.Passed, w.Status(), w.Reason(), time.Since(outcome.Began)
 		s.opts.Audit(r, q, outcome)
 	}
-	if q.attributes.Verb == "watch" {
+	if q.attributes.Verb == "watch" || q.Passed && isConnection(r, q) {
 		outcome.Started = true
 		w.OnBegin(call)
 	}
@@ -204,6 +220,9 @@ func (s *Server) resolve(q *Request) {
 // the caller sees the new ones.
 func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 	if s.opts.Authorize == nil {
+		if q.Passed {
+			return nil
+		}
 		return checkImpersonation(r)
 	}
 	changed := s.membership.change()
@@ -243,7 +262,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	case q.Cluster != "":
 		switch {
 		case q.Member != nil:
-			serveAPI(s.cluster(q.Member), w, r, q)
+			s.cluster(q.Member).serve(w, r, q)
 		case !s.fleet.Known():
 			respond.Error(w, r, status.RetrySoon("the clusters are not known yet"))
 		default:

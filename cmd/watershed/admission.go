@@ -22,6 +22,11 @@ type admission struct {
 
 // admit waits until the request of a user may be served.
 func (a *admission) admit(r *http.Request, q *replica.Request, user string) (done func(), err error) {
+	if q.Passed {
+		// The cluster does the work. The replica limits how many requests it passes on to
+		// each, so that a slow one does not take the places of the others.
+		return func() {}, nil
+	}
 	cost := a.cost(q)
 	if q.Attributes().Verb != "watch" {
 		return a.limiter.Admit(r.Context(), user, cost)

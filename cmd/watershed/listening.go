@@ -57,21 +57,33 @@ func (o *listenOptions) certificates(l net.Listener, s *state, logger *slog.Logg
 	return ca, ca, names, nil
 }
 
-// serverOptions returns the options of the server.
-func (o *listenOptions) serverOptions(certs serving.Certificates, logger *slog.Logger) *serving.Options {
-	return &serving.Options{
+// maxWrite limits the bytes of a request that is passed on. It is the limit of kube-apiserver.
+const maxWrite = 3 << 20
+
+// serverOptions returns the options of the server. If requests are passed on, writes must fit.
+func (o *listenOptions) serverOptions(certs serving.Certificates, passThrough bool, logger *slog.Logger) *serving.Options {
+	opts := &serving.Options{
 		Certificates: certs, StrictTransport: o.certFile != "",
 		Connections: o.connections, ConnectionsPerAddress: o.perAddress,
 		LongRunning: isWatch, ReadinessDelay: o.shutdownDelay, Grace: o.shutdownBy, Logger: logger,
 	}
+	if passThrough {
+		opts.MaxBody = maxWrite
+	}
+	return opts
 }
 
-// isWatch reports whether a request is a watch, by the rule of kube-apiserver. A watch that
-// it does not recognize ends with the grace period.
+// isWatch reports whether a request is a watch or follows a log, by the rule of
+// kube-apiserver. One that it does not recognize ends with the grace period.
 func isWatch(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
 	}
-	values, ok := r.URL.Query()["watch"]
-	return ok && values[0] != "0" && values[0] != "false"
+	query := r.URL.Query()
+	for _, name := range []string{"watch", "follow"} {
+		if values, ok := query[name]; ok && values[0] != "0" && values[0] != "false" {
+			return true
+		}
+	}
+	return false
 }

@@ -35,6 +35,7 @@ type serveOptions struct {
 	resources, except []string
 	scope             fleet.Scope
 	dropManagedFields bool
+	passThrough       bool
 	history           int64 // MiB
 	maxObjects        int   // of one cluster
 	maxMemory         int64 // of one cluster, MiB
@@ -118,6 +119,7 @@ func newServeCommand() *cobra.Command {
 	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that resume a watch")
 	flags.IntVar(&o.maxObjects, "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)")
 	flags.Int64Var(&o.maxMemory, "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)")
+	flags.BoolVar(&o.passThrough, "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
 	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 	return cmd
 }
@@ -167,7 +169,7 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer r.control.Close()
-	front, err := serving.New(listener, r.handler, o.listening.serverOptions(certificates, logger))
+	front, err := serving.New(listener, r.handler, o.listening.serverOptions(certificates, o.passThrough, logger))
 	if err != nil {
 		return err
 	}
@@ -235,7 +237,7 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	if err != nil {
 		return nil, err
 	}
-	opts := &replica.Options{Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own()}
+	opts := &replica.Options{Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own(), PassThrough: o.passThrough}
 	if log != nil {
 		opts.Audit = log.Audit
 	}

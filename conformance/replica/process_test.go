@@ -58,19 +58,24 @@ func startReplica(ctx context.Context, dir, kubeconfig string, contexts ...strin
 // startReplicaOf is startReplica with the resources of patterns, or with the default
 // ones.
 func startReplicaOf(ctx context.Context, resources []string, dir, kubeconfig string, contexts ...string) (*replicaProcess, error) {
-	binary, err := build()
-	if err != nil {
-		return nil, err
-	}
-	p := &replicaProcess{dir: filepath.Join(dir, "state"), ended: make(chan struct{})}
-	args := []string{"serve", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--state-dir", p.dir}
+	args := []string{"--kubeconfig", kubeconfig}
 	for _, name := range contexts {
 		args = append(args, "--context", name)
 	}
 	for _, pattern := range resources {
 		args = append(args, "--resources", pattern)
 	}
-	p.cmd = exec.Command(binary, args...)
+	return startServe(ctx, dir, args...)
+}
+
+// startServe runs watershed serve with flags, and returns when it has an address.
+func startServe(ctx context.Context, dir string, flags ...string) (*replicaProcess, error) {
+	binary, err := build()
+	if err != nil {
+		return nil, err
+	}
+	p := &replicaProcess{dir: filepath.Join(dir, "state"), ended: make(chan struct{})}
+	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", p.dir}, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = childAttr()
 	started := make(chan error)

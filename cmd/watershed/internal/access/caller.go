@@ -41,6 +41,18 @@ func (c *caller) key() string {
 	return "oidc\x00" + c.Username
 }
 
+// withheld returns why requests of the caller cannot be passed on to a cluster with the
+// caller's own credentials, "" if they can.
+func (c *caller) withheld() string {
+	switch {
+	case c.owner:
+		return "the token of the owner is not one of the cluster; use the credentials of your kubeconfig"
+	case c.Method == authn.MethodCertificate:
+		return "a client certificate cannot be passed on; use a token, or send the request there"
+	}
+	return ""
+}
+
 // credentialOf returns a digest of the credentials of a request.
 func credentialOf(r *http.Request) [sha256.Size]byte {
 	h := sha256.New()

@@ -166,6 +166,11 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 	if call == nil || call.caller == nil {
 		return nil, errUnauthorized() // Admit was not called
 	}
+	if q.Passed && call.caller.withheld() == "" {
+		// The cluster decides with the caller's own credentials, also about impersonation.
+		return &replica.Access{Caller: call.caller.key(), User: call.caller.key()}, nil
+	}
+	user := call.caller
 	if impersonates(r) {
 		if err := c.impersonate(r, q, call); err != nil {
 			return nil, err
@@ -175,6 +180,7 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 	switch {
 	case err == nil:
 		call.Decision = "allow"
+		access.User, access.Withheld = user.key(), user.withheld()
 	case apierrors.IsForbidden(err):
 		call.Decision = "forbid"
 	}

@@ -73,6 +73,8 @@ type annotations struct {
 	Decision string  `json:"authorization.k8s.io/decision,omitempty"`
 	Reason   *string `json:"authorization.k8s.io/reason,omitempty"`
 	Cluster  string  `json:"watershed.dev/cluster,omitempty"`
+	// Passed is "true" if the cluster has answered the request. Its own log has the decision.
+	Passed string `json:"watershed.dev/passed-on,omitempty"`
 }
 
 // newEvent returns the event of a request. Call may be nil.
@@ -104,13 +106,13 @@ func newEvent(r *http.Request, q *replica.Request, o replica.Outcome, call *acce
 			APIGroup: cut(a.Group, maxText), APIVersion: cut(a.Version, maxText), Subresource: cut(a.Subresource, maxText),
 		}
 	}
-	e.annotate(q, call)
+	e.annotate(q, o, call)
 	e.identify(call)
 	return e
 }
 
-// annotate adds the cluster and the decision.
-func (e *event) annotate(q *replica.Request, call *access.Call) {
+// annotate adds the cluster, whether it has answered, and the decision.
+func (e *event) annotate(q *replica.Request, o replica.Outcome, call *access.Call) {
 	cluster := q.Cluster
 	if q.Member != nil {
 		cluster = q.Member.Name() // the request may have another name of it
@@ -120,6 +122,9 @@ func (e *event) annotate(q *replica.Request, call *access.Call) {
 		return
 	}
 	e.Annotations = &annotations{Cluster: cut(cluster, maxText)}
+	if o.Passed {
+		e.Annotations.Passed = "true"
+	}
 	if decided {
 		reason := cut(call.Reason, maxURI)
 		e.Annotations.Decision, e.Annotations.Reason = call.Decision, &reason

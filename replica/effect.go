@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+)
+
+// effect is what the response to a write tells about the state after it.
+type effect struct {
+	// version is that of the object, 0 if there is none.
+	version uint64
+	// key and uid are those of an object that was deleted, "" if there is none.
+	key string
+	uid types.UID
+	// unknown means that the response does not tell.
+	unknown bool
+}
+
+// changes reports whether a request may change objects of its resource.
+func changes(r *http.Request, q *Request) bool {
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return q.IsResource && !isConnection(r, q) && !slices.Contains(q.Query["dryRun"], metav1.DryRunAll)
+	}
+	return false
+}
+
+// written passes the response to a write back, after it has recorded what the next reads of
+// the user must see.
+func (p *passThrough) written(w *respond.Response, q *Request, resp *http.Response, body io.Reader) error {
+	head, err := io.ReadAll(io.LimitReader(body, largestWritten+1))
+	e := effect{unknown: true}
+	if err == nil && len(head) <= largestWritten {
+		e = effectOf(q, resp.Header.Get("Content-Type"), head)
+	}
+	if _, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && e != (effect{}) {
+		p.writes.add(q.user(), q.GroupResource(), e)
+	}
+	w.WriteHeader(resp.StatusCode)
+	if _, failed := io.Copy(w, io.MultiReader(bytes.NewReader(head), body)); failed != nil || err != nil {
+		panic(http.ErrAbortHandler) // a part must not look like the whole
+	}
+	return nil
+}
+
+// result is the part of a response that tells its effect.
+type result struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Details struct {
+		UID types.UID `json:"uid"`
+	} `json:"details"`
+}
+
+// effectOf returns the effect of a write that has succeeded.
+func effectOf(q *Request, contentType string, body []byte) effect {
+	var r result
+	var err error
+	switch media, _, _ := mime.ParseMediaType(contentType); media {
+	case encode.JSON.MediaType():
+		err = json.Unmarshal(body, &r)
+	case encode.Protobuf.MediaType():
+		r, err = protobufResult(body)
+	default:
+		return effect{unknown: true}
+	}
+	switch version := r.Metadata.ResourceVersion; {
+	case err != nil, strings.HasSuffix(r.Kind, "List") && q.Verb == "deletecollection":
+		return effect{unknown: true}
+	case r.Kind == "Status" && r.Details.UID != "" && q.Verb == "delete" && q.Subresource == "":
+		key := q.Name
+		if q.Namespace != "" {
+			key = q.Namespace + "/" + q.Name
+		}
+		return effect{key: key, uid: r.Details.UID}
+	case r.Kind == "Status":
+		return effect{unknown: true}
+	case version == "":
+		return effect{} // nothing is stored, such as a review
+	default:
+		n, err := strconv.ParseUint(version, 10, 64)
+		return effect{version: n, unknown: err != nil}
+	}
+}
+
+// protobufResult reads a result in protobuf.
+func protobufResult(body []byte) (r result, err error) {
+	raw, ok := bytes.CutPrefix(body, []byte("k8s\x00"))
+	var envelope runtime.Unknown
+	if !ok {
+		return r, io.ErrUnexpectedEOF
+	}
+	if err := envelope.Unmarshal(raw); err != nil {
+		return r, err
+	}
+	if r.Kind = envelope.Kind; r.Kind == "Status" {
+		var s metav1.Status
+		if err := s.Unmarshal(envelope.Raw); err != nil {
+			return r, err
+		}
+		if s.Details != nil {
+			r.Details.UID = s.Details.UID
+		}
+		return r, nil
+	}
+	var o metav1.PartialObjectMetadata // all objects have their metadata in the same field
+	if err := o.Unmarshal(envelope.Raw); err != nil {
+		return r, err
+	}
+	r.Metadata.ResourceVersion = o.ResourceVersion
+	return r, nil
+}
