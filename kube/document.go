@@ -6,6 +6,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,11 +36,7 @@ func (c *Cluster) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		return nil, fmt.Errorf("%s: not a read", doing)
 	}
-	u, err := c.below(req.URL)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	own, err := http.NewRequestWithContext(req.Context(), req.Method, u.String(), http.NoBody)
+	own, err := c.outgoing(req, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -53,13 +50,31 @@ func (c *Cluster) RoundTrip(req *http.Request) (*http.Response, error) {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	resp, err := transport.RoundTrip(own)
+	resp, err := exchange(transport, own)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
+	return resp, nil
+}
+
+// outgoing returns a request for the path of another one, without headers.
+func (c *Cluster) outgoing(req *http.Request, body io.Reader) (*http.Request, error) {
+	u, err := c.below(req.URL)
+	if err != nil {
+		return nil, err
+	}
+	return http.NewRequestWithContext(req.Context(), req.Method, u.String(), body)
+}
+
+// exchange sends a request and returns the response, unless its headers are too large.
+func exchange(transport http.RoundTripper, req *http.Request) (*http.Response, error) {
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
 	if n := headerSize(resp.Header); n > maxHeader {
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s: the headers of the response have %d bytes", doing, n)
+		return nil, fmt.Errorf("the headers of the response have %d bytes", n)
 	}
 	return resp, nil
 }

@@ -86,11 +86,7 @@ func (c *Cluster) Forward(req *http.Request, from string, single bool) (*http.Re
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	u, err := c.below(req.URL)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	own, err := http.NewRequestWithContext(req.Context(), req.Method, u.String(), req.Body)
+	own, err := c.outgoing(req, req.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -110,13 +106,9 @@ func (c *Cluster) Forward(req *http.Request, from string, single bool) (*http.Re
 		own.Header.Set("Connection", "Upgrade")
 		own.Header.Set("Upgrade", protocol)
 	}
-	resp, err := transport.RoundTrip(own)
+	resp, err := exchange(transport, own)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	if n := headerSize(resp.Header); n > maxHeader {
-		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s: the headers of the response have %d bytes", doing, n)
 	}
 	return resp, nil
 }

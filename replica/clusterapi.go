@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
+	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
@@ -24,7 +25,7 @@ import (
 type clusterAPI struct {
 	*shared
 	member *fleet.Member
-	origin origin
+	direct *consistentReads
 	// pass is nil unless requests are passed on.
 	pass    *passThrough
 	openapi *openapi.Documents
@@ -42,7 +43,7 @@ type clusterAPI struct {
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
 	c := &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		origin: newOrigin(m, s, opts),
+		direct: newConsistentReads(m, s, opts),
 	}
 	if opts.PassThrough {
 		c.pass = newPassThrough(m, s, opts)
@@ -97,7 +98,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 		return err
 	}
 	if wantsOrigin(r, q) {
-		return c.origin.proxy(w, r, q)
+		return c.direct.serve(w, r, q)
 	}
 	if err := limits.RefusePart(q.GroupResource(), q.Namespace, q.Name); err != nil {
 		return err
@@ -130,5 +131,53 @@ func (c *clusterAPI) where(q *Request) func() string {
 			address += ": " + why
 		}
 		return address
+	}
+}
+
+// passes reports whether a request is to be passed on: the cluster has an answer, and the
+// copy has none.
+func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
+	switch {
+	case c.pass == nil, isHealth(q.Path):
+		return false
+	case !q.IsResource:
+		return true
+	case ownOf(c, q) != nil:
+		return false
+	}
+	return !c.answers(r, q)
+}
+
+// answers reports whether the copy has the answer to a request for a resource.
+func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
+	if r.Method != http.MethodGet || wantsOrigin(r, q) {
+		return false
+	}
+	feed, ok := c.member.Feed(q.GroupResource())
+	if !ok || feed.Resource().Version != q.Version || view.Unread(c.member, feed) != nil {
+		return false
+	}
+	if scope := c.member.Scope(); scope.LabelSelector != "" || scope.Namespace != "" && scope.Namespace != q.Namespace {
+		return false
+	}
+	return refusal(c.member, feed.Resource(), r, q, c.where(q)) == nil
+}
+
+// serve answers a request, or passes it on. If the cluster does not answer, the copy does
+// with its own discovery and OpenAPI documents, so that clients can go on to read.
+func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
+	if !q.Passed || q.withheld() != "" {
+		q.Passed = false
+		serveAPI(c, w, r, q)
+		return
+	}
+	err := c.pass.serve(w, r, q)
+	switch {
+	case err == nil:
+	case !q.IsResource && r.Method == http.MethodGet && c.member.Discovered():
+		q.Passed = false
+		serveAPI(c, w, r, q)
+	default:
+		respond.Error(w, r, err)
 	}
 }

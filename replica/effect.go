@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"io"
 	"mime"
-	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/replica/internal/encode"
-	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
 // effect is what the response to a write tells about the state after it.
@@ -30,33 +27,6 @@ type effect struct {
 	uid types.UID
 	// unknown means that the response does not tell.
 	unknown bool
-}
-
-// changes reports whether a request may change objects of its resource.
-func changes(r *http.Request, q *Request) bool {
-	switch r.Method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return q.IsResource && !isConnection(r, q) && !slices.Contains(q.Query["dryRun"], metav1.DryRunAll)
-	}
-	return false
-}
-
-// written passes the response to a write back, after it has recorded what the next reads of
-// the user must see.
-func (p *passThrough) written(w *respond.Response, q *Request, resp *http.Response, body io.Reader) error {
-	head, err := io.ReadAll(io.LimitReader(body, largestWritten+1))
-	e := effect{unknown: true}
-	if err == nil && len(head) <= largestWritten {
-		e = effectOf(q, resp.Header.Get("Content-Type"), head)
-	}
-	if _, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && e != (effect{}) {
-		p.writes.add(q.user(), q.GroupResource(), e)
-	}
-	w.WriteHeader(resp.StatusCode)
-	if _, failed := io.Copy(w, io.MultiReader(bytes.NewReader(head), body)); failed != nil || err != nil {
-		panic(http.ErrAbortHandler) // a part must not look like the whole
-	}
-	return nil
 }
 
 // result is the part of a response that tells its effect.

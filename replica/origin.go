@@ -14,11 +14,11 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
@@ -36,89 +36,84 @@ var passedBack = []string{
 // errNoResponse ends a request that was passed on.
 var errNoResponse = errors.New("no response")
 
-// wantsOrigin reports whether a client wants to read from the cluster itself.
-func wantsOrigin(r *http.Request, q *Request) bool {
-	return r.Header.Get("Watershed-Read") == "consistent" || q.Query.Get("watershedRead") == "consistent"
-}
-
-// origin passes reads on to a cluster.
+// origin is the cluster of a member, for requests that are passed on to it.
 type origin struct {
 	member  *fleet.Member
 	tracker *respond.Tracker
 	// timeout is how long the cluster may take to send headers, and to send the next part
-	// of a body that is not a watch.
+	// of a body that does not stay open.
 	timeout time.Duration
-	// requests and watches have a token for each one that is being passed on.
-	requests, watches chan struct{}
 }
 
-func newOrigin(m *fleet.Member, s *shared, opts *Options) origin {
-	return origin{
-		member: m, tracker: &s.tracker, timeout: opts.OriginTimeout,
-		requests: make(chan struct{}, opts.OriginRequests), watches: make(chan struct{}, opts.OriginWatches),
-	}
+// answer is the response of a cluster.
+type answer struct {
+	*http.Response
+	// prompt is the body of a response that does not stay open.
+	prompt io.Reader
+	// end closes the body.
+	end func()
 }
 
-// take takes a place for a request that is to be passed on. It does not wait: a client
-// that waits would take a place in the replica. The caller calls done.
-func (o *origin) take(watch bool) (done func(), err error) {
-	places, what := o.requests, "requests"
-	if watch {
-		places, what = o.watches, "watches"
-	}
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	default:
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d %s are being passed on to cluster %s, please try again later", cap(places), what, warning.Shorten(o.member.Name(), warning.MaxName)), 1)
-	}
-}
-
-// proxy passes a read on. If it returns an error, nothing has been written.
-func (o *origin) proxy(w http.ResponseWriter, r *http.Request, q *Request) error {
+// ask sends a request to the cluster, and returns when the headers of the response have
+// arrived. The caller calls end.
+func (o *origin) ask(ctx context.Context, send func(context.Context, *kube.Cluster) (*http.Response, error)) (*answer, error) {
 	connection := o.member.Cluster()
 	if connection == nil {
-		return view.Unreachable([]*fleet.Member{o.member}, "")
+		return nil, view.Unreachable([]*fleet.Member{o.member}, "")
 	}
-	watch := q.watches()
-	done, err := o.take(watch)
-	if err != nil {
-		return err
-	}
-	defer done()
-	right := r.Context()
-	if watch {
-		var release func()
-		right, release = until(right, q.ends)
-		defer release()
-	}
-	ctx, cancel := context.WithCancelCause(right)
-	defer cancel(nil)
-	passed := r.Clone(ctx)
-	query := r.URL.Query()
-	query.Del("watershedRead")
-	passed.URL.Path, passed.URL.RawPath, passed.URL.RawQuery = q.Path, "", query.Encode()
-	passed.Body = http.NoBody
+	ctx, cancel := context.WithCancelCause(ctx)
 	limit := time.AfterFunc(o.timeout, func() { cancel(errNoResponse) })
-	resp, err := connection.RoundTrip(passed)
+	resp, err := send(ctx, connection)
 	limit.Stop()
-	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errNoResponse):
-		return status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not respond within %s", o.timeout))
-	case err != nil:
-		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, warning.Shorten(err.Error(), warning.MaxCause))
+	if err != nil {
+		late := errors.Is(context.Cause(ctx), errNoResponse)
+		cancel(nil)
+		if late {
+			return nil, status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not respond within %s", o.timeout))
+		}
+		return nil, badGateway(err.Error())
 	}
-	defer resp.Body.Close()
-	if !passable(resp) {
-		return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
-			warning.Shorten(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")), warning.MaxCause))
+	return &answer{resp, &prompt{resp.Body, ctx, limit, o.timeout}, func() {
+		limit.Stop()
+		cancel(nil)
+		_ = resp.Body.Close()
+	}}, nil
+}
+
+// check returns an error for a response that is not one of a Kubernetes API.
+func (o *origin) check(resp *http.Response) error {
+	if passable(resp) {
+		return nil
 	}
-	var body io.Reader = resp.Body
-	if !watch {
-		body = &prompt{resp.Body, ctx, limit, o.timeout}
+	return badGateway(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")))
+}
+
+// badGateway returns the 502 for a cluster that does not answer as it should.
+func badGateway(message string) error {
+	return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, warning.Shorten(message, warning.MaxCause))
+}
+
+// passHeaders passes the headers of a response back. Source is the value of
+// Watershed-Source.
+func passHeaders(to, from http.Header, source string) {
+	for _, name := range passedBack {
+		if values := from.Values(name); len(values) > 0 {
+			to[name] = values
+		}
 	}
-	o.pass(right, w, resp, body)
-	return nil
+	warning.Pass(to, from.Values("Warning"))
+	to.Set("Watershed-Source", source)
+}
+
+// passBody writes the code of a response and its body, until ctx ends.
+func passBody(ctx context.Context, w *respond.Response, code int, body io.Reader, to io.Writer) {
+	w.WriteHeader(code)
+	if err := w.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
+		return
+	}
+	if _, err := io.Copy(to, body); err != nil && ctx.Err() == nil {
+		panic(http.ErrAbortHandler) // a part must not look like the whole
+	}
 }
 
 // prompt reads a body. Its timer runs while a Read waits for the cluster, and not while the
@@ -138,26 +133,6 @@ func (p *prompt) Read(b []byte) (int, error) {
 		err = errNoResponse // the cluster has ended its response because it was cut off
 	}
 	return n, err
-}
-
-// pass writes the response of the cluster, until ctx ends.
-func (o *origin) pass(ctx context.Context, w http.ResponseWriter, resp *http.Response, body io.Reader) {
-	for _, name := range passedBack {
-		if values := resp.Header.Values(name); len(values) > 0 {
-			w.Header()[name] = values
-		}
-	}
-	warning.Pass(w.Header(), resp.Header.Values("Warning"))
-	w.Header().Set("Watershed-Source", "origin")
-	w.WriteHeader(resp.StatusCode)
-	response := o.tracker.Begin(w)
-	defer response.End()
-	if err := response.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
-		return
-	}
-	if _, err := io.Copy(&flushing{response}, body); err != nil && ctx.Err() == nil {
-		panic(http.ErrAbortHandler) // a part must not look like the whole
-	}
 }
 
 // passable reports whether a response can be one of a Kubernetes API: of a media type that

@@ -45,7 +45,9 @@ func (p *places) leave(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	if p.users[user]--; p.users[user] == 0 {
-		delete(p.users, user)
+	if left := p.users[user] - 1; left > 0 {
+		p.users[user] = left
+		return
 	}
+	delete(p.users, user)
 }

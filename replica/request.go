@@ -7,8 +7,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -172,3 +174,22 @@ func (q *Request) watches() bool { return q.watchPath || q.Name == "" && isTrue(
 
 // reads reports whether the verb is that of a read.
 func (q *Request) reads() bool { return q.Verb == "get" || q.Verb == "list" || q.Verb == "watch" }
+
+// staysOpen reports whether the request takes as long as its client wants, as kube-apiserver
+// judges it.
+func (q *Request) staysOpen(r *http.Request) bool {
+	switch q.attributes.Subresource {
+	case "attach", "exec", "log", "portforward", "proxy":
+		return true
+	}
+	return q.attributes.Verb == "watch" || q.attributes.Verb == "proxy" || r.Header.Get("Upgrade") != ""
+}
+
+// changes reports whether the request may change objects of its resource.
+func (q *Request) changes(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return q.IsResource && !q.staysOpen(r) && !slices.Contains(q.Query["dryRun"], metav1.DryRunAll)
+	}
+	return false
+}

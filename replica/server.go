@@ -184,7 +184,7 @@ func (s *Server) audit(w *respond.Response, r *http.Request, q *Request) func() 
 		outcome.Passed, outcome.Status, outcome.Reason, outcome.Took = q.Passed, w.Status(), w.Reason(), time.Since(outcome.Began)
 		s.opts.Audit(r, q, outcome)
 	}
-	if q.attributes.Verb == "watch" || q.Passed && isConnection(r, q) {
+	if q.attributes.Verb == "watch" || q.Passed && q.staysOpen(r) {
 		outcome.Started = true
 		w.OnBegin(call)
 	}

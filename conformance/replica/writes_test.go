@@ -69,7 +69,7 @@ func (p *passing) client(t *testing.T, c *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	c = rest.CopyConfig(c)
 	// A distinct configuration has a distinct transport in client-go.
-	c.TLSClientConfig.NextProtos = []string{"h2", "http/1.1", strconv.Itoa(rand.IntN(1 << 30))}
+	c.NextProtos = []string{"h2", "http/1.1", strconv.Itoa(rand.IntN(1 << 30))}
 	client, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
@@ -296,4 +296,3 @@ func (w *writeTest) checkWatch(ctx context.Context, name string, want *corev1.Co
 		}
 	}
 }
-
