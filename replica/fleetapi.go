@@ -216,7 +216,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
 	switch {
 	case c.first == nil && scope == nil && slices.ContainsFunc(f.unmirrored(), isResourceOf(q)):
-		return notMirrored(q, otherCluster)
+		return notMirrored(q, f.where(q))
 	case c.first == nil && len(c.silent) > 0:
 		return view.Unreachable(c.silent, "discovery of some clusters is not complete yet")
 	case c.first == nil && scope != nil:
@@ -226,7 +226,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	case c.selected == 0 && len(c.silent) > 0:
 		return view.Unreachable(c.silent, "none of the selected clusters can be read")
 	}
-	if err := refusal(c.first, c.resource, r, q, otherCluster); err != nil {
+	if err := refusal(c.first, c.resource, r, q, f.where(q)); err != nil {
 		return err
 	}
 	if wantsOrigin(r, q) {
@@ -244,5 +244,36 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	return one.serve()
 }
 
-// otherCluster names the address for requests that the fleet cannot answer.
-func otherCluster() string { return "the cluster that the object is in" }
+// where returns the address for a request that the fleet cannot answer: that of the clusters
+// that have the object.
+func (f *seenFleet) where(q *Request) func() string {
+	return func() string {
+		var names []string
+		for _, m := range f.members {
+			if feed, ok := m.Feed(q.GroupResource()); ok && q.Name != "" && f.reads(m) && hasObject(feed, q) {
+				names = append(names, m.Name())
+			}
+		}
+		switch {
+		case len(names) == 1:
+			return "cluster " + names[0] + ", at /clusters/" + names[0]
+		case len(names) > 1:
+			return "the one of these clusters that you mean, at /clusters/NAME: " + warning.Names(names)
+		}
+		return "the cluster that the object is in, at /clusters/NAME"
+	}
+}
+
+// hasObject reports whether a feed has the object that a request names.
+func hasObject(feed *fleet.Feed, q *Request) bool {
+	now, err := feed.Now()
+	if err != nil {
+		return false
+	}
+	key := q.Name
+	if feed.Resource().Namespaced {
+		key = q.Namespace + "/" + q.Name
+	}
+	_, ok := now.State.Get(key)
+	return ok
+}

@@ -363,3 +363,34 @@ func TestPassThrough_isBounded(t *testing.T) {
 	cancel()
 	asking.Wait()
 }
+
+// TestPassThrough_fleet checks that nothing below /fleet is passed on, and that a refusal names
+// the cluster to write to.
+func TestPassThrough_fleet(t *testing.T) {
+	w, origins := newPassing(t, 2)
+	for _, o := range origins {
+		o.answers(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Header.Get("Authorization") == "Bearer mine" {
+				t.Errorf("%s %s is passed on", r.Method, r.URL)
+			}
+			return false
+		})
+	}
+	w.until(http.StatusOK, "/fleet/api/v1/pods")
+	name := w.clusters.Cluster(1).Name()
+	for key := range w.truth(1) {
+		namespace, pod, _ := strings.Cut(key, "/")
+		_, there := w.truth(0)[key]
+		for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPatch} {
+			resp, text := w.send(method, "/fleet/api/v1/namespaces/"+namespace+"/pods/"+pod, "{}", "Authorization", "Bearer mine")
+			if resp.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(text, "/clusters/") || !strings.Contains(text, name) {
+				t.Fatalf("%s of a pod of %s, which is elsewhere too: %t: %d %s", method, name, there, resp.StatusCode, text)
+			}
+		}
+		break
+	}
+	resp, text := w.send(http.MethodPost, "/fleet/api/v1/namespaces/n/pods", "{}", "Authorization", "Bearer mine")
+	if resp.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(text, "at /clusters/NAME") {
+		t.Errorf("create: %d %s", resp.StatusCode, text)
+	}
+}

@@ -46,7 +46,7 @@ func (c *caller) key() string {
 func (c *caller) withheld() string {
 	switch {
 	case c.owner:
-		return "the token of the owner is not one of the cluster; use the credentials of your kubeconfig"
+		return "the owner's token cannot be passed on; use your own credentials, see watershed kubeconfig --credentials user"
 	case c.Method == authn.MethodCertificate:
 		return "a client certificate cannot be passed on; use a token, or send the request there"
 	}
