@@ -106,12 +106,13 @@ func (w *writes) waitFor(ctx context.Context, at writer, feed *fleet.Feed) bool 
 		w.mu.Unlock()
 		return true
 	}
-	version, late := one.version, one.late
+	version := one.version
+	hopeless := one.late || time.Now().Before(one.until)
 	w.mu.Unlock()
 	if w.settle(at, feed) {
 		return true
 	}
-	if late {
+	if hopeless {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownWrite)
