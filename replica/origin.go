@@ -29,8 +29,15 @@ import (
 // set cookies, request credentials or redirect a browser, on behalf of every cluster that
 // this server has.
 var passedBack = []string{
-	"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Etag", "Last-Modified", "Retry-After", "Vary",
+	"Accept-Ranges", "Allow", "Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Etag", "Expires", "Last-Modified", "Process-Start-Time-Unix", "Retry-After", "Vary",
 	"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+}
+
+// documentTypes are the media types of documents that are not objects: CBOR, OpenAPI, keys of
+// service accounts, metrics and profiles. A browser renders none of them.
+var documentTypes = []string{
+	"application/cbor", "application/cbor-seq", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+	"application/jwk-set+json", "application/octet-stream", "application/openmetrics-text", "application/vnd.google.protobuf", "text/plain",
 }
 
 // errNoResponse ends a request that was passed on.
@@ -136,7 +143,7 @@ func (p *prompt) Read(b []byte) (int, error) {
 }
 
 // passable reports whether a response can be one of a Kubernetes API: of a media type that
-// it has, and not a redirect. It uses plain text for paths that it does not have.
+// it has, and not a redirect. It uses plain text also for paths that it does not have.
 func passable(resp *http.Response) bool {
 	switch {
 	case resp.StatusCode == http.StatusNotModified, resp.StatusCode == http.StatusNoContent:
@@ -145,7 +152,7 @@ func passable(resp *http.Response) bool {
 		return false
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return err == nil && (slices.Contains(encode.MediaTypes[:], media) || media == "text/plain")
+	return err == nil && (slices.Contains(encode.MediaTypes[:], media) || slices.Contains(documentTypes, media))
 }
 
 // flushing flushes every write, since the response may be a watch.
