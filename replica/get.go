@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
@@ -25,6 +26,10 @@ func (c *call) get() error {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	version, err := view.ParseVersion(opts.ResourceVersion)
+	if err != nil && storedAs(c.GroupResource()) == (schema.GroupResource{Resource: "events"}) {
+		// kube-apiserver reads events from etcd, and all others from its watch cache.
+		err = apierrors.NewBadRequest("invalid resource version: " + err.Error())
+	}
 	if err != nil {
 		return err
 	}
