@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
@@ -108,15 +110,49 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 		return err
 	}
 	if c.pass != nil && q.withheld() == "" && !c.pass.writes.wait(r.Context(), q.user(), feed) {
-		q.Passed = true
-		return c.pass.serve(w, r, q)
+		return c.passLate(w, r, q)
 	}
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
 	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed))
 	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
-	return one.serve()
+	err := one.serve()
+	if err == nil || c.pass == nil || q.withheld() != "" || !isBeyondCopy(q, err) {
+		return err
+	}
+	// The headers that describe the copy.
+	w.Header().Del(freshness.Header)
+	w.Header().Del("Warning")
+	if c.passLate(w, r, q) != nil {
+		q.Passed = false
+		return err // the client can go on without the cluster
+	}
+	return nil
+}
+
+// passLate passes a request on that the copy was to answer. From then on it does not count as
+// work of the replica: a slow cluster must not take the places of others.
+func (c *clusterAPI) passLate(w http.ResponseWriter, r *http.Request, q *Request) error {
+	if q.leave != nil {
+		q.leave()
+	}
+	q.Passed = true
+	return c.pass.serve(w, r, q)
+}
+
+// isBeyondCopy reports whether an error of the copy is due to its limits: a media type that
+// it does not have, a version before its history, or a continue token of the cluster. A watch
+// of an old version is not passed on: when the replica has been restarted all watches are at
+// old versions, and would stay at the cluster for as long as they last.
+func isBeyondCopy(q *Request, err error) bool {
+	switch status.Of(err).Code {
+	case http.StatusNotAcceptable:
+		return true
+	case http.StatusGone:
+		return q.Verb == "list"
+	}
+	return false
 }
 
 // where returns the address of the cluster, for a request that the replica cannot answer,
@@ -138,7 +174,7 @@ func (c *clusterAPI) where(q *Request) func() string {
 // copy has none.
 func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 	switch {
-	case c.pass == nil, isHealth(q.Path):
+	case c.pass == nil, isHealth(q.Path), climbs(q.Path):
 		return false
 	case !q.IsResource:
 		return true
@@ -148,14 +184,24 @@ func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 	return !c.answers(r, q)
 }
 
+// climbs reports whether a path has a part that could lead out of the root of the API. Such
+// a path is not passed on: kube-apiserver does not have it either.
+func climbs(path string) bool {
+	parts := strings.Split(path, "/")
+	return slices.Contains(parts, ".") || slices.Contains(parts, "..")
+}
+
 // answers reports whether the copy has the answer to a request for a resource.
 func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
 	if r.Method != http.MethodGet || wantsOrigin(r, q) {
 		return false
 	}
 	feed, ok := c.member.Feed(q.GroupResource())
-	if !ok || feed.Resource().Version != q.Version || view.Unread(c.member, feed) != nil {
+	if !ok || feed.Resource().Version != q.Version {
 		return false
+	}
+	if _, err := feed.Now(); err != nil {
+		return false // it has not been read yet
 	}
 	if scope := c.member.Scope(); scope.LabelSelector != "" || scope.Namespace != "" && scope.Namespace != q.Namespace {
 		return false

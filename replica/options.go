@@ -39,8 +39,8 @@ type Options struct {
 	OriginWatches int
 	// PassThrough means that requests below /clusters that the copy cannot answer are passed
 	// on to the cluster with the credentials of the caller, never with those of the fleet:
-	// writes, resources and versions that are not mirrored, logs and terminals, discovery
-	// and OpenAPI. Reads of a user wait for the user's own writes. Default: such requests are
+	// writes, resources and versions that are not mirrored, media types and old states that
+	// the copy does not have, logs and terminals, discovery and OpenAPI. Reads of a user wait for the user's own writes. Default: such requests are
 	// refused.
 	PassThrough bool
 	// PassedRequests is how many requests may be passed on to one cluster at once for
@@ -60,7 +60,8 @@ type Options struct {
 	Authorize func(r *http.Request, q *Request) (*Access, error)
 	// Admit, unless it is nil, may delay or refuse a request, to bound the work in
 	// progress. It is called before Authorize. Done is called when the response is
-	// complete. Default: no bound.
+	// complete, or when a request that the copy was to answer is passed on. Default: no
+	// bound.
 	Admit func(r *http.Request, q *Request) (done func(), err error)
 	// Audit, unless it is nil, is called after every response, and also when the response to
 	// a watch begins. The goroutine of the request calls it and waits for it. Default: no

@@ -36,9 +36,18 @@ func newPassing(t *testing.T, clusters int) (*world, []*origin) {
 		},
 	})
 	for i := range clusters {
-		w.until(http.StatusOK, w.pods(i))
+		w.untilCopied(i)
 	}
 	return w, origins
+}
+
+// untilCopied waits until the copy of a cluster answers. Until then its requests are passed
+// on.
+func (w *world) untilCopied(cluster int) {
+	w.t.Helper()
+	for w.until(http.StatusOK, w.pods(cluster)).Get("Watershed-Age") == "" {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // send sends a request and returns the response with its body.

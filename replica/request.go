@@ -56,6 +56,8 @@ type Request struct {
 	attributes Attributes
 	// access is what the caller may read, nil for everything.
 	access *Access
+	// leave ends the admission of the request, see [Options.Admit]; nil if there is none.
+	leave func()
 	// ends are the contexts that the request ends with if it is a watch.
 	ends []context.Context
 	// watchPath means that the path has the prefix watch, the old form of a watch.

@@ -156,7 +156,8 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 			s.refuse(w, r, err)
 			return
 		}
-		defer done()
+		q.leave = sync.OnceFunc(done)
+		defer q.leave()
 	}
 	if err := s.authorize(r, q); err != nil {
 		s.refuse(w, r, err)
