@@ -200,18 +200,22 @@ func TestCollection(t *testing.T) {
 // TestReport checks the counts on the page.
 func TestReport(t *testing.T) {
 	d := &differences[0]
-	page := report([]result{
-		{request: request{Category: "a", Method: "GET", URI: "/equal"}},
-		{request: request{Category: "a", Method: "POST", URI: "/meant"}, found: []finding{{"status", "200", "405"}}, intended: d},
-		{request: request{Category: "b", Method: "GET", URI: "/wrong"}, found: []finding{{"status", "200", "500"}}},
-	}, "v1", time.Unix(0, 0))
+	equal := result{request: request{Category: "a", Method: "GET", URI: "/equal"}}
+	meant := result{request: request{Category: "a", Method: "POST", URI: "/meant"}, found: []finding{{"status", "200", "405"}}, intended: d}
+	wrong := result{request: request{Category: "b", Method: "GET", URI: "/wrong"}, found: []finding{{"status", "200", "500"}}}
+	passed := result{request: meant.request}
+	page := report([]column{{differences: differences}, {name: "other", differences: passingDifferences}},
+		[][]result{{equal, meant, wrong}, {equal, passed, wrong}}, "v1", time.Unix(0, 0))
 	lines := strings.Split(page, "\n")
-	if !strings.HasPrefix(lines[0], "# ") || lines[2] != "1 of 3 requests equal" {
-		t.Errorf("the page begins with %q", lines[:3])
+	if !strings.HasPrefix(lines[0], "# ") || lines[2] != "1 of 3 requests equal" || lines[4] != "2 of 3 requests equal other" {
+		t.Errorf("the page begins with %q", lines[:5])
 	}
-	for _, want := range []string{"| a | 1 | 2 |", "| b | 0 | 1 |", "### " + d.name, "`POST /meant`: status: `200`, replica `405`", "### Not intended", "`GET /wrong`"} {
+	for _, want := range []string{"| requests | equal | equal other | sent |", "| a | 1 | 2 | 2 |", "| b | 0 | 0 | 1 |", "### " + d.name, "`POST /meant`: status: `200`, replica `405`", "### Not intended", "`GET /wrong`"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)
 		}
+	}
+	if _, other, _ := strings.Cut(page, "## Differences other"); strings.Contains(other, "/meant") || !strings.Contains(other, "/wrong") {
+		t.Errorf("the second list is %s", other)
 	}
 }

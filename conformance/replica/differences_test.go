@@ -17,7 +17,7 @@ type difference struct {
 	applies func(w *world, r *result) bool
 }
 
-// differences are all intended differences.
+// differences are all intended differences of a replica that does not pass requests on.
 var differences = []difference{
 	{
 		"Writes", "The replica is read-only. Every method except GET is answered with 405, and the message names the address to write to.",
@@ -101,6 +101,41 @@ var differences = []difference{
 	},
 }
 
+// passingDifferences are all intended differences of a replica with --pass-through.
+var passingDifferences = []difference{
+	{
+		"Health", "The paths /healthz, /livez and /readyz report on the copy, also with --pass-through, so their verbose form has other checks. The checks below them are those of the server.",
+		func(_ *world, r *result) bool {
+			return slices.Contains([]string{"/healthz", "/livez", "/readyz"}, r.request.path()) && strings.Contains(r.request.URI, "verbose")
+		},
+	},
+	{
+		"Watches of versions of long ago", "A watch that begins before the history of the replica receives 410, as from a server after compaction, so that the client lists again and watches the copy. It is not passed on: after a restart of the replica all watches of its clients would stay at the server. Lists of old versions are passed on.",
+		func(_ *world, r *result) bool {
+			return r.request.watches() && r.server.code == http.StatusOK && r.copy.code == http.StatusOK && len(r.copy.events) == 1 && expired(r.copy.events[0].object)
+		},
+	},
+	{
+		"Protobuf of definitions and API services", "Their Go types are not in k8s.io/api, so they are mirrored as JSON. A client that accepts both protobuf and JSON receives JSON from the copy. A request that accepts only protobuf is passed on.",
+		func(_ *world, r *result) bool {
+			resource := resourceOf(r.request.path())
+			return (resource == "customresourcedefinitions" || resource == "apiservices") && strings.HasPrefix(r.request.Accept, protobufAccept) && r.only("header Content-Type")
+		},
+	},
+	{
+		"Caching", "The replica forbids to cache a response that has no rule of its own. The server does that too, except for some internal errors.",
+		func(_ *world, r *result) bool {
+			return r.only("header Cache-Control") && r.server.code == http.StatusInternalServerError && r.server.header.Get("Cache-Control") == ""
+		},
+	},
+	{
+		"Pages for a browser", "HTML is not passed back: in a browser it would be a page of the replica, with access to all of its clusters. Only the response of a program in the cluster can be HTML, below proxy.",
+		func(_ *world, r *result) bool {
+			return mediaType(r.server.header) == "text/html" && r.copy.code == http.StatusNotFound
+		},
+	},
+}
+
 // only reports whether all findings are at the given places.
 func (r *result) only(places ...string) bool {
 	return !slices.ContainsFunc(r.found, func(f finding) bool { return !slices.Contains(places, f.where) })
@@ -180,10 +215,10 @@ func (w *world) unwatchable(path string) bool {
 }
 
 // intended returns the first difference that explains a result.
-func intended(w *world, r *result) *difference {
-	for i := range differences {
-		if r.copy.err == nil && r.server.err == nil && differences[i].applies(w, r) {
-			return &differences[i]
+func intended(w *world, r *result, all []difference) *difference {
+	for i := range all {
+		if r.copy.err == nil && r.server.err == nil && all[i].applies(w, r) {
+			return &all[i]
 		}
 	}
 	return nil

@@ -105,7 +105,7 @@ func (w *world) differs(ctx context.Context, r request) error {
 	now := *w
 	now.catalogue = c
 	res := now.compareOne(ctx, r)
-	if len(res.found) == 0 || w.process != nil && intended(&now, &res) != nil {
+	if len(res.found) == 0 || intended(&now, &res, w.columns()[0].differences) != nil {
 		return nil
 	}
 	return fmt.Errorf("%s", findings(res.found))

@@ -162,13 +162,28 @@ func sorted(v any) any {
 	switch text(v, "kind") {
 	case "APIResourceList":
 		only(v.(map[string]any), mirrored)
-		sortBy(at(v, "resources"), "name")
 	case "APIGroupDiscoveryList":
 		groups, _ := at(v, "items").([]any)
 		for _, g := range groups {
 			versions, _ := at(g, "versions").([]any)
 			for _, version := range versions {
 				only(version.(map[string]any), mirrored)
+			}
+		}
+	}
+	return ordered(v)
+}
+
+// ordered returns a discovery document with its resources in the order of restrict.
+func ordered(v any) any {
+	switch text(v, "kind") {
+	case "APIResourceList":
+		sortBy(at(v, "resources"), "name")
+	case "APIGroupDiscoveryList":
+		groups, _ := at(v, "items").([]any)
+		for _, g := range groups {
+			versions, _ := at(g, "versions").([]any)
+			for _, version := range versions {
 				sortBy(at(version, "resources"), "resource")
 			}
 		}

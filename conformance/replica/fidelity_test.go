@@ -16,6 +16,29 @@ import (
 	"time"
 )
 
+// column is a subject that is compared with kube-apiserver, and a column of docs/compat.md.
+type column struct {
+	*subject
+	// name is how the page names the column, "" for the first.
+	name string
+	// differences are the intended ones, nil if the subject is kube-apiserver too.
+	differences []difference
+	// passes means that the subject passes requests on: its discovery documents are those of
+	// the server.
+	passes bool
+}
+
+// columns returns the subjects.
+func (w *world) columns() []column {
+	if w.process == nil {
+		return []column{{subject: w.copy}}
+	}
+	return []column{
+		{subject: w.copy, differences: differences},
+		{subject: w.passing, name: "with `--pass-through`", differences: passingDifferences, passes: true},
+	}
+}
+
 // result is the result of comparing one request.
 type result struct {
 	request  request
@@ -41,43 +64,52 @@ func TestFidelity(t *testing.T) {
 	if len(requests) < 300 {
 		t.Errorf("%d requests are not enough to say anything", len(requests))
 	}
+	columns := w.columns()
 	start := time.Now()
-	results := w.compareAll(t, requests)
+	results := w.compareAll(t, requests, columns)
 	t.Logf("%d requests in %.1fs", len(requests), time.Since(start).Seconds())
 	start = time.Now()
-	live, err := w.live(t.Context(), distinct(liveEdges()))
+	live, err := w.live(t.Context(), distinct(liveEdges()), columns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d live watches in %.1fs", len(live), time.Since(start).Seconds())
-	results = append(results, live...)
-
-	used := map[string]int{}
-	for i := range results {
-		r := &results[i]
-		if len(r.found) == 0 {
-			continue
-		}
-		if w.process != nil {
-			r.intended = intended(w, r)
-		}
-		if r.intended != nil {
-			used[r.intended.name]++
-			continue
-		}
-		t.Errorf("%s: %s\n\t%s", r.request.Category, r.request, findings(r.found))
+	t.Logf("%d live watches in %.1fs", len(live[0]), time.Since(start).Seconds())
+	for i := range columns {
+		results[i] = append(results[i], live[i]...)
+		w.judge(t, &columns[i], results[i])
 	}
 	if w.process == nil {
 		return
 	}
-	for _, d := range differences {
-		if used[d.name] == 0 {
-			t.Errorf("difference %q is intended, and does not occur: delete it", d.name)
-		}
-	}
-	if err := writeReport(w, results); err != nil {
+	if err := writeReport(w, columns, results); err != nil {
 		t.Error(err)
 	}
+}
+
+// judge checks that all differences of a column are intended, and that all intended
+// differences occur.
+func (w *world) judge(t *testing.T, c *column, results []result) {
+	t.Helper()
+	used := map[string]int{}
+	equal := 0
+	for i := range results {
+		r := &results[i]
+		if len(r.found) == 0 {
+			equal++
+			continue
+		}
+		if r.intended = intended(w, r, c.differences); r.intended != nil {
+			used[r.intended.name]++
+			continue
+		}
+		t.Errorf("%s: %s: %s\n\t%s", c.subject.name, r.request.Category, r.request, findings(r.found))
+	}
+	for _, d := range c.differences {
+		if used[d.name] == 0 {
+			t.Errorf("%s: difference %q is intended, and does not occur: delete it", c.subject.name, d.name)
+		}
+	}
+	t.Logf("%s: %d of %d requests equal", c.subject.name, equal, len(results))
 }
 
 func findings(found []finding) string {
@@ -104,11 +136,14 @@ func distinct(requests []request) []request {
 	return out
 }
 
-// compareAll sends every request to both subjects, several at a time. Watches last as
-// long as they request, so more of them run at once.
-func (w *world) compareAll(t *testing.T, requests []request) []result {
+// compareAll sends every request to all subjects, several at a time, and returns the results
+// by column. Watches last as long as they request, so more of them run at once.
+func (w *world) compareAll(t *testing.T, requests []request, columns []column) [][]result {
 	t.Helper()
-	results := make([]result, len(requests))
+	results := make([][]result, len(columns))
+	for i := range columns {
+		results[i] = make([]result, len(requests))
+	}
 	var workers sync.WaitGroup
 	slow, quick := make(chan int), make(chan int)
 	for _, pool := range []struct {
@@ -118,7 +153,9 @@ func (w *world) compareAll(t *testing.T, requests []request) []result {
 		for range pool.size {
 			workers.Go(func() {
 				for i := range pool.jobs {
-					results[i] = w.compareOne(t.Context(), requests[i])
+					for j, r := range w.compareEach(t.Context(), requests[i], columns) {
+						results[j][i] = r
+					}
 				}
 			})
 		}
@@ -145,19 +182,24 @@ func (w *world) compareAll(t *testing.T, requests []request) []result {
 // waits for versions that are not reached.
 func isSlow(r request) bool { return r.watches() || strings.Contains(r.URI, "=999999999") }
 
-// compareOne sends a request to both. If the responses differ and the server does not
-// send the same response twice, something was changing, and the request is sent to both
-// again.
+// compareOne compares the first column.
 func (w *world) compareOne(ctx context.Context, r request) result {
+	return w.compareEach(ctx, r, w.columns()[:1])[0]
+}
+
+// compareEach sends a request to the server and to the subjects of columns. The response of
+// the server is compared with each. If one differs and the server does not send the same
+// response twice, something was changing, and the request is sent to all again.
+func (w *world) compareEach(ctx context.Context, r request, columns []column) []result {
 	for attempt := 0; ; attempt++ {
-		server, copy := w.ask(ctx, r)
-		res := w.compare(r, server, copy)
-		if len(res.found) == 0 || attempt == 3 {
-			return res
+		server, copies := w.ask(ctx, r, columns)
+		results, equal := make([]result, len(columns)), true
+		for i := range columns {
+			results[i] = w.compare(&columns[i], r, server, copies[i])
+			equal = equal && len(results[i].found) == 0
 		}
-		again, _ := w.ask(ctx, r)
-		if reflect.DeepEqual(stable(server), stable(again)) {
-			return res
+		if equal || attempt == 3 || reflect.DeepEqual(stable(server), stable(w.askOne(ctx, w.server, r))) {
+			return results
 		}
 	}
 }
@@ -174,25 +216,31 @@ func stable(a *answer) any {
 	return []any{a.code, v, fmt.Sprint(err), len(significant(a.events)), len(a.next)}
 }
 
-func (w *world) compare(r request, server, copy *answer) result {
-	c := comparison{request: r, restrict: w.catalogue.restrict, both: w.process == nil, prefix: w.copy.prefix}
+func (w *world) compare(of *column, r request, server, copy *answer) result {
+	c := comparison{request: r, restrict: w.catalogue.restrict, both: w.process == nil, prefix: of.prefix}
+	if of.passes {
+		c.restrict, c.both, c.passed = ordered, true, copy.header.Get("Watershed-Source") == "passed-on"
+	}
 	return result{request: r, found: c.run(server, copy), server: server, copy: copy}
 }
 
-// ask sends a request to both: watches at the same time, any other first to the copy, so
-// that its response can only be older.
-func (w *world) ask(ctx context.Context, r request) (server, copy *answer) {
-	var both sync.WaitGroup
-	defer both.Wait()
-	if r.watches() {
-		both.Go(func() { server = w.askOne(ctx, w.server, r) })
+// ask sends a request to the server and to the subjects of columns: slow ones at the same
+// time, any other last to the server, so that the responses of the others can only be older.
+func (w *world) ask(ctx context.Context, r request, columns []column) (server *answer, copies []*answer) {
+	copies = make([]*answer, len(columns))
+	var all sync.WaitGroup
+	if isSlow(r) {
+		all.Go(func() { server = w.askOne(ctx, w.server, r) })
+		for i, c := range columns {
+			all.Go(func() { copies[i] = w.askOne(ctx, c.subject, r) })
+		}
+		all.Wait()
+		return server, copies
 	}
-	copy = w.askOne(ctx, w.copy, r)
-	if !r.watches() {
-		server = w.askOne(ctx, w.server, r)
+	for i, c := range columns {
+		copies[i] = w.askOne(ctx, c.subject, r)
 	}
-	both.Wait()
-	return server, copy
+	return w.askOne(ctx, w.server, r), copies
 }
 
 // watchLimit is longer than any watch of the corpus.

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // terminal runs kubectl against a subject.
@@ -38,6 +40,29 @@ func (w *world) terminals(t *testing.T) (server, copy terminal) {
 		}
 	}
 	return server, copy
+}
+
+// passingTerminal returns kubectl for the replica that passes requests on, with the token of
+// the user.
+func (w *world) passingTerminal(t *testing.T) terminal {
+	t.Helper()
+	dir := t.TempDir()
+	k := terminal{w.cluster.KubectlPath(), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cache")}
+	text, err := w.passingProcess.kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Token = w.passing.token
+	}
+	if err := clientcmd.WriteToFile(*config, k.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 // output is the output of a command.
@@ -83,13 +108,36 @@ var commandDifferences = map[string]string{
 // varies: the limits of a LimitRange.
 var shuffled = []string{"describe ns stage", "describe limits limits -n stage"}
 
-// TestKubectl runs every command against both and compares the output and the exit code.
+// copyTerminal is kubectl for a subject that is compared with the server.
+type copyTerminal struct {
+	terminal
+	name string
+	// differences are the commands with a different output.
+	differences map[string]string
+	// whole means that the subject has all versions of the server.
+	whole bool
+
+	equal int
+	used  map[string]bool
+}
+
+// TestKubectl runs every command against all subjects and compares the output and the exit
+// code.
 func TestKubectl(t *testing.T) {
 	w := theWorld(t)
 	server, copy := w.terminals(t)
+	copies := []*copyTerminal{{terminal: copy, name: w.copy.name, used: map[string]bool{}}}
+	if w.process != nil {
+		copies[0].differences = commandDifferences
+		copies = append(copies, &copyTerminal{terminal: w.passingTerminal(t), name: w.passing.name, whole: true, used: map[string]bool{}})
+	}
 	lines := commandLines()
 	// The first command fills the caches of discovery, and so runs alone.
-	for _, k := range []terminal{server, copy} {
+	all := []terminal{server}
+	for _, c := range copies {
+		all = append(all, c.terminal)
+	}
+	for _, k := range all {
 		if o := k.run(t.Context(), "get", "ns"); o.code != 0 {
 			t.Fatalf("%s: %s", k.kubeconfig, o.stderr)
 		}
@@ -97,20 +145,13 @@ func TestKubectl(t *testing.T) {
 	jobs := make(chan []string)
 	var workers sync.WaitGroup
 	var mu sync.Mutex
-	equal, used := 0, map[string]bool{}
 	for range 3 {
 		workers.Go(func() {
 			for args := range jobs {
-				line := strings.Join(args, " ")
-				unlike := w.compareCommand(t.Context(), server, copy, args)
+				unlike := w.compareCommand(t.Context(), server, copies, args)
 				mu.Lock()
-				switch {
-				case unlike == "":
-					equal++
-				case w.process != nil && commandDifferences[line] != "":
-					used[line] = true
-				default:
-					t.Errorf("kubectl %s\n%s", line, unlike)
+				for i, c := range copies {
+					c.judge(t, strings.Join(args, " "), unlike[i])
 				}
 				mu.Unlock()
 			}
@@ -122,11 +163,26 @@ func TestKubectl(t *testing.T) {
 	}
 	close(jobs)
 	workers.Wait()
-	t.Logf("%d of %d commands print the same, in %.1fs", equal, len(lines), time.Since(start).Seconds())
-	for line := range commandDifferences {
-		if w.process != nil && !used[line] {
-			t.Errorf("kubectl %s is meant to differ and does not: delete it", line)
+	for _, c := range copies {
+		t.Logf("%s: %d of %d commands print the same, in %.1fs", c.name, c.equal, len(lines), time.Since(start).Seconds())
+		for line := range c.differences {
+			if !c.used[line] {
+				t.Errorf("%s: kubectl %s is meant to differ and does not: delete it", c.name, line)
+			}
 		}
+	}
+}
+
+// judge records the result of a command.
+func (c *copyTerminal) judge(t *testing.T, line, unlike string) {
+	t.Helper()
+	switch {
+	case unlike == "":
+		c.equal++
+	case c.differences[line] != "":
+		c.used[line] = true
+	default:
+		t.Errorf("%s: kubectl %s\n%s", c.name, line, unlike)
 	}
 }
 
@@ -146,27 +202,40 @@ func TestKubectl_connections(t *testing.T) {
 	}
 }
 
-// compareCommand returns how the outputs of a command differ, "" if they do not. Like a
-// request, a command is run again if the server itself does not return the same output
-// twice.
-func (w *world) compareCommand(ctx context.Context, server, copy terminal, args []string) string {
+// compareCommand returns how the output of a command differs for each subject, "" if it does
+// not. Like a request, a command is run again if the server itself does not return the same
+// output twice.
+func (w *world) compareCommand(ctx context.Context, server terminal, copies []*copyTerminal, args []string) []string {
 	for attempt := 0; ; attempt++ {
-		b := copy.run(ctx, args...)
+		outputs := make([]output, len(copies))
+		for i, c := range copies {
+			outputs[i] = c.run(ctx, args...)
+		}
 		a := server.run(ctx, args...)
-		if slices.Equal(args, []string{"api-versions"}) {
-			a.stdout = w.mirroredVersions(a.stdout)
-			if w.process == nil {
-				b.stdout = w.mirroredVersions(b.stdout)
-			}
+		unlike, equal := make([]string, len(copies)), true
+		for i, c := range copies {
+			unlike[i] = differ(w.comparableOutputs(a, outputs[i], args, c.whole))
+			equal = equal && unlike[i] == ""
 		}
-		if slices.Contains(shuffled, strings.Join(args, " ")) {
-			a.stdout, b.stdout = sortLines(a.stdout), sortLines(b.stdout)
-		}
-		unlike := differ(a, b)
-		if unlike == "" || attempt == 2 || differ(a, server.run(ctx, args...)) == "" {
+		if equal || attempt == 2 || differ(a, server.run(ctx, args...)) == "" {
 			return unlike
 		}
 	}
+}
+
+// comparableOutputs returns the outputs of a command without differences that do not count. Whole
+// means that the subject has all versions of the server.
+func (w *world) comparableOutputs(server, copy output, args []string, whole bool) (output, output) {
+	if slices.Equal(args, []string{"api-versions"}) && !whole {
+		server.stdout = w.mirroredVersions(server.stdout)
+		if w.process == nil {
+			copy.stdout = w.mirroredVersions(copy.stdout)
+		}
+	}
+	if slices.Contains(shuffled, strings.Join(args, " ")) {
+		server.stdout, copy.stdout = sortLines(server.stdout), sortLines(copy.stdout)
+	}
+	return server, copy
 }
 
 func sortLines(text string) string {

@@ -80,39 +80,56 @@ func (st *stream) close() *answer {
 // quiet is how long nothing must arrive until a watch counts as complete.
 const quiet = 1500 * time.Millisecond
 
-// live opens all watches at both subjects, makes changes, and compares the events.
-func (w *world) live(ctx context.Context, requests []request) ([]result, error) {
+// live opens all watches at all subjects, makes changes, and compares the events. It returns
+// the results by column.
+func (w *world) live(ctx context.Context, requests []request, columns []column) ([][]result, error) {
 	if err := w.before(ctx, "busy"); err != nil {
 		return nil, fmt.Errorf("before the watches: %w", err)
 	}
-	type pair struct{ server, copy *stream }
-	pairs := make([]pair, len(requests))
+	// watches are those of one request: that of the server first.
+	watches := make([][]*stream, len(requests))
 	for i, r := range requests {
-		for _, side := range []struct {
-			subject *subject
-			stream  **stream
-		}{{w.server, &pairs[i].server}, {w.copy, &pairs[i].copy}} {
-			expanded, err := w.expand(ctx, side.subject, r)
+		subjects := []*subject{w.server}
+		for _, c := range columns {
+			subjects = append(subjects, c.subject)
+		}
+		for _, s := range subjects {
+			expanded, err := w.expand(ctx, s, r)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", r, err)
 			}
-			*side.stream = openStream(ctx, side.subject, expanded)
+			watches[i] = append(watches[i], openStream(ctx, s, expanded))
 		}
 	}
 	started := time.Now()
 	if err := w.scene(ctx, "busy"); err != nil {
 		return nil, fmt.Errorf("the scene: %w", err)
 	}
-	// The server's watches determine how many events there are. The replica's have some
-	// time to receive them, and some more to receive too many.
+	awaitEvents(watches, started)
+	results := make([][]result, len(columns))
+	for i, r := range requests {
+		server := watches[i][0].close()
+		for j := range columns {
+			results[j] = append(results[j], w.compare(&columns[j], r, server, watches[i][j+1].close()))
+		}
+	}
+	return results, nil
+}
+
+// awaitEvents waits until all watches are complete. The server's watches, the first of each
+// request, determine how many events there are. The others have some time to receive them,
+// and some more to receive too many.
+func awaitEvents(watches [][]*stream, started time.Time) {
 	end := time.Now().Add(quiet)
 	for now := time.Now(); now.Before(end); now = time.Now() {
 		time.Sleep(50 * time.Millisecond)
 		behind := false
-		for _, p := range pairs {
-			n, last := p.server.seen()
-			m, _ := p.copy.seen()
-			behind = behind || m < n
+		for _, of := range watches {
+			n, last := of[0].seen()
+			for _, other := range of[1:] {
+				m, _ := other.seen()
+				behind = behind || m < n
+			}
 			if later := last.Add(quiet); later.After(end) {
 				end = later
 			}
@@ -121,12 +138,6 @@ func (w *world) live(ctx context.Context, requests []request) ([]result, error) 
 			end = time.Now().Add(quiet)
 		}
 	}
-	var results []result
-	for i, r := range requests {
-		server, copy := pairs[i].server.close(), pairs[i].copy.close()
-		results = append(results, w.compare(r, server, copy))
-	}
-	return results, nil
 }
 
 var (
@@ -135,7 +146,7 @@ var (
 )
 
 // before creates objects in a namespace that exist when watches begin, and waits until
-// the replica has them.
+// the replicas have them.
 func (w *world) before(ctx context.Context, namespace string) error {
 	for _, name := range []string{"old-1", "old-2"} {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"color": "red"}}}
@@ -150,8 +161,10 @@ func (w *world) before(ctx context.Context, namespace string) error {
 	defer cancel()
 	return expect.Until(ctx, func() error {
 		for _, path := range []string{"/api/v1/namespaces/" + namespace + "/configmaps/old-2", "/apis/example.com/v1/namespaces/" + namespace + "/widgets/old"} {
-			if a := w.copy.send(ctx, request{Method: http.MethodGet, URI: path}); a.err != nil || a.code != http.StatusOK {
-				return fmt.Errorf("%s: %d %w", path, a.code, a.err)
+			for _, c := range w.columns() {
+				if a := c.send(ctx, request{Method: http.MethodGet, URI: path}); a.err != nil || a.code != http.StatusOK {
+					return fmt.Errorf("%s: %d %w", path, a.code, a.err)
+				}
 			}
 		}
 		return nil

@@ -169,7 +169,7 @@ func TestSocket(t *testing.T) {
 	n := 0
 	for i, r := range requests {
 		server, copy := sides[i][0], sides[i][1]
-		if res := w.compare(r, server.answer, copy.answer); len(res.found) > 0 {
+		if res := w.compare(&w.columns()[0], r, server.answer, copy.answer); len(res.found) > 0 {
 			t.Errorf("%s\n\t%s", r, findings(res.found))
 		}
 		if len(server.messages) == 0 && !strings.Contains(r.URI, "labelSelector") {

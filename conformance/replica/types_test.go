@@ -147,7 +147,7 @@ func TestTypes(t *testing.T) {
 					now := *w
 					now.catalogue = c
 					res := now.compareOne(t.Context(), r)
-					if len(res.found) == 0 || w.process != nil && intended(&now, &res) != nil {
+					if len(res.found) == 0 || intended(&now, &res, w.columns()[0].differences) != nil {
 						break
 					}
 					if ctx.Err() != nil {

@@ -34,8 +34,12 @@ type world struct {
 	// server is kube-apiserver, and copy the subject that is compared with it.
 	server, copy *subject
 	process      *replicaProcess // nil if copy is the server too
-	catalogue    *catalogue
-	uids         map[string]string // see expand
+	// passing is a replica with --pass-through, with the token of a user. It is nil if copy
+	// is the server too.
+	passing        *subject
+	passingProcess *replicaProcess
+	catalogue      *catalogue
+	uids           map[string]string // see expand
 }
 
 // newWorld fills a cluster and starts a replica of it. It logs how long that took.
@@ -95,27 +99,49 @@ func (w *world) startCopy(ctx context.Context) (err error) {
 	if w.copy, err = newSubject("replica", w.process.config(), "/clusters/"+clusterName); err != nil {
 		return err
 	}
+	if err := w.startPassing(ctx); err != nil {
+		return err
+	}
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return expect.Until(soon, func() error { return w.caughtUp(soon) })
+	return expect.Until(soon, func() error {
+		return errors.Join(w.caughtUp(soon, w.copy, w.process), w.caughtUp(soon, w.passing, w.passingProcess))
+	})
 }
 
-// caughtUp returns an error while the replica does not serve all mirrored objects.
-func (w *world) caughtUp(ctx context.Context) error {
+// startPassing starts the replica that passes requests on.
+func (w *world) startPassing(ctx context.Context) (err error) {
+	args := []string{"--kubeconfig", w.cluster.Kubeconfig(), "--context", clusterName, "--pass-through"}
+	for _, pattern := range mirrored {
+		args = append(args, "--resources", pattern)
+	}
+	if w.passingProcess, err = startServe(ctx, filepath.Join(w.dir, "passing"), args...); err != nil {
+		return err
+	}
+	config := w.passingProcess.config()
+	config.BearerToken = w.cluster.Config().BearerToken
+	w.passing, err = newSubject("replica with pass-through", config, "/clusters/"+clusterName)
+	return err
+}
+
+// caughtUp returns an error while a replica does not serve all mirrored objects from its copy.
+func (w *world) caughtUp(ctx context.Context, s *subject, process *replicaProcess) error {
 	for _, path := range w.catalogue.paths() {
-		a := w.copy.send(ctx, request{Method: "GET", URI: path + "?limit=1", Accept: "application/json"})
-		if a.err != nil || a.code != 200 {
-			return fmt.Errorf("%s of the replica: %d %w %s; %s", path, a.code, a.err, a.body, w.process.tail())
+		a := s.send(ctx, request{Method: "GET", URI: path + "?limit=1", Accept: "application/json"})
+		if a.err != nil || a.code != 200 || a.header.Get("Watershed-Age") == "" {
+			return fmt.Errorf("%s of the %s: %d %w %s; %s", path, s.name, a.code, a.err, a.body, process.tail())
 		}
 	}
 	return nil
 }
 
 func (w *world) close() {
-	if w.process != nil {
-		w.process.stop()
+	for _, p := range []*replicaProcess{w.process, w.passingProcess} {
+		if p != nil {
+			p.stop()
+		}
 	}
-	for _, s := range []*subject{w.server, w.copy} {
+	for _, s := range []*subject{w.server, w.copy, w.passing} {
 		if s != nil {
 			s.client.CloseIdleConnections()
 		}

@@ -23,9 +23,10 @@ func TestPick_takesTheNewestRelease(t *testing.T) {
 
 func TestRow_readsCounts(t *testing.T) {
 	r := row{version: "v1.33.1", build: passed, chaos: passed}
-	page := "# What\n\n10 of 14 requests equal\n\n### Writes\n\n- `a`\n- `b`\n\n### Not intended\n\nThese are errors.\n\n- `c`: x\n- `d`: y\n"
+	page := "# What\n\n10 of 14 requests equal\n\n12 of 14 requests equal with\n\n## Differences\n\n### Writes\n\n- `a`\n- `b`\n\n### Not intended\n\nThese are errors.\n\n- `c`: x\n- `d`: y\n" +
+		"\n## Differences with\n\n### Health\n\n- `e`\n\n### Not intended\n\nThese are errors.\n\n- `f`: x\n"
 	r.read([]byte("    kubectl_test.go:125: 228 of 230 commands print the same, in 3.1s\n"), []byte(page))
-	if want := "| v1.33.1 | pass | 10 of 14 | 2 | 228 of 230 | pass |"; r.String() != want {
+	if want := "| v1.33.1 | pass | 10 of 14 | 3 | 228 of 230 | pass |"; r.String() != want {
 		t.Errorf("got  %s\nwant %s", r, want)
 	}
 }

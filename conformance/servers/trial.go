@@ -133,12 +133,23 @@ var (
 func (r *row) read(output, page []byte) {
 	if m := requests.FindSubmatch(page); m != nil {
 		r.requests = string(m[1])
-		_, rest, _ := bytes.Cut(page, []byte("\n### Not intended\n"))
-		r.unexplained = fmt.Sprint(bytes.Count(rest, []byte("\n- ")))
+		r.unexplained = fmt.Sprint(unintended(page))
 	}
 	if m := commands.FindSubmatch(output); m != nil {
 		r.commands = string(m[1])
 	}
+}
+
+// unintended counts the differences on a page that are not intended, of all its columns.
+func unintended(page []byte) int {
+	n := 0
+	for i, rest := range bytes.Split(page, []byte("\n### Not intended\n")) {
+		if i > 0 {
+			section, _, _ := bytes.Cut(rest, []byte("\n#"))
+			n += bytes.Count(section, []byte("\n- "))
+		}
+	}
+	return n
 }
 
 // command runs a command with the version's servers, and passes its output on.
