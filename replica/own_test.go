@@ -198,7 +198,7 @@ func TestOwn_refusals(t *testing.T) {
 				t.Errorf("%s: %d %s, want %d %s", c.name, code, body, c.code, c.text)
 			}
 		}
-		if _, h, _ := w.post(accessPath, `{"spec":{"resourceAttributes":{},"x":1}}`); !slices.Contains(h.Values("Warning"), `299 - "unknown field  spec.x "`) {
+		if _, h, _ := w.post(accessPath, `{"spec":{"resourceAttributes":{},"x":1}}`); !slices.Contains(h.Values("Warning"), `299 - "unknown field \"spec.x\""`) {
 			t.Errorf("warnings are %q", h.Values("Warning"))
 		}
 		if code, _, body := w.get(accessPath); code != http.StatusMethodNotAllowed {

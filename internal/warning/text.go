@@ -36,16 +36,10 @@ func Add(h http.Header, texts ...string) {
 	}
 }
 
-// value returns the value of a Warning header.
-func value(text string) string {
-	plain := strings.Map(func(r rune) rune {
-		if r == '"' || r == '\\' {
-			return ' '
-		}
-		return r
-	}, Shorten(text, maxWarning))
-	return `299 - "` + plain + `"`
-}
+// value returns the value of a Warning header, with quotes escaped as kube-apiserver does.
+func value(text string) string { return `299 - "` + escaped.Replace(Shorten(text, maxWarning)) + `"` }
+
+var escaped = strings.NewReplacer(`"`, `\"`, `\`, `\\`)
 
 // Shorten returns a text of at most most bytes, in one line and without control
 // characters. It ends with dots where something is missing, and never within a character.

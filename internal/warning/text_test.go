@@ -13,7 +13,7 @@ import (
 func TestAdd_isBounded(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain":                          `299 - "plain"`,
-		"a \"b\" \\c\r\nd\te\x00\x7f":    `299 - "a  b   c  d e  "`,
+		"a \"b\" \\c\r\nd\te\x00\x7f":    `299 - "a \"b\" \\c  d e  "`,
 		"Größe":                          `299 - "Größe"`,
 		"\xff\xfe":                       `299 - "  "`,
 		strings.Repeat("x", 256):         `299 - "` + strings.Repeat("x", 256) + `"`,
