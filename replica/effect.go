@@ -33,11 +33,22 @@ type effect struct {
 type result struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
+		ResourceVersion            string       `json:"resourceVersion"`
+		UID                        types.UID    `json:"uid"`
+		DeletionTimestamp          *metav1.Time `json:"deletionTimestamp"`
+		DeletionGracePeriodSeconds *int64       `json:"deletionGracePeriodSeconds"`
+		Finalizers                 []string     `json:"finalizers"`
 	} `json:"metadata"`
 	Details struct {
 		UID types.UID `json:"uid"`
 	} `json:"details"`
+}
+
+// isGone reports whether the object of a response was deleted: its last finalizer was removed.
+// The version in the response is then one from before the deletion.
+func (r *result) isGone() bool {
+	m := &r.Metadata
+	return m.UID != "" && m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds == 0)
 }
 
 // effectOf returns the effect of a write that has succeeded.
@@ -56,11 +67,9 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 	case err != nil, strings.HasSuffix(r.Kind, "List") && q.Verb == "deletecollection":
 		return effect{unknown: true}
 	case r.Kind == "Status" && r.Details.UID != "" && q.Verb == "delete" && q.Subresource == "":
-		key := q.Name
-		if q.Namespace != "" {
-			key = q.Namespace + "/" + q.Name
-		}
-		return effect{key: key, uid: r.Details.UID}
+		return effect{key: objectKey(q), uid: r.Details.UID}
+	case r.isGone() && q.Name != "":
+		return effect{key: objectKey(q), uid: r.Metadata.UID}
 	case r.Kind == "Status":
 		return effect{unknown: true}
 	case version == "":
@@ -69,6 +78,14 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 		n, err := strconv.ParseUint(version, 10, 64)
 		return effect{version: n, unknown: err != nil}
 	}
+}
+
+// objectKey returns the key of the object that a request names.
+func objectKey(q *Request) string {
+	if q.Namespace != "" {
+		return q.Namespace + "/" + q.Name
+	}
+	return q.Name
 }
 
 // protobufResult reads a result in protobuf.
@@ -95,6 +112,8 @@ func protobufResult(body []byte) (r result, err error) {
 	if err := o.Unmarshal(envelope.Raw); err != nil {
 		return r, err
 	}
-	r.Metadata.ResourceVersion = o.ResourceVersion
+	m := &r.Metadata
+	m.ResourceVersion, m.UID, m.DeletionTimestamp = o.ResourceVersion, o.UID, o.DeletionTimestamp
+	m.DeletionGracePeriodSeconds, m.Finalizers = o.DeletionGracePeriodSeconds, o.Finalizers
 	return r, nil
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// TestEffect_lastFinalizer checks the effect of an update that removes the last finalizer of
+// an object. kube-apiserver deletes it, and returns a version from before the deletion.
+func TestEffect_lastFinalizer(t *testing.T) {
+	now, zero, some := metav1.NewTime(time.Unix(1e9, 0)), int64(0), int64(30)
+	q := &Request{Verb: "patch", Namespace: "n", Name: "a"}
+	gone := effect{key: "n/a", uid: "u"}
+	for name, c := range map[string]struct {
+		meta metav1.ObjectMeta
+		want effect
+	}{
+		"not deleted":         {metav1.ObjectMeta{}, effect{version: 7}},
+		"without finalizers":  {metav1.ObjectMeta{DeletionTimestamp: &now}, gone},
+		"without grace":       {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &zero}, gone},
+		"with grace":          {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &some}, effect{version: 7}},
+		"with more of them":   {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/other"}}, effect{version: 7}},
+		"finalizers, no time": {metav1.ObjectMeta{Finalizers: []string{"example.com/other"}}, effect{version: 7}},
+	} {
+		c.meta.Name, c.meta.Namespace, c.meta.UID, c.meta.ResourceVersion = "a", "n", "u", "7"
+		for _, info := range scheme.Codecs.SupportedMediaTypes() {
+			if info.MediaType == runtime.ContentTypeYAML {
+				continue
+			}
+			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), &corev1.ConfigMap{ObjectMeta: c.meta})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := effectOf(q, info.MediaType, body); got != c.want {
+				t.Errorf("%s, %s: %+v, want %+v", name, info.MediaType, got, c.want)
+			}
+		}
+	}
+}
