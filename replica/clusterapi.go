@@ -178,8 +178,9 @@ func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 		return false
 	case !q.IsResource:
 		return true
-	case ownOf(c, q) != nil:
-		return false
+	}
+	if own := ownOf(c, q); own != nil {
+		return own.Partial
 	}
 	return !c.answers(r, q)
 }

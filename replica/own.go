@@ -26,6 +26,9 @@ type OwnResource struct {
 	Kind, Singular string
 	// Fleet means that the API of the fleet has the resource too.
 	Fleet bool
+	// Partial means that the answer may lack something that only the cluster knows. With
+	// [Options.PassThrough] the cluster answers callers whose credentials can be passed on.
+	Partial bool
 	// New returns an empty object: a pointer to a Go type of the Kubernetes API.
 	New func() runtime.Object
 	// Create answers with the object that the client has sent, after filling it in. The

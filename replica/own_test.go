@@ -230,3 +230,36 @@ func TestOwn_passesTheHooks(t *testing.T) {
 		}
 	})
 }
+
+// An own resource whose answer is only a part of what the cluster knows is answered by the
+// cluster, if the credentials of the caller can be passed on.
+func TestOwn_partialIsPassedOn(t *testing.T) {
+	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+		withReviews(w)
+		w.options.PassThrough, w.options.Own[0].Partial = true, true
+		w.options.Authorize = func(r *http.Request, _ *Request) (*Access, error) {
+			return &Access{Withheld: r.Header.Get("X-Withheld")}, nil
+		}
+		listed := *w.origins["one"].answer.Load()
+		w.origins["one"].answers(func(rw http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost {
+				return listed(rw, r)
+			}
+			rw.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(rw, `{"kind":"Answer","of":"the cluster"}`)
+			return true
+		})
+	}, func(t *testing.T, w *pipeWorld) {
+		time.Sleep(10 * time.Second)
+		const body = `{"spec":{"resourceAttributes":{"verb":"get"}}}`
+		for _, c := range []struct{ name, path, withheld, want string }{
+			{"partial", accessPath, "", "the cluster"},
+			{"partial, withheld", accessPath, "a certificate", `"allowed":true`},
+			{"not partial", "/clusters/one" + identityPath, "", `"kind":"SelfSubjectReview"`},
+		} {
+			if code, _, text := w.post(c.path, body, "X-Withheld", c.withheld); code >= 300 || !strings.Contains(text, c.want) {
+				t.Errorf("%s: %d %s, want %s", c.name, code, text, c.want)
+			}
+		}
+	})
+}

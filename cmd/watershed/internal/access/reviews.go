@@ -38,7 +38,7 @@ func (g *guards) Own() []replica.OwnResource {
 		},
 		{
 			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource("selfsubjectrulesreviews"),
-			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview",
+			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Partial: true,
 			New: func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} }, Create: g.reviewRules,
 		},
 	}
