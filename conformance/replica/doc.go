@@ -12,7 +12,8 @@
 // and so does a listed one that does not occur. docs/compat.md is the result.
 //
 // [TestKubectl] runs kubectl against both and compares its output. [TestFleetView] reads
-// two clusters at once.
+// two clusters at once. [TestWrites] runs kubectl, helm and curl that write, at the API server
+// and at a replica that passes requests on.
 //
 // The tests need a control plane: make kube, and WATERSHED_KUBE=required. With
 // WATERSHED_SUBJECT=server the second subject is kube-apiserver too, which must be equal
