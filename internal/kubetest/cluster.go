@@ -40,6 +40,7 @@ const (
 	portEtcd = iota
 	portEtcdPeer
 	portAPIServer
+	portKwok
 	portCount
 )
 

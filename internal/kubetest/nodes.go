@@ -64,9 +64,16 @@ func (c *Cluster) newControllers(client kubernetes.Interface) error {
 	for _, s := range stages {
 		args = append(args, "--config="+s)
 	}
+	kubelet, err := c.kubeletArgs()
+	if err != nil {
+		return err
+	}
 	c.Kwok = c.process(c.bin.Kwok, func(ctx context.Context) error {
+		if err := c.kubeletReady(ctx); err != nil {
+			return err
+		}
 		return nodesReady(ctx, client)
-	}, args...)
+	}, append(args, kubelet...)...)
 	return nil
 }
 

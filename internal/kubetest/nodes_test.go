@@ -57,3 +57,26 @@ func TestCluster_withNodes(t *testing.T) {
 		t.Error("pods were loaded that the controllers delete")
 	}
 }
+
+// TestCluster_kubelet checks that the kubelet endpoints of nodes serve logs and exec. Conformance tests cover the rest.
+func TestCluster_kubelet(t *testing.T) {
+	if _, err := kubetest.New(t.Context(), &kubetest.Options{Kubelet: &kubetest.Kubelet{}}); err == nil {
+		t.Error("a kubelet without a node")
+	}
+	c := kubetest.Start(t, &kubetest.Options{Nodes: 1, Kubelet: &kubetest.Kubelet{}})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := c.AppendLog("a line"); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ args, want string }{
+		{"run web --image=web", "pod/web created\n"},
+		{"wait pod/web --for=condition=Ready --timeout=60s", "pod/web condition met\n"},
+		{"logs web", "a line\n"},
+		{"exec web -- echo a command", "a command\n"},
+	} {
+		if out, err := c.Kubectl(ctx, strings.Fields(step.args)...); err != nil || out != step.want {
+			t.Fatalf("kubectl %s: %q %v", step.args, out, err)
+		}
+	}
+}

@@ -26,6 +26,10 @@ type Options struct {
 	// controllers and scheduler run, and pods become Running. Default: 0.
 	Nodes int
 
+	// Kubelet makes the nodes' kubelet endpoints work: logs, exec, attach and port-forward.
+	// It needs at least one node. Default: kube-apiserver cannot reach the nodes.
+	Kubelet *Kubelet
+
 	// Durable makes etcd sync to disk before it responds. That costs time and is needed
 	// only if the machine itself may go down. Default: off.
 	Durable bool
@@ -57,6 +61,9 @@ func (o *Options) withDefaults() Options {
 func (o *Options) validate() error {
 	if o.Nodes < 0 {
 		return fmt.Errorf("options: %d nodes", o.Nodes)
+	}
+	if o.Kubelet != nil && o.Nodes == 0 {
+		return errors.New("options: a kubelet without nodes")
 	}
 	seen := map[string]bool{admin: true}
 	for _, u := range o.Users {
