@@ -5,8 +5,10 @@ package respond
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net/http"
+	"time"
 )
 
 // tunnelBuffer is how many bytes each direction of a tunnel copies at once. A tunnel costs
@@ -17,6 +19,9 @@ const tunnelBuffer = 8 << 10
 // bytes between its client and another connection, until either of them ends or
 // [Tracker.Disconnect] is called. It closes both. A client that does not read for long is
 // not cut off: a terminal can be paused. If it returns an error, nothing has been written.
+//
+// The last bytes of the other connection, such as the exit code of a command, reach a client
+// that is still sending.
 func Tunnel(p *Response, r *http.Request, to io.ReadWriteCloser) error {
 	defer to.Close()
 	ctx, from, err := p.take(r.Context(), http.StatusSwitchingProtocols)
@@ -34,27 +39,73 @@ func Tunnel(p *Response, r *http.Request, to io.ReadWriteCloser) error {
 	if _, err := p.taken.Write(head.Bytes()); err != nil {
 		return nil //nolint:nilerr // the client has gone
 	}
-	done := make(chan struct{}, 2)
-	link := func(w io.Writer, r io.Reader) {
-		// Only Read and Write: no buffer of the connection's choice.
-		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, tunnelBuffer))
-		done <- struct{}{}
-	}
-	go link(to, from)
-	go link(p.taken.Conn, to)
-	left := 2
+	up, down := make(chan bool, 1), make(chan bool, 1)
+	go func() { up <- pump(to, from) }()
+	go func() { down <- pump(p.taken.Conn, to) }()
+	upEnded, downEnded, complete := false, false, false
 	select {
 	case <-ctx.Done():
-	case <-done:
-		left--
+	case clientEnded := <-up:
+		if upEnded = true; !clientEnded {
+			// The other side accepts nothing, and its last bytes may not have been read.
+			select {
+			case <-ctx.Done():
+			case complete = <-down:
+				downEnded = true
+			}
+		}
+	case complete = <-down:
+		downEnded = true
 	}
-	// What was read has been written, so nothing is lost by closing both.
 	_ = to.Close()
-	_ = p.taken.Close()
-	for ; left > 0; left-- {
-		<-done
+	if !complete {
+		_ = p.taken.Close()
+	}
+	if !upEnded {
+		if complete {
+			// The goroutine reads from the client, which may send nothing.
+			_ = p.taken.SetReadDeadline(time.Now())
+		}
+		<-up
+	}
+	if !downEnded {
+		<-down
+	}
+	if complete {
+		p.taken.linger(from)
 	}
 	return nil
+}
+
+// pump copies until reading or writing fails, and reports whether everything that was read
+// has been written.
+func pump(w io.Writer, r io.Reader) bool {
+	buffer := make([]byte, tunnelBuffer)
+	for {
+		n, err := r.Read(buffer)
+		if n > 0 {
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return false
+			}
+		}
+		if err != nil {
+			return true
+		}
+	}
+}
+
+// linger ends the bytes to the client, and then waits for the client to close the connection,
+// up to closeTimeout. If a connection is closed while received bytes are unread, the kernel
+// resets it, and drops bytes that it has not sent yet.
+func (c *connection) linger(from io.Reader) {
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(closeTimeout))
+	if secure.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, from)
+	}
 }
 
 // closeTunnel closes a connection that was taken over.
