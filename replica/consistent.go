@@ -70,6 +70,6 @@ func (o *consistentReads) serve(w http.ResponseWriter, r *http.Request, q *Reque
 	passHeaders(w.Header(), resp.Header, "origin")
 	response := o.tracker.Begin(w)
 	defer response.End()
-	passBody(right, response, resp.StatusCode, body, &flushing{response})
+	passBody(right, response, resp.StatusCode, body, &flushing{response}, watch)
 	return nil
 }

@@ -112,14 +112,16 @@ func passHeaders(to, from http.Header, source string) {
 	to.Set("Watershed-Source", source)
 }
 
-// passBody writes the code of a response and its body, until ctx ends.
-func passBody(ctx context.Context, w *respond.Response, code int, body io.Reader, to io.Writer) {
+// passBody writes the code of a response and its body. A response that is cut off is aborted,
+// because a part must not look like the whole. Only a watch may end with ctx: its client
+// continues with another one, while that of a log would take the end for that of the log.
+func passBody(ctx context.Context, w *respond.Response, code int, body io.Reader, to io.Writer, watch bool) {
 	w.WriteHeader(code)
 	if err := w.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
 		return
 	}
-	if _, err := io.Copy(to, body); err != nil && ctx.Err() == nil {
-		panic(http.ErrAbortHandler) // a part must not look like the whole
+	if _, err := io.Copy(to, body); err != nil && (!watch || ctx.Err() == nil) {
+		panic(http.ErrAbortHandler)
 	}
 }
 

@@ -146,14 +146,14 @@ func (p *passThrough) respond(w *respond.Response, r *http.Request, q *Request, 
 	switch {
 	case location != "":
 		w.Header().Set("Location", location)
-		passBody(r.Context(), w, resp.StatusCode, resp.prompt, w)
+		passBody(r.Context(), w, resp.StatusCode, resp.prompt, w, false)
 	case q.changes(r) && resp.StatusCode < http.StatusMultipleChoices:
 		p.written(w, q, resp)
 	case stays:
 		// A pause is normal, for the cluster and for the client.
-		passBody(r.Context(), w, resp.StatusCode, resp.Body, w.Untracked())
+		passBody(r.Context(), w, resp.StatusCode, resp.Body, w.Untracked(), q.attributes.Verb == "watch")
 	default:
-		passBody(r.Context(), w, resp.StatusCode, resp.prompt, &flushing{w})
+		passBody(r.Context(), w, resp.StatusCode, resp.prompt, &flushing{w}, false)
 	}
 	return nil
 }
