@@ -109,9 +109,10 @@ attack: ## slow and half-open connections, CONNECTIONS of them (default 10000), 
 	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 20m -count=1 -v -run '^TestHostile' ./fleet
 
 .PHONY: helm
-helm: ## helm reads a release through the program with a user's token; builds helm (minutes, once per machine), needs make kube
+helm: ## helm reads and writes releases through the program with a user's token; builds helm (minutes, once per machine), needs make kube
 	go run ./internal/kubetest/kubebuild -helm
 	WATERSHED_KUBE=required WATERSHED_HELM=required go test -count=1 -v -run '^TestHelm$$' ./cmd/watershed
+	cd conformance && WATERSHED_KUBE=required WATERSHED_HELM=required go test -count=1 -v -run '^TestWrites$$/^helm$$' ./replica
 
 .PHONY: operator
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
