@@ -109,7 +109,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
 	}
-	if c.pass != nil && q.withheld() == "" && !c.pass.writes.wait(r.Context(), q.user(), feed) {
+	if c.pass != nil && q.withheld() == "" && (!c.pass.writes.wait(r.Context(), q.user(), feed) || lacks(feed, q)) {
 		return c.passLate(w, r, q)
 	}
 	var fresh freshness.Freshness
@@ -153,6 +153,22 @@ func isBeyondCopy(q *Request, err error) bool {
 		return q.Verb == "list"
 	}
 	return false
+}
+
+// lacks reports whether a request is for the newest state of an object that the copy does not
+// have. The object may have been created a moment ago, and clients act on a 404: the garbage
+// collector of Kubernetes deletes the objects whose owner is missing. So the cluster answers
+// such requests.
+func lacks(feed *fleet.Feed, q *Request) bool {
+	if q.Verb != "get" || q.Query.Get("resourceVersion") != "" {
+		return false
+	}
+	now, err := feed.Now()
+	if err != nil {
+		return false
+	}
+	_, ok := now.State.Get(objectKey(q.Namespace, q.Name))
+	return !ok
 }
 
 // where returns the address of the cluster, for a request that the replica cannot answer,

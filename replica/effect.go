@@ -11,23 +11,48 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // effect is what the response to a write tells about the state after it.
 type effect struct {
-	// version is that of the object, 0 if there is none.
+	// version is that of the object or the list in the response, 0 if there is none.
 	version uint64
-	// key and uid are those of an object that was deleted, "" if there is none.
-	key string
-	uid types.UID
+	// objects are further objects that were changed.
+	objects []change
 	// unknown means that the response does not tell.
 	unknown bool
 }
+
+// isNone reports whether nothing was stored.
+func (e *effect) isNone() bool { return e.version == 0 && len(e.objects) == 0 && !e.unknown }
+
+// change is the change of an object whose version is not known.
+type change struct {
+	key string
+	// uid is that of the object, "" if the response does not have it.
+	uid  types.UID
+	kind changeKind
+}
+
+// changeKind is how an object was changed.
+type changeKind uint8
+
+const (
+	// removed means that the object is gone.
+	removed changeKind = iota
+	// ended means that the object is gone, or has a time of deletion.
+	ended
+	// bound means that the pod has a node.
+	bound
+)
 
 // result is the part of a response that tells its effect.
 type result struct {
@@ -42,6 +67,18 @@ type result struct {
 	Details struct {
 		UID types.UID `json:"uid"`
 	} `json:"details"`
+	// Items are those of a list.
+	Items []struct {
+		Metadata itemMeta `json:"metadata"`
+	} `json:"items"`
+}
+
+// itemMeta is the part of an item's metadata that tells the effect of its deletion.
+type itemMeta struct {
+	Name              string       `json:"name"`
+	Namespace         string       `json:"namespace"`
+	UID               types.UID    `json:"uid"`
+	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
 }
 
 // isGone reports whether the object of a response was deleted: its last finalizer was removed.
@@ -64,28 +101,78 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 		return effect{unknown: true}
 	}
 	switch version := r.Metadata.ResourceVersion; {
-	case err != nil, strings.HasSuffix(r.Kind, "List") && q.Verb == "deletecollection":
+	case err != nil:
 		return effect{unknown: true}
-	case r.Kind == "Status" && r.Details.UID != "" && q.Verb == "delete" && q.Subresource == "":
-		return effect{key: objectKey(q), uid: r.Details.UID}
 	case r.isGone() && q.Name != "":
-		return effect{key: objectKey(q), uid: r.Metadata.UID}
+		return effect{objects: []change{{objectKey(q.Namespace, q.Name), r.Metadata.UID, removed}}}
 	case r.Kind == "Status":
-		return effect{unknown: true}
+		return statusEffect(q, r.Details.UID)
 	case version == "":
 		return effect{} // nothing is stored, such as a review
 	default:
 		n, err := strconv.ParseUint(version, 10, 64)
-		return effect{version: n, unknown: err != nil}
+		if err != nil {
+			return effect{unknown: true}
+		}
+		if q.Verb == "deletecollection" {
+			return collectionEffect(n, &r)
+		}
+		return effect{version: n}
 	}
 }
 
-// objectKey returns the key of the object that a request names.
-func objectKey(q *Request) string {
-	if q.Namespace != "" {
-		return q.Namespace + "/" + q.Name
+// statusEffect returns the effect of a write whose response has no object.
+func statusEffect(q *Request, uid types.UID) effect {
+	c := change{key: objectKey(q.Namespace, q.Name), uid: uid}
+	pod := q.GroupResource() == (schema.GroupResource{Resource: "pods"})
+	switch {
+	case q.Verb == "delete" && q.Subresource == "" && uid != "":
+		c.kind = removed
+	case q.Verb == "create" && q.Subresource == "eviction" && pod:
+		c.kind = ended
+	case q.Verb == "create" && q.Subresource == "binding" && pod:
+		c.kind = bound
+	default:
+		return effect{unknown: true}
 	}
-	return q.Name
+	return effect{objects: []change{c}}
+}
+
+// collectionEffect returns the effect of the deletion of all objects of a list, which is from
+// before the deletion.
+func collectionEffect(version uint64, r *result) effect {
+	e := effect{version: version}
+	for i := range r.Items {
+		item := &r.Items[i].Metadata
+		if item.DeletionTimestamp != nil || item.Name == "" || item.UID == "" {
+			// One that was about to be deleted may be gone now, or remain.
+			return effect{version: version, unknown: true}
+		}
+		e.objects = append(e.objects, change{objectKey(item.Namespace, item.Name), item.UID, ended})
+	}
+	return e
+}
+
+// objectKey returns the key of an object in the copy.
+func objectKey(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// isIn reports whether the copy shows the change: o is the object that it has at the key, nil
+// if there is none. An object without a known UID may not have arrived yet.
+func (c *change) isIn(o *wire.Object) bool {
+	if o == nil {
+		return c.uid != ""
+	}
+	if c.kind == bound {
+		pod, err := wire.DecodeFresh[*corev1.Pod](o)
+		return err == nil && (pod.Spec.NodeName != "" || c.uid != "" && pod.UID != c.uid)
+	}
+	meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	return err == nil && (c.kind == ended && meta.DeletionTimestamp != nil || c.uid != "" && meta.UID != c.uid)
 }
 
 // protobufResult reads a result in protobuf.
@@ -108,6 +195,9 @@ func protobufResult(body []byte) (r result, err error) {
 		}
 		return r, nil
 	}
+	if strings.HasSuffix(r.Kind, "List") {
+		return listResult(r.Kind, envelope.Raw)
+	}
 	var o metav1.PartialObjectMetadata // all objects have their metadata in the same field
 	if err := o.Unmarshal(envelope.Raw); err != nil {
 		return r, err
@@ -115,5 +205,22 @@ func protobufResult(body []byte) (r result, err error) {
 	m := &r.Metadata
 	m.ResourceVersion, m.UID, m.DeletionTimestamp = o.ResourceVersion, o.UID, o.DeletionTimestamp
 	m.DeletionGracePeriodSeconds, m.Finalizers = o.DeletionGracePeriodSeconds, o.Finalizers
+	return r, nil
+}
+
+// listResult reads a list in protobuf. All lists have their metadata and items in the same
+// fields.
+func listResult(kind string, raw []byte) (r result, err error) {
+	var l metav1.PartialObjectMetadataList
+	if err := l.Unmarshal(raw); err != nil {
+		return r, err
+	}
+	r.Kind, r.Metadata.ResourceVersion = kind, l.ResourceVersion
+	for i := range l.Items {
+		item := &l.Items[i]
+		r.Items = append(r.Items, struct {
+			Metadata itemMeta `json:"metadata"`
+		}{itemMeta{item.Name, item.Namespace, item.UID, item.DeletionTimestamp}})
+	}
 	return r, nil
 }

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 func TestEffect_lastFinalizer(t *testing.T) {
 	now, zero, some := metav1.NewTime(time.Unix(1e9, 0)), int64(0), int64(30)
 	q := &Request{Verb: "patch", Namespace: "n", Name: "a"}
-	gone := effect{key: "n/a", uid: "u"}
+	gone := effect{objects: []change{{"n/a", "u", removed}}}
 	for name, c := range map[string]struct {
 		meta metav1.ObjectMeta
 		want effect
@@ -39,7 +40,7 @@ func TestEffect_lastFinalizer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := effectOf(q, info.MediaType, body); got != c.want {
+			if got := effectOf(q, info.MediaType, body); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s, %s: %+v, want %+v", name, info.MediaType, got, c.want)
 			}
 		}

@@ -204,8 +204,8 @@ func (p *passThrough) written(w *respond.Response, q *Request, resp *answer) {
 	if err == nil && len(head) <= largestWritten {
 		e = effectOf(q, resp.Header.Get("Content-Type"), head)
 	}
-	if _, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && e != (effect{}) {
-		p.writes.add(q.user(), q.GroupResource(), e)
+	if feed, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && !e.isNone() {
+		p.writes.add(q.user(), feed, e)
 	}
 	w.WriteHeader(resp.StatusCode)
 	if _, failed := io.Copy(w, io.MultiReader(bytes.NewReader(head), resp.prompt)); failed != nil || err != nil {

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/wire"
@@ -44,14 +43,25 @@ type writer struct {
 
 // written is what the copy must have before its user reads it.
 type written struct {
+	// number is how many writes there were.
+	number uint64
 	// version is the greatest version that a write has returned.
 	version uint64
-	// gone are deleted objects by key. Either the key or the UID must not be there.
-	gone map[string]types.UID
+	// objects are changed objects by key.
+	objects map[string]*pending
 	// until is when a write of unknown effect is taken for known, zero if there is none.
 	until time.Time
 	// late means that the copy took too long.
 	late bool
+}
+
+// pending is a change that the copy may not have yet.
+type pending struct {
+	change
+	// number is that of the write.
+	number uint64
+	// until is when the change is taken for known, zero if the copy will tell.
+	until time.Time
 }
 
 // storedAs returns the resource that has the objects of another one too.
@@ -62,14 +72,17 @@ func storedAs(r schema.GroupResource) schema.GroupResource {
 	return r
 }
 
-// add records a write.
-func (w *writes) add(user string, r schema.GroupResource, effect effect) {
+// add records a write to a resource that a feed has.
+func (w *writes) add(user string, feed *fleet.Feed, effect effect) {
+	for i := range effect.objects {
+		effect.objects[i].identify(feed)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.all == nil {
 		w.all = map[writer]*written{}
 	}
-	at := writer{user, storedAs(r)}
+	at := writer{user, storedAs(feed.Resource().GroupResource())}
 	one := w.all[at]
 	if one == nil {
 		if len(w.all) >= mostWrites {
@@ -80,15 +93,41 @@ func (w *writes) add(user string, r schema.GroupResource, effect effect) {
 			w.all[at] = one
 		}
 	}
-	one.version = max(one.version, effect.version)
-	switch {
-	case effect.unknown || len(one.gone) >= mostWrites:
-		one.until = time.Now().Add(unknownWrite)
-	case effect.uid != "":
-		if one.gone == nil {
-			one.gone = map[string]types.UID{}
+	one.add(effect)
+}
+
+// identify adds the UID that an object has in the copy to a change that has none.
+func (c *change) identify(feed *fleet.Feed) {
+	if c.uid != "" {
+		return
+	}
+	now, err := feed.Now()
+	if err != nil {
+		return
+	}
+	if o, ok := now.State.Get(c.key); ok {
+		if meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o); err == nil {
+			c.uid = meta.UID
 		}
-		one.gone[effect.key] = effect.uid
+	}
+}
+
+func (w *written) add(e effect) {
+	w.number++
+	w.version = max(w.version, e.version)
+	if e.unknown || len(w.objects)+len(e.objects) > mostWrites {
+		w.until = time.Now().Add(unknownWrite)
+		return
+	}
+	if w.objects == nil {
+		w.objects = map[string]*pending{}
+	}
+	for _, c := range e.objects {
+		p := &pending{change: c, number: w.number}
+		if c.uid == "" {
+			p.until = time.Now().Add(unknownWrite)
+		}
+		w.objects[c.key] = p
 	}
 }
 
@@ -100,30 +139,23 @@ func (w *writes) wait(ctx context.Context, user string, feed *fleet.Feed) bool {
 }
 
 func (w *writes) waitFor(ctx context.Context, at writer, feed *fleet.Feed) bool {
-	w.mu.Lock()
-	one := w.all[at]
-	if one == nil {
-		w.mu.Unlock()
+	// A read waits for the writes before it. Later ones could keep it waiting forever.
+	before, ok := w.before(at)
+	if !ok || w.settle(at, before, feed) {
 		return true
 	}
-	version := one.version
-	hopeless := one.late || time.Now().Before(one.until)
-	w.mu.Unlock()
-	if w.settle(at, feed) {
-		return true
-	}
-	if hopeless {
+	if before.late || time.Now().Before(before.until) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownWrite)
 	defer cancel()
-	for {
+	for version := before.version; ; {
 		// A deletion is a change too: every change of the state can be the awaited one.
 		now, err := feed.Wait(ctx, version)
 		if err != nil {
 			break
 		}
-		if w.settle(at, feed) {
+		if w.settle(at, before, feed) {
 			return true
 		}
 		version = now.Version + 1
@@ -136,8 +168,21 @@ func (w *writes) waitFor(ctx context.Context, at writer, feed *fleet.Feed) bool 
 	return false
 }
 
-// settle reports whether the copy has the writes of a user, and forgets them then.
-func (w *writes) settle(at writer, feed *fleet.Feed) bool {
+// before returns the writes of a user until now, without the objects. It returns false if
+// there are none.
+func (w *writes) before(at writer) (written, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.all[at]
+	if one == nil {
+		return written{}, false
+	}
+	return written{number: one.number, version: one.version, until: one.until, late: one.late}, true
+}
+
+// settle reports whether the copy has the writes of a user until some time. It forgets them
+// then.
+func (w *writes) settle(at writer, before written, feed *fleet.Feed) bool {
 	now, err := feed.Now()
 	if err != nil {
 		return false
@@ -148,26 +193,28 @@ func (w *writes) settle(at writer, feed *fleet.Feed) bool {
 	if one == nil {
 		return true
 	}
-	if now.Version < one.version {
+	if now.Version < before.version {
 		return false
 	}
-	for key, uid := range one.gone {
-		if o, ok := now.State.Get(key); ok && hasUID(o, uid) {
+	passed := func(until time.Time) bool {
+		return time.Now().After(until) && feed.Connection().StaleSince.IsZero()
+	}
+	for key, p := range one.objects {
+		if p.number > before.number {
+			continue
+		}
+		if o, _ := now.State.Get(key); !p.isIn(o) && (p.until.IsZero() || !passed(p.until)) {
 			return false
 		}
-		delete(one.gone, key)
+		delete(one.objects, key)
 	}
-	if !one.until.IsZero() && (time.Now().Before(one.until) || !feed.Connection().StaleSince.IsZero()) {
+	if !before.until.IsZero() && !passed(before.until) {
 		return false
 	}
-	delete(w.all, at)
+	if one.late = false; one.number == before.number {
+		delete(w.all, at)
+	}
 	return true
-}
-
-// hasUID reports whether an object has a UID. One that cannot be decoded may have it.
-func hasUID(o *wire.Object, uid types.UID) bool {
-	meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
-	return err != nil || meta.UID == uid
 }
 
 // sweep forgets the writes that the copy has, whether or not they are read, and those of
@@ -181,7 +228,9 @@ func (w *writes) sweep(m *fleet.Member) {
 	w.mu.Unlock()
 	for _, at := range all {
 		if feed, ok := feedOf(m, at.resource); ok {
-			w.settle(at, feed)
+			if before, ok := w.before(at); ok {
+				w.settle(at, before, feed)
+			}
 			continue
 		}
 		w.mu.Lock()

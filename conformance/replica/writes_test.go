@@ -43,7 +43,12 @@ type passing struct {
 func startPassing(t *testing.T, opts *kubetest.Options, flags ...string) *passing {
 	t.Helper()
 	opts.Users = append(opts.Users, kubetest.User{Name: "writer", Groups: []string{"system:masters"}})
-	c := kubetest.Start(t, opts)
+	return passTo(t, kubetest.Start(t, opts), flags...)
+}
+
+// passTo starts a replica with --pass-through of a cluster that has the user.
+func passTo(t *testing.T, c *kubetest.Cluster, flags ...string) *passing {
+	t.Helper()
 	p := &passing{cluster: c, direct: c.UserConfig("writer")}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -62,6 +67,13 @@ func startPassing(t *testing.T, opts *kubetest.Options, flags ...string) *passin
 	p.through.BearerToken = p.direct.BearerToken
 	p.direct.QPS = -1
 	return p
+}
+
+// at returns the access of a user to the replica.
+func (p *passing) at(user string) *rest.Config {
+	c := rest.CopyConfig(p.through)
+	c.BearerToken = p.cluster.UserConfig(user).BearerToken
+	return c
 }
 
 // client returns a client with connections of its own.
