@@ -15,6 +15,9 @@
 // two clusters at once. [TestWrites] runs kubectl, helm and curl that write, at the API server
 // and at a replica that passes requests on.
 //
+// [TestReadYourWrites], [TestEffects] and [TestElection] read and write entirely through a
+// replica that passes requests on.
+//
 // The tests need a control plane: make kube, and WATERSHED_KUBE=required. With
 // WATERSHED_SUBJECT=server the second subject is kube-apiserver too, which must be equal
 // to itself in everything: that checks the comparison. With WATERSHED_REPORT set to a
