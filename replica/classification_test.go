@@ -35,7 +35,7 @@ var copied = []classified{
 	{path: "/api/v1/namespaces/{ns}/pods"},
 	{path: "/api/v1/namespaces/absent/pods"},
 	{path: "/api/v1/namespaces/{ns}/pods/{pod}"},
-	{path: "/api/v1/namespaces/{ns}/pods/absent"},
+	{path: "/api/v1/namespaces/{ns}/pods/absent?resourceVersion=0"},
 	{path: "/api/v1/namespaces/{ns}/pods/{pod}?resourceVersion=0"},
 	{path: "/api/v1/pods?limit=3"},
 	{path: "/api/v1/pods?limit=x"},
@@ -65,6 +65,7 @@ var copied = []classified{
 
 // passedOn are requests that the cluster answers.
 var passedOn = []classified{
+	{path: "/api/v1/namespaces/{ns}/pods/absent"},
 	{method: http.MethodHead, path: "/api/v1/pods"},
 	{method: http.MethodOptions, path: "/api/v1/pods"},
 	{method: http.MethodPost, path: "/api/v1/namespaces/{ns}/pods"},
