@@ -232,7 +232,7 @@ func testConflicts(t *testing.T, p *passing, users []kubetest.User) {
 			all.Go(func() {
 				for range 30 {
 					err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-						err := count(t.Context(), client, name)
+						err := increment(t.Context(), client, name)
 						if apierrors.IsConflict(err) {
 							conflicts.Add(1)
 						}
@@ -263,8 +263,8 @@ func testConflicts(t *testing.T, p *passing, users []kubetest.User) {
 	}
 }
 
-// count adds 1 to a counter.
-func count(ctx context.Context, client *kubernetes.Clientset, name string) error {
+// increment adds 1 to a counter.
+func increment(ctx context.Context, client *kubernetes.Clientset, name string) error {
 	maps := client.CoreV1().ConfigMaps("default")
 	m, err := maps.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
