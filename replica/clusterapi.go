@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -160,7 +161,7 @@ func isBeyondCopy(q *Request, err error) bool {
 // collector of Kubernetes deletes the objects whose owner is missing. So the cluster answers
 // such requests.
 func lacks(feed *fleet.Feed, q *Request) bool {
-	if q.Verb != "get" || q.Query.Get("resourceVersion") != "" {
+	if q.Verb != "get" || q.Query.Get("resourceVersion") != "" || len(content.IsPathSegmentName(q.Name)) > 0 {
 		return false
 	}
 	now, err := feed.Now()
