@@ -414,7 +414,6 @@ kubectl create cm settings
 kubectl events --for=cm/settings
 kubectl delete events --all
 kubectl events
-kubectl get componentstatuses -o name
 kubectl get hpa.v1.autoscaling
 kubectl create deployment web --image=image --replicas=0
 kubectl get deployments.v1.apps web -o jsonpath={.spec.replicas}
