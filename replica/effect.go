@@ -5,6 +5,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"mime"
@@ -123,7 +124,7 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 
 // statusEffect returns the effect of a write whose response has no object.
 func statusEffect(q *Request, uid types.UID) effect {
-	c := change{key: objectKey(q.Namespace, q.Name), uid: uid}
+	c := change{key: objectKey(q.Namespace, q.Name), uid: cmp.Or(uid, q.uid)}
 	pod := q.GroupResource() == (schema.GroupResource{Resource: "pods"})
 	switch {
 	case q.Verb == "delete" && q.Subresource == "" && uid != "":

@@ -66,6 +66,13 @@ func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 		return err
 	}
 	defer passed.Body.Close()
+	if q.Subresource == "eviction" || q.Subresource == "binding" {
+		// The response does not have the UID, and the copy may not have the object any more
+		// when it arrives.
+		if feed, ok := p.member.Feed(q.GroupResource()); ok {
+			q.uid = uidOf(feed, objectKey(q.Namespace, q.Name))
+		}
+	}
 	from, _, _ := net.SplitHostPort(r.RemoteAddr)
 	resp, err := p.ask(r.Context(), func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
 		return connection.Forward(passed.WithContext(ctx), from, stays || q.Verb == "list")

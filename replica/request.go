@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/fleet"
 )
@@ -53,6 +54,9 @@ type Request struct {
 	// credentials, see [Options.PassThrough]. The cluster decides about it.
 	Passed bool
 
+	// uid is that of the object in the copy before a binding or an eviction was passed on, ""
+	// if it is not known.
+	uid        types.UID
 	attributes Attributes
 	// access is what the caller may read, nil for everything.
 	access *Access

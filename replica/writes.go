@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/wire"
@@ -75,7 +76,9 @@ func storedAs(r schema.GroupResource) schema.GroupResource {
 // add records a write to a resource that a feed has.
 func (w *writes) add(user string, feed *fleet.Feed, effect effect) {
 	for i := range effect.objects {
-		effect.objects[i].identify(feed)
+		if c := &effect.objects[i]; c.uid == "" {
+			c.uid = uidOf(feed, c.key)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,20 +99,21 @@ func (w *writes) add(user string, feed *fleet.Feed, effect effect) {
 	one.add(effect)
 }
 
-// identify adds the UID that an object has in the copy to a change that has none.
-func (c *change) identify(feed *fleet.Feed) {
-	if c.uid != "" {
-		return
-	}
+// uidOf returns the UID of an object in the copy, "" if it does not have the object.
+func uidOf(feed *fleet.Feed, key string) types.UID {
 	now, err := feed.Now()
 	if err != nil {
-		return
+		return ""
 	}
-	if o, ok := now.State.Get(c.key); ok {
-		if meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o); err == nil {
-			c.uid = meta.UID
-		}
+	o, ok := now.State.Get(key)
+	if !ok {
+		return ""
 	}
+	meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	if err != nil {
+		return ""
+	}
+	return meta.UID
 }
 
 func (w *written) add(e effect) {
