@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"strconv"
@@ -41,6 +42,8 @@ type change struct {
 	// uid is that of the object, "" if the response does not have it.
 	uid  types.UID
 	kind changeKind
+	// version is the one that the object has not any more, for [moved].
+	version string
 }
 
 // changeKind is how an object was changed.
@@ -53,6 +56,8 @@ const (
 	ended
 	// bound means that the pod has a node.
 	bound
+	// moved means that the object has another version, or is gone.
+	moved
 )
 
 // result is the part of a response that tells its effect.
@@ -91,21 +96,12 @@ func (r *result) isGone() bool {
 
 // effectOf returns the effect of a write that has succeeded.
 func effectOf(q *Request, contentType string, body []byte) effect {
-	var r result
-	var err error
-	switch media, _, _ := mime.ParseMediaType(contentType); media {
-	case encode.JSON.MediaType():
-		err = json.Unmarshal(body, &r)
-	case encode.Protobuf.MediaType():
-		r, err = protobufResult(body)
-	default:
-		return effect{unknown: true}
-	}
+	r, err := resultIn(contentType, body)
 	switch version := r.Metadata.ResourceVersion; {
 	case err != nil:
 		return effect{unknown: true}
 	case r.isGone() && q.Name != "":
-		return effect{objects: []change{{objectKey(q.Namespace, q.Name), r.Metadata.UID, removed}}}
+		return effect{objects: []change{{objectKey(q.Namespace, q.Name), r.Metadata.UID, removed, ""}}}
 	case r.Kind == "Status":
 		return statusEffect(q, r.Details.UID)
 	case version == "":
@@ -119,6 +115,29 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 			return collectionEffect(n, &r)
 		}
 		return effect{version: n}
+	}
+}
+
+// conflictEffect returns what a user knows after a write was refused with a conflict: the
+// object is not the one that the body of the write names. A client reads the object then and
+// tries again, which would fail again if the copy still had the same version.
+func conflictEffect(q *Request, contentType string, body []byte) effect {
+	r, err := resultIn(contentType, body)
+	if err != nil || q.Name == "" || r.Metadata.ResourceVersion == "" {
+		return effect{}
+	}
+	return effect{objects: []change{{objectKey(q.Namespace, q.Name), r.Metadata.UID, moved, r.Metadata.ResourceVersion}}}
+}
+
+// resultIn reads the result in a body.
+func resultIn(contentType string, body []byte) (r result, err error) {
+	switch media, _, _ := mime.ParseMediaType(contentType); media {
+	case encode.JSON.MediaType(), string(types.MergePatchType), string(types.StrategicMergePatchType):
+		return r, json.Unmarshal(body, &r)
+	case encode.Protobuf.MediaType():
+		return protobufResult(body)
+	default:
+		return r, fmt.Errorf("objects in %q are not read", media)
 	}
 }
 
@@ -149,7 +168,7 @@ func collectionEffect(version uint64, r *result) effect {
 			// One that was about to be deleted may be gone now, or remain.
 			return effect{version: version, unknown: true}
 		}
-		e.objects = append(e.objects, change{objectKey(item.Namespace, item.Name), item.UID, ended})
+		e.objects = append(e.objects, change{objectKey(item.Namespace, item.Name), item.UID, ended, ""})
 	}
 	return e
 }
@@ -173,6 +192,9 @@ func (c *change) isIn(o *wire.Object) bool {
 		return err == nil && (pod.Spec.NodeName != "" || c.uid != "" && pod.UID != c.uid)
 	}
 	meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	if c.kind == moved {
+		return err == nil && meta.ResourceVersion != c.version
+	}
 	return err == nil && (c.kind == ended && meta.DeletionTimestamp != nil || c.uid != "" && meta.UID != c.uid)
 }
 

@@ -19,7 +19,7 @@ import (
 func TestEffect_lastFinalizer(t *testing.T) {
 	now, zero, some := metav1.NewTime(time.Unix(1e9, 0)), int64(0), int64(30)
 	q := &Request{Verb: "patch", Namespace: "n", Name: "a"}
-	gone := effect{objects: []change{{"n/a", "u", removed}}}
+	gone := effect{objects: []change{{"n/a", "u", removed, ""}}}
 	for name, c := range map[string]struct {
 		meta metav1.ObjectMeta
 		want effect

@@ -81,6 +81,9 @@ func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 		return err
 	}
 	defer resp.end()
+	if resp.StatusCode == http.StatusConflict && q.changes(r) && passed.GetBody != nil {
+		p.refused(q, passed)
+	}
 	response := p.tracker.Begin(w)
 	defer response.End()
 	return p.respond(response, r, q, resp, stays)
@@ -201,6 +204,22 @@ func (p *passThrough) tunnel(w *respond.Response, r *http.Request, resp *http.Re
 		return badGateway(fmt.Sprintf("cluster %s changed to a protocol that was not asked for", p.member.Name()))
 	}
 	return respond.Tunnel(w, r, to)
+}
+
+// refused records what the next reads of the user must see after a conflict.
+func (p *passThrough) refused(q *Request, passed *http.Request) {
+	body, err := passed.GetBody()
+	if err != nil {
+		return
+	}
+	sent, err := io.ReadAll(body)
+	if err != nil {
+		return
+	}
+	e := conflictEffect(q, passed.Header.Get("Content-Type"), sent)
+	if feed, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && !e.isNone() {
+		p.writes.add(q.user(), feed, e)
+	}
 }
 
 // written passes the response to a write back, after it has recorded what the next reads of

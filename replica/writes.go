@@ -128,7 +128,7 @@ func (w *written) add(e effect) {
 	}
 	for _, c := range e.objects {
 		p := &pending{change: c, number: w.number}
-		if c.uid == "" {
+		if c.uid == "" || c.kind == moved { // a conflict can have other reasons too
 			p.until = time.Now().Add(unknownWrite)
 		}
 		w.objects[c.key] = p

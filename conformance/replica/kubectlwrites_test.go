@@ -23,6 +23,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -189,7 +195,47 @@ func TestWrites(t *testing.T) {
 		w.run(t, "helm", helmScript)
 	})
 	t.Run("wide", func(t *testing.T) { w.run(t, "wide", wideScript) })
+	t.Run("conflict", w.testConflict)
 	if os.Getenv(subjectVariable) != "server" {
 		t.Run("refusals", w.testRefusals)
+	}
+}
+
+// testConflict checks that a user which reads an object after a conflict does not read the
+// version that caused the conflict: its next attempt would fail again.
+func (w *writing) testConflict(t *testing.T) {
+	direct, passed := w.access()
+	direct.BearerToken = w.cluster.UserConfig("writer").BearerToken
+	passed.BearerToken = direct.BearerToken
+	other, err := kubernetes.NewForConfig(w.cluster.Config())
+	expect.NoError(t, err)
+	for i, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		c := rest.CopyConfig(passed)
+		c.ContentType = contentType
+		user, err := kubernetes.NewForConfig(c)
+		expect.NoError(t, err)
+		maps := user.CoreV1().ConfigMaps("default")
+		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("conflict-%d", i)}}, metav1.CreateOptions{})
+		expect.NoError(t, err)
+		for _, patch := range []bool{false, true} {
+			if m, err = maps.Get(t.Context(), m.Name, metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			_, err = other.CoreV1().ConfigMaps("default").Patch(t.Context(), m.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"other":"%t"}}`, patch), metav1.PatchOptions{})
+			expect.NoError(t, err)
+			if patch {
+				_, err = maps.Patch(t.Context(), m.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"mine":""}}`, m.ResourceVersion), metav1.PatchOptions{})
+			} else {
+				_, err = maps.Update(t.Context(), m, metav1.UpdateOptions{})
+			}
+			if !apierrors.IsConflict(err) {
+				t.Fatalf("%s, patch %t: %v, want a conflict", contentType, patch, err)
+			}
+			got, err := maps.Get(t.Context(), m.Name, metav1.GetOptions{})
+			expect.NoError(t, err)
+			if got.ResourceVersion == m.ResourceVersion {
+				t.Errorf("%s, patch %t: version %s is read again after its conflict", contentType, patch, got.ResourceVersion)
+			}
+		}
 	}
 }
