@@ -73,7 +73,8 @@ itself is not mirrored unless another source has it.
 Every request needs credentials that the addressed cluster accepts: a bearer token or a
 client certificate. The cluster decides what may be read, and is asked for that. So the
 credentials of serve itself need the rights that watershed rbac prints, among them to create
-tokenreviews and subjectaccessreviews.
+tokenreviews and subjectaccessreviews. Without these two, the only user with access is the
+one whose credentials serve has.
 
 On a loopback address the person that runs serve has access too, with the token in the
 state folder, which watershed kubeconfig prints: each cluster is asked what the credentials of

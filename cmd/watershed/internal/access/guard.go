@@ -6,6 +6,8 @@ package access
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +35,13 @@ const (
 	ownerTimeout = 800 * time.Millisecond
 	// ownerPause is how long a cluster that did not decide is not asked again.
 	ownerPause = 10 * time.Second
+	// powerlessPause is how long a cluster that has refused to review the access of others is
+	// not asked again about the user of the connection's credentials.
+	powerlessPause = time.Minute
+	// selfTTL is how long that user is remembered.
+	selfTTL = 10 * time.Second
+	// credentialID is the extra value in which kube-apiserver names the credential of a user.
+	credentialID = "authentication.kubernetes.io/credential-id"
 )
 
 // guard authenticates and authorizes the callers of one connection to one cluster. All its
@@ -50,14 +59,15 @@ type guard struct {
 	// pending means that RBAC of the cluster has changed, and its watches are about to be
 	// checked; again, that they are to be checked once more some seconds later.
 	pending, again atomic.Bool
-	// silent is when the cluster last did not answer about the owner, in nanoseconds since
-	// 1970.
-	silent atomic.Int64
+	// silent is when the cluster last did not answer about the owner, and powerless when it
+	// last refused to review the access of others, in nanoseconds since 1970.
+	silent, powerless atomic.Int64
 
 	// mu guards owner, which is the identity of the connection's credentials, nil before it
-	// is known.
+	// is known, and asked, the time when the cluster was asked for it.
 	mu    sync.Mutex
 	owner *authenticationv1.UserInfo
+	asked time.Time
 }
 
 // decidesLocally reports whether RBAC of the cluster is evaluated here, and has agreed with
@@ -95,8 +105,47 @@ func (g *guard) decide(ctx context.Context, who *caller, a replica.Attributes) (
 	if who.owner {
 		return g.decideOwner(ctx, a)
 	}
+	return g.ask(ctx, who, func(by authorizer, user *authenticationv1.UserInfo) (authz.Decision, error) {
+		return by.Authorize(ctx, user, a)
+	})
+}
+
+// ask asks for a decision about a caller. If the credentials of the connection may not review
+// the access of others, which people seldom may, the cluster decides about a caller that is the
+// user of these credentials as it does about the owner.
+func (g *guard) ask(ctx context.Context, who *caller, decide func(authorizer, *authenticationv1.UserInfo) (authz.Decision, error)) (authz.Decision, error) {
 	by, user := g.authorizer(who)
-	return by.Authorize(ctx, user, a)
+	if time.Since(time.Unix(0, g.powerless.Load())) < powerlessPause && g.isSelf(ctx, who) {
+		return decide(g.self, nil)
+	}
+	d, err := decide(by, user)
+	if authz.LacksRight(err) {
+		g.powerless.Store(time.Now().UnixNano())
+		if g.isSelf(ctx, who) {
+			return decide(g.self, nil)
+		}
+	}
+	return d, err
+}
+
+// isSelf reports whether a caller is the user of the connection's credentials: the same name,
+// UID, groups and extra values, except for the name of the credential itself.
+func (g *guard) isSelf(ctx context.Context, who *caller) bool {
+	if who.at != g.member || who.impersonator != nil {
+		return false
+	}
+	self, err := g.identity(ctx, selfTTL)
+	if err != nil {
+		return false
+	}
+	groups := func(u *authenticationv1.UserInfo) []string { return slices.Sorted(slices.Values(u.Groups)) }
+	extra := func(u *authenticationv1.UserInfo) map[string]authenticationv1.ExtraValue {
+		values := maps.Clone(u.Extra)
+		delete(values, credentialID)
+		return values
+	}
+	return self.Username == who.Username && self.UID == who.UID && slices.Equal(groups(self), groups(&who.UserInfo)) &&
+		maps.EqualFunc(extra(self), extra(&who.UserInfo), slices.Equal)
 }
 
 // decideOwner decides about a request of the owner. If the cluster cannot be reached, the
@@ -120,8 +169,9 @@ func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.De
 
 // decideNow returns the cluster's decision at this moment.
 func (g *guard) decideNow(ctx context.Context, who *caller, a replica.Attributes) (authz.Decision, error) {
-	by, user := g.authorizer(who)
-	return by.Fresh(ctx, user, a)
+	return g.ask(ctx, who, func(by authorizer, user *authenticationv1.UserInfo) (authz.Decision, error) {
+		return by.Fresh(ctx, user, a)
+	})
 }
 
 // flush forgets the decisions, because the rights in the cluster have changed.
@@ -140,20 +190,31 @@ func (g *guard) userOf(ctx context.Context, who *caller) *authenticationv1.UserI
 	if !who.owner {
 		return &who.UserInfo
 	}
-	g.mu.Lock()
-	known := g.owner
-	g.mu.Unlock()
-	if known != nil {
-		return known
-	}
-	user, err := whoami(ctx, g.connection)
+	user, err := g.identity(ctx, 0)
 	if err != nil {
 		return &who.UserInfo
 	}
+	return user
+}
+
+// identity returns the identity that the cluster gives to the credentials of the connection. It
+// asks the cluster if the answer is older than ttl, which is forever if ttl is 0.
+func (g *guard) identity(ctx context.Context, ttl time.Duration) (*authenticationv1.UserInfo, error) {
+	g.mu.Lock()
+	known, asked := g.owner, g.asked
+	g.mu.Unlock()
+	if known != nil && (ttl == 0 || time.Since(asked) < ttl) {
+		return known, nil
+	}
+	asked = time.Now()
+	user, err := whoami(ctx, g.connection)
+	if err != nil {
+		return nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.owner = user
-	return user
+	g.owner, g.asked = user, asked
+	return user, nil
 }
 
 // whoami returns the identity that a cluster gives to the credentials of a connection.

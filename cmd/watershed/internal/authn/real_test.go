@@ -262,14 +262,34 @@ func (s *real) testRefused(t *testing.T) {
 
 func (s *real) testPowerless(t *testing.T) {
 	a := s.open(t, "powerless")
-	for want, r := range map[string]*http.Request{
-		reviewForbidden:    bearer(s.UserConfig("ann").BearerToken),
-		authorityForbidden: presented(s.ca.user(t, "carl")),
-	} {
-		if _, err := a.Authenticate(t.Context(), r); code(err) != http.StatusServiceUnavailable || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
+	if _, err := a.Authenticate(t.Context(), presented(s.ca.user(t, "carl"))); code(err) != http.StatusServiceUnavailable || err.Error() != authorityForbidden {
+		t.Errorf("certificate: %v, want %s", err, authorityForbidden)
 	}
+	// The token is valid for a review of its own user.
+	ann := bearer(s.UserConfig("ann").BearerToken)
+	want, err := s.cluster.Authenticate(t.Context(), ann)
+	expect.NoError(t, err)
+	got, err := a.Authenticate(t.Context(), ann)
+	expect.NoError(t, err)
+	if diff := cmp.Diff(want.UserInfo, got.UserInfo); diff != "" {
+		t.Errorf("the identity differs from that of a TokenReview (-want +got):\n%s", diff)
+	}
+	if _, err := a.Authenticate(t.Context(), bearer("invalid")); code(err) != http.StatusUnauthorized {
+		t.Errorf("invalid token: %v, want 401", err)
+	}
+	// Without the right of every user, nothing tells the user of a token.
+	binding, err := s.admin.RbacV1().ClusterRoleBindings().Get(t.Context(), "system:basic-user", metav1.GetOptions{})
+	expect.NoError(t, err)
+	expect.NoError(t, s.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), binding.Name, metav1.DeleteOptions{}))
+	defer func() {
+		binding.ResourceVersion = ""
+		_, err := s.admin.RbacV1().ClusterRoleBindings().Create(context.Background(), binding, metav1.CreateOptions{})
+		expect.NoError(t, err)
+	}()
+	expect.Soon(t, "a token cannot be checked", func() bool {
+		_, err := s.open(t, "powerless").Authenticate(t.Context(), ann)
+		return code(err) == http.StatusServiceUnavailable && err.Error() == reviewForbidden
+	})
 }
 
 func (s *real) testDeleted(t *testing.T) {

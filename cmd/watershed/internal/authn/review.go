@@ -23,7 +23,9 @@ const retryAfter = 200 * time.Millisecond
 
 // reviewer checks tokens with TokenReviews.
 type reviewer struct {
-	client    authenticationclient.AuthenticationV1Interface
+	client authenticationclient.AuthenticationV1Interface
+	// anonymous has no credentials.
+	anonymous authenticationclient.AuthenticationV1Interface
 	audiences []string
 	journal   *journal
 }
@@ -32,19 +34,28 @@ type reviewer struct {
 func newReviewer(cfg *rest.Config, audiences []string, j *journal) (*reviewer, error) {
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	client, err := newReviewClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	anonymous, err := newReviewClient(rest.AnonymousClientConfig(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &reviewer{client: client, anonymous: anonymous, audiences: audiences, journal: j}, nil
+}
+
+// newReviewClient returns a client that does not follow redirects, which would send the token
+// to another server.
+func newReviewClient(cfg *rest.Config) (authenticationclient.AuthenticationV1Interface, error) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
 	shared, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, err
 	}
-	// A redirect would send the token and our credentials to another server.
 	own := *shared
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	client, err := authenticationclient.NewForConfigAndClient(cfg, &own)
-	if err != nil {
-		return nil, err
-	}
-	return &reviewer{client: client, audiences: audiences, journal: j}, nil
+	return authenticationclient.NewForConfigAndClient(cfg, &own)
 }
 
 // review returns the identity behind a token, or a status: 401 if the cluster refuses the
@@ -59,6 +70,8 @@ func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) 
 		}
 	}
 	switch {
+	case apierrors.IsForbidden(err) && len(v.audiences) == 0:
+		return v.reviewSelf(ctx, token)
 	case apierrors.IsForbidden(err):
 		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing", token, err)
 		return nil, unavailable(reviewForbidden)
@@ -76,6 +89,30 @@ func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) 
 		return nil, unauthorized()
 	}
 	id := newIdentity(status.User, expiry(token), MethodToken)
+	if id == nil {
+		return nil, unauthorized()
+	}
+	return id, nil
+}
+
+// reviewSelf asks the cluster with the token itself for its user. Every user may do that, so it
+// works without the right to review the tokens of others, which people seldom have. Only
+// kube-apiserver's own audiences are accepted that way.
+func (v *reviewer) reviewSelf(ctx context.Context, token string) (*Identity, error) {
+	var result authenticationv1.SelfSubjectReview
+	err := v.anonymous.RESTClient().Post().Resource("selfsubjectreviews").MaxRetries(0).SetHeader("Authorization", "Bearer "+token).
+		Body(&authenticationv1.SelfSubjectReview{}).Do(ctx).Into(&result)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return nil, unauthorized()
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing, and the user of the token may not create selfsubjectreviews.authentication.k8s.io", token, err)
+		return nil, unavailable(reviewForbidden)
+	case err != nil:
+		v.report("cannot check tokens", token, err)
+		return nil, unavailable(reviewUnavailable)
+	}
+	id := newIdentity(result.Status.UserInfo, expiry(token), MethodToken)
 	if id == nil {
 		return nil, unauthorized()
 	}

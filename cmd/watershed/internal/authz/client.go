@@ -143,6 +143,13 @@ func Unanswered(err error) bool {
 	return errors.As(err, &status) && status.ErrStatus.Message == noAnswer
 }
 
+// LacksRight reports whether an error means that the replica has not the right to review the
+// access of others.
+func LacksRight(err error) bool {
+	var status *apierrors.StatusError
+	return errors.As(err, &status) && status.ErrStatus.Message == noRight
+}
+
 // failed returns an error that wraps a status and its cause.
 func (c *client) failed(status *apierrors.StatusError, cause error) error {
 	return fmt.Errorf("access review at cluster %s: %w: %w", c.cluster, status, cause)
