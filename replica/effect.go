@@ -52,7 +52,7 @@ type changeKind uint8
 const (
 	// removed means that the object is gone.
 	removed changeKind = iota
-	// ended means that the object is gone, or has a time of deletion.
+	// ended means that the object is gone, or has a time of deletion and stays until then.
 	ended
 	// bound means that the pod has a node.
 	bound
@@ -91,7 +91,14 @@ type itemMeta struct {
 // The version in the response is then one from before the deletion.
 func (r *result) isGone() bool {
 	m := &r.Metadata
-	return m.UID != "" && m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds == 0)
+	return m.UID != "" && m.DeletionTimestamp != nil && !stays(m.Finalizers, m.DeletionGracePeriodSeconds)
+}
+
+// stays reports whether an object with a time of deletion stays for a while. If it has neither
+// a finalizer nor a grace period, kube-apiserver writes the time of deletion and deletes the
+// object in the next step.
+func stays(finalizers []string, grace *int64) bool {
+	return len(finalizers) > 0 || grace != nil && *grace > 0
 }
 
 // effectOf returns the effect of a write that has succeeded.
@@ -195,7 +202,7 @@ func (c *change) isIn(o *wire.Object) bool {
 	if c.kind == moved {
 		return err == nil && meta.ResourceVersion != c.version
 	}
-	return err == nil && (c.kind == ended && meta.DeletionTimestamp != nil || c.uid != "" && meta.UID != c.uid)
+	return err == nil && (c.kind == ended && meta.DeletionTimestamp != nil && stays(meta.Finalizers, meta.DeletionGracePeriodSeconds) || c.uid != "" && meta.UID != c.uid)
 }
 
 // protobufResult reads a result in protobuf.

@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // TestEffect_lastFinalizer checks the effect of an update that removes the last finalizer of
@@ -43,6 +46,31 @@ func TestEffect_lastFinalizer(t *testing.T) {
 			if got := effectOf(q, info.MediaType, body); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s, %s: %+v, want %+v", name, info.MediaType, got, c.want)
 			}
+		}
+	}
+}
+
+// TestChange_ended checks that an object whose deletion is complete in the next step does not
+// count as deleted: kube-apiserver writes such a state before it deletes a pod without a node.
+func TestChange_ended(t *testing.T) {
+	now, zero, some := metav1.NewTime(time.Unix(1e9, 0)), int64(0), int64(30)
+	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
+	for name, c := range map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"not deleted":      {metav1.ObjectMeta{}, false},
+		"without grace":    {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &zero}, false},
+		"with grace":       {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &some}, true},
+		"with a finalizer": {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/other"}}, true},
+	} {
+		c.meta.Name, c.meta.Namespace, c.meta.UID, c.meta.ResourceVersion = "a", "n", "u", "7"
+		o, err := wire.Encode(&corev1.Pod{ObjectMeta: c.meta}, wire.Protobuf, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&change{"n/a", "u", ended, ""}).isIn(o); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
 }
