@@ -4,6 +4,7 @@
 package replica_test
 
 import (
+	"bytes"
 	"encoding/pem"
 	"io"
 	"net/http"
@@ -38,7 +39,7 @@ func startLagging(t *testing.T, c *kubetest.Cluster) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
@@ -50,7 +51,18 @@ func startLagging(t *testing.T, c *kubetest.Cluster) *rest.Config {
 			}
 			return nil
 		},
-	})
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The proxy of net/http waits for the rest of a body after the API server has refused
+		// the request, and the client sends no rest of a request that was refused.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		proxy.ServeHTTP(w, r)
+	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)

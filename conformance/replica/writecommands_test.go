@@ -417,8 +417,9 @@ kubectl events
 kubectl get hpa.v1.autoscaling
 kubectl create deployment web --image=image --replicas=0
 kubectl get deployments.v1.apps web -o jsonpath={.spec.replicas}
-kubectl delete all --all
-kubectl get all
+last kubectl rollout status deployment/web --timeout=60s
+kubectl delete deployments,services,statefulsets --all
+later kubectl get all
 `
 
 // helmScript are the commands of helm.
