@@ -24,7 +24,8 @@ const retryAfter = 200 * time.Millisecond
 // reviewer checks tokens with TokenReviews.
 type reviewer struct {
 	client authenticationclient.AuthenticationV1Interface
-	// anonymous has no credentials.
+	// anonymous has no credentials. It is nil if the connection has a transport of the
+	// program, which may add some.
 	anonymous authenticationclient.AuthenticationV1Interface
 	audiences []string
 	journal   *journal
@@ -38,11 +39,13 @@ func newReviewer(cfg *rest.Config, audiences []string, j *journal) (*reviewer, e
 	if err != nil {
 		return nil, err
 	}
-	anonymous, err := newReviewClient(rest.AnonymousClientConfig(cfg))
-	if err != nil {
-		return nil, err
+	v := &reviewer{client: client, audiences: audiences, journal: j}
+	if cfg.Transport == nil {
+		if v.anonymous, err = newReviewClient(rest.AnonymousClientConfig(cfg)); err != nil {
+			return nil, err
+		}
 	}
-	return &reviewer{client: client, anonymous: anonymous, audiences: audiences, journal: j}, nil
+	return v, nil
 }
 
 // newReviewClient returns a client that does not follow redirects, which would send the token
@@ -70,7 +73,7 @@ func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) 
 		}
 	}
 	switch {
-	case apierrors.IsForbidden(err) && len(v.audiences) == 0:
+	case apierrors.IsForbidden(err) && v.anonymous != nil && len(v.audiences) == 0:
 		return v.reviewSelf(ctx, token)
 	case apierrors.IsForbidden(err):
 		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing", token, err)
