@@ -110,8 +110,11 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
 	}
-	if c.pass != nil && q.withheld() == "" && (!c.pass.writes.wait(r.Context(), q.user(), feed) || lacks(feed, q)) {
-		return c.passLate(w, r, q)
+	if c.pass != nil && q.withheld() == "" {
+		q.late = !c.pass.writes.wait(r.Context(), q.user(), feed)
+		if q.late || lacks(feed, q) {
+			return c.passLate(w, r, q)
+		}
 	}
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())

@@ -96,9 +96,14 @@ func passedRequest(r *http.Request, q *Request) (*http.Request, error) {
 	if raw, ok := strings.CutPrefix(r.URL.RawPath, rootOf(r, q)); ok {
 		passed.URL.RawPath = raw // net/url ignores it if it is not a form of the path
 	}
-	if q.Query.Has("watershedRead") {
+	if late := q.late && q.Query.Get("resourceVersion") == "0"; late || q.Query.Has("watershedRead") {
 		query := r.URL.Query()
 		query.Del("watershedRead")
+		if late {
+			// The cache of kube-apiserver may be as late as the copy is.
+			query.Del("resourceVersion")
+			query.Del("resourceVersionMatch")
+		}
 		passed.URL.RawQuery = query.Encode()
 	}
 	if !q.reads() && r.Header.Get("Accept-Encoding") != "" {

@@ -248,6 +248,7 @@ func (w *writeTest) check(ctx context.Context, name string) error {
 	w.results.reads++
 	if errors.Is(err, errStale) {
 		w.results.stale++
+		w.t.Logf("%s of %s at %s, after %s", err, name, time.Now().Format(time.TimeOnly), time.Since(began).Round(time.Millisecond))
 		return nil
 	}
 	return err
@@ -256,10 +257,14 @@ func (w *writeTest) check(ctx context.Context, name string) error {
 // same returns errStale if what was read is not what was written.
 func same(got, want *corev1.ConfigMap) error {
 	switch {
-	case (got == nil) != (want == nil):
-		return errStale
-	case got != nil && (got.ResourceVersion != want.ResourceVersion || got.Data["value"] != want.Data["value"]):
-		return errStale
+	case got == nil && want == nil:
+		return nil
+	case got == nil:
+		return fmt.Errorf("%w: it is missing, and was written at %s", errStale, want.ResourceVersion)
+	case want == nil:
+		return fmt.Errorf("%w: it is at %s, and was deleted", errStale, got.ResourceVersion)
+	case got.ResourceVersion != want.ResourceVersion || got.Data["value"] != want.Data["value"]:
+		return fmt.Errorf("%w: it is at %s, and was written at %s", errStale, got.ResourceVersion, want.ResourceVersion)
 	}
 	return nil
 }
@@ -279,7 +284,10 @@ func (w *writeTest) checkList(ctx context.Context, name string, want *corev1.Con
 			got = &list.Items[i]
 		}
 	}
-	return same(got, want)
+	if err := same(got, want); err != nil {
+		return fmt.Errorf("list at version %q: %w", opts.ResourceVersion, err)
+	}
+	return nil
 }
 
 // checkWatch reads the objects that a watch begins with.
@@ -299,7 +307,10 @@ func (w *writeTest) checkWatch(ctx context.Context, name string, want *corev1.Co
 			case !ok:
 				return fmt.Errorf("event %s %v", event.Type, event.Object)
 			case event.Type == watch.Bookmark:
-				return same(got, want)
+				if err := same(got, want); err != nil {
+					return fmt.Errorf("watch: %w", err)
+				}
+				return nil
 			case m.Name == name:
 				got = m
 			}
