@@ -34,6 +34,9 @@ const (
 type writes struct {
 	mu  sync.Mutex
 	all map[writer]*written
+	// number is that of the last write. It is never used again: a reader that has seen the
+	// writes up to a number must not take later ones for them.
+	number uint64
 }
 
 // writer is a user that has written objects of a resource.
@@ -44,7 +47,7 @@ type writer struct {
 
 // written is what the copy must have before its user reads it.
 type written struct {
-	// number is how many writes there were.
+	// number is that of the last write.
 	number uint64
 	// version is the greatest version that a write has returned.
 	version uint64
@@ -96,7 +99,8 @@ func (w *writes) add(user string, feed *fleet.Feed, effect effect) {
 			w.all[at] = one
 		}
 	}
-	one.add(effect)
+	w.number++
+	one.add(effect, w.number)
 }
 
 // uidOf returns the UID of an object in the copy, "" if it does not have the object.
@@ -116,8 +120,8 @@ func uidOf(feed *fleet.Feed, key string) types.UID {
 	return meta.UID
 }
 
-func (w *written) add(e effect) {
-	w.number++
+func (w *written) add(e effect, number uint64) {
+	w.number = number
 	w.version = max(w.version, e.version)
 	if e.unknown || len(w.objects)+len(e.objects) > mostWrites {
 		w.until = time.Now().Add(unknownWrite)
