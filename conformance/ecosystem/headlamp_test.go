@@ -180,8 +180,10 @@ func watched(ctx context.Context, w *world, open func() (*websocket.Conn, error)
 	defer ws.Close()
 	changed, mark := false, strconv.FormatInt(time.Now().UnixNano(), 10)
 	var shown []string
+	// A message can have several frames, which a decoder reads as one stream.
+	messages := json.NewDecoder(ws)
 	for {
-		e, err := receiveEvent(ws)
+		e, err := receiveEvent(messages)
 		if err != nil {
 			return "", fmt.Errorf("after %v: %w", shown, err)
 		}
@@ -216,9 +218,9 @@ type watchEvent struct {
 
 // receiveEvent returns the event of a message. The type is empty if the message is about the
 // state of a multiplexed connection.
-func receiveEvent(ws *websocket.Conn) (e watchEvent, err error) {
-	var message []byte
-	if err := websocket.Message.Receive(ws, &message); err != nil {
+func receiveEvent(messages *json.Decoder) (e watchEvent, err error) {
+	var message json.RawMessage
+	if err := messages.Decode(&message); err != nil {
 		return e, err
 	}
 	var envelope struct {
@@ -227,11 +229,11 @@ func receiveEvent(ws *websocket.Conn) (e watchEvent, err error) {
 	if err := json.Unmarshal(message, &envelope); err != nil {
 		return e, err
 	}
-	if envelope.Path != "" {
-		message = []byte(envelope.Data)
-		if envelope.Type != "DATA" || envelope.Data == "" {
-			return e, nil
-		}
+	if envelope.Path == "" {
+		return e, json.Unmarshal(message, &e)
 	}
-	return e, json.Unmarshal(message, &e)
+	if envelope.Type != "DATA" {
+		return e, nil
+	}
+	return e, json.Unmarshal([]byte(envelope.Data), &e)
 }

@@ -30,7 +30,7 @@ func list(resource, want string) screen {
 var screens = []screen{
 	list("pods", "db-0"), list("deployments", "paused"), list("services", "kubernetes"), list("nodes", "node-0"), list("namespaces", "shop"), list("events", "SuccessfulCreate"),
 	list("configmaps", "settings"), list("secrets", "Opaque"), list("replicasets", "web-"), list("jobs", "migrate"), list("cronjobs", "report"), list("daemonsets", "agent"),
-	list("statefulsets", "db"), list("crds", "widgets.example.com"), list("widgets", "three"), list("ingresses", "shop"), list("pvc", "shop"), list("clusterroles", "cluster-admin"),
+	list("statefulsets", "db"), list("crds", "Widget"), list("widgets", "three"), list("ingresses", "shop"), list("pvc", "shop"), list("clusterroles", "cluster-admin"),
 	{"describe", "Tolerations", []string{":pods shop", "Enter", "WAIT", "d"}},
 	{"yaml", "resourceVersion", []string{":statefulsets shop", "Enter", "WAIT", "y"}},
 	{"logs", "line ", []string{":pods shop", "Enter", "WAIT", "l"}},
