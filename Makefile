@@ -119,7 +119,7 @@ DIR ?=
 .PHONY: ecosystem
 ecosystem: ## k9s, Headlamp's server, kube-state-metrics, stern, popeye and kubernetes-mcp-server at the API server and through the program; DIR has them, see docs/ecosystem.md
 	@test -n "$(DIR)" || { echo "DIR is the folder with the programs: docs/ecosystem.md describes how to build them"; exit 1; }
-	cd conformance && WATERSHED_KUBE=required WATERSHED_ECOSYSTEM=$(abspath $(DIR)) go test -timeout 40m -count=1 -v -run '^TestEcosystem$$' ./ecosystem | grep --line-buffered -v '^ *[IWE][0-9]'
+	cd conformance && WATERSHED_KUBE=required WATERSHED_ECOSYSTEM=$(abspath $(DIR)) go test -timeout 40m -count=1 -v -run '^TestEcosystem$$' ./ecosystem | grep --line-buffered -av '^ *[IWE][0-9]'
 
 .PHONY: operator
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
