@@ -147,9 +147,15 @@ servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1
 	cd conformance && go run ./servers -minors $(MINORS)
 
 # Each part runs even if one before it failed; the target fails if any did.
+WRITES ?= 100000
+
+.PHONY: writes
+writes: ## kubectl, helm and curl that write through the replica, and WRITES (default 100000) random writes, each followed by a read
+	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^(TestWrites|TestReadYourWrites)$$' ./replica -slow -writes $(WRITES)
+
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "soak MINUTES=30 KILLS=10" "memory" "helm" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "writes" "soak MINUTES=30 KILLS=10" "memory" "helm" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
