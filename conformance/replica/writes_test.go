@@ -49,11 +49,18 @@ func startPassing(t *testing.T, opts *kubetest.Options, flags ...string) *passin
 // passTo starts a replica with --pass-through of a cluster that has the user.
 func passTo(t *testing.T, c *kubetest.Cluster, flags ...string) *passing {
 	t.Helper()
+	return servePassing(t, c, c.Kubeconfig(), flags...)
+}
+
+// servePassing starts a replica with --pass-through, which reaches the cluster with a
+// kubeconfig.
+func servePassing(t *testing.T, c *kubetest.Cluster, kubeconfig string, flags ...string) *passing {
+	t.Helper()
 	p := &passing{cluster: c, direct: c.UserConfig("writer")}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var err error
-	if p.process, err = startServe(ctx, t.TempDir(), append([]string{"--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--pass-through"}, flags...)...); err != nil {
+	if p.process, err = startServe(ctx, t.TempDir(), append([]string{"--kubeconfig", kubeconfig, "--context", c.Name(), "--pass-through"}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
