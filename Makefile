@@ -108,6 +108,12 @@ attack: ## slow and half-open connections, CONNECTIONS of them (default 10000), 
 	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 10m -count=1 -v -run '^TestAttack' ./cmd/watershed/internal/serving
 	WATERSHED_ATTACK=$(CONNECTIONS) go test -timeout 20m -count=1 -v -run '^TestHostile' ./fleet
 
+STREAMS ?= 1000
+
+.PHONY: streams
+streams: ## STREAMS (default 1000) commands and followed logs at once through a replica with --pass-through: memory, latencies, leaks; needs make kube
+	cd conformance && WATERSHED_KUBE=required go test -timeout 20m -count=1 -v -run '^TestConnections_many$$' ./replica -streams $(STREAMS)
+
 .PHONY: helm
 helm: ## helm reads and writes releases through the program with a user's token; builds helm (minutes, once per machine), needs make kube
 	go run ./internal/kubetest/kubebuild -helm
@@ -146,16 +152,16 @@ MINORS ?= 1.31,1.32,1.33,1.34,1.35,1.36,1.37
 servers: ## fidelity, kubectl and chaos on every Kubernetes of MINORS (default 1.31 to 1.37; 1.31.0 is one release); writes the table in docs/servers.md
 	cd conformance && go run ./servers -minors $(MINORS)
 
-# Each part runs even if one before it failed; the target fails if any did.
 WRITES ?= 100000
 
 .PHONY: writes
 writes: ## kubectl, helm and curl that write through the replica, and WRITES (default 100000) random writes, each followed by a read
 	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^(TestWrites|TestReadYourWrites)$$' ./replica -slow -writes $(WRITES)
 
+# Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
-nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "writes" "soak MINUTES=30 KILLS=10" "memory" "helm" "operator" "upstream" "servers"; do \
+nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams and soak runs, and every Kubernetes from 1.31
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "streams" "writes" "soak MINUTES=30 KILLS=10" "memory" "helm" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
