@@ -24,21 +24,36 @@ import (
 )
 
 // shutdownGrace is how long commands may take to end when the program is to end.
-const shutdownGrace = 4 * time.Second
+const shutdownGrace = 2 * time.Second
 
-// TestConnections_faults checks open commands and followed logs when the cluster stops
-// responding, when connections to it break, and when the program is to end.
+// TestConnections_faults checks open commands and followed logs when the node refuses them,
+// when the cluster stops responding, is killed or vanishes, when connections to it break, and
+// when the program is to end. Both sides end soon each time, and nothing is left in the
+// program.
 func TestConnections_faults(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
 	}
 	c := startBehind(t, "--resources", "pods", "--pprof", "127.0.0.1:0", "--shutdown-grace", shutdownGrace.String())
-	c.createPod(t, "web")
-	c.createPod(t, heldLog+"log")
-	t.Run("a cluster that pauses", c.pauses)
-	t.Run("a cluster that stops", c.stops)
-	t.Run("broken connections", c.breaks)
-	t.Run("a client that vanishes", c.vanishes)
+	c.createPods(t, "web", heldLog+"log", refuses+"403", refuses+"500")
+	c.endsWell(t, openThree(t, c.through)) // whatever is created once
+	before := c.settled(t)
+	for _, fault := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"upgrades that fail", c.refused},
+		{"a cluster that pauses", c.pauses},
+		{"a cluster that stops", c.stops},
+		{"broken connections", c.breaks},
+		{"a cluster that is killed", c.isKilled},
+		{"a cluster that vanishes", c.vanishes},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			fault.test(t)
+			t.Logf("after: %s; before: %s", c.restored(t, before), before)
+		})
+	}
 	t.Run("shutdown", c.shutsDown)
 }
 
@@ -72,17 +87,11 @@ func (c *streaming) readsCopy(t *testing.T) {
 	}
 }
 
-// pauses checks that a pause of the cluster is a pause of its streams.
-func (c *streaming) pauses(t *testing.T) {
-	s := openThree(t, c.through)
-	c.network.Stall()
-	c.readsCopy(t)
-	go func() {
-		time.Sleep(2 * time.Second)
-		c.network.Resume()
-	}()
+// endsWell ends streams, and checks that they end as if nothing had happened to them.
+func (c *streaming) endsWell(t *testing.T, s *three) {
+	t.Helper()
 	for _, one := range []*heldStream{s.socket, s.spdy} {
-		if err := one.echo("after a pause\n"); err != nil {
+		if err := one.echo("a last line\n"); err != nil {
 			t.Error(err)
 		}
 		_ = one.input.Close()
@@ -96,11 +105,40 @@ func (c *streaming) pauses(t *testing.T) {
 	if got := s.log.out.String(); got != "first\nlast\n" {
 		t.Errorf("log %q", got)
 	}
-	c.settled(t, 0, usage{})
 }
 
-// stops checks that clients can leave while the cluster does not respond, and that nothing
-// of them stays in the program.
+// refused checks that the client receives the error of a node that does not accept it, as it
+// does from the API server.
+func (c *streaming) refused(t *testing.T) {
+	for _, code := range []string{"403", "500"} {
+		for name, open := range map[string]func(*rest.Config) (*heldStream, error){
+			"websocket": func(r *rest.Config) (*heldStream, error) { return openCommandIn(t.Context(), r, refuses+code, false) },
+			"spdy":      func(r *rest.Config) (*heldStream, error) { return openCommandIn(t.Context(), r, refuses+code, true) },
+			"log":       func(r *rest.Config) (*heldStream, error) { return openLog(t.Context(), r, refuses+code) },
+		} {
+			_, want := open(c.direct)
+			for range 10 {
+				if _, err := open(c.through); err == nil || want == nil || err.Error() != want.Error() {
+					t.Errorf("%s of a node that answers %s: server %v, replica %v", name, code, want, err)
+				}
+			}
+		}
+	}
+}
+
+// pauses checks that a pause of the cluster is a pause of its streams.
+func (c *streaming) pauses(t *testing.T) {
+	s := openThree(t, c.through)
+	c.network.Stall()
+	c.readsCopy(t)
+	go func() {
+		time.Sleep(time.Second)
+		c.network.Resume()
+	}()
+	c.endsWell(t, s)
+}
+
+// stops checks that clients can leave while the cluster does not respond.
 func (c *streaming) stops(t *testing.T) {
 	s := openThree(t, c.through)
 	c.network.Stall()
@@ -112,22 +150,58 @@ func (c *streaming) stops(t *testing.T) {
 	c.readsCopy(t)
 }
 
-// breaks checks that clients notice when the connection to the cluster breaks, and that a log
-// which is cut off does not look complete.
+// breaks checks that clients notice when the connection to the cluster breaks.
 func (c *streaming) breaks(t *testing.T) {
 	s := openThree(t, c.through)
 	c.network.Cut()
+	s.areCutOff(t, 5*time.Second)
+}
+
+// isKilled checks that clients notice when the API server ends without a word.
+func (c *streaming) isKilled(t *testing.T) {
+	s := openThree(t, c.through)
+	c.cluster.APIServer.Kill()
+	s.areCutOff(t, 5*time.Second)
+	c.readsCopy(t)
+	if err := c.cluster.APIServer.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// areCutOff checks that the streams end soon, and not as if they were complete.
+func (s *three) areCutOff(t *testing.T, limit time.Duration) {
+	t.Helper()
 	for i, one := range s.all() {
-		if err := one.endsWithin(t, 10*time.Second); err == nil {
+		if err := one.endsWithin(t, limit); err == nil {
 			t.Errorf("stream %d ends as if it were complete", i)
 		}
 	}
-	c.settled(t, 0, usage{})
 }
 
-// vanishes checks that a client which disappears without closing its connection is noticed
+// vanishes checks that a cluster which disappears without closing its connections is noticed
 // by the probes of TCP. It takes the time after which the first probe is sent, 15 s.
 func (c *streaming) vanishes(t *testing.T) {
+	s := openThree(t, c.through)
+	vanished(t, c.network.Vanish())
+	began := time.Now()
+	s.areCutOff(t, 20*time.Second)
+	expect.Eventually(t, 5*time.Second, c.passesNothing)
+	t.Logf("noticed after %s", time.Since(began).Round(time.Second))
+}
+
+// vanished skips a test that may not make a connection vanish.
+func vanished(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skipf("%v; it needs CAP_NET_ADMIN", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dialCommand runs a command, and returns the connection of its client.
+func (c *streaming) dialCommand(t *testing.T) *net.TCPConn {
+	t.Helper()
 	config, err := rest.TLSConfigFor(c.through)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +214,7 @@ func (c *streaming) vanishes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	config.ServerName, config.NextProtos = address.Hostname(), []string{"http/1.1"}
 	secure := tls.Client(conn, config)
 	_, err = fmt.Fprintf(secure, "POST %s/api/v1/namespaces/default/pods/web/exec?container=main&command=cat&stdin=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer %s\r\n"+
@@ -152,14 +226,7 @@ func (c *streaming) vanishes(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(resp, err)
 	}
-	if err := vanish(conn.(*net.TCPConn)); errors.Is(err, syscall.EPERM) {
-		t.Skip("a connection cannot be dropped silently without CAP_NET_ADMIN")
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	expect.Eventually(t, patience, c.passesNothing)
-	t.Logf("noticed after %s", time.Since(began).Round(time.Second))
+	return conn.(*net.TCPConn)
 }
 
 // passesNothing returns an error while the program is passing requests on.

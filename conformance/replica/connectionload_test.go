@@ -29,11 +29,11 @@ const (
 	// mostConnections is how many connections the replica passes on to one cluster. Half of
 	// them may be of one user.
 	mostConnections = 1000
-	// idleConnections is how many connections to a cluster stay open after their requests,
-	// for 90 s. Each has two goroutines.
-	idleConnections = 25
 	// mostPerStream limits the memory of the program for each open stream, in bytes.
-	mostPerStream = 256 << 10
+	mostPerStream = 128 << 10
+	// mostLeft is how many more goroutines and files than before may be left: those of
+	// connections that stay open for the next request.
+	mostLeft = 6
 )
 
 // TestConnections_many opens many commands and followed logs at once through the replica, of
@@ -46,74 +46,88 @@ func TestConnections_many(t *testing.T) {
 	c := startStreaming(t, &kubetest.Options{
 		Name: "one", Users: []kubetest.User{{Name: "other", Groups: []string{"system:masters"}}},
 	}, "--resources", "pods", "--pprof", "127.0.0.1:0")
-	c.createPod(t, "web")
-	c.createPod(t, heldLog+"log")
-	other := rest.CopyConfig(c.through)
-	other.BearerToken = c.cluster.UserConfig("other").BearerToken
-	users := []*rest.Config{c.through, other}
+	c.createPods(t, "web", heldLog+"log")
+	l := &streamLoad{streaming: c, users: []*rest.Config{c.through, c.at("other")}, copied: c.client(t, c.through), passed: c.client(t, c.through)}
+	n := int64(*streamsFlag)
 
-	c.round(t, users, 8) // whatever is created once
-	before := c.settled(t, 0, usage{})
-	idle := c.latencies(t)
-	t.Logf("before: %d goroutines, %d files, heap %.1f MB, resident %.1f MB; %s", before.goroutines, before.files, mega(before.heap), mega(before.resident), idle)
+	l.round(t, min(int(n), 100)) // it fills the pools of idle connections
+	before := c.settled(t)
+	t.Logf("before: %s; %s", before, l.latencies(t))
 	// The second round would not fit if the first had left a place.
 	for i := range 2 {
-		with, during := c.round(t, users, *streamsFlag)
-		n := int64(*streamsFlag)
-		t.Logf("round %d: %d streams: %d goroutines, %d files, heap %.1f MB, resident %.1f MB: %d and %d KB per stream; %s",
-			i, n, with.goroutines, with.files, mega(with.heap), mega(with.resident), (with.heap-before.heap)/n>>10, (with.resident-before.resident)/n>>10, during)
+		with, during := l.round(t, int(n))
+		t.Logf("round %d: %d streams: %s: heap %d KB and resident %d KB per stream; %s",
+			i, n, with, (with.heap-before.heap)/n>>10, (with.resident-before.resident)/n>>10, during)
 		if per := (with.heap - before.heap) / n; per > mostPerStream {
 			t.Errorf("a stream takes %d bytes of the heap, more than %d", per, mostPerStream)
 		}
-		if with.passing != *streamsFlag {
-			t.Errorf("%d requests are passed on, want %d", with.passing, *streamsFlag)
+		if with.passing != int(n) {
+			t.Errorf("%d requests are passed on, want %d", with.passing, n)
 		}
-		after := c.settled(t, idleConnections, before)
-		t.Logf("after: %d goroutines, %d files, heap %.1f MB, resident %.1f MB", after.goroutines, after.files, mega(after.heap), mega(after.resident))
+		t.Logf("after: %s", c.restored(t, before))
 	}
 }
 
-func mega(n int64) float64 { return float64(n) / (1 << 20) }
-
-// settled waits until the process uses as much as before, apart from idle connections, and
-// returns what it uses.
-func (c *streaming) settled(t *testing.T, idle int, before usage) (u usage) {
+// settled waits until nothing is passed on and the numbers of goroutines and files of the
+// process do not change any more, and returns what it uses.
+func (c *streaming) settled(t *testing.T) (u usage) {
 	t.Helper()
 	last := usage{}
 	expect.Eventually(t, patience, func() (err error) {
-		if u, err = c.process.usage(); err != nil {
-			return err
-		}
-		commands, logs := c.kubelet.running()
-		same := u.goroutines == last.goroutines && u.files == last.files
 		last = u
-		switch {
-		case u.passing > 0 || commands > 0 || logs > 0:
-			return fmt.Errorf("%d requests are passed on; the kubelet has %d commands and %d logs", u.passing, commands, logs)
-		case before == usage{}:
-			if !same {
-				return fmt.Errorf("%d goroutines, %d files", u.goroutines, u.files)
-			}
-		case u.goroutines > before.goroutines+4*idle || u.files > before.files+2*idle:
-			return fmt.Errorf("%d goroutines and %d files are left, before there were %d and %d", u.goroutines, u.files, before.goroutines, before.files)
+		if u, err = c.used(); err == nil && (u.goroutines != last.goroutines || u.files != last.files) {
+			time.Sleep(200 * time.Millisecond)
+			err = fmt.Errorf("changing: %s", u)
 		}
-		return nil
+		return err
 	})
 	return u
 }
 
+// restored waits until nothing is passed on and the process uses as much as before, and
+// returns what it uses.
+func (c *streaming) restored(t *testing.T, before usage) (u usage) {
+	t.Helper()
+	expect.Eventually(t, 20*time.Second, func() (err error) {
+		if u, err = c.used(); err == nil && (u.goroutines > before.goroutines+mostLeft || u.files > before.files+mostLeft) {
+			err = fmt.Errorf("left: %s; before: %s", u, before)
+		}
+		return err
+	})
+	return u
+}
+
+// used returns what the process uses, and an error while requests are passed on.
+func (c *streaming) used() (usage, error) {
+	u, err := c.process.usage()
+	if commands, logs := c.kubelet.running(); err == nil && (u.passing > 0 || commands > 0 || logs > 0) {
+		err = fmt.Errorf("%d requests are passed on; the kubelet has %d commands and %d logs", u.passing, commands, logs)
+	}
+	return u, err
+}
+
+// streamLoad opens streams of users, half of them for each, and measures other requests.
+type streamLoad struct {
+	*streaming
+	users []*rest.Config
+	// copied is the client for requests that the copy answers, and passed that for requests
+	// which are passed on.
+	copied, passed *kubernetes.Clientset
+}
+
 // round opens n streams, half of them logs, checks them, and ends them. It returns what the
 // process used and the latencies of other requests while they were open.
-func (c *streaming) round(t *testing.T, users []*rest.Config, n int) (usage, string) {
+func (c *streamLoad) round(t *testing.T, n int) (usage, string) {
 	t.Helper()
-	streams := c.openAll(t, users, n)
-	if n == mostConnections {
-		for _, user := range users {
-			if _, err := openLog(t.Context(), user, heldLog+"log"); !apierrors.IsTooManyRequests(err) {
-				t.Errorf("one connection more than %d: %v", n, err)
-			}
+	began := time.Now()
+	streams := make([]*heldStream, n)
+	for i, user := range c.users {
+		c.open(t, user, streams[i*n/2:(i+1)*n/2])
+		if n == mostConnections {
+			c.refuses(t, user, []string{"500 connections of this user", "1000 connections are"}[i])
 		}
 	}
+	t.Logf("%d streams opened in %s", n, time.Since(began).Round(time.Millisecond))
 	// The memory of a command after it has been used.
 	c.each(streams, func(i int, s *heldStream) {
 		if s.input != nil {
@@ -155,14 +169,11 @@ func (c *streaming) round(t *testing.T, users []*rest.Config, n int) (usage, str
 // over either protocol.
 func isCancelled(i int) bool { return i%8 == 0 || i%8 == 1 || i%8 == 7 }
 
-// openAll opens n streams, a few at a time.
-func (c *streaming) openAll(t *testing.T, users []*rest.Config, n int) []*heldStream {
+// open opens streams of a user, a few at a time.
+func (c *streamLoad) open(t *testing.T, user *rest.Config, streams []*heldStream) {
 	t.Helper()
-	streams := make([]*heldStream, n)
-	began := time.Now()
 	c.each(streams, func(i int, _ *heldStream) {
 		var err error
-		user := users[i/2%2]
 		if i%2 == 0 {
 			streams[i], err = openLog(t.Context(), user, heldLog+"log")
 		} else {
@@ -175,12 +186,22 @@ func (c *streaming) openAll(t *testing.T, users []*rest.Config, n int) []*heldSt
 	if t.Failed() {
 		t.FailNow()
 	}
-	t.Logf("%d streams opened in %s", n, time.Since(began).Round(time.Millisecond))
-	return streams
+}
+
+// refuses checks that the replica refuses one more log and one more command.
+func (*streamLoad) refuses(t *testing.T, user *rest.Config, message string) {
+	t.Helper()
+	_, err := openLog(t.Context(), user, heldLog+"log")
+	if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), message) {
+		t.Errorf("one log more: %v, want %q", err, message)
+	}
+	if _, err := openCommand(t.Context(), user, true); err == nil || !strings.Contains(err.Error(), message) {
+		t.Errorf("one command more: %v, want %q", err, message)
+	}
 }
 
 // each calls a function for each stream, for some at a time.
-func (*streaming) each(streams []*heldStream, f func(int, *heldStream)) {
+func (*streamLoad) each(streams []*heldStream, f func(int, *heldStream)) {
 	var all sync.WaitGroup
 	next := make(chan int)
 	for range 16 {
@@ -197,18 +218,16 @@ func (*streaming) each(streams []*heldStream, f func(int, *heldStream)) {
 	all.Wait()
 }
 
-// latencies measures requests that the copy answers and requests that are passed on, for some
-// seconds.
-func (c *streaming) latencies(t *testing.T) string {
+// latencies measures requests that the copy answers and requests that are passed on, for up
+// to some seconds.
+func (c *streamLoad) latencies(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*streamsFlag)*4*time.Millisecond)
 	defer cancel()
-	measure := func(get func(context.Context, *kubernetes.Clientset) error) []time.Duration {
-		client := c.client(t, c.through)
-		var all []time.Duration
+	measure := func(get func() error) (all []time.Duration) {
 		for ctx.Err() == nil {
 			began := time.Now()
-			if err := get(ctx, client); err != nil && ctx.Err() == nil {
+			if err := get(); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				break
 			}
@@ -221,14 +240,14 @@ func (c *streaming) latencies(t *testing.T) string {
 	var copied, passed []time.Duration
 	var both sync.WaitGroup
 	both.Go(func() {
-		copied = measure(func(ctx context.Context, client *kubernetes.Clientset) error {
-			_, err := client.CoreV1().Pods("default").Get(ctx, "web", metav1.GetOptions{})
+		copied = measure(func() error {
+			_, err := c.copied.CoreV1().Pods("default").Get(ctx, "web", metav1.GetOptions{})
 			return err
 		})
 	})
 	both.Go(func() {
-		passed = measure(func(ctx context.Context, client *kubernetes.Clientset) error {
-			_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		passed = measure(func() error {
+			_, err := c.passed.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
 			return err
 		})
 	})

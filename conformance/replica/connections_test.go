@@ -4,6 +4,7 @@
 package replica_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
@@ -30,7 +32,7 @@ var overSPDY = []string{"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT
 
 // TestConnections runs kubectl with a user's token against the cluster and through the
 // replica, and compares the output of commands that need a connection to a node: logs, exec,
-// attach, cp, port-forward and debug, over WebSockets and over SPDY.
+// attach, cp, port-forward and debug, over WebSockets and over SPDY, and proxy.
 func TestConnections(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.URL, strings.Repeat("x", 1<<20))
@@ -40,8 +42,8 @@ func TestConnections(t *testing.T) {
 	c := startStreaming(t, &kubetest.Options{
 		Name: "one", Users: []kubetest.User{{Name: "reader"}}, APIServerArgs: []string{"--client-ca-file=" + certificate.CAFile},
 		Kubelet: &kubetest.Kubelet{ForwardTo: page.Listener.Addr().(*net.TCPAddr).Port},
-	})
-	c.createPod(t, "web")
+	}, "--pprof", "127.0.0.1:0")
+	c.createPods(t, "web", refuses+"403", refuses+"500")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for user, resource := range map[string]string{"reader": "pods", "jane": "*"} {
@@ -54,7 +56,9 @@ func TestConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	vanishing := kubetest.Vanish(c.dialCommand(t))
 	t.Run("refusals", func(t *testing.T) { c.checkRefusals(t, certificate) })
+	t.Run("proxy", func(t *testing.T) { c.compareProxied(t, c.terminalOf(t, c.direct), c.terminalOf(t, c.through)) })
 	for _, protocol := range []struct {
 		name string
 		env  []string
@@ -70,6 +74,11 @@ func TestConnections(t *testing.T) {
 			t.Run("debug", func(t *testing.T) { c.compareDebugged(t, server, copy, protocol.name) })
 		})
 	}
+	// The probes of TCP begin after 15 s. The tests above take about as long.
+	t.Run("a client that has vanished", func(t *testing.T) {
+		vanished(t, vanishing)
+		expect.Eventually(t, 20*time.Second, c.passesNothing)
+	})
 }
 
 // connectionCommands end by themselves.
@@ -98,21 +107,38 @@ var connectionCommands = []struct {
 	{line: "attach web -c nope", code: 1},
 	{line: "port-forward nope 0:80", code: 1},
 	{line: "port-forward pod/web 0:none", code: 1},
+	{line: "get --raw /api/v1/nodes/node-0/proxy/probe/page?a=b"},
+	{line: "get --raw /api/v1/nodes/node-0/proxy/probe/moved"},
+	// The node refuses them.
+	{line: "exec refuses-403 -c main -- true", code: 1},
+	{line: "exec refuses-500 -c main -- true", code: 1},
+	{line: "attach refuses-500 -c main", code: 1},
+	{line: "port-forward refuses-403 0:80", code: 1},
+	{line: "logs refuses-403 -c main", code: 1},
+	{line: "logs refuses-500 -c main", code: 1},
 }
 
 // compareCommands compares the output of commands that end by themselves.
 func (c *streaming) compareCommands(t *testing.T, server, copy *userTerminal) {
 	for _, command := range connectionCommands {
+		if first, _, _ := strings.Cut(command.line, " "); len(copy.env) > 0 && (first == "logs" || first == "get") {
+			continue // it is the same in both protocols
+		}
 		args := words(command.line)
 		a, b := server.input(t.Context(), command.stdin, args...), copy.input(t.Context(), command.stdin, args...)
 		if a.code != command.code {
 			t.Errorf("kubectl %s: exit code %d, want %d: %s", command.line, a.code, command.code, brief(a.stderr))
 		}
+		// kubectl reports that it could not send all input, if it has not exited before.
+		a.stderr, b.stderr = unsentInput.ReplaceAllString(a.stderr, ""), unsentInput.ReplaceAllString(b.stderr, "")
 		if unlike := differ(a, b); unlike != "" {
 			t.Errorf("kubectl %s\n%s", command.line, unlike)
 		}
 	}
 }
+
+// unsentInput matches the line that kubectl logs if a command has ended before its input.
+var unsentInput = regexp.MustCompile(`(?m)^E.*"Copying stdin failed".*\n`)
 
 // compareTerminals runs a command at a terminal of this machine and types a line.
 func (c *streaming) compareTerminals(t *testing.T, server, copy *userTerminal) {
@@ -223,6 +249,60 @@ func (c *streaming) compareForwarded(t *testing.T, server, copy *userTerminal) {
 	if texts[0] != texts[1] || !strings.Contains(texts[1], "GET /page/2?a=b x") || len(texts[1]) < 3<<20 {
 		t.Errorf("the pages differ: %d and %d bytes", len(texts[0]), len(texts[1]))
 	}
+}
+
+// compareProxied sends requests to a node through kubectl proxy, one of them for another
+// protocol.
+func (c *streaming) compareProxied(t *testing.T, server, copy *userTerminal) {
+	var texts []string
+	for _, k := range []*userTerminal{server, copy} {
+		s := k.begin(t, "proxy", "--port=0")
+		s.prints(t, "Starting to serve on ")
+		s.prints(t, "\n")
+		words := strings.Fields(s.out.String())
+		text, err := proxied(words[len(words)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+		s.stop()
+	}
+	if texts[0] != texts[1] || !strings.Contains(texts[1], "POST /probe/page?a=b some text") || !strings.Contains(texts[1], "101 Switching Protocols hello\n") {
+		t.Errorf("kubectl proxy: server %q, replica %q", texts[0], texts[1])
+	}
+}
+
+// proxied returns what a node responds to a request, and to one for another protocol.
+func proxied(address string) (string, error) {
+	const path = "/api/v1/nodes/node-0/proxy/probe/page?a=b"
+	resp, err := http.Post("http://"+address+path, "text/plain", strings.NewReader("some text"))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", path, address); err != nil {
+		return "", err
+	}
+	reader := bufio.NewReader(conn)
+	upgraded, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "hello\n"); err != nil {
+		return "", err
+	}
+	line, err := reader.ReadString('\n')
+	return fmt.Sprintf("%d %s\n%s %s", resp.StatusCode, page, upgraded.Status, line), err
 }
 
 // compareCopied copies a file to a container and back.

@@ -39,11 +39,16 @@ type heldStream struct {
 // openCommand runs a command that echoes its input in the pod web, and returns when it has
 // echoed a line.
 func openCommand(ctx context.Context, config *rest.Config, spdy bool) (*heldStream, error) {
+	return openCommandIn(ctx, config, "web", spdy)
+}
+
+// openCommandIn is openCommand in another pod.
+func openCommandIn(ctx context.Context, config *rest.Config, pod string, spdy bool) (*heldStream, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("web").SubResource("exec").
+	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: []string{"cat"}, Stdin: true, Stdout: true}, scheme.ParameterCodec).URL()
 	var executor remotecommand.Executor
 	if spdy {
@@ -153,6 +158,10 @@ type usage struct {
 	passing int
 	// heap is the live heap, and resident the resident memory, in bytes.
 	heap, resident int64
+}
+
+func (u usage) String() string {
+	return fmt.Sprintf("%d goroutines, %d files, heap %.1f MB, resident %.1f MB", u.goroutines, u.files, float64(u.heap)/(1<<20), float64(u.resident)/(1<<20))
 }
 
 // usage returns what the process uses, after a garbage collection. The process needs --pprof.

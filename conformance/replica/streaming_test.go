@@ -76,8 +76,8 @@ func startStreaming(t *testing.T, opts *kubetest.Options, flags ...string) *stre
 	return c
 }
 
-// createPod creates a pod with two containers, and waits until it runs.
-func (c *streaming) createPod(t *testing.T, name string) {
+// createPods creates pods with two containers, and waits until they run.
+func (c *streaming) createPods(t *testing.T, names ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -86,22 +86,26 @@ func (c *streaming) createPod(t *testing.T, name string) {
 	for _, stage := range []string{"pod-create", "pod-ready"} { // kwok waits some seconds by default
 		annotations[stage+".stage.kwok.x-k8s.io/delay"], annotations[stage+".stage.kwok.x-k8s.io/jitter-delay"] = "1ms", "2ms"
 	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Annotations: annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "main"}, {Name: "side", Image: "side"}}},
-	}
-	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Annotations: annotations},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "main"}, {Name: "side", Image: "side"}}},
+		}
+		if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	through := c.client(t, c.through).CoreV1().Pods("default")
-	if err := expect.Until(ctx, func() error {
-		pod, err := through.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && pod.Status.Phase != corev1.PodRunning {
-			err = fmt.Errorf("pod %s is %s", name, pod.Status.Phase)
+	for _, name := range names {
+		if err := expect.Until(ctx, func() error {
+			pod, err := through.Get(ctx, name, metav1.GetOptions{})
+			if err == nil && pod.Status.Phase != corev1.PodRunning {
+				err = fmt.Errorf("pod %s is %s", name, pod.Status.Phase)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
 		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
 	}
 }
 

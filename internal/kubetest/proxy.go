@@ -87,6 +87,21 @@ func (p *Proxy) Cut() {
 	p.cutLocked()
 }
 
+// Vanish closes every live connection to a client without a packet, see [Vanish], and resets
+// those to the server. A client notices nothing until it sends bytes or a probe of TCP, which
+// the kernel answers with a reset. New connections are accepted.
+func (p *Proxy) Vanish() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if err := Vanish(l.client); err != nil {
+			return fmt.Errorf("proxy %s: %w", p.Addr(), err)
+		}
+		l.reset()
+	}
+	return nil
+}
+
 // Down resets every live connection and refuses new ones until Up.
 func (p *Proxy) Down() {
 	p.mu.Lock()

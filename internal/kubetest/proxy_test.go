@@ -145,6 +145,28 @@ func TestProxy_cut(t *testing.T) {
 	}
 }
 
+func TestProxy_vanish(t *testing.T) {
+	p := newProxy(t, echo(t))
+	conn := dial(t, p)
+	if err := ask(conn, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Vanish(); errors.Is(err, syscall.EPERM) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if !silent(t, conn) {
+		t.Error("a connection to a server that has vanished is not silent")
+	}
+	if err := ask(conn, "after"); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("bytes to a server that has vanished: %v, want a reset", err)
+	}
+	if err := ask(dial(t, p), "again"); err != nil {
+		t.Errorf("a new connection: %v", err)
+	}
+}
+
 func TestProxy_down(t *testing.T) {
 	p := newProxy(t, echo(t))
 	conn := dial(t, p)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica_test
+package kubetest
 
 import (
+	"fmt"
 	"net"
 	"syscall"
 )
@@ -11,19 +12,19 @@ import (
 // tcpRepair is a socket option: a socket in this mode is closed without a packet.
 const tcpRepair = 19
 
-// vanish drops a connection without a packet to the other end, as if this machine had lost
-// its power. That needs CAP_NET_ADMIN.
-func vanish(conn *net.TCPConn) error {
+// Vanish closes a connection without a packet to the other end, as if this machine had lost
+// its power. It needs CAP_NET_ADMIN, and returns an error that is [syscall.EPERM] without it.
+func Vanish(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return fmt.Errorf("vanish from %s: %w", conn.RemoteAddr(), err)
 	}
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpRepair, 1) }); err != nil {
-		return err
+		return fmt.Errorf("vanish from %s: %w", conn.RemoteAddr(), err)
 	}
 	if failed != nil {
-		return failed
+		return fmt.Errorf("vanish from %s: %w", conn.RemoteAddr(), failed)
 	}
 	return conn.Close()
 }
