@@ -112,7 +112,7 @@ STREAMS ?= 1000
 
 .PHONY: streams
 streams: ## STREAMS (default 1000) commands and followed logs at once through a replica with --pass-through: memory, latencies, leaks; needs make kube
-	cd conformance && WATERSHED_KUBE=required go test -timeout 20m -count=1 -v -run '^TestConnections_many$$' ./replica -streams $(STREAMS)
+	cd conformance && WATERSHED_KUBE=required go test -timeout 20m -count=1 -v -run '^TestConnections_(many|faults)$$' ./replica -streams $(STREAMS)
 
 .PHONY: helm
 helm: ## helm reads and writes releases through the program with a user's token; builds helm (minutes, once per machine), needs make kube

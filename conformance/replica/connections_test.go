@@ -4,7 +4,6 @@
 package replica_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +43,7 @@ func TestConnections(t *testing.T) {
 		Name: "one", Users: []kubetest.User{{Name: "reader"}}, APIServerArgs: []string{"--client-ca-file=" + certificate.CAFile},
 		Kubelet: &kubetest.Kubelet{ForwardTo: page.Listener.Addr().(*net.TCPAddr).Port},
 	}, "--pprof", "127.0.0.1:0")
-	c.createPods(t, "web", refuses+"403", refuses+"500")
+	c.createPods(t, "web", "page", refuses+"403", refuses+"500")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for user, resource := range map[string]string{"reader": "pods", "jane": "*"} {
@@ -58,7 +58,7 @@ func TestConnections(t *testing.T) {
 	}
 	vanishing := kubetest.Vanish(c.dialCommand(t))
 	t.Run("refusals", func(t *testing.T) { c.checkRefusals(t, certificate) })
-	t.Run("proxy", func(t *testing.T) { c.compareProxied(t, c.terminalOf(t, c.direct), c.terminalOf(t, c.through)) })
+	t.Run("proxy", c.compareProxied)
 	for _, protocol := range []struct {
 		name string
 		env  []string
@@ -107,8 +107,6 @@ var connectionCommands = []struct {
 	{line: "attach web -c nope", code: 1},
 	{line: "port-forward nope 0:80", code: 1},
 	{line: "port-forward pod/web 0:none", code: 1},
-	{line: "get --raw /api/v1/nodes/node-0/proxy/probe/page?a=b"},
-	{line: "get --raw /api/v1/nodes/node-0/proxy/probe/moved"},
 	// The node refuses them.
 	{line: "exec refuses-403 -c main -- true", code: 1},
 	{line: "exec refuses-500 -c main -- true", code: 1},
@@ -121,7 +119,7 @@ var connectionCommands = []struct {
 // compareCommands compares the output of commands that end by themselves.
 func (c *streaming) compareCommands(t *testing.T, server, copy *userTerminal) {
 	for _, command := range connectionCommands {
-		if first, _, _ := strings.Cut(command.line, " "); len(copy.env) > 0 && (first == "logs" || first == "get") {
+		if first, _, _ := strings.Cut(command.line, " "); len(copy.env) > 0 && first == "logs" {
 			continue // it is the same in both protocols
 		}
 		args := words(command.line)
@@ -129,12 +127,22 @@ func (c *streaming) compareCommands(t *testing.T, server, copy *userTerminal) {
 		if a.code != command.code {
 			t.Errorf("kubectl %s: exit code %d, want %d: %s", command.line, a.code, command.code, brief(a.stderr))
 		}
+		if strings.Contains(command.line, "--all-containers") {
+			a.stdout, b.stdout = sortedLines(a.stdout), sortedLines(b.stdout)
+		}
 		// kubectl reports that it could not send all input, if it has not exited before.
 		a.stderr, b.stderr = unsentInput.ReplaceAllString(a.stderr, ""), unsentInput.ReplaceAllString(b.stderr, "")
 		if unlike := differ(a, b); unlike != "" {
 			t.Errorf("kubectl %s\n%s", command.line, unlike)
 		}
 	}
+}
+
+// sortedLines returns a text with its lines sorted.
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // unsentInput matches the line that kubectl logs if a command has ended before its input.
@@ -249,60 +257,6 @@ func (c *streaming) compareForwarded(t *testing.T, server, copy *userTerminal) {
 	if texts[0] != texts[1] || !strings.Contains(texts[1], "GET /page/2?a=b x") || len(texts[1]) < 3<<20 {
 		t.Errorf("the pages differ: %d and %d bytes", len(texts[0]), len(texts[1]))
 	}
-}
-
-// compareProxied sends requests to a node through kubectl proxy, one of them for another
-// protocol.
-func (c *streaming) compareProxied(t *testing.T, server, copy *userTerminal) {
-	var texts []string
-	for _, k := range []*userTerminal{server, copy} {
-		s := k.begin(t, "proxy", "--port=0")
-		s.prints(t, "Starting to serve on ")
-		s.prints(t, "\n")
-		words := strings.Fields(s.out.String())
-		text, err := proxied(words[len(words)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts = append(texts, text)
-		s.stop()
-	}
-	if texts[0] != texts[1] || !strings.Contains(texts[1], "POST /probe/page?a=b some text") || !strings.Contains(texts[1], "101 Switching Protocols hello\n") {
-		t.Errorf("kubectl proxy: server %q, replica %q", texts[0], texts[1])
-	}
-}
-
-// proxied returns what a node responds to a request, and to one for another protocol.
-func proxied(address string) (string, error) {
-	const path = "/api/v1/nodes/node-0/proxy/probe/page?a=b"
-	resp, err := http.Post("http://"+address+path, "text/plain", strings.NewReader("some text"))
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", err
-	}
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", path, address); err != nil {
-		return "", err
-	}
-	reader := bufio.NewReader(conn)
-	upgraded, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		return "", err
-	}
-	if _, err := io.WriteString(conn, "hello\n"); err != nil {
-		return "", err
-	}
-	line, err := reader.ReadString('\n')
-	return fmt.Sprintf("%d %s\n%s %s", resp.StatusCode, page, upgraded.Status, line), err
 }
 
 // compareCopied copies a file to a container and back.

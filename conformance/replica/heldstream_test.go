@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/internal/expect"
 )
@@ -61,7 +62,7 @@ func openCommandIn(ctx context.Context, config *rest.Config, pod string, spdy bo
 	}
 	input, writer := io.Pipe()
 	s := &heldStream{input: writer, out: &expect.Output{}, ended: make(chan struct{})}
-	ctx, s.cancel = context.WithCancel(ctx)
+	ctx, s.cancel = context.WithCancel(klog.NewContext(ctx, klog.Logger{})) // the errors are expected
 	go func() {
 		defer close(s.ended)
 		s.err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: s.out})
@@ -153,6 +154,8 @@ var profilesURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/debug/pprof/`)
 
 // usage is what a process uses.
 type usage struct {
+	// goroutines and files do not include those of connections to clusters that wait for a
+	// next request. At most 25 do so, for 90 s.
 	goroutines, files int
 	// passing is how many requests it is passing on.
 	passing int
@@ -171,7 +174,13 @@ func (p *replicaProcess) usage() (u usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.goroutines = strings.Count("\n"+text, "\ngoroutine ")
+	idle := 0
+	for stack := range strings.SplitSeq(text, "\n\n") {
+		if strings.Contains(stack, "http.(*persistConn).readLoop(") && strings.Contains(stack, "bufio.(*Reader).Peek(") {
+			idle++
+		}
+	}
+	u.goroutines = strings.Count("\n"+text, "\ngoroutine ") - 2*idle
 	u.passing = strings.Count(text, "replica.(*passThrough).serve(")
 	if text, err = fetch(root + "heap?gc=1&debug=1"); err != nil {
 		return u, err
@@ -181,7 +190,7 @@ func (p *replicaProcess) usage() (u usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.files = len(files)
+	u.files = len(files) - idle
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	u.resident = number(string(status), "VmRSS:") << 10
 	return u, err

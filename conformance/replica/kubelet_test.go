@@ -84,8 +84,6 @@ func (k *kubelet) handle(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path+"///", "/") // /exec/namespace/pod/container
 	code, refused := strings.CutPrefix(parts[3], refuses)
 	switch {
-	case parts[1] == "probe":
-		k.probe(w, r)
 	case refused:
 		n, _ := strconv.Atoi(code)
 		http.Error(w, "the node refuses "+parts[1], n)
@@ -95,27 +93,6 @@ func (k *kubelet) handle(w http.ResponseWriter, r *http.Request) {
 		k.exec(w, r)
 	default:
 		k.kwok.Load().ServeHTTP(w, r)
-	}
-}
-
-// probe serves paths below proxy. It shows the request, or echoes bytes in the protocol that
-// the client asks for.
-func (*kubelet) probe(w http.ResponseWriter, r *http.Request) {
-	protocol := r.Header.Get("Upgrade")
-	switch {
-	case r.URL.Path == "/probe/moved":
-		http.Redirect(w, r, "/probe/page", http.StatusFound)
-	case protocol == "":
-		body, _ := io.ReadAll(r.Body)
-		_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.URL, body)
-	default:
-		conn, received, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
-		_, _ = io.Copy(conn, received)
 	}
 }
 

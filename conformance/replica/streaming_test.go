@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -32,6 +33,8 @@ type streaming struct {
 	kubelet *kubelet
 	// network is between the replica and the cluster. It is nil if there is no proxy.
 	network *kubetest.Proxy
+	// copied is the client for requests that the copy answers.
+	copied *kubernetes.Clientset
 }
 
 // startBehind starts both, with a proxy between them.
