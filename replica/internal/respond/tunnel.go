@@ -57,10 +57,12 @@ func Tunnel(p *Response, r *http.Request, to io.ReadWriteCloser) error {
 	case complete = <-down:
 		downEnded = true
 	}
-	_ = to.Close()
 	if !complete {
+		// The client is closed first. The command that loses its input may end well, and
+		// must not look complete to a client that has not ended the input.
 		_ = p.taken.Close()
 	}
+	_ = to.Close()
 	if !upEnded {
 		if complete {
 			// The goroutine reads from the client, which may send nothing.
