@@ -131,6 +131,7 @@ func (c *streaming) refused(t *testing.T) {
 // pauses checks that a pause of the cluster is a pause of its streams.
 func (c *streaming) pauses(t *testing.T) {
 	s := openThree(t, c.through)
+	c.readsCopy(t) // the review of this access is kept for some time
 	c.network.Stall()
 	c.readsCopy(t)
 	go func() {
@@ -143,6 +144,7 @@ func (c *streaming) pauses(t *testing.T) {
 // stops checks that clients can leave while the cluster does not respond.
 func (c *streaming) stops(t *testing.T) {
 	s := openThree(t, c.through)
+	c.readsCopy(t) // the review of this access is kept for some time
 	c.network.Stall()
 	defer c.network.Resume()
 	for _, one := range s.all() {

@@ -100,6 +100,7 @@ func (c *streaming) restored(t *testing.T, before usage) (u usage) {
 
 // used returns what the process uses, and an error while requests are passed on.
 func (c *streaming) used() (usage, error) {
+	closeIdle()
 	u, err := c.process.usage()
 	if commands, logs := c.kubelet.running(); err == nil && (u.passing > 0 || commands > 0 || logs > 0) {
 		err = fmt.Errorf("%d requests are passed on; the kubelet has %d commands and %d logs", u.passing, commands, logs)

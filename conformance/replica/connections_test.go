@@ -191,7 +191,7 @@ func (c *streaming) compareTerminals(t *testing.T, server, copy *userTerminal) {
 func (c *streaming) compareFollowed(t *testing.T, server, copy *userTerminal, args ...string) {
 	a, b := server.begin(t, args...), copy.begin(t, args...)
 	// An attached client receives only new lines, and prints nothing when it is attached.
-	marker := fmt.Sprintf("begin of %s %p", args[0], t)
+	marker := "begin of " + t.Name()
 	expect.Eventually(t, patience, func() error {
 		if err := c.cluster.AppendLog(marker); err != nil {
 			return err
@@ -205,11 +205,11 @@ func (c *streaming) compareFollowed(t *testing.T, server, copy *userTerminal, ar
 	})
 	const lines = 20
 	for i := range lines {
-		if err := c.cluster.AppendLog(fmt.Sprintf("%p %d", t, i)); err != nil {
+		if err := c.cluster.AppendLog(fmt.Sprintf("%s %d", t.Name(), i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	last := fmt.Sprintf("%p %d\n", t, lines-1)
+	last := fmt.Sprintf("%s %d\n", t.Name(), lines-1)
 	var texts []string
 	for _, s := range []*session{a, b} {
 		s.prints(t, last)
@@ -217,7 +217,7 @@ func (c *streaming) compareFollowed(t *testing.T, server, copy *userTerminal, ar
 		_, text, _ := strings.Cut(s.out.String(), marker)
 		texts = append(texts, strings.ReplaceAll(text, marker+"\n", "")+s.err.String())
 	}
-	if texts[0] != texts[1] || strings.Count(texts[0], fmt.Sprintf("\n%p ", t)) < lines {
+	if texts[0] != texts[1] || strings.Count(texts[0], "\n"+t.Name()+" ") < lines {
 		t.Errorf("kubectl %v: server %q, replica %q", args, texts[0], texts[1])
 	}
 	if args[0] == "logs" && !strings.HasPrefix(b.out.String(), "line 0\nline 1\nline 2\n") {

@@ -13,10 +13,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,6 +39,31 @@ type heldStream struct {
 	err error
 }
 
+// heldClients has the client of each configuration. client-go drops transports that no client
+// uses, and then their connections stay open for some time.
+var heldClients sync.Map
+
+// clientOf returns the client of a configuration.
+func clientOf(config *rest.Config) (*kubernetes.Clientset, error) {
+	if c, ok := heldClients.Load(config); ok {
+		return c.(*kubernetes.Clientset), nil
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	first, _ := heldClients.LoadOrStore(config, c)
+	return first.(*kubernetes.Clientset), nil
+}
+
+// closeIdle closes the connections of these clients that no request uses.
+func closeIdle() {
+	heldClients.Range(func(_, c any) bool {
+		utilnet.CloseIdleConnectionsFor(c.(*kubernetes.Clientset).RESTClient().(*rest.RESTClient).Client.Transport)
+		return true
+	})
+}
+
 // openCommand runs a command that echoes its input in the pod web, and returns when it has
 // echoed a line.
 func openCommand(ctx context.Context, config *rest.Config, spdy bool) (*heldStream, error) {
@@ -45,7 +72,7 @@ func openCommand(ctx context.Context, config *rest.Config, spdy bool) (*heldStre
 
 // openCommandIn is openCommand in another pod.
 func openCommandIn(ctx context.Context, config *rest.Config, pod string, spdy bool) (*heldStream, error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := clientOf(config)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +104,7 @@ func openCommandIn(ctx context.Context, config *rest.Config, pod string, spdy bo
 
 // openLog follows the log of a pod, and returns when it has a line.
 func openLog(ctx context.Context, config *rest.Config, pod string) (*heldStream, error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := clientOf(config)
 	if err != nil {
 		return nil, err
 	}
