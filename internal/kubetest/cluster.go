@@ -18,7 +18,8 @@ type Cluster struct {
 	Etcd      *Process
 	APIServer *Process
 
-	// These run only if [Options.Nodes] is set, and are nil otherwise.
+	// These run only if [Options.Nodes] is set or after [Cluster.StartNodes], and are nil
+	// otherwise.
 	ControllerManager *Process
 	Scheduler         *Process
 	Kwok              *Process

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,17 +15,42 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// startNodes completes the cluster with controllers, a scheduler and nodes for pods to
-// run on.
-func (c *Cluster) startNodes(ctx context.Context) error {
+// Controllers configure the programs that [Cluster.StartNodes] starts.
+type Controllers struct {
+	// Nodes is the number of simulated nodes, at least 1.
+	Nodes int
+	// Manager and Scheduler are the kubeconfigs of kube-controller-manager and of
+	// kube-scheduler. Default: that of the cluster.
+	Manager, Scheduler string
+	// ManagerArgs are passed to kube-controller-manager after all others.
+	ManagerArgs []string
+}
+
+// StartNodes completes a cluster that has no nodes with controllers, a scheduler and nodes
+// for pods to run on. It returns when the nodes are ready. The nodes use the API server, and
+// the controllers the servers of their kubeconfigs. Nil options mean one node.
+func (c *Cluster) StartNodes(ctx context.Context, opts *Controllers) error {
+	o := Controllers{Nodes: 1}
+	if opts != nil {
+		o = *opts
+	}
+	if c.Kwok != nil || o.Nodes < 1 {
+		return fmt.Errorf("start %d nodes: the cluster has nodes already: %t", o.Nodes, c.Kwok != nil)
+	}
+	if o.Manager == "" {
+		o.Manager = c.Kubeconfig()
+	}
+	if o.Scheduler == "" {
+		o.Scheduler = c.Kubeconfig()
+	}
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return err
 	}
-	if err := c.newControllers(client); err != nil {
+	if err := c.newControllers(client, &o); err != nil {
 		return err
 	}
-	for i := range c.opts.Nodes {
+	for i := range o.Nodes {
 		if _, err := client.CoreV1().Nodes().Create(ctx, node(i), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create node %d: %w", i, err)
 		}
@@ -42,19 +68,20 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	return err
 }
 
-func (c *Cluster) newControllers(client kubernetes.Interface) error {
-	common := []string{"--kubeconfig=" + c.Kubeconfig(), "--leader-elect=false", "--secure-port=0"}
+func (c *Cluster) newControllers(client kubernetes.Interface, o *Controllers) error {
+	common := []string{"--leader-elect=false", "--secure-port=0"}
 
 	c.ControllerManager = c.process(c.bin.ControllerManager, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
-	}, append([]string{
+	}, slices.Concat([]string{
+		"--kubeconfig=" + o.Manager,
 		"--service-account-private-key-file=" + c.keys.serviceAccount,
 		"--root-ca-file=" + c.keys.caFile,
-	}, common...)...)
+	}, common, o.ManagerArgs)...)
 
 	// The scheduler serves nothing and writes nothing until there is a pod to place.
-	c.Scheduler = c.process(c.bin.Scheduler, nil, common...)
+	c.Scheduler = c.process(c.bin.Scheduler, nil, append([]string{"--kubeconfig=" + o.Scheduler}, common...)...)
 
 	stages, err := filepath.Glob(filepath.Join(c.bin.Stages, "*.yaml"))
 	if err != nil {

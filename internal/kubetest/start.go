@@ -113,7 +113,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 	}
 	if c.opts.Nodes > 0 {
-		return c.startNodes(ctx)
+		return c.StartNodes(ctx, &Controllers{Nodes: c.opts.Nodes})
 	}
 	return nil
 }
