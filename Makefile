@@ -15,6 +15,8 @@ MODULES := . metrics cmd/watershed conformance examples/gin examples/operator
 PACKAGES := ./... ./metrics/... ./cmd/watershed/...
 # A module that is not in go.work, because it needs replace directives.
 ORACLE := cmd/watershed/internal/rbac/oracle
+# A module that is not in go.work, because it has many dependencies.
+PROMETHEUS := conformance/prometheus
 FUZZTIME ?= 60s
 N ?= 1
 NAME ?= store
@@ -42,6 +44,7 @@ tidy: ## go mod tidy in every module
 	go run ./internal/layout/modules -write
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy
 	cd $(ORACLE) && GOWORK=off go mod tidy
+	cd $(PROMETHEUS) && GOWORK=off go mod tidy
 
 .PHONY: test
 test: ## unit tests and a short differential run; no Kubernetes needed
@@ -146,6 +149,21 @@ KILLS ?= 2
 soak: ## informers and an operator on the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes
 	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestSoak$$' ./soak -soak.time $(MINUTES)m -soak.kills $(KILLS)
 
+.PHONY: writing
+writing: ## an operator that reads and writes only through the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes
+	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestWriting$$' ./soak -writing.time $(MINUTES)m -writing.kills $(KILLS)
+
+PODS ?= 1000
+
+.PHONY: controllers
+controllers: ## kube-controller-manager and kube-scheduler with PODS pods (default 1000), directly and through the replica: their requests by verb
+	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^TestControllers$$' ./replica -controlled $(PODS)
+
+.PHONY: prometheus
+prometheus: ## Prometheus' service discovery finds the same targets through the replica; builds it (minutes, once per machine), needs make kube
+	cd $(PROMETHEUS) && GOWORK=off go vet .
+	cd conformance && WATERSHED_KUBE=required WATERSHED_PROMETHEUS=required go test -count=1 -v -run '^TestPrometheus$$' ./replica
+
 MINORS ?= 1.31,1.32,1.33,1.34,1.35,1.36,1.37
 
 .PHONY: servers
@@ -160,8 +178,8 @@ writes: ## kubectl, helm and curl that write through the replica, and WRITES (de
 
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
-nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams and soak runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "streams" "writes" "soak MINUTES=30 KILLS=10" "memory" "helm" "operator" "upstream" "servers"; do \
+nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "streams" "writes" "soak MINUTES=30 KILLS=10" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "prometheus" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
