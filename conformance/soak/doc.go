@@ -11,6 +11,9 @@
 // Until then no handler may receive an impossible history, nothing may hang, and requests
 // that fail while the replica is down must succeed when it is back.
 //
+// [TestWriting] runs the same operator entirely through a replica that passes its writes on,
+// and compares its conflicts with those of an operator at the API server.
+//
 // By default the test writes for 40 seconds and kills once; make soak makes that five
 // minutes and two kills. It needs a control plane: make kube, and
 // WATERSHED_KUBE=required. With WATERSHED_SUBJECT=server the clients run on

@@ -23,8 +23,7 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// operator is the program of examples/operator. It reads from the subject and writes
-// to the cluster.
+// operator is the program of examples/operator.
 type operator struct {
 	*child
 	cluster *kubetest.Cluster
@@ -47,7 +46,8 @@ func defineSites(t *testing.T, c *kubetest.Cluster) {
 	}
 }
 
-func startOperator(t *testing.T, c *kubetest.Cluster, s subject) *operator {
+// startOperator starts the operator of a cluster with flags. It ends with the test.
+func startOperator(t *testing.T, c *kubetest.Cluster, flags ...string) *operator {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -57,7 +57,7 @@ func startOperator(t *testing.T, c *kubetest.Cluster, s subject) *operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := startChild(binary, "-kubeconfig", c.Kubeconfig(), "-read-from", s.kubeconfig())
+	program, err := startChild(binary, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,8 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s.followers = newFollowers(t, cfg, func() bool { return s.killed.Load() > 0 })
 	s.monitor = newMonitor(s.followers)
 	s.reader = newReader(t, cfg, s.cluster)
-	s.operator = startOperator(t, s.cluster, s.subject)
+	// It reads from the subject and writes to the cluster.
+	s.operator = startOperator(t, s.cluster, "-kubeconfig", s.cluster.Kubeconfig(), "-read-from", s.subject.kubeconfig())
 	return s
 }
 

@@ -45,8 +45,8 @@ func newSubject(t *testing.T, c *kubetest.Cluster) subject {
 	return newReplica(t, c)
 }
 
-// newReplica starts a replica of a cluster that ends with the test.
-func newReplica(t *testing.T, c *kubetest.Cluster) *replica {
+// newReplica starts a replica of a cluster, with further flags. It ends with the test.
+func newReplica(t *testing.T, c *kubetest.Cluster, flags ...string) *replica {
 	t.Helper()
 	binary, err := build(t.TempDir(), ".", "cmd/watershed")
 	if err != nil {
@@ -56,7 +56,7 @@ func newReplica(t *testing.T, c *kubetest.Cluster) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{binary: binary, dir: t.TempDir(), address: fmt.Sprintf("127.0.0.1:%d", port), origin: c.Kubeconfig()}
+	r := &replica{binary: binary, dir: t.TempDir(), address: fmt.Sprintf("127.0.0.1:%d", port), origin: c.Kubeconfig(), flags: flags}
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +98,7 @@ type replica struct {
 	dir     string
 	address string
 	origin  string
+	flags   []string
 	process *child
 	lines   []string // of the previous processes
 }
@@ -126,7 +127,7 @@ func (r *replica) launch() error {
 		args = append(args, "--resources", pattern)
 	}
 	var err error
-	r.process, err = startChild(r.binary, args...)
+	r.process, err = startChild(r.binary, append(args, r.flags...)...)
 	return err
 }
 
