@@ -24,7 +24,7 @@ func TestProgram(t *testing.T) {
 	dir := t.TempDir()
 	writeCertificate(t, "jane", filepath.Join(dir, "jane.crt"), filepath.Join(dir, "jane.key"))
 	k := kubetest.Start(t, &kubetest.Options{
-		Name: "real", Users: []kubetest.User{{Name: "jane"}},
+		Name: "real", Users: []kubetest.User{{Name: "jane"}, {Name: "joe"}},
 		APIServerArgs: []string{"--client-ca-file=" + filepath.Join(dir, "jane.crt")},
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -111,6 +111,7 @@ func TestProgram(t *testing.T) {
 	}
 
 	t.Run("node", func(t *testing.T) { testNode(ctx, t, k, config) })
+	t.Run("node writes", func(t *testing.T) { testNodeWrites(ctx, t, k, "joe") })
 	t.Run("clients", func(t *testing.T) {
 		users, credentials := writeUsers(ctx, t, k, dir)
 		config, server := contextsOf(ctx, t, program, &s, users, credentials, k.Name())

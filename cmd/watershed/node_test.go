@@ -11,9 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
@@ -112,6 +117,41 @@ func testNode(ctx context.Context, t *testing.T, k *kubetest.Cluster, kubeconfig
 	if err := node.Wait(); err != nil {
 		t.Errorf("the client ends with %v\n%s", err, &trouble)
 	}
+}
+
+// nodeRounds is how many objects Node's client writes.
+const nodeRounds = 20
+
+// testNodeWrites lets Kubernetes' client for Node read and write config maps through a server
+// that passes requests on, beside an informer, with a user's token. It must print the same as
+// at the API server.
+func testNodeWrites(ctx context.Context, t *testing.T, k *kubetest.Cluster, user string) {
+	modules := installedNode(ctx, t)
+	if modules == "" {
+		t.Skip()
+	}
+	expect.NoError(t, k.Grant(ctx, user, "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}))
+	s := &state{dir: filepath.Join(t.TempDir(), "state")}
+	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--pass-through")
+	run := func(kubeconfig string) string {
+		node := exec.CommandContext(ctx, "node", "testdata/node/writer.js", kubeconfig, strconv.Itoa(nodeRounds))
+		node.Env = append(os.Environ(), "NODE_PATH="+modules)
+		out, err := node.CombinedOutput()
+		if err != nil {
+			t.Fatalf("the client ends with %v\n%s", err, out)
+		}
+		return string(out)
+	}
+	config, err := clientcmd.LoadFromFile(k.Kubeconfig())
+	expect.NoError(t, err)
+	config.CurrentContext = user + "@" + k.Name()
+	direct := filepath.Join(t.TempDir(), "direct.yaml")
+	expect.NoError(t, clientcmd.WriteToFile(*config, direct))
+	want := run(direct)
+	if n := strings.Count(want, "add created, update replaced, update patched, delete patched"); n != nodeRounds {
+		t.Fatalf("at the API server %d objects have all events:\n%s", n, want)
+	}
+	expect.Equal(t, run(writeReplicaUser(t, s, k, t.TempDir(), user)), want)
 }
 
 func createPod(ctx context.Context, t *testing.T, k *kubetest.Cluster, name string) {
