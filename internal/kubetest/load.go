@@ -33,7 +33,7 @@ const loaders = 4
 // The API server serves them like any others. In a cluster with nodes it returns an
 // error: controllers would delete pods whose owners and nodes do not exist.
 func (c *Cluster) LoadPods(ctx context.Context, w Workload, n int) error {
-	if c.opts.Nodes > 0 {
+	if c.Kwok != nil {
 		return fmt.Errorf("load %d pods: the controllers of cluster %s would delete them", n, c.opts.Name)
 	}
 	return c.load(ctx, w, "pods", n, func(i int) object {

@@ -22,8 +22,8 @@ type Controllers struct {
 	// Manager and Scheduler are the kubeconfigs of kube-controller-manager and of
 	// kube-scheduler. Default: that of the cluster.
 	Manager, Scheduler string
-	// ManagerArgs are passed to kube-controller-manager after all others.
-	ManagerArgs []string
+	// ManagerArgs and SchedulerArgs are passed to them after all others.
+	ManagerArgs, SchedulerArgs []string
 }
 
 // StartNodes completes a cluster that has no nodes with controllers, a scheduler and nodes
@@ -34,8 +34,11 @@ func (c *Cluster) StartNodes(ctx context.Context, opts *Controllers) error {
 	if opts != nil {
 		o = *opts
 	}
-	if c.Kwok != nil || o.Nodes < 1 {
-		return fmt.Errorf("start %d nodes: the cluster has nodes already: %t", o.Nodes, c.Kwok != nil)
+	switch {
+	case c.Kwok != nil:
+		return fmt.Errorf("start nodes: cluster %s has nodes already", c.Name())
+	case o.Nodes < 1:
+		return fmt.Errorf("start nodes: %d nodes, want at least 1", o.Nodes)
 	}
 	if o.Manager == "" {
 		o.Manager = c.Kubeconfig()
@@ -81,7 +84,7 @@ func (c *Cluster) newControllers(client kubernetes.Interface, o *Controllers) er
 	}, common, o.ManagerArgs)...)
 
 	// The scheduler serves nothing and writes nothing until there is a pod to place.
-	c.Scheduler = c.process(c.bin.Scheduler, nil, append([]string{"--kubeconfig=" + o.Scheduler}, common...)...)
+	c.Scheduler = c.process(c.bin.Scheduler, nil, slices.Concat([]string{"--kubeconfig=" + o.Scheduler}, common, o.SchedulerArgs)...)
 
 	stages, err := filepath.Glob(filepath.Join(c.bin.Stages, "*.yaml"))
 	if err != nil {
