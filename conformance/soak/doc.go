@@ -11,12 +11,12 @@
 // Until then no handler may receive an impossible history, nothing may hang, and requests
 // that fail while the replica is down must succeed when it is back.
 //
-// [TestWriting] runs the same operator entirely through a replica that passes its writes on,
-// and compares its conflicts with those of an operator at the API server.
+// [TestWriting] runs the same operator entirely through a replica that passes its writes on.
+// Its writes may fail only because another client was faster.
 //
-// By default the test writes for 40 seconds and kills once; make soak makes that five
-// minutes and two kills. It needs a control plane: make kube, and
-// WATERSHED_KUBE=required. With WATERSHED_SUBJECT=server the clients run on
-// kube-apiserver, which is then killed instead: its behaviour is the reference for the
-// replica.
+// By default TestSoak writes for 40 seconds and kills once, and TestWriting writes for 8
+// seconds and does not kill; make soak and make writing make that five minutes and two kills.
+// Both need a control plane: make kube, and WATERSHED_KUBE=required. With
+// WATERSHED_SUBJECT=server the clients of TestSoak run on kube-apiserver, which is then killed
+// instead: its behaviour is the reference for the replica.
 package soak

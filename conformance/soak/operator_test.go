@@ -69,11 +69,14 @@ func startOperator(t *testing.T, c *kubetest.Cluster, flags ...string) *operator
 	return &operator{child: program, cluster: c, client: client}
 }
 
-// errors returns the errors that the operator logged, from a line of its log on, without
-// those that every operator has: conflicts of writes that were based on an older state.
-func (o *operator) errors(from int) []string {
+// errors returns the errors that the operator logged, from a line of its log on.
+func (o *operator) errors(from int) []string { return errorsIn(o.lines(from)) }
+
+// errorsIn returns the errors in a log, without those that every operator has: conflicts of
+// writes that were based on an older state.
+func errorsIn(lines []string) []string {
 	var found []string
-	for _, line := range o.lines(from) {
+	for _, line := range lines {
 		wrong := strings.Contains(line, "level=ERROR") || strings.HasPrefix(line, "E")
 		if wrong && !strings.Contains(line, "the object has been modified") {
 			found = append(found, line)

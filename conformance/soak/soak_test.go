@@ -199,7 +199,7 @@ func (s *soak) settle() {
 	}
 	quiet := func() {
 		last := time.Now()
-		wait("the cluster", s.changes(ctx))
+		wait("the cluster", changes(ctx, s.cluster))
 		began = time.Now()
 		s.Logf("the controllers were done %v after the last write", began.Sub(last).Round(time.Second))
 	}
@@ -229,13 +229,13 @@ func (s *soak) settle() {
 
 // changes returns a function that returns an error until controllers have made no changes
 // for a while. Nodes and leases always change.
-func (s *soak) changes(ctx context.Context) func() (int, error) {
+func changes(ctx context.Context, c *kubetest.Cluster) func() (int, error) {
 	var newest int64
 	var since time.Time
 	return func() (int, error) {
 		var now int64
 		for _, resource := range []string{"pods", "events"} {
-			truth, err := s.cluster.Truth(ctx, core.WithResource(resource).GroupResource())
+			truth, err := c.Truth(ctx, core.WithResource(resource).GroupResource())
 			if err != nil {
 				return 0, err
 			}
