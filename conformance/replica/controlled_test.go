@@ -70,7 +70,7 @@ func (w *controlledWork) step(ctx context.Context, name string, change, done fun
 	if err := change(ctx); err != nil {
 		w.Fatalf("%s: %v", name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if err := expect.Until(ctx, func() error {
 		err := done(ctx)

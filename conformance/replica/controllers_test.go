@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,98 +29,115 @@ const (
 	schedulerUser = "system:kube-scheduler"
 )
 
+// controllers are the names of the programs in their user agents.
+var controllers = []string{"kube-controller-manager", "kube-scheduler"}
+
 // TestControllers runs kube-controller-manager and kube-scheduler at the API server, and then
 // entirely through a replica that passes requests on. Both must bring the same workload to
 // the same states. Through the replica, few reads may reach the API server.
 func TestControllers(t *testing.T) {
-	var direct, through tally
-	t.Run("direct", func(t *testing.T) { direct = control(t, nil) })
-	t.Run("through", func(t *testing.T) {
-		var all tally
-		through = control(t, &all)
-		if t.Failed() {
-			return
-		}
-		all.log(t, "requests to the replica")
-		through.log(t, "requests that reached the API server")
-		judgeReads(t, all, through)
-	})
-	if t.Failed() || len(direct) == 0 || len(through) == 0 {
+	var direct, through controlResult
+	t.Run("direct", func(t *testing.T) { direct = control(t, false) })
+	t.Run("through", func(t *testing.T) { through = control(t, true) })
+	if t.Failed() || direct.reached == nil || through.reached == nil {
 		return
 	}
-	for _, client := range []string{"kube-controller-manager", "kube-scheduler"} {
-		t.Logf("%s: %d requests at the API server, of which %d reads; through the replica %d, of which %d reads", client,
-			direct.of(client, isAnyVerb), direct.of(client, isReadVerb), through.of(client, isAnyVerb), through.of(client, isReadVerb))
+	logShares(t, direct.reached, through.sent, through.reached)
+	direct.reached.log(t, "requests without a replica")
+	through.sent.log(t, "requests to the replica")
+	through.reached.log(t, "requests that reached the API server")
+	for _, program := range controllers {
+		t.Logf("%s: errors at the API server:%s\nand through the replica:%s", program, direct.errors[program], through.errors[program])
+		judgeShares(t, program, through)
 	}
-	direct.log(t, "requests without a replica")
 }
 
-// judgeReads checks which share of the reads reached the API server.
-func judgeReads(t *testing.T, all, reached tally) {
+// judgeShares checks which share of the requests of a program reached the API server.
+func judgeShares(t *testing.T, program string, through controlResult) {
 	t.Helper()
-	for _, client := range []string{"kube-controller-manager", "kube-scheduler"} {
-		reads, passed := all.of(client, isReadVerb), reached.of(client, isReadVerb)
-		if reads < 20 {
-			t.Errorf("%s: only %d reads: it does not use the replica", client, reads)
-		}
-		if 2*passed > reads {
-			t.Errorf("%s: %d of %d reads reached the API server", client, passed, reads)
-		}
-		if writes := reached.of(client, isWriteVerb); writes == 0 {
-			t.Errorf("%s: no writes reached the API server", client)
-		}
+	reads, passed := through.sent.of(program, isReadVerb), through.reached.of(program, isReadVerb)
+	if reads < 20 {
+		t.Errorf("%s: only %d reads: it does not use the replica", program, reads)
+	}
+	if 2*passed > reads {
+		t.Errorf("%s: %d of %d reads reached the API server", program, passed, reads)
+	}
+	if writes := through.reached.of(program, isWriteVerb); writes == 0 {
+		t.Errorf("%s: no writes reached the API server", program)
 	}
 }
 
-// control starts a cluster whose controllers use the API server or, unless all is nil, a
-// replica, and lets them do their work. It returns the requests that reached the API server,
-// and sets all to those that reached the replica.
-func control(t *testing.T, all *tally) tally {
+// controlResult is what the controllers have sent and logged.
+type controlResult struct {
+	// sent are the requests to the replica, nil without one, and reached those that reached
+	// the API server.
+	sent, reached tally
+	// errors are the errors in the logs of the programs, counted by kind.
+	errors map[string]string
+}
+
+// control starts a cluster whose controllers use the API server or a replica, and lets them
+// do their work.
+func control(t *testing.T, replicated bool) (result controlResult) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(policy, []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log := filepath.Join(dir, "server.log")
+	expect.NoError(t, os.WriteFile(policy, []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]}`), 0o600))
+	log, ownLog := filepath.Join(dir, "server.log"), filepath.Join(dir, "replica.log")
 	opts := &kubetest.Options{
 		Name: "one", Users: []kubetest.User{{Name: managerUser}, {Name: schedulerUser}},
-		APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log},
+		APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=10000"},
 	}
-	ownLog := filepath.Join(dir, "replica.log")
 	var c *kubetest.Cluster
+	var p *passing
 	at := func(user string) *rest.Config { return c.UserConfig(user) }
-	if all == nil {
-		c = kubetest.Start(t, opts)
-	} else {
-		p := startPassing(t, opts, "--audit-log", ownLog)
+	if replicated {
+		p = startPassing(t, opts, "--audit-log", ownLog, "--audit-log-maxsize", "10000")
 		c, at = p.cluster, p.at
 		expect.Soon(t, "the copy is complete", func() bool { return p.readies(t) })
+	} else {
+		c = kubetest.Start(t, opts)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
+	startControllers(ctx, t, c, at)
+	client, err := kubernetes.NewForConfig(c.Config())
+	expect.NoError(t, err)
+	w := &controlledWork{T: t, client: client, pods: *controlledFlag}
+	w.run(ctx)
+	result.errors = map[string]string{}
+	for _, program := range []*kubetest.Process{c.ControllerManager, c.Scheduler} {
+		if program.PID() == 0 {
+			t.Errorf("%s has ended: %s", program.Name(), program.Tail(4<<10))
+		}
+		program.Kill()
+		result.errors[program.Name()] = loggedErrors(t, program.Log())
+	}
+	if replicated {
+		p.process.stop() // it writes all audit events
+		if text := p.process.log.String(); strings.Contains(text, "audit events are lost") {
+			t.Errorf("the audit log is not complete: %s", text)
+		}
+		result.sent = readAudit(t, ownLog)
+	}
+	result.reached = readAudit(t, log)
+	return result
+}
+
+// startControllers starts the controllers and nodes of a cluster. The controllers have tokens
+// of their own, and elect leaders.
+func startControllers(ctx context.Context, t *testing.T, c *kubetest.Cluster, at func(user string) *rest.Config) {
+	t.Helper()
+	dir := t.TempDir()
 	nodes := &kubetest.Controllers{
 		Nodes:   2 + *controlledFlag/80,
 		Manager: filepath.Join(dir, "manager.yaml"), Scheduler: filepath.Join(dir, "scheduler.yaml"),
 		// Every controller has an account and a token of its own, as in most clusters.
-		ManagerArgs: []string{"--use-service-account-credentials", "--kube-api-qps=200", "--kube-api-burst=300"},
+		ManagerArgs:   []string{"--leader-elect=true", "--use-service-account-credentials", "--kube-api-qps=200", "--kube-api-burst=300"},
+		SchedulerArgs: []string{"--leader-elect=true"},
 	}
 	writeKubeconfigOf(t, nodes.Manager, at(managerUser))
 	writeKubeconfigOf(t, nodes.Scheduler, at(schedulerUser))
-	if err := c.StartNodes(ctx, nodes); err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &controlledWork{T: t, client: client, pods: *controlledFlag}
-	w.run(ctx)
-	c.ControllerManager.Kill()
-	c.Scheduler.Kill()
-	if all != nil {
-		*all = readAudit(t, ownLog)
-	}
-	return readAudit(t, log)
+	expect.NoError(t, c.StartNodes(ctx, nodes))
 }
 
 // writeKubeconfigOf writes a kubeconfig with the access of a user with a token.

@@ -8,7 +8,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -91,17 +93,77 @@ func (c tally) of(client string, match func(requestKind) bool) int {
 	return n
 }
 
+// verbs are the verbs of requests in the order in which they are printed. The last one stands
+// for all requests that do not address a resource.
+var verbs = []string{"watch", "list", "get", "create", "update", "patch", "delete", "deletecollection", discoveryVerb}
+
+const discoveryVerb = "discovery"
+
+// verbOf returns the verb under which requests are printed.
+func verbOf(k requestKind) string {
+	if strings.HasPrefix(k.what, "/") {
+		return discoveryVerb
+	}
+	return k.verb
+}
+
+// logShares writes the requests of each controller by verb: those to the replica, those of
+// them that reached the API server, and those to an API server without a replica.
+func logShares(t *testing.T, direct, sent, reached tally) {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-24s %-17s %9s %9s %7s %9s\n", "program", "verb", "sent", "reached", "share", "direct")
+	for _, program := range controllers {
+		line := func(title string, match func(requestKind) bool) {
+			n, passed := sent.of(program, match), reached.of(program, match)
+			fmt.Fprintf(&b, "%-24s %-17s %9d %9d %6.1f%% %9d\n", program, title, n, passed, 100*float64(passed)/float64(max(1, n)), direct.of(program, match))
+		}
+		for _, verb := range verbs {
+			line(verb, func(k requestKind) bool { return verbOf(k) == verb })
+		}
+		line("all reads", isReadVerb)
+		line("all writes", isWriteVerb)
+		line("all", isAnyVerb)
+	}
+	t.Logf("requests to the replica, of which reached the API server; and without a replica:\n%s", &b)
+}
+
+var (
+	// errorLine matches the header of an error in the log of a program of Kubernetes.
+	errorLine = regexp.MustCompile(`^E\d{4} [\d:.]+ +\d+ ([^\]]*)\] (.*)`)
+	// specifics are the parts of an error that differ between errors of one kind.
+	specifics = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|-[0-9a-z]{5,10}(-[0-9a-z]{5})?\b|\d[\d.:]*`)
+)
+
+// loggedErrors returns the errors in a log, counted by kind.
+func loggedErrors(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		if found := errorLine.FindStringSubmatch(strings.TrimSpace(line)); found != nil {
+			kind := specifics.ReplaceAllString(found[2], "*")
+			counts[kind[:min(300, len(kind))]]++
+		}
+	}
+	var b strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&b, "\n  %4d %s", counts[kind], kind)
+	}
+	return b.String()
+}
+
 // log writes the counts of each client by verb, with the most frequent resources.
 func (c tally) log(t *testing.T, title string) {
 	t.Helper()
 	type group struct{ client, verb string }
 	groups := map[group][]requestKind{}
 	for k := range c {
-		verb := k.verb
-		if strings.HasPrefix(k.what, "/") {
-			verb = "discovery"
-		}
-		groups[group{k.client, verb}] = append(groups[group{k.client, verb}], k)
+		g := group{k.client, verbOf(k)}
+		groups[g] = append(groups[g], k)
 	}
 	var lines []string
 	for g, kinds := range groups {
