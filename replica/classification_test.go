@@ -21,6 +21,9 @@ import (
 // userToken is the token of the user of these tests.
 const userToken = "Bearer mine"
 
+// partialMetadata requests the metadata of an object.
+const partialMetadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
 // classified is a request, and which side answers it.
 type classified struct {
 	method, path string // GET if it is ""; {ns} and {pod} are replaced
@@ -53,6 +56,7 @@ var copied = []classified{
 	{path: "/api/v1/pods", header: []string{"Accept", "text/html,*/*"}},
 	{path: "/api/v1/pods", header: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}},
 	{path: "/api/v1/pods", header: []string{"Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}},
+	{path: "/api/v1/namespaces/{ns}/pods/{pod}?resourceVersion=0", header: []string{"Accept", partialMetadata}},
 	{path: "/api/v1/pods", header: []string{"Accept-Encoding", "gzip"}},
 	{path: "/api/v1/pods", header: []string{"Watershed-Read", "copy"}},
 	{path: "/api/v1/./pods"},
@@ -66,6 +70,8 @@ var copied = []classified{
 // passedOn are requests that the cluster answers.
 var passedOn = []classified{
 	{path: "/api/v1/namespaces/{ns}/pods/absent"},
+	{path: "/api/v1/namespaces/{ns}/pods/{pod}", header: []string{"Accept", partialMetadata}},
+	{path: "/api/v1/namespaces/{ns}/pods/{pod}", header: []string{"Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + partialMetadata + ",application/json"}},
 	{method: http.MethodHead, path: "/api/v1/pods"},
 	{method: http.MethodOptions, path: "/api/v1/pods"},
 	{method: http.MethodPost, path: "/api/v1/namespaces/{ns}/pods"},
@@ -107,7 +113,7 @@ var passedOn = []classified{
 	{path: "/api/v1/pods?watch=true&timeoutSeconds=1&watershedRead=consistent"},
 	{path: "/api/v1/pods", header: []string{"Accept", "application/cbor"}},
 	{path: "/api/v1/pods", header: []string{"Accept", "text/html"}},
-	{path: "/api/v1/pods", header: []string{"Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}},
+	{path: "/api/v1/pods", header: []string{"Accept", partialMetadata}},
 	{path: "/api/v1/namespaces/{ns}/pods/{pod}", header: []string{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"}},
 	{path: "/api/v1/pods?watch=true&timeoutSeconds=1", header: []string{"Accept", "application/yaml"}},
 	{path: "/api/v1/pods?resourceVersion=1&resourceVersionMatch=Exact"},

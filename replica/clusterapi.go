@@ -112,7 +112,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	}
 	if c.pass != nil && q.withheld() == "" {
 		q.late = !c.pass.writes.wait(r.Context(), q.user(), feed)
-		if q.late || lacks(feed, q) {
+		if q.late || mustBeNewest(feed, r, q) {
 			return c.passLate(w, r, q)
 		}
 	}
@@ -159,13 +159,17 @@ func isBeyondCopy(q *Request, err error) bool {
 	return false
 }
 
-// lacks reports whether a request is for the newest state of an object that the copy does not
-// have. The object may have been created a moment ago, and clients act on a 404: the garbage
-// collector of Kubernetes deletes the objects whose owner is missing. So the cluster answers
-// such requests.
-func lacks(feed *fleet.Feed, q *Request) bool {
+// mustBeNewest reports whether the cluster must answer a get of the newest state of an object,
+// because clients delete other objects after it. The garbage collector of Kubernetes gets the
+// metadata of an owner, and deletes the objects of an owner that is missing or has another
+// UID. An object that the copy does not have may have been created a moment ago, and one that
+// it has may have been replaced by another of the same name.
+func mustBeNewest(feed *fleet.Feed, r *http.Request, q *Request) bool {
 	if q.Verb != "get" || q.Query.Get("resourceVersion") != "" || len(content.IsPathSegmentName(q.Name)) > 0 {
 		return false
+	}
+	if media, err := respond.Negotiate(r, respond.Ability{Protobuf: true, Shapes: true}); err == nil && media.Shape == respond.Partial {
+		return true
 	}
 	now, err := feed.Now()
 	if err != nil {
