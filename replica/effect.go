@@ -25,7 +25,8 @@ import (
 
 // effect is what the response to a write tells about the state after it.
 type effect struct {
-	// version is that of the object or the list in the response, 0 if there is none.
+	// version is that of the object in the response, or of the newest one of several, 0 if
+	// there is none.
 	version uint64
 	// objects are further objects that were changed.
 	objects []change
@@ -84,6 +85,7 @@ type itemMeta struct {
 	Name              string       `json:"name"`
 	Namespace         string       `json:"namespace"`
 	UID               types.UID    `json:"uid"`
+	ResourceVersion   string       `json:"resourceVersion"`
 	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
 }
 
@@ -119,7 +121,7 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 			return effect{unknown: true}
 		}
 		if q.Verb == "deletecollection" {
-			return collectionEffect(n, &r)
+			return collectionEffect(&r)
 		}
 		return effect{version: n}
 	}
@@ -166,15 +168,18 @@ func statusEffect(q *Request, uid types.UID) effect {
 }
 
 // collectionEffect returns the effect of the deletion of all objects of a list, which is from
-// before the deletion.
-func collectionEffect(version uint64, r *result) effect {
-	e := effect{version: version}
+// before the deletion. When the copy has the newest of these objects it has had all of them, so
+// one that it does not have is gone. It may reach the version of the list much later: that is
+// one of the whole cluster, and a list without items is followed by no change of the resource.
+func collectionEffect(r *result) (e effect) {
 	for i := range r.Items {
 		item := &r.Items[i].Metadata
-		if item.DeletionTimestamp != nil || item.Name == "" || item.UID == "" {
+		version, err := strconv.ParseUint(item.ResourceVersion, 10, 64)
+		if err != nil || item.DeletionTimestamp != nil || item.Name == "" || item.UID == "" {
 			// One that was about to be deleted may be gone now, or remain.
-			return effect{version: version, unknown: true}
+			return effect{unknown: true}
 		}
+		e.version = max(e.version, version)
 		e.objects = append(e.objects, change{objectKey(item.Namespace, item.Name), item.UID, ended, ""})
 	}
 	return e
@@ -250,7 +255,7 @@ func listResult(kind string, raw []byte) (r result, err error) {
 		item := &l.Items[i]
 		r.Items = append(r.Items, struct {
 			Metadata itemMeta `json:"metadata"`
-		}{itemMeta{item.Name, item.Namespace, item.UID, item.DeletionTimestamp}})
+		}{itemMeta{item.Name, item.Namespace, item.UID, item.ResourceVersion, item.DeletionTimestamp}})
 	}
 	return r, nil
 }

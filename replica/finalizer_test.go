@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/watershed-project/watershed/kube"
@@ -71,6 +72,39 @@ func TestChange_ended(t *testing.T) {
 		}
 		if got := (&change{"n/a", "u", ended, ""}).isIn(o); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestEffect_collection checks the effect of the deletion of a collection. A read waits for
+// the newest of its objects, and not for the version of the list, which the copy may reach
+// much later.
+func TestEffect_collection(t *testing.T) {
+	now := metav1.NewTime(time.Unix(1e9, 0))
+	item := func(name, version string, deleted *metav1.Time) corev1.ConfigMap {
+		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID("uid-" + name), ResourceVersion: version, DeletionTimestamp: deleted}}
+	}
+	for name, c := range map[string]struct {
+		items []corev1.ConfigMap
+		want  effect
+	}{
+		"empty":         {nil, effect{}},
+		"two":           {[]corev1.ConfigMap{item("a", "7", nil), item("b", "5", nil)}, effect{version: 7, objects: []change{{"n/a", "uid-a", ended, ""}, {"n/b", "uid-b", ended, ""}}}},
+		"being deleted": {[]corev1.ConfigMap{item("a", "7", nil), item("b", "5", &now)}, effect{unknown: true}},
+		"no version":    {[]corev1.ConfigMap{item("a", "", nil)}, effect{unknown: true}},
+	} {
+		list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: c.items}
+		for _, info := range scheme.Codecs.SupportedMediaTypes() {
+			if info.MediaType == runtime.ContentTypeYAML {
+				continue
+			}
+			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := effectOf(&Request{Verb: "deletecollection", Namespace: "n"}, info.MediaType, body); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%s, %s: %+v, want %+v", name, info.MediaType, got, c.want)
+			}
 		}
 	}
 }

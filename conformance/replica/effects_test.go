@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
@@ -45,8 +46,10 @@ func TestEffects(t *testing.T) {
 		e.Run(name+" binding", func(t *testing.T) { e.each(t, e.bind) })
 		e.Run(name+" eviction", func(t *testing.T) { e.each(t, e.evict) })
 		e.Run(name+" collection", func(t *testing.T) { e.each(t, e.deleteAll) })
+		e.Run(name+" empty collection", func(t *testing.T) { e.each(t, e.deleteNone) })
 	}
 	t.Run("others", func(t *testing.T) { testOthers(t, p) })
+	t.Run("replaced", func(t *testing.T) { testReplaced(t, p) })
 	t.Run("conflicts", func(t *testing.T) { testConflicts(t, p, counters) })
 }
 
@@ -188,6 +191,20 @@ func (e *effectTest) deleteAll(ctx context.Context, i int) (bool, error) {
 	return copied, err
 }
 
+// deleteNone deletes a collection that has no objects, after a change of another resource.
+func (e *effectTest) deleteNone(ctx context.Context, i int) (bool, error) {
+	namespace := fmt.Sprintf("%s-empty-%d", e.prefix, i)
+	if _, err := e.write.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		return false, err
+	}
+	if err := e.write.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return false, err
+	}
+	var pods corev1.PodList
+	_, copied, err := e.get(ctx, "/api/v1/namespaces/"+namespace+"/pods", &pods)
+	return copied, err
+}
+
 // testOthers reads objects that another client has just created beside the replica. They exist,
 // so no read may say that they do not: the garbage collector would delete what they own.
 func testOthers(t *testing.T, p *passing) {
@@ -208,6 +225,37 @@ func testOthers(t *testing.T, p *passing) {
 		}
 	}
 	t.Logf("%d of %d reads come from the copy", fromCopy, effectRounds)
+}
+
+// testReplaced reads the metadata of objects that another client has just replaced beside the
+// replica, under the same name. No read may have the UID of the former object: the garbage
+// collector would delete what the new one owns.
+func testReplaced(t *testing.T, p *passing) {
+	maps := p.client(t, p.direct).CoreV1().ConfigMaps("default")
+	read, err := metadata.NewForConfig(p.through)
+	expect.NoError(t, err)
+	replaced := read.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "replaced"}}
+	former, err := maps.Create(t.Context(), m, metav1.CreateOptions{})
+	expect.NoError(t, err)
+	stale := 0
+	for range effectRounds {
+		expect.Soon(t, "the copy has the object", func() bool {
+			got, err := replaced.Get(t.Context(), m.Name, metav1.GetOptions{ResourceVersion: "0"})
+			return err == nil && got.UID == former.UID
+		})
+		expect.NoError(t, maps.Delete(t.Context(), m.Name, metav1.DeleteOptions{}))
+		former, err = maps.Create(t.Context(), m, metav1.CreateOptions{})
+		expect.NoError(t, err)
+		got, err := replaced.Get(t.Context(), m.Name, metav1.GetOptions{})
+		expect.NoError(t, err)
+		if got.UID != former.UID {
+			stale++
+		}
+	}
+	if stale > 0 {
+		t.Errorf("%d of %d reads have the UID of the former object", stale, effectRounds)
+	}
 }
 
 // testConflicts lets several users count in one object, each with retries after a conflict as
