@@ -150,14 +150,14 @@ soak: ## informers and an operator on the replica, which is killed KILLS times (
 	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestSoak$$' ./soak -soak.time $(MINUTES)m -soak.kills $(KILLS)
 
 .PHONY: writing
-writing: ## an operator that reads and writes only through the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes
-	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestWriting$$' ./soak -writing.time $(MINUTES)m -writing.kills $(KILLS)
+writing: ## an operator that reads and writes only through the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes; before that, one without the replica
+	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestWriting$$' ./soak -writing.time $(MINUTES)m -writing.kills $(KILLS) -writing.direct
 
 PODS ?= 1000
 
 .PHONY: controllers
 controllers: ## kube-controller-manager and kube-scheduler with PODS pods (default 1000), directly and through the replica: their requests by verb
-	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^TestControllers$$' ./replica -controlled $(PODS)
+	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^TestControllers$$' ./replica -controlled $(PODS) -controlled.direct
 
 .PHONY: prometheus
 prometheus: ## Prometheus' service discovery finds the same targets through the replica; builds it (minutes, once per machine), needs make kube

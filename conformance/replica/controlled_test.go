@@ -109,9 +109,10 @@ func (w *controlledWork) create(ctx context.Context) error {
 }
 
 func workTemplate(labels map[string]string) corev1.PodTemplateSpec {
+	grace := int64(1) // the nodes use all of it
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image:1"}}},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "main", Image: "image:1"}}},
 	}
 }
 

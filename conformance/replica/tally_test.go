@@ -125,6 +125,16 @@ func logShares(t *testing.T, direct, sent, reached tally) {
 		line("all writes", isWriteVerb)
 		line("all", isAnyVerb)
 	}
+	own := func(reviews bool) (n int) {
+		for k, count := range reached {
+			review := strings.HasPrefix(k.what, "tokenreviews.") || strings.HasPrefix(k.what, "subjectaccessreviews.")
+			if review == reviews && (review || k.client == "watershed") {
+				n += count
+			}
+		}
+		return n
+	}
+	fmt.Fprintf(&b, "the replica itself: %d reviews of tokens and rights, %d reads\n", own(true), own(false))
 	t.Logf("requests to the replica, of which reached the API server; and without a replica:\n%s", &b)
 }
 
