@@ -44,7 +44,6 @@ tidy: ## go mod tidy in every module
 	go run ./internal/layout/modules -write
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy
 	cd $(ORACLE) && GOWORK=off go mod tidy
-	cd $(PROMETHEUS) && GOWORK=off go mod tidy
 
 .PHONY: test
 test: ## unit tests and a short differential run; no Kubernetes needed
