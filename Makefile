@@ -23,7 +23,7 @@ NAME ?= store
 
 .PHONY: help
 help: ## print this
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: check
 check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
