@@ -60,17 +60,28 @@ func TestControllers(t *testing.T) {
 }
 
 // judgeShares checks which share of the requests of a program reached the API server.
+//
+// Of the watches and lists these are one watch and one list of secrets, which are not mirrored
+// unless they are named, of 95 in all; some slack is for a copy that was late. Most gets are
+// those of the garbage collector, which the copy must not answer, so their number depends on
+// the work. Gets of nodes and namespaces are those of other controllers.
 func judgeShares(t *testing.T, program string, through controlResult) {
 	t.Helper()
-	reads, passed := through.sent.of(program, isReadVerb), through.reached.of(program, isReadVerb)
-	if reads < 20 {
-		t.Errorf("%s: only %d reads: it does not use the replica", program, reads)
+	collections := func(k requestKind) bool { return isReadVerb(k) && k.verb != "get" }
+	singles := func(k requestKind) bool { return k.verb == "get" && (k.what == "nodes" || k.what == "namespaces") }
+	for name, match := range map[string]func(requestKind) bool{"watches and lists": collections, "gets of nodes and namespaces": singles} {
+		sent, reached := through.sent.of(program, match), through.reached.of(program, match)
+		if 10*reached > sent {
+			t.Errorf("%s: %d of %d %s reached the API server", program, reached, sent, name)
+		}
 	}
-	if 2*passed > reads {
-		t.Errorf("%s: %d of %d reads reached the API server", program, passed, reads)
+	if n := through.sent.of(program, collections); n < 15 {
+		t.Errorf("%s: only %d watches and lists: it does not use the replica", program, n)
 	}
-	if writes := through.reached.of(program, isWriteVerb); writes == 0 {
-		t.Errorf("%s: no writes reached the API server", program)
+	// Those that are under way when the program is killed may be in only one of the logs.
+	sent, reached := through.sent.of(program, isWriteVerb), through.reached.of(program, isWriteVerb)
+	if sent == 0 || max(sent, reached)-min(sent, reached) > 5 {
+		t.Errorf("%s: %d writes to the replica, %d at the API server", program, sent, reached)
 	}
 }
 
