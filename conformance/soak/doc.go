@@ -14,7 +14,7 @@
 // [TestWriting] runs the same operator entirely through a replica that passes its writes on.
 // Its writes may fail only because another client was faster.
 //
-// By default TestSoak writes for 40 seconds and kills once, and TestWriting writes for 8
+// By default TestSoak writes for 40 seconds and kills once, and TestWriting writes for 5
 // seconds and does not kill; make soak and make writing make that five minutes and two kills.
 // Both need a control plane: make kube, and WATERSHED_KUBE=required. With
 // WATERSHED_SUBJECT=server the clients of TestSoak run on kube-apiserver, which is then killed

@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	writingTime   = flag.Duration("writing.time", 8*time.Second, "how long TestWriting changes the cluster")
+	writingTime   = flag.Duration("writing.time", 5*time.Second, "how long TestWriting changes the cluster")
 	writingKills  = flag.Int("writing.kills", 0, "how often TestWriting kills the replica")
 	writingDirect = flag.Bool("writing.direct", false, "first run an operator at the API server, for as long, and compare the conflicts")
 )
