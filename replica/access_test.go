@@ -106,7 +106,7 @@ var surveyed = []string{
 	"/fleet/apis/hidden.example.com/v1/widgets", "/fleet/apis/hidden.example.com/v1/namespaces/shop/widgets/x",
 	"/fleet/api/v1/secrets", "/fleet/api/v1/nothings", "/fleet/api/v2/configmaps", "/fleet/api/v1/configmaps?watershedRead=consistent",
 	"/fleet/api/v1/configmaps", "/fleet/api/v1/configmaps?limit=1", "/fleet/api/v1/configmaps?limit=3", "/fleet/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Dhidden-1",
-	"/fleet/api/v1/configmaps?resourceVersion=0", "/fleet/api/v1/configmaps?resourceVersion=5", "/fleet/api/v1/configmaps?labelSelector=app%3Dhidden-1",
+	"/fleet/api/v1/configmaps?resourceVersion=0", "/fleet/api/v1/configmaps?resourceVersion=9000000000000000000", "/fleet/api/v1/configmaps?labelSelector=app%3Dhidden-1",
 	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3D" + hiddenName, "/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster!%3Dabsent",
 	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3Da-seen", "/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster+in+(a-seen," + hiddenName + ")",
 	"/fleet/api/v1/namespaces/shop/configmaps/a", "/fleet/api/v1/namespaces/shop/configmaps/only", "/fleet/api/v1/namespaces/shop/configmaps/hidden-1", "/fleet/api/v1/namespaces/shop/configmaps/none",
