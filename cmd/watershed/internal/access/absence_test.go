@@ -21,9 +21,22 @@ const timedRequests = 2000
 
 // The time of a refusal does not show whether a cluster exists: the difference between the
 // medians of a cluster that refuses the credentials and of one that does not exist is not
-// larger than between two random halves of all times.
+// larger than between two random halves of all times. A difference that is there is found each
+// time, one of chance is not.
 func attackTiming(t *testing.T, w *attackWorld) {
 	ann := w.token(w.a, "ann")
+	var got, widest time.Duration
+	for range 3 {
+		if got, widest = timeRefusals(t, w, ann); got <= widest {
+			return
+		}
+	}
+	t.Errorf("the medians of a forbidden and an absent cluster differ by %s, three times", got)
+}
+
+// timeRefusals returns the difference between the medians, and the widest one of random halves.
+func timeRefusals(t *testing.T, w *attackWorld, ann string) (got, widest time.Duration) {
+	t.Helper()
 	took := make([]time.Duration, timedRequests)
 	next := make(chan int)
 	var running sync.WaitGroup
@@ -52,17 +65,14 @@ func attackTiming(t *testing.T, w *attackWorld) {
 		}
 		return (median(halves[0]) - median(halves[1])).Abs()
 	}
-	got := difference(took)
+	got = difference(took)
 	random := rand.New(rand.NewPCG(1, 2))
-	var widest time.Duration
 	for range 1000 {
 		random.Shuffle(len(took), func(i, j int) { took[i], took[j] = took[j], took[i] })
 		widest = max(widest, difference(took))
 	}
 	t.Logf("medians differ by %s, those of random halves by up to %s; the median is %s", got, widest, median(took))
-	if got > widest {
-		t.Errorf("the medians of a forbidden and an absent cluster differ by %s", got)
-	}
+	return got, widest
 }
 
 func median(times []time.Duration) time.Duration {
