@@ -32,9 +32,8 @@ const (
 	// mostPerStream limits the memory of the program for each open stream, in bytes.
 	mostPerStream = 128 << 10
 	// mostLeft is how many more goroutines and files than before may be left, because the
-	// program has other work too: a second connection to the cluster, for example. It is
-	// fewer than the streams of one kind, an eighth of all.
-	mostLeft = 10
+	// program has other work too.
+	mostLeft = 4
 )
 
 // TestConnections_many opens many commands and followed logs at once through the replica, of
