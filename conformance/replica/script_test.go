@@ -45,6 +45,9 @@ type step struct {
 	// last compares only the last line that is printed, since the lines before are about the
 	// progress. sorted ignores the order of lines.
 	last, sorted bool
+	// quiet compares only the exit codes, since what is printed depends on how fast
+	// controllers are.
+	quiet bool
 	// later repeats the command until both sides print the same: it shows work of
 	// controllers. until repeats it until it succeeds.
 	later, until bool
@@ -63,6 +66,8 @@ func parseStep(line string) (step, error) {
 			s.last = true
 		case "sorted":
 			s.sorted = true
+		case "quiet":
+			s.quiet = true
 		case "later":
 			s.later = true
 		case "until":
@@ -113,6 +118,9 @@ func (d *side) runOnce(ctx context.Context, s *step) output {
 	if s.last {
 		lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
 		o.stdout = lines[len(lines)-1]
+	}
+	if s.quiet {
+		o.stdout, o.stderr = "", ""
 	}
 	if s.sorted {
 		o.stdout, o.stderr = sortLines(o.stdout), sortLines(o.stderr)

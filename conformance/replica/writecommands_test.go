@@ -241,7 +241,7 @@ kubectl delete pod pod-1 --grace-period=0 --force
 kubectl delete pod pod-2
 ! kubectl get pod pod-2
 kubectl delete pod pod-3 --now --wait=false
-kubectl wait pod/pod-3 --for=delete --timeout=60s
+quiet kubectl wait pod/pod-3 --for=delete --timeout=60s
 kubectl get pods
 kubectl create service clusterip front --tcp=80:8080
 kubectl delete svc front
