@@ -42,6 +42,9 @@ type Entry struct {
 	// Scope limits the objects that are mirrored from the cluster. Nil means
 	// [Options.Scope].
 	Scope *Scope
+	// Shadowed names the sources that have another cluster of this name. Those clusters
+	// are left out.
+	Shadowed []string
 	// Err is the reason why a known cluster cannot be connected to, such as
 	// credentials that cannot be read. A cluster that was connected before stays
 	// connected with its previous credentials.

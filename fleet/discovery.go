@@ -67,6 +67,7 @@ func (m *Member) run(ctx context.Context) {
 		default:
 			wait = discoverRetry
 			m.succeedBefore()
+			m.probe(ctx)
 		}
 		failed = err != nil
 		lagging = min(2*lagging, discoverLagMost)
@@ -74,6 +75,9 @@ func (m *Member) run(ctx context.Context) {
 			next = min(next, lagging)
 		} else {
 			lagging = discoverRetry
+		}
+		if m.isProbedSoon() {
+			next = min(next, probeAgain)
 		}
 		if m.Replaces() {
 			next = min(next, time.Second)
@@ -189,6 +193,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
 			m.logger.Info("resource is no longer served", "resource", at.String())
 			m.endLocked(at, x)
+			m.removedLocked(at)
 		}
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(wanted), first) {
@@ -207,6 +212,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 			continue
 		}
 		if now == nil {
+			m.returnedLocked(at)
 			m.mirrors[at] = x
 		} else {
 			if r.Version != now.resource.Version {

@@ -133,6 +133,7 @@ func (f *Fleet) admit(entries []Entry) {
 		}
 		there[e.Name] = true
 		f.admitLocked(e)
+		f.members[e.Name].shadow(e.Shadowed)
 		f.journal.disturb(f.members[e.Name])
 	}
 	for name, m := range f.members {
@@ -173,6 +174,9 @@ func (f *Fleet) admitLocked(e Entry) {
 func (f *Fleet) beginLocked(e Entry, before *Member) {
 	next := f.newMember(e.Name)
 	next.before = before
+	if before != nil {
+		next.predecessor = before.Identity()
+	}
 	next.use(e)
 	f.members[e.Name] = next
 	ctx, end := context.WithCancel(f.running)

@@ -33,6 +33,10 @@ type journal struct {
 	sync firstSync
 }
 
+// mostNamed is the number of clusters up to which each has a line of its own at the end of
+// its first sync. Of more of them only the progress of all is logged.
+const mostNamed = 100
+
 // newJournal returns a journal of the members that a function returns.
 func newJournal(members func() []*Member, logger *slog.Logger) *journal {
 	return &journal{members: members, logger: logger, cadence: defaultCadence, wake: make(chan struct{}, 1), disturbed: map[*Member]struct{}{}, logs: map[*Member]*memberLog{}}
@@ -94,6 +98,10 @@ func (j *journal) examine(now time.Time, all bool) (again bool) {
 		}
 		if _, ok := disturbed[m]; !ok && !all && p.settled() && j.sync.done {
 			continue
+		}
+		p.level = slog.LevelInfo
+		if !j.sync.done && len(members) > mostNamed {
+			p.level = slog.LevelDebug
 		}
 		x := m.examine()
 		p.update(now, x)

@@ -335,3 +335,43 @@ func TestFirstSync_progress(t *testing.T) {
 		t.Errorf("in the end %q", got)
 	}
 }
+
+// TestJournal_manyClusters bounds the log of the first sync: of many clusters only the
+// progress of all is logged.
+func TestJournal_manyClusters(t *testing.T) {
+	for _, n := range []int{mostNamed, mostNamed + 1, 1000} {
+		log := &lines{}
+		f, err := New(noDirectory{}, &Options{Logger: log.logger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members []*Member
+		for i := range n {
+			m := f.newMember(fmt.Sprintf("m-%d", i))
+			m.discovered = time.Now()
+			members = append(members, m)
+		}
+		j := newJournal(func() []*Member { return members }, log.logger())
+		j.examine(time.Now(), true)
+		named, done := 0, 0
+		for _, line := range log.take() {
+			switch {
+			case strings.Contains(line, `level=INFO msg="cluster live"`):
+				named++
+			case strings.Contains(line, `msg="first sync done"`):
+				done++
+			}
+		}
+		if want := map[bool]int{true: n}[n <= mostNamed]; named != want || done != 1 {
+			t.Errorf("%d clusters: %d lines of single clusters, want %d, and %d of all", n, named, want, done)
+		}
+		// A cluster that joins later has its line.
+		late := f.newMember("late")
+		late.discovered = time.Now()
+		members = append(members, late)
+		j.examine(time.Now(), true)
+		if got := log.take(); len(got) != 1 || !strings.Contains(got[0], `msg="cluster live" cluster=late`) {
+			t.Errorf("%d clusters and one more: %q", n, got)
+		}
+	}
+}

@@ -57,7 +57,17 @@ type Member struct {
 	listed  []kube.Resource
 	served  map[schema.GroupResource]struct{}
 	missing error
-	runs    sync.WaitGroup
+	// probed is the result of the last probe. removals are resources that were mirrored and
+	// are not served any more, the oldest first.
+	probed   Probe
+	removals []Removal
+	// shadowed is that of the directory's last entry.
+	shadowed []string
+	// predecessor is the identity of the cluster that had the name before, zero if none had.
+	predecessor Identity
+	memory      measurement
+	interrupted interruptions
+	runs        sync.WaitGroup
 }
 
 // newMember returns a member that has no connection yet. The caller sets disturb, replaced
@@ -188,11 +198,12 @@ func (m *Member) use(e Entry) {
 	defer m.mu.Unlock()
 	m.unlisted = nil
 	if err != nil {
-		m.unlisted = fmt.Errorf("directory: %w", err)
+		m.unlisted = fmt.Errorf("%w: %w", errUnlisted, err)
 		return
 	}
 	old := m.cluster.Swap(cluster)
 	m.used, m.access, m.host = e, e.Access, e.Config.Host
+	m.probed = Probe{}
 	m.known.reach(e.Config)
 	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
 		if err := x.source.use(cluster); err != nil {
@@ -211,6 +222,13 @@ func (m *Member) relisted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unlisted = nil
+}
+
+// shadow records the sources whose clusters of the member's name are left out.
+func (m *Member) shadow(sources []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shadowed = sources
 }
 
 // way returns how the cluster is reached. Both are "" if the directory has not reported

@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -27,6 +28,8 @@ type memberLog struct {
 	member *Member
 	logger *slog.Logger
 	cadence
+	// level is that of the line at the end of the first sync.
+	level slog.Level
 	// live is set when the end of the first sync was logged.
 	live bool
 	// down is the message that was logged because nothing of the cluster can be read, or
@@ -96,6 +99,7 @@ func (p *memberLog) update(now time.Time, x examination) {
 	}
 	p.troubled = len(x.Failing) > 0 || x.discovery != nil || x.unlisted != nil
 	p.counters(x.all)
+	p.member.interrupted.observe(now, x.all)
 	if message, since := p.unreadable(now, x); message != "" {
 		p.fail(message, since, x)
 		return // its resources fail for the same reason
@@ -110,7 +114,7 @@ func (p *memberLog) update(now time.Time, x examination) {
 	switch {
 	case !p.live && (x.State == Live || x.State == Stale):
 		p.live = true
-		p.logger.Info("cluster live", append(counts, "after", rounded(now.Sub(x.joined)))...)
+		p.logger.Log(context.Background(), p.level, "cluster live", append(counts, "after", rounded(now.Sub(x.joined)))...)
 	case p.live && p.down != "":
 		p.logger.Info("cluster live again", append(counts, "after", rounded(now.Sub(p.downSince)))...)
 	}

@@ -77,6 +77,26 @@ type Status struct {
 	// counts that the server returned before each first list, and the objects of the
 	// resources that have synced.
 	Objects, Expected int
+	// Queued is how many changes were received and are not applied yet.
+	Queued int
+	// Heard is when the cluster last sent something, and Quiet when the resource did that
+	// has been silent longest. A healthy watch is silent for at most a minute.
+	Heard, Quiet time.Time
+	// Probe is the result of the last probe of the API server, which follows discovery.
+	Probe Probe
+	// Interruptions is how often within ten minutes the copy ceased to be current and
+	// became current again. Interrupted is the time of the first of them.
+	Interruptions int
+	Interrupted   time.Time
+	// Removals are the resources that the cluster has ceased to serve within the last hour.
+	Removals []Removal
+	// Shadowed names the sources that have another cluster of this name, which is left out.
+	Shadowed []string
+	// Predecessor is the identity of the cluster that had the member's name until the
+	// member joined. It is zero if none had, or an hour has passed.
+	Predecessor Identity
+	// Joined is when the member joined.
+	Joined time.Time
 	// Identity is the cluster's. Without a UID, another cluster at the same endpoint is
 	// not detected.
 	Identity Identity
@@ -127,6 +147,7 @@ func (m *Member) Status() Status {
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
+	m.observeLocked(&s, resources)
 	givenUp := 0 // resources that WaitForSync does not wait for any more
 	for _, r := range resources {
 		s.Resources++
@@ -173,6 +194,34 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		s.Err = fmt.Errorf("%w; %w", m.unlisted, s.Err)
 	}
 	return s
+}
+
+// observeLocked sets the parts of a status that do not determine the state.
+func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
+	now := time.Now()
+	s.Joined, s.Probe, s.Shadowed = m.since, m.probed, slices.Clone(m.shadowed)
+	if now.Sub(m.since) < removalAge {
+		s.Predecessor = m.predecessor
+	}
+	for _, r := range m.removals {
+		if now.Sub(r.At) < removalAge {
+			s.Removals = append(s.Removals, r)
+		}
+	}
+	s.Interruptions, s.Interrupted = m.interrupted.recent(now)
+	for _, r := range resources {
+		s.Queued += r.Queued
+		heard := r.Reflector.Heard
+		if heard.IsZero() {
+			continue
+		}
+		if heard.After(s.Heard) {
+			s.Heard = heard
+		}
+		if s.Quiet.IsZero() || heard.Before(s.Quiet) {
+			s.Quiet = heard
+		}
+	}
 }
 
 // current reports whether the resource has synced and is being watched. Before its first

@@ -65,6 +65,8 @@ type Status struct {
 	Lists, Watches uint64
 	// Failures counts failed lists, watches, checks and calls of [Source.Served].
 	Failures uint64
+	// Recoveries counts how often the copy became current again after it had ceased to be.
+	Recoveries uint64
 	// Restores counts how often the source was found to have gone back.
 	Restores uint64
 	// Dropped counts objects that could not be read, had no key, or were refused by the
@@ -106,6 +108,9 @@ func (r *recorder) enter(state State) {
 	now := time.Now()
 	switch {
 	case state == Watching:
+		if !s.StaleSince.IsZero() {
+			s.Recoveries++
+		}
 		s.StaleSince = time.Time{}
 	case s.State == Watching:
 		s.StaleSince = now

@@ -68,7 +68,7 @@ func TestStatus_alongALife(t *testing.T) {
 		// After the recovery it is not. The error is kept.
 		w.untilState(reflector.Watching)
 		want.State, want.Since, want.StaleSince = reflector.Watching, w.Status().Since, time.Time{}
-		want.Heard, want.Watches = want.Since, 2
+		want.Heard, want.Watches, want.Recoveries = want.Since, 2, 1
 		w.wantStatus(want)
 		within(t, want.Since.Sub(want.ErrAt), time.Minute, 62*time.Second)
 

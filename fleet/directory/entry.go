@@ -6,6 +6,7 @@ package directory
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/rest"
 
@@ -51,7 +52,7 @@ func sameEntry(a, b fleet.Entry) bool {
 	if (a.Scope == nil) != (b.Scope == nil) || a.Scope != nil && *a.Scope != *b.Scope {
 		return false
 	}
-	return a.Name == b.Name && a.Access == b.Access
+	return a.Name == b.Name && a.Access == b.Access && slices.Equal(a.Shadowed, b.Shadowed)
 }
 
 // copyEntries returns entries that share nothing with the given ones.
@@ -62,6 +63,7 @@ func copyEntries(entries []fleet.Entry) []fleet.Entry {
 		if e.Scope != nil {
 			e.Scope = new(*e.Scope)
 		}
+		e.Shadowed = slices.Clone(e.Shadowed)
 		own[i] = e
 	}
 	return own

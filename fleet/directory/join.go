@@ -184,18 +184,21 @@ func (v *joinView) update() error {
 func (v *joinView) merge(parts []joinPart) []fleet.Entry {
 	defer v.clashes.done()
 	var entries []fleet.Entry
-	first := map[string]int{} // the part that a name was taken from
+	type place struct{ part, entry int }
+	first := map[string]place{} // the part that a name was taken from, and the index of its entry
 	for i, part := range parts {
 		for _, e := range part.entries {
 			used, ok := first[e.Name]
 			if !ok {
-				first[e.Name] = i
+				first[e.Name] = place{i, len(entries)}
 				entries = append(entries, e)
 				continue
 			}
+			taken := &entries[used.entry]
+			taken.Shadowed = append(slices.Clip(taken.Shadowed), nameOf(v.join.parts[i]))
 			if v.clashes.add(fmt.Sprintf("%d/%s", i, e.Name)) {
 				v.join.opts.Logger.Warn("cluster left out: an earlier source has one of the same name",
-					"cluster", e.Name, "source", nameOf(v.join.parts[i]), "used", nameOf(v.join.parts[used]))
+					"cluster", e.Name, "source", nameOf(v.join.parts[i]), "used", nameOf(v.join.parts[used.part]))
 			}
 		}
 	}

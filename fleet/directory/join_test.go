@@ -60,13 +60,24 @@ func TestJoin(t *testing.T) {
 			t.Errorf("%s connects to %s", name, got[name].Config.Host)
 		}
 	}
+	for name, shadowed := range map[string]int{"a": 0, "b": 1, "c": 1, "d": 0} {
+		if n := len(got[name].Shadowed); n != shadowed {
+			t.Errorf("%s hides %d clusters, want %d", name, n, shadowed)
+		}
+	}
 	must(t, two.Set(entriesIn("two", "b", "c", "d", "e")...))
 	seen.names("a", "b", "c", "d", "e")
 	if n := strings.Count(log.String(), "left out"); n != 2 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	must(t, one.Set(entriesIn("one", "a", "c")...))
-	seen.until("the later one takes over", func(m map[string]fleet.Entry) bool { return m["b"].Config.Host == "https://b.two" })
+	seen.until("the later one takes over", func(m map[string]fleet.Entry) bool {
+		return m["b"].Config.Host == "https://b.two" && len(m["b"].Shadowed) == 0
+	})
+	must(t, two.Set(entriesIn("two", "b")...))
+	seen.until("the name is free", func(m map[string]fleet.Entry) bool { return len(m["c"].Shadowed) == 0 })
+	must(t, two.Set(entriesIn("two", "b", "c", "d", "e")...))
+	seen.until("the name is taken again", func(m map[string]fleet.Entry) bool { return len(m["c"].Shadowed) == 1 && len(m) == 5 })
 	must(t, one.Set())
 	seen.names("b", "c", "d", "e")
 }

@@ -52,11 +52,16 @@ func (a *Authority) PEM() []byte {
 // Serving returns a certificate in DER for an API server with these names and addresses,
 // and its new key.
 func (a *Authority) Serving(names []string, addresses ...net.IP) (der []byte, key *ecdsa.PrivateKey, err error) {
+	return a.ServingUntil(a.root.NotAfter, names, addresses...)
+}
+
+// ServingUntil returns a certificate like [Authority.Serving] that is valid until a time.
+func (a *Authority) ServingUntil(end time.Time, names []string, addresses ...net.IP) (der []byte, key *ecdsa.PrivateKey, err error) {
 	return a.sign(&x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: "kube-apiserver"},
 		NotBefore:    a.root.NotBefore,
-		NotAfter:     a.root.NotAfter,
+		NotAfter:     end,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:     names,
