@@ -6,54 +6,86 @@ package replica
 import (
 	"encoding/json"
 	"net/http"
+	"runtime/metrics"
 	"time"
 
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
-// clusterState is a cluster in the document at /clusters.
-type clusterState struct {
+// Clusters is the document at /clusters: the clusters that the caller sees.
+type Clusters struct {
+	// Version describes the program, see [Options.Version].
+	Version string `json:"version,omitempty"`
+	// Process describes the process. Only callers that see all clusters receive it.
+	Process *Process `json:"process,omitempty"`
+	// Clusters are sorted by name.
+	Clusters []ClusterState `json:"clusters"`
+}
+
+// Process is the state of the process in the document at /clusters.
+type Process struct {
+	// Memory is how many bytes the process has from the operating system.
+	Memory uint64 `json:"memory"`
+	// Readers counts the watches below /fleet.
+	Readers int64 `json:"readers"`
+}
+
+// ClusterState is a cluster in the document at /clusters.
+type ClusterState struct {
 	Name string `json:"name"`
 	// Aliases are other names, which also lead to the cluster.
 	Aliases []string `json:"aliases,omitempty"`
 	// UID is that of the namespace kube-system, empty if it cannot be read: then another
 	// cluster at the same address is not noticed.
 	UID string `json:"uid,omitempty"`
+	// Version is that of the API server, "" if it is not known.
+	Version string `json:"version,omitempty"`
 	// Scope is the part that is mirrored, if it is not the whole cluster.
-	Scope     string `json:"scope,omitempty"`
-	State     string `json:"state"`
-	Since     string `json:"since,omitempty"`
-	Error     string `json:"error,omitempty"`
+	Scope string `json:"scope,omitempty"`
+	State string `json:"state"`
+	// Since is when the cluster ceased to be current if it is stale, else when it joined.
+	Since string `json:"since,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Reason is the cause of Error, see [fleet.Trouble].
+	Reason    string `json:"reason,omitempty"`
 	Synced    int    `json:"synced"`
 	Resources int    `json:"resources"`
 	Objects   int    `json:"objects"`
+	// Expected is how many objects there will be after the first sync, as far as it is known.
+	Expected int `json:"expected,omitempty"`
+	// Memory is about how many bytes the objects take.
+	Memory int64 `json:"memory"`
+	// Readers counts the watches of this cluster that the copy answers. Those of the whole
+	// fleet are not included.
+	Readers int64 `json:"readers"`
+	// Queued is how many changes were received and are not applied yet.
+	Queued int `json:"queued,omitempty"`
+	// Heard is when the cluster last sent something, and Quiet when the resource did that has
+	// been silent longest.
+	Heard string `json:"heard,omitempty"`
+	Quiet string `json:"quiet,omitempty"`
+	// Latency is how long the API server took to answer the last probe, and ClockSkew how far
+	// its clock is ahead, in seconds.
+	Latency   float64 `json:"latencySeconds,omitempty"`
+	ClockSkew float64 `json:"clockSkewSeconds,omitempty"`
 	// JSON are the resources in [fleet.Status.JSON].
 	JSON []string `json:"json,omitempty"`
+	// Problems are the causes for concern, the most serious first. A cluster that is live can
+	// have some.
+	Problems []Problem `json:"problems,omitempty"`
 }
 
 // serveClusters answers with the clusters and the state of each.
-func serveClusters(w http.ResponseWriter, seen *sight) {
-	document := struct {
-		Clusters []clusterState `json:"clusters"`
-	}{Clusters: []clusterState{}}
+func (s *Server) serveClusters(w http.ResponseWriter, seen *sight) {
+	document := Clusters{Version: s.opts.Version, Clusters: []ClusterState{}}
+	if seen.names == nil {
+		document.Process = &Process{Memory: processMemory(), Readers: s.all.readers.Load()}
+	}
 	for _, m := range seen.members {
-		is := m.Status()
-		one := clusterState{Name: m.Name(), Aliases: m.Aliases(), UID: is.Identity.UID, State: is.State.String(), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects}
-		for _, r := range is.JSON {
-			one.JSON = append(one.JSON, r.String())
-		}
-		if !is.Since.IsZero() {
-			one.Since = is.Since.UTC().Format(time.RFC3339)
-		}
-		if !is.Scope.Whole() {
-			one.Scope = is.Scope.String()
-		}
-		if is.Err != nil {
-			one.Error = warning.Shorten(is.Err.Error(), warning.MaxCause)
-		}
-		document.Clusters = append(document.Clusters, one)
+		document.Clusters = append(document.Clusters, s.clusterState(m))
 	}
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -63,4 +95,45 @@ func serveClusters(w http.ResponseWriter, seen *sight) {
 	warning.Add(w.Header(), seen.warnings("them")...)
 	w.Header().Set("Content-Type", encode.JSON.MediaType())
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// clusterState returns the state of a member.
+func (s *Server) clusterState(m *fleet.Member) ClusterState {
+	is := m.Status()
+	one := ClusterState{
+		Name: m.Name(), Aliases: m.Aliases(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
+		Since: timestamp(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
+		Memory: m.Memory(), Readers: s.cluster(m).readers.Load(), Queued: is.Queued,
+		Heard: timestamp(is.Heard), Quiet: timestamp(is.Quiet),
+		Latency: is.Probe.Took.Seconds(), ClockSkew: is.Probe.Skew.Seconds(), Problems: problemsOf(is),
+	}
+	if is.Synced < is.Resources {
+		one.Expected = is.Expected
+	}
+	for _, r := range is.JSON {
+		one.JSON = append(one.JSON, r.String())
+	}
+	if !is.Scope.Whole() {
+		one.Scope = is.Scope.String()
+	}
+	if is.Err != nil {
+		one.Error = warning.Shorten(is.Err.Error(), warning.MaxCause)
+		one.Reason = string(fleet.TroubleOf(is.Err))
+	}
+	return one
+}
+
+// timestamp returns a time as in the Kubernetes API, "" if it is zero.
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// processMemory returns how many bytes the Go runtime has from the operating system.
+func processMemory() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }

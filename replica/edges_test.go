@@ -264,7 +264,7 @@ func TestFleet_boundsWarnings(t *testing.T) {
 		if _, h, _ := w.get("/clusters/cluster-00/api/v1/configmaps"); len(h.Get("Warning")) > 270 || !strings.Contains(h.Get("Warning"), "stale") {
 			t.Errorf("of one cluster: %q", h.Get("Warning"))
 		}
-		if _, _, body := w.get("/clusters"); len(body) > 15<<10 {
+		if _, _, body := w.get("/clusters"); len(body) > 24<<10 {
 			t.Errorf("the list of clusters has %d bytes", len(body))
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,6 +34,8 @@ type fleetAPI struct {
 	documents fleetDocuments
 	pins      view.Pins
 	sets      view.Sets
+	// readers counts the watches below /fleet.
+	readers atomic.Int64
 	// noSchemas are the OpenAPI documents while no member is live.
 	noSchemas *openapi.Documents
 	// cluster returns the API of a member.

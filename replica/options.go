@@ -48,6 +48,8 @@ type Options struct {
 	// as watches and terminals. Any more are refused with 429. Default 400, as many as
 	// kube-apiserver answers, and 1,000.
 	PassedRequests, PassedConnections int
+	// Version describes the program, for the document at /clusters. Default: none.
+	Version string
 	// Logger receives all messages. Default: slog.Default().
 	Logger *slog.Logger
 

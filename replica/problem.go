@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
+)
+
+// The reasons of problems that are not a [fleet.Trouble].
+const (
+	// TypeRemoved means that the cluster has ceased to serve a resource that was mirrored.
+	TypeRemoved = "TypeRemoved"
+	// ClockSkew means that the clocks of the cluster and of this program differ.
+	ClockSkew = "ClockSkew"
+	// Slow means that the API server takes long to answer.
+	Slow = "Slow"
+	// Flapping means that the copy was interrupted several times within ten minutes.
+	Flapping = "Flapping"
+	// NameTaken means that another cluster of the same name is left out, or that another
+	// cluster had the name until recently.
+	NameTaken = "NameTaken"
+	// ClusterIsNewer means that the cluster is newer than the types of this program.
+	ClusterIsNewer = "ClusterIsNewer"
+)
+
+// maxNamed limits how many resources a problem names.
+const maxNamed = 10
+
+// Problem is a cause for concern about a cluster.
+type Problem struct {
+	// Reason is a [fleet.Trouble] or one of the constants of this package.
+	Reason string `json:"reason"`
+	// Since is when the problem began, "" if that is not known.
+	Since string `json:"since,omitempty"`
+	// Resources are the first resources that are concerned, and More is how many others are.
+	// Both are empty if the whole cluster is concerned.
+	Resources []string `json:"resources,omitempty"`
+	More      int      `json:"more,omitempty"`
+	// Message describes the problem for people.
+	Message string `json:"message"`
+}
+
+// problemsOf returns the problems of a cluster.
+func problemsOf(is fleet.Status) []Problem {
+	all := currency(is)
+	if n := len(is.Shadowed); n > 0 {
+		all = append(all, Problem{Reason: NameTaken, Message: "another cluster of this name is left out; it is in " + strings.Join(is.Shadowed[:min(n, maxNamed)], ", ")})
+	}
+	if was := is.Predecessor; was != (fleet.Identity{}) {
+		all = append(all, Problem{Reason: NameTaken, Since: timestamp(is.Joined), Message: replacement(is.Identity, was)})
+	}
+	for _, r := range is.Removals {
+		all = append(all, Problem{
+			Reason: TypeRemoved, Since: timestamp(r.At), Resources: []string{r.Resource.String()},
+			Message: "the cluster has ceased to serve the resource; requests for it are answered with 404",
+		})
+	}
+	if is.Interruptions >= fleet.FlappingLimit {
+		all = append(all, Problem{Reason: Flapping, Since: timestamp(is.Interrupted), Message: fmt.Sprintf("the watches broke %d times within 10 minutes and were resumed", is.Interruptions)})
+	}
+	if is.Probe.IsSkewed() {
+		all = append(all, Problem{Reason: ClockSkew, Message: "the clock of the API server is " + difference(is.Probe.Skew)})
+	}
+	if is.Probe.IsSlow() {
+		all = append(all, Problem{Reason: Slow, Message: fmt.Sprintf("the API server took %s to answer a request for its version", is.Probe.Took.Round(100*time.Millisecond))})
+	}
+	if is.Probe.IsNewer() {
+		all = append(all, Problem{Reason: ClusterIsNewer, Message: newer(is)})
+	}
+	for i := range all {
+		all[i].Message = warning.Shorten(all[i].Message, warning.MaxCause)
+	}
+	return all
+}
+
+// currency returns the problems that make the copy, or a part of it, not current. Resources
+// that fail for the same reason share one.
+func currency(is fleet.Status) (all []Problem) {
+	if len(is.Failing) == 0 {
+		if is.Err == nil {
+			return nil
+		}
+		return []Problem{{Reason: string(fleet.TroubleOf(is.Err)), Since: timestamp(is.Since), Message: is.Err.Error()}}
+	}
+	at := map[fleet.Trouble]int{}
+	for _, r := range is.Failing {
+		err := cmp.Or(r.Reflector.Err, is.Err)
+		if err == nil {
+			continue
+		}
+		reason := fleet.TroubleOf(err)
+		i, ok := at[reason]
+		if !ok {
+			i = len(all)
+			at[reason] = i
+			all = append(all, Problem{Reason: string(reason), Since: timestamp(cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt)), Message: err.Error()})
+		}
+		p := &all[i]
+		if since := timestamp(cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt)); since < p.Since {
+			p.Since = since
+		}
+		if len(p.Resources) < maxNamed {
+			p.Resources = append(p.Resources, r.Resource.GroupResource().String())
+		} else {
+			p.More++
+		}
+	}
+	// If everything fails for one reason, the cluster does.
+	if len(all) == 1 && len(is.Failing) == is.Resources {
+		all[0].Resources, all[0].More = nil, 0
+	}
+	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Compare(a.Since, b.Since) })
+	return all
+}
+
+// difference returns a difference of clocks for people.
+func difference(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprintf("%s behind", -d)
+	}
+	return fmt.Sprintf("%s ahead", d)
+}
+
+// replacement describes which cluster had the name before.
+func replacement(now, was fleet.Identity) string {
+	if now.Endpoint != was.Endpoint {
+		return fmt.Sprintf("the name led to another API server before, %s", was.Endpoint)
+	}
+	return fmt.Sprintf("another cluster now has the address: its UID is %s, and was %s", cmp.Or(now.UID, "not known"), was.UID)
+}
+
+// newer describes a cluster that is newer than this program.
+func newer(is fleet.Status) string {
+	text := fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", is.Probe.Version, fleet.KubernetesMinor)
+	if n := len(is.JSON); n > 0 {
+		text += fmt.Sprintf("; %d resources are read as JSON", n)
+	}
+	return text
+}
