@@ -108,6 +108,9 @@ func newKubeconfigCommand() *cobra.Command {
 	flags.BoolVar(&o.offline, "offline", false, "do not ask the server whether it accepts the credentials")
 	flags.StringVar(&o.prefix, "prefix", defaultPrefix, "prefix of the names of contexts, clusters and users; may be empty")
 	flags.StringVar(&o.output.path, "write", "", "a `file` to write, with mode 0600 (default standard output)")
+	completeFlag(cmd, "context", contextNames)
+	completeFlag(cmd, "home", contextNames)
+	completeFlag(cmd, "credentials", fixed(ownerCredentials, userCredentials))
 	flags.BoolVar(&o.output.merge, "merge", false, "keep the other entries of the file of --write; without --write, add those of your kubeconfig")
 	return cmd
 }

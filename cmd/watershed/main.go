@@ -22,7 +22,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	name, args := invocation(os.Args)
+	root := newCommand()
+	root.SetArgs(args)
+	if name != root.Name() {
+		rename(root, name)
+	}
+	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "watershed:", err)
 		os.Exit(1)
 	}
@@ -37,6 +43,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newServeCommand(), newKubeconfigCommand(), newRBACCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newStatusCommand(), newCheckCommand(), newKubeconfigCommand(), newRBACCommand(), newVersionCommand())
 	return root
 }

@@ -112,6 +112,7 @@ func TestServe_saysWhatIsWrong(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for _, arg := range []string{"version", "--version"} {
 		if out, err := command(t.Context(), arg); err != nil || !strings.Contains(out, " go1.") || strings.Contains(out, "(devel)") || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s prints %q, %v", arg, out, err)

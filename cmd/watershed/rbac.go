@@ -71,6 +71,7 @@ func newRBACCommand() *cobra.Command {
 	flags.StringVar(&o.serviceAccount, "service-account", "", "the service account of serve, as `NAMESPACE/NAME`")
 	flags.StringVar(&o.user, "user", "", "the `name` of the user whose credentials serve has, instead of a service account")
 	flags.StringVar(&o.name, "name", "watershed", "the `name` of the roles and bindings")
+	completeFlag(cmd, "context", contextNames)
 	return cmd
 }
 

@@ -18,7 +18,9 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
@@ -40,6 +42,9 @@ type serveOptions struct {
 	maxObjects        int   // of one cluster
 	maxMemory         int64 // of one cluster, MiB
 	pprof             string
+	// area shows the progress of the first sync below the log, nil if the log does not go to
+	// a terminal.
+	area *terminal.Area
 }
 
 // serveLong and serveExample are the help text of serve.
@@ -101,7 +106,12 @@ func newServeCommand() *cobra.Command {
 		Example: serveExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), newLogger(cmd.ErrOrStderr()), o)
+			log := cmd.ErrOrStderr()
+			if terminal.Is(log) {
+				o.area = terminal.NewArea(log)
+				log = o.area
+			}
+			return serve(cmd.Context(), newLogger(log), o)
 		},
 	}
 	stateFlag(cmd, &o.state)
@@ -122,6 +132,7 @@ func newServeCommand() *cobra.Command {
 	flags.Int64Var(&o.maxMemory, "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)")
 	flags.BoolVar(&o.passThrough, "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
 	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
+	completeFlag(cmd, "context", contextNames)
 	return cmd
 }
 
@@ -238,7 +249,7 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	if err != nil {
 		return nil, err
 	}
-	opts := &replica.Options{Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own(), PassThrough: o.passThrough}
+	opts := &replica.Options{Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own(), PassThrough: o.passThrough}
 	if log != nil {
 		opts.Audit = log.Audit
 	}
@@ -247,7 +258,11 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 		control.Close()
 		return nil, err
 	}
-	return &guarded{control, control.Handler(server), []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}}, nil
+	parts := []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}
+	if o.area != nil {
+		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
+	}
+	return &guarded{control, control.Handler(server), parts}, nil
 }
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {

@@ -106,9 +106,19 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/authz": {own: []string{"kube", "replica", "cmd/watershed/internal/rbac"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
-	"cmd/watershed/internal/statefile": {},
-	"cmd/watershed/internal/serving":   {own: []string{"cmd/watershed/internal/statefile"}},
-	"cmd/watershed/internal/overload":  {others: []string{"k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/statefile":        {},
+	"cmd/watershed/internal/serving":          {own: []string{"cmd/watershed/internal/statefile"}},
+	"cmd/watershed/internal/overload":         {others: []string{"k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/terminal":         {others: []string{"golang.org/x/term"}},
+	"cmd/watershed/internal/terminal/picture": {},
+	"cmd/watershed/internal/remedy":           {own: []string{"fleet", "replica"}},
+	"cmd/watershed/internal/status": {own: []string{"replica", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
+		"k8s.io/apimachinery/",
+	}},
+	"cmd/watershed/internal/progress": {own: []string{"fleet", "internal/timer", "cmd/watershed/internal/terminal"}},
+	"cmd/watershed/internal/preflight": {own: []string{"kube", "fleet", "replica", "cmd/watershed/internal/remedy"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
 	"cmd/watershed/internal/access": {own: []string{
 		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/timer",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
@@ -116,7 +126,8 @@ var rules = map[string]rule{
 	"cmd/watershed": {own: []string{
 		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
 		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
-	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2"}},
+		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal", "internal/timer",
+	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "sigs.k8s.io/yaml"}},
 
 	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 

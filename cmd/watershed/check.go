@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/preflight"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
+	"github.com/watershed-project/watershed/fleet"
+)
+
+const (
+	// checksAtOnce limits how many clusters are checked at once.
+	checksAtOnce = 16
+	// sourcesTimeout limits how long the sources of clusters may take.
+	sourcesTimeout = 30 * time.Second
+)
+
+const checkLong = `Check finds out whether serve would work with the same flags: whether its sources can be
+read, and for each cluster, or for those that are named, whether
+
+  name            no two clusters have it
+  credentials     they can be used, and do not expire soon
+  connection      the API server answers, with a valid certificate
+  authentication  the API server accepts the credentials
+  discovery       the resources to mirror are served
+  permissions     the credentials may list and watch them
+  reviews         the credentials may create token and access reviews, for callers
+  stability       a watch stays open for a while
+  clock           the clocks agree
+  speed           the API server answers in time
+  version         the API server is not newer than this program
+
+It prints one line for each check. A line that is not ok says what to do. The exit code is
+1 if a check fails. Nothing is changed in the clusters.`
+
+// checkOptions are the flags of check. They are those of serve.
+type checkOptions struct {
+	serve  serveOptions
+	named  bool // --resources is set
+	output string
+	// observe is how long a watch must stay open.
+	observe time.Duration
+}
+
+func newCheckCommand() *cobra.Command {
+	o := checkOptions{}
+	cmd := &cobra.Command{
+		Use:   "check [NAME...]",
+		Short: "Check whether clusters can be mirrored, and say what to do if not",
+		Long:  checkLong,
+		Example: `  watershed check
+  watershed check prod-eu
+  watershed check --kubeconfig-dir /etc/clusters --resources 'pods,*.apps' --listen :7443
+  watershed check -o json | jq '.checks[] | select(.outcome == "FAIL")'`,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			o.named = cmd.Flags().Changed("resources")
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.Root().DisplayName(), names)
+		},
+	}
+	flags := cmd.Flags()
+	o.serve.sources.addFlags(flags)
+	o.serve.access.addFlags(flags)
+	flags.StringVar(&o.serve.listen, "listen", "127.0.0.1:7443", "the `address` of serve; on a loopback address only the owner can connect, and reviews are not needed")
+	flags.StringSliceVar(&o.serve.resources, "resources", defaultResources(), "`patterns` of resources to mirror, as for serve")
+	flags.StringSliceVar(&o.serve.except, "except", nil, "`patterns` of resources not to mirror, as for serve")
+	flags.StringVarP(&o.serve.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, as for serve")
+	flags.DurationVar(&o.observe, "observe", 2*time.Second, "how long a watch must stay open; 0 leaves out the check")
+	flags.StringVarP(&o.output, "output", "o", "", "the `format`: json or yaml (default one line for each check)")
+	completeFlag(cmd, "context", contextNames)
+	completeFlag(cmd, "output", fixed(outputJSON, outputYAML))
+	return cmd
+}
+
+// errChecksFailed is the error of a run in which checks failed. They have been printed.
+var errChecksFailed = errors.New("checks failed")
+
+// run runs all checks and prints their results.
+func (o *checkOptions) run(ctx context.Context, out io.Writer, program string, names []string) error {
+	if o.output != outputTable && o.output != outputJSON && o.output != outputYAML {
+		return fmt.Errorf("-o %s: use json or yaml", o.output)
+	}
+	p := &checkPrinter{out: out, sign: terminal.Is(out), color: terminal.HasColor(out), quiet: o.output != outputTable}
+	opts := &preflight.Options{Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), Open: !isLoopbackAddress(o.serve.listen), Observe: o.observe, Program: program}
+	if o.named {
+		opts.Named = o.serve.resources
+	}
+	entries, contexts, configuration := o.entries(ctx, names)
+	p.print(configuration)
+	opts.Contexts = contexts
+	checkClusters(ctx, entries, opts, p)
+	if o.output != outputTable {
+		if err := p.document(o.output); err != nil {
+			return err
+		}
+	} else {
+		p.summary(len(entries))
+	}
+	if p.failed > 0 {
+		return fmt.Errorf("%w: %d of %d", errChecksFailed, p.failed, len(p.all))
+	}
+	return nil
+}
+
+// entries reads the sources, and returns the clusters that are named, their contexts, and the
+// result of the check of the configuration.
+func (o *checkOptions) entries(ctx context.Context, names []string) ([]fleet.Entry, map[string]string, preflight.Result) {
+	result := preflight.Result{Check: "configuration", Outcome: preflight.Good}
+	fail := func(err error, remedy string) ([]fleet.Entry, map[string]string, preflight.Result) {
+		result.Outcome, result.Message, result.Remedy = preflight.Bad, err.Error(), remedy
+		return nil, nil, result
+	}
+	if err := o.serve.access.validate(); err != nil {
+		return fail(err, "correct the flags")
+	}
+	clusters, err := o.serve.sources.open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fail(err, "correct the flags of the sources of clusters")
+	}
+	defer clusters.close()
+	entries, err := readEntries(ctx, clusters)
+	if err != nil {
+		return fail(err, "look whether the sources can be read")
+	}
+	if len(entries) == 0 {
+		return fail(errors.New("the sources have no clusters"), "add a cluster to one of them: "+fmt.Sprint(clusters.Directory))
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(entries, func(e fleet.Entry) bool { return e.Name == name }) {
+			return fail(fmt.Errorf("cluster %q not found", name), "name one of those that the sources have: "+entryNames(entries))
+		}
+	}
+	result.Message = fmt.Sprintf("%d clusters from %v", len(entries), clusters.Directory)
+	if len(names) > 0 {
+		entries = slices.DeleteFunc(entries, func(e fleet.Entry) bool { return !slices.Contains(names, e.Name) })
+	}
+	return entries, clusterContexts(clusters), result
+}
+
+// readEntries returns the first report of a directory.
+func readEntries(ctx context.Context, d fleet.Directory) ([]fleet.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, sourcesTimeout)
+	defer cancel()
+	var (
+		first []fleet.Entry
+		read  bool
+	)
+	err := d.Follow(ctx, func(entries []fleet.Entry) {
+		if !read {
+			first, read = entries, true
+			cancel()
+		}
+	})
+	if err == nil && !read {
+		err = fmt.Errorf("no source of clusters has answered within %s", sourcesTimeout)
+	}
+	return first, err
+}
+
+// clusterContexts returns the contexts of the clusters that come from a kubeconfig.
+func clusterContexts(s *sources) map[string]string {
+	contexts := map[string]string{}
+	if s.kubeconfig == nil {
+		return contexts
+	}
+	found, err := s.kubeconfig.Read()
+	if err != nil {
+		return contexts
+	}
+	for _, c := range found {
+		contexts[c.Cluster] = c.Name
+	}
+	return contexts
+}
+
+func entryNames(entries []fleet.Entry) string {
+	var names []string
+	for _, e := range entries[:min(len(entries), 20)] {
+		names = append(names, e.Name)
+	}
+	if more := len(entries) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// isLoopbackAddress reports whether only this machine can connect to an address of serve.
+func isLoopbackAddress(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkClusters checks clusters at once, and prints their results in order.
+func checkClusters(ctx context.Context, entries []fleet.Entry, opts *preflight.Options, p *checkPrinter) {
+	results := make([]chan []preflight.Result, len(entries))
+	var checking sync.WaitGroup
+	defer checking.Wait()
+	limited := make(chan struct{}, checksAtOnce)
+	for i := range entries {
+		results[i] = make(chan []preflight.Result, 1)
+	}
+	checking.Go(func() {
+		for i, e := range entries {
+			limited <- struct{}{}
+			checking.Go(func() {
+				defer func() { <-limited }()
+				results[i] <- preflight.Cluster(ctx, e, opts)
+			})
+		}
+	})
+	for _, one := range results {
+		p.print(<-one...)
+	}
+}
+
+// checkPrinter prints results.
+type checkPrinter struct {
+	out io.Writer
+	// sign uses signs instead of words, color colours them, and quiet prints nothing until
+	// the end.
+	sign, color, quiet bool
+	all                []preflight.Result
+	failed, warned     int
+}
+
+// signs are what a terminal shows for an outcome.
+var signs = map[preflight.Outcome]struct {
+	sign  string
+	style terminal.Style
+}{preflight.Good: {"✓", terminal.Green}, preflight.Warning: {"!", terminal.Yellow}, preflight.Bad: {"✗", terminal.Red}}
+
+// print prints a line for each result.
+func (p *checkPrinter) print(results ...preflight.Result) {
+	for _, r := range results {
+		p.all = append(p.all, r)
+		switch r.Outcome {
+		case preflight.Bad:
+			p.failed++
+		case preflight.Warning:
+			p.warned++
+		case preflight.Good:
+		}
+		if !p.quiet {
+			fmt.Fprintln(p.out, p.line(r))
+		}
+	}
+}
+
+// line returns a result on one line.
+func (p *checkPrinter) line(r preflight.Result) string {
+	begin := fmt.Sprintf("%-7s", r.Outcome)
+	if p.sign {
+		begin = signs[r.Outcome].sign
+	}
+	if p.color {
+		begin = signs[r.Outcome].style.Text(begin)
+	}
+	subject := r.Check
+	if r.Cluster != "" {
+		subject = r.Cluster + " " + r.Check
+	}
+	text := fmt.Sprintf("%s %s: %s", begin, subject, r.Message)
+	if r.Remedy != "" {
+		text += "; do: " + r.Remedy
+	}
+	return text
+}
+
+// summary prints the totals.
+func (p *checkPrinter) summary(clusters int) {
+	fmt.Fprintf(p.out, "%d checks of %d clusters: %d ok, %d warnings, %d failed\n", len(p.all), clusters, len(p.all)-p.failed-p.warned, p.warned, p.failed)
+}
+
+// document prints all results as JSON or YAML.
+func (p *checkPrinter) document(output string) error {
+	text, err := encodeDocument(struct {
+		Checks   []preflight.Result `json:"checks"`
+		Warnings int                `json:"warnings"`
+		Failed   int                `json:"failed"`
+	}{p.all, p.warned, p.failed}, output)
+	if err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	_, err = p.out.Write(text)
+	return err
+}

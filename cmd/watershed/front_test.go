@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/kubetest/authority"
+)
+
+// front is a proxy in front of a real API server that ends TLS, so that it can change
+// responses. Credentials pass through.
+type front struct {
+	// expired makes its certificate one that has expired.
+	expired bool
+	// change changes a response, before its body is sent.
+	change func(*http.Response) error
+	// delay delays each request, and watches is how long a watch may stay open, 0 for ever.
+	delay, watches time.Duration
+}
+
+// start runs the proxy for the duration of the test, and returns the configuration of a
+// client of the cluster.
+func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
+	t.Helper()
+	a, err := authority.New("front")
+	expect.NoError(t, err)
+	end := time.Now().Add(30 * 24 * time.Hour)
+	if f.expired {
+		end = time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
+	}
+	der, key, err := a.ServingUntil(end, []string{"localhost"}, net.IPv4(127, 0, 0, 1))
+	expect.NoError(t, err)
+	transport, err := rest.TransportFor(&rest.Config{Host: cluster.Host, TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CAData}})
+	expect.NoError(t, err)
+	target, err := url.Parse(cluster.Host)
+	expect.NoError(t, err)
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:      transport,
+		FlushInterval:  -1,
+		ModifyResponse: f.change,
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(f.delay)
+		if f.watches > 0 && strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
+			ctx, cancel := context.WithTimeout(r.Context(), f.watches)
+			defer cancel()
+			r = r.WithContext(ctx) // its end aborts the response
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	cfg := rest.CopyConfig(cluster)
+	cfg.Host, cfg.CAData = s.URL, a.PEM()
+	return cfg
+}

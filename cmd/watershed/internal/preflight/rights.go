@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica"
+)
+
+const (
+	// reviewsAtOnce limits how many rights of a cluster are reviewed at once.
+	reviewsAtOnce = 8
+	// maxListed limits how many resources a message lists.
+	maxListed = 8
+)
+
+// authentication checks that the API server accepts the credentials. It reports whether it
+// does.
+func (i *inspection) authentication(ctx context.Context) bool {
+	clients, err := newReviewClients(i.cluster)
+	if err != nil {
+		i.bad(checkAuthentication, string(fleet.NoCredentials), rootOf(err))
+		return false
+	}
+	i.clients = clients
+	review, err := clients.authentication.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch reason := fleet.TroubleOf(err); reason {
+	case "":
+		i.about.User = review.Status.UserInfo.Username
+		i.good(checkAuthentication, "the user is "+i.about.User)
+	case fleet.Unauthorized:
+		i.bad(checkAuthentication, string(reason), "the API server does not accept the credentials")
+		return false
+	case fleet.NotServed, fleet.Forbidden: // older than Kubernetes 1.28, or not allowed
+		i.good(checkAuthentication, "accepted; the API server does not tell the name of the user")
+	default:
+		i.bad(checkAuthentication, string(reason), rootOf(err))
+		return false
+	}
+	return true
+}
+
+// resources checks discovery, and the rights to read the resources that serve would mirror.
+func (i *inspection) resources(ctx context.Context) {
+	served, err := i.cluster.Resources(ctx)
+	if len(served) == 0 {
+		message := "the cluster serves nothing"
+		if err != nil {
+			message = rootOf(err)
+		}
+		i.bad(checkDiscovery, string(fleet.TroubleOf(err)), message)
+		return
+	}
+	mirrored, metadata, selected := i.opts.Fleet.Selected(served)
+	switch absent := i.absent(served); {
+	case selected != nil:
+		i.bad(checkDiscovery, string(fleet.Failed), selected.Error())
+		return
+	case len(absent) > 0:
+		i.bad(checkDiscovery, string(fleet.NotServed), "the cluster does not serve "+listed(absent), absent...)
+	case err != nil:
+		i.problem(Warning, checkDiscovery, string(fleet.Failed), "some groups cannot be read: "+rootOf(err))
+	default:
+		i.good(checkDiscovery, fmt.Sprintf("%d resources to mirror", len(mirrored)))
+	}
+	i.permissions(ctx, slices.Concat(mirrored, metadata))
+	i.reviews(ctx)
+	if i.opts.Observe > 0 && len(mirrored) > 0 {
+		// A watch begins with all objects, and there are few namespaces.
+		at := max(0, slices.IndexFunc(mirrored, func(r kube.Resource) bool { return r.GroupResource() == schema.GroupResource{Resource: "namespaces"} }))
+		i.stability(ctx, mirrored[at])
+	}
+}
+
+// stability checks that a watch of a resource stays open for a while.
+func (i *inspection) stability(ctx context.Context, r kube.Resource) {
+	ctx, cancel := context.WithTimeout(ctx, i.opts.Observe)
+	defer cancel()
+	began := time.Now()
+	for _, err := range i.cluster.Watch(ctx, kube.Query{Resource: r.GroupVersionResource, Namespace: i.namespace(r), MetadataOnly: true}, "") {
+		switch {
+		case err == nil || ctx.Err() != nil:
+			continue
+		case fleet.TroubleOf(err) == fleet.Forbidden:
+			return // the check of the rights has reported it
+		}
+		i.bad(checkStability, replica.Flapping, fmt.Sprintf("a watch of %s broke after %s: %s", r.GroupResource(), time.Since(began).Round(time.Millisecond), rootOf(err)))
+		return
+	}
+	if ctx.Err() == nil {
+		i.bad(checkStability, replica.Flapping, fmt.Sprintf("a watch of %s ended after %s", r.GroupResource(), time.Since(began).Round(time.Millisecond)))
+		return
+	}
+	i.good(checkStability, fmt.Sprintf("a watch stayed open for %s", i.opts.Observe))
+}
+
+// namespace returns the namespace to read of a resource, "" for all.
+func (i *inspection) namespace(r kube.Resource) string {
+	scope := i.opts.Fleet.Scope
+	if i.entry.Scope != nil {
+		scope = *i.entry.Scope
+	}
+	if !r.Namespaced {
+		return ""
+	}
+	return scope.Namespace
+}
+
+// absent returns the resources that the user has named and the cluster does not serve.
+func (i *inspection) absent(served []kube.Resource) (names []string) {
+	for _, pattern := range i.opts.Named {
+		if strings.Contains(pattern, "*") {
+			continue
+		}
+		named := schema.ParseGroupResource(pattern)
+		if !slices.ContainsFunc(served, func(r kube.Resource) bool { return r.GroupResource() == named }) {
+			names = append(names, pattern)
+		}
+	}
+	return names
+}
+
+// right is the right to do something with a resource.
+type right struct {
+	verb     string
+	resource schema.GroupResource
+}
+
+// permissions checks the rights to list and watch resources.
+func (i *inspection) permissions(ctx context.Context, resources []kube.Resource) {
+	namespace := i.opts.Fleet.Scope.Namespace
+	if i.entry.Scope != nil {
+		namespace = i.entry.Scope.Namespace
+	}
+	every := schema.GroupResource{Group: "*", Resource: "*"}
+	missing, err := i.missing(ctx, namespace, []right{{"list", every}, {"watch", every}})
+	if err == nil && len(missing) > 0 {
+		var rights []right
+		for _, r := range resources {
+			rights = append(rights, right{"list", r.GroupResource()}, right{"watch", r.GroupResource()})
+		}
+		missing, err = i.missing(ctx, namespace, rights)
+	}
+	switch {
+	case err != nil:
+		i.bad(checkPermissions, string(fleet.TroubleOf(err)), "review of own rights: "+rootOf(err))
+	case len(missing) > 0:
+		names, text := describeMissing(missing)
+		i.bad(checkPermissions, string(fleet.Forbidden), text, names...)
+	default:
+		i.good(checkPermissions, fmt.Sprintf("may list and watch all %d resources", len(resources)))
+	}
+}
+
+// describeMissing returns the resources of rights, and a text about them.
+func describeMissing(missing []right) (names []string, text string) {
+	verbs := map[string][]string{}
+	for _, m := range missing {
+		name := m.resource.String()
+		if verbs[name] == nil {
+			names = append(names, name)
+		}
+		verbs[name] = append(verbs[name], m.verb)
+	}
+	byVerbs := map[string][]string{}
+	for _, name := range names {
+		key := strings.Join(verbs[name], " and ")
+		byVerbs[key] = append(byVerbs[key], name)
+	}
+	var parts []string
+	for _, key := range []string{"list and watch", "list", "watch"} {
+		if len(byVerbs[key]) > 0 {
+			parts = append(parts, key+" "+listed(byVerbs[key]))
+		}
+	}
+	return names, "may not " + strings.Join(parts, ", nor ")
+}
+
+// listed returns names as a text, and the number of the last ones if there are many.
+func listed(names []string) string {
+	if len(names) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// reviews checks the rights to authenticate and authorize callers. The owner does not need
+// them.
+func (i *inspection) reviews(ctx context.Context) {
+	missing, err := i.missing(ctx, "", []right{
+		{"create", schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}},
+		{"create", schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}},
+	})
+	var names []string
+	for _, m := range missing {
+		names = append(names, m.resource.String())
+	}
+	switch {
+	case err != nil:
+		i.bad(checkReviews, string(fleet.TroubleOf(err)), "review of own rights: "+rootOf(err))
+	case len(missing) > 0 && i.opts.Open:
+		i.bad(checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so callers cannot be authenticated and authorized", names...)
+	case len(missing) > 0:
+		i.problem(Warning, checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so only the owner of the server can read the copy", names...)
+	default:
+		i.good(checkReviews, "may authenticate and authorize callers")
+	}
+}
+
+// missing returns the rights that the credentials do not have, in their order.
+func (i *inspection) missing(ctx context.Context, namespace string, rights []right) ([]right, error) {
+	var (
+		mu      sync.Mutex
+		denied  = make([]bool, len(rights))
+		failure error
+		asking  sync.WaitGroup
+		limited = make(chan struct{}, reviewsAtOnce)
+	)
+	for n, r := range rights {
+		limited <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-limited }()
+			allowed, err := i.may(ctx, namespace, r)
+			mu.Lock()
+			defer mu.Unlock()
+			denied[n] = !allowed
+			if err != nil {
+				failure = err
+			}
+		})
+	}
+	asking.Wait()
+	var all []right
+	for n, r := range rights {
+		if denied[n] {
+			all = append(all, r)
+		}
+	}
+	return all, failure
+}
+
+// may asks the API server whether the credentials have a right.
+func (i *inspection) may(ctx context.Context, namespace string, r right) (bool, error) {
+	review, err := i.clients.authorization.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.verb, Group: r.resource.Group, Resource: r.resource.Resource, Namespace: namespace,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+// reviewClients are clients for reviews of own rights, with the credentials of a cluster.
+type reviewClients struct {
+	authentication authenticationclient.AuthenticationV1Interface
+	authorization  authorizationclient.AuthorizationV1Interface
+}
+
+// newReviewClients returns clients. They share the connections of the cluster.
+func newReviewClients(c *kube.Cluster) (reviewClients, error) {
+	config := c.Config()
+	config.QPS = -1 // missing limits concurrency instead
+	config.WarningHandler, config.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	authentication, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return reviewClients{}, err
+	}
+	authorization, err := authorizationclient.NewForConfig(config)
+	return reviewClients{authentication, authorization}, err
+}

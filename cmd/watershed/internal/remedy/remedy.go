@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package remedy has a text for each kind of problem of a cluster that says what to do about
+// it, with the command to run if there is one.
+package remedy
+
+import (
+	"strings"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// Subject is what a problem is about.
+type Subject struct {
+	// Program is the name of the command, such as "watershed" or "kubectl watershed".
+	Program string
+	// Cluster is the name of the cluster, and Context its kubeconfig context if it has one.
+	Cluster, Context string
+	// User are the credentials of the replica, "" if they are not known.
+	User string
+	// Resources are the resources that are concerned.
+	Resources []string
+}
+
+// texts have the remedies. Words in braces are replaced.
+var texts = map[string]string{
+	string(fleet.Unreachable):        "start the API server, or correct its address in the kubeconfig; to see the address: {kubectl} cluster-info",
+	string(fleet.TimedOut):           "look at the load of the API server, and for a proxy or firewall that drops packets: {kubectl} get --raw '/readyz?verbose'",
+	string(fleet.CertificateExpired): "renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver; if it is valid, set the clock of this machine",
+	string(fleet.UnknownAuthority):   "put the authority of the API server into the kubeconfig: kubectl config set-cluster {entry} --certificate-authority ca.crt --embed-certs",
+	string(fleet.WrongHost):          "use an address that the certificate has, or name one of them: kubectl config set-cluster {entry} --tls-server-name NAME",
+	string(fleet.NoCredentials):      "correct the entry of the cluster in its source; to see it: kubectl config view --context {context}",
+	string(fleet.Unauthorized):       "renew the token, certificate or login of the replica; to test it: {kubectl} auth whoami",
+	string(fleet.Forbidden):          "grant the rights: {rbac} | {kubectl} apply -f -; or leave the resources out: serve --except {resources}",
+	string(fleet.NotServed):          "install the definition of the type ({kubectl} get crd), or take it out of serve --resources",
+	string(fleet.Busy):               "the API server refuses work: look at {kubectl} get --raw /debug/api_priority_and_fairness/dump_priority_levels, and give the replica a FlowSchema of its own",
+	string(fleet.LimitExceeded):      "raise serve --max-cluster-objects or --max-cluster-memory, or mirror less with --resources and --except",
+	string(fleet.AnotherCluster):     "if the cluster was replaced on purpose nothing is to be done; else correct its address: kubectl config view --context {context}",
+	string(fleet.Failed):             "look at the log of the server, which has the whole error, and run: {program} check {cluster}",
+	replica.TypeRemoved:              "if the type was removed on purpose nothing is to be done; else install its definition again: {kubectl} get crd {resources}",
+	replica.ClockSkew:                "synchronise the clocks of the API server and of this machine; to see whether they are: timedatectl, or chronyc tracking",
+	replica.Slow:                     "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
+	replica.Flapping:                 "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
+	replica.NameTaken:                "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
+	replica.ClusterIsNewer:           "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
+}
+
+// For returns what to do about a problem. It is never "".
+func For(reason string, about Subject) string {
+	text, ok := texts[reason]
+	if !ok {
+		text = texts[string(fleet.Failed)]
+	}
+	return about.replacer().Replace(text)
+}
+
+// replacer replaces the words in braces.
+func (s Subject) replacer() *strings.Replacer {
+	context := quoted(s.Context)
+	return strings.NewReplacer(
+		"{program}", s.Program, "{cluster}", quoted(s.Cluster), "{context}", or(context, "CONTEXT"), "{kubectl}", "kubectl"+s.place(),
+		"{entry}", "CLUSTER", "{rbac}", s.rbac(), "{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
+	)
+}
+
+// rbac returns the command that prints the rights.
+func (s Subject) rbac() string {
+	command := s.Program + " rbac" + s.place()
+	account, ok := strings.CutPrefix(s.User, "system:serviceaccount:")
+	switch {
+	case ok:
+		return command + " --service-account " + quoted(strings.Replace(account, ":", "/", 1))
+	case s.User != "":
+		return command + " --user " + quoted(s.User)
+	}
+	return command + " --user USER"
+}
+
+// place returns the flag that leads to the cluster. A cluster that is not a context is in a
+// file that only the user knows.
+func (s Subject) place() string {
+	if s.Context == "" {
+		return " --kubeconfig FILE"
+	}
+	return " --context " + quoted(s.Context)
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// quoted returns a word as a shell reads it.
+func quoted(word string) string {
+	plain := strings.IndexFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@", r)
+	}) < 0
+	if plain {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

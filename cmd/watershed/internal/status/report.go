@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package status formats the state of a server's clusters for people: a table, the problems
+// with what to do about each, and totals.
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// Report is the state of a server's clusters at one time.
+type Report struct {
+	replica.Clusters
+	// Notes are the server's warnings, such as the number of clusters that the caller does
+	// not see.
+	Notes []string
+	// At is the time of the server. Ages are relative to it.
+	At time.Time
+	// Program is the name of the command, for texts that say what to do.
+	Program string
+	// Contexts are the kubeconfig contexts of clusters, by the name of the cluster.
+	Contexts map[string]string
+}
+
+// Select leaves only the clusters with the names, which may be aliases. It returns an error
+// if one does not exist.
+func (r *Report) Select(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var selected []replica.ClusterState
+	for _, name := range names {
+		i := slices.IndexFunc(r.Clusters.Clusters, func(c replica.ClusterState) bool { return c.Name == name || slices.Contains(c.Aliases, name) })
+		if i < 0 {
+			return fmt.Errorf("cluster %q not found%s", name, r.suggestion())
+		}
+		selected = append(selected, r.Clusters.Clusters[i])
+	}
+	r.Clusters.Clusters = selected
+	return nil
+}
+
+// suggestion lists some clusters for an error.
+func (r *Report) suggestion() string {
+	var names []string
+	for _, c := range r.Clusters.Clusters[:min(len(r.Clusters.Clusters), 10)] {
+		names = append(names, c.Name)
+	}
+	if len(names) == 0 {
+		return ": the server has no clusters, or you may not see any"
+	}
+	if more := len(r.Clusters.Clusters) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return ": the server has " + strings.Join(names, ", ")
+}
+
+// age returns the time since a timestamp of the document, "" if it has none.
+func (r *Report) age(timestamp string) string {
+	t, err := time.Parse(time.RFC3339, timestamp)
+	if err != nil {
+		return ""
+	}
+	return duration.HumanDuration(max(0, r.At.Sub(t)))
+}
+
+// Totals returns one line about all clusters.
+func (r *Report) Totals() string {
+	states := map[string]int{}
+	var synced, resources, objects, problems int
+	var memory, readers int64
+	for _, c := range r.Clusters.Clusters {
+		states[c.State]++
+		synced, resources, objects = synced+c.Synced, resources+c.Resources, objects+c.Objects
+		memory, readers = memory+c.Memory, readers+c.Readers
+		problems += min(len(c.Problems), 1)
+	}
+	var parts []string
+	for _, state := range []string{"live", "stale", "syncing", "connecting", "gone"} {
+		if n := states[state]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	text := counted(len(r.Clusters.Clusters), "cluster")
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	text += fmt.Sprintf(", %d/%d resources, %s in %s, %s", synced, resources, counted(objects, "object"), size(memory), counted(int(readers), "reader"))
+	if p := r.Process; p != nil {
+		text += fmt.Sprintf("; process: %s", size(int64(p.Memory)))
+		if p.Readers > 0 {
+			text += fmt.Sprintf(", %s of the fleet", counted(int(p.Readers), "reader"))
+		}
+	}
+	if problems > 0 {
+		text += fmt.Sprintf("; %s with problems", counted(problems, "cluster"))
+	}
+	return text
+}
+
+// counted returns a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// size returns a number of bytes as kubectl top does, with one more digit if it is small.
+func size(bytes int64) string {
+	for _, unit := range []struct {
+		name string
+		of   int64
+	}{{"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
+		switch n := float64(bytes) / float64(unit.of); {
+		case n >= 10:
+			return fmt.Sprintf("%.0f%s", n, unit.name)
+		case n >= 1:
+			return fmt.Sprintf("%.1f%s", n, unit.name)
+		}
+	}
+	return fmt.Sprint(bytes)
+}
+
+// Problems returns two lines for each problem: what it is and what to do.
+func (r *Report) Problems() []string {
+	var lines []string
+	for _, c := range r.Clusters.Clusters {
+		for _, p := range c.Problems {
+			lines = append(lines, r.describe(c.Name, p), "  do: "+remedy.For(p.Reason, remedy.Subject{
+				Program: r.Program, Cluster: c.Name, Context: r.Contexts[c.Name], Resources: p.Resources,
+			}))
+		}
+	}
+	return lines
+}
+
+// describe returns a problem on one line.
+func (r *Report) describe(cluster string, p replica.Problem) string {
+	text := fmt.Sprintf("%s: %s", cluster, p.Reason)
+	if len(p.Resources) > 0 {
+		text += " " + strings.Join(p.Resources, ", ")
+		if p.More > 0 {
+			text += fmt.Sprintf(" and %d more", p.More)
+		}
+	}
+	if age := r.age(p.Since); age != "" {
+		text += " for " + age
+	}
+	return text + ": " + p.Message
+}
