@@ -76,6 +76,8 @@ func problemsOf(is fleet.Status) []Problem {
 		all = append(all, Problem{Reason: ClusterIsNewer, Message: newer(is)})
 	}
 	for i := range all {
+		// Discovery joins errors that have one cause.
+		all[i].Message, _, _ = strings.Cut(all[i].Message, "\n")
 		all[i].Message = warning.Shorten(all[i].Message, warning.MaxCause)
 	}
 	return all

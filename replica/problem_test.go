@@ -44,6 +44,7 @@ func TestProblemsOf(t *testing.T) {
 	}{
 		"live":        {fleet.Status{State: fleet.Live}, nil},
 		"unreachable": {fleet.Status{State: fleet.Connecting, Since: noon, Err: refused}, []Problem{{Reason: "Unreachable", Since: "2026-11-16T12:00:00Z", Message: "connection refused"}}},
+		"discovery":   {fleet.Status{State: fleet.Connecting, Err: errors.Join(refused, refused)}, []Problem{{Reason: "Unreachable", Message: "connection refused"}}},
 		"one type": {
 			fleet.Status{State: fleet.Stale, Resources: 3, Failing: []fleet.ResourceStatus{failing("secrets", 5, forbidden)}},
 			[]Problem{{Reason: "Forbidden", Since: "2026-11-16T11:55:00Z", Resources: []string{"secrets"}, Message: `secrets is forbidden: no right`}},

@@ -179,11 +179,11 @@ func (o *statusOptions) redraw(ctx context.Context, out io.Writer, r *status.Rep
 
 // page returns the lines of a screen.
 func (o *statusOptions) page(screen *terminal.Screen, out io.Writer, r *status.Report, failure error) []string {
-	_, rows := screen.Size()
+	columns, rows := screen.Size()
 	if failure == nil {
-		return r.Page(o.output == outputWide, terminal.HasColor(out), rows)
+		return r.Page(o.output == outputWide, terminal.HasColor(out), columns, rows)
 	}
-	return append(r.Page(o.output == outputWide, terminal.HasColor(out), rows-1), terminal.Red.Text(failure.Error()))
+	return append(r.Page(o.output == outputWide, terminal.HasColor(out), columns, rows-1), terminal.Red.Text(failure.Error()))
 }
 
 // next waits and reads the next report.

@@ -201,8 +201,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// reviews checks the rights to authenticate and authorize callers. The owner does not need
-// them.
+// reviews checks the rights to authenticate and authorize callers. The owner and the user
+// whose credentials serve has do not need them.
 func (i *inspection) reviews(ctx context.Context) {
 	missing, err := i.missing(ctx, "", []right{
 		{"create", schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}},
@@ -216,9 +216,9 @@ func (i *inspection) reviews(ctx context.Context) {
 	case err != nil:
 		i.bad(checkReviews, string(fleet.TroubleOf(err)), "review of own rights: "+rootOf(err))
 	case len(missing) > 0 && i.opts.Open:
-		i.bad(checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so callers cannot be authenticated and authorized", names...)
+		i.bad(checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so no other user than that of serve has access", names...)
 	case len(missing) > 0:
-		i.problem(Warning, checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so only the owner of the server can read the copy", names...)
+		i.problem(Warning, checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so only the owner of the server, and the user of serve, have access", names...)
 	default:
 		i.good(checkReviews, "may authenticate and authorize callers")
 	}

@@ -21,8 +21,9 @@ const (
 	// interval is the time between two pictures.
 	interval = 200 * time.Millisecond
 	// share limits the share of one processor that the pictures take: the time between two is
-	// at least this many times as long as the last one took.
-	share = 20
+	// at least this many times as long as the last one took, up to maxInterval.
+	share       = 20
+	maxInterval = time.Second
 	// barWidth is the number of characters of a bar.
 	barWidth = 24
 	// maxName limits the characters of a name.
@@ -45,14 +46,17 @@ func (c *cluster) settled() bool {
 func (c *cluster) failed() bool { return c.State == fleet.Connecting && c.Err != nil }
 
 // part returns how much of the cluster has been read, from 0 to 1: the mean of the parts of
-// its resources and of its objects.
+// its resources and of its objects. Before the server has counted objects, none of them has.
 func (c *cluster) part() float64 {
 	if c.Resources == 0 {
 		return 0
 	}
-	resources, objects := float64(c.Synced)/float64(c.Resources), 1.0
-	if c.Expected > 0 {
+	resources, objects := float64(c.Synced)/float64(c.Resources), 0.0
+	switch {
+	case c.Expected > 0:
 		objects = min(float64(c.Objects)/float64(c.Expected), 1)
+	case c.Synced == c.Resources:
+		objects = 1
 	}
 	return (resources + objects) / 2
 }
@@ -71,7 +75,7 @@ func Run(ctx context.Context, f *fleet.Fleet, area *terminal.Area) error {
 		if err := area.Set(lines(all, area.Rows(), time.Since(began))); err != nil {
 			return err
 		}
-		if timer.Sleep(ctx, max(interval, share*time.Since(start))) != nil {
+		if timer.Sleep(ctx, max(interval, min(share*time.Since(start), maxInterval))) != nil {
 			return area.Set(nil)
 		}
 	}
@@ -133,7 +137,8 @@ func (c *cluster) line(width int) string {
 	name += strings.Repeat(" ", max(0, width-utf8.RuneCountInString(name)))
 	switch {
 	case c.failed():
-		return fmt.Sprintf("%s  %s", name, terminal.Red.Text("unreachable: "+strings.Join(strings.Fields(c.Err.Error()), " ")))
+		cause, _, _ := strings.Cut(c.Err.Error(), "\n") // discovery joins errors that have one cause
+		return fmt.Sprintf("%s  %s", name, terminal.Red.Text(fmt.Sprintf("%s: %s", fleet.TroubleOf(c.Err), cause)))
 	case c.State == fleet.Connecting:
 		return name + "  connecting"
 	}

@@ -5,11 +5,11 @@ package progress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,23 +34,25 @@ func TestLines(t *testing.T) {
 		{"eu-1", fleet.Status{State: fleet.Live, Synced: 62, Resources: 62, Objects: 259, Expected: 259}},
 		{"eu-2", fleet.Status{State: fleet.Syncing, Synced: 31, Resources: 62, Objects: 500, Expected: 1000}},
 		{"eu-3", fleet.Status{State: fleet.Connecting}},
-		{"a-long-name", fleet.Status{State: fleet.Connecting, Err: errors.New("connection\nrefused")}},
+		{"a-long-name", fleet.Status{State: fleet.Connecting, Err: fmt.Errorf("/api: %w\n/apis: refused", syscall.ECONNREFUSED)}},
 		{"us-1", fleet.Status{State: fleet.Syncing, Synced: 62, Resources: 62, Objects: 10, Expected: 10}},
+		{"us-2", fleet.Status{State: fleet.Syncing, Synced: 31, Resources: 62}},
 	}
 	want := `eu-1         ████████████████████████ 100%  62/62 resources  259 objects
 eu-2         ████████████░░░░░░░░░░░░  50%  31/62 resources  500/1000 objects
 eu-3         connecting
-a-long-name  unreachable: connection refused
+a-long-name  Unreachable: /api: connection refused
 us-1         ████████████████████████  99%  62/62 resources  10 objects
-first sync: 1 of 5 clusters, 1 unreachable, 155/186 resources, 769 objects, 1.2s`
+us-2         ██████░░░░░░░░░░░░░░░░░░  25%  31/62 resources  0 objects
+first sync: 1 of 6 clusters, 1 unreachable, 186/248 resources, 769 objects, 1.2s`
 	if got := plain(lines(all, 24, 1234*time.Millisecond)); got != want {
 		t.Errorf("\n%s\nwant\n%s", got, want)
 	}
 	// Clusters that are settled make room for others.
 	want = `eu-2         ████████████░░░░░░░░░░░░  50%  31/62 resources  500/1000 objects
 eu-3         connecting
-… and 1 more clusters
-first sync: 1 of 5 clusters, 1 unreachable, 155/186 resources, 769 objects, 1.2s`
+… and 2 more clusters
+first sync: 1 of 6 clusters, 1 unreachable, 186/248 resources, 769 objects, 1.2s`
 	if got := plain(lines(all, 4, 1234*time.Millisecond)); got != want {
 		t.Errorf("\n%s\nwant\n%s", got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -28,28 +29,44 @@ func (r *Report) Lines(wide, color bool) []string {
 	return append(lines, r.Totals())
 }
 
-// Page returns the report in a limited number of lines. Problems take at most half of them.
-// If not all clusters fit, those with problems come first.
-func (r *Report) Page(wide, color bool, rows int) []string {
-	whole := r.Lines(wide, color)
-	if len(whole) <= rows {
-		return whole
-	}
+// Page returns the report for a screen. Texts about problems are wrapped. If not everything
+// fits, problems take at most half of the lines, and clusters with problems come first.
+func (r *Report) Page(wide, color bool, width, height int) []string {
 	t := NewTable(r, wide)
 	t.Color = color
-	end := append([]string{""}, append(slices.Clone(r.Notes), r.Totals())...)
-	rest := max(rows-len(end)-1, 1) // without the header
-	problems := r.Problems()
-	if most := rest / 2; len(problems)+1 > most {
-		shown := max(0, most-2) / 2 * 2
-		hidden := (len(problems) - shown) / 2
-		problems = append(problems[:shown], fmt.Sprintf("… and %s", counted(hidden, "more problem")))
+	end := append([]string{""}, terminal.Wrap(r.Totals(), width, "")...)
+	end = slices.Insert(end, 1, r.Notes...)
+	rest := max(height-len(end)-1, 1) // without the header
+	problems := wrapped(r.Problems(), width)
+	if total := len(slices.Concat(problems...)); total > 0 && total+1+len(r.Clusters.Clusters) > rest {
+		problems = firstOf(problems, max(rest/2, rest-1-len(r.Clusters.Clusters)))
 	}
-	if len(problems) > 0 {
-		problems = append([]string{""}, problems...)
+	below := slices.Concat(problems...)
+	if len(below) > 0 {
+		below = append([]string{""}, below...)
 	}
-	lines := append([]string{t.Header()}, r.rows(t, rest-len(problems))...)
-	return slices.Concat(lines, problems, end)
+	lines := append([]string{t.Header()}, r.rows(t, rest-len(below))...)
+	return slices.Concat(lines, below, end)
+}
+
+// wrapped returns the lines of each problem in a number of columns.
+func wrapped(lines []string, width int) (problems [][]string) {
+	for i := 0; i+1 < len(lines); i += 2 {
+		problems = append(problems, append(terminal.Wrap(lines[i], width, "  "), terminal.Wrap(lines[i+1], width, "      ")...))
+	}
+	return problems
+}
+
+// firstOf returns the problems that fit into a number of lines, with an empty line before
+// them, and a line about the others.
+func firstOf(problems [][]string, most int) [][]string {
+	used := 2 // the empty line, and the one about the others
+	for i, p := range problems {
+		if used += len(p); used > most {
+			return append(slices.Clone(problems[:i]), []string{fmt.Sprintf("… and %s", counted(len(problems)-i, "more problem"))})
+		}
+	}
+	return problems
 }
 
 // rows returns the lines of the clusters in at most a number of lines.

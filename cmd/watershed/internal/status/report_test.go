@@ -103,21 +103,26 @@ func TestReport_page(t *testing.T) {
 		}
 		r.Clusters.Clusters = append(r.Clusters.Clusters, c)
 	}
-	for _, rows := range []int{8, 10, 24, 25, 50, 100} {
-		page := r.Page(false, false, rows)
-		if len(page) > rows || len(page) < rows-2 {
-			t.Errorf("%d lines for %d rows:\n%s", len(page), rows, strings.Join(page, "\n"))
+	for _, height := range []int{8, 10, 24, 25, 50, 100, 500} {
+		page := r.Page(false, false, 200, height)
+		if len(page) > height || len(page) < height-3 {
+			t.Errorf("%d lines for %d rows:\n%s", len(page), height, strings.Join(page, "\n"))
 		}
 		if last := page[len(page)-1]; last != r.Totals() || !strings.HasPrefix(last, "1000 clusters (1000 live), 2000/2000 resources, 3000 objects") {
 			t.Errorf("the last line is %q", last)
 		}
-		if !strings.Contains(page[1], "cluster-000") || rows > 10 && !strings.Contains(page[2], "cluster-040") {
+		if !strings.Contains(page[1], "cluster-000") || height > 10 && !strings.Contains(page[2], "cluster-040") {
 			t.Errorf("clusters with problems do not come first: %q", page[:3])
 		}
 	}
-	golden(t, "page", r.Page(false, false, 24))
-	if got := example().Page(false, false, 100); strings.Join(got, "\n") != strings.Join(example().Lines(false, false), "\n") {
-		t.Error("a large page is not the whole report")
+	golden(t, "page", r.Page(false, false, 80, 24))
+	if got := example().Page(false, false, 500, 100); strings.Join(got, "\n") != strings.Join(example().Lines(false, false), "\n") {
+		t.Errorf("a large page is not the whole report:\n%s", strings.Join(got, "\n"))
+	}
+	for height := 5; height < 40; height++ {
+		if page := example().Page(false, false, 60, height); len(page) > max(height, 7) {
+			t.Errorf("%d lines for %d rows:\n%s", len(page), height, strings.Join(page, "\n"))
+		}
 	}
 }
 

@@ -102,6 +102,26 @@ func Fit(line string, columns int) string {
 	return b.String()
 }
 
+// Wrap returns a line without styles as lines that take at most a number of columns, broken at
+// spaces. All but the first begin with an indent. Words that are too long are broken too.
+func Wrap(line string, columns int, indent string) []string {
+	columns = max(columns, len(indent)+8)
+	var lines []string
+	for utf8.RuneCountInString(line) > columns {
+		runes := []rune(line)
+		at := columns
+		for at > columns/2 && runes[at] != ' ' {
+			at--
+		}
+		if runes[at] != ' ' {
+			at = columns
+		}
+		lines = append(lines, strings.TrimRight(string(runes[:at]), " "))
+		line = indent + strings.TrimLeft(string(runes[at:]), " ")
+	}
+	return append(lines, line)
+}
+
 // styleAt returns the style that a line begins with, "" if there is none.
 func styleAt(line string) string {
 	if !strings.HasPrefix(line, "\x1b[") {

@@ -133,6 +133,27 @@ func TestFit(t *testing.T) {
 	}
 }
 
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		line    string
+		columns int
+		want    string
+	}{
+		{"short", 20, "short"},
+		{"one two three four five six", 14, "one two three|  four five|  six"},
+		{"one two three", 13, "one two three"},
+		{"one two three", 12, "one two|  three"},
+		{"0123456789abcdefghijklmnop", 10, "0123456789|  abcdefgh|  ijklmnop"},
+		{"größer größer größer", 13, "größer größer|  größer"},
+		{"a b", 1, "a b"},
+	} {
+		lines := Wrap(c.line, c.columns, "  ")
+		if got := strings.Join(lines, "|"); got != c.want {
+			t.Errorf("%q in %d columns is %q, want %q", c.line, c.columns, got, c.want)
+		}
+	}
+}
+
 func TestIs(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/file")
 	if err != nil {
