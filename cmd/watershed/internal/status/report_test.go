@@ -120,7 +120,7 @@ func TestReport_page(t *testing.T) {
 		t.Errorf("a large page is not the whole report:\n%s", strings.Join(got, "\n"))
 	}
 	for height := 5; height < 40; height++ {
-		if page := example().Page(false, false, 60, height); len(page) > max(height, 7) {
+		if page := example().Page(false, false, 60, height); len(page) > max(height, 10) {
 			t.Errorf("%d lines for %d rows:\n%s", len(page), height, strings.Join(page, "\n"))
 		}
 	}

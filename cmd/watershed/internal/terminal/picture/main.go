@@ -66,30 +66,56 @@ func draw(in io.Reader, out io.Writer) error {
 // drawLine adds the parts of a line, each in its colour, and returns how many columns the
 // line has.
 func drawLine(out *strings.Builder, line string, number int) (columns int) {
-	style := ""
+	var now style
 	for line != "" {
 		text, rest, found := strings.Cut(line, "\x1b[")
 		if text != "" {
 			n := utf8.RuneCountInString(text)
 			if strings.TrimSpace(text) != "" {
 				fmt.Fprintf(out, `<text x="%.1f" y="%.1f" textLength="%.1f" fill="%s">%s</text>`+"\n",
-					margin+float64(columns)*columnWidth, margin+float64(number+1)*lineHeight-5, float64(n)*columnWidth, colorOf(style), html.EscapeString(text))
+					margin+float64(columns)*columnWidth, margin+float64(number+1)*lineHeight-5, float64(n)*columnWidth, now.fill(), html.EscapeString(text))
 			}
 			columns += n
 		}
 		if !found {
 			return columns
 		}
-		style, line, _ = strings.Cut(rest, "m")
+		var sequence string
+		sequence, line, _ = strings.Cut(rest, "m")
+		now.change(sequence)
 	}
 	return columns
 }
 
-// colorOf returns the colour of a style, of which the last part counts.
-func colorOf(style string) string {
-	parts := strings.Split(style, ";")
-	if color, ok := colors[parts[len(parts)-1]]; ok {
-		return color
+// style is the look of the text that follows.
+type style struct{ weight, color string }
+
+// change applies the parts of a sequence.
+func (s *style) change(sequence string) {
+	for part := range strings.SplitSeq(sequence, ";") {
+		switch part {
+		case "", "0":
+			*s = style{}
+		case "1", "2":
+			s.weight = part
+		case "22":
+			s.weight = ""
+		case "39":
+			s.color = ""
+		default:
+			if colors[part] != "" {
+				s.color = part
+			}
+		}
+	}
+}
+
+// fill returns the colour of the text.
+func (s *style) fill() string {
+	for _, part := range []string{s.color, s.weight} {
+		if part != "" {
+			return colors[part]
+		}
 	}
 	return foreground
 }

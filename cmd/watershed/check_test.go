@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/preflight"
+	"github.com/watershed-project/watershed/internal/expect"
+)
+
+// TestCheck_configuration has flags and sources with which serve would not start. The clusters
+// of TestTroubles are the other checks.
+func TestCheck_configuration(t *testing.T) {
+	config := writeKubeconfig(t, map[string]string{"one": "", "two": ""})
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--kubeconfig", "/nonexistent"}, "FAIL    configuration: kubeconfig /nonexistent does not exist"},
+		{[]string{"--kubeconfig", config, "--context", "three"}, `FAIL    configuration: context "three" does not exist`},
+		{[]string{"--kubeconfig", config, "--fleet-users", "a"}, "FAIL    configuration: --fleet-users and --fleet-groups have no effect without --home"},
+		{[]string{"--kubeconfig", config, "three"}, `FAIL    configuration: cluster "three" not found; do: name one of those that the sources have: one, two`},
+		{[]string{"--kubeconfig-dir", t.TempDir()}, "FAIL    configuration: the sources have no clusters; do: add a cluster to one of them"},
+	} {
+		out, err := command(t.Context(), append([]string{"check"}, c.args...)...)
+		if !errors.Is(err, errChecksFailed) || !strings.HasPrefix(out, c.want) || !strings.Contains(out, "; do: ") || !strings.HasSuffix(out, "1 checks of 0 clusters: 0 ok, 0 warnings, 1 failed\n") {
+			t.Errorf("%q: %v:\n%s", c.args, err, out)
+		}
+	}
+	if _, err := command(t.Context(), "check", "--kubeconfig", config, "-o", "xml"); err == nil || !strings.Contains(err.Error(), "use json or yaml") {
+		t.Error(err)
+	}
+}
+
+func TestCheck_document(t *testing.T) {
+	config := writeConfigs(t, filepath.Join(t.TempDir(), "config"), map[string]*rest.Config{
+		"one": {Host: "https://127.0.0.1:1", BearerToken: "x"}, "two": {Host: "https://127.0.0.1:1", BearerToken: "y"},
+	})
+	text, err := command(t.Context(), "check", "--kubeconfig", config, "-o", "json", "two")
+	var document struct {
+		Checks []preflight.Result
+		Failed int
+	}
+	if !errors.Is(err, errChecksFailed) || json.Unmarshal([]byte(text), &document) != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	last := document.Checks[len(document.Checks)-1]
+	if document.Failed != 1 || len(document.Checks) != 4 || last.Cluster != "two" || last.Check != "connection" || last.Outcome != preflight.Bad || last.Reason != "Unreachable" || !strings.HasPrefix(last.Remedy, "start the API server") {
+		t.Errorf("%+v", document)
+	}
+	if strings.Contains(text, `"y"`) {
+		t.Errorf("a token is in\n%s", text)
+	}
+}
+
+// In a terminal there are signs instead of words.
+func TestCheckPrinter(t *testing.T) {
+	var out strings.Builder
+	p := &checkPrinter{out: &out, sign: true}
+	p.print(preflight.Result{Check: "configuration", Outcome: preflight.Good, Message: "2 clusters"},
+		preflight.Result{Cluster: "a", Check: "speed", Outcome: preflight.Warning, Message: "slow", Remedy: "wait"},
+		preflight.Result{Cluster: "a", Check: "clock", Outcome: preflight.Bad, Message: "late", Remedy: "wind it"})
+	p.summary(1)
+	want := "✓ configuration: 2 clusters\n! a speed: slow; do: wait\n✗ a clock: late; do: wind it\n3 checks of 1 clusters: 1 ok, 1 warnings, 1 failed\n"
+	expect.Equal(t, out.String(), want)
+	p.color = true
+	if line := p.line(p.all[2]); !strings.HasPrefix(line, "\x1b[31m✗\x1b[0m a") {
+		t.Errorf("%q", line)
+	}
+}

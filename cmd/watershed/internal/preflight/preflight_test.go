@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package preflight
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/kubetest/authority"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestCluster_withoutConnection has clusters whose checks end before a request. Those with
+// requests are in TestTroubles of the program, with a real API server.
+func TestCluster_withoutConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		entry  fleet.Entry
+		check  string
+		reason string
+	}{
+		"no credentials": {fleet.Entry{Err: errors.New("no such file")}, "credentials", "NoCredentials"},
+		"no plugin":      {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{Command: "/nonexistent/plugin", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}}}, "credentials", "NoCredentials"},
+		"unreachable":    {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1"}}, "connection", "Unreachable"},
+		"name":           {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1"}, Shadowed: []string{"folder /b"}}, "name", "NameTaken"},
+	} {
+		c.entry.Name = "one"
+		results := Cluster(t.Context(), c.entry, &Options{Fleet: &fleet.Options{}, Program: "watershed"})
+		found := false
+		for _, r := range results {
+			found = found || r.Check == c.check && r.Outcome == Bad && r.Reason == c.reason && r.Cluster == "one"
+			if (r.Outcome == Good) == (r.Remedy != "") {
+				t.Errorf("%s: a remedy for what is good, or none for a problem: %+v", name, r)
+			}
+		}
+		if !found {
+			t.Errorf("%s: %+v", name, results)
+		}
+	}
+}
+
+func TestClientExpiry(t *testing.T) {
+	a, err := authority.New("test")
+	expect.NoError(t, err)
+	cert, _, err := a.Client("jane")
+	expect.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "cert")
+	expect.NoError(t, os.WriteFile(file, cert, 0o600))
+	for _, c := range []rest.TLSClientConfig{{CertData: cert}, {CertFile: file}} {
+		end, err := clientExpiry(&rest.Config{TLSClientConfig: c})
+		if d := time.Until(end); err != nil || d < 360*24*time.Hour || d > 370*24*time.Hour {
+			t.Errorf("%s, %v", end, err)
+		}
+	}
+	if end, err := clientExpiry(&rest.Config{}); err != nil || !end.IsZero() {
+		t.Error(end, err)
+	}
+	for _, c := range []rest.TLSClientConfig{{CertData: []byte("nonsense")}, {CertFile: "/nonexistent"}} {
+		if _, err := clientExpiry(&rest.Config{TLSClientConfig: c}); err == nil {
+			t.Errorf("%+v is accepted", c)
+		}
+	}
+}
+
+func TestDescribeMissing(t *testing.T) {
+	pods, nodes := schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "nodes"}
+	names, text := describeMissing([]right{{"list", pods}, {"watch", pods}, {"watch", nodes}})
+	if strings.Join(names, " ") != "pods nodes" || text != "may not list and watch pods, nor watch nodes" {
+		t.Errorf("%q: %s", names, text)
+	}
+	many := strings.Split("a b c d e f g h i j", " ")
+	if got := listed(many); got != "a, b, c, d, e, f, g, h and 2 more" {
+		t.Error(got)
+	}
+}
+
+// A cluster that does not answer does not make check wait for ever.
+func TestCluster_ends(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	results := Cluster(ctx, fleet.Entry{Name: "one", Config: &rest.Config{Host: "https://127.0.0.1:1"}}, &Options{Fleet: &fleet.Options{}})
+	if last := results[len(results)-1]; last.Outcome != Bad {
+		t.Errorf("%+v", last)
+	}
+}
