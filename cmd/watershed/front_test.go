@@ -46,7 +46,7 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 	}
 	der, key, err := a.ServingUntil(end, []string{"localhost"}, net.IPv4(127, 0, 0, 1))
 	expect.NoError(t, err)
-	transport, err := rest.TransportFor(&rest.Config{Host: cluster.Host, TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CAData}})
+	transport, err := rest.TransportFor(&rest.Config{Host: cluster.Host, TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CAData, ServerName: cluster.ServerName}})
 	expect.NoError(t, err)
 	target, err := url.Parse(cluster.Host)
 	expect.NoError(t, err)
@@ -74,6 +74,6 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 		s.Close()
 	})
 	cfg := rest.CopyConfig(cluster)
-	cfg.Host, cfg.CAData = s.URL, a.PEM()
+	cfg.Host, cfg.CAData, cfg.ServerName = s.URL, a.PEM(), ""
 	return cfg
 }
