@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"io"
 	"log"
@@ -13,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,8 +28,8 @@ type front struct {
 	expired bool
 	// change changes a response, before its body is sent.
 	change func(*http.Response) error
-	// delay delays each request, and watches is how long a watch may stay open, 0 for ever.
-	delay, watches time.Duration
+	// delay delays each request.
+	delay time.Duration
 }
 
 // start runs the proxy for the duration of the test, and returns the configuration of a
@@ -59,11 +57,6 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(f.delay)
-		if f.watches > 0 && strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
-			ctx, cancel := context.WithTimeout(r.Context(), f.watches)
-			defer cancel()
-			r = r.WithContext(ctx) // its end aborts the response
-		}
 		proxy.ServeHTTP(w, r)
 	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

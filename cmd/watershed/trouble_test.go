@@ -52,7 +52,7 @@ func straight(user string) func(*testing.T, *kubetest.Cluster) *rest.Config {
 	return func(t *testing.T, k *kubetest.Cluster) *rest.Config { return k.Proxy(t).Config(k.UserConfig(user)) }
 }
 
-// troubles are the ten kinds.
+// troubles are the kinds.
 var troubles = map[string]trouble{
 	"unreachable": {reason: "Unreachable", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
 		p := k.Proxy(t)
@@ -78,8 +78,7 @@ var troubles = map[string]trouble{
 			}
 		},
 	},
-	"slow":     {reason: replica.Slow, config: through(front{delay: 2200 * time.Millisecond})},
-	"flapping": {reason: replica.Flapping, config: through(front{watches: 400 * time.Millisecond})},
+	"slow": {reason: replica.Slow, config: through(front{delay: 2200 * time.Millisecond})},
 	"name-taken": {reason: replica.NameTaken, config: straight("reader"), args: func(t *testing.T, k *kubetest.Cluster) []string {
 		dir := t.TempDir()
 		writeConfigs(t, filepath.Join(dir, "one.yaml"), map[string]*rest.Config{"any": k.Proxy(t).Config(k.Config())})
@@ -100,7 +99,7 @@ var troubles = map[string]trouble{
 	}})},
 }
 
-// TestTroubles compares what check and status print about ten kinds of trouble with the
+// TestTroubles compares what check and status print about kinds of trouble with the
 // files in testdata/trouble. Every problem has a line that says what to do.
 func TestTroubles(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "real", Users: []kubetest.User{{Name: "reader"}, {Name: "narrow"}}})
@@ -148,14 +147,8 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 		settled := c.State == "live" || c.State == "stale" || c.State == "connecting" && c.Error != ""
 		return settled && slices.ContainsFunc(c.Problems, func(p replica.Problem) bool { return p.Reason == kind.reason })
 	})
-	// Between its interruptions a cluster that flaps is live or stale.
-	status := ""
-	expect.Eventually(t, 10*time.Second, func() (err error) {
-		if status, err = command(t.Context(), "status", "--state-dir", s.dir); err == nil && kind.reason == replica.Flapping && !strings.Contains(status, " live ") {
-			err = errors.New(status)
-		}
-		return err
-	})
+	status, err := command(t.Context(), "status", "--state-dir", s.dir)
+	expect.NoError(t, err)
 	expect.NoError(t, stop())
 	golden(t, name+".status", status)
 	check, err := command(t.Context(), append([]string{"check", "--observe", "1s"}, args...)...)
