@@ -22,6 +22,8 @@ var ErrRunning = errors.New("informer is running already")
 type engine struct {
 	source reflector.Source[*wire.Object]
 	opts   lifeOptions
+	// shared means that other informers use the same counters.
+	shared bool
 	// cluster and resource are for display, and may be empty.
 	cluster, resource string
 
@@ -49,7 +51,14 @@ type part interface {
 }
 
 func newEngine(source reflector.Source[*wire.Object], opts lifeOptions) *engine {
-	e := &engine{source: source, opts: opts, parts: map[part]any{}}
+	shared := opts.counters != nil
+	if !shared {
+		opts.counters = NewCounters()
+	}
+	if opts.reflector.Counters == nil {
+		opts.reflector.Counters = &opts.counters.reflector
+	}
+	e := &engine{source: source, opts: opts, shared: shared, parts: map[part]any{}}
 	e.current.Store(newLife(source, opts))
 	return e
 }
@@ -146,7 +155,7 @@ func (e *engine) run(ctx context.Context) error {
 	l := e.current.Load()
 	e.mu.Unlock()
 
-	defer e.opts.report.add(e.stats)()
+	defer e.opts.report.add(e)()
 	err := l.run(ctx, e.renew)
 
 	e.mu.Lock()
@@ -168,22 +177,18 @@ func (e *engine) renew() {
 	e.current.Store(next)
 }
 
-// stats returns the memory use of the current life.
+// stats returns the memory use of the current life, in about 200 ns.
 func (e *engine) stats() Stats {
 	l := e.current.Load()
 	snap := l.store.Snapshot()
-	s := Stats{Cluster: e.cluster, Resource: e.resource, Objects: snap.Len(), LogBytes: l.log.Stats().Bytes}
-	for _, o := range snap.All() {
-		s.ObjectBytes += int64(o.Size())
-		if o.Packed() {
-			s.Packed++
-		}
+	s := Stats{
+		Cluster: e.cluster, Resource: e.resource, Objects: snap.Len(), Packed: int(l.held.packed.Load()),
+		ObjectBytes: l.held.bytes.Load(), LogBytes: l.log.Stats().Bytes,
 	}
 	keys, indexes := snap.Size()
 	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
 	if l.packing != nil {
-		_, dictionaries := l.packing.packer.Dictionaries()
-		s.DictionaryBytes = int64(dictionaries) / max(l.packing.shared.users.Load(), 1)
+		s.DictionaryBytes = l.packing.packer.DictionaryBytes() / max(l.packing.shared.users.Load(), 1)
 	}
 	_, decoded := e.opts.recent.Size()
 	s.DecodedBytes = int64(decoded)

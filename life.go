@@ -31,6 +31,7 @@ type lifeOptions struct {
 	tap       func(*snapshot, []change, bool)
 	recent    *wire.Recent
 	report    *Report
+	counters  *Counters
 	window    int64
 	reflector reflector.Options
 }
@@ -41,6 +42,8 @@ type life struct {
 	queue     *delta.FIFO[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
 	packing   *packing // nil if objects are not packed
+	held      holdings
+	counters  *Counters
 	tap       func(*snapshot, []change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
@@ -74,7 +77,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	if opts.memory == Packed {
 		waiting = packedQueue
 	}
-	l.tap = opts.tap
+	l.tap, l.counters = opts.tap, opts.counters
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
 		Transform: guarded(opts.transform),
@@ -84,7 +87,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 		Bytes:     queuedBytes,
 	})
 	if opts.memory == Packed {
-		l.packing = newPacking(l.store, opts.packing)
+		l.packing = newPacking(l.store, &l.held, opts.packing)
 		l.packing.turn.start = l.startSettling
 	}
 	l.reflector = reflector.New(source, l.queue, &opts.reflector)
@@ -199,6 +202,7 @@ func (l *life) consume(ctx context.Context) {
 	synced := false
 	for {
 		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
+			arrived := l.reflector.Arrived()
 			// A complete list ends with a bookmark, and nothing else queues one before
 			// the first list. Events of the watch may follow it in the same batch.
 			if end := slices.IndexFunc(deltas, isBookmark); !synced && end >= 0 {
@@ -208,6 +212,7 @@ func (l *life) consume(ctx context.Context) {
 				deltas = deltas[end+1:]
 			}
 			l.apply(deltas)
+			l.counters.applied(arrived)
 			return nil
 		})
 		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
@@ -306,7 +311,7 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 }
 
 func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
-	changes := l.store.Apply(deltas)
+	changes := l.storeLocked(deltas)
 	if l.live {
 		l.mark()
 		l.log.Publish(changes)
@@ -315,4 +320,17 @@ func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 		}
 	}
 	l.packing.pack(changes)
+}
+
+// storeLocked adds deltas to the store, and counts the sizes of the objects.
+func (l *life) storeLocked(deltas delta.Deltas[*wire.Object]) []change {
+	apply := func() []change {
+		changes := l.store.Apply(deltas)
+		l.held.apply(changes)
+		return changes
+	}
+	if l.packing == nil {
+		return apply()
+	}
+	return l.packing.write(apply)
 }

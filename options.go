@@ -68,6 +68,9 @@ type Options[T any] struct {
 	Reflector reflector.Options
 	// Report, if it is not nil, includes the informer while it runs.
 	Report *Report
+	// Counters, if it is not nil, counts the work of all informers that have it in their
+	// options. Default: each has its own, which [Report.Informers] returns.
+	Counters *Counters
 	// Cluster and Name identify an informer made with [FromSource] in reports and logs.
 	// Other informers are identified by their cluster and resource.
 	Cluster, Name string
@@ -113,6 +116,7 @@ func (o *Options[T]) ofFactory() string {
 		{"Window", o.Window != 0},
 		{"Reflector", !reflect.ValueOf(o.Reflector).IsZero()},
 		{"Report", o.Report != nil},
+		{"Counters", o.Counters != nil},
 		{"Logger", o.Logger != nil},
 	} {
 		if option.set {
@@ -138,6 +142,7 @@ func (o *Options[T]) life(c codec[T], d *decoder[T]) lifeOptions {
 		packing:   o.Packing,
 		recent:    c.recent,
 		report:    o.Report,
+		counters:  o.Counters,
 		window:    o.Window,
 		reflector: o.Reflector,
 	}

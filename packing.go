@@ -134,13 +134,17 @@ type packing struct {
 	shared *Packing
 	packer *wire.Packer
 	store  *store.Store[*wire.Object]
+	held   *holdings
 	turn   packingTurn
 
-	// mu is held while objects are packed, and guards the fields below.
+	// mu is held while objects are packed and while the store is written, so that the
+	// sizes in held stay right. It guards the fields below.
 	mu sync.Mutex
-	// waiting has the new states, oldest first. bytes is their size.
-	waiting []waitingState
-	bytes   int
+	// waiting has the new states, oldest first. bytes is their size. replaced means that
+	// the store may not have all of them any more.
+	waiting  []waitingState
+	bytes    int
+	replaced bool
 	// waits means that settle runs or waits for its turn.
 	waits bool
 	// Versions up to settled are packed densely, with the dictionary newest. The
@@ -153,11 +157,35 @@ type packing struct {
 // waitingState is a new state and the one before it.
 type waitingState struct{ now, old *wire.Object }
 
-func newPacking(s *store.Store[*wire.Object], shared *Packing) *packing {
+func newPacking(s *store.Store[*wire.Object], held *holdings, shared *Packing) *packing {
 	if shared == nil {
 		shared = NewPacking(nil)
 	}
-	return &packing{shared: shared, packer: shared.packer.Fork(), store: s}
+	return &packing{shared: shared, packer: shared.packer.Fork(), store: s, held: held}
+}
+
+// write calls a function that writes to the store. Objects are not packed meanwhile.
+func (p *packing) write(apply func() []change) []change {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return apply()
+}
+
+// holdsLocked reports whether the store has a state now.
+func (p *packing) holdsLocked(o *wire.Object) bool {
+	now, ok := p.store.Get(o.Key())
+	return ok && now == o
+}
+
+// packLocked packs a state that has waited. The store is searched only if it may not have
+// the state any more: the states of a first list are not replaced.
+func (p *packing) packLocked(w waitingState) {
+	p.held.resize(w.now, func() { p.packer.Pack(w.now, w.old) }, func() bool { return !p.replaced || p.holdsLocked(w.now) })
+}
+
+// settleLocked packs a state densely.
+func (p *packing) settleLocked(o *wire.Object) {
+	p.held.resize(o, func() { p.packer.Settle(o) }, func() bool { return p.holdsLocked(o) })
 }
 
 // pack adds new states, and packs those that have waited. The readers have already been
@@ -169,7 +197,9 @@ func (p *packing) pack(changes []change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range changes {
-		if c := &changes[i]; c.Type != delta.Deleted {
+		c := &changes[i]
+		p.replaced = p.replaced || c.Old != nil
+		if c.Type != delta.Deleted {
 			p.waiting = append(p.waiting, waitingState{c.New, c.Old})
 			p.bytes += c.New.Size()
 		}
@@ -178,11 +208,11 @@ func (p *packing) pack(changes []change) {
 	for ; n < len(p.waiting) && p.bytes > fresh; n++ {
 		w := p.waiting[n]
 		p.bytes -= w.now.Size()
-		p.packer.Pack(w.now, w.old)
+		p.packLocked(w)
 		p.waiting[n] = waitingState{}
 	}
 	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
-		p.waiting, p.bytes = nil, 0
+		p.waiting, p.bytes, p.replaced = nil, 0, false
 	}
 }
 
@@ -191,9 +221,9 @@ func (p *packing) packWaiting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.waiting {
-		p.packer.Pack(w.now, w.old)
+		p.packLocked(w)
 	}
-	p.waiting, p.bytes = nil, 0
+	p.waiting, p.bytes, p.replaced = nil, 0, false
 }
 
 // due prepares to settle. It reports whether there are objects old enough, unless
@@ -246,7 +276,7 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 			continue
 		}
 		p.mu.Lock()
-		p.packer.Settle(o)
+		p.settleLocked(o)
 		p.mu.Unlock()
 		if time.Since(began) < settleWork {
 			continue

@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// Stats is the memory that an informer uses, in bytes. Objects and the log are counted.
+// Stats is the memory that an informer uses, in bytes. Objects and the log are counted
+// when they change, so that reading the counts does not depend on their number.
 // The rest is an estimate, which tests compare with the heap.
 type Stats struct {
 	// Cluster and Resource identify the informer. They are [Options.Cluster] and
@@ -41,41 +42,66 @@ func (s Stats) Bytes() int64 {
 // Report has the informers that have it in their options, while they run. The zero
 // value is ready to use. All methods are safe for concurrent use.
 type Report struct {
-	// mu guards running, which has a function for each informer.
+	// mu guards running.
 	mu      sync.Mutex
-	running map[*func() Stats]struct{}
+	running map[*engine]struct{}
+}
+
+// InformerStats is the memory, the status and the work of an informer.
+type InformerStats struct {
+	Stats
+	Status Status
+	// Counts is zero if the informer shares its [Counters] with others.
+	Counts Counts
 }
 
 // Stats returns the memory use of all informers, sorted by cluster and resource.
 func (r *Report) Stats() []Stats {
-	r.mu.Lock()
-	running := slices.Collect(maps.Keys(r.running))
-	r.mu.Unlock()
+	running := r.sorted()
 	all := make([]Stats, len(running))
-	for n, stats := range running {
-		all[n] = (*stats)()
+	for n, e := range running {
+		all[n] = e.stats()
 	}
-	slices.SortFunc(all, func(a, b Stats) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Resource, b.Resource))
-	})
 	return all
 }
 
-// add includes the stats of an informer until remove is called. It does nothing if the
-// report is nil.
-func (r *Report) add(stats func() Stats) (remove func()) {
+// Informers returns the memory, the status and the work of all informers, sorted by
+// cluster and resource. It takes about 1 us for each, and some 100 ns for each handler.
+func (r *Report) Informers() []InformerStats {
+	running := r.sorted()
+	all := make([]InformerStats, len(running))
+	for n, e := range running {
+		all[n] = InformerStats{Stats: e.stats(), Status: e.status()}
+		if !e.shared {
+			all[n].Counts = e.opts.counters.Counts()
+		}
+	}
+	return all
+}
+
+// sorted returns the engines that run, sorted by cluster and resource.
+func (r *Report) sorted() []*engine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(r.running), func(a, b *engine) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.resource, b.resource))
+	})
+}
+
+// add includes an informer until remove is called. It does nothing if the report is nil.
+func (r *Report) add(e *engine) (remove func()) {
 	if r == nil {
 		return func() {}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running == nil {
-		r.running = map[*func() Stats]struct{}{}
+		r.running = map[*engine]struct{}{}
 	}
-	r.running[&stats] = struct{}{}
+	r.running[e] = struct{}{}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.running, &stats)
+		delete(r.running, e)
 	}
 }

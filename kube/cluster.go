@@ -48,6 +48,8 @@ type Options struct {
 	// Name is the name of the cluster in errors. Default: host and port of the API
 	// server.
 	Name string
+	// Traffic, if it is not nil, counts the requests of the cluster.
+	Traffic *Traffic
 }
 
 // Cluster is one Kubernetes cluster. All methods are safe for concurrent use.
@@ -56,6 +58,8 @@ type Cluster struct {
 	config *rest.Config // never modified
 	root   *url.URL     // of the API
 	client *http.Client
+	// traffic may be nil.
+	traffic *Traffic
 	// reading has a token for each document that is being read.
 	reading chan struct{}
 
@@ -74,7 +78,7 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	if opts != nil {
 		o = *opts
 	}
-	c := &Cluster{name: o.Name, config: rest.CopyConfig(cfg), catalogue: newCatalogue(), reading: make(chan struct{}, documentsAtOnce)}
+	c := &Cluster{name: o.Name, traffic: o.Traffic, config: rest.CopyConfig(cfg), catalogue: newCatalogue(), reading: make(chan struct{}, documentsAtOnce)}
 
 	// Settings for one API group do not apply to a client of all groups. The timeout
 	// would end every watch, so send applies it.
@@ -165,8 +169,11 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	if limit := c.config.Timeout; limit > 0 {
 		resp.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("no answer within %s", limit)) })
 	}
+	verb := r.verb()
+	c.traffic.begin(verb)
 	resp.Response, err = c.client.Do(req)
 	if err != nil {
+		c.traffic.fail()
 		err = resp.failed(err)
 		resp.close()
 		return nil, err
@@ -175,9 +182,11 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 		resp.close()
 		return nil, &reflector.Error{Err: fmt.Errorf("%s: the headers of the response have %d bytes", r.Doing, n)}
 	}
+	c.traffic.count(resp.Response, verb)
 	uncompress(resp.Response)
 	c.warn(ctx, resp.Header)
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
+		c.traffic.fail()
 		err := resp.refused(r)
 		resp.close()
 		return nil, err

@@ -31,6 +31,8 @@ const (
 	Internal
 	// Undecodable means that one object could not be read.
 	Undecodable
+
+	reasons = iota
 )
 
 // String returns the reason in lower case, for messages and metrics.

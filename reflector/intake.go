@@ -6,6 +6,7 @@ package reflector
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
@@ -30,6 +31,11 @@ type intake[T any] struct {
 	vague bool
 	// holds means that the consumer may have objects.
 	holds bool
+	// cause is why the state is being read.
+	cause Cause
+	// arrived is when the first watch event arrived that [Reflector.Arrived] has not
+	// returned, in nanoseconds since 1970, or 0. An event costs one atomic load for it.
+	arrived atomic.Int64
 }
 
 // add queues one object of a list.

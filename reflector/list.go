@@ -154,6 +154,7 @@ func (in *intake[T]) commit(ctx context.Context, relist *delta.Relist[T], versio
 	}
 	in.version, in.back = version, false
 	in.heard(version)
+	in.counters.listed(in.cause, back)
 	in.note(func(s *Status) {
 		s.Lists++
 		if back {

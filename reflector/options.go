@@ -47,6 +47,9 @@ type Options struct {
 	// at random by up to a quarter. While objects of the resource are known, the first
 	// intervals are shorter, as after a failure. Default 10 seconds.
 	Park time.Duration
+	// Counters, if it is not nil, counts the work of all reflectors that have it in their
+	// options. Default: the reflector has its own.
+	Counters *Counters
 	// Logger receives state changes (Info), failures that will be retried (Warn) and
 	// restores of the source (Error). Default: slog.Default().
 	Logger *slog.Logger
@@ -76,6 +79,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.Absence == 0 {
 		opts.Absence = 30 * time.Second
+	}
+	if opts.Counters == nil {
+		opts.Counters = new(Counters)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

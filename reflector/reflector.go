@@ -45,6 +45,8 @@ type plan struct {
 	pages bool
 	// check means to check whether the source has gone back before watching on.
 	check bool
+	// cause is why the state is to be read.
+	cause Cause
 }
 
 // New returns a reflector from source into queue. A nil opts means the defaults. It
@@ -54,11 +56,21 @@ func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflecto
 		panic("reflector.New: nil source or queue")
 	}
 	o := opts.withDefaults()
-	return &Reflector[T]{intake: intake[T]{recorder: recorder{logger: o.Logger}, source: source, queue: queue, opts: o}}
+	return &Reflector[T]{intake: intake[T]{recorder: recorder{logger: o.Logger, counters: o.Counters}, source: source, queue: queue, opts: o}}
 }
 
 // Status returns the current status. It can be called at any time.
 func (r *Reflector[T]) Status() Status { return r.intake.current() }
+
+// Arrived returns when the first watch event arrived since the last call, the zero time if
+// there was none. It is for the consumer of the queue, to measure how long events wait. An
+// event that arrives during a call may be left out.
+func (r *Reflector[T]) Arrived() time.Time {
+	if at := r.intake.arrived.Swap(0); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
 
 // Run keeps the queue in step until ctx ends or the queue is closed, and then returns
 // nil. It may be called again afterwards. It then begins with a list that is not older
@@ -72,7 +84,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.intake.queue.Context(), cancel)()
-	r.plan, r.barren = plan{list: true}, 0
+	r.plan, r.barren = plan{list: true, cause: Begun}, 0
 	r.backoff = backoff{first: r.intake.opts.Backoff, most: r.intake.opts.MaxBackoff}
 	r.streams = !r.intake.opts.ListOnly
 	for {
@@ -110,7 +122,9 @@ func (r *Reflector[T]) session(ctx context.Context) error {
 // state is read again. It is also read again after a list that could not infer deletions,
 // but only once the watch has ended, because the next list may be no better.
 func (r *Reflector[T]) resume(check bool) {
-	r.plan.list = r.plan.list || r.intake.version == "" || r.intake.vague
+	if !r.plan.list && (r.intake.version == "" || r.intake.vague) {
+		r.plan.list, r.plan.cause = true, Incomplete
+	}
 	r.plan.check = check && !r.plan.list
 }
 
@@ -146,6 +160,7 @@ func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
 		defer done()
 	}
 	r.intake.enter(Listing)
+	r.intake.cause = r.plan.cause
 	if err := r.intake.findRestore(ctx, r.plan.recent); err != nil {
 		return nil, err
 	}
@@ -179,13 +194,13 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		return nil
 	case reason == Expired:
 		// If the version was too old even for a list, only the most recent state is left.
-		r.plan = plan{list: true, recent: r.plan.list}
+		r.plan = plan{list: true, recent: r.plan.list, cause: r.causeUnlessListing(VersionExpired)}
 	case reason == TooLarge, errors.Is(err, errBack):
-		r.plan = plan{list: true, recent: true}
+		r.plan = plan{list: true, recent: true, cause: r.causeUnlessListing(WentBack)}
 	case reason == Undecodable:
 		// A deletion could not be read. The list must be from after it. If its version
 		// could not be read either, that is the most recent state.
-		r.plan = plan{list: true, recent: errors.Is(err, errVersionUnknown)}
+		r.plan = plan{list: true, recent: errors.Is(err, errVersionUnknown), cause: r.causeUnlessListing(LostDeletion)}
 	case reason == Busy, reason == Refused:
 		// The state has not changed; retry.
 	case r.plan.list:
@@ -193,13 +208,22 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.plan.pages = !r.plan.pages
 	default:
 		if r.barren++; r.barren >= fruitless {
-			r.barren, r.plan = 0, plan{list: true}
+			r.barren, r.plan = 0, plan{list: true, cause: WatchFailed}
 		}
 	}
 	wait := r.backoff.next(err)
 	r.intake.enter(Waiting)
 	r.intake.logger.Warn("will retry", "err", err, "wait", wait, "rv", r.intake.version)
 	return timer.Sleep(ctx, wait)
+}
+
+// causeUnlessListing returns a cause for a list or, if a list is planned already, the cause
+// of that list: it has failed and is repeated.
+func (r *Reflector[T]) causeUnlessListing(c Cause) Cause {
+	if r.plan.list {
+		return r.plan.cause
+	}
+	return c
 }
 
 // park waits for a resource that the source does not have. It asks the source again
@@ -215,7 +239,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		if err != nil {
 			r.intake.failed(err)
 		}
-		r.plan = plan{list: true}
+		r.plan = plan{list: true, cause: r.causeUnlessListing(NotFound)}
 		r.intake.enter(Waiting)
 		return timer.Sleep(ctx, r.backoff.next(err))
 	}
@@ -244,7 +268,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 			r.intake.failed(err)
 			absent = time.Time{} // the answers before this one no longer count
 		case served:
-			r.plan = plan{list: true}
+			r.plan = plan{list: true, cause: r.causeUnlessListing(NotFound)}
 			return nil
 		case absent.IsZero():
 			absent = time.Now()

@@ -15,6 +15,10 @@ import (
 // not ended in time.
 var errSilent = errors.New("no data from the server for too long")
 
+// IsSilence reports whether an error is that of a request that has received nothing for too
+// long.
+func IsSilence(err error) bool { return errors.Is(err, errSilent) }
+
 // forever is the initial duration of a timer that is set later.
 const forever = 1<<63 - 1
 

@@ -74,9 +74,10 @@ type Status struct {
 	Dropped uint64
 }
 
-// recorder keeps the status of a reflector.
+// recorder keeps the status of a reflector, and counts its work.
 type recorder struct {
-	logger *slog.Logger
+	logger   *slog.Logger
+	counters *Counters
 
 	// mu guards status.
 	mu     sync.Mutex
@@ -131,6 +132,7 @@ func (r *recorder) heard(version string) {
 
 // failed records an error that is about to be handled.
 func (r *recorder) failed(err error) {
+	r.counters.failed(err)
 	r.note(func(s *Status) {
 		s.Failures++
 		s.Err, s.ErrAt = err, time.Now()
@@ -139,6 +141,7 @@ func (r *recorder) failed(err error) {
 
 // drop records and logs an object that is dropped.
 func (r *recorder) drop(err error) {
+	r.counters.dropped.Add(1)
 	r.note(func(s *Status) {
 		s.Dropped++
 		s.Err, s.ErrAt = err, time.Now()

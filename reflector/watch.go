@@ -70,6 +70,7 @@ func (in *intake[T]) open(ctx context.Context, opts WatchOptions, silent time.Du
 	}
 	quiet.within(silent)
 	quiet.hold() // until next waits for an event
+	in.counters.watches.Add(1)
 	in.note(func(s *Status) { s.Watches++ })
 	return &stream[T]{watch: watch, quiet: quiet, began: now, due: due}, nil
 }
@@ -192,6 +193,10 @@ func (in *intake[T]) follow(ctx context.Context, s *stream[T]) error {
 func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error {
 	var err error
 	in.holds = true
+	in.counters.event(e.Type)
+	if in.arrived.Load() == 0 && e.Type != delta.Bookmark {
+		in.arrived.Store(time.Now().UnixNano())
+	}
 	switch e.Type {
 	case delta.Added:
 		err = in.queue.Add(ctx, e.Object)

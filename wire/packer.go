@@ -333,3 +333,7 @@ func (p *Packer) newest(o *Object) *dictionary {
 func (p *Packer) Dictionaries() (n, bytes int) {
 	return p.shelf.dictionaries(), int(p.shelf.room.taken.Load())
 }
+
+// DictionaryBytes returns the bytes that [Packer.Dictionaries] returns, without counting
+// the kinds.
+func (p *Packer) DictionaryBytes() int64 { return int64(p.shelf.room.taken.Load()) }
