@@ -62,6 +62,8 @@ type account struct {
 	name  string // the cluster's
 	limit amount
 	retry time.Duration
+	// refusals counts the objects that were not kept.
+	refusals atomic.Uint64
 	// sum is what was measured, and what has arrived since. It is never too low by more
 	// than the objects that the sources hold in their hands, one each.
 	sum counter
@@ -132,7 +134,13 @@ func (u *usage) charge(o *wire.Object, again bool) error {
 	if old, ok := u.of.Snapshot().GetRaw(o.Key()); ok && old.Version() == o.Version() && o.Version() != 0 {
 		return nil // the same state is not stored again
 	}
-	return &reflector.Error{RetryAfter: u.account.retry, Err: err}
+	return u.account.refuse(err)
+}
+
+// refuse returns the error for an object that must not be kept, and counts it.
+func (a *account) refuse(err error) error {
+	a.refusals.Add(1)
+	return &reflector.Error{RetryAfter: a.retry, Err: err}
 }
 
 // check measures the objects if enough have arrived since the last time, and returns an

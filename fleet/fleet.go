@@ -215,6 +215,13 @@ func (f *Fleet) Members() []*Member {
 	return slices.SortedFunc(maps.Values(f.members), func(a, b *Member) int { return cmp.Compare(a.name, b.name) })
 }
 
+// Len returns the number of clusters.
+func (f *Fleet) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.members)
+}
+
 // Member returns the cluster with a name. If several names of the directory lead to one
 // cluster, it is mirrored once, under one of them, and found by all: see
 // [Member.Aliases].

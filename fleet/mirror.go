@@ -49,6 +49,7 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 		TransformBytes: s.Transform,
 		Window:         1, // the collection has its own window
 		Report:         s.Report,
+		Counters:       to.counters,
 		Reflector:      s.Reflector,
 		Logger:         s.Logger,
 		Tap:            t,

@@ -67,6 +67,13 @@ func (g *gate) busy() bool {
 	return g.flowing > 0
 }
 
+// stats returns how many lists count, and how many wait.
+func (g *gate) stats() (active, waiting int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.active, len(g.waiting)
+}
+
 // shut closes the gate for a time to lists that have not been admitted.
 func (g *gate) shut(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -28,6 +29,9 @@ type server struct {
 	// account bounds the objects that are kept, and watching the rate of watch events.
 	account  *account
 	watching *throttle
+	// counters counts the work of all mirrors, and traffic the requests.
+	counters *watershed.Counters
+	traffic  kube.Traffic
 	// poked has a token when discovery is due.
 	poked chan struct{}
 	known identification
@@ -45,7 +49,7 @@ func newServer(name string, s *settings) *server {
 		name: name, logger: s.Logger.With("cluster", name),
 		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond, 0),
 		account: newAccount(name, s.Limits), watching: newThrottle(s.Limits.WatchBytes, time.Second),
-		poked: make(chan struct{}, 1),
+		counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
 	}
 }
 

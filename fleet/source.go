@@ -235,7 +235,7 @@ func (s *source) checkKind(o *wire.Object) error {
 	kind := o.GroupVersionKind()
 	if _, ok := s.kinds[kind]; !ok {
 		if len(s.kinds) >= mostKinds {
-			return &reflector.Error{RetryAfter: s.used.account.retry, Err: fmt.Errorf("%w: %s is of kind %s, and objects of the resource have %d other kinds", ErrLimit, o.Key(), kind, mostKinds)}
+			return s.used.account.refuse(fmt.Errorf("%w: %s is of kind %s, and objects of the resource have %d other kinds", ErrLimit, o.Key(), kind, mostKinds))
 		}
 		s.kinds[kind] = struct{}{}
 	}
@@ -254,7 +254,7 @@ func (s *source) charge(o *wire.Object) error {
 		s.listed++
 	}
 	if limit := s.used.account.limit.objects; limit >= 0 && s.listed > 2*limit+1 {
-		return &reflector.Error{RetryAfter: s.used.account.retry, Err: fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit)}
+		return s.used.account.refuse(fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit))
 	}
 	return s.used.charge(o, s.turn != nil && s.synced.Load())
 }

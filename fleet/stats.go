@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/kube"
+)
+
+// Stats are the counts and sizes of a fleet.
+type Stats struct {
+	// Members are sorted by name.
+	Members []MemberStats
+	// Windows has the bytes of changes that are kept for slow readers of a resource in all
+	// clusters, by resource.
+	Windows map[schema.GroupResource]int64
+	// DecodedBytes is the approximate size of recently decoded values.
+	DecodedBytes int64
+	// Lists is how many lists run in the whole fleet, and Waiting how many wait.
+	Lists, Waiting int
+	// Undecodable counts states of objects that could not be decoded.
+	Undecodable uint64
+}
+
+// MemberStats are the counts and sizes of a member. Counts begin when the member does.
+type MemberStats struct {
+	Name  string
+	State State
+	// StaleSince is when the copy ceased to be current, or when the member began if it has
+	// never been current. It is zero if the member is Live or Syncing. Cause is why.
+	StaleSince time.Time
+	Cause      Cause
+	// Synced is how many of Resources have finished their first list.
+	Synced int
+	// Resources are sorted by name.
+	Resources []ResourceStats
+	// Queued is the number of changes that were received and are not stored yet, and
+	// QueuedBytes their size.
+	Queued, QueuedBytes int
+	// Counts is the work of all mirrors, also of those that have ended.
+	Counts watershed.Counts
+	// Traffic has the requests for discovery, lists and watches.
+	Traffic kube.TrafficStats
+	// Refusals counts how often [Limits] kept an object from being read.
+	Refusals uint64
+}
+
+// ResourceStats are the sizes of one resource of a member.
+type ResourceStats struct {
+	Resource schema.GroupResource
+	Objects  int
+	// StaleSince is when the copy of the resource ceased to be current, or the last
+	// failure if it has never been current. It is zero while the copy is current and
+	// during the first list. Cause is why.
+	StaleSince time.Time
+	Cause      Cause
+	// Memory is what the mirror keeps.
+	Memory watershed.Stats
+	// HistoryBytes is the size of the changes that are kept for feeds.
+	HistoryBytes int64
+}
+
+// Stats returns the counts and sizes. It reads counters only: it takes about 1.5 us for
+// each resource of each cluster, whatever the number of objects.
+func (f *Fleet) Stats() Stats {
+	members := f.Members()
+	s := Stats{Members: make([]MemberStats, len(members)), Windows: map[schema.GroupResource]int64{}, Undecodable: f.Undecodable()}
+	for i, m := range members {
+		s.Members[i] = m.Stats()
+	}
+	for _, c := range f.catalog.all() {
+		s.Windows[c.resource] = c.log.Stats().Bytes
+	}
+	_, decoded := f.recent.Size()
+	s.DecodedBytes = int64(decoded)
+	s.Lists, s.Waiting = f.settings.gate.stats()
+	return s
+}
+
+// Stats returns the counts and sizes of the member.
+func (m *Member) Stats() MemberStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.resourcesLocked()
+	now := m.statusLocked(all)
+	s := MemberStats{
+		Name: m.name, State: now.State, Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
+		Counts: m.counters.Counts(), Traffic: m.traffic.Stats(), Refusals: m.account.refusals.Load(),
+	}
+	if now.State == Stale || now.State == Connecting {
+		s.StaleSince, s.Cause = now.Since, CauseOf(now.Err)
+	}
+	for i := range all {
+		r := &all[i]
+		s.Queued += r.Queued
+		s.QueuedBytes += r.QueuedBytes
+		s.Resources[i] = m.resourceStatsLocked(r)
+	}
+	return s
+}
+
+// resourceStatsLocked returns the stats of a mirrored resource.
+func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
+	at := r.Resource.GroupResource()
+	s := ResourceStats{Resource: at, Objects: r.Objects}
+	if x := m.mirrors[at]; x != nil {
+		s.Memory = x.informer.Stats()
+		if x.feed != nil {
+			s.HistoryBytes = x.feed.log.Stats().Bytes
+		}
+	}
+	if !r.current() && (r.Synced || r.Reflector.Err != nil) {
+		s.StaleSince, s.Cause = cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), CauseOf(cmp.Or(r.Reflector.Err, errUnknown))
+	}
+	return s
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// TestStats_countWhatTheClustersCount compares the requests, bytes and events with those
+// that the clusters have served.
+func TestStats_countWhatTheClustersCount(t *testing.T) {
+	const clusters, pods, changes = 3, 200, 150
+	s := simulate(t, &simulated.Options{Clusters: clusters, Pods: pods, Types: 4})
+	r := newRoster()
+	for i := range clusters {
+		r.set(s.Cluster(i).Name(), s.Cluster(i).Config())
+	}
+	f := start(t, r, &fleet.Options{Logger: quiet, History: 1 << 20})
+	expect.NoError(t, f.WaitForSync(t.Context()))
+	c := s.Cluster(1)
+	for i := range changes {
+		c.Touch(i % pods)
+	}
+	member := func() fleet.MemberStats { return f.Stats().Members[1] }
+	expect.Eventually(t, 20*time.Second, func() error {
+		if n := member().Counts; n.Updated != changes {
+			return fmt.Errorf("%d updates of %d", n.Updated, changes)
+		}
+		return nil
+	})
+	expect.Eventually(t, 20*time.Second, func() error {
+		got, want := member().Traffic, c.Stats()
+		// A watch that is being opened is counted here first.
+		if got.List.Requests != uint64(want.Lists) || got.Watch.Requests != uint64(want.Watches) || got.Get.Requests != uint64(want.Gets+want.Discoveries) {
+			return fmt.Errorf("requests %+v, the cluster has %+v", got, want)
+		}
+		if bytes := got.List.Bytes + got.Watch.Bytes + got.Get.Bytes; bytes != uint64(want.Sent) {
+			return fmt.Errorf("%d bytes, the cluster has sent %d", bytes, want.Sent)
+		}
+		return nil
+	})
+	m := member()
+	expect.Equal(t, m.State, fleet.Live)
+	expect.Equal(t, m.Counts.Lists[reflector.Begun], uint64(len(m.Resources)))
+	expect.Equal(t, m.Counts.Delay.Count > 0 && m.Counts.Delay.Count <= changes, true)
+	expect.Equal(t, m.Traffic.Failed, 1) // a simulated cluster has no namespace kube-system, whose UID is requested
+	for _, r := range m.Resources {
+		if r.Resource != podResource {
+			continue
+		}
+		var bytes int64
+		for _, o := range fleet.OfResource[*wire.Object](f, podResource).In(c.Name()).All() {
+			bytes += int64(o.Size())
+		}
+		expect.Equal(t, r.Objects, pods)
+		expect.Equal(t, r.Memory.ObjectBytes, bytes)
+		expect.Equal(t, r.HistoryBytes > 0, true)
+	}
+
+	// The cluster forgets its changes, and the resources are listed again.
+	c.Compact()
+	c.Cut()
+	expect.Eventually(t, 20*time.Second, func() error {
+		if n := member().Counts.Lists[reflector.VersionExpired]; n == 0 {
+			return fmt.Errorf("no list after the versions expired: %+v", member().Counts)
+		}
+		return nil
+	})
+	// A cluster that leaves has no stats, and one that joins begins at zero.
+	r.set(c.Name(), nil)
+	expect.Soon(t, "left", func() bool { return len(f.Stats().Members) == clusters-1 })
+	r.set(c.Name(), c.Config())
+	expect.Soon(t, "joined", func() bool { return len(f.Stats().Members) == clusters && member().State == fleet.Live })
+	expect.Equal(t, member().Counts.Updated, 0)
+}
