@@ -25,9 +25,11 @@ type shared struct {
 	values *view.Values
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
-	clock   view.Clock
-	seals   *view.SealKey
-	logger  *slog.Logger
+	// tally counts the requests.
+	tally  tally
+	clock  view.Clock
+	seals  *view.SealKey
+	logger *slog.Logger
 	// owned are the resources that the program answers itself.
 	owned []OwnResource
 	// guarded means that hooks decide which requests are answered.

@@ -28,8 +28,9 @@ import (
 // clusterAPI is the API of one member.
 type clusterAPI struct {
 	*shared
-	member *fleet.Member
-	direct *consistentReads
+	member  *fleet.Member
+	direct  *consistentReads
+	traffic clusterTally
 	// pass is nil unless requests are passed on.
 	pass    *passThrough
 	openapi *openapi.Documents

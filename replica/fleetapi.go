@@ -36,6 +36,8 @@ type fleetAPI struct {
 	sets      view.Sets
 	// readers counts the watches below /fleet.
 	readers atomic.Int64
+	// traffic counts the requests that address no single cluster.
+	traffic clusterTally
 	// noSchemas are the OpenAPI documents while no member is live.
 	noSchemas *openapi.Documents
 	// cluster returns the API of a member.

@@ -31,6 +31,9 @@ type Options struct {
 	OriginTimeout time.Duration
 	// Own are resources that the program answers itself. Default: none.
 	Own []OwnResource
+	// Pages are handlers for paths of the server itself, such as /metrics. The hooks are called
+	// before them. Default: none.
+	Pages map[string]http.Handler
 	// OriginRequests is how many requests may be passed on to one cluster at once, apart
 	// from watches. Any more are refused with 429. Default 32.
 	OriginRequests int

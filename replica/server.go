@@ -147,6 +147,7 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 	if q.Member != nil {
 		q.Passed = s.cluster(q.Member).passes(r, q)
 	}
+	defer s.begin(w, r, q)()
 	if s.opts.Audit != nil {
 		defer s.audit(w, r, q)()
 	}
@@ -207,7 +208,7 @@ func (s *Server) resolve(q *Request) {
 	case q.Fleet:
 	case q.Cluster != "":
 		q.Member, _ = s.fleet.Member(q.Cluster)
-	case !isServerPath(q.Path):
+	case !s.isServerPath(q.Path):
 		// Some clients use only the root of a server, kubectl get --raw among them. If there
 		// is one cluster, they mean that one.
 		if members := s.fleet.Members(); len(members) == 1 {
@@ -250,7 +251,10 @@ func (s *Server) count(q *Request) (done func()) {
 }
 
 // isServerPath reports whether a path belongs to the server itself.
-func isServerPath(path string) bool {
+func (s *Server) isServerPath(path string) bool {
+	if s.opts.Pages[path] != nil {
+		return true
+	}
 	root, _ := cutRoot(path)
 	switch root {
 	case "clusters", "healthz", "livez", "readyz":
@@ -282,6 +286,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 		default:
 			respond.Error(w, r, noCluster(q.Cluster))
 		}
+		return
+	}
+	if page := s.opts.Pages[q.Path]; page != nil {
+		page.ServeHTTP(w, r)
 		return
 	}
 	root, rest := cutRoot(q.Path)

@@ -34,6 +34,7 @@ type world struct {
 	clusters *simulated.Server
 	client   *http.Client
 	url      string
+	server   *replica.Server
 }
 
 func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
@@ -102,7 +103,7 @@ func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *repli
 			}
 		}
 	})
-	return &world{t: t, clusters: s, client: h.Client(), url: h.URL}, f, end
+	return &world{t: t, clusters: s, client: h.Client(), url: h.URL, server: server}, f, end
 }
 
 // pods returns the path of a cluster's pods.

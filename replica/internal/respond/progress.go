@@ -43,8 +43,14 @@ type Response struct {
 	// since is when the write of the current piece began, 0 if none is being written.
 	since atomic.Int64
 	owner *Tracker
-	// uses counts calls of Begin without End. owner.mu guards it.
-	uses int
+	// sent counts the bytes that the tracker has not counted yet. It belongs to the
+	// response, so that thousands of watches do not share a counter.
+	sent atomic.Uint64
+	// uses counts calls of Begin without End, class is that of the bytes, and cut means that
+	// the client was cut off. owner.mu guards them.
+	uses  int
+	class int
+	cut   bool
 	// taken is the connection, once the handler has taken it over. owner.mu guards writes of
 	// the field.
 	taken *connection
@@ -68,6 +74,52 @@ type Tracker struct {
 	// those that have.
 	ended bool
 	taken sync.WaitGroup
+	// bytes counts the bytes of responses by class. load is what Cut has found.
+	bytes [byteClasses]uint64
+	load  Load
+}
+
+// The classes of responses whose bytes are counted apart.
+const (
+	GetBytes = iota
+	ListBytes
+	WatchBytes
+	OtherBytes
+	byteClasses
+)
+
+// blockedAfter is how long a response must wait for its client to count as blocked.
+const blockedAfter = time.Second
+
+// Load is the state of the responses when [Tracker.Cut] was last called.
+type Load struct {
+	// Blocked is how many responses have waited for their client for a second or more, and
+	// Longest the longest time.
+	Blocked int
+	Longest time.Duration
+	// Cut counts the clients that were cut off.
+	Cut uint64
+}
+
+// Load returns the state of the responses.
+func (p *Tracker) Load() Load {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.load
+}
+
+// Bytes returns how many bytes were written, by class. It may lack those of the last second.
+func (p *Tracker) Bytes() [byteClasses]uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
+}
+
+// Classify sets the class of the response's bytes.
+func (p *Response) Classify(class int) {
+	p.owner.mu.Lock()
+	defer p.owner.mu.Unlock()
+	p.class = class
 }
 
 // Begin adds a response, or returns w if it is one already. The caller calls End.
@@ -91,6 +143,7 @@ func (p *Response) End() {
 	p.owner.mu.Lock()
 	defer p.owner.mu.Unlock()
 	if p.uses--; p.uses == 0 {
+		p.owner.bytes[p.class] += p.sent.Swap(0)
 		delete(p.owner.all, p)
 	}
 }
@@ -137,6 +190,7 @@ func (p *Response) Write(b []byte) (int, error) {
 		piece := b[n:min(len(b), n+ProgressPiece)]
 		m, err := to.Write(piece)
 		n += m
+		p.sent.Add(uint64(m))
 		if err != nil || n >= len(b) {
 			return n, err
 		}
@@ -174,11 +228,23 @@ func (p *Tracker) Len() int {
 
 // Cut ends the responses whose client has made no progress for the given time.
 func (p *Tracker) Cut(patience time.Duration) {
-	limit := time.Now().Add(-patience).UnixNano()
+	now := time.Now()
+	limit := now.Add(-patience).UnixNano()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.load.Blocked, p.load.Longest = 0, 0
 	for one := range p.all {
-		if since := one.since.Load(); since != 0 && since < limit {
+		since := one.since.Load()
+		p.bytes[one.class] += one.sent.Swap(0)
+		if waited := now.Sub(time.Unix(0, since)); since != 0 && waited >= blockedAfter {
+			p.load.Blocked++
+			p.load.Longest = max(p.load.Longest, waited)
+		}
+		if since != 0 && since < limit {
+			if !one.cut {
+				one.cut = true
+				p.load.Cut++
+			}
 			// The write fails, and its goroutine ends the response.
 			if past := time.Unix(1, 0); one.taken != nil {
 				_ = one.taken.SetWriteDeadline(past)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// TestStats counts each kind of request, and the bytes that the client has received.
+func TestStats(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a page") })
+	w := newWorld(t, 2, 30, &replica.Options{Pages: map[string]http.Handler{"/metrics": page}})
+	first := w.clusters.Cluster(0).Name()
+	body, _ := w.read("/metrics")
+	expect.Equal(t, string(body), "a page")
+	received := uint64(len(body))
+	for _, path := range []string{w.pods(0), w.pods(0) + "?limit=3", w.pods(1), "/fleet/api/v1/pods"} {
+		body, _ := w.read(path, "Accept", "application/json", "Accept-Encoding", "identity")
+		received += uint64(len(body))
+	}
+	for i := range 20 {
+		for _, path := range []string{"/clusters/" + first + "/api/v1/made-up-%d", "/clusters/" + first + "/api/v1/namespaces/a/pods/b/made-up-%d", "/fleet/apis/made-up-%d/v1/pods"} {
+			resp, err := w.get(t.Context(), fmt.Sprintf(path, i))
+			expect.NoError(t, err)
+			_, err = io.Copy(io.Discard, resp.Body)
+			expect.NoError(t, err)
+			resp.Body.Close()
+			expect.Equal(t, resp.StatusCode, http.StatusNotFound)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch, err := w.get(ctx, w.pods(0)+"?watch=true")
+	expect.NoError(t, err)
+	defer watch.Body.Close()
+	expect.Soon(t, "watching", func() bool { return stats(w.server, first).Watches == 1 })
+	s := w.server.Stats()
+	expect.Equal(t, s.Open, 1)
+	cancel()
+	expect.Soon(t, "ended", func() bool { return stats(w.server, first).Watches == 0 && stats(w.server, first).Saved.Watch == 1 })
+
+	s = w.server.Stats()
+	expect.Equal(t, stats(w.server, first).Saved, replica.Savings{List: 2, Watch: 1})
+	expect.Equal(t, stats(w.server, "").Saved, replica.Savings{List: 2}) // one for each cluster
+	counts := map[replica.RequestLabels]uint64{}
+	for _, r := range s.Requests {
+		counts[r.RequestLabels] = r.Count
+	}
+	list := replica.RequestLabels{Verb: "LIST", Version: "v1", Resource: "pods", Scope: "cluster", Code: 200}
+	watched := list
+	watched.Verb = "WATCH"
+	expect.Equal(t, counts, map[replica.RequestLabels]uint64{
+		list: 4, watched: 1,
+		{Verb: "GET", Code: 200}: 1,
+		{Verb: "LIST", Resource: "other", Scope: "cluster", Code: 404}: 40,
+		{Verb: "GET", Resource: "other", Scope: "resource", Code: 404}: 20,
+	})
+	lists := uint64(0)
+	for _, d := range s.Durations {
+		if d.Verb == "LIST" {
+			lists += d.Durations.Count
+		}
+	}
+	expect.Equal(t, lists, 44)
+	if sum := s.Bytes.Get + s.Bytes.List; sum < received {
+		t.Errorf("%d bytes are counted, and the client has received %d", sum, received)
+	}
+}
+
+// TestStats_labelsAreFew has a client make up thousands of names.
+func TestStats_labelsAreFew(t *testing.T) {
+	w := newWorld(t, 1, 5, &replica.Options{})
+	recorder := func(path string) {
+		w.server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	}
+	for i := range 6000 {
+		recorder(fmt.Sprintf("/clusters/%s/api/v1/pods/%d", w.clusters.Cluster(0).Name(), i))
+		recorder(fmt.Sprintf("/clusters/%s/apis/g%d/v1/r", w.clusters.Cluster(0).Name(), i))
+	}
+	if n := len(w.server.Stats().Requests); n > 10 {
+		t.Errorf("%d combinations of labels", n)
+	}
+}
+
+// TestStats_cutClients counts clients that do not read.
+func TestStats_cutClients(t *testing.T) {
+	w := newWorld(t, 1, 4000, &replica.Options{WriteTimeout: 2 * time.Second})
+	resp, err := w.get(t.Context(), w.pods(0), "Accept", "application/json", "Accept-Encoding", "identity")
+	expect.NoError(t, err)
+	defer resp.Body.Close()
+	expect.Eventually(t, 20*time.Second, func() error {
+		if s := w.server.Stats(); s.Cut != 1 {
+			return fmt.Errorf("%d clients are cut off, %d blocked for %s", s.Cut, s.Blocked, s.BlockedFor)
+		}
+		return nil
+	})
+}
+
+// stats returns the counts of a cluster.
+func stats(s *replica.Server, cluster string) replica.ClusterStats {
+	for _, c := range s.Stats().Clusters {
+		if c.Name == cluster {
+			return c
+		}
+	}
+	return replica.ClusterStats{}
+}
