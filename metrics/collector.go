@@ -4,18 +4,43 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/histogram"
+	"github.com/watershed-project/watershed/reflector"
 )
 
+// The metrics of informers. Objects is also a metric of a fleet.
 var (
-	objects = prometheus.NewDesc("watershed_objects", "Objects that are kept.", []string{"cluster", "resource"}, nil)
-	packed  = prometheus.NewDesc("watershed_objects_packed", "Objects that are kept packed.", []string{"cluster", "resource"}, nil)
-	bytes   = prometheus.NewDesc("watershed_memory_bytes", "Memory in use, by purpose.", []string{"cluster", "resource", "part"}, nil)
+	objects = Define(Gauge, "watershed_objects", "Objects that are kept.", "cluster", "resource")
+	packed  = Define(Gauge, "watershed_objects_packed", "Objects that are kept packed.", "cluster", "resource")
+	memory  = Define(Gauge, "watershed_memory_bytes", "Memory of an informer, by part: objects, keys, indexes, log, dictionaries or decoded.", "cluster", "resource", "part")
+
+	informerStaleness = Define(Gauge, "watershed_informer_staleness_seconds", "Time since the copy of an informer ceased to be current, 0 while it is current.", "cluster", "resource")
+	informerQueued    = Define(Gauge, "watershed_informer_queued_changes", "Changes that an informer has received and not stored yet.", "cluster", "resource")
+	informerRelists   = Define(Counter, "watershed_informer_relists_total", "Complete states that an informer has read, by cause. Causes that have not occurred have no series.", "cluster", "resource", "cause")
+	informerEvents    = Define(Counter, "watershed_informer_events_total", "Watch events that an informer has received, by type: added, updated or deleted.", "cluster", "resource", "type")
+	informerFailures  = Define(Counter, "watershed_informer_failures_total", "Failed requests of an informer, by reason. Reasons that have not occurred have no series.", "cluster", "resource", "reason")
+	informerDropped   = Define(Counter, "watershed_informer_dropped_objects_total", "Objects that an informer could not read, that had no key or that the transform refused.", "cluster", "resource")
+	informerBad       = Define(Counter, "watershed_informer_undecodable_states_total", "States that could not be decoded when a reader needed them.", "cluster", "resource")
+	informerDelay     = Define(Histogram, "watershed_informer_event_delay_seconds", "Time from the arrival of the first event of a batch until the batch is stored.", "cluster", "resource")
+
+	handlerLag     = Define(Gauge, "watershed_handler_lag_changes", "Changes that a handler has not received yet.", "cluster", "resource", "handler")
+	handlerBusy    = Define(Gauge, "watershed_handler_busy_seconds", "Time since a handler received the changes that it is processing, 0 while it waits.", "cluster", "resource", "handler")
+	handlerCalls   = Define(Counter, "watershed_handler_calls_total", "Calls of a handler that returned.", "cluster", "resource", "handler")
+	handlerPanics  = Define(Counter, "watershed_handler_panics_total", "Calls of a handler that panicked.", "cluster", "resource", "handler")
+	handlerExpired = Define(Counter, "watershed_handler_expirations_total", "Times that a handler was so slow that it received differences instead of every change.", "cluster", "resource", "handler")
 )
 
-// Collector exports the memory use of a report's informers to Prometheus.
+var informerMetrics = []*Definition{
+	objects, packed, memory, informerStaleness, informerQueued, informerRelists, informerEvents, informerFailures, informerDropped, informerBad, informerDelay,
+	handlerLag, handlerBusy, handlerCalls, handlerPanics, handlerExpired,
+}
+
+// Collector exports the memory and the work of a report's informers to Prometheus.
 type Collector struct{ report *watershed.Report }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -24,47 +49,140 @@ var _ prometheus.Collector = (*Collector)(nil)
 func NewCollector(report *watershed.Report) *Collector { return &Collector{report} }
 
 // Describe implements [prometheus.Collector].
-func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	to <- objects
-	to <- packed
-	to <- bytes
-}
+func (c *Collector) Describe(to chan<- *prometheus.Desc) { Describe(to, informerMetrics) }
 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	for _, s := range added(c.report.Stats()) {
-		gauge := func(desc *prometheus.Desc, value float64, part ...string) {
-			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{s.Cluster, s.Resource}, part...)...)
+	sink, now := Sink(to), time.Now()
+	for _, i := range added(c.report.Informers()) {
+		at := []string{i.Cluster, i.Resource}
+		sink.Put(objects, float64(i.Objects), at...)
+		sink.Put(packed, float64(i.Packed), at...)
+		for _, part := range []struct {
+			name  string
+			bytes int64
+		}{
+			{"objects", i.ObjectBytes}, {"keys", i.KeyBytes}, {"indexes", i.IndexBytes}, {"log", i.LogBytes},
+			{"dictionaries", i.DictionaryBytes}, {"decoded", i.DecodedBytes},
+		} {
+			sink.Put(memory, float64(part.bytes), i.Cluster, i.Resource, part.name)
 		}
-		gauge(objects, float64(s.Objects))
-		gauge(packed, float64(s.Packed))
-		gauge(bytes, float64(s.ObjectBytes), "objects")
-		gauge(bytes, float64(s.KeyBytes), "keys")
-		gauge(bytes, float64(s.IndexBytes), "indexes")
-		gauge(bytes, float64(s.LogBytes), "log")
-		gauge(bytes, float64(s.DictionaryBytes), "dictionaries")
-		gauge(bytes, float64(s.DecodedBytes), "decoded")
+		sink.Put(informerStaleness, Age(now, i.Status.Reflector.StaleSince), at...)
+		sink.Put(informerQueued, float64(i.Status.Queued), at...)
+		sink.counts(&i.Counts, at)
+		sink.Count(informerBad, i.Status.Undecodable, at...)
+		sink.handlers(i.Status.Handlers, now, at)
 	}
 }
 
-// added adds up the stats that have the same labels, as Prometheus requires each series
+// counts sends the work of an informer.
+func (s Sink) counts(n *watershed.Counts, at []string) {
+	causes(n, func(cause string, count uint64) { s.Count(informerRelists, count, at[0], at[1], cause) })
+	reasons(n, func(reason string, count uint64) { s.Count(informerFailures, count, at[0], at[1], reason) })
+	events(n, func(kind string, count uint64) { s.Count(informerEvents, count, at[0], at[1], kind) })
+	s.Count(informerDropped, n.Dropped, at...)
+	if n.Delay.Bounds != nil {
+		s.Distribution(informerDelay, n.Delay, at...)
+	}
+}
+
+// causes calls a function for each cause of a list that has occurred.
+func causes(n *watershed.Counts, each func(cause string, count uint64)) {
+	for c, count := range n.Lists {
+		if count > 0 {
+			each(reflector.Cause(c).String(), count)
+		}
+	}
+}
+
+// reasons calls a function for each reason of a failure that has occurred.
+func reasons(n *watershed.Counts, each func(reason string, count uint64)) {
+	for r, count := range n.Failures {
+		if count > 0 {
+			each(reasonLabel(reflector.Reason(r)), count)
+		}
+	}
+	if n.Silent > 0 {
+		each("silent", n.Silent)
+	}
+}
+
+// events calls a function for each type of event.
+func events(n *watershed.Counts, each func(kind string, count uint64)) {
+	each("added", n.Added)
+	each("updated", n.Updated)
+	each("deleted", n.Deleted)
+}
+
+// handlers sends the progress of handlers. Those with the same name are added up.
+func (s Sink) handlers(all []watershed.HandlerStatus, now time.Time, at []string) {
+	for i := 0; i < len(all); {
+		sum := all[i]
+		for i++; i < len(all) && all[i].Name == sum.Name; i++ {
+			h := all[i]
+			sum.Behind = max(sum.Behind, h.Behind)
+			if sum.BusySince.IsZero() || !h.BusySince.IsZero() && h.BusySince.Before(sum.BusySince) {
+				sum.BusySince = h.BusySince
+			}
+			sum.Delivered += h.Delivered
+			sum.Panics += h.Panics
+			sum.Expired += h.Expired
+		}
+		labels := []string{at[0], at[1], sum.Name}
+		s.Put(handlerLag, float64(sum.Behind), labels...)
+		s.Put(handlerBusy, Age(now, sum.BusySince), labels...)
+		s.Count(handlerCalls, sum.Delivered, labels...)
+		s.Count(handlerPanics, sum.Panics, labels...)
+		s.Count(handlerExpired, sum.Expired, labels...)
+	}
+}
+
+// added adds up the informers that have the same labels, as Prometheus requires each series
 // once. all must be sorted.
-func added(all []watershed.Stats) []watershed.Stats {
-	var sums []watershed.Stats
-	for _, s := range all {
-		if n := len(sums) - 1; n >= 0 && sums[n].Cluster == s.Cluster && sums[n].Resource == s.Resource {
-			sum := &sums[n]
-			sum.Objects += s.Objects
-			sum.Packed += s.Packed
-			sum.ObjectBytes += s.ObjectBytes
-			sum.KeyBytes += s.KeyBytes
-			sum.IndexBytes += s.IndexBytes
-			sum.LogBytes += s.LogBytes
-			sum.DictionaryBytes += s.DictionaryBytes
-			sum.DecodedBytes += s.DecodedBytes
+func added(all []watershed.InformerStats) []watershed.InformerStats {
+	var sums []watershed.InformerStats
+	for _, i := range all {
+		if n := len(sums) - 1; n >= 0 && sums[n].Cluster == i.Cluster && sums[n].Resource == i.Resource {
+			add(&sums[n], &i)
 			continue
 		}
-		sums = append(sums, s)
+		sums = append(sums, i)
 	}
 	return sums
+}
+
+// add adds an informer with the same labels. The staleness is that of the more stale one.
+func add(sum, i *watershed.InformerStats) {
+	sum.Objects += i.Objects
+	sum.Packed += i.Packed
+	sum.ObjectBytes += i.ObjectBytes
+	sum.KeyBytes += i.KeyBytes
+	sum.IndexBytes += i.IndexBytes
+	sum.LogBytes += i.LogBytes
+	sum.DictionaryBytes += i.DictionaryBytes
+	sum.DecodedBytes += i.DecodedBytes
+	if since := i.Status.Reflector.StaleSince; sum.Status.Reflector.StaleSince.IsZero() || !since.IsZero() && since.Before(sum.Status.Reflector.StaleSince) {
+		sum.Status.Reflector.StaleSince = since
+	}
+	sum.Status.Queued += i.Status.Queued
+	sum.Status.Undecodable += i.Status.Undecodable
+	sum.Status.Handlers = mergeHandlers(sum.Status.Handlers, i.Status.Handlers)
+	for c := range sum.Counts.Lists {
+		sum.Counts.Lists[c] += i.Counts.Lists[c]
+	}
+	for r := range sum.Counts.Failures {
+		sum.Counts.Failures[r] += i.Counts.Failures[r]
+	}
+	sum.Counts.Silent += i.Counts.Silent
+	sum.Counts.Added += i.Counts.Added
+	sum.Counts.Updated += i.Counts.Updated
+	sum.Counts.Deleted += i.Counts.Deleted
+	sum.Counts.Dropped += i.Counts.Dropped
+	var delay histogram.Snapshot
+	for _, d := range []histogram.Snapshot{sum.Counts.Delay, i.Counts.Delay} {
+		if d.Bounds != nil {
+			delay.Add(d)
+		}
+	}
+	sum.Counts.Delay = delay
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/metrics"
 	"github.com/watershed-project/watershed/reflector"
@@ -67,6 +68,11 @@ func TestCollector(t *testing.T) {
 	// Two informers with the same labels are added up.
 	for range 2 {
 		i := watershed.FromSource(src, opts)
+		i.Handle(watershed.Handler[*corev1.Pod]{Name: "h", Panicked: func(any) {}, Add: func(p *corev1.Pod, _ bool) {
+			if p.Name == "b" {
+				panic(p.Name)
+			}
+		}})
 		go func() { ended <- i.Run(ctx) }()
 		if err := i.WaitForSync(ctx); err != nil {
 			t.Fatal(err)
@@ -79,7 +85,11 @@ watershed_objects{cluster="",resource=""} 6
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "watershed_objects"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 8 {
+	expect.Soon(t, "handled", func() bool {
+		return gathered(t, registry, "watershed_handler_calls_total", "handler", "h") == 4 && gathered(t, registry, "watershed_handler_panics_total", "handler", "h") == 2
+	})
+	expect.Equal(t, gathered(t, registry, "watershed_informer_relists_total", "cause", "begun"), 2)
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 17+5 {
 		t.Errorf("%d series, %v", n, err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

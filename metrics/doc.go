@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package metrics exports the memory use of informers to Prometheus. It is separate from
-// the library so that only programs that use Prometheus depend on it.
+// Package metrics exports the state, the memory and the work of informers and fleets to
+// Prometheus. It is separate from the library so that only programs that use Prometheus
+// depend on it. Package metrics/serving does the same for a replica.
 //
 // # Guarantees
 //
-// A scrape shows the informers that are running at that moment: the series of a stopped
-// informer end. The metrics, all gauges, are
+// A scrape shows the informers that are running and the clusters that are in the fleet at
+// that moment: the series of others end. [InformerDefinitions] and [FleetDefinitions] return
+// all metrics.
 //
-//	watershed_objects{cluster, resource}
-//	watershed_objects_packed{cluster, resource}
-//	watershed_memory_bytes{cluster, resource, part}
-//
-// where part is objects, keys, indexes, log, dictionaries or decoded. Informers of the
-// same cluster and resource, for example with different selectors, are added up.
+// [Collector] is for single informers: its metrics have the labels cluster and resource.
+// Informers of the same cluster and resource, for example with different selectors, are
+// added up. [FleetCollector] is for a fleet of any size: only the number of objects, and
+// the staleness of resources that are not current, have both labels. A cluster with 60
+// resources has about 90 series.
 //
 // # What blocks
 //
-// Nothing blocks. A scrape reads every object, which takes 300 to 500 ns each.
+// Nothing blocks. A scrape reads counters. It takes about 3 us for each informer and 200 us
+// for each cluster with 60 resources, whatever the number of objects.
 //
 // # Bounds and ownership
 //

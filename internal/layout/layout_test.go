@@ -44,6 +44,7 @@ var rules = map[string]rule{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
 	"internal/timer":     {},
+	"internal/histogram": {},
 	"internal/expect":    {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},
 	"reflector":          {own: []string{"delta", "internal/timer"}},
 	"internal/listwatch": {own: []string{"delta", "reflector", "wire"}, others: []string{"k8s.io/apimachinery/"}},
@@ -52,7 +53,7 @@ var rules = map[string]rule{
 	}},
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
-	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/catchup", "internal/timer", "internal/undecodable"}, others: []string{
+	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/catchup", "internal/histogram", "internal/timer", "internal/undecodable"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
 	"compat": {own: []string{"internal/listwatch", "delta", "reflector", "wire", "kube", "."}, others: []string{
@@ -93,7 +94,7 @@ var rules = map[string]rule{
 	"replica/internal/openapi": {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
 	"replica": {
 		own: []string{
-			"fanout", "wire", "kube", "fleet", "internal/table", "internal/freshness", "internal/warning",
+			"fanout", "wire", "kube", "fleet", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 			"replica/internal/discovery", "replica/internal/openapi",
 		},
@@ -123,13 +124,18 @@ var rules = map[string]rule{
 		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/timer",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/exposition": {own: []string{
+		"fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/overload",
+	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 	"cmd/watershed": {own: []string{
 		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
+		"cmd/watershed/internal/exposition",
 		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
 		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal", "internal/timer",
 	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "sigs.k8s.io/yaml"}},
 
-	"metrics": {own: []string{"."}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
+	"metrics":         {own: []string{".", "reflector", "fleet", "internal/histogram"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
+	"metrics/serving": {own: []string{"metrics", "replica"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
 	"internal/layout":             {},
 	"internal/layout/figures":     {},

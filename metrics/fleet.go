@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// The metrics of a fleet. Verbs are those of kube-apiserver's metrics.
+var (
+	clusterState     = Define(Gauge, "watershed_cluster_state", "1 for the current state of a cluster: connecting, syncing, live or stale.", "cluster", "state")
+	staleness        = Define(Gauge, "watershed_staleness_seconds", "Time since the copy of a cluster ceased to be current, or since the cluster joined if it has not been reached. 0 while the copy is current.", "cluster", "cause")
+	resourceStale    = Define(Gauge, "watershed_resource_staleness_seconds", "Time since the copy of a resource ceased to be current. Only resources that are not current have a series.", "cluster", "resource", "cause")
+	resources        = Define(Gauge, "watershed_resources", "Resources of a cluster that are mirrored.", "cluster")
+	resourcesSynced  = Define(Gauge, "watershed_resources_synced", "Resources of a cluster that have been read completely.", "cluster")
+	clusterMemory    = Define(Gauge, "watershed_cluster_memory_bytes", "Memory of a cluster's copy, by part: objects with their keys and indexes, or history.", "cluster", "part")
+	resourceMemory   = Define(Gauge, "watershed_resource_memory_bytes", "Memory of a resource in all clusters, by part: objects with their keys and indexes, history, or window.", "resource", "part")
+	sharedMemory     = Define(Gauge, "watershed_shared_memory_bytes", "Memory that all clusters share, by part: dictionaries or decoded.", "part")
+	relists          = Define(Counter, "watershed_relists_total", "Complete states of resources that were read, by cause: begun, expired, went_back, not_found, lost_deletion, incomplete or watch_failed. Causes that have not occurred have no series.", "cluster", "cause")
+	eventsTotal      = Define(Counter, "watershed_events_total", "Watch events that were received, by type: added, updated or deleted.", "cluster", "type")
+	eventDelay       = Define(Histogram, "watershed_event_delay_seconds", "Time from the arrival of the first watch event of a batch until the batch is stored and readers are notified.", "cluster")
+	failures         = Define(Counter, "watershed_failures_total", "Failed lists, watches and checks, by reason. Reasons that have not occurred have no series.", "cluster", "reason")
+	dropped          = Define(Counter, "watershed_dropped_objects_total", "Objects that could not be read, that had no key or that the transform refused.", "cluster")
+	restores         = Define(Counter, "watershed_restores_total", "Times that a resource of a cluster was found at an older version than before, usually because etcd was restored from a backup.", "cluster")
+	queued           = Define(Gauge, "watershed_queued_changes", "Changes that were received and are not stored yet.", "cluster")
+	limitRefusals    = Define(Counter, "watershed_limit_refusals_total", "Objects that were not read because the cluster exceeds a limit.", "cluster")
+	upstreamRequests = Define(Counter, "watershed_upstream_requests_total", "Requests to a cluster to keep its copy current, by verb: GET, with discovery, LIST or WATCH.", "cluster", "verb")
+	upstreamFailed   = Define(Counter, "watershed_upstream_request_failures_total", "Requests among watershed_upstream_requests_total without a response, or with an error.", "cluster")
+	upstreamBytes    = Define(Counter, "watershed_upstream_response_bytes_total", "Bytes of the responses, before decompression.", "cluster", "verb")
+	undecodable      = Define(Counter, "watershed_undecodable_states_total", "States of objects that could not be decoded when a reader needed them.")
+	listsRunning     = Define(Gauge, "watershed_lists_running", "Lists that are being read from clusters.")
+	listsWaiting     = Define(Gauge, "watershed_lists_waiting", "Lists that wait for their turn.")
+)
+
+var fleetMetrics = []*Definition{
+	objects, clusterState, staleness, resourceStale, resources, resourcesSynced, clusterMemory, resourceMemory, sharedMemory, relists, eventsTotal, eventDelay,
+	failures, dropped, restores, queued, limitRefusals, upstreamRequests, upstreamFailed, upstreamBytes, undecodable, listsRunning, listsWaiting,
+}
+
+// FleetCollector exports the state, the sizes and the work of a fleet to Prometheus. Its
+// informers must not be in a [Collector] of the same registry.
+type FleetCollector struct{ fleet *fleet.Fleet }
+
+var _ prometheus.Collector = (*FleetCollector)(nil)
+
+// NewFleetCollector returns a collector, to be registered with the program's other
+// collectors.
+func NewFleetCollector(f *fleet.Fleet) *FleetCollector { return &FleetCollector{f} }
+
+// Describe implements [prometheus.Collector].
+func (c *FleetCollector) Describe(to chan<- *prometheus.Desc) { Describe(to, fleetMetrics) }
+
+// Collect implements [prometheus.Collector].
+func (c *FleetCollector) Collect(to chan<- prometheus.Metric) {
+	sink, now := Sink(to), time.Now()
+	s := c.fleet.Stats()
+	byResource, dictionaries := map[string]*resourceBytes{}, int64(0)
+	for i := range s.Members {
+		m := &s.Members[i]
+		sink.member(m, now)
+		for j := range m.Resources {
+			r := &m.Resources[j]
+			name := r.Resource.String()
+			sum := byResource[name]
+			if sum == nil {
+				sum = new(resourceBytes)
+				byResource[name] = sum
+			}
+			sum.objects += objectBytes(r)
+			sum.history += r.HistoryBytes
+			dictionaries += r.Memory.DictionaryBytes
+		}
+	}
+	for at, bytes := range s.Windows {
+		if sum := byResource[at.String()]; sum != nil {
+			sum.window += bytes
+		}
+	}
+	for name, sum := range byResource {
+		sink.Put(resourceMemory, float64(sum.objects), name, "objects")
+		sink.Put(resourceMemory, float64(sum.history), name, "history")
+		sink.Put(resourceMemory, float64(sum.window), name, "window")
+	}
+	sink.Put(sharedMemory, float64(dictionaries), "dictionaries")
+	sink.Put(sharedMemory, float64(s.DecodedBytes), "decoded")
+	sink.Count(undecodable, s.Undecodable)
+	sink.Put(listsRunning, float64(s.Lists))
+	sink.Put(listsWaiting, float64(s.Waiting))
+}
+
+// resourceBytes is the memory of a resource in all clusters.
+type resourceBytes struct{ objects, history, window int64 }
+
+// objectBytes returns the memory of the objects of a resource, with what finds them.
+func objectBytes(r *fleet.ResourceStats) int64 {
+	return r.Memory.ObjectBytes + r.Memory.KeyBytes + r.Memory.IndexBytes
+}
+
+// member sends the metrics of a cluster: about 30 series, and one for each resource.
+func (s Sink) member(m *fleet.MemberStats, now time.Time) {
+	s.Put(clusterState, 1, m.Name, m.State.String())
+	s.Put(staleness, Age(now, m.StaleSince), m.Name, string(m.Cause))
+	s.Put(resources, float64(len(m.Resources)), m.Name)
+	s.Put(resourcesSynced, float64(m.Synced), m.Name)
+	var bytes, history int64
+	for i := range m.Resources {
+		r := &m.Resources[i]
+		name := r.Resource.String()
+		s.Put(objects, float64(r.Objects), m.Name, name)
+		bytes += objectBytes(r)
+		history += r.HistoryBytes
+		if !r.StaleSince.IsZero() {
+			s.Put(resourceStale, Age(now, r.StaleSince), m.Name, name, string(r.Cause))
+		}
+	}
+	s.Put(clusterMemory, float64(bytes), m.Name, "objects")
+	s.Put(clusterMemory, float64(history), m.Name, "history")
+	s.Put(queued, float64(m.Queued), m.Name)
+	s.Count(limitRefusals, m.Refusals, m.Name)
+	causes(&m.Counts, func(cause string, count uint64) { s.Count(relists, count, m.Name, cause) })
+	reasons(&m.Counts, func(reason string, count uint64) { s.Count(failures, count, m.Name, reason) })
+	events(&m.Counts, func(kind string, count uint64) { s.Count(eventsTotal, count, m.Name, kind) })
+	s.Count(dropped, m.Counts.Dropped, m.Name)
+	s.Count(restores, m.Counts.Restores, m.Name)
+	s.Distribution(eventDelay, m.Counts.Delay, m.Name)
+	s.Count(upstreamFailed, m.Traffic.Failed, m.Name)
+	s.Count(upstreamRequests, m.Traffic.Get.Requests, m.Name, "GET")
+	s.Count(upstreamRequests, m.Traffic.List.Requests, m.Name, "LIST")
+	s.Count(upstreamRequests, m.Traffic.Watch.Requests, m.Name, "WATCH")
+	s.Count(upstreamBytes, m.Traffic.Get.Bytes, m.Name, "GET")
+	s.Count(upstreamBytes, m.Traffic.List.Bytes, m.Name, "LIST")
+	s.Count(upstreamBytes, m.Traffic.Watch.Bytes, m.Name, "WATCH")
+}

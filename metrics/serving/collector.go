@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package serving exports the requests to a replica to Prometheus. It is separate from
+// package metrics, so that programs without a replica do not link it.
+//
+// # Guarantees
+//
+// Requests have the labels of kube-apiserver's apiserver_request_total. Their resources are
+// those of discovery: all others are counted as the resource "other". There are at most
+// 4,096 combinations of labels. The series of a cluster end when it leaves the fleet.
+//
+// # What blocks
+//
+// Nothing blocks.
+//
+// # Bounds and ownership
+//
+// Nothing is kept between scrapes.
+package serving
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershed-project/watershed/metrics"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// The metrics of a replica.
+var (
+	requests = metrics.Define(metrics.Counter, "watershed_requests_total", "Requests that were answered, with the labels of apiserver_request_total. A resource that no cluster has is \"other\". A watch is counted when it ends.",
+		"verb", "group", "version", "resource", "subresource", "scope", "code")
+	durations = metrics.Define(metrics.Histogram, "watershed_request_duration_seconds", "Time until requests were answered, without watches and connections that stay open.", "verb", "scope")
+	bytes     = metrics.Define(metrics.Counter, "watershed_response_bytes_total", "Bytes of responses by verb: GET, LIST, WATCH or OTHER.", "verb")
+	saved     = metrics.Define(metrics.Counter, "watershed_upstream_requests_saved_total", "Requests that were answered from the copy, and that clients would otherwise have sent to a cluster. The cluster is empty for requests below /fleet, each of which saves one for every cluster.",
+		"cluster", "verb")
+	passed     = metrics.Define(metrics.Counter, "watershed_passed_requests_total", "Requests that the cluster has answered: consistent reads, and those that were passed on.", "cluster")
+	watchers   = metrics.Define(metrics.Gauge, "watershed_watchers", "Watches of clients that are open. The cluster is empty for those below /fleet.", "cluster")
+	open       = metrics.Define(metrics.Gauge, "watershed_open_responses", "Responses that are being written, watches included.")
+	blocked    = metrics.Define(metrics.Gauge, "watershed_blocked_responses", "Responses that have waited for their client for more than a second.")
+	blockedFor = metrics.Define(metrics.Gauge, "watershed_blocked_response_seconds", "Longest time that a response has waited for its client.")
+	cut        = metrics.Define(metrics.Counter, "watershed_clients_cut_total", "Clients that were cut off because they did not read their response.")
+	expired    = metrics.Define(metrics.Counter, "watershed_watches_expired_total", "Watches that ended because the changes that their client needed next had left the history.")
+)
+
+var all = []*metrics.Definition{requests, durations, bytes, saved, passed, watchers, open, blocked, blockedFor, cut, expired}
+
+// Definitions returns the metrics of the collector.
+func Definitions() []*metrics.Definition { return append([]*metrics.Definition(nil), all...) }
+
+// Collector exports the requests to a replica to Prometheus.
+type Collector struct{ server *replica.Server }
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// NewCollector returns a collector, to be registered with the program's other collectors.
+func NewCollector(s *replica.Server) *Collector { return &Collector{s} }
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(to chan<- *prometheus.Desc) { metrics.Describe(to, all) }
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	sink, s := metrics.Sink(to), c.server.Stats()
+	for _, r := range s.Requests {
+		sink.Count(requests, r.Count, r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, strconv.Itoa(r.Code))
+	}
+	for _, d := range s.Durations {
+		sink.Distribution(durations, d.Durations, d.Verb, d.Scope)
+	}
+	sink.Count(bytes, s.Bytes.Get, "GET")
+	sink.Count(bytes, s.Bytes.List, "LIST")
+	sink.Count(bytes, s.Bytes.Watch, "WATCH")
+	sink.Count(bytes, s.Bytes.Other, "OTHER")
+	for _, at := range s.Clusters {
+		sink.Count(saved, at.Saved.Get, at.Name, "GET")
+		sink.Count(saved, at.Saved.List, at.Name, "LIST")
+		sink.Count(saved, at.Saved.Watch, at.Name, "WATCH")
+		sink.Count(passed, at.Passed, at.Name)
+		sink.Put(watchers, float64(at.Watches), at.Name)
+	}
+	sink.Put(open, float64(s.Open))
+	sink.Put(blocked, float64(s.Blocked))
+	sink.Put(blockedFor, s.BlockedFor.Seconds())
+	sink.Count(cut, s.Cut)
+	sink.Count(expired, s.Expired)
+}
