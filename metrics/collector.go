@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,9 @@ var informerMetrics = []*Definition{
 	objects, packed, memory, informerStaleness, informerQueued, informerRelists, informerEvents, informerFailures, informerDropped, informerBad, informerDelay,
 	handlerLag, handlerBusy, handlerCalls, handlerPanics, handlerExpired,
 }
+
+// InformerDefinitions returns the metrics of [Collector].
+func InformerDefinitions() []*Definition { return slices.Clone(informerMetrics) }
 
 // Collector exports the memory and the work of a report's informers to Prometheus.
 type Collector struct{ report *watershed.Report }

@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,9 +79,3 @@ func Age(now, since time.Time) float64 {
 	}
 	return max(0, now.Sub(since).Seconds())
 }
-
-// InformerDefinitions returns the metrics of [Collector].
-func InformerDefinitions() []*Definition { return slices.Clone(informerMetrics) }
-
-// FleetDefinitions returns the metrics of [FleetCollector].
-func FleetDefinitions() []*Definition { return slices.Clone(fleetMetrics) }

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,9 @@ var fleetMetrics = []*Definition{
 	objects, clusterState, staleness, resourceStale, resources, resourcesSynced, clusterMemory, resourceMemory, sharedMemory, relists, eventsTotal, eventDelay,
 	failures, dropped, restores, queued, limitRefusals, upstreamRequests, upstreamFailed, upstreamBytes, undecodable, listsRunning, listsWaiting,
 }
+
+// FleetDefinitions returns the metrics of [FleetCollector].
+func FleetDefinitions() []*Definition { return slices.Clone(fleetMetrics) }
 
 // FleetCollector exports the state, the sizes and the work of a fleet to Prometheus. Its
 // informers must not be in a [Collector] of the same registry.

@@ -167,6 +167,65 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 	s.route(w, r, q)
 }
 
+// begin prepares to count a request, and returns the function that counts it at its end.
+func (s *Server) begin(w *respond.Response, r *http.Request, q *Request) (end func()) {
+	a := &q.attributes
+	verb, began := verbLabel(r, a), time.Now()
+	w.Classify(byteClass(verb))
+	at := &s.all.traffic
+	if q.Member != nil {
+		at = &s.cluster(q.Member).traffic
+	}
+	if verb == "WATCH" {
+		at.watches.Add(1)
+	}
+	return func() {
+		if verb == "WATCH" {
+			at.watches.Add(-1)
+		}
+		code, origin := w.Status(), w.Header().Get("Watershed-Source") != ""
+		if origin {
+			at.passed.Add(1)
+		} else if a.IsResource && code < http.StatusMultipleChoices {
+			at.saved.add(verb, s.concerned(q))
+		}
+		scope := scopeLabel(a)
+		s.tally.count(s.labels(q, verb, scope, code))
+		if verb != "WATCH" && !q.staysOpen(r) {
+			s.tally.duration(durationLabels{verb, scope}).Observe(time.Since(began))
+		}
+	}
+}
+
+// concerned returns how many clusters a request would have to be sent to without a copy.
+func (s *Server) concerned(q *Request) int {
+	if q.Fleet {
+		return s.fleet.Len()
+	}
+	return 1
+}
+
+// labels returns the labels of a request. The resource of a successful response exists. That
+// of any other response may be a name that a client has made up.
+func (s *Server) labels(q *Request, verb, scope string, code int) RequestLabels {
+	a := &q.attributes
+	l := RequestLabels{Verb: verb, Scope: scope, Code: code}
+	if !a.IsResource {
+		return l
+	}
+	r := resourceLabels{a.Group, a.Version, a.Resource, a.Subresource}
+	known := s.tally.known(r)
+	if !known && (code < http.StatusMultipleChoices || a.Subresource == "" && q.Member != nil && q.Member.Lists(q.GroupVersionResource)) {
+		known = s.tally.admit(r)
+	}
+	if !known {
+		l.Resource = otherResource
+		return l
+	}
+	l.Group, l.Version, l.Resource, l.Subresource = r.group, r.version, r.resource, r.subresource
+	return l
+}
+
 // refuse writes the error of a hook. A refusal is that of kube-apiserver, without a warning.
 // A cluster that cannot decide is one, because client-go drops the message of a failed
 // discovery request.

@@ -57,9 +57,6 @@ type ClusterStats struct {
 	Watches int64
 }
 
-// Savings counts requests by verb.
-type Savings struct{ Get, List, Watch uint64 }
-
 // ResponseBytes counts bytes by verb.
 type ResponseBytes struct{ Get, List, Watch, Other uint64 }
 
