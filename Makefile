@@ -129,6 +129,10 @@ ecosystem: ## k9s, Headlamp's server, kube-state-metrics, stern, popeye and kube
 	@test -n "$(DIR)" || { echo "DIR is the folder with the programs: docs/ecosystem.md describes how to build them"; exit 1; }
 	cd conformance && WATERSHED_KUBE=required WATERSHED_ECOSYSTEM=$(abspath $(DIR)) go test -timeout 40m -count=1 -v -run '^TestEcosystem$$' ./ecosystem | grep --line-buffered -av '^ *[IWE][0-9]'
 
+.PHONY: dashboards
+dashboards: ## dashboard and alerts on a real Prometheus that scrapes the program under load; needs Debian's package prometheus
+	WATERSHED_PROMETHEUS=required go test -count=1 -v -run '^(TestPrometheus|TestAlertRules)$$' ./cmd/watershed
+
 .PHONY: operator
 operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
 	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
@@ -178,7 +182,7 @@ writes: ## kubectl, helm and curl that write through the replica, and WRITES (de
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "streams" "writes" "soak MINUTES=30 KILLS=10" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "prometheus" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "streams" "writes" "soak MINUTES=30 KILLS=10" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
@@ -189,7 +193,7 @@ diff: ## the full differential runs: against client-go with the race detector, a
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets|auth
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets|auth|scrape
 	cd conformance && go run ./bench $(NAME)
 
 .PHONY: figures

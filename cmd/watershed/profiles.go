@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -56,9 +55,5 @@ func (p *profiles) run(ctx context.Context) error {
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug),
 	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveUntil(ctx, server, p.listener)
 }

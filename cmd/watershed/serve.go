@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/exposition"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
@@ -44,7 +45,8 @@ type serveOptions struct {
 	pprof             string
 	// area shows the progress of the first sync below the log, nil if the log does not go to
 	// a terminal.
-	area *terminal.Area
+	area          *terminal.Area
+	metricsListen string
 }
 
 // serveLong and serveExample are the help text of serve.
@@ -131,6 +133,7 @@ func newServeCommand() *cobra.Command {
 	flags.IntVar(&o.maxObjects, "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)")
 	flags.Int64Var(&o.maxMemory, "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)")
 	flags.BoolVar(&o.passThrough, "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
+	flags.StringVar(&o.metricsListen, "metrics-listen", "", "an `address` with a host that serves /metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
 	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 	completeFlag(cmd, "context", contextNames)
 	return cmd
@@ -185,13 +188,13 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	profiles, err := openProfiles(ctx, o.pprof, logger)
+	inside, err := o.openInside(ctx, r.metrics, logger)
 	if err != nil {
 		return err
 	}
-	defer profiles.close()
+	defer inside.close()
 	s := &service{
-		servers: []func(context.Context) error{front.Run, profiles.run},
+		servers: append(inside.servers(), front.Run),
 		parts:   r.parts,
 	}
 	kubeconfig, err := clusters.paths()
@@ -205,6 +208,35 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 	defer withdraw()
 	logger.Info("serving", "url", "https://"+addresses[0], "clusters", fmt.Sprint(clusters.Directory), "state", o.state.dir, "version", version())
 	return s.run(ctx)
+}
+
+// insideServers are the servers about the program itself, which have no TLS.
+type insideServers struct {
+	profiles *profiles
+	metrics  *metricsServer
+}
+
+// openInside listens on the addresses of the profiles and the metrics.
+func (o *serveOptions) openInside(ctx context.Context, page http.Handler, logger *slog.Logger) (*insideServers, error) {
+	p, err := openProfiles(ctx, o.pprof, logger)
+	if err != nil {
+		return nil, err
+	}
+	m, err := openMetrics(ctx, o.metricsListen, page, logger)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return &insideServers{p, m}, nil
+}
+
+func (i *insideServers) servers() []func(context.Context) error {
+	return []func(context.Context) error{i.profiles.run, i.metrics.run}
+}
+
+func (i *insideServers) close() {
+	i.profiles.close()
+	i.metrics.close()
 }
 
 // open listens on the address of the replica.
@@ -223,6 +255,7 @@ func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
 type guarded struct {
 	control *access.Control
 	handler http.Handler
+	metrics http.Handler
 	// parts run while the handler is used.
 	parts []func(context.Context) error
 }
@@ -249,7 +282,11 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	if err != nil {
 		return nil, err
 	}
-	opts := &replica.Options{Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own(), PassThrough: o.passThrough}
+	page := new(exposition.Page)
+	opts := &replica.Options{
+		Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own(), PassThrough: o.passThrough,
+		Pages: map[string]http.Handler{access.MetricsPath: page},
+	}
 	if log != nil {
 		opts.Audit = log.Audit
 	}
@@ -258,11 +295,15 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 		control.Close()
 		return nil, err
 	}
+	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Version: version(), Logger: logger}); err != nil {
+		control.Close()
+		return nil, err
+	}
 	parts := []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
 	}
-	return &guarded{control, control.Handler(server), parts}, nil
+	return &guarded{control, control.Handler(server), page, parts}, nil
 }
 
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {

@@ -29,6 +29,7 @@ var benchmarks = map[string]func(io.Writer) error{
 	"heap":     benchHeap,
 	"list":     benchList,
 	"relist":   benchRelist,
+	"scrape":   benchScrape,
 	"secrets":  benchSecrets,
 	"store":    benchStore,
 	"sync":     benchSync,

@@ -33,6 +33,8 @@ type Control struct {
 	*watches
 	opts  Options
 	owner [sha256.Size]byte
+
+	authentications, authorizations outcomes
 }
 
 // New returns a control for a fleet. The caller runs [Control.Run] while it serves.
@@ -63,6 +65,7 @@ func (c *Control) Admit(r *http.Request, q *replica.Request) (func(), error) {
 	}
 	began := time.Now()
 	who, err := c.authenticate(r, q)
+	c.authentications.count(err)
 	if apierrors.IsUnauthorized(err) {
 		_ = timer.Sleep(r.Context(), refusalStep-time.Since(began)%refusalStep)
 	}
@@ -177,6 +180,7 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 		}
 	}
 	access, err := c.authorize(r, q, call)
+	c.authorizations.count(err)
 	switch {
 	case err == nil:
 		call.Decision = "allow"
@@ -209,13 +213,8 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 		// the decision is as fresh as the data.
 		decide = decideNow
 	}
-	d, err := decide(r.Context(), who, a)
-	if err != nil {
+	if err := c.decide(r, call, g, who, a, decide); err != nil {
 		return nil, err
-	}
-	call.Reason = d.Reason
-	if !d.Allowed {
-		return nil, g.forbidden(r.Context(), who, a, d.Reason)
 	}
 	access := &replica.Access{Caller: who.key(), Sees: func(*fleet.Member) bool { return false }}
 	if who.owner {
@@ -230,11 +229,26 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 	return access, nil
 }
 
+// decide returns an error unless a decision of a cluster allows a request of a caller.
+func (c *Control) decide(r *http.Request, call *Call, g *guard, who *caller, a replica.Attributes, decision func(context.Context, *caller, replica.Attributes) (authz.Decision, error)) error {
+	d, err := decision(r.Context(), who, a)
+	if err != nil {
+		return err
+	}
+	call.Reason = d.Reason
+	if !d.Allowed {
+		return g.forbidden(r.Context(), who, a, d.Reason)
+	}
+	return nil
+}
+
 // authorizeFleet decides which members answer a request below /fleet, or one for the server
 // itself.
 func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call) (*replica.Access, error) {
 	who, a := call.caller, q.Attributes()
 	switch {
+	case isMetrics(q):
+		return c.authorizeMetrics(r, call, a)
 	case !q.Fleet && who.owner:
 		// The names and the health of the clusters are in the kubeconfig of the owner, or
 		// follow from it.
@@ -295,4 +309,35 @@ func (c *Control) Handler(next http.Handler) http.Handler {
 		defer end()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// authorizeMetrics decides about a request for the metrics. As in kube-apiserver, a caller
+// needs the right to get the path /metrics. The home cluster decides, because the metrics are
+// not those of one cluster. The owner may read them.
+func (c *Control) authorizeMetrics(r *http.Request, call *Call, a replica.Attributes) (*replica.Access, error) {
+	who := call.caller
+	access := &replica.Access{Caller: who.key()}
+	if who.owner {
+		return access, nil
+	}
+	home, ok := c.fleet.Member(c.opts.Crossing.Home)
+	if c.opts.Crossing.Home == "" || !ok {
+		return nil, authz.Forbidden(&who.UserInfo, a, "only a home cluster can allow it, see --home")
+	}
+	as := c.opts.Crossing.cross(who, home)
+	if as == nil {
+		return nil, authz.Forbidden(&who.UserInfo, a, "the home cluster does not accept the identity")
+	}
+	g, err := c.of(home)
+	if err == nil {
+		err = c.decide(r, call, g, as, a, g.decide)
+	}
+	return access, err
+}
+
+// Totals returns the counts.
+func (c *Control) Totals() Totals {
+	t := c.totals()
+	t.Authentications, t.Authorizations = c.authentications.load(), c.authorizations.load()
+	return t
 }

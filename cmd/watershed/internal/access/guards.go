@@ -17,9 +17,10 @@ type guards struct {
 	fleet *fleet.Fleet
 	opts  Options
 
-	// mu guards members.
+	// mu guards the fields below. past has the counts of guards that are not used any more.
 	mu      sync.Mutex
 	members map[*fleet.Member]*guard
+	past    Totals
 	// closing are the guards that are being closed.
 	closing sync.WaitGroup
 }
@@ -62,8 +63,12 @@ func (g *guards) newGuard(m *fleet.Member, connection *kube.Cluster) *guard {
 }
 
 // retire closes a guard that is not used any more. It does not wait: requests that have the
-// guard may still be deciding, and get a 503.
-func (g *guards) retire(old *guard) { g.closing.Go(old.close) }
+// guard may still be deciding, and get a 503. The caller holds mu.
+func (g *guards) retire(old *guard) {
+	g.past.add(old)
+	g.past.Reviews.Entries, g.past.Reviews.Bytes = 0, 0 // its cache is dropped
+	g.closing.Go(old.close)
+}
 
 // tidy drops the guards of clusters that have left, and decisions that are too old.
 func (g *guards) tidy() {
@@ -104,4 +109,15 @@ func (g *guards) close() {
 	}
 	g.mu.Unlock()
 	g.closing.Wait()
+}
+
+// totals returns the counts of all guards, with those that are not used any more.
+func (g *guards) totals() Totals {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sum := g.past
+	for _, at := range g.members {
+		sum.add(at)
+	}
+	return sum
 }

@@ -141,6 +141,13 @@ func (c *Cluster) Reauthenticate(ctx context.Context, r *http.Request, id *Ident
 	return nil
 }
 
+// Stats returns the counters.
+func (c *Cluster) Stats() Stats {
+	c.tokens.mu.Lock()
+	defer c.tokens.mu.Unlock()
+	return c.tokens.stats
+}
+
 // Close cancels the requests to the cluster and waits for them. After that, Authenticate
 // returns a 503 for everything that is not in its caches.
 func (c *Cluster) Close() {

@@ -61,6 +61,16 @@ type tokens struct {
 	refused  *lru[tokenKey, verdict]
 	checks   map[tokenKey]*check // that run or wait: at most maxWaiting and maxAccepted
 	waiting  int                 // checks of unknown tokens
+	stats    Stats
+}
+
+// Stats counts the work of a [Cluster] with tokens.
+type Stats struct {
+	// Hits counts tokens whose result was known, and Checks those that the cluster checked.
+	// Callers that wait for the check of another are in neither.
+	Hits, Checks uint64
+	// Limited counts tokens that were not checked because there were too many unknown ones.
+	Limited uint64
 }
 
 // verdict is when a token was checked and how long the result is used.
@@ -126,10 +136,12 @@ func (t *tokens) lookup(ctx context.Context, token, address string, age time.Dur
 	a, ok := t.accepted.get(key)
 	known = known || ok
 	if ok && a.serves(now, age) {
+		t.stats.Hits++
 		t.mu.Unlock()
 		return a.id, nil
 	}
 	if v, ok := t.refused.get(key); ok && v.serves(now, age) {
+		t.stats.Hits++
 		t.mu.Unlock()
 		return nil, unauthorized()
 	}
@@ -169,10 +181,12 @@ func (t *tokens) startLocked(key tokenKey, token, address string, known bool, no
 	}
 	if !known {
 		if t.waiting >= maxWaiting || !t.limiter.allow(address, now) {
+			t.stats.Limited++
 			return nil, tooMany()
 		}
 		t.waiting++
 	}
+	t.stats.Checks++
 	c := &check{done: make(chan struct{})}
 	t.checks[key] = c
 	t.all.Go(func() { t.run(c, key, token, address, known) })

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package exposition
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/metrics"
+	"github.com/watershed-project/watershed/metrics/serving"
+)
+
+// The metrics of the program, besides those of the fleet and the replica.
+var (
+	build           = metrics.Define(metrics.Gauge, "watershed_build_info", "1, with the version of the program.", "version")
+	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total", "Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
+	authorizations  = metrics.Define(metrics.Counter, "watershed_authorizations_total", "Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are passed on are decided by their cluster, and are not counted.", "decision")
+	tokenChecks     = metrics.Define(metrics.Counter, "watershed_token_checks_total", "Bearer tokens by how they were checked: cached, reviewed or limited.", "result")
+	reviews         = metrics.Define(metrics.Counter, "watershed_access_reviews_total", "Decisions that clusters had to make: cached, shared with another request, reviewed, failed, or refused because too many waited.", "result")
+	reviewBytes     = metrics.Define(metrics.Gauge, "watershed_access_review_cache_bytes", "Size of the decisions that are cached.")
+	localDecisions  = metrics.Define(metrics.Counter, "watershed_local_rbac_decisions_total", "Decisions of clusters whose RBAC is evaluated here: local, or reviewed by the cluster.", "result")
+	disagreements   = metrics.Define(metrics.Counter, "watershed_local_rbac_disagreements_total", "Local decisions that the cluster has contradicted.")
+	inFlight        = metrics.Define(metrics.Gauge, "watershed_inflight_units", "Units of work of the requests that are being answered.")
+	waiting         = metrics.Define(metrics.Gauge, "watershed_waiting_requests", "Requests that wait for their turn.")
+	admittedWatches = metrics.Define(metrics.Gauge, "watershed_admitted_watches", "Watches that are open or wait, of all users.")
+	activeUsers     = metrics.Define(metrics.Gauge, "watershed_active_users", "Users with a request or a watch.")
+	rejected        = metrics.Define(metrics.Counter, "watershed_rejected_requests_total", "Requests that were answered with 429 to bound the work: full (too many waited), late (waited too long), canceled, or watches (too many).", "reason")
+	auditEvents     = metrics.Define(metrics.Counter, "watershed_audit_events_total", "Audit events: written, or dropped because the queue was full or the disk failed.", "result")
+	auditPending    = metrics.Define(metrics.Gauge, "watershed_audit_pending_events", "Audit events that wait to be written.")
+)
+
+var programMetrics = []*metrics.Definition{
+	build, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
+	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending,
+}
+
+// Definitions returns all metrics of the program that begin with watershed_, sorted by name.
+func Definitions() []*metrics.Definition {
+	all := slices.Concat(metrics.FleetDefinitions(), serving.Definitions(), programMetrics)
+	slices.SortFunc(all, func(a, b *metrics.Definition) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// collector exports the work of access control, of the limiter and of the audit log.
+type collector struct{ of Sources }
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(to chan<- *prometheus.Desc) { metrics.Describe(to, programMetrics) }
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	sink := metrics.Sink(to)
+	sink.Put(build, 1, c.of.Version)
+	c.access(sink)
+	l := c.of.Limiter.Stats()
+	sink.Put(inFlight, float64(l.InFlight))
+	sink.Put(waiting, float64(l.Waiting))
+	sink.Put(admittedWatches, float64(l.Watches))
+	sink.Put(activeUsers, float64(l.Users))
+	sink.Count(rejected, l.Rejected.Full, "full")
+	sink.Count(rejected, l.Rejected.Late, "late")
+	sink.Count(rejected, l.Rejected.Canceled, "canceled")
+	sink.Count(rejected, l.Rejected.Watches, "watches")
+	if c.of.Audit != nil {
+		a := c.of.Audit.Stats()
+		sink.Count(auditEvents, a.Written, "written")
+		sink.Count(auditEvents, a.Dropped, "dropped")
+		sink.Put(auditPending, float64(a.Pending))
+	}
+}
+
+// access sends the metrics of access control.
+func (c *collector) access(sink metrics.Sink) {
+	t := c.of.Access.Totals()
+	outcomes := func(d *metrics.Definition, o access.Outcomes, accepted, refused string) {
+		sink.Count(d, o.Accepted, accepted)
+		sink.Count(d, o.Refused, refused)
+		sink.Count(d, o.Limited, "limited")
+		sink.Count(d, o.Failed, "error")
+	}
+	outcomes(authentications, t.Authentications, "success", "failure")
+	outcomes(authorizations, t.Authorizations, "allowed", "denied")
+	sink.Count(tokenChecks, t.Tokens.Hits, "cached")
+	sink.Count(tokenChecks, t.Tokens.Checks, "reviewed")
+	sink.Count(tokenChecks, t.Tokens.Limited, "limited")
+	sink.Count(reviews, t.Reviews.Hits, "cached")
+	sink.Count(reviews, t.Reviews.Joined, "shared")
+	sink.Count(reviews, t.Reviews.Reviews, "reviewed")
+	sink.Count(reviews, t.Reviews.Failures, "failed")
+	sink.Count(reviews, t.Reviews.Refused, "refused")
+	sink.Put(reviewBytes, float64(t.Reviews.Bytes))
+	sink.Count(localDecisions, t.LocalDecisions, "local")
+	sink.Count(localDecisions, t.LocalReviews, "reviewed")
+	sink.Count(disagreements, t.Disagreements)
+}

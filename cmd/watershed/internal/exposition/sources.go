@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package exposition
+
+import (
+	"log/slog"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// Sources are the parts of the program that have metrics.
+type Sources struct {
+	Fleet   *fleet.Fleet
+	Replica *replica.Server
+	Access  *access.Control
+	Limiter *overload.Limiter
+	// Audit is nil if there is no audit log.
+	Audit *audit.Log
+	// Version is that of the program.
+	Version string
+	// Logger receives errors of scrapes. Default: slog.Default().
+	Logger *slog.Logger
+}
