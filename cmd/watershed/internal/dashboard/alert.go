@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+)
+
+// RunbookURL is the address of the runbook. A heading for each alert follows.
+const RunbookURL = "https://github.com/watershed-project/watershed/blob/main/docs/operations/runbook.md"
+
+// Alert is an alert rule.
+type Alert struct {
+	Name string
+	// Signal is an expression that always has a result while the program runs, or while the
+	// trouble lasts. Condition is what follows it in the rule, such as "> 0". If Absent is
+	// set, the rule is absent(Signal) instead.
+	Signal, Condition string
+	Absent            bool
+	// For is how long the condition must hold.
+	For string
+	// Severity is critical, warning or info.
+	Severity             string
+	Summary, Description string
+}
+
+// Expr returns the expression of the rule.
+func (a *Alert) Expr() string {
+	if a.Absent {
+		return "absent(" + a.Signal + ")"
+	}
+	return a.Signal + " " + a.Condition
+}
+
+// RenderAlerts returns the rules as a file for Prometheus.
+func RenderAlerts(alerts []Alert) []byte {
+	var b strings.Builder
+	b.WriteString("# Alert rules of Watershed, made by cmd/watershed/internal/dashboard. Do not edit.\n")
+	b.WriteString("# docs/operations/runbook.md has a section for each alert.\n")
+	b.WriteString("groups:\n- name: watershed\n  rules:\n")
+	for i := range alerts {
+		a := &alerts[i]
+		fmt.Fprintf(&b, "  - alert: %s\n    expr: |-\n      %s\n", a.Name, a.Expr())
+		if a.For != "" {
+			fmt.Fprintf(&b, "    for: %s\n", a.For)
+		}
+		fmt.Fprintf(&b, "    labels:\n      severity: %s\n", a.Severity)
+		fmt.Fprintf(&b, "    annotations:\n      summary: %q\n      description: %q\n      runbook_url: %q\n", a.Summary, a.Description, RunbookURL+"#"+strings.ToLower(a.Name))
+	}
+	return []byte(b.String())
+}
+
+// stale returns a signal for clusters that are stale because of one of some causes.
+func stale(causes string) string {
+	return `max by (cluster, cause) (watershed_staleness_seconds{cause=~"` + causes + `"})`
+}
+
+// increase returns how much a counter has grown, summed by cluster.
+func increase(by, metric, window string) string {
+	if by == "" {
+		return "sum(increase(" + metric + "[" + window + "]))"
+	}
+	return "sum by (" + by + ") (increase(" + metric + "[" + window + "]))"
+}
+
+// Alerts returns the alert rules.
+func Alerts() []Alert { return append(clusterAlerts(), servingAlerts()...) }
+
+func clusterAlerts() []Alert {
+	return []Alert{
+		{
+			Name: "WatershedClusterUnreachable", Signal: stale("unreachable|silent|server_error|busy|discovery|other"), Condition: "> 60", For: "2m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} cannot be read", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}. Cause: {{ $labels.cause }}.",
+		},
+		{
+			Name: "WatershedCredentialsRefused", Signal: stale("unauthorized|forbidden"), Condition: "> 60", For: "2m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} refuses the credentials of Watershed", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}, because the cluster answers {{ $labels.cause }}.",
+		},
+		{
+			Name: "WatershedCertificateRefused", Signal: stale("certificate"), Condition: "> 60", For: "2m", Severity: "warning",
+			Summary: "The certificate of cluster {{ $labels.cluster }} is not accepted", Description: "The certificate has expired, is not yet valid, is for another name, or was issued by an authority that is not in the kubeconfig. The copy has not been current for {{ $value | humanizeDuration }}.",
+		},
+		{
+			Name: "WatershedAnotherCluster", Signal: stale("another_cluster|directory"), Condition: "> 60", For: "2m", Severity: "warning",
+			Summary: "The name {{ $labels.cluster }} does not lead to its cluster", Description: "The address of {{ $labels.cluster }} leads to another cluster, or the source of clusters has no usable configuration for it. Cause: {{ $labels.cause }}.",
+		},
+		{
+			Name: "WatershedResourceStale", Signal: `max by (cluster, resource, cause) (watershed_resource_staleness_seconds{cause!~"forbidden|limit"})`, Condition: "> 300", For: "5m", Severity: "warning",
+			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current", Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. Cause: {{ $labels.cause }}.",
+		},
+		{
+			Name: "WatershedResourceForbidden", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="forbidden"})`, Condition: "> 60", For: "5m", Severity: "info",
+			Summary: "Watershed may not read {{ $labels.resource }} of cluster {{ $labels.cluster }}", Description: "The credentials of Watershed do not have the right to list and watch the resource.",
+		},
+		{
+			Name: "WatershedLimitExceeded", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="limit"})`, Condition: "> 0", For: "1m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} exceeds a limit", Description: "{{ $labels.resource }} of {{ $labels.cluster }} has ceased to be read, because the cluster has more objects, bytes or kinds than Watershed may keep of one cluster.",
+		},
+		{
+			Name: "WatershedFlapping", Signal: increase("cluster", "watershed_upstream_request_failures_total", "15m"), Condition: "> 300", Severity: "warning",
+			Summary: "The connection to cluster {{ $labels.cluster }} fails again and again", Description: "{{ $value | humanize }} requests to {{ $labels.cluster }} have failed in 15 minutes.",
+		},
+		{
+			Name: "WatershedRelists", Signal: increase("cluster", `watershed_relists_total{cause!="begun"}`, "15m"), Condition: "> 200", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} is listed again and again", Description: "{{ $value | humanize }} resources of {{ $labels.cluster }} were read again completely in 15 minutes. That loads its API server.",
+		},
+		{
+			Name: "WatershedClusterRestored", Signal: increase("cluster", "watershed_restores_total", "15m"), Condition: "> 0", Severity: "warning",
+			Summary: "The data of cluster {{ $labels.cluster }} has gone back", Description: "Resources of {{ $labels.cluster }} are at older versions than before. Its etcd was probably restored from a backup. The copy has been read again.",
+		},
+		{
+			Name: "WatershedSyncStuck", Signal: `sum by (cluster) (watershed_resources) - sum by (cluster) (watershed_resources_synced)`, Condition: "> 0", For: "30m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} does not finish its first sync", Description: "{{ $value }} resources of {{ $labels.cluster }} have not been read completely for half an hour.",
+		},
+		{
+			Name: "WatershedEventsLate", Signal: `histogram_quantile(0.99, sum by (cluster, le) (rate(watershed_event_delay_seconds_bucket[10m])))`, Condition: "> 1", For: "10m", Severity: "warning",
+			Summary: "Events of cluster {{ $labels.cluster }} are stored late", Description: "1 % of the batches of events take more than {{ $value | humanizeDuration }} from their arrival until they are stored.",
+		},
+		{
+			Name: "WatershedObjectsDropped", Signal: increase("cluster", "watershed_dropped_objects_total", "15m"), Condition: "> 0", Severity: "warning",
+			Summary: "Objects of cluster {{ $labels.cluster }} could not be read", Description: "{{ $value | humanize }} objects are missing from the copy of {{ $labels.cluster }}, or outdated in it.",
+		},
+	}
+}
+
+func servingAlerts() []Alert {
+	return []Alert{
+		{
+			Name: "WatershedDown", Signal: "watershed_build_info", Absent: true, For: "5m", Severity: "critical",
+			Summary: "No Watershed is scraped", Description: "Prometheus has no metrics of any Watershed: it does not run, does not answer, or refuses the scrape.",
+		},
+		{
+			Name: "WatershedRequestErrors", Signal: `sum(rate(watershed_requests_total{code=~"5.."}[5m])) / sum(rate(watershed_requests_total[5m]))`, Condition: "> 0.05", For: "10m", Severity: "critical",
+			Summary: "Watershed answers with errors", Description: "{{ $value | humanizePercentage }} of the requests get a code of 500 or more.",
+		},
+		{
+			Name: "WatershedRequestsSlow", Signal: `histogram_quantile(0.99, sum by (verb, le) (rate(watershed_request_duration_seconds_bucket{verb="GET"}[5m])))`, Condition: "> 1", For: "10m", Severity: "warning",
+			Summary: "Watershed answers slowly", Description: "1 % of the requests for one object take more than {{ $value | humanizeDuration }}.",
+		},
+		{
+			Name: "WatershedRequestsRejected", Signal: `sum(rate(watershed_rejected_requests_total{reason!="canceled"}[5m]))`, Condition: "> 1", For: "5m", Severity: "warning",
+			Summary: "Watershed rejects requests because it is busy", Description: "{{ $value | humanize }} requests per second get a 429.",
+		},
+		{
+			Name: "WatershedClientsCut", Signal: "sum(increase(watershed_clients_cut_total[15m])) + sum(increase(watershed_watches_expired_total[15m]))", Condition: "> 20", Severity: "info",
+			Summary: "Clients of Watershed are too slow", Description: "{{ $value | humanize }} clients were cut off in 15 minutes because they did not read, or lost their watch because they fell behind the history.",
+		},
+		{
+			Name: "WatershedAccessUndecided", Signal: `sum(rate(watershed_authorizations_total{decision="error"}[5m])) + sum(rate(watershed_authentications_total{result="error"}[5m]))`, Condition: "> 0.1", For: "5m", Severity: "warning",
+			Summary: "Clusters do not decide about callers", Description: "{{ $value | humanize }} requests per second fail because the cluster does not answer token reviews or access reviews.",
+		},
+		{
+			Name: "WatershedTokenGuessing", Signal: `sum(rate(watershed_authentications_total{result=~"failure|limited"}[5m]))`, Condition: "> 10", For: "5m", Severity: "warning",
+			Summary: "Many requests have invalid credentials", Description: "{{ $value | humanize }} requests per second get a 401, or a 429 because of too many unknown tokens.",
+		},
+		{
+			Name: "WatershedRBACDisagreement", Signal: "sum(increase(watershed_local_rbac_disagreements_total[1h]))", Condition: "> 0", Severity: "critical",
+			Summary: "A cluster denies what Watershed has allowed", Description: "With --local-rbac, a decision of Watershed was contradicted by the cluster.",
+		},
+		{
+			Name: "WatershedAuditLost", Signal: `sum(increase(watershed_audit_events_total{result="dropped"}[15m]))`, Condition: "> 0", Severity: "critical",
+			Summary: "Audit events were lost", Description: "{{ $value | humanize }} audit events could not be written in 15 minutes.",
+		},
+		{
+			Name: "WatershedMemoryHigh", Signal: `max by (instance) (process_resident_memory_bytes / on (instance, job) go_gc_gomemlimit_bytes * on (instance, job) group_left () max by (instance, job) (watershed_build_info))`, Condition: "> 0.9", For: "5m", Severity: "warning",
+			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} uses {{ $value | humanizePercentage }} of GOMEMLIMIT.",
+		},
+	}
+}
