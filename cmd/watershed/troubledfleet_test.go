@@ -46,12 +46,12 @@ type troubledFleet struct {
 	troubles map[string]string
 }
 
-// trouble changes the answers of a cluster. It reports whether it has answered.
-type trouble func(w http.ResponseWriter, r *http.Request) bool
+// disturbance changes the answers of a cluster. It reports whether it has answered.
+type disturbance func(w http.ResponseWriter, r *http.Request) bool
 
-// front serves a cluster behind a proxy that answers access reviews, which simulated
+// reviewing serves a cluster behind a proxy that answers access reviews, which simulated
 // clusters cannot, and that has a trouble, which may be nil.
-func front(t *testing.T, cluster *rest.Config, has trouble) *rest.Config {
+func reviewing(t *testing.T, cluster *rest.Config, has disturbance) *rest.Config {
 	t.Helper()
 	target, err := url.Parse(cluster.Host)
 	expect.NoError(t, err)
@@ -92,7 +92,7 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 }
 
 // refuse answers requests for a resource with an error.
-func refuse(resource string, err *apierrors.StatusError) trouble {
+func refuse(resource string, err *apierrors.StatusError) disturbance {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/"+resource) {
 			return false
@@ -113,17 +113,17 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	large, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 900, Seed: 1})
 	expect.NoError(t, err)
 	t.Cleanup(large.Close)
-	unauthorized, distrusted := front(t, small.Cluster(3).Config(), nil), front(t, small.Cluster(4).Config(), nil)
+	unauthorized, distrusted := reviewing(t, small.Cluster(3).Config(), nil), reviewing(t, small.Cluster(4).Config(), nil)
 	unauthorized.BearerToken = "wrong"
 	distrusted.CAData = small.Cluster(5).Config().CAData
 	incomplete := &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CertFile: "/nonexistent/cert", KeyFile: "/nonexistent/key"}}
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	configs := map[string]*rest.Config{
-		"good": front(t, small.Cluster(0).Config(), nil), "other": front(t, small.Cluster(1).Config(), nil),
-		"forbidding":   front(t, small.Cluster(2).Config(), refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
+		"good": reviewing(t, small.Cluster(0).Config(), nil), "other": reviewing(t, small.Cluster(1).Config(), nil),
+		"forbidding":   reviewing(t, small.Cluster(2).Config(), refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
 		"unauthorized": unauthorized, "distrusted": distrusted, "unreachable": {Host: "https://127.0.0.1:1"}, "incomplete": incomplete,
-		"failing": front(t, small.Cluster(6).Config(), refuse("namespaces", apierrors.NewInternalError(io.ErrUnexpectedEOF))),
-		"large":   front(t, large.Cluster(0).Config(), nil),
+		"failing": reviewing(t, small.Cluster(6).Config(), refuse("namespaces", apierrors.NewInternalError(io.ErrUnexpectedEOF))),
+		"large":   reviewing(t, large.Cluster(0).Config(), nil),
 	}
 	dir := t.TempDir()
 	s := &state{dir: filepath.Join(dir, "state")}
