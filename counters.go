@@ -45,3 +45,13 @@ func (c *Counters) applied(arrived time.Time) {
 		c.delay.Observe(max(0, time.Since(arrived)))
 	}
 }
+
+// BatchStats describes a batch that an informer has stored.
+type BatchStats struct {
+	// Changes is the number of changes, with bookmarks. Queued is how many wait now.
+	Changes, Queued int
+	// Took is how long it took to store the batch and to notify readers.
+	Took time.Duration
+	// Version is the server's version of the copy, 0 if it is not known.
+	Version uint64
+}

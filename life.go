@@ -32,6 +32,7 @@ type lifeOptions struct {
 	recent    *wire.Recent
 	report    *Report
 	counters  *Counters
+	batch     func(BatchStats) // may be nil
 	window    int64
 	reflector reflector.Options
 }
@@ -44,6 +45,7 @@ type life struct {
 	packing   *packing // nil if objects are not packed
 	held      holdings
 	counters  *Counters
+	batch     func(BatchStats) // may be nil
 	tap       func(*snapshot, []change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
@@ -77,7 +79,7 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 	if opts.memory == Packed {
 		waiting = packedQueue
 	}
-	l.tap, l.counters = opts.tap, opts.counters
+	l.tap, l.counters, l.batch = opts.tap, opts.counters, opts.batch
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
 		Transform: guarded(opts.transform),
@@ -203,6 +205,9 @@ func (l *life) consume(ctx context.Context) {
 	for {
 		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
 			arrived := l.reflector.Arrived()
+			if l.batch != nil {
+				defer l.report(time.Now(), len(deltas))
+			}
 			// A complete list ends with a bookmark, and nothing else queues one before
 			// the first list. Events of the watch may follow it in the same batch.
 			if end := slices.IndexFunc(deltas, isBookmark); !synced && end >= 0 {
@@ -219,6 +224,11 @@ func (l *life) consume(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// report reports a batch that has been stored.
+func (l *life) report(began time.Time, changes int) {
+	l.batch(BatchStats{Changes: changes, Queued: l.queue.Len(), Took: time.Since(began), Version: l.store.Snapshot().Version()})
 }
 
 func isBookmark(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark }

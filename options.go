@@ -71,6 +71,9 @@ type Options[T any] struct {
 	// Counters, if it is not nil, counts the work of all informers that have it in their
 	// options. Default: each has its own, which [Report.Informers] returns.
 	Counters *Counters
+	// Batch, if it is not nil, is called after each batch of changes has been stored. The
+	// informer waits for it, so it must be quick and must not call the informer.
+	Batch func(BatchStats)
 	// Cluster and Name identify an informer made with [FromSource] in reports and logs.
 	// Other informers are identified by their cluster and resource.
 	Cluster, Name string
@@ -117,6 +120,7 @@ func (o *Options[T]) ofFactory() string {
 		{"Reflector", !reflect.ValueOf(o.Reflector).IsZero()},
 		{"Report", o.Report != nil},
 		{"Counters", o.Counters != nil},
+		{"Batch", o.Batch != nil},
 		{"Logger", o.Logger != nil},
 	} {
 		if option.set {
@@ -143,6 +147,7 @@ func (o *Options[T]) life(c codec[T], d *decoder[T]) lifeOptions {
 		recent:    c.recent,
 		report:    o.Report,
 		counters:  o.Counters,
+		batch:     o.Batch,
 		window:    o.Window,
 		reflector: o.Reflector,
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/wire"
@@ -42,6 +43,14 @@ type Options struct {
 	// GetStore().Replace(nil, "") frees the objects of a stopped informer at once, as with
 	// client-go, and reads of it then find nothing, without an error.
 	Linger time.Duration
+	// Name identifies informers in client-go's own metrics, such as informer_queued_items.
+	// Only the first informer of a resource with a name has metrics, as with client-go.
+	// Default: no metrics.
+	Name *cache.InformerName
+	// Metrics makes the metrics of informers with a Name. client-go does not return the
+	// provider that was set with cache.SetInformerMetricsProvider, so it is set here too.
+	// Package metrics/clientgo of Watershed has one. Default: no metrics.
+	Metrics cache.InformerMetricsProvider
 	// Report, if not nil, lists the informers while they run.
 	Report *watershed.Report
 	// Logger is used by informers and their connections. Default: the logger in the
