@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,11 +97,15 @@ func scrape(t *testing.T, page http.Handler) ([]byte, time.Duration) {
 }
 
 // TestScrape measures a scrape of a large fleet: make bench NAME=scrape runs it with 1,000
-// clusters. Without that, it checks the number of series of a few.
+// clusters, or as many as WATERSHED_CLUSTERS says. Without that, it checks the number of
+// series of a few.
 func TestScrape(t *testing.T) {
 	clusters := 4
 	if os.Getenv("WATERSHED_BENCH") == "scrape" {
 		clusters = 1000
+		if n, err := strconv.Atoi(os.Getenv("WATERSHED_CLUSTERS")); err == nil {
+			clusters = n
+		}
 	}
 	page, f := newPage(t, clusters)
 	var costs []time.Duration
