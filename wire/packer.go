@@ -336,4 +336,4 @@ func (p *Packer) Dictionaries() (n, bytes int) {
 
 // DictionaryBytes returns the bytes that [Packer.Dictionaries] returns, without counting
 // the kinds.
-func (p *Packer) DictionaryBytes() int64 { return int64(p.shelf.room.taken.Load()) }
+func (p *Packer) DictionaryBytes() int64 { return p.shelf.room.taken.Load() }

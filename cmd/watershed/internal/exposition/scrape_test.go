@@ -129,7 +129,7 @@ func TestScrape(t *testing.T) {
 		}
 	}
 	slices.Sort(costs)
-	fmt.Printf("scrape of %d clusters with %d resources each: %d series, %d of them for clusters and resources, %.1f MB, %.1f MB compressed, processor time %s (median of %d, at most %s)\n",
+	fmt.Fprintf(os.Stdout, "scrape of %d clusters with %d resources each: %d series, %d of them for clusters and resources, %.1f MB, %.1f MB compressed, processor time %s (median of %d, at most %s)\n",
 		clusters, resources, series, objects, float64(len(text))/1e6, float64(len(zipped))/1e6, costs[len(costs)/2].Round(time.Millisecond), len(costs), costs[len(costs)-1].Round(time.Millisecond))
 	expect.Equal(t, objects, clusters*resources)
 	// The process, the runtime and the replica have some hundred series.
@@ -141,5 +141,5 @@ func TestScrape(t *testing.T) {
 	}
 	began := time.Now()
 	f.Stats()
-	fmt.Printf("scrape stats of the fleet: %s\n", time.Since(began).Round(time.Microsecond))
+	fmt.Fprintf(os.Stdout, "scrape stats of the fleet: %s\n", time.Since(began).Round(time.Microsecond))
 }
