@@ -30,7 +30,7 @@ func writeConfigs(t *testing.T, path string, configs map[string]*rest.Config) st
 	k := clientcmdapi.NewConfig()
 	for name, c := range configs {
 		k.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName}
-		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
+		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificate: c.CertFile, ClientKey: c.KeyFile, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 		k.CurrentContext = name
 	}

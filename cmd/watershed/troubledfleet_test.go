@@ -27,8 +27,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
@@ -127,7 +125,7 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	}
 	dir := t.TempDir()
 	s := &state{dir: filepath.Join(dir, "state")}
-	log, _ := startServe(t, s, "--kubeconfig", writeConfigs(t, dir, configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600", "--audit-log", filepath.Join(dir, "audit.log"))
+	log, _ := startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600", "--audit-log", filepath.Join(dir, "audit.log"))
 	w := &troubledFleet{t: t, clusters: small, troubles: map[string]string{
 		"unauthorized": "WatershedCredentialsRefused", "distrusted": "WatershedCertificateRefused", "unreachable": "WatershedClusterUnreachable",
 		"forbidding": "WatershedResourceForbidden", "failing": "WatershedResourceStale", "large": "WatershedLimitExceeded", "incomplete": "WatershedAnotherCluster",
@@ -148,20 +146,6 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	w.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
-}
-
-// writeConfigs writes a kubeconfig with a context for each cluster.
-func writeConfigs(t *testing.T, dir string, configs map[string]*rest.Config) string {
-	t.Helper()
-	k := clientcmdapi.NewConfig()
-	for name, c := range configs {
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName}
-		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificate: c.CertFile, ClientKey: c.KeyFile}
-		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	}
-	path := filepath.Join(dir, "kubeconfig")
-	expect.NoError(t, clientcmd.WriteToFile(*k, path))
-	return path
 }
 
 // get sends a request with the token of the owner, and returns the code and the body.
