@@ -59,9 +59,8 @@ func (c *counter) load() amount { return amount{c.objects.Load(), c.bytes.Load()
 // object costs four atomic additions, and a measurement 300 to 500 ns for each object that
 // is kept, with 200,000 packed pods.
 type account struct {
-	name  string // the cluster's
-	limit amount
-	retry time.Duration
+	name   string // the cluster's
+	bounds atomic.Pointer[bounds]
 	// refusals counts the objects that were not kept.
 	refusals atomic.Uint64
 	// sum is what was measured, and what has arrived since. It is never too low by more
@@ -75,6 +74,13 @@ type account struct {
 	at       time.Time // of the last measurement
 }
 
+// bounds are the limits of an account, and how long a resource that exceeds them waits. They
+// are replaced, not modified.
+type bounds struct {
+	limit amount
+	retry time.Duration
+}
+
 // usage is the part of an account that one source uses.
 type usage struct {
 	account *account
@@ -86,7 +92,14 @@ type usage struct {
 }
 
 func newAccount(name string, l Limits) *account {
-	return &account{name: name, limit: amount{int64(l.Objects), l.Bytes}, retry: l.Retry, usages: map[*usage]struct{}{}}
+	a := &account{name: name, usages: map[*usage]struct{}{}}
+	a.bound(l)
+	return a
+}
+
+// bound sets the limits.
+func (a *account) bound(l Limits) {
+	a.bounds.Store(&bounds{limit: amount{int64(l.Objects), l.Bytes}, retry: l.Retry})
 }
 
 // open returns the part of the account for a source.
@@ -120,7 +133,8 @@ func (u *usage) close() {
 func (u *usage) charge(o *wire.Object, again bool) error {
 	one := amount{1, int64(o.Size() + objectOverhead)}
 	mine, all := u.sum.add(one), u.account.sum.add(one)
-	limit := u.account.limit
+	bounds := u.account.bounds.Load()
+	limit := bounds.limit
 	if all.within(limit) && mine.within(limit.scale(3, 4)) {
 		return nil
 	}
@@ -140,7 +154,7 @@ func (u *usage) charge(o *wire.Object, again bool) error {
 // refuse returns the error for an object that must not be kept, and counts it.
 func (a *account) refuse(err error) error {
 	a.refusals.Add(1)
-	return &reflector.Error{RetryAfter: a.retry, Err: err}
+	return &reflector.Error{RetryAfter: a.bounds.Load().retry, Err: err}
 }
 
 // check measures the objects if enough have arrived since the last time, and returns an
@@ -149,11 +163,11 @@ func (a *account) check(u *usage, again bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sum := a.sum.load()
+	limit := a.bounds.Load().limit
 	arrived := amount{sum.objects - a.measured.objects, sum.bytes - a.measured.bytes}
-	if !arrived.within(a.limit.scale(1, measureShare)) || time.Since(a.at) > measureAge {
+	if !arrived.within(limit.scale(1, measureShare)) || time.Since(a.at) > measureAge {
 		a.measureLocked()
 	}
-	limit := a.limit
 	if again {
 		limit = limit.scale(9, 8)
 	}

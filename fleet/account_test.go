@@ -21,7 +21,7 @@ import (
 // and from several at once.
 func BenchmarkCharge(b *testing.B) {
 	u := newAccount("eu", Limits{}.withDefaults()).open()
-	u.account.limit = amount{1 << 60, 1 << 60}
+	u.account.bounds.Store(&bounds{limit: amount{1 << 60, 1 << 60}})
 	t := &testing.T{}
 	o := newPod(t, "a", 1, nil)
 	b.Run("one", func(b *testing.B) {

@@ -39,6 +39,9 @@ type Entry struct {
 	// renews by itself: a token file, or the output of a credential plugin. [Access]
 	// computes it. It is empty if Err is not nil.
 	Access string
+	// Labels describe the cluster for selectors of clusters, see [Member.Labels]. Keys and
+	// values follow the rules for labels of objects.
+	Labels map[string]string
 	// Scope limits the objects that are mirrored from the cluster. Nil means
 	// [Options.Scope].
 	Scope *Scope

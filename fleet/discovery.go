@@ -118,7 +118,7 @@ func (m *Member) detour(refused error) {
 	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
 	if len(ways) > 1 {
 		e := ways[(at+1)%len(ways)]
-		e.Name = m.name
+		e.Name, e.Labels = m.name, m.Labels()
 		m.use(e)
 	}
 }
@@ -187,7 +187,7 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 // mirrorLocked makes the mirrors match the served resources. Mirrors of resources that
 // are missing from discovery stay as they are.
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
-	wanted, hidden := m.settings.selection.wanted(m.settings.scopeOf(m.used), served)
+	wanted, hidden := m.settings.selection().wanted(m.settings.scopeOf(m.used), served)
 	m.missing = errors.Join(m.missing, m.limitWantedLocked(wanted))
 	for at, x := range m.mirrors {
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
@@ -198,12 +198,12 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(wanted), first) {
 		r := wanted[at]
-		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at]) {
+		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at], !hidden[at]) {
 			delete(m.next, at)
 			x.stop(false)
 		}
 		now := m.mirrors[at]
-		if now != nil && now.same(r, m.asJSON[at]) || m.next[at] != nil {
+		if now != nil && now.same(r, m.asJSON[at], !hidden[at]) || m.next[at] != nil {
 			continue
 		}
 		x, err := m.newMirrorLocked(r, !hidden[at])
@@ -224,6 +224,24 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 	}
 }
 
+// retune applies changed settings to the member.
+func (m *Member) retune() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.server.limit(m.settings.limits())
+	selection := m.settings.selection()
+	for at, x := range m.mirrors {
+		switch is := x.informer.Status(); {
+		case x.collection != nil && !selection.has(at):
+			m.logger.Info("resource is no longer selected", "resource", at.String())
+			m.endLocked(at, x)
+		case !is.Synced && errors.Is(is.Reflector.Err, ErrLimit):
+			m.endLocked(at, x) // the next discovery starts it again
+		}
+	}
+	m.poke()
+}
+
 // servedPerMirror is how many resources a cluster may serve for each that it may have
 // mirrored: a resource can have several versions, and not every one can be watched.
 const servedPerMirror = 8
@@ -231,7 +249,7 @@ const servedPerMirror = 8
 // limitServed returns as many of the served resources as a cluster may have, and the error
 // about those that discovery could not read and those that are left out.
 func (m *Member) limitServed(served []kube.Resource, missing error) ([]kube.Resource, error) {
-	most := m.settings.Limits.Resources
+	most := m.settings.limits().Resources
 	if most < 0 || len(served)/servedPerMirror < most {
 		return served, missing
 	}
@@ -243,7 +261,7 @@ func (m *Member) limitServed(served []kube.Resource, missing error) ([]kube.Reso
 // returns an error in that case. Those that are mirrored already stay, then come built-in
 // ones.
 func (m *Member) limitWantedLocked(wanted map[schema.GroupResource]kube.Resource) error {
-	most, n := m.settings.Limits.Resources, len(wanted)
+	most, n := m.settings.limits().Resources, len(wanted)
 	if most < 0 || n <= most {
 		return nil
 	}
@@ -282,7 +300,7 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 	if err != nil || !selected {
 		return x, err
 	}
-	if m.settings.History > 0 {
+	if m.settings.history() > 0 {
 		x.feed = newFeed(&x.resource, x.informer, m.settings.Window)
 		x.feed.succeed(m.feedBefore(at))
 	}

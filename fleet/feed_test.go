@@ -409,7 +409,7 @@ func TestFeed_ends(t *testing.T) {
 		// Subresources may change while objects are mirrored: the change is reported, and
 		// does not restart the mirror.
 		m.listed[0].Subresources = []kube.Subresource{{Name: "status"}}
-		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0], false) {
+		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0], false, false) {
 			t.Errorf("with a subresource, served are %v", served)
 		}
 		m.listed = append(m.listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})

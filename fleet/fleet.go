@@ -48,7 +48,7 @@ type Fleet struct {
 }
 
 // KeepsHistory reports whether the fleet has feeds, see [Options.History].
-func (f *Fleet) KeepsHistory() bool { return f.settings.History > 0 }
+func (f *Fleet) KeepsHistory() bool { return f.settings.history() > 0 }
 
 // New returns a fleet of the clusters of a directory. It does not connect to any cluster
 // before [Fleet.Run]. A nil opts means the defaults.
@@ -82,9 +82,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer timer.Every(time.Minute, f.tidy)()
 	f.runs.Go(func() { f.journal.run(ctx) })
 	if f.KeepsHistory() {
-		f.runs.Go(func() { trimLogs(ctx, f.settings.History, f.feedLogs) })
+		f.runs.Go(func() { trimLogs(ctx, f.settings.history, f.feedLogs) })
 	}
-	f.runs.Go(func() { trimLogs(ctx, windows*f.settings.Window, f.catalog.logs) })
+	f.runs.Go(func() { trimLogs(ctx, func() int64 { return windows * f.settings.Window }, f.catalog.logs) })
 	err := f.directory.Follow(ctx, f.admit)
 	if err != nil {
 		err = fmt.Errorf("fleet: directory: %w", err)
@@ -158,7 +158,7 @@ func (f *Fleet) admitLocked(e Entry) {
 			m.use(e)
 			return
 		case e.Access == access && scoped:
-			m.relisted()
+			m.relisted(e)
 			return
 		case e.Config != nil && e.Config.Host == host && scoped:
 			m.use(e)
@@ -195,7 +195,9 @@ func (f *Fleet) replace(m *Member) {
 		return
 	}
 	m.retire()
-	f.beginLocked(m.entry(), m)
+	e := m.entry()
+	e.Labels = m.Labels()
+	f.beginLocked(e, m)
 	f.aliases.assign(f.members)
 	f.journal.disturb(f.members[m.name])
 }
@@ -206,6 +208,38 @@ func (f *Fleet) newMember(name string) *Member {
 	m.disturb = func() { f.journal.disturb(m) }
 	m.replaced = func() { f.replace(m) }
 	return m
+}
+
+// errHistory is returned by Reconfigure: feeds are made when their resources are.
+var errHistory = errors.New("a history cannot be switched on or off while the fleet runs")
+
+// Reconfigure changes options while the fleet runs. If it returns an error, nothing has
+// changed. It returns before the change is complete:
+//
+//   - Resources that are not selected any more are no longer readable when it returns. Their
+//     watches end. Those of all other resources go on.
+//   - Resources that are selected now are mirrored after the next discovery, which begins at
+//     once.
+//   - A lower limit applies to objects that arrive later. With a higher limit, a resource whose
+//     first list exceeded the previous one is read again at once. A resource that was complete
+//     before it exceeded a limit is read again after the Retry of the previous limits.
+//   - A smaller history is trimmed within seconds.
+func (f *Fleet) Reconfigure(t Tuning) error {
+	next, err := newTuned(t)
+	if err != nil {
+		return err
+	}
+	if (next.history > 0) != f.KeepsHistory() {
+		return errHistory
+	}
+	f.settings.tuned.Store(next)
+	// A member that is being admitted has the new settings, because it is made after this.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		m.retune()
+	}
+	return nil
 }
 
 // Members returns the clusters, sorted by name.

@@ -65,7 +65,7 @@ func TestHistory_goesByAge(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			trimLogs(ctx, c.fleet.settings.History, c.fleet.feedLogs)
+			trimLogs(ctx, c.fleet.settings.history, c.fleet.feedLogs)
 		}()
 		// The log drops whole chunks: 6 seconds of changes each, here.
 		began := c.now
@@ -125,7 +125,7 @@ func TestHistory_recoversFromABurst(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			trimLogs(ctx, c.fleet.settings.History, c.fleet.feedLogs)
+			trimLogs(ctx, c.fleet.settings.history, c.fleet.feedLogs)
 		}()
 		c.write(5, 1<<20, func() {})
 		time.Sleep(2 * trimEvery)

@@ -32,6 +32,8 @@ type Member struct {
 	used   Entry // the entry that the connection was made from
 	access string
 	host   string
+	// labels are those of the directory's current entry. They are replaced, not modified.
+	labels map[string]string
 	// former is the previous connection. Its watches move to the new one, and then it can
 	// be closed.
 	former *kube.Cluster
@@ -100,6 +102,14 @@ func (m *Member) Aliases() []string {
 	return slices.Clone(m.known.aliases)
 }
 
+// Labels returns the labels of the cluster in its directory. The caller must not modify them.
+// They can change while the fleet runs.
+func (m *Member) Labels() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.labels
+}
+
 // Scope returns the part of the cluster that is mirrored.
 func (m *Member) Scope() Scope { return m.settings.scopeOf(m.entry()) }
 
@@ -153,7 +163,7 @@ func (m *Member) Lists(r schema.GroupVersionResource) bool {
 func (m *Member) Unmirrored() []kube.Resource {
 	var all []kube.Resource
 	for _, r := range m.discoveredResources() {
-		if r.Preferred && watchable(r) && !m.settings.selection.has(r.GroupResource()) {
+		if r.Preferred && watchable(r) && !m.settings.selection().has(r.GroupResource()) {
 			all = append(all, r)
 		}
 	}
@@ -197,6 +207,9 @@ func (m *Member) use(e Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unlisted = nil
+	if e.Err == nil {
+		m.labels = e.Labels // an entry that cannot be read has none
+	}
 	if err != nil {
 		m.unlisted = fmt.Errorf("%w: %w", errUnlisted, err)
 		return
@@ -217,11 +230,12 @@ func (m *Member) use(e Entry) {
 	m.poke()
 }
 
-// relisted records that the directory again lists the entry that is in use.
-func (m *Member) relisted() {
+// relisted records that the directory again lists the entry that is in use, perhaps with
+// other labels.
+func (m *Member) relisted(e Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unlisted = nil
+	m.unlisted, m.labels = nil, e.Labels
 }
 
 // shadow records the sources whose clusters of the member's name are left out.

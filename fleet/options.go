@@ -6,6 +6,7 @@ package fleet
 import (
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/reflector"
@@ -74,7 +75,6 @@ func (o *Options) withDefaults() Options {
 	if opts.Budget.Lists <= 0 {
 		opts.Budget.Lists = 4
 	}
-	opts.Limits = opts.Limits.withDefaults()
 	if opts.Lists <= 0 {
 		opts.Lists = fleetLists * runtime.GOMAXPROCS(0)
 	}
@@ -94,7 +94,8 @@ func (o *Options) withDefaults() Options {
 // All members of the fleet share one settings.
 type settings struct {
 	Options
-	selection selection
+	// tuned are the settings that can change, see [Fleet.Reconfigure].
+	tuned atomic.Pointer[tuned]
 	// gate limits how many lists of all members run at once.
 	gate *gate
 	// packing is nil if objects are not packed.
@@ -104,10 +105,11 @@ type settings struct {
 // newSettings fills in the defaults and checks the options.
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
-	var err error
-	if s.selection, err = newSelection(s.Resources, s.Except); err != nil {
+	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Limits: s.Limits, History: s.History})
+	if err != nil {
 		return nil, err
 	}
+	s.tuned.Store(t)
 	if err := s.Scope.validate(); err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func (o *Options) Selected(served []kube.Resource) (mirrored, metadata []kube.Re
 	if err != nil {
 		return nil, nil, err
 	}
-	wanted, hidden := settings.selection.wanted(settings.Scope, served)
+	wanted, hidden := settings.selection().wanted(settings.Scope, served)
 	for _, at := range slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
 		if hidden[at] {
 			metadata = append(metadata, wanted[at])

@@ -28,7 +28,7 @@ type server struct {
 	throttle        *throttle
 	// account bounds the objects that are kept, and watching the rate of watch events.
 	account  *account
-	watching *throttle
+	watching atomic.Pointer[throttle]
 	// counters counts the work of all mirrors, and traffic the requests.
 	counters *watershed.Counters
 	traffic  kube.Traffic
@@ -45,12 +45,19 @@ type server struct {
 
 // newServer returns the server of a cluster, without a connection.
 func newServer(name string, s *settings) *server {
-	return &server{
+	to := &server{
 		name: name, logger: s.Logger.With("cluster", name),
 		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond, 0),
-		account: newAccount(name, s.Limits), watching: newThrottle(s.Limits.WatchBytes, time.Second),
-		counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
+		account: newAccount(name, s.limits()), counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
 	}
+	to.limit(s.limits())
+	return to
+}
+
+// limit sets the limits of the cluster.
+func (s *server) limit(l Limits) {
+	s.account.bound(l)
+	s.watching.Store(newThrottle(l.WatchBytes, time.Second))
 }
 
 // poke makes the member run discovery.

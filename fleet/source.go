@@ -253,7 +253,7 @@ func (s *source) charge(o *wire.Object) error {
 	if s.turn != nil {
 		s.listed++
 	}
-	if limit := s.used.account.limit.objects; limit >= 0 && s.listed > 2*limit+1 {
+	if limit := s.used.account.bounds.Load().limit.objects; limit >= 0 && s.listed > 2*limit+1 {
 		return s.used.account.refuse(fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit))
 	}
 	return s.used.charge(o, s.turn != nil && s.synced.Load())
@@ -325,7 +325,7 @@ func (w *watch) slowDown(e reflector.Event[*wire.Object]) error {
 	if e.Object != nil {
 		n += e.Object.Size()
 	}
-	return w.source.server.watching.read(w.ctx, n)
+	return w.source.server.watching.Load().read(w.ctx, n)
 }
 
 // Close implements [reflector.Watch].

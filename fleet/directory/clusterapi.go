@@ -92,7 +92,7 @@ func (c *ClusterAPI) Follow(ctx context.Context, notify func([]fleet.Entry)) err
 				continue
 			}
 			e := parsed.entry(s, capiSecretKey)
-			e.Name = s.Namespace + "." + cluster
+			e.Name, e.Labels = s.Namespace+"."+cluster, s.Labels
 			if e.Err != nil {
 				e.Err = fmt.Errorf("secret %s in %s: %w", key, c.hub.Name(), e.Err)
 			}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
@@ -191,6 +192,7 @@ func (v *profileView) entries() []fleet.Entry {
 	for key, profile := range v.profiles.All() {
 		e := v.entry(profile, secrets[key])
 		e.Name = profile.GetNamespace() + "." + profile.GetName()
+		e.Labels = joinLabels(propertiesOf(profile), profile.GetLabels())
 		if e.Err != nil {
 			e.Err = fmt.Errorf("cluster profile %s in %s: %w", key, v.directory.hub.Name(), e.Err)
 		}
@@ -295,6 +297,25 @@ func providersOf(profile *unstructured.Unstructured) ([]accessProvider, error) {
 		return nil, fmt.Errorf("status: %w", err)
 	}
 	return append(status.AccessProviders, status.CredentialProviders...), nil
+}
+
+// propertiesOf returns the properties of a profile that can be labels: others have names or
+// values that selectors cannot contain.
+func propertiesOf(profile *unstructured.Unstructured) map[string]string {
+	properties, _, err := unstructured.NestedSlice(profile.Object, "status", "properties")
+	if err != nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, p := range properties {
+		property, _ := p.(map[string]any)
+		name, _ := property["name"].(string)
+		value, ok := property["value"].(string)
+		if ok && len(validation.IsQualifiedName(name)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
+			all[name] = value
+		}
+	}
+	return all
 }
 
 func providerNames(providers []accessProvider) []string {

@@ -6,6 +6,7 @@ package directory
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/client-go/rest"
@@ -52,14 +53,14 @@ func sameEntry(a, b fleet.Entry) bool {
 	if (a.Scope == nil) != (b.Scope == nil) || a.Scope != nil && *a.Scope != *b.Scope {
 		return false
 	}
-	return a.Name == b.Name && a.Access == b.Access && slices.Equal(a.Shadowed, b.Shadowed)
+	return a.Name == b.Name && a.Access == b.Access && slices.Equal(a.Shadowed, b.Shadowed) && maps.Equal(a.Labels, b.Labels)
 }
 
 // copyEntries returns entries that share nothing with the given ones.
 func copyEntries(entries []fleet.Entry) []fleet.Entry {
 	own := make([]fleet.Entry, len(entries))
 	for i, e := range entries {
-		e.Config = copyConfig(e.Config)
+		e.Config, e.Labels = copyConfig(e.Config), maps.Clone(e.Labels)
 		if e.Scope != nil {
 			e.Scope = new(*e.Scope)
 		}

@@ -172,28 +172,33 @@ func (f *Folder) join(name string) string { return filepath.Join(f.path, name) }
 
 // read returns the entry of a file.
 func (f *Folder) read(r *fileStates, name string) fleet.Entry {
-	cfg, err := f.config(r, name)
-	e := newEntry(fileCluster(name), cfg, err)
+	cfg, labels, err := f.config(r, name)
+	e := labelled(newEntry(fileCluster(name), cfg, err), labels, nil)
 	if e.Err != nil {
 		e.Err = fmt.Errorf("file %s: %w", name, e.Err)
 	}
 	return e
 }
 
-func (f *Folder) config(r *fileStates, name string) (*rest.Config, error) {
+// config returns the configuration and the labels of the cluster in a file.
+func (f *Folder) config(r *fileStates, name string) (*rest.Config, map[string]string, error) {
 	k, err := r.kubeconfig(f.join(name))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	context, err := currentContext(k)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	cfg, err := r.config(k, context)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig context %q: %w", context, err)
+	var labels map[string]string
+	if err == nil {
+		labels, err = kubeconfigLabels(k, context)
 	}
-	return cfg, nil
+	if err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig context %q: %w", context, err)
+	}
+	return cfg, labels, nil
 }
 
 // fileCluster returns the name of the cluster of a file.

@@ -100,7 +100,8 @@ func (k *Kubeconfig) read(r *fileStates) ([]fleet.Entry, error) {
 	entries := make([]fleet.Entry, 0, len(names))
 	for _, name := range names {
 		cfg, err := r.config(merged, name)
-		e := newEntry(contextCluster(name), cfg, err)
+		labels, invalid := kubeconfigLabels(merged, name)
+		e := labelled(newEntry(contextCluster(name), cfg, err), labels, invalid)
 		if e.Err != nil {
 			e.Err = fmt.Errorf("kubeconfig context %q: %w", name, e.Err)
 		}
