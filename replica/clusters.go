@@ -9,6 +9,9 @@ import (
 	"runtime/metrics"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/encode"
@@ -38,6 +41,8 @@ type ClusterState struct {
 	Name string `json:"name"`
 	// Aliases are other names, which also lead to the cluster.
 	Aliases []string `json:"aliases,omitempty"`
+	// Labels are those of the cluster in its directory.
+	Labels map[string]string `json:"labels,omitempty"`
 	// UID is that of the namespace kube-system, empty if it cannot be read: then another
 	// cluster at the same address is not noticed.
 	UID string `json:"uid,omitempty"`
@@ -78,14 +83,22 @@ type ClusterState struct {
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// serveClusters answers with the clusters and the state of each.
-func (s *Server) serveClusters(w http.ResponseWriter, seen *sight) {
+// serveClusters answers with the clusters that the request selects by their labels, and the
+// state of each.
+func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *sight) {
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		respond.Error(w, r, apierrors.NewBadRequest("labelSelector: "+err.Error()))
+		return
+	}
 	document := Clusters{Version: s.opts.Version, Clusters: []ClusterState{}}
 	if seen.names == nil {
 		document.Process = &Process{Memory: processMemory(), Readers: s.all.readers.Load()}
 	}
 	for _, m := range seen.members {
-		document.Clusters = append(document.Clusters, s.clusterState(m))
+		if selector.Matches(labels.Set(m.Labels())) {
+			document.Clusters = append(document.Clusters, s.clusterState(m))
+		}
 	}
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -101,7 +114,7 @@ func (s *Server) serveClusters(w http.ResponseWriter, seen *sight) {
 func (s *Server) clusterState(m *fleet.Member) ClusterState {
 	is := m.Status()
 	one := ClusterState{
-		Name: m.Name(), Aliases: m.Aliases(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
+		Name: m.Name(), Aliases: m.Aliases(), Labels: m.Labels(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
 		Since: timestamp(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
 		Memory: m.Memory(), Readers: s.cluster(m).readers.Load(), Queued: is.Queued,
 		Heard: timestamp(is.Heard), Quiet: timestamp(is.Quiet),

@@ -41,11 +41,12 @@ type fleetAPI struct {
 	// noSchemas are the OpenAPI documents while no member is live.
 	noSchemas *openapi.Documents
 	// cluster returns the API of a member.
-	cluster func(*fleet.Member) *clusterAPI
+	cluster    func(*fleet.Member) *clusterAPI
+	membership *membership
 }
 
-func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, cluster func(*fleet.Member) *clusterAPI) *fleetAPI {
-	return &fleetAPI{shared: s, fleet: f, readiness: ready, cluster: cluster, noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil)}
+func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, members *membership, cluster func(*fleet.Member) *clusterAPI) *fleetAPI {
+	return &fleetAPI{shared: s, fleet: f, readiness: ready, membership: members, cluster: cluster, noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil)}
 }
 
 // seenFleet is the API of the members that the caller of one request sees.
@@ -139,9 +140,14 @@ func (f *seenFleet) unmirrored() []kube.Resource {
 
 // census is which members a request for a resource concerns.
 type census struct {
-	selector labels.Selector
-	limits   view.Limits
-	fresh    freshness.Freshness
+	// selector is what the request requires of clusters, nil if nothing. The requirements on
+	// names and those on labels are its parts.
+	selector, names, labels labels.Selector
+	// sight has only the members that the request selects by their labels. It is that of the
+	// caller if the request does not.
+	sight  *sight
+	limits view.Limits
+	fresh  freshness.Freshness
 	// first is a member that has the resource in the version of the request, nil if there is
 	// none, and resource is the resource of that member.
 	first    *fleet.Member
@@ -157,9 +163,15 @@ type census struct {
 
 // count looks at all members.
 func (f *seenFleet) count(q *Request) *census {
-	c := &census{selector: view.ClusterSelector(q.Query.Get("labelSelector"))}
+	c := &census{selector: view.ClusterSelector(q.Query.Get("labelSelector")), sight: f.sight}
+	c.names, c.labels = view.SplitClusters(c.selector)
+	if c.labels != nil {
+		// The labels are read after this, so that a change in between is not missed.
+		q.ends = append(q.ends, f.membership.relabelled())
+		c.sight = f.labelled(f.membership, c.labels)
+	}
 	for _, m := range f.members {
-		wanted := view.Selects(c.selector, m.Name())
+		wanted := view.Selects(c.names, m.Name()) && c.sight.sees(m)
 		if !m.Discovered() || !f.reads(m) {
 			if wanted {
 				c.silent = append(c.silent, m)
@@ -241,11 +253,11 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	c.fresh.Write(w.Header())
 	warning.Add(w.Header(), c.warnings(q)...)
 	v := view.OfFleet(view.Selection{
-		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: f.members, Audience: f.audience(q, &f.sets),
-		Holders: c.holders, Selector: c.selector, Selected: c.selected,
+		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: c.sight.members, Audience: c.sight.audience(q, &f.sets),
+		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: c.selected,
 	}, &f.pins)
 	one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
-	one.seal = f.seals.Seal(q.caller(), "fleet", f.set, q.String(), q.Namespace)
+	one.seal = f.seals.Seal(q.caller(), "fleet", c.sight.set, q.String(), q.Namespace)
 	return one.serve()
 }
 

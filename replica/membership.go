@@ -8,8 +8,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/fleet"
 )
@@ -19,27 +22,60 @@ import (
 const minMembershipGap = 10 * time.Second
 
 // membership distinguishes sets of members, also if another member takes a name, and reports
-// when the members of the fleet have changed. It has some 50 bytes for each member.
+// when the members of the fleet or their labels have changed. It has some 50 bytes for each
+// member.
 type membership struct {
 	mu   sync.Mutex
 	ids  map[*fleet.Member]uint64
 	last uint64
-	// set identifies the members at the last check.
-	set string
-	// changed ends when the members change, and is replaced then. at is when that was.
+	// members reports changes of the members, and labels also those of their labels.
+	members, labels epoch
+}
+
+// epoch is the time during which something stays the same. The membership's mu guards it.
+type epoch struct {
+	// state identifies what it is at the last check.
+	state string
+	// changed ends when it changes, and is replaced then. It is nil if no watch waits for it.
+	// at is when it last ended.
 	changed context.Context
 	end     context.CancelFunc
 	at      time.Time
+}
+
+// current returns a context that ends when the epoch does.
+func (e *epoch) current() context.Context {
+	if e.changed == nil {
+		e.changed, e.end = context.WithCancel(context.Background())
+	}
+	return e.changed
+}
+
+// check ends the epoch if the state has changed, but not too often.
+func (e *epoch) check(state string) {
+	if state == e.state || e.changed != nil && time.Since(e.at) < minMembershipGap {
+		return
+	}
+	e.state = state
+	if e.changed != nil {
+		e.end()
+		e.changed, e.end, e.at = nil, nil, time.Now()
+	}
 }
 
 // change returns a context that ends when the members of the fleet have changed.
 func (m *membership) change() context.Context {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.changed == nil {
-		m.changed, m.end = context.WithCancel(context.Background())
-	}
-	return m.changed
+	return m.members.current()
+}
+
+// relabelled returns a context that ends when the members of the fleet or their labels have
+// changed.
+func (m *membership) relabelled() context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.labels.current()
 }
 
 // setOf returns an identifier for a set of members, sorted by name. It is never
@@ -83,14 +119,17 @@ func (m *membership) check(members []*fleet.Member) {
 		}
 	}
 	set := m.setLocked(readable(members))
-	if set == m.set || m.changed != nil && time.Since(m.at) < minMembershipGap {
-		return
+	m.members.check(set)
+	m.labels.check(set + labelsOf(members))
+}
+
+// labelsOf returns a digest of the labels of members.
+func labelsOf(members []*fleet.Member) string {
+	sum := sha256.New()
+	for _, m := range members {
+		fmt.Fprintf(sum, "%q %q\n", m.Name(), labels.FormatLabels(m.Labels()))
 	}
-	m.set = set
-	if m.changed != nil {
-		m.end()
-		m.changed, m.end, m.at = nil, nil, time.Now()
-	}
+	return string(sum.Sum(nil))
 }
 
 // readable returns the members whose names lead to their own objects. While a member

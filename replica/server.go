@@ -58,7 +58,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.seals = view.NewSealKey()
 	s.values = view.NewValues(s.opts.Decoded)
 	s.ready.fleet = f
-	s.all = newFleetAPI(&s.shared, f, &s.ready, s.cluster)
+	s.all = newFleetAPI(&s.shared, f, &s.ready, &s.membership, s.cluster)
 	return s, nil
 }
 
@@ -354,7 +354,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	root, rest := cutRoot(q.Path)
 	switch {
 	case root == "clusters" && rest == "":
-		s.serveClusters(w, s.sightOf(q.access))
+		s.serveClusters(w, r, s.sightOf(q.access))
 	case root == "clusters":
 		respond.Error(w, r, noCluster(""))
 	case root == "healthz", root == "livez":

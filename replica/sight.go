@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
@@ -47,6 +49,30 @@ func (s *Server) sightOf(a *Access) *sight {
 	return seen
 }
 
+// labelled returns the part of the sight whose labels a selector matches. Its names and its set
+// are those of the members that can be read.
+func (s *sight) labelled(all *membership, selector labels.Selector) *sight {
+	some := &sight{names: []string{}}
+	var own []*fleet.Member
+	for _, m := range s.members {
+		if !view.SelectsLabels(selector, m.Labels()) {
+			continue
+		}
+		some.members = append(some.members, m)
+		if s.reads(m) && !m.Replaces() {
+			own, some.names = append(own, m), append(some.names, m.Name())
+		}
+	}
+	some.set = all.setOf(own)
+	return some
+}
+
+// sees reports whether a member is in the sight.
+func (s *sight) sees(m *fleet.Member) bool {
+	i, ok := slices.BinarySearchFunc(s.members, m.Name(), func(m *fleet.Member, name string) int { return strings.Compare(m.Name(), name) })
+	return ok && s.members[i] == m
+}
+
 // reads reports whether the objects of a member that is seen can be read. They cannot while
 // its name may still lead to those of another cluster.
 func (s *sight) reads(m *fleet.Member) bool {
@@ -57,14 +83,14 @@ func (s *sight) reads(m *fleet.Member) bool {
 	return ok
 }
 
-// audience returns what a list or a watch needs to know of the caller, nil without access
-// control. The list is identified by everything that an authorizer may decide by: members
+// audience returns what a list or a watch needs to know of the caller, nil if all members are
+// read without access control. The list is identified by everything that an authorizer may decide by: members
 // that are seen in one list need not be seen in another.
 func (s *sight) audience(q *Request, sets *view.Sets) *view.Audience {
-	if q.access == nil || s.names == nil && q.access.Caller == "" {
+	if s.names == nil && q.caller() == "" {
 		return nil
 	}
-	a := &view.Audience{Set: s.set, Names: s.names, Caller: q.access.Caller}
+	a := &view.Audience{Set: s.set, Names: s.names, Caller: q.caller()}
 	if q.Verb == "list" || q.Verb == "watch" {
 		a.Sets = sets
 		a.List = strings.Join([]string{q.String(), q.Namespace, q.Name, q.Query.Get("fieldSelector"), q.Query.Get("labelSelector")}, "\x00")

@@ -35,8 +35,11 @@ type Fleet struct {
 type Selection struct {
 	Fleet    *fleet.Fleet
 	Resource schema.GroupVersionResource
-	// Audience is nil without access control.
+	// Audience is nil without access control, unless the clusters are selected by labels.
 	Audience *Audience
+	// Labelled means that the audience has only those clusters that the request selects by
+	// their labels, which may be none.
+	Labelled bool
 	// Members are the members that the caller sees. Those that are not in its audience
 	// cannot be read yet.
 	Members []*fleet.Member
@@ -131,20 +134,30 @@ func (f *Fleet) owns(o *wire.Object) bool {
 // empty list would be wrong, unless the selector selects no cluster at all.
 func (f *Fleet) NotOlder(_ context.Context, version uint64) (*State, error) {
 	s := f.view.Snapshot()
-	for name := range s.Clusters() {
-		if !f.holds(name) || !Selects(f.Selector, name) && f.Selected > 0 {
-			continue
-		}
-		if version == 0 {
-			return f.state(s), nil
-		}
-		if err := f.view.Recognize(version); err != nil {
-			f.exceed(version)
-			return nil, status.Expired(status.VersionExpired, "")
-		}
-		return f.state(f.view.Snapshot()), nil
+	if !f.hasState(s) {
+		return nil, status.NotReady()
 	}
-	return nil, status.NotReady()
+	if version == 0 {
+		return f.state(s), nil
+	}
+	if err := f.view.Recognize(version); err != nil {
+		f.exceed(version)
+		return nil, status.Expired(status.VersionExpired, "")
+	}
+	return f.state(f.view.Snapshot()), nil
+}
+
+// hasState reports whether a snapshot has a cluster that is selected, or none can be.
+func (f *Fleet) hasState(s fleet.Snapshot[*wire.Object]) bool {
+	if f.Labelled && len(f.Audience.Names) == 0 {
+		return true
+	}
+	for name := range s.Clusters() {
+		if f.holds(name) && (Selects(f.Selector, name) || f.Selected == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // Exact implements [View]. Only the newest state and those of lists that are being paged
