@@ -39,7 +39,7 @@ type Control struct {
 
 // New returns a control for a fleet. The caller runs [Control.Run] while it serves.
 func New(f *fleet.Fleet, opts Options) (*Control, error) {
-	if err := opts.Crossing.validate(); err != nil {
+	if err := opts.Crossing.Validate(); err != nil {
 		return nil, err
 	}
 	c := &Control{opts: opts.withDefaults()}
@@ -284,6 +284,17 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 // isConsistent reports whether a request is passed on to the cluster.
 func isConsistent(r *http.Request, q *replica.Request) bool {
 	return r.Header.Get("Watershed-Read") != "" || q.Query.Has("watershedRead")
+}
+
+// Cross changes which identities cross to which members. The home and the issuer stay. Watches
+// of identities that do not cross any more end when their rights are checked the next time.
+func (c *Control) Cross(x Crossing) error {
+	if err := x.Validate(); err != nil {
+		return err
+	}
+	x.Home, x.OIDC = c.opts.Crossing.Home, c.opts.Crossing.OIDC
+	c.crossing.Store(&x)
+	return nil
 }
 
 // Run checks the rights of watches again until ctx ends, and drops what belongs to clusters

@@ -34,8 +34,8 @@ type Crossing struct {
 	Members []string
 }
 
-// validate refuses patterns that match every name.
-func (x *Crossing) validate() error {
+// Validate refuses patterns that match every name.
+func (x *Crossing) Validate() error {
 	for _, pattern := range slices.Concat(x.Users, x.Groups) {
 		switch {
 		case strings.Trim(pattern, "*") == "":

@@ -82,12 +82,12 @@ func TestCross(t *testing.T) {
 func TestCrossing_refusesEveryone(t *testing.T) {
 	for _, pattern := range []string{"*", "", "**", "a*b*", "system:*", "system:serviceaccount:*"} {
 		for _, x := range []Crossing{{Users: []string{pattern}}, {Groups: []string{pattern}}} {
-			if x.validate() == nil {
+			if x.Validate() == nil {
 				t.Errorf("the pattern %q is accepted", pattern)
 			}
 		}
 	}
-	if err := (&Crossing{Users: []string{"oidc:*", "jane"}}).validate(); err != nil {
+	if err := (&Crossing{Users: []string{"oidc:*", "jane"}}).Validate(); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ package access
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/authn"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/authz"
@@ -16,6 +17,8 @@ import (
 type guards struct {
 	fleet *fleet.Fleet
 	opts  Options
+	// crossing is that of the options, or the last one of [Control.Cross].
+	crossing atomic.Pointer[Crossing]
 
 	// mu guards the fields below. past has the counts of guards that are not used any more.
 	mu      sync.Mutex
@@ -26,7 +29,9 @@ type guards struct {
 }
 
 func newGuards(f *fleet.Fleet, opts Options) *guards {
-	return &guards{fleet: f, opts: opts, members: map[*fleet.Member]*guard{}}
+	g := &guards{fleet: f, opts: opts, members: map[*fleet.Member]*guard{}}
+	g.crossing.Store(&opts.Crossing)
+	return g
 }
 
 // of returns the guard of a member's current connection.

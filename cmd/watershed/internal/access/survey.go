@@ -53,7 +53,7 @@ func (g *guards) review(ctx context.Context, who *caller, a replica.Attributes) 
 		limited = make(chan struct{}, fleetReviews)
 	)
 	for _, m := range g.fleet.Members() {
-		as := g.opts.Crossing.cross(who, m)
+		as := g.crossing.Load().cross(who, m)
 		if as == nil {
 			continue
 		}

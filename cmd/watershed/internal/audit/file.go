@@ -10,14 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"sync/atomic"
 )
 
-// file is a file of lines that is replaced when it is full. One goroutine uses it.
+// file is a file of lines that is replaced when it is full. One goroutine uses it, except for
+// the rotation.
 type file struct {
-	path string
-	// most is the most bytes that a file may have, and backups how many old files remain.
-	most    int64
-	backups int
+	path     string
+	rotation atomic.Pointer[rotation]
 
 	open *os.File // nil before it is opened, and after an error
 	size int64
@@ -25,9 +25,17 @@ type file struct {
 	torn bool
 }
 
+// rotation is when a file is replaced. It is replaced, not modified.
+type rotation struct {
+	// most is the most bytes that a file may have, and backups how many old files remain.
+	most    int64
+	backups int
+}
+
 // openFile opens a file to append to it, and creates it if it does not exist.
 func openFile(path string, most int64, backups int) (*file, error) {
-	f := &file{path: path, most: most, backups: backups}
+	f := &file{path: path}
+	f.rotation.Store(&rotation{most: most, backups: backups})
 	if err := f.reopen(); err != nil {
 		return nil, err
 	}
@@ -104,7 +112,7 @@ func (f *file) follow() error {
 // fitting returns the first lines that fit into the file, and none if it must be rotated. A
 // line that is larger than a file has a file of its own.
 func (f *file) fitting(lines []byte) []byte {
-	room := f.most - f.size
+	room := f.rotation.Load().most - f.size
 	if int64(len(lines)) <= room {
 		return lines
 	}
@@ -144,19 +152,23 @@ func (f *file) append(lines []byte) (int, error) {
 // rotate gives each old file the next number, removes the oldest one, and begins a new file.
 func (f *file) rotate() error {
 	f.close()
-	if f.backups == 0 {
-		if err := os.Remove(f.path); err != nil {
-			return fmt.Errorf("audit log: %w", err)
-		}
-		return f.reopen()
-	}
+	backups := f.rotation.Load().backups
 	name := func(i int) string {
 		if i == 0 {
 			return f.path
 		}
 		return f.path + "." + strconv.Itoa(i)
 	}
-	for i := f.backups - 1; i >= 0; i-- {
+	// There may have been more.
+	for i := backups + 1; os.Remove(name(i)) == nil; i++ {
+	}
+	if backups == 0 {
+		if err := os.Remove(f.path); err != nil {
+			return fmt.Errorf("audit log: %w", err)
+		}
+		return f.reopen()
+	}
+	for i := backups - 1; i >= 0; i-- {
 		if err := os.Rename(name(i), name(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("audit log: %w", err)
 		}

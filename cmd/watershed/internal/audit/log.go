@@ -101,6 +101,14 @@ func Open(opts Options) (*Log, error) {
 	return l, nil
 }
 
+// Rotate changes when the file is replaced, and how many old files remain, from the next event
+// on. The standard output has neither.
+func (l *Log) Rotate(maxSize int64, maxBackups int) {
+	if l.file != nil {
+		l.file.rotation.Store(&rotation{most: maxSize, backups: max(0, maxBackups)})
+	}
+}
+
 // buffers has the buffers in which events are encoded.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 

@@ -31,6 +31,8 @@ type Server struct {
 	requests atomic.Int64
 	// draining is set when the server is about to end.
 	draining atomic.Bool
+	// ending is how the server ends.
+	ending atomic.Pointer[ending]
 	// watches ends when watches have to.
 	watches    context.Context
 	endWatches context.CancelFunc
@@ -53,6 +55,7 @@ func New(l net.Listener, handler http.Handler, opts *Options) (*Server, error) {
 	}
 	s := &Server{opts: opts.withDefaults(), handler: handler}
 	s.listener = newListener(l, &s.opts)
+	s.ending.Store(&ending{delay: s.opts.ReadinessDelay, grace: s.opts.Grace})
 	s.watches, s.endWatches = context.WithCancel(context.Background())
 	s.server = &http.Server{
 		Handler:   http.HandlerFunc(s.serve),
@@ -94,6 +97,28 @@ func newTLSConfig(c Certificates) *tls.Config {
 	}
 }
 
+// Limits are the options of a [Server] that can change while it runs.
+type Limits struct {
+	// Connections and ConnectionsPerAddress bound the connections that are accepted from now
+	// on. ReadinessDelay and Grace are for the end of the server. All are those of [Options].
+	Connections, ConnectionsPerAddress int
+	ReadinessDelay, Grace              time.Duration
+}
+
+// Limit changes limits while the server runs. Connections that are open stay open.
+func (s *Server) Limit(l Limits) {
+	opts := s.opts
+	opts.Connections, opts.ConnectionsPerAddress, opts.ReadinessDelay, opts.Grace = l.Connections, l.ConnectionsPerAddress, l.ReadinessDelay, l.Grace
+	opts = opts.withDefaults()
+	s.listener.mu.Lock()
+	defer s.listener.mu.Unlock()
+	s.listener.total, s.listener.perAddress = opts.Connections, opts.ConnectionsPerAddress
+	s.ending.Store(&ending{delay: opts.ReadinessDelay, grace: opts.Grace})
+}
+
+// ending is how the server ends. It is replaced, not modified.
+type ending struct{ delay, grace time.Duration }
+
 // Stats returns the present state and the counts.
 func (s *Server) Stats() Stats {
 	s.listener.mu.Lock()
@@ -129,7 +154,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.draining.Store(true)
 		select {
 		case err = <-failed:
-		case <-time.After(s.opts.ReadinessDelay):
+		case <-time.After(s.ending.Load().delay):
 		}
 	case err = <-failed:
 		s.draining.Store(true)
@@ -143,7 +168,7 @@ func (s *Server) Run(ctx context.Context) error {
 // shutdown closes the listener, ends watches, waits for other requests, and closes all
 // connections.
 func (s *Server) shutdown(abort func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
+	ctx, cancel := context.WithTimeout(context.Background(), s.ending.Load().grace)
 	defer cancel()
 	_ = s.server.Shutdown(ctx)
 	// Shutdown does not wait for connections that a handler has taken over.
