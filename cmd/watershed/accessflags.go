@@ -15,10 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/authn"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/statefile"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
@@ -32,34 +31,47 @@ type accessOptions struct {
 	oidc                   authn.OIDCOptions
 }
 
-func (o *accessOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.home, "home", "", "the `cluster` that authenticates requests below /fleet; callers keep their identity there (default none)")
-	flags.StringSliceVar(&o.users, "fleet-users", nil, "`patterns` of users of the home cluster that have the same name in the other clusters, such as 'oidc:*'; names that begin with system: never have")
-	flags.StringSliceVar(&o.groups, "fleet-groups", nil, "`patterns` of groups of the home cluster that have the same name in the other clusters")
-	flags.StringSliceVar(&o.members, "fleet-members", nil, "`patterns` of the clusters that accept identities of the home cluster or of OpenID Connect below /fleet (default all)")
-	flags.StringSliceVar(&o.localRBAC, "local-rbac", nil, "`patterns` of clusters whose RBAC is evaluated here instead of asking them for each decision; only for clusters without other authorizers that deny")
-	flags.StringVar(&o.oidc.Issuer, "oidc-issuer-url", "", "the `URL` of the OpenID Connect issuer whose tokens are accepted below /fleet")
-	flags.StringVar(&o.oidc.Audience, "oidc-client-id", "", "the client `ID` that the tokens must be issued for")
-	flags.StringVar(&o.oidc.UsernameClaim, "oidc-username-claim", "sub", "the `claim` with the name of the user")
-	flags.StringVar(&o.oidc.UsernamePrefix, "oidc-username-prefix", "", "the `prefix` of the names of users; needed, so that they differ from those of clusters")
-	flags.StringVar(&o.oidc.GroupsClaim, "oidc-groups-claim", "", "the `claim` with the groups (default none)")
-	flags.StringVar(&o.oidc.GroupsPrefix, "oidc-groups-prefix", "", "the `prefix` of the names of groups")
-	flags.StringSliceVar(&o.oidc.SupportedAlgs, "oidc-signing-algs", []string{"RS256"}, "the `algorithms` that tokens may be signed with")
-	flags.StringVar(&o.oidc.CAFile, "oidc-ca-file", "", "a `file` with the certificates that the issuer is verified with (default those of the system)")
+func (o *accessOptions) declare(keys *config.Set) {
+	keys.String(&o.home, "fleet.home", "home", "", "the `cluster` that authenticates requests below /fleet; callers keep their identity there (default none)")
+	keys.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of users of the home cluster that have the same name in the other clusters, such as 'oidc:*'; names that begin with system: never have").Reloads()
+	keys.Strings(&o.groups, "fleet.groups", "fleet-groups", nil, "`patterns` of groups of the home cluster that have the same name in the other clusters").Reloads()
+	keys.Strings(&o.members, "fleet.members", "fleet-members", nil, "`patterns` of the clusters that accept identities of the home cluster or of OpenID Connect below /fleet (default all)").Reloads()
+	keys.Strings(&o.localRBAC, "authorization.localRBAC", "local-rbac", nil, "`patterns` of clusters whose RBAC is evaluated here instead of asking them for each decision; only for clusters without other authorizers that deny")
+	keys.String(&o.oidc.Issuer, "oidc.issuerURL", "oidc-issuer-url", "", "the `URL` of the OpenID Connect issuer whose tokens are accepted below /fleet")
+	keys.String(&o.oidc.Audience, "oidc.clientID", "oidc-client-id", "", "the client `ID` that the tokens must be issued for")
+	keys.String(&o.oidc.UsernameClaim, "oidc.usernameClaim", "oidc-username-claim", "sub", "the `claim` with the name of the user")
+	keys.String(&o.oidc.UsernamePrefix, "oidc.usernamePrefix", "oidc-username-prefix", "", "the `prefix` of the names of users; needed, so that they differ from those of clusters")
+	keys.String(&o.oidc.GroupsClaim, "oidc.groupsClaim", "oidc-groups-claim", "", "the `claim` with the groups (default none)")
+	keys.String(&o.oidc.GroupsPrefix, "oidc.groupsPrefix", "oidc-groups-prefix", "", "the `prefix` of the names of groups")
+	keys.Strings(&o.oidc.SupportedAlgs, "oidc.signingAlgs", "oidc-signing-algs", []string{"RS256"}, "the `algorithms` that tokens may be signed with")
+	keys.String(&o.oidc.CAFile, "oidc.caFile", "oidc-ca-file", "", "a `file` with the certificates that the issuer is verified with (default those of the system)")
 }
 
-// validate refuses flags that would have no effect.
+// validate refuses settings that would have no effect.
 func (o *accessOptions) validate() error {
 	if o.home == "" && (len(o.users) > 0 || len(o.groups) > 0) {
-		return errors.New("--fleet-users and --fleet-groups have no effect without --home, which names the cluster of these users")
+		return config.About("fleet-users", "--fleet-users and --fleet-groups have no effect without --home, which names the cluster of these users")
 	}
 	if o.oidc.Issuer == "" && (o.oidc.Audience != "" || o.oidc.UsernamePrefix != "" || o.oidc.GroupsClaim != "" || o.oidc.GroupsPrefix != "" || o.oidc.CAFile != "") {
 		return errors.New("the flags that begin with --oidc have no effect without --oidc-issuer-url")
 	}
 	if o.home == "" && o.oidc.Issuer == "" && len(o.members) > 0 {
-		return errors.New("--fleet-members has no effect without --home or --oidc-issuer-url")
+		return config.About("fleet-members", "--fleet-members has no effect without --home or --oidc-issuer-url")
+	}
+	crossing := o.crossing()
+	if err := crossing.Validate(); err != nil {
+		return config.About("fleet-users", "%v", err)
 	}
 	return nil
+}
+
+// crossing returns which identities may read below /fleet, without OpenID Connect.
+func (o *accessOptions) crossing() access.Crossing {
+	x := access.Crossing{Home: o.home, Users: o.users, Groups: o.groups}
+	if len(o.members) > 0 {
+		x.Members = o.members // nil means all
+	}
+	return x
 }
 
 // local reports whether RBAC of a cluster is evaluated here, nil if that of none is.
@@ -86,7 +98,7 @@ type admit func(r *http.Request, q *replica.Request, user string) (done func(), 
 func (o *accessOptions) open(ctx context.Context, f *fleet.Fleet, owner string, admit admit, logger *slog.Logger) (*access.Control, error) {
 	opts := access.Options{
 		Owner: owner, Local: o.local(), Admit: admit, Logger: logger,
-		Crossing: access.Crossing{Home: o.home, Users: o.users, Groups: o.groups, Members: o.members},
+		Crossing: o.crossing(),
 	}
 	if o.oidc.Issuer != "" {
 		o.oidc.Logger = logger

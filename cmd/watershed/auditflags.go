@@ -6,13 +6,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 
-	"github.com/spf13/pflag"
-
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
 )
 
 // auditOptions are the flags for the audit log.
@@ -22,27 +20,18 @@ type auditOptions struct {
 	maxBackups int
 }
 
-func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.path, "audit-log", "", "the `file` to which an audit event is appended for each request, as a line of JSON; - is the standard output (default none)")
-	flags.Int64Var(&o.maxSize, "audit-log-maxsize", 100, "how many `MiB` the audit log may have before a new file begins")
-	flags.IntVar(&o.maxBackups, "audit-log-maxbackup", 10, "how many old files of the audit log remain, called FILE.1 (the newest), FILE.2 and so on; 0 is none")
-}
-
-// validate refuses flags that have no meaning.
-func (o *auditOptions) validate() error {
-	switch {
-	case o.maxSize <= 0:
-		return fmt.Errorf("--audit-log-maxsize %d: a file must have at least 1 MiB", o.maxSize)
-	case o.maxBackups < 0:
-		return errors.New("--audit-log-maxbackup is negative: use 0 for no old files")
-	}
-	return nil
+func (o *auditOptions) declare(keys *config.Set) {
+	keys.String(&o.path, "audit.log", "audit-log", "", "the `file` to which an audit event is appended for each request, as a line of JSON; - is the standard output (default none)")
+	keys.Int64(&o.maxSize, "audit.maxSizeMiB", "audit-log-maxsize", 100, "how many `MiB` the audit log may have before a new file begins").
+		AtLeast(1, "a file must have at least 1 MiB").Reloads()
+	keys.Int(&o.maxBackups, "audit.maxBackups", "audit-log-maxbackup", 10, "how many old files of the audit log remain, called FILE.1 (the newest), FILE.2 and so on; 0 is none").
+		AtLeast(0, "use 0 for no old files").Reloads()
 }
 
 // open returns the audit log, nil if there is none.
 func (o *auditOptions) open(logger *slog.Logger) (*audit.Log, error) {
-	if err := o.validate(); err != nil || o.path == "" {
-		return nil, err
+	if o.path == "" {
+		return nil, nil
 	}
 	return audit.Open(audit.Options{Path: o.path, MaxSize: o.maxSize << 20, MaxBackups: o.maxBackups, Logger: logger})
 }

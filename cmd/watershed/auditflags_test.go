@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 )
 
 func TestAuditOptions(t *testing.T) {
@@ -29,13 +29,11 @@ func TestAuditOptions(t *testing.T) {
 		{[]string{"--audit-log-maxsize", "0"}, "--audit-log-maxsize 0", false},
 		{[]string{"--audit-log-maxbackup", "-1"}, "--audit-log-maxbackup", false},
 	} {
-		var o auditOptions
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		o.addFlags(flags)
-		if err := flags.Parse(c.args); err != nil {
-			t.Fatal(err)
+		o, err := parseOptions(c.args...)
+		var log *audit.Log
+		if err == nil {
+			log, err = o.audit.open(quiet)
 		}
-		log, err := o.open(quiet)
 		if (log != nil) != c.log || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: log %v, error %v", c.args, log != nil, err)
 		}

@@ -29,8 +29,8 @@ const (
 	sourcesTimeout = 30 * time.Second
 )
 
-const checkLong = `Check finds out whether serve would work with the same flags: whether its sources can be
-read, and for each cluster, or for those that are named, whether
+const checkLong = `Check finds out whether serve would work with the same settings: whether they are valid,
+whether its sources can be read, and for each cluster, or for those that are named, whether
 
   name            no two clusters have it
   credentials     they can be used, and do not expire soon
@@ -47,17 +47,16 @@ read, and for each cluster, or for those that are named, whether
 It prints one line for each check. A line that is not ok says what to do. The exit code is
 1 if a check fails. Nothing is changed in the clusters.`
 
-// checkOptions are the flags of check. They are those of serve.
+// checkOptions are the flags of check. They include all settings of serve.
 type checkOptions struct {
-	serve  serveOptions
-	named  bool // --resources is set
+	serve  *serveOptions
 	output string
 	// observe is how long a watch must stay open.
 	observe time.Duration
 }
 
 func newCheckCommand() *cobra.Command {
-	o := checkOptions{}
+	o := checkOptions{serve: newServeOptions()}
 	cmd := &cobra.Command{
 		Use:   "check [NAME...]",
 		Short: "Check whether clusters can be mirrored, and say what to do if not",
@@ -67,17 +66,11 @@ func newCheckCommand() *cobra.Command {
   watershed check --kubeconfig-dir /etc/clusters --resources 'pods,*.apps' --listen :7443
   watershed check -o json | jq '.checks[] | select(.outcome == "FAIL")'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			o.named = cmd.Flags().Changed("resources")
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.Root().DisplayName(), names)
 		},
 	}
 	flags := cmd.Flags()
-	o.serve.sources.addFlags(flags)
-	o.serve.access.addFlags(flags)
-	flags.StringVar(&o.serve.listen, "listen", "127.0.0.1:7443", "the `address` of serve; on a loopback address only the owner can connect, and reviews are not needed")
-	flags.StringSliceVar(&o.serve.resources, "resources", defaultResources(), "`patterns` of resources to mirror, as for serve")
-	flags.StringSliceVar(&o.serve.except, "except", nil, "`patterns` of resources not to mirror, as for serve")
-	flags.StringVarP(&o.serve.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, as for serve")
+	o.serve.addFlags(flags)
 	flags.DurationVar(&o.observe, "observe", 2*time.Second, "how long a watch must stay open; 0 leaves out the check")
 	flags.StringVarP(&o.output, "output", "o", "", "the `format`: json or yaml (default one line for each check)")
 	completeFlag(cmd, "context", contextNames)
@@ -94,13 +87,14 @@ func (o *checkOptions) run(ctx context.Context, out io.Writer, program string, n
 		return fmt.Errorf("-o %s: use json or yaml", o.output)
 	}
 	p := &checkPrinter{out: out, sign: terminal.Is(out), color: terminal.HasColor(out), quiet: o.output != outputTable}
-	opts := &preflight.Options{Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), Open: !isLoopbackAddress(o.serve.listen), Observe: o.observe, Program: program}
-	if o.named {
-		opts.Named = o.serve.resources
-	}
 	entries, contexts, configuration := o.entries(ctx, names)
 	p.print(configuration)
-	opts.Contexts = contexts
+	opts := &preflight.Options{
+		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), Open: !isLoopbackAddress(o.serve.listen), Contexts: contexts, Observe: o.observe, Program: program,
+	}
+	if o.serve.keys.IsSet("resources") {
+		opts.Named = o.serve.resources
+	}
 	checkClusters(ctx, entries, opts, p)
 	if o.output != outputTable {
 		if err := p.document(o.output); err != nil {
@@ -123,12 +117,12 @@ func (o *checkOptions) entries(ctx context.Context, names []string) ([]fleet.Ent
 		result.Outcome, result.Message, result.Remedy = preflight.Bad, err.Error(), remedy
 		return nil, nil, result
 	}
-	if err := o.serve.access.validate(); err != nil {
-		return fail(err, "correct the flags")
+	if err := o.serve.load(); err != nil {
+		return fail(err, "correct the settings; watershed config print says where each comes from")
 	}
 	clusters, err := o.serve.sources.open(slog.New(slog.DiscardHandler))
 	if err != nil {
-		return fail(err, "correct the flags of the sources of clusters")
+		return fail(err, "correct the settings of the sources of clusters")
 	}
 	defer clusters.close()
 	entries, err := readEntries(ctx, clusters)

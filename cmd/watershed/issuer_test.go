@@ -64,20 +64,28 @@ func (i *issuer) flags() []string {
 	return []string{"--oidc-issuer-url", i.URL, "--oidc-client-id", "watershed", "--oidc-username-prefix", "oidc:", "--oidc-ca-file", i.caFile}
 }
 
+// sign returns a token with these claims.
+func (i *issuer) sign(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, new(jose.SignerOptions).WithHeader("kid", "key"))
+	expect.NoError(t, err)
+	claims["iss"], claims["aud"], claims["exp"] = i.URL, "watershed", time.Now().Add(time.Hour).Unix()
+	text, err := json.Marshal(claims)
+	expect.NoError(t, err)
+	signed, err := signer.Sign(text)
+	expect.NoError(t, err)
+	token, err := signed.CompactSerialize()
+	expect.NoError(t, err)
+	return token
+}
+
 // addUser adds a context of the fleet to the kubeconfig, for a user of the issuer that may
 // read pods of the cluster.
 func (i *issuer) addUser(ctx context.Context, t *testing.T, k *kubetest.Cluster, config *clientcmdapi.Config, fleetURL string) userContext {
 	t.Helper()
 	c := userContext{"oidc", "oidc:ann"}
 	expect.NoError(t, k.Grant(ctx, c.user, "default", podReader))
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, new(jose.SignerOptions).WithHeader("kid", "key"))
-	expect.NoError(t, err)
-	claims, err := json.Marshal(map[string]any{"iss": i.URL, "aud": "watershed", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix()})
-	expect.NoError(t, err)
-	signed, err := signer.Sign(claims)
-	expect.NoError(t, err)
-	token, err := signed.CompactSerialize()
-	expect.NoError(t, err)
+	token := i.sign(t, map[string]any{"sub": "ann"})
 	var ca []byte
 	for _, cluster := range config.Clusters {
 		ca = cluster.CertificateAuthorityData

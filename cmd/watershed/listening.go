@@ -11,8 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spf13/pflag"
-
+	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 )
 
@@ -24,14 +23,26 @@ type listenOptions struct {
 	shutdownDelay, shutdownBy time.Duration
 }
 
-func (o *listenOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "a `file` with the server's certificate and those of its issuers, in PEM; changes take effect within seconds (default: a certificate of the authority in the state folder)")
-	flags.StringVar(&o.keyFile, "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
-	flags.StringSliceVar(&o.hosts, "tls-san", nil, "host `names` and addresses of this server for the certificate of its own authority (default: the address it listens on, or those of this machine)")
-	flags.IntVar(&o.connections, "max-connections", 0, fmt.Sprintf("how many connections may be open (default %d, or three quarters of the file descriptors)", serving.DefaultConnections))
-	flags.IntVar(&o.perAddress, "max-connections-per-address", serving.DefaultConnectionsPerAddress, "how many connections of one address may be open; clients behind a proxy share its address")
-	flags.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "how long to go on serving after /readyz has begun to fail, so that load balancers notice")
-	flags.DurationVar(&o.shutdownBy, "shutdown-grace", serving.DefaultGrace, "how long requests other than watches may take to finish at the end")
+func (o *listenOptions) declare(keys *config.Set) {
+	keys.String(&o.certFile, "tls.certFile", "tls-cert-file", "", "a `file` with the server's certificate and those of its issuers, in PEM; changes of its content take effect within seconds (default: a certificate of the authority in the state folder)")
+	keys.String(&o.keyFile, "tls.keyFile", "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
+	keys.Strings(&o.hosts, "tls.hosts", "tls-san", nil, "host `names` and addresses of this server for the certificate of its own authority (default: the address it listens on, or those of this machine)")
+	keys.Int(&o.connections, "connections.max", "max-connections", 0, fmt.Sprintf("how many connections may be open (default %d, or three quarters of the file descriptors)", serving.DefaultConnections)).
+		AtLeast(0, "use 0 for the default").Reloads()
+	keys.Int(&o.perAddress, "connections.maxPerAddress", "max-connections-per-address", serving.DefaultConnectionsPerAddress, "how many connections of one address may be open; clients behind a proxy share its address").
+		AtLeast(0, "use 0 for the default").Reloads()
+	keys.Duration(&o.shutdownDelay, "shutdown.delay", "shutdown-delay", 0, "how long to go on serving after /readyz has begun to fail, so that load balancers notice").
+		AtLeast(0, "use 0 for no delay").Reloads()
+	keys.Duration(&o.shutdownBy, "shutdown.grace", "shutdown-grace", serving.DefaultGrace, "how long requests other than watches may take to finish at the end").
+		AtLeast(0, "use 0 for the default").Reloads()
+}
+
+// validate refuses a certificate without its key.
+func (o *listenOptions) validate() error {
+	if (o.certFile == "") != (o.keyFile == "") {
+		return errors.New("--tls-cert-file and --tls-key-file: one of them is missing")
+	}
+	return nil
 }
 
 // certificates returns the server's certificates, and the authority that has signed them
@@ -40,12 +51,9 @@ func (o *listenOptions) certificates(l net.Listener, s *state, logger *slog.Logg
 	if names, err = serving.Hosts(l, o.hosts); err != nil {
 		return nil, nil, nil, err
 	}
-	switch {
-	case o.certFile != "" && o.keyFile != "":
+	if o.certFile != "" {
 		files, err := serving.OpenFiles(o.certFile, o.keyFile, logger)
 		return files, nil, names, err
-	case o.certFile != "" || o.keyFile != "":
-		return nil, nil, nil, errors.New("--tls-cert-file and --tls-key-file: one of them is missing")
 	}
 	ca, created, err := serving.OpenAuthority(s.authorityFile(), &serving.AuthorityOptions{Hosts: names, Logger: logger})
 	if err != nil {
@@ -71,6 +79,11 @@ func (o *listenOptions) serverOptions(certs serving.Certificates, passThrough bo
 		opts.MaxBody = maxWrite
 	}
 	return opts
+}
+
+// limits returns the limits of the server that can change while it runs.
+func (o *listenOptions) limits() serving.Limits {
+	return serving.Limits{Connections: o.connections, ConnectionsPerAddress: o.perAddress, ReadinessDelay: o.shutdownDelay, Grace: o.shutdownBy}
 }
 
 // isWatch reports whether a request is a watch or follows a log, by the rule of

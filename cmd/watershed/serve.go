@@ -17,37 +17,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/exposition"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/replica"
-	"github.com/watershed-project/watershed/wire"
 )
-
-// serveOptions are the flags of serve.
-type serveOptions struct {
-	state             state
-	sources           sourceOptions
-	listening         listenOptions
-	access            accessOptions
-	audit             auditOptions
-	listen            string
-	resources, except []string
-	scope             fleet.Scope
-	dropManagedFields bool
-	passThrough       bool
-	history           int64 // MiB
-	maxObjects        int   // of one cluster
-	maxMemory         int64 // of one cluster, MiB
-	pprof             string
-	// area shows the progress of the first sync below the log, nil if the log does not go to
-	// a terminal.
-	area          *terminal.Area
-	metricsListen string
-}
 
 // serveLong and serveExample are the help text of serve.
 const (
@@ -100,7 +79,7 @@ Secrets are mirrored only if --resources names them.`
 )
 
 func newServeCommand() *cobra.Command {
-	var o serveOptions
+	o := newServeOptions()
 	cmd := &cobra.Command{
 		Use:     "serve",
 		Short:   "Serve a read replica of clusters",
@@ -108,6 +87,9 @@ func newServeCommand() *cobra.Command {
 		Example: serveExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.load(); err != nil {
+				return err
+			}
 			log := cmd.ErrOrStderr()
 			if terminal.Is(log) {
 				o.area = terminal.NewArea(log)
@@ -116,25 +98,7 @@ func newServeCommand() *cobra.Command {
 			return serve(cmd.Context(), newLogger(log), o)
 		},
 	}
-	stateFlag(cmd, &o.state)
-	flags := cmd.Flags()
-	o.sources.addFlags(flags)
-	o.listening.addFlags(flags)
-	o.access.addFlags(flags)
-	o.audit.addFlags(flags)
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:7443", "the `address` to serve at, such as :7443 for all addresses of this machine; port 0 is any that is free")
-	flags.StringSliceVar(&o.resources, "resources", defaultResources(),
-		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star")
-	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of resources not to mirror")
-	flags.StringVarP(&o.scope.Namespace, "namespace", "n", "", "mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited to a namespace")
-	flags.StringVarP(&o.scope.LabelSelector, "selector", "l", "", "mirror only objects that a label `selector` matches")
-	flags.BoolVar(&o.dropManagedFields, "drop-managed-fields", false, "do not keep metadata.managedFields: responses do not have it")
-	flags.Int64Var(&o.history, "history", 256, "how many `MiB` of past changes to keep for clients that resume a watch")
-	flags.IntVar(&o.maxObjects, "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)")
-	flags.Int64Var(&o.maxMemory, "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)")
-	flags.BoolVar(&o.passThrough, "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
-	flags.StringVar(&o.metricsListen, "metrics-listen", "", "an `address` with a host that serves /metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
-	flags.StringVar(&o.pprof, "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
+	o.addFlags(cmd.Flags())
 	completeFlag(cmd, "context", contextNames)
 	return cmd
 }
@@ -149,13 +113,7 @@ func newLogger(w io.Writer) *slog.Logger {
 
 // serve mirrors and serves until ctx ends, and returns after everything that it started
 // has ended.
-func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
-	if o.history <= 0 {
-		return fmt.Errorf("--history %d: clients could not resume a watch", o.history)
-	}
-	if err := o.access.validate(); err != nil {
-		return err
-	}
+func serve(ctx context.Context, logger *slog.Logger, o *serveOptions) error {
 	if err := o.state.open(); err != nil {
 		return err
 	}
@@ -169,11 +127,13 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer listener.Close()
-	clusters, err := o.sources.open(logger)
+	opened, err := o.sources.open(logger)
 	if err != nil {
-		return err
+		return o.keys.Locate(err)
 	}
-	defer clusters.close()
+	defer opened.close()
+	clusters := directory.NewSwitch(opened, &directory.SwitchOptions{Logger: logger})
+	clusters.Label(o.labels())
 	certificates, ca, hosts, err := o.listening.certificates(listener, &o.state, logger)
 	if err != nil {
 		return err
@@ -193,20 +153,20 @@ func serve(ctx context.Context, logger *slog.Logger, o serveOptions) error {
 		return err
 	}
 	defer inside.close()
-	s := &service{
-		servers: append(inside.servers(), front.Run),
-		parts:   r.parts,
+	changes := &reload{
+		started: o, now: o, clusters: clusters, replica: r, front: front, logger: logger,
+		announced: server{Address: addresses[0], Home: o.access.home, OtherAuthority: ca == nil},
 	}
-	kubeconfig, err := clusters.paths()
-	if err != nil {
-		return err
-	}
-	withdraw, err := o.state.announce(server{Address: addresses[0], Kubeconfig: kubeconfig, Contexts: o.sources.contexts, Home: o.access.home, OtherAuthority: ca == nil})
+	withdraw, err := changes.announce(opened)
 	if err != nil {
 		return err
 	}
 	defer withdraw()
-	logger.Info("serving", "url", "https://"+addresses[0], "clusters", fmt.Sprint(clusters.Directory), "state", o.state.dir, "version", version())
+	s := &service{
+		servers: append(inside.servers(), front.Run),
+		parts:   append(r.parts, changes.run),
+	}
+	logger.Info("serving", "url", "https://"+addresses[0], "clusters", clusters.String(), "state", o.state.dir, "version", version())
 	return s.run(ctx)
 }
 
@@ -253,7 +213,9 @@ func (o *serveOptions) open(ctx context.Context) (net.Listener, error) {
 
 // guarded is a replica with access control.
 type guarded struct {
+	fleet   *fleet.Fleet
 	control *access.Control
+	audit   *audit.Log // nil if there is none
 	handler http.Handler
 	metrics http.Handler
 	// parts run while the handler is used.
@@ -303,14 +265,5 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
 	}
-	return &guarded{control, control.Handler(server), page, parts}, nil
-}
-
-func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
-	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
-	opts.Limits.Objects, opts.Limits.Bytes = max(o.maxObjects, 0), max(o.maxMemory, 0)<<20
-	if o.dropManagedFields {
-		opts.Drop = wire.ManagedFields
-	}
-	return opts
+	return &guarded{f, control, log, control.Handler(server), page, parts}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -216,12 +217,10 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	log := &output{}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	o, err := parseOptions("--state-dir", s.dir, "--kubeconfig", config, "--listen", "127.0.0.1:0")
+	expect.NoError(t, err)
 	ended := make(chan error, 1)
-	go func() {
-		ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), serveOptions{
-			state: s, sources: sourceOptions{kubeconfig: config}, audit: auditOptions{maxSize: 1}, listen: "127.0.0.1:0", history: 1,
-		})
-	}()
+	go func() { ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), o) }()
 	until := func(want string) {
 		t.Helper()
 		expect.Eventually(t, 30*time.Second, func() error {
@@ -255,17 +254,34 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 	}
 }
 
-// TestServeOptions_limits checks that the flags for the limits of one cluster are used, and
-// that the fleet has its defaults without them.
+// parseOptions returns the options of serve with these flags.
+func parseOptions(args ...string) (*serveOptions, error) {
+	o := newServeOptions()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.load()
+}
+
+// TestServeOptions_limits checks that the flags for the limits of one cluster are used, that
+// the fleet has its defaults without them, and that negative values are refused.
 func TestServeOptions_limits(t *testing.T) {
-	for flags, want := range map[[2]int64]fleet.Limits{
-		{0, 0}:   {},
-		{7, 2}:   {Objects: 7, Bytes: 2 << 20},
-		{-1, -1}: {},
+	for flags, want := range map[[2]string]fleet.Limits{
+		{"0", "0"}: {},
+		{"7", "2"}: {Objects: 7, Bytes: 2 << 20},
 	} {
-		o := serveOptions{maxObjects: int(flags[0]), maxMemory: flags[1]}
+		o, err := parseOptions("--max-cluster-objects", flags[0], "--max-cluster-memory", flags[1])
+		expect.NoError(t, err)
 		if got := o.fleetOptions(nil).Limits; got != want {
 			t.Errorf("%v: %+v, want %+v", flags, got, want)
+		}
+	}
+	_, err := parseOptions("--max-cluster-objects", "-1", "--max-cluster-memory", "-2")
+	for _, want := range []string{"--max-cluster-objects -1: the least value is 0", "--max-cluster-memory -2: the least value is 0"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}
 }

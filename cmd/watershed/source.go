@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,9 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/kube"
@@ -37,33 +38,44 @@ type sourceOptions struct {
 	hubNamespace    string
 }
 
-func (o *sourceOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)")
-	flags.StringArrayVar(&o.contexts, "context", nil, "a `context` to mirror; may be repeated (default every context)")
-	flags.StringArrayVar(&o.folders, "kubeconfig-dir", nil, "a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated")
-	flags.StringVar(&o.inCluster, "in-cluster", "", "mirror the cluster that serve runs in, under this `name`; needs a pod with a service account")
-	flags.Lookup("in-cluster").NoOptDefVal = defaultInCluster
-	flags.BoolVar(&o.clusterAPI, "cluster-api", false, "mirror the clusters that Cluster API manages from the hub; needs the right to list and watch Secrets there")
-	flags.BoolVar(&o.clusterProfiles, "cluster-profiles", false, "mirror the clusters of the ClusterProfiles on the hub; needs --cluster-profile-consumer or --cluster-profile-provider-file")
-	flags.StringVar(&o.profileConsumer, "cluster-profile-consumer", "", "the `name` of the inventory consumer whose Secrets have the kubeconfigs of ClusterProfiles")
-	flags.StringVar(&o.providerFile, "cluster-profile-provider-file", "", "a JSON `file` with the credential plugins for the access providers of ClusterProfiles, in the format of the cluster-inventory-api project")
-	flags.StringVar(&o.hubKubeconfig, "hub-kubeconfig", "", "the kubeconfig `file` of the hub (default the files in KUBECONFIG, else ~/.kube/config, else the service account of the pod)")
-	flags.StringVar(&o.hubContext, "hub-context", "", "the `context` of the hub (default the current context)")
-	flags.StringVar(&o.hubNamespace, "hub-namespace", "", "read only this `namespace` of the hub (default all namespaces)")
+func (o *sourceOptions) declare(keys *config.Set) {
+	keys.String(&o.kubeconfig, "sources.kubeconfig", "kubeconfig", "", "the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)").Reloads()
+	keys.Repeated(&o.contexts, "sources.contexts", "context", "a `context` to mirror; may be repeated (default every context)").Reloads()
+	keys.Repeated(&o.folders, "sources.folders", "kubeconfig-dir", "a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
+	keys.String(&o.inCluster, "sources.inCluster", "in-cluster", "", "mirror the cluster that serve runs in, under this `name`; needs a pod with a service account").
+		Bare(defaultInCluster).Reloads()
+	keys.Bool(&o.clusterAPI, "sources.clusterAPI", "cluster-api", false, "mirror the clusters that Cluster API manages from the hub; needs the right to list and watch Secrets there").Reloads()
+	keys.Bool(&o.clusterProfiles, "sources.clusterProfiles.enabled", "cluster-profiles", false, "mirror the clusters of the ClusterProfiles on the hub; needs --cluster-profile-consumer or --cluster-profile-provider-file").Reloads()
+	keys.String(&o.profileConsumer, "sources.clusterProfiles.consumer", "cluster-profile-consumer", "", "the `name` of the inventory consumer whose Secrets have the kubeconfigs of ClusterProfiles").Reloads()
+	keys.String(&o.providerFile, "sources.clusterProfiles.providerFile", "cluster-profile-provider-file", "", "a JSON `file` with the credential plugins for the access providers of ClusterProfiles, in the format of the cluster-inventory-api project").Reloads()
+	keys.String(&o.hubKubeconfig, "sources.hub.kubeconfig", "hub-kubeconfig", "", "the kubeconfig `file` of the hub (default the files in KUBECONFIG, else ~/.kube/config, else the service account of the pod)").Reloads()
+	keys.String(&o.hubContext, "sources.hub.context", "hub-context", "", "the `context` of the hub (default the current context)").Reloads()
+	keys.String(&o.hubNamespace, "sources.hub.namespace", "hub-namespace", "", "read only this `namespace` of the hub (default all namespaces)").Reloads()
 }
 
 // sources are the opened sources of clusters.
 type sources struct {
 	fleet.Directory
-	// kubeconfig is the source of contexts, nil if contexts are not mirrored.
+	// kubeconfig is the source of contexts, nil if contexts are not mirrored. contexts are
+	// those of its contexts that are mirrored, nil if all are.
 	kubeconfig *directory.Kubeconfig
+	contexts   []string
 	// hub is the hub cluster, nil if no source needs one.
 	hub *kube.Cluster
 }
 
+// Follow reports the clusters. Then it closes the connections to the hub.
+func (s *sources) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
+	defer s.close()
+	return s.Directory.Follow(ctx, notify)
+}
+
+// String returns the names of the sources.
+func (s *sources) String() string { return fmt.Sprint(s.Directory) }
+
 // close closes the connections to the hub. Follow must have returned.
 func (s *sources) close() {
-	if s.hub != nil {
+	if s != nil && s.hub != nil {
 		s.hub.CloseIdleConnections()
 	}
 }
@@ -83,13 +95,10 @@ func (s *sources) paths() ([]string, error) {
 	return paths, nil
 }
 
-// open checks the flags and returns the sources that they select, joined. If two of them
+// open returns the sources that the settings select, joined. If two of them
 // have a cluster of the same name, the one that is opened first is used.
 func (o *sourceOptions) open(logger *slog.Logger) (*sources, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
-	s := &sources{}
+	s := &sources{contexts: o.contexts}
 	var parts []fleet.Directory
 	if o.usesContexts() {
 		k, err := o.openKubeconfig(logger)
@@ -135,24 +144,24 @@ func (o *sourceOptions) usesContexts() bool {
 
 func (o *sourceOptions) usesHub() bool { return o.clusterAPI || o.clusterProfiles }
 
-// validate rejects flags that would have no effect.
+// validate refuses settings that would have no effect.
 func (o *sourceOptions) validate() error {
 	for _, f := range []struct{ name, value string }{
-		{"--hub-kubeconfig", o.hubKubeconfig}, {"--hub-context", o.hubContext}, {"--hub-namespace", o.hubNamespace},
+		{"hub-kubeconfig", o.hubKubeconfig}, {"hub-context", o.hubContext}, {"hub-namespace", o.hubNamespace},
 	} {
 		if f.value != "" && !o.usesHub() {
-			return fmt.Errorf("%s has no effect without a source that reads the hub: add --cluster-api or --cluster-profiles", f.name)
+			return config.About(f.name, "--%s has no effect without a source that reads the hub: add --cluster-api or --cluster-profiles", f.name)
 		}
 	}
 	for _, f := range []struct{ name, value string }{
-		{"--cluster-profile-consumer", o.profileConsumer}, {"--cluster-profile-provider-file", o.providerFile},
+		{"cluster-profile-consumer", o.profileConsumer}, {"cluster-profile-provider-file", o.providerFile},
 	} {
 		if f.value != "" && !o.clusterProfiles {
-			return fmt.Errorf("%s has no effect without --cluster-profiles: add it", f.name)
+			return config.About(f.name, "--%s has no effect without --cluster-profiles: add it", f.name)
 		}
 	}
 	if o.clusterProfiles && o.profileConsumer == "" && o.providerFile == "" {
-		return errors.New("--cluster-profiles: no credentials for the clusters: add --cluster-profile-consumer or --cluster-profile-provider-file")
+		return config.About("cluster-profiles", "--cluster-profiles: no credentials for the clusters: add --cluster-profile-consumer or --cluster-profile-provider-file")
 	}
 	return nil
 }
@@ -160,7 +169,10 @@ func (o *sourceOptions) validate() error {
 // openKubeconfig returns the source of contexts. It returns an error if a context that
 // the flags name does not exist.
 func (o *sourceOptions) openKubeconfig(logger *slog.Logger) (*directory.Kubeconfig, error) {
-	opts := &directory.KubeconfigOptions{Contexts: o.contexts, Logger: logger}
+	opts := &directory.KubeconfigOptions{Logger: logger}
+	if len(o.contexts) > 0 {
+		opts.Contexts = o.contexts // nil means all
+	}
 	if o.kubeconfig != "" {
 		opts.Paths = []string{o.kubeconfig}
 	}

@@ -14,22 +14,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/watershed-project/watershed/fleet"
 )
 
 // openSources opens the sources of these flags. They log to the returned output.
 func openSources(t *testing.T, args ...string) (*sources, *output, error) {
 	t.Helper()
-	var o sourceOptions
-	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	o.addFlags(flags)
-	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
-		t.Fatalf("flags %q: %v, %d arguments", args, err, flags.NArg())
-	}
 	log := &output{}
-	s, err := o.open(slog.New(slog.NewTextHandler(log, nil)))
+	o, err := parseOptions(args...)
+	if err != nil {
+		return nil, log, err
+	}
+	s, err := o.sources.open(slog.New(slog.NewTextHandler(log, nil)))
 	if err == nil {
 		t.Cleanup(s.close)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,9 +20,16 @@ import (
 // the address of the running server. One server at a time uses it.
 type state struct{ dir string }
 
+// stateUsage is the help text of the flag that names the folder.
+const stateUsage = "the `folder` with certificates and the address of the one server that uses it (default $XDG_STATE_HOME/watershed, else ~/.local/state/watershed)"
+
+// stateVariable is the environment variable of the flag that names the folder.
+const stateVariable = "WATERSHED_STATE_DIR"
+
 // stateFlag adds the flag that names the folder.
 func stateFlag(cmd *cobra.Command, s *state) {
-	cmd.Flags().StringVar(&s.dir, "state-dir", "", "the `folder` with certificates and the address of the one server that uses it (default $XDG_STATE_HOME/watershed, else ~/.local/state/watershed)")
+	cmd.Flags().StringVar(&s.dir, "state-dir", os.Getenv(stateVariable), stateUsage)
+	cmd.Flags().Lookup("state-dir").DefValue = ""
 }
 
 // open finds the folder, and creates it if necessary, for its owner only.
@@ -66,13 +74,26 @@ type server struct {
 	Contexts []string `json:"contexts,omitempty"`
 	// Home is the cluster that authenticates requests below /fleet, "" if there is none.
 	Home string `json:"home,omitempty"`
+	// Configuration is nil if the server has no configuration file.
+	Configuration *configurationState `json:"configuration,omitempty"`
 	// OtherAuthority is true if the server's certificate is from files, and not from the
 	// authority of the state folder.
 	OtherAuthority bool `json:"otherAuthority,omitempty"`
 }
 
-// announce writes what other commands need to know about the server. The caller has
-// locked the folder, and calls withdraw before it releases the lock.
+// configurationState is the state of a server's configuration file.
+type configurationState struct {
+	// File is the path, and Loaded is when its settings took effect.
+	File   string    `json:"file"`
+	Loaded time.Time `json:"loaded"`
+	// Errors are those of the present content, if that is not in effect.
+	Errors []string `json:"errors,omitempty"`
+	// Restart are the keys whose present values need a restart to take effect.
+	Restart []string `json:"restart,omitempty"`
+}
+
+// announce writes what other commands need to know about the server, or replaces it. The caller
+// has locked the folder, and calls withdraw before it releases the lock.
 func (s *state) announce(v server) (withdraw func(), err error) {
 	text, err := json.Marshal(v)
 	if err == nil {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,8 +25,6 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/replica"
 )
-
-var update = flag.Bool("update", false, "write the files in testdata/trouble")
 
 // trouble is a kind of trouble of the cluster one, made with a real API server.
 type trouble struct {

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package config
+
+import (
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// APIVersion and Kind are the first two keys of a file.
+const (
+	APIVersion = "config.watershed.dev/v1alpha1"
+	Kind       = "Configuration"
+)
+
+// Set is a set of settings. The zero value is not usable, see [NewSet].
+type Set struct {
+	flags *pflag.FlagSet
+	keys  []*Key
+	// Clusters are the clusters that the file describes.
+	Clusters []Cluster
+	// clustersAt is the place of the list of clusters in the file.
+	clustersAt Position
+}
+
+// NewSet returns a set without settings.
+func NewSet() *Set {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.SortFlags = false
+	return &Set{flags: flags}
+}
+
+// String declares a text.
+func (s *Set) String(p *string, path, flag, value, usage string) *Key {
+	s.flags.StringVar(p, flag, value, usage)
+	return s.add(path, flag)
+}
+
+// Strings declares a list. The flag has several items, separated by commas.
+func (s *Set) Strings(p *[]string, path, flag string, value []string, usage string) *Key {
+	s.flags.StringSliceVar(p, flag, value, usage)
+	return s.add(path, flag)
+}
+
+// Repeated declares a list. The flag has one item, which may have commas, and is repeated.
+func (s *Set) Repeated(p *[]string, path, flag, usage string) *Key {
+	s.flags.StringArrayVar(p, flag, nil, usage)
+	return s.add(path, flag)
+}
+
+// Bool declares a switch.
+func (s *Set) Bool(p *bool, path, flag string, value bool, usage string) *Key {
+	s.flags.BoolVar(p, flag, value, usage)
+	return s.add(path, flag)
+}
+
+// Int declares a number.
+func (s *Set) Int(p *int, path, flag string, value int, usage string) *Key {
+	s.flags.IntVar(p, flag, value, usage)
+	return s.add(path, flag)
+}
+
+// Int64 declares a number.
+func (s *Set) Int64(p *int64, path, flag string, value int64, usage string) *Key {
+	s.flags.Int64Var(p, flag, value, usage)
+	return s.add(path, flag)
+}
+
+// Duration declares a duration.
+func (s *Set) Duration(p *time.Duration, path, flag string, value time.Duration, usage string) *Key {
+	s.flags.DurationVar(p, flag, value, usage)
+	return s.add(path, flag)
+}
+
+func (s *Set) add(path, flag string) *Key {
+	k := &Key{Path: path, Flag: s.flags.Lookup(flag)}
+	s.keys = append(s.keys, k)
+	return k
+}
+
+// Keys returns the settings in the order of their declarations.
+func (s *Set) Keys() []*Key { return s.keys }
+
+// AddTo adds the flags of the settings to those of a command.
+func (s *Set) AddTo(flags *pflag.FlagSet) {
+	for _, k := range s.keys {
+		flags.AddFlag(k.Flag)
+	}
+}
+
+// IsSet reports whether the setting of a flag has a value that is not the default of the
+// declaration, because the flag, its environment variable or the file has one. The set has
+// been loaded.
+func (s *Set) IsSet(flag string) bool { return s.byFlag(flag).origin.IsSet() }
+
+// byFlag returns the setting of a flag, nil if there is none.
+func (s *Set) byFlag(name string) *Key {
+	i := slices.IndexFunc(s.keys, func(k *Key) bool { return k.Flag.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.keys[i]
+}
+
+// byPath returns the setting of a key, nil if there is none.
+func (s *Set) byPath(path string) *Key {
+	i := slices.IndexFunc(s.keys, func(k *Key) bool { return k.Path == path })
+	if i < 0 {
+		return nil
+	}
+	return s.keys[i]
+}
+
+// Load determines the value of each setting. The flags have been parsed. Name and content are
+// those of the file; a nil content means that there is none. Variable returns the value of an
+// environment variable; an empty one counts as not set.
+func (s *Set) Load(name string, content []byte, variable func(string) string) error {
+	var problems Problems
+	var f *file
+	if content != nil {
+		f, problems = parse(name, content, s)
+	}
+	for _, k := range s.keys {
+		if p := s.load(k, f, variable); p != nil {
+			problems = append(problems, p)
+		}
+	}
+	if f != nil {
+		s.Clusters, s.clustersAt = f.clusters, f.clustersAt
+	}
+	return problems.orNil()
+}
+
+// load determines the value of one setting.
+func (s *Set) load(k *Key, f *file, variable func(string) string) error {
+	where, name := "", k.Flag.Name
+	switch value := variable(k.Variable()); {
+	case k.Flag.Changed:
+		k.origin = Origin{Flag: name}
+		where = fmt.Sprintf("--%s %s", name, k.Flag.Value)
+	case value != "":
+		k.origin = Origin{Variable: k.Variable()}
+		where = fmt.Sprintf("%s=%s", k.Variable(), value)
+		if err := k.set(value); err != nil {
+			return &Problem{Flag: name, Where: where, Text: "want " + k.kind().String()}
+		}
+	case f != nil && f.values[k] != nil:
+		v := f.values[k]
+		k.origin = Origin{Position: v.at}
+		where = fmt.Sprintf("%s: %s", v.at, k.Path)
+		if err := v.assign(k); err != nil {
+			return &Problem{Flag: name, Where: where, Text: err.Error()}
+		}
+	default:
+		return nil
+	}
+	if text := k.check(); text != "" {
+		return &Problem{Flag: name, Where: where, Text: text}
+	}
+	return nil
+}
+
+// CopyFlags sets the values that flags have set in another set, of the same declarations.
+func (s *Set) CopyFlags(from *Set) error {
+	for i, k := range s.keys {
+		source := from.keys[i].Flag
+		if !source.Changed {
+			continue
+		}
+		var err error
+		if k.kind() == list {
+			err = k.slice().Replace(from.keys[i].slice().GetSlice())
+		} else {
+			err = k.Flag.Value.Set(source.Value.String())
+		}
+		if err != nil {
+			return fmt.Errorf("flag --%s: %w", source.Name, err)
+		}
+		k.Flag.Changed = true
+	}
+	return nil
+}
+
+// Changes returns the settings whose values differ from those of another set, of the same
+// declarations.
+func (s *Set) Changes(from *Set) []*Key {
+	var changed []*Key
+	for i, k := range s.keys {
+		if k.Flag.Value.String() != from.keys[i].Flag.Value.String() {
+			changed = append(changed, k)
+		}
+	}
+	return changed
+}
+
+// splitList returns the items of a list that are separated by commas. An item with a comma is
+// in quotes.
+func splitList(text string) ([]string, error) {
+	return csv.NewReader(strings.NewReader(text)).Read()
+}

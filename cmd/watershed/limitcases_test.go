@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
+)
+
+// limits has the cases of the keys about memory.
+func (w *keyWorld) limits() map[string]keyCase {
+	large := startOrigins(w.t, 1, 6000)[0]
+	kubeconfig := kubeconfigOf(w.t, map[string]*origin{"large": large}, "large")
+	// exceeds returns whether the cluster has more than its limit.
+	exceeds := func(c *configured) string {
+		for _, one := range c.clusters() {
+			return fmt.Sprint(strings.Contains(one.Error, "limit exceeded"))
+		}
+		return "no cluster"
+	}
+	with := func() map[string]any {
+		return map[string]any{"sources.kubeconfig": kubeconfig, "mirror.resources": []string{"pods"}}
+	}
+	return map[string]keyCase{
+		"limits.clusterObjects":   {with: with(), from: 100, to: 10_000, observe: exceeds, want: [2]string{"true", "false"}},
+		"limits.clusterMemoryMiB": {with: with(), from: 1, to: 100, observe: exceeds, want: [2]string{"true", "false"}},
+		"limits.historyMiB":       {run: func(t *testing.T) { testHistory(t, large, with()) }},
+	}
+}
+
+// testHistory reads an old version, and reduces the history until the version has expired.
+func testHistory(t *testing.T, o *origin, with map[string]any) {
+	c := configure(t, with)
+	list := "/clusters/large/api/v1/pods?limit=1"
+	_, body := c.get(list, c.owner())
+	var first struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	expect.NoError(t, json.Unmarshal([]byte(body), &first))
+	for i := range 3000 {
+		o.cluster.Touch(i)
+	}
+	exact := codeOf(list + "&resourceVersionMatch=Exact&resourceVersion=" + first.Metadata.ResourceVersion)
+	expect.Eventually(t, 20*time.Second, func() error {
+		if _, body := c.get(list, c.owner()); strings.Contains(body, `"resourceVersion":"`+first.Metadata.ResourceVersion+`"`) {
+			return fmt.Errorf("the changes have not arrived: %.200s", body)
+		}
+		return nil
+	})
+	if got := exact(c); got != "200" {
+		t.Errorf("the old version with a large history: %s", got)
+	}
+	c.change(map[string]any{"limits.historyMiB": 1})
+	expect.Eventually(t, 30*time.Second, func() error {
+		if got := exact(c); got != "410" {
+			return fmt.Errorf("the old version with a small history: %s", got)
+		}
+		return nil
+	})
+}
+
+// audit has the cases of the keys about the audit log.
+func (w *keyWorld) audit() map[string]keyCase {
+	return map[string]keyCase{
+		"audit.log": {run: func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			configure(t, w.one("audit.log", path))
+			expect.Soon(t, "the file has events", func() bool { is, err := os.Stat(path); return err == nil && is.Size() > 0 })
+		}},
+		"audit.maxSizeMiB": {run: func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			c := configure(t, w.one("audit.log", path))
+			fill(t, c, path, 1100<<10)
+			if _, err := os.Stat(path + ".1"); err == nil {
+				t.Fatal("the file was replaced before the change")
+			}
+			c.change(map[string]any{"audit.maxSizeMiB": 1})
+			c.awaitReload("audit.maxSizeMiB")
+			c.get("/clusters", c.owner())
+			expect.Soon(t, "an old file", func() bool { _, err := os.Stat(path + ".1"); return err == nil })
+		}},
+		"audit.maxBackups": {run: func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			c := configure(t, w.one("audit.log", path, "audit.maxSizeMiB", 1))
+			fill(t, c, path+".1", 1)
+			c.change(map[string]any{"audit.maxBackups": 0})
+			c.awaitReload("audit.maxBackups")
+			fill(t, c, path, 1000<<10)
+			expect.Eventually(t, 20*time.Second, func() error {
+				c.get("/clusters?"+strings.Repeat("x", 4000), c.owner())
+				if _, err := os.Stat(path + ".1"); err == nil {
+					return fmt.Errorf("%s.1 is there", path)
+				}
+				return nil
+			})
+		}},
+	}
+}
+
+// fill sends requests until the audit log has a size.
+func fill(t *testing.T, c *configured, path string, size int64) {
+	t.Helper()
+	client := &http.Client{Transport: c.client.Transport.(*http.Transport).Clone()}
+	client.Transport.(*http.Transport).DisableKeepAlives = false
+	defer client.CloseIdleConnections()
+	token, url := c.owner(), c.url("/clusters?labelSelector="+strings.Repeat("x", 60)+"%21&"+strings.Repeat("x", 3000))
+	expect.Eventually(t, time.Minute, func() error {
+		var sending sync.WaitGroup
+		for range 4 {
+			sending.Go(func() {
+				for range 50 {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+					if err != nil {
+						continue
+					}
+					r.Header.Set("Authorization", "Bearer "+token)
+					if response, err := client.Do(r); err == nil {
+						response.Body.Close()
+					}
+				}
+			})
+		}
+		sending.Wait()
+		if is, err := os.Stat(path); err != nil || is.Size() < size {
+			return fmt.Errorf("%s is %v, %v", path, is, err)
+		}
+		return nil
+	})
+}
