@@ -6,6 +6,7 @@ package directory_test
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
@@ -98,6 +100,7 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("right"))}})
 	seen.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == got["one.a"].Access })
 
+	h.testProfileLabels(t, seen)
 	profiles := h.dynamic.Resource(profileResource)
 	must(t, profiles.Namespace("two").Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	seen.names("one.a", "one.old.name", "two.b")
@@ -109,6 +112,19 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 		must(t, profiles.Namespace(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	seen.names()
+}
+
+// testProfileLabels gives a profile properties and labels, of which some have the same name.
+func (h *hub) testProfileLabels(t *testing.T, seen *recorder) {
+	property := func(name, value string) any { return map[string]any{"name": name, "value": value} }
+	h.profile(t, "two", "b", map[string]any{"properties": []any{
+		property("location", "eu"), property("cluster.clusterset.k8s.io", "b"), property("no label!", "x"), property("note", "not a value"),
+	}})
+	_, err := h.dynamic.Resource(profileResource).Namespace("two").Patch(t.Context(), "b", types.MergePatchType,
+		[]byte(`{"metadata": {"labels": {"env": "prod", "location": "us"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	want := map[string]string{"env": "prod", "location": "us", "cluster.clusterset.k8s.io": "b"}
+	seen.until("labels", func(m map[string]fleet.Entry) bool { return maps.Equal(m["two.b"].Labels, want) })
 }
 
 func (h *hub) testProfileSecrets(t *testing.T) {

@@ -76,34 +76,13 @@ func nameOf(d fleet.Directory) string {
 
 // joinState is what the parts of a Join have reported.
 type joinState struct {
-	// changed receives a value after a change of the fields below.
-	changed chan struct{}
-
-	// mu guards the fields below.
-	mu    sync.Mutex
-	parts []joinPart
-	left  int // parts that have not failed
-}
-
-// joinPart is what one part has reported.
-type joinPart struct {
-	entries          []fleet.Entry // of its last report
-	reported, failed bool
-	err              error // why it has failed, until the error was logged or returned
-}
-
-func (s *joinState) set(change func()) {
-	s.mu.Lock()
-	change()
-	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	board
+	// parts have the errors of those that failed until the errors were logged or returned.
+	parts []part
 }
 
 // take returns a copy of the state, and the errors since the last call.
-func (s *joinState) take(directories []fleet.Directory) (parts []joinPart, errs []error, left int) {
+func (s *joinState) take(directories []fleet.Directory) (parts []part, errs []error, left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.parts {
@@ -111,8 +90,11 @@ func (s *joinState) take(directories []fleet.Directory) (parts []joinPart, errs 
 			errs = append(errs, fmt.Errorf("%s: %w", nameOf(directories[i]), p.err))
 			p.err = nil
 		}
+		if !s.parts[i].failed {
+			left++
+		}
 	}
-	return slices.Clone(s.parts), errs, s.left
+	return slices.Clone(s.parts), errs, left
 }
 
 // Follow reports the clusters of all parts. See [fleet.Directory].
@@ -121,17 +103,9 @@ func (j *Join) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	defer cancel()
-	state := &joinState{changed: make(chan struct{}, 1), parts: make([]joinPart, len(j.parts)), left: len(j.parts)}
+	state := &joinState{board: newBoard(), parts: make([]part, len(j.parts))}
 	for i, directory := range j.parts {
-		part := &state.parts[i]
-		followers.Go(func() {
-			err := directory.Follow(ctx, func(entries []fleet.Entry) {
-				state.set(func() { part.entries, part.reported = entries, true })
-			})
-			if err != nil {
-				state.set(func() { part.failed, part.err, state.left = true, err, state.left-1 })
-			}
-		})
+		followers.Go(func() { state.follow(ctx, directory, &state.parts[i]) })
 	}
 	v := joinView{join: j, state: state, notifier: notifier{notify: notify}}
 	timeout := time.NewTimer(joinTimeout)
@@ -181,7 +155,7 @@ func (v *joinView) update() error {
 }
 
 // merge returns the entries of all parts, without those whose name an earlier part has.
-func (v *joinView) merge(parts []joinPart) []fleet.Entry {
+func (v *joinView) merge(parts []part) []fleet.Entry {
 	defer v.clashes.done()
 	var entries []fleet.Entry
 	type place struct{ part, entry int }

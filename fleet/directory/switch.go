@@ -27,19 +27,17 @@ type SwitchOptions struct {
 // also adds labels to clusters. All methods are safe for concurrent use, except that Follow runs
 // once at a time.
 type Switch struct {
-	opts SwitchOptions
-	// changed has a value after a change of the fields below, or of what a directory reported.
-	changed chan struct{}
+	opts  SwitchOptions
+	board board
 
-	// mu guards the fields below.
-	mu     sync.Mutex
+	// The board's mu guards the fields below.
 	used   fleet.Directory
 	labels map[string]map[string]string
 }
 
 // NewSwitch returns a switch that begins with a directory. A nil opts means the defaults.
 func NewSwitch(d fleet.Directory, opts *SwitchOptions) *Switch {
-	s := &Switch{used: d, changed: make(chan struct{}, 1)}
+	s := &Switch{used: d, board: newBoard()}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -51,57 +49,35 @@ func NewSwitch(d fleet.Directory, opts *SwitchOptions) *Switch {
 
 // Use replaces the directory.
 func (s *Switch) Use(d fleet.Directory) {
-	s.set(func() { s.used = d })
+	s.board.set(func() { s.used = d })
 }
 
 // Label replaces the labels that are added to those that the directory reports, by the names of
 // the clusters. They have precedence.
 func (s *Switch) Label(labels map[string]map[string]string) {
-	s.set(func() { s.labels = labels })
+	s.board.set(func() { s.labels = labels })
 }
 
 // String returns the name of the directory for log lines and errors.
 func (s *Switch) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
 	return nameOf(s.used)
 }
 
-// set makes a change and wakes Follow.
-func (s *Switch) set(change func()) {
-	s.mu.Lock()
-	change()
-	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
-// position is a directory that a Switch follows. The Switch's mu guards entries, reported and
-// err.
+// position is a directory that a Switch follows.
 type position struct {
+	part
 	directory fleet.Directory
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
-
-	entries  []fleet.Entry // of the last report
-	reported bool
-	err      error // why it has failed
 }
 
-// follow begins to follow a directory.
-func (s *Switch) follow(ctx context.Context, d fleet.Directory) *position {
+// begin begins to follow a directory.
+func (s *Switch) begin(ctx context.Context, d fleet.Directory) *position {
 	p := &position{directory: d}
 	ctx, p.cancel = context.WithCancel(ctx)
-	p.running.Go(func() {
-		err := d.Follow(ctx, func(entries []fleet.Entry) {
-			s.set(func() { p.entries, p.reported = entries, true })
-		})
-		if err != nil {
-			s.set(func() { p.err = err })
-		}
-	})
+	p.running.Go(func() { s.board.follow(ctx, d, &p.part) })
 	return p
 }
 
@@ -116,11 +92,11 @@ func (p *position) end() {
 // Follow reports the clusters. It returns the error of the directory that is in use. See
 // [fleet.Directory].
 func (s *Switch) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
-	s.mu.Lock()
+	s.board.mu.Lock()
 	used := s.used
-	s.mu.Unlock()
+	s.board.mu.Unlock()
 	// next is the one that is to replace now, nil if there is none.
-	now, next := s.follow(ctx, used), (*position)(nil)
+	now, next := s.begin(ctx, used), (*position)(nil)
 	defer func() {
 		next.end()
 		now.end()
@@ -130,25 +106,29 @@ func (s *Switch) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.changed:
+		case <-s.board.changed:
 		}
-		s.mu.Lock()
+		s.board.mu.Lock()
 		used = s.used
 		replaces := next != nil && next.reported
-		failed := next != nil && next.err != nil
-		s.mu.Unlock()
+		failed := next != nil && next.failed
+		s.board.mu.Unlock()
 		switch {
 		case failed && next.directory == used:
 			s.opts.Logger.Error("cannot use another source of clusters; they stay as they are", "source", nameOf(next.directory), "err", next.err)
 			next.end()
 			next = nil
-			s.set(func() { s.used = now.directory })
+			s.board.set(func() {
+				if s.used == used {
+					s.used = now.directory
+				}
+			})
 		case next != nil && next.directory != used:
 			next.end() // it was replaced before it has reported
 			next = nil
-			s.set(func() {})
+			s.board.set(func() {})
 		case next == nil && now.directory != used:
-			next = s.follow(ctx, used)
+			next = s.begin(ctx, used)
 		case replaces:
 			now.end()
 			now, next = next, nil
@@ -166,8 +146,8 @@ func (s *Switch) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 // take returns copies of the entries that a directory has reported, with the labels of the
 // Switch.
 func (s *Switch) take(p *position) (entries []fleet.Entry, reported bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
 	if p.err != nil {
 		return nil, false, fmt.Errorf("%s: %w", nameOf(p.directory), p.err)
 	}

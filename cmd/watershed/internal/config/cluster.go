@@ -24,85 +24,85 @@ const (
 	clusterLabels = "labels"
 )
 
-// readClusters reads the list of clusters.
-func (p *parser) readClusters(key, n *yaml.Node) {
-	p.file.clustersAt = p.at(key)
+// clusters reads the list of clusters.
+func (r *reader) clusters(n *yaml.Node) (all []Cluster) {
 	if n.Kind != yaml.SequenceNode {
-		p.add(p.at(n), "clusters: want a list of clusters, found %s", found(n))
-		return
+		r.add(r.at(n), "clusters: want a list of clusters, found %s", found(n))
+		return nil
 	}
 	names := map[string]bool{}
 	for _, item := range n.Content {
-		c, ok := p.cluster(resolve(item))
+		c, ok := r.cluster(resolve(item))
 		if !ok {
 			continue
 		}
 		if names[c.Name] {
-			p.add(p.at(item), "clusters: two entries have the name %s", c.Name)
+			r.add(r.at(item), "clusters: two entries have the name %s", c.Name)
 		}
 		names[c.Name] = true
-		p.file.clusters = append(p.file.clusters, c)
+		all = append(all, c)
 	}
+	return all
 }
 
 // cluster reads one entry. After an error it returns false.
-func (p *parser) cluster(n *yaml.Node) (c Cluster, ok bool) {
+func (r *reader) cluster(n *yaml.Node) (c Cluster, ok bool) {
 	if n.Kind != yaml.MappingNode {
-		p.add(p.at(n), "clusters: want name and labels, found %s", found(n))
+		r.add(r.at(n), "clusters: want name and labels, found %s", found(n))
 		return c, false
 	}
-	before := len(p.problems)
+	before := len(r.problems)
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, child := n.Content[i], resolve(n.Content[i+1])
 		if seen[key.Value] {
-			p.add(p.at(key), "clusters: %s occurs twice", key.Value)
+			r.add(r.at(key), "clusters: %s occurs twice", key.Value)
 			continue
 		}
 		seen[key.Value] = true
 		switch key.Value {
 		case clusterName:
-			if v := p.scalarOrList(child, "clusters: name", text); v != nil {
+			if v := r.scalarOrList(child, "clusters: name", text); v != nil {
 				c.Name = v.text
 			}
 		case clusterLabels:
-			c.Labels = p.labels(child)
+			c.Labels = r.labels(child)
 		default:
 			hint := ""
 			if near := nearest(key.Value, []string{clusterName, clusterLabels}); near != "" {
 				hint = ": did you mean " + near + "?"
 			}
-			p.add(p.at(key), "clusters: unknown key %s%s", key.Value, hint)
+			r.add(r.at(key), "clusters: unknown key %s%s", key.Value, hint)
 		}
 	}
-	if c.Name == "" && len(p.problems) == before {
-		p.add(p.at(n), "clusters: an entry has no name")
+	if c.Name == "" && len(r.problems) == before {
+		r.add(r.at(n), "clusters: an entry has no name")
 	}
-	return c, len(p.problems) == before
+	return c, len(r.problems) == before
 }
 
 // labels reads the labels of a cluster.
-func (p *parser) labels(n *yaml.Node) map[string]string {
+func (r *reader) labels(n *yaml.Node) map[string]string {
 	if n.Kind != yaml.MappingNode {
-		p.add(p.at(n), "clusters: labels: want keys and values, found %s", found(n))
+		r.add(r.at(n), "clusters: labels: want keys and values, found %s", found(n))
 		return nil
 	}
 	all := map[string]string{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, child := n.Content[i], resolve(n.Content[i+1])
 		if _, ok := all[key.Value]; ok {
-			p.add(p.at(key), "clusters: label %s occurs twice", key.Value)
+			r.add(r.at(key), "clusters: label %s occurs twice", key.Value)
 			continue
 		}
-		v := p.scalarOrList(child, "clusters: label "+key.Value, text)
+		v := r.scalarOrList(child, "clusters: label "+key.Value, text)
 		if v == nil {
 			continue
 		}
 		if reasons := validation.IsQualifiedName(key.Value); len(reasons) > 0 {
-			p.add(p.at(key), "clusters: label %q: %s", key.Value, strings.Join(reasons, "; "))
+			r.add(r.at(key), "clusters: label %q: %s", key.Value, strings.Join(reasons, "; "))
 		}
 		if reasons := validation.IsValidLabelValue(v.text); len(reasons) > 0 {
-			p.add(v.at, "clusters: value of label %s: %s", key.Value, strings.Join(reasons, "; "))
+			r.add(v.at, "clusters: value of label %s: %s", key.Value, strings.Join(reasons, "; "))
 		}
 		all[key.Value] = v.text
 	}

@@ -198,6 +198,7 @@ clusters:
 			`f.yaml:1:13: apiVersion: want config.watershed.dev/v1alpha1, found the text "v1"`, `f.yaml:2:7: kind: want Configuration, found the text "List"`,
 		})
 		expectProblems(t, load(""), []string{"f.yaml: the file is empty: it begins with"})
+		expectProblems(t, load("# nothing\n"), []string{"f.yaml: the file is empty: it begins with"})
 		expectProblems(t, load("- a\n"), []string{"f.yaml:1:1: want keys and values, found a list"})
 	})
 	t.Run("flags and variables", func(t *testing.T) {

@@ -30,14 +30,15 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = errLarge
-	}
-	if err != nil {
+	b := bytes.NewBuffer([]byte{})
+	switch _, err := io.CopyN(b, f, maxFile+1); {
+	case errors.Is(err, io.EOF):
+		return b.Bytes(), nil
+	case err == nil:
+		return nil, fmt.Errorf("configuration %s: %w", path, errLarge)
+	default:
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
-	return content, nil
 }
 
 // Follow calls changed when the content of a file differs from the last content, until ctx

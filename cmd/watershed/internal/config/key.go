@@ -4,6 +4,7 @@
 package config
 
 import (
+	"encoding/csv"
 	"strconv"
 	"strings"
 	"time"
@@ -159,4 +160,10 @@ func (k *Key) check() string {
 		return "" // set has returned the error
 	}
 	return "the least value is " + least + ": " + k.why
+}
+
+// splitList returns the items of a list that are separated by commas. An item with a comma is
+// in quotes.
+func splitList(text string) ([]string, error) {
+	return csv.NewReader(strings.NewReader(text)).Read()
 }

@@ -49,8 +49,8 @@ func (s *Set) Print(w io.Writer) error {
 // print writes the settings below a path, which is "" or ends with a dot.
 func (s *Set) print(b *strings.Builder, path string) {
 	indent := strings.Repeat("  ", strings.Count(path, "."))
-	for _, name := range s.children(path) {
-		switch k := s.byPath(path + name); {
+	for _, name := range s.keys.children(path) {
+		switch k := s.keys.byPath(path + name); {
 		case k != nil:
 			fmt.Fprintf(b, "%s%s: %s # %s\n", indent, name, quote(k.Value()), k.origin)
 		case path != "" || name != "apiVersion" && name != "kind" && name != "clusters":

@@ -4,7 +4,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -63,45 +62,6 @@ func (p Problems) orNil() error {
 		return nil
 	}
 	return p
-}
-
-// Locate adds to errors of [About] the places that their values come from. All of the errors,
-// which may be nil or [Problems], become one.
-func (s *Set) Locate(errs ...error) error {
-	var all Problems
-	for _, err := range errs {
-		var several Problems
-		switch {
-		case err == nil:
-			continue
-		case errors.As(err, &several):
-			for _, one := range several {
-				all = append(all, s.locate(one))
-			}
-		default:
-			all = append(all, s.locate(err))
-		}
-	}
-	return all.orNil()
-}
-
-// locate adds the place to one error.
-func (s *Set) locate(err error) error {
-	var p *Problem
-	if !errors.As(err, &p) || p.Where != "" || p.Flag == "" {
-		return err
-	}
-	k := s.byFlag(p.Flag)
-	if k == nil {
-		return err
-	}
-	switch o := k.origin; {
-	case o.Variable != "":
-		return &Problem{Flag: p.Flag, Where: o.Variable, Text: p.Text}
-	case o.Position != Position{}:
-		return &Problem{Flag: p.Flag, Where: o.Position.String() + ": " + k.Path, Text: p.Text}
-	}
-	return err
 }
 
 // nearest returns the candidate that is most like a name, "" if none is.

@@ -4,25 +4,17 @@
 package config
 
 import (
-	"encoding/csv"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 )
 
-// APIVersion and Kind are the first two keys of a file.
-const (
-	APIVersion = "config.watershed.dev/v1alpha1"
-	Kind       = "Configuration"
-)
-
 // Set is a set of settings. The zero value is not usable, see [NewSet].
 type Set struct {
 	flags *pflag.FlagSet
-	keys  []*Key
+	keys  catalog
 	// Clusters are the clusters that the file describes.
 	Clusters []Cluster
 	// clustersAt is the place of the list of clusters in the file.
@@ -94,28 +86,9 @@ func (s *Set) AddTo(flags *pflag.FlagSet) {
 	}
 }
 
-// IsSet reports whether the setting of a flag has a value that is not the default of the
-// declaration, because the flag, its environment variable or the file has one. The set has
-// been loaded.
-func (s *Set) IsSet(flag string) bool { return s.byFlag(flag).origin.IsSet() }
-
-// byFlag returns the setting of a flag, nil if there is none.
-func (s *Set) byFlag(name string) *Key {
-	i := slices.IndexFunc(s.keys, func(k *Key) bool { return k.Flag.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return s.keys[i]
-}
-
-// byPath returns the setting of a key, nil if there is none.
-func (s *Set) byPath(path string) *Key {
-	i := slices.IndexFunc(s.keys, func(k *Key) bool { return k.Path == path })
-	if i < 0 {
-		return nil
-	}
-	return s.keys[i]
-}
+// IsSet reports whether the setting of a flag has a value because the flag, its environment
+// variable or the file has one. The set has been loaded.
+func (s *Set) IsSet(flag string) bool { return s.keys.byFlag(flag).origin.IsSet() }
 
 // Load determines the value of each setting. The flags have been parsed. Name and content are
 // those of the file; a nil content means that there is none. Variable returns the value of an
@@ -124,7 +97,7 @@ func (s *Set) Load(name string, content []byte, variable func(string) string) er
 	var problems Problems
 	var f *file
 	if content != nil {
-		f, problems = parse(name, content, s)
+		f, problems = parse(name, content, s.keys)
 	}
 	for _, k := range s.keys {
 		if p := s.load(k, f, variable); p != nil {
@@ -199,8 +172,41 @@ func (s *Set) Changes(from *Set) []*Key {
 	return changed
 }
 
-// splitList returns the items of a list that are separated by commas. An item with a comma is
-// in quotes.
-func splitList(text string) ([]string, error) {
-	return csv.NewReader(strings.NewReader(text)).Read()
+// Locate adds to errors of [About] the places that their values come from. All of the errors,
+// which may be nil or [Problems], become one.
+func (s *Set) Locate(errs ...error) error {
+	var all Problems
+	for _, err := range errs {
+		var several Problems
+		switch {
+		case err == nil:
+			continue
+		case errors.As(err, &several):
+			for _, one := range several {
+				all = append(all, s.locate(one))
+			}
+		default:
+			all = append(all, s.locate(err))
+		}
+	}
+	return all.orNil()
+}
+
+// locate adds the place to one error.
+func (s *Set) locate(err error) error {
+	var p *Problem
+	if !errors.As(err, &p) || p.Where != "" || p.Flag == "" {
+		return err
+	}
+	k := s.keys.byFlag(p.Flag)
+	if k == nil {
+		return err
+	}
+	switch o := k.origin; {
+	case o.Variable != "":
+		return &Problem{Flag: p.Flag, Where: o.Variable, Text: p.Text}
+	case o.Position != Position{}:
+		return &Problem{Flag: p.Flag, Where: o.Position.String() + ": " + k.Path, Text: p.Text}
+	}
+	return err
 }
