@@ -228,7 +228,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 func (m *Member) retune() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.server.limit(m.settings.limits())
+	m.limit(m.settings.limits())
 	selection := m.settings.selection()
 	for at, x := range m.mirrors {
 		switch is := x.informer.Status(); {

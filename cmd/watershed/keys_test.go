@@ -32,6 +32,9 @@ type keyCase struct {
 // TestKeys_haveAnEffect changes each key and observes a response, a request, a file or a log
 // line that depends on it. A key that takes effect while the server runs is changed then.
 func TestKeys_haveAnEffect(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while: make e2e runs it")
+	}
 	w := newKeyWorld(t)
 	cases := map[string]keyCase{}
 	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit()} {

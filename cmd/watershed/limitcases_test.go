@@ -131,9 +131,10 @@ func fill(t *testing.T, c *configured, path string, size int64) {
 			})
 		}
 		sending.Wait()
-		if is, err := os.Stat(path); err != nil || is.Size() < size {
-			return fmt.Errorf("%s is %v, %v", path, is, err)
+		is, err := os.Stat(path)
+		if err == nil && is.Size() < size {
+			err = fmt.Errorf("%s has %d bytes", path, is.Size())
 		}
-		return nil
+		return err
 	})
 }

@@ -100,6 +100,11 @@ func TestReload_keepsWatches(t *testing.T) {
 	expect.Soon(t, "the new resource is mirrored", func() bool {
 		return codeOf("/clusters/us/apis/apiextensions.k8s.io/v1/customresourcedefinitions")(c) == "200"
 	})
+	for _, one := range c.clusters() {
+		if want := map[string]string{"eu": "prod"}[one.Name]; one.Labels["env"] != want {
+			t.Errorf("%s has the labels %v", one.Name, one.Labels)
+		}
+	}
 	// A resource that is no longer selected ends its watches, and no others.
 	namespaces := c.watch("/clusters/eu/api/v1/namespaces?watch=1&resourceVersion=0", c.owner())
 	c.change(map[string]any{"mirror.except": []string{"namespaces"}})

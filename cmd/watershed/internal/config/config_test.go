@@ -154,7 +154,7 @@ Limits: {}
 historyMiB: 5
 max-workers: 3
 workers: 3
-addres: a
+addrezz: a
 address: b
 address: c
 `, []string{
@@ -162,7 +162,7 @@ address: c
 			`f.yaml:5:1: unknown key historyMiB: did you mean limits.historyMiB?`,
 			`f.yaml:6:1: unknown key max-workers`,
 			`f.yaml:7:1: unknown key workers: did you mean limits.workers?`,
-			`f.yaml:8:1: unknown key addres: did you mean address?`,
+			`f.yaml:8:1: unknown key addrezz: did you mean address?`,
 			`f.yaml:10:1: address occurs twice`,
 		}},
 		{"clusters", `
