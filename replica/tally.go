@@ -112,12 +112,13 @@ func verbLabel(r *http.Request, a *Attributes) string {
 	return "OTHER"
 }
 
-// scopeLabel returns the scope as kube-apiserver's metrics spell it.
+// scopeLabel returns the scope as kube-apiserver's metrics spell it: that of the path, so that
+// a list of one name has the scope of the list.
 func scopeLabel(a *Attributes) string {
 	switch {
 	case !a.IsResource:
 		return ""
-	case a.Name != "":
+	case a.Name != "" && a.Verb != "list" && a.Verb != "watch" && a.Verb != "deletecollection", a.Verb == "create":
 		return "resource"
 	case a.Namespace != "":
 		return "namespace"

@@ -167,20 +167,31 @@ func (w *keyWorld) serving() map[string]keyCase {
 			code, _ := c.send(http.MethodPost, "/clusters/eu/api/v1/namespaces/x/pods", "ann", "{}")
 			return fmt.Sprint(code)
 		}},
-		"pprof": {with: w.one(), to: "127.0.0.1:0", want: [2]string{"none", "200"}, observe: func(c *configured) string {
-			_, after, ok := strings.Cut(c.log.String(), "msg=profiles url=")
-			if !ok {
-				return "none"
+		"pprof":         {with: w.one(), to: "127.0.0.1:0", want: [2]string{"none", "200"}, observe: func(c *configured) string { return c.inside("profiles") }},
+		"metricsListen": {with: w.one(), to: "127.0.0.1:0", want: [2]string{"none", "200"}, observe: func(c *configured) string { return c.inside("metrics") }},
+		"logFormat": {with: w.one(), to: "json", want: [2]string{"level=INFO", `{"time":`}, observe: func(c *configured) string {
+			line := c.log.String()
+			if strings.HasPrefix(line, `{"time":`) {
+				return `{"time":`
 			}
-			address, _, _ := strings.Cut(after, "\n")
-			response, err := http.Get(address)
-			if err != nil {
-				return err.Error()
-			}
-			response.Body.Close()
-			return fmt.Sprint(response.StatusCode)
+			return strings.Fields(line + " - -")[1]
 		}},
 	}
+}
+
+// inside returns the response of a server whose address the log has, "none" without one.
+func (c *configured) inside(name string) string {
+	_, after, ok := strings.Cut(c.log.String(), "msg="+name+" url=")
+	if !ok {
+		return "none"
+	}
+	address, _, _ := strings.Cut(after, "\n")
+	response, err := http.Get(address)
+	if err != nil {
+		return err.Error()
+	}
+	response.Body.Close()
+	return fmt.Sprint(response.StatusCode)
 }
 
 // awaitReload waits until a key is in effect.

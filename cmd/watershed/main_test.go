@@ -36,11 +36,19 @@ func command(ctx context.Context, args ...string) (string, error) {
 // TestNewLogger checks that log lines of client-go go to the same log.
 func TestNewLogger(t *testing.T) {
 	var log bytes.Buffer
-	newLogger(&log).Info("ours")
-	klog.Warning("theirs")
-	klog.SetSlogLogger(quiet)
-	if got := log.String(); !strings.Contains(got, "level=INFO msg=ours") || !strings.Contains(got, "msg=theirs") {
-		t.Error(got)
+	for format, want := range map[string][]string{
+		logText: {"level=INFO msg=ours", "level=INFO msg=theirs"},
+		logJSON: {`"level":"INFO","msg":"ours"`, `"level":"INFO","msg":"theirs"`},
+	} {
+		log.Reset()
+		newLogger(&log, format).Info("ours")
+		klog.Warning("theirs")
+		klog.SetSlogLogger(quiet)
+		for _, text := range want {
+			if got := log.String(); !strings.Contains(got, text) {
+				t.Errorf("the log in %s has no %s:\n%s", format, text, got)
+			}
+		}
 	}
 }
 

@@ -152,6 +152,19 @@ func testRequestLabels(t *testing.T, k *kubetest.Cluster, replica, own *http.Cli
 		expect.NoError(t, err)
 		return string(body)
 	}
+	// A resource that is not synced is answered with another code.
+	expect.Eventually(t, time.Minute, func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/readyz", http.NoBody)
+		expect.NoError(t, err)
+		resp, err := replica.Do(req)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("/readyz: %s", resp.Status)
+		}
+		if resp != nil {
+			resp.Body.Close()
+		}
+		return err
+	})
 	admin := k.Config()
 	for _, path := range []string{
 		"/api/v1/namespaces/default/podtemplates", "/api/v1/namespaces/default/podtemplates/none", "/api/v1/namespaces/default/podtemplates?watch=true&timeoutSeconds=1",

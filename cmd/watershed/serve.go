@@ -95,7 +95,7 @@ func newServeCommand() *cobra.Command {
 				o.area = terminal.NewArea(log)
 				log = o.area
 			}
-			return serve(cmd.Context(), newLogger(log), o)
+			return serve(cmd.Context(), newLogger(log, o.logFormat), o)
 		},
 	}
 	o.addFlags(cmd.Flags())
@@ -103,10 +103,19 @@ func newServeCommand() *cobra.Command {
 	return cmd
 }
 
-// newLogger returns a logger in logfmt. The log lines of Kubernetes' libraries, most of
-// them about credential plugins, go to the same logger.
-func newLogger(w io.Writer) *slog.Logger {
+// The values of --log-format.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
+// newLogger returns a logger in logfmt, or in JSON. The log lines of Kubernetes' libraries,
+// most of them about credential plugins, go to the same logger.
+func newLogger(w io.Writer, format string) *slog.Logger {
 	logger := slog.New(slog.NewTextHandler(w, nil))
+	if format == logJSON {
+		logger = slog.New(slog.NewJSONHandler(w, nil))
+	}
 	klog.SetSlogLogger(logger)
 	return logger
 }

@@ -43,6 +43,7 @@ type serveOptions struct {
 	maxMemory         int64 // of one cluster, MiB
 	pprof             string
 	metricsListen     string
+	logFormat         string
 	// area shows the progress of the first sync below the log, nil if the log does not go to
 	// a terminal.
 	area *terminal.Area
@@ -77,6 +78,7 @@ func (o *serveOptions) declare(keys *config.Set) {
 	o.audit.declare(keys)
 	keys.Bool(&o.passThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
 	keys.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves /metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
+	keys.String(&o.logFormat, "logFormat", "log-format", logText, "the `format` of the log: text or json")
 	keys.String(&o.pprof, "pprof", "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 }
 
@@ -120,6 +122,9 @@ func (o *serveOptions) validate() error {
 		if err != nil {
 			all = append(all, err)
 		}
+	}
+	if o.logFormat != logText && o.logFormat != logJSON {
+		add(config.About("log-format", "--log-format %s: use text or json", o.logFormat))
 	}
 	add(o.listening.validate())
 	add(o.sources.validate())
