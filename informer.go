@@ -185,6 +185,25 @@ func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
 // Stats returns the informer's memory use.
 func (i *Informer[T]) Stats() Stats { return i.engine.stats() }
 
+// Transformed returns an object of the server as the informer stores it: without the fields
+// that [Options.Drop] lists, and after its transforms.
+func (i *Informer[T]) Transformed(o *wire.Object) (*wire.Object, error) {
+	transform := guarded(i.engine.opts.transform)
+	if transform == nil {
+		return o, nil
+	}
+	return transform(o)
+}
+
+// Relist makes a running informer read the whole state again, and returns at once.
+// Handlers and other readers see the differences as ordinary changes. It is for programs
+// that have found the copy to differ from the server: see [reflector.Reflector.Relist].
+func (i *Informer[T]) Relist() { i.engine.current.Load().reflector.Relist() }
+
+// RelistBack is Relist for a server that was restored from a backup and has advanced since.
+// Its states replace newer ones of the copy: see [reflector.Reflector.RelistBack].
+func (i *Informer[T]) RelistBack() { i.engine.current.Load().reflector.RelistBack() }
+
 // Write applies deltas to the copy, and returns when readers can see them. The source
 // does not know about them: its next state of an object, or its next list, replaces
 // them. Write is for tests, and for programs that want to read their own writes to the

@@ -23,6 +23,9 @@
 // has it again. The known objects of the resource are deleted when every answer for
 // [Options.Absence] was that the source does not have it.
 //
+// [Reflector.Relist] makes the reflector read the whole state again, for a caller that has
+// found the copy to differ from the source.
+//
 // An object that cannot be read is counted ([Status.Dropped]), and its last state stays.
 // A deletion that cannot be read still deletes. If its key cannot be read either, a list
 // determines which object it was.

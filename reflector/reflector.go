@@ -26,6 +26,7 @@ const fruitless = 3
 type Reflector[T any] struct {
 	intake  intake[T]
 	running atomic.Bool
+	request request
 
 	// Only Run uses the fields below. plan is the next step.
 	plan    plan
@@ -88,9 +89,17 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	r.backoff = backoff{first: r.intake.opts.Backoff, most: r.intake.opts.MaxBackoff}
 	r.streams = !r.intake.opts.ListOnly
 	for {
-		err := r.session(ctx)
+		current, requested, back, end := r.request.begin(ctx)
+		if requested {
+			r.obey(back)
+		}
+		err := r.session(current)
+		end()
 		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
 			return nil
+		}
+		if r.request.pending() {
+			continue // the list that was requested comes next, whatever the error was
 		}
 		if err := r.recover(ctx, err); err != nil {
 			return nil // the context has ended
