@@ -296,6 +296,7 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 		x.source.synced.Store(true)
 		m.applied(x, s, changes)
 		x.feed.applied(s, changes, whole)
+		x.reached(s, whole)
 	})
 	if err != nil || !selected {
 		return x, err

@@ -85,6 +85,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 		f.runs.Go(func() { trimLogs(ctx, f.settings.history, f.feedLogs) })
 	}
 	f.runs.Go(func() { trimLogs(ctx, func() int64 { return windows * f.settings.Window }, f.catalog.logs) })
+	if f.settings.VerifyEvery > 0 {
+		f.runs.Go(func() { f.verifyAll(ctx, f.settings.VerifyEvery) })
+	}
 	err := f.directory.Follow(ctx, f.admit)
 	if err != nil {
 		err = fmt.Errorf("fleet: directory: %w", err)

@@ -24,6 +24,7 @@ type Member struct {
 	*server
 	settings *settings
 	catalog  *catalog
+	verifier *verifier
 	// end ends the run.
 	end context.CancelFunc
 
@@ -76,7 +77,7 @@ type Member struct {
 // and end before it runs.
 func newMember(name string, s *settings, c *catalog) *Member {
 	return &Member{
-		server: newServer(name, s), settings: s, catalog: c, since: time.Now(),
+		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
 }

@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
@@ -26,6 +27,14 @@ type mirror struct {
 	// seen is set after the first state, joined after that state was passed to join. Only
 	// the informer's goroutine uses them.
 	seen, joined bool
+	// whole is the newest state that the server had, nil before the first list. relists
+	// counts the lists since the first one that the informer has applied, and relisting is
+	// set while it applies one; only the informer's goroutine uses relisting.
+	whole     atomic.Pointer[state]
+	relists   atomic.Uint64
+	relisting bool
+	// verified is the last verification, nil if there was none.
+	verified atomic.Pointer[Verification]
 	// end ends the run.
 	end context.CancelFunc
 }
@@ -61,6 +70,19 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 	x := &mirror{cluster: to.name, resource: r, source: src, informer: watershed.FromSource(src, opts)}
 	src.used.of = x.informer
 	return x, nil
+}
+
+// reached records a state after a batch. A state in the middle of a list is not whole.
+func (x *mirror) reached(s state, whole bool) {
+	if !whole {
+		x.relisting = true
+		return
+	}
+	x.whole.Store(&s)
+	if x.relisting {
+		x.relisting = false
+		x.relists.Add(1)
+	}
 }
 
 // run runs the informer until the mirror is ended.

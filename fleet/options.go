@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/reflector"
@@ -56,6 +57,10 @@ type Options struct {
 	// Decoded limits, approximately, the bytes of recently decoded values that are kept.
 	// Default 64 MiB.
 	Decoded int
+	// VerifyEvery is how often each resource of each cluster is compared with its API
+	// server, and repaired if it differs: see [Member.Verify]. The comparisons are spread
+	// over that time. Default: never.
+	VerifyEvery time.Duration
 	// Reflector tunes the lists and watches.
 	Reflector reflector.Options
 	// Report, if it is not nil, is the report that includes the fleet's informers while

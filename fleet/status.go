@@ -108,6 +108,9 @@ type Status struct {
 	// Failing has the resources that are not current or could not be read, sorted by
 	// name.
 	Failing []ResourceStatus
+	// Diverged has the resources whose copy differed from the server when it was last
+	// verified, and was not repaired, sorted by name. See [Member.Verify].
+	Diverged []ResourceStatus
 }
 
 // String returns the status on one line, for people: it may change.
@@ -116,6 +119,9 @@ func (s Status) String() string {
 	fmt.Fprintf(&b, "%s since %s, %d of %d resources synced, %d objects", s.State, s.Since.Format(time.RFC3339), s.Synced, s.Resources, s.Objects)
 	if len(s.Failing) > 0 {
 		fmt.Fprintf(&b, ", %d resources failing", len(s.Failing))
+	}
+	if len(s.Diverged) > 0 {
+		fmt.Fprintf(&b, ", %d resources differ from the cluster", len(s.Diverged))
 	}
 	if s.Err != nil {
 		fmt.Fprintf(&b, ": %v", s.Err)
@@ -129,6 +135,9 @@ type ResourceStatus struct {
 	// Expected is how many objects the resource has once it has synced, as far as that is
 	// known, and how many it has after that.
 	Expected int
+	// Verified is the last verification of the resource, nil if there was none. It must not
+	// be modified.
+	Verified *Verification
 	watershed.Status
 }
 
@@ -155,6 +164,9 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		s.Expected += r.Expected
 		if r.Synced {
 			s.Synced++
+		}
+		if r.Verified.Diverges() {
+			s.Diverged = append(s.Diverged, r)
 		}
 		if r.current() {
 			continue
@@ -247,7 +259,7 @@ func (m *Member) Resources() []ResourceStatus {
 func (m *Member) resourcesLocked() []ResourceStatus {
 	all := make([]ResourceStatus, 0, len(m.mirrors))
 	for _, x := range m.mirrors {
-		s := ResourceStatus{Resource: x.resource.GroupVersionResource, Status: x.informer.Status()}
+		s := ResourceStatus{Resource: x.resource.GroupVersionResource, Verified: x.verified.Load(), Status: x.informer.Status()}
 		s.Expected = s.Objects
 		if !s.Synced {
 			s.Expected = max(s.Objects, int(x.source.expected.Load()))

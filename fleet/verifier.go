@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// verifier admits one verification of a member at a time, and counts them.
+type verifier struct {
+	// turn is held during a verification. It is a channel, so that a context can end the
+	// wait.
+	turn chan struct{}
+
+	runs, failures, objects, bytes, undecided, repairs, unrepaired atomic.Uint64
+	missing, extra, stale, ahead, wrong                            atomic.Uint64
+}
+
+func newVerifier() *verifier { return &verifier{turn: make(chan struct{}, 1)} }
+
+// enter waits for the verification before this one. The caller calls leave at the end.
+func (v *verifier) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case v.turn <- struct{}{}:
+		return func() { <-v.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// count adds the result of a comparison, nil if it failed.
+func (v *verifier) count(result *Verification) {
+	v.runs.Add(1)
+	if result == nil {
+		v.failures.Add(1)
+		return
+	}
+	v.objects.Add(uint64(result.Objects))
+	v.bytes.Add(uint64(result.Bytes))
+	v.undecided.Add(uint64(result.Undecided))
+	for kind, counter := range map[DivergenceKind]*atomic.Uint64{
+		DivergenceMissing: &v.missing, DivergenceExtra: &v.extra, DivergenceStale: &v.stale, DivergenceAhead: &v.ahead, DivergenceWrong: &v.wrong,
+	} {
+		counter.Add(uint64(result.Counts[kind]))
+	}
+}
