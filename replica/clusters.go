@@ -81,6 +81,8 @@ type ClusterState struct {
 	// Problems are the causes for concern, the most serious first. A cluster that is live can
 	// have some.
 	Problems []Problem `json:"problems,omitempty"`
+	// Diverged are the resources in [fleet.Status.Diverged].
+	Diverged []string `json:"diverged,omitempty"`
 }
 
 // serveClusters answers with the clusters that the request selects by their labels, and the
@@ -125,6 +127,9 @@ func (s *Server) clusterState(m *fleet.Member) ClusterState {
 	}
 	for _, r := range is.JSON {
 		one.JSON = append(one.JSON, r.String())
+	}
+	for _, r := range is.Diverged {
+		one.Diverged = append(one.Diverged, r.Resource.GroupResource().String())
 	}
 	if !is.Scope.Whole() {
 		one.Scope = is.Scope.String()

@@ -18,7 +18,8 @@ import (
 // selfsubjectaccessreviews. Its objects are not in a namespace, and can only be created:
 // nothing is stored.
 //
-// An API of a cluster has it if the cluster's own discovery does. Requests for it pass
+// An API of a cluster has it if the cluster's own discovery does, and the API of the fleet if
+// Fleet is set. Requests for it pass
 // through [Options.Admit] and [Options.Authorize] like all others, with the verb create.
 type OwnResource struct {
 	schema.GroupVersionResource
@@ -81,6 +82,9 @@ func ownOf(a api, q *Request) *OwnResource {
 	return nil
 }
 
+// proto is implemented by the Go types that can be written as protobuf.
+type proto interface{ MarshalTo([]byte) (int, error) }
+
 // serve answers a request for the resource. If it returns an error, nothing has been
 // written.
 func (o *OwnResource) serve(w http.ResponseWriter, r *http.Request, q *Request) error {
@@ -93,12 +97,14 @@ func (o *OwnResource) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 	if err := respond.CheckRoute(r.Header.Get("Accept"), respond.ObjectTypes...); err != nil {
 		return err
 	}
-	media, err := respond.Negotiate(r, respond.Ability{Protobuf: true})
+	empty := o.New()
+	_, messages := empty.(proto)
+	media, err := respond.Negotiate(r, respond.Ability{Protobuf: messages})
 	if err != nil {
 		return err
 	}
 	kind := o.GroupVersion().WithKind(o.Kind)
-	object, err := respond.ReadObject(w, r, kind, o.New())
+	object, err := respond.ReadObject(w, r, kind, empty)
 	if err != nil {
 		return err
 	}

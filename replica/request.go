@@ -73,6 +73,12 @@ type Request struct {
 // Attributes returns the attributes of the request.
 func (q *Request) Attributes() Attributes { return q.attributes }
 
+// Sees reports whether the caller of a request below /fleet may read a member, see
+// [Access.Sees].
+func (q *Request) Sees(m *fleet.Member) bool {
+	return q.access == nil || q.access.Sees == nil || q.access.Sees(m)
+}
+
 // caller returns the identity that sent the request, "" without access control.
 func (q *Request) caller() string {
 	if q.access == nil {
