@@ -17,7 +17,7 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// limits has the cases of the keys about memory.
+// limits has the cases of the keys about memory and verification.
 func (w *keyWorld) limits() map[string]keyCase {
 	large := startOrigins(w.t, 1, 6000)[0]
 	kubeconfig := kubeconfigOf(w.t, map[string]*origin{"large": large}, "large")
@@ -34,7 +34,13 @@ func (w *keyWorld) limits() map[string]keyCase {
 	return map[string]keyCase{
 		"limits.clusterObjects":   {with: with(), from: 100, to: 10_000, observe: exceeds, want: [2]string{"true", "false"}},
 		"limits.clusterMemoryMiB": {with: with(), from: 1, to: 100, observe: exceeds, want: [2]string{"true", "false"}},
-		"limits.historyMiB":       {run: func(t *testing.T) { testHistory(t, large, with()) }},
+		"verifyEvery": {with: with(), to: "100ms", want: [2]string{"0", "many"}, observe: func(c *configured) string {
+			if n := large.asked("resourceVersionMatch=Exact"); n < 3 {
+				return fmt.Sprint(n)
+			}
+			return "many"
+		}},
+		"limits.historyMiB": {run: func(t *testing.T) { testHistory(t, large, with()) }},
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/replica"
@@ -255,8 +256,8 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	}
 	page := new(exposition.Page)
 	opts := &replica.Options{
-		Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: control.Own(), PassThrough: o.passThrough,
-		Pages: map[string]http.Handler{access.MetricsPath: page},
+		Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
+		PassThrough: o.passThrough, Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if log != nil {
 		opts.Audit = log.Audit

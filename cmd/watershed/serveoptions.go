@@ -6,6 +6,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -41,6 +42,7 @@ type serveOptions struct {
 	history           int64 // MiB
 	maxObjects        int   // of one cluster
 	maxMemory         int64 // of one cluster, MiB
+	verifyEvery       time.Duration
 	pprof             string
 	metricsListen     string
 	logFormat         string
@@ -74,6 +76,8 @@ func (o *serveOptions) declare(keys *config.Set) {
 		AtLeast(0, "use 0 for the default").Reloads()
 	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)").
 		AtLeast(0, "use 0 for the default").Reloads()
+	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
+		AtLeast(0, "use 0 for never")
 	o.access.declare(keys)
 	o.audit.declare(keys)
 	keys.Bool(&o.passThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
@@ -154,7 +158,7 @@ func (o *serveOptions) labels() map[string]map[string]string {
 
 // fleetOptions returns the options of the fleet.
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
-	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Scope: o.scope, History: o.history << 20, Logger: logger}
+	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Scope: o.scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
 	opts.Limits.Objects, opts.Limits.Bytes = o.maxObjects, o.maxMemory<<20
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields

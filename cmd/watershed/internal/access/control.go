@@ -26,6 +26,10 @@ import (
 // whether a cluster exists.
 const refusalStep = 20 * time.Millisecond
 
+// ownGroup is the API group of the program's own resources, such as verifications. The owner
+// may use all of them. For other callers, each cluster decides.
+const ownGroup = "watershed.dev"
+
 // Control authenticates and authorizes the requests to a replica. All methods are safe for
 // concurrent use.
 type Control struct {
@@ -256,6 +260,9 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	case !q.Fleet:
 		// The pages of the server are about the members whose API the caller may use.
 		a = replica.Attributes{Verb: "get", Path: "/api"}
+	}
+	if q.Fleet && who.owner && a.Group == ownGroup {
+		return &replica.Access{Caller: who.key()}, nil // no cluster has the program's own resources
 	}
 	if a.Resource == selfReviews && a.Verb == "create" {
 		return &replica.Access{Caller: who.key()}, nil // it contains nothing but the identity

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package verification lets callers of a server compare its copies with the clusters, and
+// repair them. It has the API of that, a resource that the program answers itself: a client
+// creates a [Verification], and receives it with its results.
+//
+// # Guarantees
+//
+// A request concerns only the clusters that the caller sees: each cluster decides whether
+// the caller may create verifications.watershed.dev, and the owner of the server may. With
+// dryRun=All nothing is compared, and the results name what would be. The server stores
+// nothing.
+//
+// # What blocks
+//
+// A request takes as long as its comparisons, one after the other. It ends with its client.
+//
+// # Bounds and ownership
+//
+// Four requests run at once, any more are refused with 429. The comparisons stay within the
+// budgets of their clusters, see [fleet.Member.Verify].
+package verification

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package verification
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// maxRequests is how many requests run at once.
+const maxRequests = 4
+
+// Service answers requests that create verifications. All methods are safe for concurrent
+// use.
+type Service struct {
+	fleet *fleet.Fleet
+	slots chan struct{}
+}
+
+// NewService returns the service of a fleet.
+func NewService(f *fleet.Fleet) *Service {
+	return &Service{fleet: f, slots: make(chan struct{}, maxRequests)}
+}
+
+// Own returns the resource, for [replica.Options.Own].
+func (s *Service) Own() replica.OwnResource {
+	return replica.OwnResource{
+		GroupVersionResource: Resource, Kind: kind, Singular: "verification", Fleet: true,
+		New: func() runtime.Object { return &Verification{} }, Create: s.create,
+	}
+}
+
+// create compares what a verification selects.
+func (s *Service) create(r *http.Request, q *replica.Request, o runtime.Object) (runtime.Object, error) {
+	v := o.(*Verification)
+	plan, err := s.plan(&v.Spec, q.Sees)
+	if err != nil {
+		return nil, err
+	}
+	v.Status = Status{Results: make([]Result, len(plan))}
+	if slices.Contains(q.Query["dryRun"], metav1.DryRunAll) {
+		for i, p := range plan {
+			v.Status.Results[i] = Result{Cluster: p.member.Name(), Resource: p.resource.String()}
+		}
+		return v, nil
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d verifications are running", maxRequests), 1)
+	}
+	for i, p := range plan {
+		v.Status.Results[i] = p.compare(r.Context(), &v.Spec)
+	}
+	return v, nil
+}
+
+// pair is one resource of one cluster.
+type pair struct {
+	member   *fleet.Member
+	resource schema.GroupResource
+}
+
+// plan returns the pairs that a request selects, of the clusters that its caller sees.
+func (s *Service) plan(spec *Spec, sees func(*fleet.Member) bool) ([]pair, error) {
+	members, err := s.members(spec.Clusters, sees)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	var all []pair
+	for _, m := range members {
+		for _, r := range m.Verifiable() {
+			name := r.String()
+			if len(spec.Resources) > 0 && !slices.Contains(spec.Resources, name) {
+				continue
+			}
+			found[name] = true
+			all = append(all, pair{m, r})
+		}
+	}
+	for _, name := range spec.Resources {
+		if !found[name] {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("no selected cluster has a copy of the resource %q: use its plural name with its group, such as pods or deployments.apps", name))
+		}
+	}
+	return all, nil
+}
+
+// members returns the members with the given names, or all, that the caller sees. A cluster
+// that the caller does not see is as absent as one that does not exist.
+func (s *Service) members(names []string, sees func(*fleet.Member) bool) ([]*fleet.Member, error) {
+	if len(names) == 0 {
+		return slices.DeleteFunc(s.fleet.Members(), func(m *fleet.Member) bool { return !sees(m) }), nil
+	}
+	var all []*fleet.Member
+	for _, name := range names {
+		m, ok := s.fleet.Member(name)
+		if !ok || !sees(m) {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("there is no cluster %q, or you may not create verifications.watershed.dev in it", name))
+		}
+		if !slices.Contains(all, m) { // it may have two names
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// compare compares one pair.
+func (p pair) compare(ctx context.Context, spec *Spec) Result {
+	result := Result{Cluster: p.member.Name(), Resource: p.resource.String()}
+	v, err := p.member.Verify(ctx, p.resource, fleet.VerifyOptions{Deep: spec.Deep, Repair: spec.Repair})
+	switch {
+	case errors.Is(err, fleet.ErrNotMirrored):
+		result.Error = "the cluster does not serve the resource any more"
+		return result
+	case err != nil:
+		result.Error = err.Error()
+		return result
+	}
+	result.Version, result.Objects, result.Bytes = version(v.Version), v.Objects, v.Bytes
+	result.Seconds, result.Undecided = v.Took.Seconds(), v.Undecided
+	for kind, n := range v.Counts {
+		if result.Divergences == nil {
+			result.Divergences = map[string]int{}
+		}
+		result.Divergences[string(kind)] = n
+	}
+	for _, d := range v.Examples {
+		result.Examples = append(result.Examples, Example{Kind: string(d.Kind), Key: d.Key, Cluster: version(d.Server), Copy: version(d.Copy)})
+	}
+	if v.Repair != nil {
+		n := v.Repair.Divergences()
+		result.Remaining = &n
+	}
+	return result
+}
+
+// version returns a version as text, "" if there is none.
+func version(v uint64) string {
+	if v == 0 {
+		return ""
+	}
+	return strconv.FormatUint(v, 10)
+}

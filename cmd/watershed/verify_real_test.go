@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
+	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/kubetest"
+)
+
+// TestVerify_rights checks that only the owner may verify, and callers that the cluster
+// allows to create verifications.
+func TestVerify_rights(t *testing.T) {
+	c := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "ann"}, {Name: "bob"}, {Name: "eve", Groups: []string{"system:masters"}}}})
+	s := &state{dir: t.TempDir()}
+	startServe(t, s, "--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--resources", "configmaps,namespaces", "--home", c.Name())
+	target, err := localTarget(*s, "")
+	expect.NoError(t, err)
+	as := func(token string) error {
+		client, err := newVerifyClient(&rest.Config{Host: target.url + "/fleet", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: target.authority}})
+		expect.NoError(t, err)
+		defer client.close()
+		results, err := client.create(t.Context(), verification.Spec{Resources: []string{"configmaps"}}, false)
+		if err == nil && (len(results) != 1 || results[0].Error != "" || results[0].Objects == 0 || results[0].Diverged() != 0) {
+			t.Errorf("the results are %+v", results)
+		}
+		return err
+	}
+	expect.Soon(t, "the copy has synced", func() bool { return as(target.owner) == nil })
+	for user, want := range map[string]string{"ann": "forbidden", "eve": ""} {
+		if err := as(c.UserConfig(user).BearerToken); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", user, err, want)
+		}
+	}
+	if err := as("wrong"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		t.Errorf("with a wrong token: %v", err)
+	}
+	// A right to read everything is not enough.
+	expect.NoError(t, c.Grant(t.Context(), "bob", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}}))
+	if err := as(c.UserConfig("bob").BearerToken); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("with a right to read: %v", err)
+	}
+	expect.NoError(t, c.Grant(t.Context(), "ann", "", rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"watershed.dev"}, Resources: []string{"verifications"}}))
+	expect.Soon(t, "the right is in effect", func() bool { return as(c.UserConfig("ann").BearerToken) == nil })
+}
