@@ -121,7 +121,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 			changed[k.Path] = "other"
 		}
 	}
-	changed["mirror.namespace"], changed["logFormat"] = "other", "json"
+	changed["mirror.namespace"], changed["logFormat"], changed["verifyEvery"] = "other", "json", "1h"
 	c.change(changed)
 	line := `msg="some changes of the configuration have no effect yet: restart to apply them"`
 	expect.Soon(t, "the line", func() bool { return strings.Contains(c.log.String(), line) })

@@ -34,6 +34,7 @@ var benchmarks = map[string]func(io.Writer) error{
 	"store":    benchStore,
 	"sync":     benchSync,
 	"tree":     benchTree,
+	"verify":   benchVerify,
 	"watch":    benchWatch,
 }
 

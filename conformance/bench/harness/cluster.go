@@ -24,9 +24,9 @@ type Cluster struct {
 	Version string
 }
 
-// startCluster starts a cluster with the given number of pods, or that of EnvPods. The
+// StartCluster starts a cluster with the given number of pods, or that of EnvPods. The
 // caller closes it.
-func startCluster(ctx context.Context, pods int) (*Cluster, error) {
+func StartCluster(ctx context.Context, pods int) (*Cluster, error) {
 	pods, err := EnvInt(EnvPods, pods)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ type Servers struct {
 // StartServers starts a cluster with the given number of pods, or that of EnvPods, a
 // replica of the pods and a bare server. The caller closes them.
 func StartServers(ctx context.Context, benchmark string, pods int) (*Servers, error) {
-	c, err := startCluster(ctx, pods)
+	c, err := StartCluster(ctx, pods)
 	if err != nil {
 		return nil, err
 	}

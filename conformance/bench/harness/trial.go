@@ -119,7 +119,7 @@ func (t *Trial[R]) RunWithPods(out io.Writer, pods int, report func(out io.Write
 		return err
 	}
 	ctx := context.Background()
-	c, err := startCluster(ctx, pods)
+	c, err := StartCluster(ctx, pods)
 	if err != nil {
 		return err
 	}
