@@ -179,10 +179,14 @@ WRITES ?= 100000
 writes: ## kubectl, helm and curl that write through the replica, and WRITES (default 100000) random writes, each followed by a read
 	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^(TestWrites|TestReadYourWrites)$$' ./replica -slow -writes $(WRITES)
 
+.PHONY: budget
+budget: ## a process with a limit of 1 GiB and clusters that need 2 GiB, for ten minutes
+	cd conformance && go test -timeout 30m -count=1 -v -run '^TestBudget$$' ./replica -budget 1024 -budget-for 10m
+
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "streams" "writes" "soak MINUTES=30 KILLS=10" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -61,6 +62,8 @@ func (c *counter) load() amount { return amount{c.objects.Load(), c.bytes.Load()
 type account struct {
 	name   string // the cluster's
 	bounds atomic.Pointer[bounds]
+	// pressure is that of the whole fleet.
+	pressure *pressure
 	// refusals counts the objects that were not kept.
 	refusals atomic.Uint64
 	// sum is what was measured, and what has arrived since. It is never too low by more
@@ -91,8 +94,8 @@ type usage struct {
 	measured amount
 }
 
-func newAccount(name string, l Limits) *account {
-	a := &account{name: name, usages: map[*usage]struct{}{}}
+func newAccount(name string, l Limits, p *pressure) *account {
+	a := &account{name: name, pressure: p, usages: map[*usage]struct{}{}}
 	a.bound(l)
 	return a
 }
@@ -126,6 +129,16 @@ func (u *usage) close() {
 	had := u.sum.load()
 	a.sum.add(amount{-had.objects, -had.bytes})
 	a.measured = amount{max(0, a.measured.objects-u.measured.objects), max(0, a.measured.bytes-u.measured.bytes)}
+}
+
+// drop removes the objects of a first list that is given up, so that they do not take memory
+// until the next one. Nothing has read them.
+func (u *usage) drop() {
+	var gone []delta.Delta[*wire.Object]
+	for key, o := range u.of.Snapshot().Raw() {
+		gone = append(gone, delta.Delta[*wire.Object]{Type: delta.Deleted, Key: key, Object: o})
+	}
+	u.of.Write(gone...)
 }
 
 // charge adds an object that has arrived. It returns an error that is [ErrLimit] if the

@@ -20,7 +20,7 @@ import (
 // BenchmarkCharge measures what an arriving object costs below the limits, from one source
 // and from several at once.
 func BenchmarkCharge(b *testing.B) {
-	u := newAccount("eu", Limits{}.withDefaults()).open()
+	u := newAccount("eu", Limits{}.withDefaults(), &pressure{}).open()
 	u.account.bounds.Store(&bounds{limit: amount{1 << 60, 1 << 60}})
 	t := &testing.T{}
 	o := newPod(t, "a", 1, nil)
@@ -62,7 +62,7 @@ func BenchmarkMeasure(b *testing.B) {
 		}
 		i.Write(delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: uint64(n + 1)})
 	}
-	a := newAccount("eu", Limits{}.withDefaults())
+	a := newAccount("eu", Limits{}.withDefaults(), &pressure{})
 	a.open().of = i
 	for b.Loop() {
 		a.mu.Lock()

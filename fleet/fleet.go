@@ -84,7 +84,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	if f.KeepsHistory() {
 		f.runs.Go(func() { trimLogs(ctx, f.settings.history, f.feedLogs) })
 	}
-	f.runs.Go(func() { trimLogs(ctx, func() int64 { return windows * f.settings.Window }, f.catalog.logs) })
+	f.runs.Go(func() { trimLogs(ctx, f.settings.windows, f.catalog.logs) })
 	if f.settings.VerifyEvery > 0 {
 		f.runs.Go(func() { f.verifyAll(ctx, f.settings.VerifyEvery) })
 	}
@@ -227,6 +227,7 @@ var errHistory = errors.New("a history cannot be switched on or off while the fl
 //     first list exceeded the previous one is read again at once. A resource that was complete
 //     before it exceeded a limit is read again after the Retry of the previous limits.
 //   - A smaller history is trimmed within seconds.
+//   - Expendable resources that were dropped for want of memory are mirrored again.
 func (f *Fleet) Reconfigure(t Tuning) error {
 	next, err := newTuned(t)
 	if err != nil {
@@ -235,14 +236,21 @@ func (f *Fleet) Reconfigure(t Tuning) error {
 	if (next.history > 0) != f.KeepsHistory() {
 		return errHistory
 	}
+	f.settings.pressure.refused.Store(false)
+	f.settings.pressure.shed.Store(false)
 	f.settings.tuned.Store(next)
-	// A member that is being admitted has the new settings, because it is made after this.
+	f.retune()
+	return nil
+}
+
+// retune makes all members use the settings that have changed. A member that is being admitted
+// has them already, because it is made after this.
+func (f *Fleet) retune() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.members {
 		m.retune()
 	}
-	return nil
 }
 
 // Members returns the clusters, sorted by name.

@@ -22,9 +22,9 @@ const (
 // A cluster with many resources could fill the window of each of them.
 const windows = 16
 
-// trimLogs keeps the changes in all logs within a bound in bytes, which may change, until ctx ends. It drops
-// changes by their age, so that every log reaches back equally far.
-func trimLogs[T any](ctx context.Context, limit func() int64, logs func() []*fanout.Log[T]) {
+// trimLogs keeps the changes in all logs within a bound in bytes, which may change, until ctx
+// ends. It drops changes by their age, so that every log reaches back equally far.
+func trimLogs[T any](ctx context.Context, bound func() int64, logs func() []*fanout.Log[T]) {
 	// age is about the age of the oldest change.
 	age, last := time.Duration(0), time.Now()
 	for timer.Sleep(ctx, trimEvery) == nil {
@@ -34,8 +34,8 @@ func trimLogs[T any](ctx context.Context, limit func() int64, logs func() []*fan
 		for _, log := range all {
 			bytes += log.Stats().Bytes
 		}
-		if bound := limit(); bytes > bound {
-			age = time.Duration(0.8 * float64(age) * float64(bound) / float64(bytes))
+		if limit := bound(); bytes > limit {
+			age = time.Duration(0.8 * float64(age) * float64(limit) / float64(bytes))
 			keep = age
 		}
 		for _, log := range all {

@@ -25,6 +25,9 @@ type Options struct {
 	// Except lists patterns that select resources not to mirror. They take precedence
 	// over Resources.
 	Except []string
+	// Expendable lists patterns that select resources to mirror no longer if memory is
+	// scarce, see [PressureFull]. Default: none.
+	Expendable []string
 	// Scope limits which objects are mirrored from clusters whose [Entry] has no scope.
 	// Default: the whole cluster.
 	Scope Scope
@@ -104,13 +107,14 @@ type settings struct {
 	// gate limits how many lists of all members run at once.
 	gate *gate
 	// packing is nil if objects are not packed.
-	packing *watershed.Packing
+	packing  *watershed.Packing
+	pressure pressure
 }
 
 // newSettings fills in the defaults and checks the options.
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
-	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Limits: s.Limits, History: s.History})
+	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History})
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func newServer(name string, s *settings) *server {
 	to := &server{
 		name: name, logger: s.Logger.With("cluster", name),
 		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond, 0),
-		account: newAccount(name, s.limits()), counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
+		account: newAccount(name, s.limits(), &s.pressure), counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
 	}
 	to.limit(s.limits())
 	return to

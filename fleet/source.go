@@ -74,7 +74,16 @@ func (s *source) wait(ctx context.Context) (func(), error) {
 	}
 	s.turn, s.listed = t, 0
 	s.count(ctx)
+	release := func() {}
+	if !s.synced.Load() {
+		if release, err = s.used.account.pressure.reserve(s.expected.Load()); err != nil {
+			s.turn = nil
+			t.leave()
+			return nil, err
+		}
+	}
 	return func() {
+		release()
 		s.turn = nil
 		t.leave()
 	}, nil
@@ -255,6 +264,12 @@ func (s *source) charge(o *wire.Object) error {
 	}
 	if limit := s.used.account.bounds.Load().limit.objects; limit >= 0 && s.listed > 2*limit+1 {
 		return s.used.account.refuse(fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit))
+	}
+	if err := s.used.account.pressure.check(s.used, o); err != nil {
+		if !s.synced.Load() {
+			s.used.drop()
+		}
+		return err
 	}
 	return s.used.charge(o, s.turn != nil && s.synced.Load())
 }

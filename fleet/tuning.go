@@ -3,19 +3,28 @@
 
 package fleet
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Tuning are the options that can change while a fleet runs. The fields are those of [Options].
 type Tuning struct {
-	Resources, Except []string
-	Limits            Limits
-	History           int64
+	Resources, Except, Expendable []string
+	Limits                        Limits
+	History                       int64
 }
 
 // tuned is a tuning with its defaults and the values that are derived from it. It is replaced,
 // not modified.
 type tuned struct {
 	selection selection
-	limits    Limits
-	history   int64
+	// expendable are the patterns of resources that are dropped if memory is scarce, and
+	// reduced is the selection without them.
+	expendable []string
+	reduced    selection
+	limits     Limits
+	history    int64
 }
 
 // newTuned fills in the defaults and checks the patterns.
@@ -24,14 +33,28 @@ func newTuned(t Tuning) (*tuned, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tuned{selection: selection, limits: t.Limits.withDefaults(), history: t.History}, nil
+	reduced, err := newSelection(t.Resources, slices.Concat(t.Except, t.Expendable))
+	if err != nil {
+		return nil, fmt.Errorf("expendable resources: %w", err)
+	}
+	return &tuned{selection: selection, expendable: t.Expendable, reduced: reduced, limits: t.Limits.withDefaults(), history: t.History}, nil
 }
 
 // selection returns which resources to mirror.
-func (s *settings) selection() selection { return s.tuned.Load().selection }
+func (s *settings) selection() selection {
+	if s.pressure.shed.Load() {
+		return s.tuned.Load().reduced
+	}
+	return s.tuned.Load().selection
+}
 
 // limits returns what bounds each cluster.
 func (s *settings) limits() Limits { return s.tuned.Load().limits }
 
-// history returns how many bytes of changes are kept.
-func (s *settings) history() int64 { return s.tuned.Load().history }
+// history returns how many bytes of changes are kept for feeds.
+func (s *settings) history() int64 {
+	return s.pressure.share(s.tuned.Load().history, PressureHistory)
+}
+
+// windows returns how many bytes of states are kept for all slow readers.
+func (s *settings) windows() int64 { return s.pressure.share(windows*s.Window, PressureHistory) }

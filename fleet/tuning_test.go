@@ -121,3 +121,44 @@ func TestReconfigure_limits(t *testing.T) {
 		t.Errorf("%d pods can be read", n)
 	}
 }
+
+// TestShed drops the expendable resources when memory is scarce, and only those. They do not
+// come back with the memory, but with another configuration.
+func TestShed(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 50, Types: 1})
+	d := newRoster()
+	d.set("one", s.Cluster(0).Config())
+	opts := fleet.Tuning{Resources: []string{"pods", "namespaces", "empty000s.*"}, Expendable: []string{"empty000s.*", "namespaces"}, History: 1 << 20}
+	if _, err := fleet.New(d, &fleet.Options{Expendable: []string{"a/b"}}); err == nil {
+		t.Error("a bad pattern is accepted")
+	}
+	f := start(t, d, &fleet.Options{Resources: opts.Resources, Expendable: opts.Expendable, History: opts.History, Logger: quiet})
+	expect.NoError(t, f.WaitForSync(t.Context()))
+	m, _ := f.Member("one")
+	f.SetMemory(fleet.Memory{Pressure: fleet.PressureHistory, Room: 1 << 20})
+	expect.Equal(t, resourcesOf(m), "namespaces pods empty000s")
+	f.SetMemory(fleet.Memory{Pressure: fleet.PressureFull})
+	expect.Equal(t, resourcesOf(m), "pods")
+	f.SetMemory(fleet.Memory{Room: 1 << 30})
+	expect.NoError(t, m.WaitForSync(t.Context()))
+	expect.Equal(t, resourcesOf(m), "pods")
+	expect.NoError(t, f.Reconfigure(opts))
+	expect.Soon(t, "all are mirrored again", func() bool { return resourcesOf(m) == "namespaces pods empty000s" })
+	expect.NoError(t, m.WaitForSync(t.Context()))
+}
+
+// TestShed_forAList drops the expendable resources when there is no room for another one.
+func TestShed_forAList(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 50})
+	d := newRoster()
+	d.set("one", s.Cluster(0).Config())
+	f := start(t, d, &fleet.Options{Resources: []string{"pods", "namespaces"}, Expendable: []string{"pods"}, Logger: quiet})
+	expect.NoError(t, f.WaitForSync(t.Context()))
+	f.SetMemory(fleet.Memory{Room: -1})
+	d.set("two", s.Cluster(1).Config())
+	m, _ := f.Member("one")
+	expect.Soon(t, "the pods are dropped", func() bool {
+		f.SetMemory(fleet.Memory{Room: -1})
+		return resourcesOf(m) == "namespaces"
+	})
+}

@@ -82,6 +82,14 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
+// SetCaches makes the caches of the server as large as a share of their sizes in [Options], at
+// most 1. The program calls it when its memory becomes scarce. It is safe for concurrent use.
+func (s *Server) SetCaches(share float64) {
+	s.blocks.Resize(int64(share * float64(s.opts.Blocks)))
+	s.frames.Resize(int(share * float64(s.opts.Frames)))
+	s.values.Recent.Resize(int(share * float64(s.opts.Decoded)))
+}
+
 // tidy drops the APIs of clusters that have left, and forgets writes that the others have.
 func (s *Server) tidy() {
 	for _, c := range s.present() {

@@ -9,10 +9,9 @@ import "sync"
 // is bounded by an estimate of their size. All methods are safe for concurrent use, and
 // do nothing on nil.
 type Recent struct {
-	max int
-
 	// mu guards the fields below.
-	mu sync.Mutex
+	mu  sync.Mutex
+	max int
 	// values is a ring with n values, beginning at first.
 	values   []recentValue
 	first, n int
@@ -32,20 +31,15 @@ func NewRecent(max int) *Recent { return &Recent{max: max} }
 // add keeps a value, and drops the oldest ones to stay within the bound. It ignores a
 // value larger than a quarter of the bound.
 func (r *Recent) add(value any, size int) {
-	if r == nil || size > r.max/4 {
+	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.suspended {
+	if r.suspended || size > r.max/4 {
 		return
 	}
-	for r.n > 0 && r.bytes+size > r.max {
-		r.bytes -= r.values[r.first].size
-		r.values[r.first] = recentValue{}
-		r.first = (r.first + 1) % len(r.values)
-		r.n--
-	}
+	r.dropLocked(size)
 	if r.n == len(r.values) {
 		grown := make([]recentValue, max(64, 2*r.n))
 		k := copy(grown, r.values[r.first:])
@@ -55,6 +49,27 @@ func (r *Recent) add(value any, size int) {
 	r.values[(r.first+r.n)%len(r.values)] = recentValue{value, size}
 	r.n++
 	r.bytes += size
+}
+
+// dropLocked drops the oldest values, so that there is room for size bytes.
+func (r *Recent) dropLocked(size int) {
+	for r.n > 0 && r.bytes+size > r.max {
+		r.bytes -= r.values[r.first].size
+		r.values[r.first] = recentValue{}
+		r.first = (r.first + 1) % len(r.values)
+		r.n--
+	}
+}
+
+// Resize changes the bound, and drops the oldest values that exceed it.
+func (r *Recent) Resize(max int) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.max = max
+	r.dropLocked(0)
 }
 
 // Clear drops all values.

@@ -117,6 +117,8 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 			changed[k.Path] = true
 		case []string:
 			changed[k.Path] = []string{"other"}
+		case int64:
+			changed[k.Path] = 4096
 		default:
 			changed[k.Path] = "other"
 		}

@@ -6,9 +6,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -40,8 +42,34 @@ func (w *keyWorld) limits() map[string]keyCase {
 			}
 			return "many"
 		}},
+		"limits.memoryMiB": {run: func(t *testing.T) {
+			testMemory(t, with(), 4096, nil, `msg="memory limit" limit="4096 MiB" from=--memory-limit`)
+		}},
+		"mirror.expendable": {run: func(t *testing.T) { testMemory(t, with(), 1, []string{"pods"}, "no longer mirrored") }},
 		"limits.historyMiB": {run: func(t *testing.T) { testHistory(t, large, with()) }},
 	}
+}
+
+// testMemory checks that the log has a line with a memory limit and expendable resources, and
+// does not have it without them.
+func testMemory(t *testing.T, with map[string]any, limit int, expendable []string, line string) {
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) }) // serve sets that of the process
+	c := configure(t, with)
+	if strings.Contains(c.log.String(), line) {
+		t.Errorf("the log has %s without the key:\n%s", line, c.log)
+	}
+	expect.NoError(t, c.stopped())
+	with["limits.memoryMiB"] = limit
+	if expendable != nil {
+		with["mirror.expendable"] = expendable
+	}
+	c = launch(t, with)
+	expect.Eventually(t, 20*time.Second, func() error {
+		if !strings.Contains(c.log.String(), line) {
+			return fmt.Errorf("the log has no %s:\n%s", line, c.log)
+		}
+		return nil
+	})
 }
 
 // testHistory reads an old version, and reduces the history until the version has expired.

@@ -145,7 +145,7 @@ func (r *reload) differences(next *serveOptions) (live, restart []string) {
 // tuning returns the options of the fleet that can change while it runs.
 func (r *reload) tuning(next *serveOptions) fleet.Tuning {
 	opts := next.fleetOptions(nil)
-	return fleet.Tuning{Resources: r.started.access.mirrored(next.resources), Except: opts.Except, Limits: opts.Limits, History: opts.History}
+	return fleet.Tuning{Resources: r.started.access.mirrored(next.resources), Except: opts.Except, Expendable: opts.Expendable, Limits: opts.Limits, History: opts.History}
 }
 
 // announce writes what other commands can read about the server, at the start.

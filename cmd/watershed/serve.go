@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/exposition"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
@@ -272,8 +273,28 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 		return nil, err
 	}
 	parts := []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}
+	if b := o.openBudget(f, server, logger); b != nil {
+		parts = append(parts, b.Run)
+	}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
 	}
 	return &guarded{f, control, log, control.Handler(server), page, parts}, nil
+}
+
+// openBudget returns the memory budget of the process, nil if there is no limit.
+func (o *serveOptions) openBudget(f *fleet.Fleet, server *replica.Server, logger *slog.Logger) *budget.Budget {
+	limit, from := budget.Limit(o.memoryLimit << 20)
+	if limit == 0 {
+		return nil
+	}
+	logger.Info("memory limit", "limit", fmt.Sprintf("%d MiB", limit>>20), "from", from)
+	return budget.New(limit, logger, func(m fleet.Memory) {
+		share := 1.0
+		if m.Pressure >= fleet.PressureCaches {
+			share = 0.125
+		}
+		server.SetCaches(share)
+		f.SetMemory(m)
+	})
 }

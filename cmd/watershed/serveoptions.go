@@ -36,12 +36,14 @@ type serveOptions struct {
 	audit             auditOptions
 	listen            string
 	resources, except []string
+	expendable        []string
 	scope             fleet.Scope
 	dropManagedFields bool
 	passThrough       bool
 	history           int64 // MiB
 	maxObjects        int   // of one cluster
 	maxMemory         int64 // of one cluster, MiB
+	memoryLimit       int64 // of the process, MiB
 	verifyEvery       time.Duration
 	pprof             string
 	metricsListen     string
@@ -67,6 +69,7 @@ func (o *serveOptions) declare(keys *config.Set) {
 	keys.Strings(&o.resources, "mirror.resources", "resources", defaultResources(),
 		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star").Reloads()
 	keys.Strings(&o.except, "mirror.except", "except", nil, "`patterns` of resources not to mirror").Reloads()
+	keys.Strings(&o.expendable, "mirror.expendable", "expendable", nil, "`patterns` of resources that are no longer mirrored if the memory of the process is scarce, see --memory-limit").Reloads()
 	keys.String(&o.scope.Namespace, "mirror.namespace", "namespace", "", "mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited to a namespace").Short("n")
 	keys.String(&o.scope.LabelSelector, "mirror.selector", "selector", "", "mirror only objects that a label `selector` matches").Short("l")
 	keys.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false, "do not keep metadata.managedFields: responses do not have it")
@@ -76,6 +79,8 @@ func (o *serveOptions) declare(keys *config.Set) {
 		AtLeast(0, "use 0 for the default").Reloads()
 	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)").
 		AtLeast(0, "use 0 for the default").Reloads()
+	keys.Int64(&o.memoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the limit it reduces caches, then history, drops what is --expendable, and then mirrors nothing further (default GOMEMLIMIT, else 90 % of the container's memory, else none)").
+		AtLeast(0, "use 0 for the default")
 	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
 		AtLeast(0, "use 0 for never")
 	o.access.declare(keys)
@@ -134,7 +139,7 @@ func (o *serveOptions) validate() error {
 	add(o.sources.validate())
 	add(o.access.validate())
 	for flag, opts := range map[string]fleet.Options{
-		"resources": {Resources: o.resources}, "except": {Except: o.except},
+		"resources": {Resources: o.resources}, "except": {Except: o.except}, "expendable": {Except: o.expendable},
 		"namespace": {Scope: fleet.Scope{Namespace: o.scope.Namespace}}, "selector": {Scope: fleet.Scope{LabelSelector: o.scope.LabelSelector}},
 	} {
 		if _, _, err := opts.Selected(nil); err != nil {
@@ -158,7 +163,7 @@ func (o *serveOptions) labels() map[string]map[string]string {
 
 // fleetOptions returns the options of the fleet.
 func (o *serveOptions) fleetOptions(logger *slog.Logger) *fleet.Options {
-	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Scope: o.scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
+	opts := &fleet.Options{Resources: o.access.mirrored(o.resources), Except: o.except, Expendable: o.expendable, Scope: o.scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
 	opts.Limits.Objects, opts.Limits.Bytes = o.maxObjects, o.maxMemory<<20
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields

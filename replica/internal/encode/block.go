@@ -150,11 +150,11 @@ func namespaceOf(key string) string { return key[:max(strings.IndexByte(key, '/'
 // Blocks keeps the bytes of the blocks that were used last, within a bound. All methods
 // are safe for concurrent use.
 type Blocks struct {
-	max    int64
 	logger *slog.Logger
 
 	// mu guards what follows.
 	mu    sync.Mutex
+	max   int64
 	byKey map[blockKey]*block
 	// order has the block used last in front.
 	order *list.List
@@ -164,6 +164,14 @@ type Blocks struct {
 // NewBlocks returns an empty cache of at most max bytes.
 func NewBlocks(max int64, logger *slog.Logger) *Blocks {
 	return &Blocks{max: max, logger: logger, byKey: map[blockKey]*block{}, order: list.New()}
+}
+
+// Resize changes the bound, and drops the blocks that exceed it.
+func (c *Blocks) Resize(max int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.max = max
+	c.addLocked(0)
 }
 
 // get returns the block of a run. The run is not kept.

@@ -15,11 +15,11 @@ import (
 // objects that they are made of. The oldest are dropped first. All methods are safe for
 // concurrent use.
 type Frames struct {
-	max    int
 	logger *slog.Logger
 
 	// mu guards what follows.
 	mu    sync.Mutex
+	max   int
 	byKey map[FrameKey]*frame
 	ring  []FrameKey // oldest first, from at on
 	at    int
@@ -106,6 +106,19 @@ func (c *Frames) made(key FrameKey, f *frame) {
 	// The key keeps the object alive after the store has dropped it.
 	f.size = len(f.data) + frameOverhead + key.Object.Size()
 	c.bytes += f.size
+	c.dropLocked()
+}
+
+// Resize changes the bound, and drops the frames that exceed it.
+func (c *Frames) Resize(max int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.max = max
+	c.dropLocked()
+}
+
+// dropLocked drops the oldest frames until the others are within the bound.
+func (c *Frames) dropLocked() {
 	for c.bytes > c.max && c.at < len(c.ring) {
 		old := c.ring[c.at]
 		c.ring[c.at] = FrameKey{}
