@@ -152,7 +152,7 @@ func TestShed_forAList(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 50})
 	d := newRoster()
 	d.set("one", s.Cluster(0).Config())
-	f := start(t, d, &fleet.Options{Resources: []string{"pods", "namespaces"}, Expendable: []string{"pods"}, Logger: quiet})
+	f := start(t, d, &fleet.Options{Resources: []string{"pods", "namespaces"}, Expendable: []string{"pods"}, History: 1 << 20, Logger: quiet})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	f.SetMemory(fleet.Memory{Room: -1})
 	d.set("two", s.Cluster(1).Config())
