@@ -68,7 +68,6 @@ type Member struct {
 	shadowed []string
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
-	memory      measurement
 	interrupted interruptions
 	runs        sync.WaitGroup
 }

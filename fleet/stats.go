@@ -35,7 +35,7 @@ type MemberStats struct {
 	// StaleSince is when the copy ceased to be current, or when the member began if it has
 	// never been current. It is zero if the member is Live or Syncing. Cause is why.
 	StaleSince time.Time
-	Cause      Cause
+	Cause      Trouble
 	// Synced is how many of Resources have finished their first list.
 	Synced int
 	// Resources are sorted by name.
@@ -49,6 +49,8 @@ type MemberStats struct {
 	Traffic kube.TrafficStats
 	// Refusals counts how often [Limits] kept an object from being read.
 	Refusals uint64
+	// Verification counts the comparisons with the API server.
+	Verification VerifyStats
 }
 
 // ResourceStats are the sizes of one resource of a member.
@@ -59,7 +61,7 @@ type ResourceStats struct {
 	// failure if it has never been current. It is zero while the copy is current and
 	// during the first list. Cause is why.
 	StaleSince time.Time
-	Cause      Cause
+	Cause      Trouble
 	// Memory is what the mirror keeps.
 	Memory watershed.Stats
 	// HistoryBytes is the size of the changes that are kept for feeds.
@@ -85,16 +87,17 @@ func (f *Fleet) Stats() Stats {
 
 // Stats returns the counts and sizes of the member.
 func (m *Member) Stats() MemberStats {
+	verification := m.VerifyStats()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := m.resourcesLocked()
 	now := m.statusLocked(all)
 	s := MemberStats{
 		Name: m.name, State: now.State, Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
-		Counts: m.counters.Counts(), Traffic: m.traffic.Stats(), Refusals: m.account.refusals.Load(),
+		Counts: m.counters.Counts(), Traffic: m.traffic.Stats(), Refusals: m.account.refusals.Load(), Verification: verification,
 	}
 	if now.State == Stale || now.State == Connecting {
-		s.StaleSince, s.Cause = now.Since, CauseOf(now.Err)
+		s.StaleSince, s.Cause = now.Since, TroubleOf(now.Err)
 	}
 	for i := range all {
 		r := &all[i]
@@ -116,7 +119,21 @@ func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
 		}
 	}
 	if !r.current() && (r.Synced || r.Reflector.Err != nil) {
-		s.StaleSince, s.Cause = cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), CauseOf(cmp.Or(r.Reflector.Err, errUnknown))
+		s.StaleSince, s.Cause = cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), TroubleOf(cmp.Or(r.Reflector.Err, errUnknown))
 	}
 	return s
+}
+
+// Memory returns about how many bytes the member's objects and the logs of its informers
+// take. It reads counters: some 100 ns for each resource. Memory that members share is not
+// included.
+func (m *Member) Memory() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sum := int64(0)
+	for _, x := range m.mirrors {
+		s := x.informer.Stats()
+		sum += s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes
+	}
+	return sum
 }

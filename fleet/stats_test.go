@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
@@ -81,4 +83,32 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 	r.set(c.Name(), c.Config())
 	expect.Soon(t, "joined", func() bool { return len(f.Stats().Members) == clusters && member().State == fleet.Live })
 	expect.Equal(t, member().Counts.Updated, 0)
+}
+
+// TestStats_causesOfRealErrors has clusters that cannot be reached, each in its own way.
+func TestStats_causesOfRealErrors(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 4, Pods: 5})
+	r := newRoster()
+	refusing, distrusted, unresolved := s.Cluster(0).Config(), s.Cluster(1).Config(), s.Cluster(2).Config()
+	refusing.BearerToken = "wrong"
+	distrusted.CAData = nil
+	unresolved.Host = "https://no-such-host.invalid"
+	r.set("refusing", refusing)
+	r.set("distrusted", distrusted)
+	r.set("unresolved", unresolved)
+	r.set("closed", &rest.Config{Host: "https://127.0.0.1:1"})
+	r.set("good", s.Cluster(3).Config())
+	f := start(t, r, &fleet.Options{Logger: quiet})
+	want := map[string]fleet.Trouble{
+		"refusing": fleet.Unauthorized, "distrusted": fleet.UnknownAuthority, "unresolved": fleet.Unreachable,
+		"closed": fleet.Unreachable, "good": "",
+	}
+	expect.Eventually(t, 20*time.Second, func() error {
+		for _, m := range f.Stats().Members {
+			if m.Cause != want[m.Name] || m.StaleSince.IsZero() != (m.Name == "good" && m.State == fleet.Live) {
+				return fmt.Errorf("%s is %s because of %q since %s: want %q", m.Name, m.State, m.Cause, m.StaleSince, want[m.Name])
+			}
+		}
+		return nil
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -22,6 +23,8 @@ type Trouble string
 const (
 	// Unreachable means that no connection to the API server could be made, or that it broke.
 	Unreachable Trouble = "Unreachable"
+	// Silent means that the API server keeps a connection open and sends nothing.
+	Silent Trouble = "Silent"
 	// TimedOut means that the API server accepted the connection and did not answer in time.
 	TimedOut Trouble = "TimedOut"
 	// CertificateExpired means that a certificate is past its end, or has not begun.
@@ -41,6 +44,11 @@ const (
 	NotServed Trouble = "NotServed"
 	// Busy means that the API server asks clients to retry later.
 	Busy Trouble = "Busy"
+	// ServerError means that the API server answers with another error.
+	ServerError Trouble = "ServerError"
+	// DiscoveryFailed means that a part of discovery is missing, because a server behind an
+	// aggregated API does not respond.
+	DiscoveryFailed Trouble = "DiscoveryFailed"
 	// LimitExceeded means that the cluster exceeds a limit of the fleet.
 	LimitExceeded Trouble = "LimitExceeded"
 	// AnotherCluster means that the address leads to another cluster than before.
@@ -63,6 +71,8 @@ func TroubleOf(err error) Trouble {
 		return AnotherCluster
 	case errors.Is(err, ErrLimit):
 		return LimitExceeded
+	case reflector.IsSilence(err):
+		return Silent
 	}
 	if t := certificateTrouble(err); t != "" {
 		return t
@@ -93,19 +103,27 @@ func certificateTrouble(err error) Trouble {
 
 // responseTrouble returns the cause if it is a response of the API server, else "".
 func responseTrouble(err error) Trouble {
+	var (
+		group  *kube.GroupError
+		status apierrors.APIStatus
+	)
 	switch reason := reflector.ReasonOf(err); {
 	case apierrors.IsUnauthorized(err):
 		return Unauthorized
 	case apierrors.IsForbidden(err):
 		return Forbidden
-	case reason == reflector.NotServed, apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		return NotServed
 	case reason == reflector.Busy, apierrors.IsTooManyRequests(err):
 		return Busy
+	case errors.As(err, &group):
+		return DiscoveryFailed
+	case reason == reflector.NotServed, apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+		return NotServed
 	case reason == reflector.Refused:
 		return Unreachable
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 		return TimedOut
+	case errors.As(err, &status):
+		return ServerError
 	}
 	return ""
 }
@@ -113,14 +131,11 @@ func responseTrouble(err error) Trouble {
 // networkTrouble returns the cause of an error that is not a response.
 func networkTrouble(err error) Trouble {
 	var (
-		status  apierrors.APIStatus
 		network stdnet.Error
 		dial    *stdnet.OpError
 		lookup  *stdnet.DNSError
 	)
 	switch {
-	case errors.As(err, &status):
-		return Failed
 	case errors.As(err, &lookup), errors.As(err, &dial) && dial.Op == "dial":
 		return Unreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &network) && network.Timeout():

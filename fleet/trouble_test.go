@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	stdnet "net"
 	"net/http"
 	"net/http/httptest"
@@ -99,7 +100,12 @@ func TestTroubleOf(t *testing.T) {
 		{fmt.Errorf("%w: too many", ErrLimit), LimitExceeded},
 		{fmt.Errorf("%w: other", errAnotherCluster), AnotherCluster},
 		{fmt.Errorf("%w: %w", errUnlisted, errors.New("no file")), NoCredentials},
-		{apierrors.NewInternalError(errors.New("broken")), Failed},
+		{apierrors.NewInternalError(errors.New("broken")), ServerError},
+		{&kube.GroupError{Err: apierrors.NewServiceUnavailable("x")}, DiscoveryFailed},
+		{apierrors.NewTooManyRequests("x", 1), Busy},
+		{apierrors.NewNotFound(pods, "x"), NotServed},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), TimedOut},
+		{io.ErrUnexpectedEOF, Unreachable},
 		{errors.New("something"), Failed},
 	} {
 		if got := TroubleOf(c.err); got != c.want {

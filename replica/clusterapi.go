@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,8 +34,6 @@ type clusterAPI struct {
 	pass    *passThrough
 	openapi *openapi.Documents
 	kinds   view.Kinds
-	// readers counts the watches that the copy answers.
-	readers atomic.Int64
 
 	// mu guards the fields below: the discovery documents, and what they are made from.
 	mu         sync.Mutex

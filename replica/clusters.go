@@ -63,8 +63,8 @@ type ClusterState struct {
 	Expected int `json:"expected,omitempty"`
 	// Memory is about how many bytes the objects take.
 	Memory int64 `json:"memory"`
-	// Readers counts the watches of this cluster that the copy answers. Those of the whole
-	// fleet are not included.
+	// Readers counts the watches of this cluster that are open. Those of the whole fleet are
+	// not included.
 	Readers int64 `json:"readers"`
 	// Queued is how many changes were received and are not applied yet.
 	Queued int `json:"queued,omitempty"`
@@ -95,7 +95,7 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *sig
 	}
 	document := Clusters{Version: s.opts.Version, Clusters: []ClusterState{}}
 	if seen.names == nil {
-		document.Process = &Process{Memory: processMemory(), Readers: s.all.readers.Load()}
+		document.Process = &Process{Memory: processMemory(), Readers: s.all.traffic.watches.Load()}
 	}
 	for _, m := range seen.members {
 		if selector.Matches(labels.Set(m.Labels())) {
@@ -118,7 +118,7 @@ func (s *Server) clusterState(m *fleet.Member) ClusterState {
 	one := ClusterState{
 		Name: m.Name(), Aliases: m.Aliases(), Labels: m.Labels(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
 		Since: timestamp(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
-		Memory: m.Memory(), Readers: s.cluster(m).readers.Load(), Queued: is.Queued,
+		Memory: m.Memory(), Readers: s.cluster(m).traffic.watches.Load(), Queued: is.Queued,
 		Heard: timestamp(is.Heard), Quiet: timestamp(is.Quiet),
 		Latency: is.Probe.Took.Seconds(), ClockSkew: is.Probe.Skew.Seconds(), Problems: problemsOf(is),
 	}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,8 +33,6 @@ type fleetAPI struct {
 	documents fleetDocuments
 	pins      view.Pins
 	sets      view.Sets
-	// readers counts the watches below /fleet.
-	readers atomic.Int64
 	// traffic counts the requests that address no single cluster.
 	traffic clusterTally
 	// noSchemas are the OpenAPI documents while no member is live.

@@ -307,16 +307,6 @@ func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 	return nil
 }
 
-// count counts the watch of a request until the returned function is called.
-func (s *Server) count(q *Request) (done func()) {
-	readers := &s.all.readers
-	if q.Member != nil {
-		readers = &s.cluster(q.Member).readers
-	}
-	readers.Add(1)
-	return func() { readers.Add(-1) }
-}
-
 // isServerPath reports whether a path belongs to the server itself.
 func (s *Server) isServerPath(path string) bool {
 	if s.opts.Pages[path] != nil {
@@ -337,9 +327,6 @@ func noCluster(name string) error {
 
 // route answers a request by what it addresses.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
-	if q.Verb == "watch" && !q.Passed {
-		defer s.count(q)()
-	}
 	switch {
 	case q.Fleet:
 		serveAPI(&seenFleet{s.all, s.sightOf(q.access)}, w, r, q)
