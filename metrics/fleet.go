@@ -33,6 +33,10 @@ var (
 	upstreamRequests = Define(Counter, "watershed_upstream_requests_total", "Requests to a cluster to keep its copy current, by verb: GET, with discovery, LIST or WATCH.", "cluster", "verb")
 	upstreamFailed   = Define(Counter, "watershed_upstream_request_failures_total", "Requests among watershed_upstream_requests_total without a response, or with an error.", "cluster")
 	upstreamBytes    = Define(Counter, "watershed_upstream_response_bytes_total", "Bytes of the responses, before decompression.", "cluster", "verb")
+	verifications    = Define(Counter, "watershed_verifications_total", "Comparisons of the copy of a resource with its API server, by result: done or failed.", "cluster", "result")
+	divergences      = Define(Counter, "watershed_divergences_total", "Objects that a comparison found different, by kind: missing, extra, stale, ahead or wrong.", "cluster", "kind")
+	repairs          = Define(Counter, "watershed_repairs_total", "Resources that were listed again because their copy differed.", "cluster")
+	diverged         = Define(Gauge, "watershed_diverged_resources", "Resources whose copy differs from the API server, as far as it is known.", "cluster")
 	undecodable      = Define(Counter, "watershed_undecodable_states_total", "States of objects that could not be decoded when a reader needed them.")
 	listsRunning     = Define(Gauge, "watershed_lists_running", "Lists that are being read from clusters.")
 	listsWaiting     = Define(Gauge, "watershed_lists_waiting", "Lists that wait for their turn.")
@@ -40,7 +44,7 @@ var (
 
 var fleetMetrics = []*Definition{
 	objects, clusterState, staleness, resourceStale, resources, resourcesSynced, clusterMemory, resourceMemory, sharedMemory, relists, eventsTotal, eventDelay,
-	failures, dropped, restores, queued, limitRefusals, upstreamRequests, upstreamFailed, upstreamBytes, undecodable, listsRunning, listsWaiting,
+	failures, dropped, restores, queued, limitRefusals, upstreamRequests, upstreamFailed, upstreamBytes, verifications, divergences, repairs, diverged, undecodable, listsRunning, listsWaiting,
 }
 
 // FleetDefinitions returns the metrics of [FleetCollector].
@@ -132,6 +136,7 @@ func (s Sink) member(m *fleet.MemberStats, now time.Time) {
 	s.Count(dropped, m.Counts.Dropped, m.Name)
 	s.Count(restores, m.Counts.Restores, m.Name)
 	s.Distribution(eventDelay, m.Counts.Delay, m.Name)
+	s.verification(m)
 	s.Count(upstreamFailed, m.Traffic.Failed, m.Name)
 	s.Count(upstreamRequests, m.Traffic.Get.Requests, m.Name, "GET")
 	s.Count(upstreamRequests, m.Traffic.List.Requests, m.Name, "LIST")
@@ -139,4 +144,19 @@ func (s Sink) member(m *fleet.MemberStats, now time.Time) {
 	s.Count(upstreamBytes, m.Traffic.Get.Bytes, m.Name, "GET")
 	s.Count(upstreamBytes, m.Traffic.List.Bytes, m.Name, "LIST")
 	s.Count(upstreamBytes, m.Traffic.Watch.Bytes, m.Name, "WATCH")
+}
+
+// verification sends the metrics of the comparisons of a cluster, if there were any.
+func (s Sink) verification(m *fleet.MemberStats) {
+	v := &m.Verification
+	if v.Runs == 0 {
+		return
+	}
+	s.Count(verifications, v.Runs-v.Failures, m.Name, "done")
+	s.Count(verifications, v.Failures, m.Name, "failed")
+	for kind, n := range map[string]uint64{"missing": v.Missing, "extra": v.Extra, "stale": v.Stale, "ahead": v.Ahead, "wrong": v.Wrong} {
+		s.Count(divergences, n, m.Name, kind)
+	}
+	s.Count(repairs, v.Repairs, m.Name)
+	s.Put(diverged, float64(v.Diverged), m.Name)
 }

@@ -67,7 +67,7 @@ func TestFleetCollector(t *testing.T) {
 	expect.Equal(t, value("watershed_objects", "cluster", first, "resource", "pods"), 40)
 	expect.Equal(t, value("watershed_objects", "cluster", first, "resource", "namespaces"), 2)
 	expect.Equal(t, value("watershed_staleness_seconds", "cluster", first, "cause", ""), 0)
-	expect.Equal(t, value("watershed_staleness_seconds", "cluster", "closed", "cause", "unreachable") > 0, true)
+	expect.Equal(t, value("watershed_staleness_seconds", "cluster", "closed", "cause", "Unreachable") > 0, true)
 	expect.Equal(t, value("watershed_upstream_requests_total", "cluster", first, "verb", "WATCH") >= types+2, true)
 	expect.Equal(t, value("watershed_cluster_memory_bytes", "cluster", first, "part", "objects") > 40*300, true)
 	expect.Equal(t, value("watershed_resource_memory_bytes", "resource", "pods", "part", "objects") > clusters*40*300, true)

@@ -27,6 +27,8 @@ const (
 	// NameTaken means that another cluster of the same name is left out, or that another
 	// cluster had the name until recently.
 	NameTaken = "NameTaken"
+	// Diverged means that a verification has found a copy that differs from the cluster.
+	Diverged = "Diverged"
 	// ClusterIsNewer means that the cluster is newer than the types of this program.
 	ClusterIsNewer = "ClusterIsNewer"
 )
@@ -51,6 +53,13 @@ type Problem struct {
 // problemsOf returns the problems of a cluster.
 func problemsOf(is fleet.Status) []Problem {
 	all := currency(is)
+	if n := len(is.Diverged); n > 0 {
+		p := Problem{Reason: Diverged, Message: "the copy differs from the cluster, as a verification has found", More: max(0, n-maxNamed)}
+		for _, r := range is.Diverged[:min(n, maxNamed)] {
+			p.Resources = append(p.Resources, r.Resource.GroupResource().String())
+		}
+		all = append(all, p)
+	}
 	if n := len(is.Shadowed); n > 0 {
 		all = append(all, Problem{Reason: NameTaken, Message: "another cluster of this name is left out; it is in " + strings.Join(is.Shadowed[:min(n, maxNamed)], ", ")})
 	}

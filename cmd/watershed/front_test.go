@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log"
@@ -12,6 +13,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,8 +31,12 @@ type front struct {
 	expired bool
 	// change changes a response, before its body is sent.
 	change func(*http.Response) error
-	// delay delays each request.
+	// delay delays the requests that measure how fast the server is. With all of them the test
+	// would take long.
 	delay time.Duration
+	// watches is how long a watch may stay open while breaks is true.
+	watches time.Duration
+	breaks  *atomic.Bool
 }
 
 // start runs the proxy for the duration of the test, and returns the configuration of a
@@ -56,7 +63,14 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(f.delay)
+		if r.URL.Path == "/version" {
+			time.Sleep(f.delay)
+		}
+		if f.breaks != nil && f.breaks.Load() && strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
+			ctx, cancel := context.WithTimeout(r.Context(), f.watches)
+			defer cancel()
+			r = r.WithContext(ctx) // its end aborts the response
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -95,6 +95,23 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// raises waits until an alert is pending or firing, with these values of labels, in pairs.
+func (p *prometheus) raises(t *testing.T, alert string, labels ...string) {
+	t.Helper()
+	expr := `ALERTS{alertname="` + alert + `"`
+	for i := 0; i < len(labels); i += 2 {
+		expr += fmt.Sprintf(`,%s=%q`, labels[i], labels[i+1])
+	}
+	expect.Eventually(t, 30*time.Second, func() error {
+		result, err := p.query(t.Context(), expr+"}")
+		if err == nil && len(result) == 0 {
+			all, _ := p.query(t.Context(), "ALERTS")
+			err = fmt.Errorf("%s is not raised; others are: %v", alert, all)
+		}
+		return err
+	})
+}
+
 // sample is a series and its value.
 type sample struct {
 	Metric map[string]string
@@ -150,7 +167,7 @@ func evaluated(expr string) string {
 // result, and each trouble must have the signal of its alert.
 func TestPrometheus(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute: make prometheus runs it")
+		t.Skip("takes half a minute: make dashboards runs it")
 	}
 	lookPath(t, "prometheus")
 	w := newTroubledFleet(t)
@@ -170,7 +187,9 @@ func TestPrometheus(t *testing.T) {
 	signals := map[string]string{}
 	for _, a := range dashboard.Alerts() {
 		signals[a.Name] = a.Signal
-		pending = append(pending, func() error { return p.wantSome(ctx, a.Name, a.Signal) })
+		if !strings.Contains(a.Signal, "watershed_problems") { // TestTroubles has those
+			pending = append(pending, func() error { return p.wantSome(ctx, a.Name, a.Signal) })
+		}
 	}
 	for cluster, alert := range w.troubles {
 		if _, ok := signals[alert]; !ok {

@@ -268,13 +268,14 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 		control.Close()
 		return nil, err
 	}
-	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Version: version(), Logger: logger}); err != nil {
+	memory := o.openBudget(f, server, logger)
+	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Version: version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
 	parts := []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}
-	if b := o.openBudget(f, server, logger); b != nil {
-		parts = append(parts, b.Run)
+	if memory != nil {
+		parts = append(parts, memory.Run)
 	}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })

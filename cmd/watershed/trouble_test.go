@@ -11,10 +11,12 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,8 +30,8 @@ import (
 
 // trouble is a kind of trouble of the cluster one, made with a real API server.
 type trouble struct {
-	// reason is what status reports.
-	reason string
+	// reason is what status reports, and alert what Prometheus raises.
+	reason, alert string
 	// resources are mirrored.
 	resources string
 	// config returns how the cluster is reached.
@@ -49,39 +51,43 @@ func straight(user string) func(*testing.T, *kubetest.Cluster) *rest.Config {
 	return func(t *testing.T, k *kubetest.Cluster) *rest.Config { return k.Proxy(t).Config(k.UserConfig(user)) }
 }
 
-// troubles are the kinds.
+// breaks is true while the watches of the kind flapping break.
+var breaks atomic.Bool
+
+// troubles are the ten kinds.
 var troubles = map[string]trouble{
-	"unreachable": {reason: "Unreachable", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
+	"unreachable": {reason: "Unreachable", alert: "WatershedClusterUnreachable", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
 		p := k.Proxy(t)
 		p.Down()
 		return p.Config(k.Config())
 	}},
-	"unauthorized": {reason: "Unauthorized", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
+	"unauthorized": {reason: "Unauthorized", alert: "WatershedCredentialsRefused", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
 		cfg := k.Proxy(t).Config(k.Config())
 		cfg.BearerToken = "expired"
 		return cfg
 	}},
-	"forbidden-type":      {reason: "Forbidden", config: straight("narrow")},
-	"expired-certificate": {reason: "CertificateExpired", config: through(front{expired: true})},
-	"clock-skew": {reason: replica.ClockSkew, config: through(front{change: func(r *http.Response) error {
+	"forbidden-type":      {reason: "Forbidden", alert: "WatershedResourceForbidden", config: straight("narrow")},
+	"expired-certificate": {reason: "CertificateExpired", alert: "WatershedCertificateRefused", config: through(front{expired: true})},
+	"clock-skew": {reason: replica.ClockSkew, alert: "WatershedClockSkew", config: through(front{change: func(r *http.Response) error {
 		r.Header.Set("Date", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
 		return nil
 	}})},
 	"crd-removed": {
-		reason: replica.TypeRemoved, config: straight("reader"), resources: "pods,configmaps,wells.example.com",
+		reason: replica.TypeRemoved, alert: "WatershedTypeRemoved", config: straight("reader"), resources: "pods,configmaps,wells.example.com",
 		begin: func(t *testing.T, k *kubetest.Cluster) {
 			if out, err := k.Kubectl(t.Context(), "delete", "crd", "wells.example.com"); err != nil {
 				t.Fatal(out, err)
 			}
 		},
 	},
-	"slow": {reason: replica.Slow, config: through(front{delay: 2200 * time.Millisecond})},
-	"name-taken": {reason: replica.NameTaken, config: straight("reader"), args: func(t *testing.T, k *kubetest.Cluster) []string {
+	"slow":     {reason: replica.Slow, alert: "WatershedSlow", config: through(front{delay: 2200 * time.Millisecond})},
+	"flapping": {reason: replica.Flapping, alert: "WatershedFlapping", config: through(front{watches: 400 * time.Millisecond, breaks: &breaks})},
+	"name-taken": {reason: replica.NameTaken, alert: "WatershedNameTaken", config: straight("reader"), args: func(t *testing.T, k *kubetest.Cluster) []string {
 		dir := t.TempDir()
 		writeConfigs(t, filepath.Join(dir, "one.yaml"), map[string]*rest.Config{"any": k.Proxy(t).Config(k.Config())})
 		return []string{"--kubeconfig-dir", dir}
 	}},
-	"cluster-is-newer": {reason: replica.ClusterIsNewer, config: through(front{change: func(r *http.Response) error {
+	"cluster-is-newer": {reason: replica.ClusterIsNewer, alert: "WatershedClusterIsNewer", config: through(front{change: func(r *http.Response) error {
 		if r.Request.URL.Path != "/version" {
 			return nil
 		}
@@ -96,8 +102,9 @@ var troubles = map[string]trouble{
 	}})},
 }
 
-// TestTroubles compares what check and status print about kinds of trouble with the
-// files in testdata/trouble. Every problem has a line that says what to do.
+// TestTroubles compares what check and status print about ten kinds of trouble with the
+// files in testdata/trouble. Every problem has a line that says what to do, and raises its
+// alert in a real Prometheus.
 func TestTroubles(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "real", Users: []kubetest.User{{Name: "reader"}, {Name: "narrow"}}})
 	reads := func(resources ...string) []rbacv1.PolicyRule {
@@ -112,6 +119,7 @@ func TestTroubles(t *testing.T) {
 	if out, err := k.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/wells.example.com", "--timeout=30s"); err != nil {
 		t.Fatal(out, err)
 	}
+	breaks.Store(true)
 	t.Run("kinds", func(t *testing.T) {
 		for name, kind := range troubles {
 			t.Run(name, func(t *testing.T) {
@@ -135,7 +143,7 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 		args = append(args, kind.args(t, k)...)
 	}
 	s := &state{dir: t.TempDir()}
-	_, stop := startServe(t, s, args...)
+	log, stop := startServe(t, s, append([]string{"--metrics-listen", "127.0.0.1:0"}, args...)...)
 	if kind.begin != nil {
 		awaitCluster(t, s, func(c replica.ClusterState) bool { return c.State == "live" && c.Synced > 2 })
 		kind.begin(t, k)
@@ -144,10 +152,25 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 		settled := c.State == "live" || c.State == "stale" || c.State == "connecting" && c.Error != ""
 		return settled && slices.ContainsFunc(c.Problems, func(p replica.Problem) bool { return p.Reason == kind.reason })
 	})
-	status, err := command(t.Context(), "status", "--state-dir", s.dir)
-	expect.NoError(t, err)
+	// Between its interruptions a cluster that flaps is live.
+	status := ""
+	if kind.reason == replica.Flapping {
+		breaks.Store(false)
+	}
+	expect.Eventually(t, 30*time.Second, func() (err error) {
+		if status, err = command(t.Context(), "status", "--state-dir", s.dir); err == nil && kind.reason == replica.Flapping && !strings.Contains(status, " live ") {
+			err = errors.New(status)
+		}
+		return err
+	})
+	if _, err := exec.LookPath("prometheus"); err == nil || os.Getenv(prometheusVariable) == "required" {
+		startPrometheus(t, metricsAddress(t, log)).raises(t, kind.alert, "cluster", "one")
+	}
 	expect.NoError(t, stop())
 	golden(t, name+".status", status)
+	if kind.reason == replica.Flapping {
+		breaks.Store(true)
+	}
 	check, err := command(t.Context(), append([]string{"check", "--observe", "1s"}, args...)...)
 	if failed := strings.Contains(check, "FAIL"); failed != errors.Is(err, errChecksFailed) {
 		t.Errorf("check returns %v for\n%s", err, check)

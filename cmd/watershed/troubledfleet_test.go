@@ -12,12 +12,14 @@ import (
 	"encoding/pem"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -123,18 +125,16 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 		"failing": reviewing(t, small.Cluster(6).Config(), refuse("namespaces", apierrors.NewInternalError(io.ErrUnexpectedEOF))),
 		"large":   reviewing(t, large.Cluster(0).Config(), nil),
 	}
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) }) // serve sets that of the process
 	dir := t.TempDir()
 	s := &state{dir: filepath.Join(dir, "state")}
-	log, _ := startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600", "--audit-log", filepath.Join(dir, "audit.log"))
+	log, _ := startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600",
+		"--verify-every", "2s", "--memory-limit", "16384", "--audit-log", filepath.Join(dir, "audit.log"))
 	w := &troubledFleet{t: t, clusters: small, troubles: map[string]string{
 		"unauthorized": "WatershedCredentialsRefused", "distrusted": "WatershedCertificateRefused", "unreachable": "WatershedClusterUnreachable",
 		"forbidding": "WatershedResourceForbidden", "failing": "WatershedResourceStale", "large": "WatershedLimitExceeded", "incomplete": "WatershedAnotherCluster",
 	}}
-	found := regexp.MustCompile(`msg=metrics url=http://([^/]+)/metrics`).FindStringSubmatch(log.String())
-	if found == nil {
-		t.Fatalf("the log has no address of the metrics: %s", log.String())
-	}
-	w.metrics = found[1]
+	w.metrics = metricsAddress(t, log)
 	k := printedKubeconfig(t, s)
 	w.token, err = s.owner()
 	expect.NoError(t, err)
@@ -146,6 +146,16 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	w.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
+}
+
+// metricsAddress returns the address of the metrics, which the log has.
+func metricsAddress(t *testing.T, log *output) string {
+	t.Helper()
+	found := regexp.MustCompile(`msg=metrics url=http://([^/]+)/metrics`).FindStringSubmatch(log.String())
+	if found == nil {
+		t.Fatalf("the log has no address of the metrics: %s", log)
+	}
+	return found[1]
 }
 
 // get sends a request with the token of the owner, and returns the code and the body.

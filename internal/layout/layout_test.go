@@ -127,7 +127,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/audit":     {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/dashboard": {},
 	"cmd/watershed/internal/exposition": {own: []string{
-		"fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/overload",
+		"fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed": {own: []string{

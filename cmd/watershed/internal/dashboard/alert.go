@@ -5,6 +5,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -57,6 +58,11 @@ func stale(causes string) string {
 	return `max by (cluster, cause) (watershed_staleness_seconds{cause=~"` + causes + `"})`
 }
 
+// problem returns a signal for clusters with a problem.
+func problem(reason string) string {
+	return `max by (cluster, reason) (watershed_problems{reason="` + reason + `"})`
+}
+
 // increase returns how much a counter has grown, summed by cluster.
 func increase(by, metric, window string) string {
 	if by == "" {
@@ -66,41 +72,37 @@ func increase(by, metric, window string) string {
 }
 
 // Alerts returns the alert rules.
-func Alerts() []Alert { return append(clusterAlerts(), servingAlerts()...) }
+func Alerts() []Alert { return slices.Concat(clusterAlerts(), problemAlerts(), servingAlerts()) }
 
 func clusterAlerts() []Alert {
 	return []Alert{
 		{
-			Name: "WatershedClusterUnreachable", Signal: stale("unreachable|silent|server_error|busy|discovery|other"), Condition: "> 60", For: "2m", Severity: "warning",
+			Name: "WatershedClusterUnreachable", Signal: stale("Unreachable|Silent|TimedOut|ServerError|Busy|DiscoveryFailed|NotServed|Failed"), Condition: "> 0", For: "3m", Severity: "warning",
 			Summary: "Cluster {{ $labels.cluster }} cannot be read", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}. Cause: {{ $labels.cause }}.",
 		},
 		{
-			Name: "WatershedCredentialsRefused", Signal: stale("unauthorized|forbidden"), Condition: "> 60", For: "2m", Severity: "warning",
+			Name: "WatershedCredentialsRefused", Signal: stale("Unauthorized|Forbidden"), Condition: "> 0", For: "3m", Severity: "warning",
 			Summary: "Cluster {{ $labels.cluster }} refuses the credentials of Watershed", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}, because the cluster answers {{ $labels.cause }}.",
 		},
 		{
-			Name: "WatershedCertificateRefused", Signal: stale("certificate"), Condition: "> 60", For: "2m", Severity: "warning",
+			Name: "WatershedCertificateRefused", Signal: stale("CertificateExpired|UnknownAuthority|WrongHost"), Condition: "> 0", For: "3m", Severity: "warning",
 			Summary: "The certificate of cluster {{ $labels.cluster }} is not accepted", Description: "The certificate has expired, is not yet valid, is for another name, or was issued by an authority that is not in the kubeconfig. The copy has not been current for {{ $value | humanizeDuration }}.",
 		},
 		{
-			Name: "WatershedAnotherCluster", Signal: stale("another_cluster|directory"), Condition: "> 60", For: "2m", Severity: "warning",
+			Name: "WatershedAnotherCluster", Signal: stale("AnotherCluster|NoCredentials"), Condition: "> 0", For: "3m", Severity: "warning",
 			Summary: "The name {{ $labels.cluster }} does not lead to its cluster", Description: "The address of {{ $labels.cluster }} leads to another cluster, or the source of clusters has no usable configuration for it. Cause: {{ $labels.cause }}.",
 		},
 		{
-			Name: "WatershedResourceStale", Signal: `max by (cluster, resource, cause) (watershed_resource_staleness_seconds{cause!~"forbidden|limit"})`, Condition: "> 300", For: "5m", Severity: "warning",
+			Name: "WatershedResourceStale", Signal: `max by (cluster, resource, cause) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded"})`, Condition: "> 0", For: "10m", Severity: "warning",
 			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current", Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. Cause: {{ $labels.cause }}.",
 		},
 		{
-			Name: "WatershedResourceForbidden", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="forbidden"})`, Condition: "> 60", For: "5m", Severity: "info",
+			Name: "WatershedResourceForbidden", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="Forbidden"})`, Condition: "> 0", For: "5m", Severity: "info",
 			Summary: "Watershed may not read {{ $labels.resource }} of cluster {{ $labels.cluster }}", Description: "The credentials of Watershed do not have the right to list and watch the resource.",
 		},
 		{
-			Name: "WatershedLimitExceeded", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="limit"})`, Condition: "> 0", For: "1m", Severity: "warning",
+			Name: "WatershedLimitExceeded", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="LimitExceeded"})`, Condition: "> 0", For: "1m", Severity: "warning",
 			Summary: "Cluster {{ $labels.cluster }} exceeds a limit", Description: "{{ $labels.resource }} of {{ $labels.cluster }} has ceased to be read, because the cluster has more objects, bytes or kinds than Watershed may keep of one cluster.",
-		},
-		{
-			Name: "WatershedFlapping", Signal: increase("cluster", "watershed_upstream_request_failures_total", "15m"), Condition: "> 300", Severity: "warning",
-			Summary: "The connection to cluster {{ $labels.cluster }} fails again and again", Description: "{{ $value | humanize }} requests to {{ $labels.cluster }} have failed in 15 minutes.",
 		},
 		{
 			Name: "WatershedRelists", Signal: increase("cluster", `watershed_relists_total{cause!="begun"}`, "15m"), Condition: "> 200", Severity: "warning",
@@ -121,6 +123,40 @@ func clusterAlerts() []Alert {
 		{
 			Name: "WatershedObjectsDropped", Signal: increase("cluster", "watershed_dropped_objects_total", "15m"), Condition: "> 0", Severity: "warning",
 			Summary: "Objects of cluster {{ $labels.cluster }} could not be read", Description: "{{ $value | humanize }} objects are missing from the copy of {{ $labels.cluster }}, or outdated in it.",
+		},
+	}
+}
+
+// problemAlerts are about clusters whose copy may be current all the same.
+func problemAlerts() []Alert {
+	return []Alert{
+		{
+			Name: "WatershedFlapping", Signal: problem("Flapping"), Condition: "> 0", Severity: "warning",
+			Summary: "The connection to cluster {{ $labels.cluster }} breaks again and again", Description: "The watches of {{ $labels.cluster }} broke several times within ten minutes and were resumed.",
+		},
+		{
+			Name: "WatershedSlow", Signal: problem("Slow"), Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "The API server of cluster {{ $labels.cluster }} is slow", Description: "The API server of {{ $labels.cluster }} takes more than two seconds to answer a request for its version.",
+		},
+		{
+			Name: "WatershedClockSkew", Signal: problem("ClockSkew"), Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "The clock of cluster {{ $labels.cluster }} is wrong, or that of Watershed", Description: "The clocks of {{ $labels.cluster }} and of Watershed differ. Certificates and tokens can be refused because of that.",
+		},
+		{
+			Name: "WatershedTypeRemoved", Signal: problem("TypeRemoved"), Condition: "> 0", Severity: "info",
+			Summary: "Cluster {{ $labels.cluster }} has ceased to serve a type", Description: "A resource of {{ $labels.cluster }} that was mirrored is no longer served. Requests for it are answered with 404.",
+		},
+		{
+			Name: "WatershedNameTaken", Signal: problem("NameTaken"), Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "Two clusters have the name {{ $labels.cluster }}", Description: "Another cluster of this name is left out, or had the name until recently.",
+		},
+		{
+			Name: "WatershedClusterIsNewer", Signal: problem("ClusterIsNewer"), Condition: "> 0", For: "1h", Severity: "info",
+			Summary: "Cluster {{ $labels.cluster }} is newer than Watershed", Description: "The Kubernetes of {{ $labels.cluster }} is newer than the types of Watershed. Resources that changed take more memory.",
+		},
+		{
+			Name: "WatershedDiverged", Signal: problem("Diverged"), Condition: "> 0", Severity: "critical",
+			Summary: "The copy of cluster {{ $labels.cluster }} is not right", Description: "A verification has found objects that differ from those of {{ $labels.cluster }}, and has not repaired them.",
 		},
 	}
 }
@@ -164,8 +200,8 @@ func servingAlerts() []Alert {
 			Summary: "Audit events were lost", Description: "{{ $value | humanize }} audit events could not be written in 15 minutes.",
 		},
 		{
-			Name: "WatershedMemoryHigh", Signal: `max by (instance) (process_resident_memory_bytes / on (instance, job) go_gc_gomemlimit_bytes * on (instance, job) group_left () max by (instance, job) (watershed_build_info))`, Condition: "> 0.9", For: "5m", Severity: "warning",
-			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} uses {{ $value | humanizePercentage }} of GOMEMLIMIT.",
+			Name: "WatershedMemoryPressure", Signal: `max by (instance) (watershed_memory_pressure)`, Condition: ">= 2", For: "5m", Severity: "warning",
+			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} keeps less history than configured and, at a pressure of 3 and more, does not mirror further resources. The pressure is {{ $value }}.",
 		},
 	}
 }

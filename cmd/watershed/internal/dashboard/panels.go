@@ -56,6 +56,17 @@ func clusters() []Panel {
 		{Title: "Stale resources", Description: "Resources whose copy is not current, and why.", Kind: "table", Unit: "s", Width: 12, Queries: []Query{
 			{`topk(50, max by (cluster, resource, cause) (watershed_resource_staleness_seconds` + chosen + `))`, ""},
 		}},
+		{Title: "Problems", Description: "Reasons for concern, as watershed status prints them.", Kind: "table", Unit: "short", Width: 8, Queries: []Query{
+			{`max by (cluster, reason) (watershed_problems` + chosen + `)`, ""},
+		}},
+		{Title: "Verifications", Description: "Comparisons of copies with their clusters, and the resources that were listed again because of them.", Kind: "timeseries", Unit: "ops", Width: 8, Queries: []Query{
+			{perSecond("result", "watershed_verifications_total"+chosen), "{{result}}"},
+			{`sum(rate(watershed_repairs_total` + chosen + `[$__rate_interval]))`, "repairs"},
+		}},
+		{Title: "Divergences", Description: "Resources that differ from their cluster, and objects that were found to differ, by kind.", Kind: "timeseries", Unit: "short", Width: 8, Queries: []Query{
+			{`sum(watershed_diverged_resources` + chosen + `)`, "resources"},
+			{`sum by (kind) (increase(watershed_divergences_total` + chosen + `[$__rate_interval]))`, "{{kind}}"},
+		}},
 		{Title: "Staleness", Description: "Age of the copies that are not current.", Kind: "timeseries", Unit: "s", Width: 12, Queries: []Query{
 			{`topk(20, max by (cluster) (watershed_staleness_seconds` + chosen + `))`, "{{cluster}}"},
 		}},
@@ -168,13 +179,19 @@ func process() []Panel {
 			{`sum by (instance) (process_resident_memory_bytes * on (instance, job) group_left () max by (instance, job) (watershed_build_info))`, "{{instance}} resident"},
 			{`sum by (instance) (go_memstats_heap_inuse_bytes * on (instance, job) group_left () max by (instance, job) (watershed_build_info))`, "{{instance}} heap"},
 		}},
+		{Title: "Memory limit", Description: "The memory that counts against the limit, and the limit.", Kind: "timeseries", Unit: "bytes", Width: 6, Queries: []Query{
+			{`max by (instance) (watershed_memory_used_bytes)`, "{{instance}} used"}, {`max by (instance) (watershed_memory_limit_bytes)`, "{{instance}} limit"},
+		}},
+		{Title: "Memory pressure", Description: "0 nothing, 1 smaller caches, 2 shorter history, 3 no further resources, 4 no further objects.", Kind: "timeseries", Unit: "short", Width: 6, Queries: []Query{
+			{`max by (instance) (watershed_memory_pressure)`, "{{instance}}"},
+		}},
 		{Title: "Processor", Description: "Processors in use.", Kind: "timeseries", Unit: "short", Width: 6, Queries: []Query{
 			{`sum by (instance) (rate(process_cpu_seconds_total[$__rate_interval]) * on (instance, job) group_left () max by (instance, job) (watershed_build_info))`, "{{instance}}"},
 		}},
-		{Title: "Audit log", Description: "Events that were written or lost, and those that wait.", Kind: "timeseries", Unit: "short", Width: 6, Queries: []Query{
+		{Title: "Audit log", Description: "Events that were written or lost, and those that wait.", Kind: "timeseries", Unit: "short", Width: 12, Queries: []Query{
 			{perSecond("result", "watershed_audit_events_total"), "{{result}} per second"}, {`sum(watershed_audit_pending_events)`, "waiting"},
 		}},
-		{Title: "Version", Description: "Versions that run.", Kind: "table", Unit: "short", Width: 6, Queries: []Query{
+		{Title: "Version", Description: "Versions that run.", Kind: "table", Unit: "short", Width: 12, Queries: []Query{
 			{`sum by (version) (watershed_build_info)`, "{{version}}"},
 		}},
 	}

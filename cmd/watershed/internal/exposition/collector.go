@@ -30,12 +30,15 @@ var (
 	activeUsers     = metrics.Define(metrics.Gauge, "watershed_active_users", "Users with a request or a watch.")
 	rejected        = metrics.Define(metrics.Counter, "watershed_rejected_requests_total", "Requests that were answered with 429 to bound the work: full (too many waited), late (waited too long), canceled, or watches (too many).", "reason")
 	auditEvents     = metrics.Define(metrics.Counter, "watershed_audit_events_total", "Audit events: written, or dropped because the queue was full or the disk failed.", "result")
+	memoryLimit     = metrics.Define(metrics.Gauge, "watershed_memory_limit_bytes", "The memory that the process may use. Without a limit there is no series.")
+	memoryUsed      = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes", "The memory that counts against the limit: the live heap, and what else the process needs.")
+	memoryPressure  = metrics.Define(metrics.Gauge, "watershed_memory_pressure", "What the limit has made the process do: 0 nothing, 1 smaller caches, 2 shorter history, 3 no further resources, 4 no further objects.")
 	auditPending    = metrics.Define(metrics.Gauge, "watershed_audit_pending_events", "Audit events that wait to be written.")
 )
 
 var programMetrics = []*metrics.Definition{
 	build, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
-	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending,
+	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed, memoryPressure,
 }
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
@@ -56,6 +59,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	sink := metrics.Sink(to)
 	sink.Put(build, 1, c.of.Version)
 	c.access(sink)
+	c.memory(sink)
 	l := c.of.Limiter.Stats()
 	sink.Put(inFlight, float64(l.InFlight))
 	sink.Put(waiting, float64(l.Waiting))
@@ -71,6 +75,17 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		sink.Count(auditEvents, a.Dropped, "dropped")
 		sink.Put(auditPending, float64(a.Pending))
 	}
+}
+
+// memory sends the metrics of the memory limit.
+func (c *collector) memory(sink metrics.Sink) {
+	if c.of.Budget == nil {
+		return
+	}
+	b := c.of.Budget.Stats()
+	sink.Put(memoryLimit, float64(b.Limit))
+	sink.Put(memoryUsed, float64(b.Used))
+	sink.Put(memoryPressure, float64(b.Pressure))
 }
 
 // access sends the metrics of access control.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
@@ -21,6 +22,8 @@ type Sources struct {
 	Limiter *overload.Limiter
 	// Audit is nil if there is no audit log.
 	Audit *audit.Log
+	// Budget is nil if the memory of the process has no limit.
+	Budget *budget.Budget
 	// Version is that of the program.
 	Version string
 	// Logger receives errors of scrapes. Default: slog.Default().

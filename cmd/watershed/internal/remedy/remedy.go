@@ -27,6 +27,9 @@ type Subject struct {
 // texts have the remedies. Words in braces are replaced.
 var texts = map[string]string{
 	string(fleet.Unreachable):        "start the API server, or correct its address in the kubeconfig; to see the address: {kubectl} cluster-info",
+	string(fleet.Silent):             "look for a proxy or firewall that forgets idle connections, and at the load of the API server: {kubectl} get --raw '/readyz?verbose'",
+	string(fleet.ServerError):        "look at the log of the API server, and at the servers behind it: {kubectl} get --raw '/readyz?verbose'",
+	string(fleet.DiscoveryFailed):    "look for aggregated APIs that do not respond: {kubectl} get apiservices",
 	string(fleet.TimedOut):           "look at the load of the API server, and for a proxy or firewall that drops packets: {kubectl} get --raw '/readyz?verbose'",
 	string(fleet.CertificateExpired): "renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver; if it is valid, set the clock of this machine",
 	string(fleet.UnknownAuthority):   "put the authority of the API server into the kubeconfig: kubectl config set-cluster {entry} --certificate-authority ca.crt --embed-certs",
@@ -44,6 +47,7 @@ var texts = map[string]string{
 	replica.Slow:                     "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
 	replica.Flapping:                 "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
 	replica.NameTaken:                "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
+	replica.Diverged:                 "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
 	replica.ClusterIsNewer:           "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
 }
 
@@ -60,7 +64,7 @@ func For(reason string, about Subject) string {
 func (s Subject) replacer() *strings.Replacer {
 	context := quoted(s.Context)
 	return strings.NewReplacer(
-		"{program}", s.Program, "{cluster}", quoted(s.Cluster), "{context}", or(context, "CONTEXT"), "{kubectl}", "kubectl"+s.place(),
+		"{program}", s.Program, "{cluster}", or(quoted(s.Cluster), "CLUSTER"), "{context}", or(context, "CONTEXT"), "{kubectl}", "kubectl"+s.place(),
 		"{entry}", "CLUSTER", "{rbac}", s.rbac(), "{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
 	)
 }
