@@ -215,6 +215,8 @@ var masks = []struct {
 	{regexp.MustCompile(`(for|took|after|differs by) [\d.]+[a-zµ]+(\d+[a-z]+)?\b`), "$1 DURATION"},
 	{regexp.MustCompile(`\b(1h59m5\ds|2h0m0s)\b`), "2h0m0s"},
 	{regexp.MustCompile(`broke \d+ times`), "broke N times"},
+	// The reflector reads the state with a list or a stream, in turns.
+	{regexp.MustCompile(`(stream: watch|list: list) (.*) cannot (watch|list) resource`), "list: list $2 cannot list resource"},
 	{regexp.MustCompile(`\d+ objects? in [\d.]+[KMG]?i?`), "N objects in SIZE"},
 	{regexp.MustCompile(`process: [\d.]+[KMG]?i?`), "process: SIZE"},
 	// The columns OBJECTS, MEMORY, READERS, HEARD and STALE of the table.
