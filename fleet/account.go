@@ -141,6 +141,17 @@ func (u *usage) drop() {
 	u.of.Write(gone...)
 }
 
+// checkMemory returns an error if there is no memory for an object that is not kept yet.
+func (u *usage) checkMemory(o *wire.Object) error {
+	if !u.account.pressure.is(PressureCritical) {
+		return nil
+	}
+	if _, ok := u.of.Snapshot().GetRaw(o.Key()); ok {
+		return nil
+	}
+	return &reflector.Error{RetryAfter: pressureRetry, Err: fmt.Errorf("%w: the process has no memory for another object", ErrLimit)}
+}
+
 // charge adds an object that has arrived. It returns an error that is [ErrLimit] if the
 // object must not be kept. Again means that the resource is being listed again.
 func (u *usage) charge(o *wire.Object, again bool) error {

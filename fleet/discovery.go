@@ -85,24 +85,33 @@ func (m *Member) run(ctx context.Context) {
 		if len(after) > 0 {
 			next, after = min(next, after[0]), after[1:]
 		}
-		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-m.poked:
-			// This may be the first of several changes.
-			timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
+		if m.pause(ctx, next, last) {
 			after = discoverAfter[1:]
 		}
-		timer.Stop()
 		if ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// pause waits until the next discovery, or until a change makes it due. It reports whether
+// there was a change. Last is when the last discovery began.
+func (m *Member) pause(ctx context.Context, next time.Duration, last time.Time) (changed bool) {
+	timer := time.NewTimer(next)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-m.poked:
+		// This may be the first of several changes.
+		timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		return true
+	}
+	return false
 }
 
 // detour makes a member whose credentials were refused use those of another name of its

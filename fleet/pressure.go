@@ -5,12 +5,10 @@ package fleet
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed/reflector"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // Pressure is how scarce the memory of the process is. Each step includes those before it.
@@ -96,43 +94,4 @@ func (p *pressure) reserve(objects int64) (release func(), err error) {
 		return nil, &reflector.Error{RetryAfter: pressureRetry, Err: fmt.Errorf("%w: the process has no memory for another resource, with %d objects", ErrLimit, max(objects, 0))}
 	}
 	return func() { p.reserved.Add(-need) }, nil
-}
-
-// check returns an error if there is no memory for an object that is not kept yet.
-func (p *pressure) check(u *usage, o *wire.Object) error {
-	if !p.is(PressureCritical) {
-		return nil
-	}
-	if _, ok := u.of.Snapshot().GetRaw(o.Key()); ok {
-		return nil
-	}
-	return &reflector.Error{RetryAfter: pressureRetry, Err: fmt.Errorf("%w: the process has no memory for another object", ErrLimit)}
-}
-
-// Pressure returns the pressure that was set last.
-func (f *Fleet) Pressure() Pressure { return Pressure(f.settings.pressure.now.Load()) }
-
-// SetMemory makes the fleet use less memory, or as much as its options allow. The program
-// calls it, because the fleet does not know what else needs memory. It is safe for concurrent
-// use.
-func (f *Fleet) SetMemory(m Memory) {
-	p := &f.settings.pressure
-	p.room.Store(m.Room)
-	p.now.Store(int32(m.Pressure))
-	p.limited.Store(true)
-	f.recent.Resize(int(p.share(int64(f.settings.Decoded), PressureCaches)))
-	if m.Pressure >= PressureFull || p.refused.Load() {
-		f.shed()
-	}
-}
-
-// shed drops the expendable resources, once. They stay dropped until Reconfigure is called:
-// if they came back as soon as there is room, they would be listed and dropped in turns.
-func (f *Fleet) shed() {
-	patterns := f.settings.tuned.Load().expendable
-	if len(patterns) == 0 || f.settings.pressure.shed.Swap(true) {
-		return
-	}
-	f.settings.Logger.Warn("memory is scarce: resources that are expendable are no longer mirrored, until the configuration changes", "resources", strings.Join(patterns, ","))
-	f.retune()
 }

@@ -265,7 +265,7 @@ func (s *source) charge(o *wire.Object) error {
 	if limit := s.used.account.bounds.Load().limit.objects; limit >= 0 && s.listed > 2*limit+1 {
 		return s.used.account.refuse(fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit))
 	}
-	if err := s.used.account.pressure.check(s.used, o); err != nil {
+	if err := s.used.checkMemory(o); err != nil {
 		if !s.synced.Load() {
 			s.used.drop()
 		}

@@ -108,6 +108,7 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/statefile":        {},
+	"cmd/watershed/internal/budget":           {own: []string{"fleet"}},
 	"cmd/watershed/internal/config":           {others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/serving":          {own: []string{"cmd/watershed/internal/statefile"}},
 	"cmd/watershed/internal/overload":         {others: []string{"k8s.io/apimachinery/"}},
@@ -132,7 +133,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed": {own: []string{
 		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
-		"cmd/watershed/internal/config", "cmd/watershed/internal/exposition",
+		"cmd/watershed/internal/budget", "cmd/watershed/internal/config", "cmd/watershed/internal/exposition",
 		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
 		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal", "internal/timer",
 		"cmd/watershed/internal/verification",

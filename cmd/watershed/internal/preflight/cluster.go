@@ -35,48 +35,6 @@ const (
 	expiresSoon = 7 * 24 * time.Hour
 )
 
-// The names of the checks of a cluster, in their order.
-const (
-	checkName           = "name"
-	checkCredentials    = "credentials"
-	checkConnection     = "connection"
-	checkAuthentication = "authentication"
-	checkDiscovery      = "discovery"
-	checkPermissions    = "permissions"
-	checkReviews        = "reviews"
-	checkStability      = "stability"
-	checkClock          = "clock"
-	checkSpeed          = "speed"
-	checkVersion        = "version"
-)
-
-// Options tune the checks.
-type Options struct {
-	// Fleet are the options of the fleet that serve would have.
-	Fleet *fleet.Options
-	// Named are patterns of resources that the user has named. A cluster must serve those
-	// without a star.
-	Named []string
-	// Open means that other users than the owner can connect. They need reviews.
-	Open bool
-	// Observe is how long a watch must stay open. Default: that is not checked.
-	Observe time.Duration
-	// Program is the name of the command.
-	Program string
-	// Contexts are the kubeconfig contexts of clusters, by the name of the cluster.
-	Contexts map[string]string
-}
-
-// inspection is the checks of one cluster.
-type inspection struct {
-	results
-	opts    *Options
-	cluster *kube.Cluster
-	clients reviewClients
-	entry   fleet.Entry
-	probe   fleet.Probe
-}
-
 // Cluster runs all checks of a cluster, until one fails without which the next ones make no
 // sense.
 func Cluster(ctx context.Context, e fleet.Entry, opts *Options) []Result {
@@ -217,9 +175,6 @@ func (i *inspection) connection(ctx context.Context) bool {
 	}
 	return true
 }
-
-// rootOf returns an error on one line.
-func rootOf(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // clock checks that the clocks agree.
 func (i *inspection) clock() {

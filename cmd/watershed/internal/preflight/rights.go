@@ -15,9 +15,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
@@ -267,23 +264,4 @@ func (i *inspection) may(ctx context.Context, namespace string, r right) (bool, 
 		return false, err
 	}
 	return review.Status.Allowed, nil
-}
-
-// reviewClients are clients for reviews of own rights, with the credentials of a cluster.
-type reviewClients struct {
-	authentication authenticationclient.AuthenticationV1Interface
-	authorization  authorizationclient.AuthorizationV1Interface
-}
-
-// newReviewClients returns clients. They share the connections of the cluster.
-func newReviewClients(c *kube.Cluster) (reviewClients, error) {
-	config := c.Config()
-	config.QPS = -1 // missing limits concurrency instead
-	config.WarningHandler, config.WarningHandlerWithContext = rest.NoWarnings{}, nil
-	authentication, err := authenticationclient.NewForConfig(config)
-	if err != nil {
-		return reviewClients{}, err
-	}
-	authorization, err := authorizationclient.NewForConfig(config)
-	return reviewClients{authentication, authorization}, err
 }
