@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
 
 // deployVariable is the name of the environment variable that selects the tests of the files in
@@ -45,13 +46,16 @@ func needsDeploy(t *testing.T, modes ...string) {
 // chart runs helm for the chart.
 type chart struct {
 	helm, home string
+	version    string // of Kubernetes: a helm of our build assumes an old one
 	kubeconfig string // "" if no cluster is needed
 }
 
 func newChart(t *testing.T) *chart {
 	t.Helper()
 	t.Setenv(helmVariable, "required")
-	return &chart{helm: helmPath(t), home: t.TempDir()}
+	set, err := binaries.Load()
+	expect.NoError(t, err)
+	return &chart{helm: helmPath(t), home: t.TempDir(), version: set.APIServer.Version}
 }
 
 // run returns the standard output of helm.
@@ -69,10 +73,15 @@ func (c *chart) run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
+// template returns the output of helm template.
+func (c *chart) template(ctx context.Context, args ...string) (string, error) {
+	return c.run(ctx, append([]string{"template", chartRelease, chartDir, "--namespace", chartNamespace, "--kube-version", c.version}, args...)...)
+}
+
 // render returns the objects of the chart.
 func (c *chart) render(t *testing.T, args ...string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := c.run(t.Context(), append([]string{"template", chartRelease, chartDir, "--namespace", chartNamespace}, args...)...)
+	text, err := c.template(t.Context(), args...)
 	expect.NoError(t, err)
 	return parseManifests(t, text)
 }
@@ -132,7 +141,7 @@ func TestChart(t *testing.T) {
 	c := newChart(t)
 	for _, values := range shapes(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(values), "-values.yaml"), func(t *testing.T) {
-			if _, err := c.run(t.Context(), "lint", "--strict", chartDir, "--values", values, "--namespace", chartNamespace); err != nil {
+			if _, err := c.run(t.Context(), "lint", "--strict", chartDir, "--values", values, "--namespace", chartNamespace, "--kube-version", c.version); err != nil {
 				t.Error(err)
 			}
 			objects := c.render(t, "--values", values)
@@ -215,7 +224,7 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"image.name=x"}, "name"},
 		{[]string{"clusters.kubeconfigSecrets[0].secret=x"}, "secret"},
 		{[]string{"replicas=two"}, "replicas"},
-		{[]string{"service.port=70000"}, "70000"},
+		{[]string{"service.port=70000"}, "/service/port"},
 		{[]string{"clusters.inCluster.name=In/Cluster"}, "pattern"},
 		{[]string{"clusters.inCluster.enabled=false"}, "there is nothing to mirror"},
 		{[]string{"replicas=2"}, "tls.secretName"},
@@ -228,11 +237,11 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"mirror.resources={*.apps}"}, "watershed rbac"},
 		{[]string{"resources.limits.memory=lots"}, "4Gi"},
 	} {
-		args := []string{"template", chartRelease, chartDir}
+		var args []string
 		for _, s := range v.set {
 			args = append(args, "--set", s)
 		}
-		if _, err := c.run(t.Context(), args...); err == nil || !strings.Contains(err.Error(), v.want) {
+		if _, err := c.template(t.Context(), args...); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%v: %v, want something about %s", v.set, err, v.want)
 		}
 	}

@@ -182,7 +182,7 @@ func checkManifests(t *testing.T, k *kubetest.Cluster, c *chart) {
 		})
 	}
 	for _, values := range shapes(t) {
-		text, err := c.run(ctx, "template", chartRelease, chartDir, "--namespace", chartNamespace, "--values", values)
+		text, err := c.template(ctx, "--values", values)
 		expect.NoError(t, err)
 		check(filepath.Base(values), text)
 	}

@@ -80,7 +80,7 @@ func TestKustomize_overlay(t *testing.T) {
 // TestKustomize_files checks that the files of the base are those that the chart renders.
 func TestKustomize_files(t *testing.T) {
 	needsDeploy(t, "short", "full", "write")
-	text, err := newChart(t).run(t.Context(), "template", chartRelease, chartDir, "--namespace", chartNamespace)
+	text, err := newChart(t).template(t.Context())
 	expect.NoError(t, err)
 	files := splitTemplates(text)
 	if len(files) < 5 {
