@@ -31,8 +31,10 @@ deploy: $(KUBECONFORM) ## install, upgrade and uninstall the chart on a real API
 	go run ./internal/kubetest/kubebuild -helm
 	WATERSHED_DEPLOY=full WATERSHED_KUBE=required WATERSHED_KUBECONFORM=$(KUBECONFORM) go test -timeout 15m -count=1 -v -run '^Test(Chart|Kustomize|Deploy)' ./cmd/watershed
 
+export CA_BUNDLE
+
 .PHONY: image
-image: $(KO) $(CRANE) ## build the OCI image and its SBOM into dist, without a registry; CHECK=1 builds it twice and compares
+image: $(KO) $(CRANE) ## build the OCI image and its SBOM into dist, without a registry; CHECK=1 builds it twice and compares, CA_BUNDLE=file adds certificate authorities
 	@KO=$(KO) CRANE=$(CRANE) deploy/image/build dist/oci
 	$(if $(CHECK),@again=$$(mktemp -d); trap 'rm -rf "$$again"' EXIT; KO=$(KO) CRANE=$(CRANE) deploy/image/build $$again/oci && \
 		cmp dist/oci/image/index.json $$again/oci/image/index.json && echo "both builds have the same digest")
