@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -213,28 +215,32 @@ func tryPod(ctx context.Context, k *kubetest.Cluster, template corev1.PodTemplat
 	return err
 }
 
-// installDefinitions adds the types of cert-manager and of the Prometheus operator that the
-// chart can use. Their definitions here accept all fields: the real ones are not part of this
-// project, and the templates follow their documentation.
+// definitions are the files of the types of other projects that the chart can use, in their
+// modules.
+var definitions = map[string][]string{
+	"github.com/cert-manager/cert-manager@v1.21.2": {"deploy/crds/cert-manager.io_certificates.yaml"},
+	"github.com/prometheus-operator/prometheus-operator@v0.85.0": {
+		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+		"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+	},
+}
+
+// installDefinitions adds the types of cert-manager and of the Prometheus operator.
 func installDefinitions(ctx context.Context, t *testing.T, k *kubetest.Cluster) {
 	t.Helper()
-	for kind, group := range map[string]string{"Certificate": "cert-manager.io", "ServiceMonitor": "monitoring.coreos.com", "PrometheusRule": "monitoring.coreos.com"} {
-		plural := strings.ToLower(kind) + "s"
-		definition, err := json.Marshal(map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + group},
-			"spec": map[string]any{
-				"group": group, "scope": "Namespaced", "names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind},
-				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
-					"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-				}}},
-			},
-		})
+	for module, files := range definitions {
+		download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+		download.Dir, download.Env = t.TempDir(), append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+		out, err := download.Output()
 		expect.NoError(t, err)
-		if out, err := k.KubectlInput(ctx, string(definition), "apply", "-f", "-"); err != nil {
-			t.Fatal(out, err)
-		}
-		if out, err := k.Kubectl(ctx, "wait", "--for=condition=Established", "crd/"+plural+"."+group, "--timeout=30s"); err != nil {
-			t.Fatal(out, err)
+		var downloaded struct{ Dir string }
+		expect.NoError(t, json.Unmarshal(out, &downloaded))
+		for _, file := range files {
+			path := filepath.Join(downloaded.Dir, file)
+			_, err := k.Kubectl(ctx, "create", "-f", path)
+			expect.NoError(t, err)
+			_, err = k.Kubectl(ctx, "wait", "--for=condition=Established", "-f", path, "--timeout=30s")
+			expect.NoError(t, err)
 		}
 	}
 }
