@@ -8,13 +8,11 @@ KUBECONFORM_VERSION := v0.8.0
 KO_VERSION := v0.19.1
 CRANE_VERSION := v0.22.1
 GORELEASER_VERSION := v2.16.0
-CYCLONEDX_VERSION := v1.9.0
 
 KUBECONFORM := $(CACHE)/kubeconform/$(KUBECONFORM_VERSION)/kubeconform
 KO := $(CACHE)/ko/$(KO_VERSION)/ko
 CRANE := $(CACHE)/crane/$(CRANE_VERSION)/crane
 GORELEASER := $(CACHE)/goreleaser/$(GORELEASER_VERSION)/goreleaser
-CYCLONEDX := $(CACHE)/cyclonedx-gomod/$(CYCLONEDX_VERSION)/cyclonedx-gomod
 
 .PHONY: chart
 chart: ## lint and render the chart and the kustomize base, compare their rights with watershed rbac; builds helm (minutes, once per machine), needs make kube
@@ -40,9 +38,9 @@ image: $(KO) $(CRANE) ## build the OCI image and its SBOM into dist, without a r
 		cmp dist/oci/image/index.json $$again/oci/image/index.json && echo "both builds have the same digest")
 
 .PHONY: release
-release: $(GORELEASER) $(CYCLONEDX) ## a dry run of a release: archives for all platforms, checksums and SBOMs in dist; publishes nothing
-	PATH=$(dir $(CYCLONEDX)):$$PATH $(GORELEASER) check
-	PATH=$(dir $(CYCLONEDX)):$$PATH $(GORELEASER) release --snapshot --clean
+release: $(GORELEASER) ## a dry run of a release: archives for all platforms, checksums and SBOMs in dist; publishes nothing
+	$(GORELEASER) check
+	$(GORELEASER) release --snapshot --clean
 
 $(KUBECONFORM):
 	@$(call build-tool,kubeconform,$(KUBECONFORM_VERSION),github.com/yannh/kubeconform/cmd/kubeconform)
@@ -52,8 +50,6 @@ $(CRANE):
 	@$(call build-tool,crane,$(CRANE_VERSION),github.com/google/go-containerregistry/cmd/crane)
 $(GORELEASER):
 	@$(call build-tool,goreleaser,$(GORELEASER_VERSION),github.com/goreleaser/goreleaser/v2)
-$(CYCLONEDX):
-	@$(call build-tool,cyclonedx-gomod,$(CYCLONEDX_VERSION),github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod)
 
 # build-tool builds a program outside of the workspace: name, version, package.
 build-tool = echo "building $(1) $(2) into $(CACHE)"; GOWORK=off GOBIN=$(CACHE)/$(1)/$(2) go install $(3)@$(2)

@@ -147,6 +147,7 @@ var rules = map[string]rule{
 	"internal/layout/figures":     {},
 	"internal/layout/count":       {own: []string{"internal/layout/figures"}},
 	"internal/layout/modules":     {others: []string{"golang.org/x/mod/"}},
+	"internal/sbom":               {},
 	"internal/kubetest/binaries":  {others: []string{"golang.org/x/mod/"}},
 	"internal/kubetest/authority": {},
 	"internal/kubetest": {own: []string{"internal/kubetest/authority", "internal/kubetest/binaries", "internal/timer"}, others: []string{
