@@ -232,6 +232,7 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"tls.certManager.enabled=true"}, "issuerRef"},
 		{[]string{"tls.certManager.enabled=true", "tls.secretName=x"}, "either"},
 		{[]string{"access.fleetUsers={a}"}, "access.home"},
+		{[]string{"monitoring.serviceMonitor.enabled=true"}, "access.home"},
 		{[]string{"mirror.namespace=x", "access.localRBAC={a}"}, "access.localRBAC"},
 		{[]string{"serviceAccount.automountToken=false"}, "automountToken"},
 		{[]string{"mirror.resources={*.apps}"}, "watershed rbac"},

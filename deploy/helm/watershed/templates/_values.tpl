@@ -27,6 +27,9 @@ Copyright The Watershed Authors
 {{- if and (not .Values.access.home) (or .Values.access.fleetUsers .Values.access.fleetGroups) -}}
 {{- fail "access.fleetUsers and access.fleetGroups have no effect without access.home" -}}
 {{- end -}}
+{{- if and .Values.monitoring.serviceMonitor.enabled (not .Values.access.home) -}}
+{{- fail "monitoring.serviceMonitor: /metrics needs access.home: the home cluster authenticates Prometheus" -}}
+{{- end -}}
 {{- if and .Values.mirror.namespace .Values.access.localRBAC -}}
 {{- fail "access.localRBAC has no effect with mirror.namespace: ClusterRoles and their bindings are in no namespace" -}}
 {{- end -}}
