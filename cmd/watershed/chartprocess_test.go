@@ -95,7 +95,7 @@ func newPodProcess(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *ap
 	t.Helper()
 	p := &podProcess{root: t.TempDir(), state: t.TempDir(), log: &expect.Output{}, ended: make(chan error, 1)}
 	expect.NoError(t, os.Chmod(p.root, 0o755))
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(p.root, "watershed"), ".")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(p.root, "watershed"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
