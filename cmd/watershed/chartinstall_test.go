@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -31,7 +32,11 @@ import (
 // TestDeploy uses the chart and the kustomize base with a real API server.
 func TestDeploy(t *testing.T) {
 	needsDeploy(t, "full")
-	k := kubetest.Start(t, &kubetest.Options{Name: "real", Users: []kubetest.User{{Name: "jane"}, {Name: "joe"}}})
+	k := kubetest.Start(t, &kubetest.Options{
+		Name: "real", Users: []kubetest.User{{Name: "jane"}, {Name: "joe"}},
+		// The plugin keeps claims until a controller has released them, and there is none.
+		APIServerArgs: []string{"--disable-admission-plugins=StorageObjectInUseProtection"},
+	})
 	c := newChart(t)
 	c.kubeconfig = k.Kubeconfig()
 	t.Run("resources", func(t *testing.T) { checkDefaultResources(t, k, c) })
@@ -94,6 +99,26 @@ func inventory(ctx context.Context, k *kubetest.Cluster) (map[string]bool, error
 	return found, nil
 }
 
+// settledInventory returns the inventory of a cluster that has just started, once the API server
+// has created its own objects.
+func settledInventory(ctx context.Context, t *testing.T, k *kubetest.Cluster) map[string]bool {
+	t.Helper()
+	var last map[string]bool
+	expect.Eventually(t, time.Minute, func() error {
+		now, err := inventory(ctx, k)
+		if err != nil {
+			return err
+		}
+		same := maps.Equal(now, last)
+		if last = now; same {
+			return nil
+		}
+		time.Sleep(time.Second)
+		return errors.New("the cluster creates objects of its own")
+	})
+	return last
+}
+
 // difference returns the identities that are in one inventory and not in another.
 func difference(a, b map[string]bool) []string {
 	var only []string
@@ -113,8 +138,7 @@ func checkRelease(t *testing.T, k *kubetest.Cluster, c *chart) {
 	if out, err := k.Kubectl(ctx, "create", "namespace", "shop"); err != nil {
 		t.Fatal(out, err)
 	}
-	before, err := inventory(ctx, k)
-	expect.NoError(t, err)
+	before := settledInventory(ctx, t, k)
 	releases := 0
 	for _, shape := range []string{"default", "members", "narrow", "namespace", "only-members", "hub", "default"} {
 		values := filepath.Join(chartDir, "ci", shape+"-values.yaml")
@@ -137,7 +161,7 @@ func checkRelease(t *testing.T, k *kubetest.Cluster, c *chart) {
 		}
 		checkLive(ctx, t, k, rendered)
 	}
-	_, err = c.run(ctx, "uninstall", chartRelease, "--namespace", chartNamespace, "--wait")
+	_, err := c.run(ctx, "uninstall", chartRelease, "--namespace", chartNamespace, "--wait")
 	expect.NoError(t, err)
 	after, err := inventory(ctx, k)
 	expect.NoError(t, err)
