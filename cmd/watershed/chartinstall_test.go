@@ -142,7 +142,7 @@ func checkRelease(t *testing.T, k *kubetest.Cluster, c *chart) {
 	releases := 0
 	for _, shape := range []string{"default", "members", "narrow", "namespace", "only-members", "hub", "default"} {
 		values := filepath.Join(chartDir, "ci", shape+"-values.yaml")
-		_, err := c.run(ctx, "upgrade", "--install", chartRelease, chartDir, "--namespace", chartNamespace, "--create-namespace", "--values", values)
+		_, err := c.run(ctx, "upgrade", "--install", chartRelease, chartDir, "--namespace", chartNamespace, "--create-namespace", "--reset-values", "--values", values)
 		expect.NoError(t, err)
 		releases++
 		want := maps.Clone(before)
