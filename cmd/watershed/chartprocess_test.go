@@ -75,13 +75,13 @@ func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
 
 	p := newPodProcess(ctx, t, k, d)
 	folder := filepath.Join(p.root, "etc/watershed/clusters/members")
-	mountSecret(t, folder, "first", map[string]string{"eu.yaml": kubeconfigOf(t, members.Cluster(0).Config())})
+	mountSecret(t, folder, "first", map[string]string{"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config())})
 	p.start(ctx, t, k, d)
 	defer p.kill(t)
 	p.checkRequests(ctx, t, k, d)
 	// The Secret changes: one more cluster.
 	mountSecret(t, folder, "second", map[string]string{
-		"eu.yaml": kubeconfigOf(t, members.Cluster(0).Config()), "us.yaml": kubeconfigOf(t, members.Cluster(1).Config()),
+		"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config()), "us.yaml": memberKubeconfig(t, members.Cluster(1).Config()),
 	})
 	p.awaitLive(t, "us")
 	if log := p.log.String(); strings.Contains(log, "forbidden") || strings.Count(log, "msg=\"cluster live\" cluster=eu") != 1 {
@@ -133,8 +133,8 @@ func mountSecret(t *testing.T, folder, version string, files map[string]string) 
 	}
 }
 
-// kubeconfigOf returns a kubeconfig with one context.
-func kubeconfigOf(t *testing.T, config *rest.Config) string {
+// memberKubeconfig returns a kubeconfig with one context.
+func memberKubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	text, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData, TLSServerName: config.ServerName}},
