@@ -135,7 +135,7 @@ func shapes(t *testing.T) []string {
 }
 
 // TestChart checks the chart with each file of values: helm accepts it, serve accepts its
-// arguments, and its rights are those that watershed rbac prints.
+// configuration file, and its rights are those that watershed rbac prints.
 func TestChart(t *testing.T) {
 	needsDeploy(t, "short", "full")
 	c := newChart(t)
@@ -147,9 +147,8 @@ func TestChart(t *testing.T) {
 			objects := c.render(t, "--values", values)
 			checkObjects(t, objects)
 			d := deploymentOf(t, objects)
-			checkArguments(t, d)
 			checkRestricted(t, d)
-			checkRights(t, objects, d)
+			checkRights(t, objects, settingsOf(t, objects, d), d)
 		})
 	}
 }
@@ -170,22 +169,6 @@ func checkObjects(t *testing.T, objects []*unstructured.Unstructured) {
 		if clusterScoped := strings.HasPrefix(o.GetKind(), "ClusterRole"); clusterScoped != (o.GetNamespace() == "") {
 			t.Errorf("%s: a wrong namespace", id)
 		}
-	}
-}
-
-// checkArguments checks that the flags of the container exist.
-func checkArguments(t *testing.T, d *appsv1.Deployment) {
-	t.Helper()
-	container := d.Spec.Template.Spec.Containers[0]
-	serve, rest, err := newCommand().Find(container.Args)
-	if err != nil || serve.Name() != "serve" {
-		t.Fatalf("%v: %v", container.Args, err)
-	}
-	if err := serve.ParseFlags(rest); err != nil {
-		t.Errorf("%v: %v", container.Args, err)
-	}
-	if n := serve.Flags().NArg(); n > 0 {
-		t.Errorf("%d arguments are not flags", n)
 	}
 }
 
@@ -231,12 +214,16 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"replicas=2", "tls.secretName=x", "state.persistence.enabled=true"}, "state.persistence"},
 		{[]string{"tls.certManager.enabled=true"}, "issuerRef"},
 		{[]string{"tls.certManager.enabled=true", "tls.secretName=x"}, "either"},
-		{[]string{"access.fleetUsers={a}"}, "access.home"},
-		{[]string{"monitoring.serviceMonitor.enabled=true"}, "access.home"},
-		{[]string{"mirror.namespace=x", "access.localRBAC={a}"}, "access.localRBAC"},
+		{[]string{"config.fleet.users={a}"}, "config.fleet.home"},
+		{[]string{"monitoring.serviceMonitor.enabled=true"}, "config.fleet.home"},
+		{[]string{"config.mirror.namespace=x", "config.authorization.localRBAC={a}"}, "config.authorization.localRBAC"},
 		{[]string{"serviceAccount.automountToken=false"}, "automountToken"},
-		{[]string{"mirror.resources={*.apps}"}, "watershed rbac"},
-		{[]string{"resources.limits.memory=lots"}, "4Gi"},
+		{[]string{"config.mirror.resources={*.apps}"}, "watershed rbac"},
+		{[]string{"config.mirror.resource={pods}"}, "resource"},
+		{[]string{"config.listen=:1"}, "listen"},
+		{[]string{"config.sources.folders={/x}"}, "folders"},
+		{[]string{"config.verifyEvery=often"}, "verifyEvery"},
+		{[]string{"config.limits.historyMiB=0"}, "historyMiB"},
 	} {
 		var args []string
 		for _, s := range v.set {
@@ -245,22 +232,5 @@ func TestChart_refuses(t *testing.T) {
 		if _, err := c.template(t.Context(), args...); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%v: %v, want something about %s", v.set, err, v.want)
 		}
-	}
-}
-
-// TestChart_memory checks that GOMEMLIMIT follows from the memory limit.
-func TestChart_memory(t *testing.T) {
-	needsDeploy(t, "short", "full")
-	c := newChart(t)
-	for limit, want := range map[string]string{
-		"1Gi": "921MiB", "2Gi": "1843MiB", "512Mi": "460MiB", "1.5Gi": "1382MiB", "1G": "858MiB", "1073741824": "921MiB", "24Gi": "22118MiB",
-	} {
-		container := deploymentOf(t, c.render(t, "--set", "resources.limits.memory="+limit)).Spec.Template.Spec.Containers[0]
-		if len(container.Env) != 1 || container.Env[0].Name != "GOMEMLIMIT" || container.Env[0].Value != want {
-			t.Errorf("limit %s: %v, want GOMEMLIMIT=%s", limit, container.Env, want)
-		}
-	}
-	if env := deploymentOf(t, c.render(t, "--set", "resources.limits=null")).Spec.Template.Spec.Containers[0].Env; len(env) > 0 {
-		t.Errorf("without a limit: %v", env)
 	}
 }

@@ -31,49 +31,24 @@ func rightsOf(objects []*unstructured.Unstructured) rights {
 	return all
 }
 
-// checkRights compares the rendered rights with those that watershed rbac prints for the flags
-// of the container.
-func checkRights(t *testing.T, objects []*unstructured.Unstructured, d *appsv1.Deployment) {
+// checkRights compares the rendered rights with those that watershed rbac prints for the
+// settings of the container.
+func checkRights(t *testing.T, objects []*unstructured.Unstructured, o *serveOptions, d *appsv1.Deployment) {
 	t.Helper()
-	args := rbacArguments(d)
-	if args == nil {
+	if o.sources.inCluster == "" {
 		expect.Equal(t, rightsOf(objects), rights{})
 		return
+	}
+	args := []string{
+		"rbac", "--name", d.Name, "--service-account", d.Namespace + "/" + d.Spec.Template.Spec.ServiceAccountName,
+		"--resources", strings.Join(o.resources, ","), "--except", strings.Join(o.except, ","), "--namespace", o.scope.Namespace,
+	}
+	if access.Matches(o.access.localRBAC, o.sources.inCluster) {
+		args = append(args, "--local-rbac")
 	}
 	text, err := command(t.Context(), args...)
 	expect.NoError(t, err)
 	expect.Equal(t, rightsOf(objects), rightsOf(parseManifests(t, text)))
-}
-
-// rbacArguments returns the arguments of watershed rbac for a Deployment, nil if it does not
-// mirror its own cluster.
-func rbacArguments(d *appsv1.Deployment) []string {
-	flags := flagsOf(d)
-	name := flags["in-cluster"]
-	if name == "" {
-		return nil
-	}
-	args := []string{"rbac", "--name", d.Name, "--service-account", d.Namespace + "/" + d.Spec.Template.Spec.ServiceAccountName}
-	for _, flag := range []string{"resources", "except", "namespace"} {
-		if flags[flag] != "" {
-			args = append(args, "--"+flag, flags[flag])
-		}
-	}
-	if access.Matches(strings.Split(flags["local-rbac"], ","), name) {
-		args = append(args, "--local-rbac")
-	}
-	return args
-}
-
-// flagsOf returns the flags of the container that have a value.
-func flagsOf(d *appsv1.Deployment) map[string]string {
-	flags := map[string]string{}
-	for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
-		if name, value, ok := strings.Cut(arg, "="); ok {
-			flags[strings.TrimPrefix(name, "--")] = value
-		}
-	}
-	return flags
 }
 
 // TestChart_patterns compares the rights of patterns of resources that the files of values do
@@ -82,17 +57,17 @@ func TestChart_patterns(t *testing.T) {
 	needsDeploy(t, "short", "full")
 	c := newChart(t)
 	for _, set := range [][]string{
-		{"mirror.resources={pods}"},
-		{"mirror.resources={pods,pods,configmaps}", "mirror.extraResources={configmaps}"},
-		{"mirror.except={*}", "mirror.resources={pods,namespaces}"},
-		{"mirror.except={events.*}"},
-		{"mirror.except={pods,deployments.*,*.batch}"},
-		{"mirror.except={customresourcedefinitions.apiextensions.k8s.io}"},
-		{"mirror.except={*.apiregistration.k8s.io}"},
-		{"mirror.resources={pods}", "access.localRBAC={other,in-cluster}"},
-		{"mirror.resources={pods}", "access.localRBAC={other-*}"},
-		{"mirror.resources={pods,nodes}", "mirror.namespace=shop"},
-		{"clusters.inCluster.name=hub.eu", "mirror.resources={pods}", "access.localRBAC={hub*eu}"},
+		{"config.mirror.resources={pods}"},
+		{"config.mirror.resources={pods,pods,configmaps}", "extraResources={configmaps}"},
+		{"config.mirror.except={*}", "config.mirror.resources={pods,namespaces}"},
+		{"config.mirror.except={events.*}"},
+		{"config.mirror.except={pods,deployments.*,*.batch}"},
+		{"config.mirror.except={customresourcedefinitions.apiextensions.k8s.io}"},
+		{"config.mirror.except={*.apiregistration.k8s.io}"},
+		{"config.mirror.resources={pods}", "config.authorization.localRBAC={other,in-cluster}"},
+		{"config.mirror.resources={pods}", "config.authorization.localRBAC={other-*}"},
+		{"config.mirror.resources={pods,nodes}", "config.mirror.namespace=shop"},
+		{"clusters.inCluster.name=hub.eu", "config.mirror.resources={pods}", "config.authorization.localRBAC={hub*eu}"},
 		{"serviceAccount.create=false", "serviceAccount.name=robot", "fullnameOverride=other"},
 	} {
 		var args []string
@@ -100,6 +75,9 @@ func TestChart_patterns(t *testing.T) {
 			args = append(args, "--set", s)
 		}
 		objects := c.render(t, args...)
-		t.Run(strings.Join(set, " "), func(t *testing.T) { checkRights(t, objects, deploymentOf(t, objects)) })
+		t.Run(strings.Join(set, " "), func(t *testing.T) {
+			d := deploymentOf(t, objects)
+			checkRights(t, objects, settingsOf(t, objects, d), d)
+		})
 	}
 }

@@ -63,18 +63,13 @@ func TestKustomize_overlay(t *testing.T) {
 		t.Errorf("%d objects, want %d", len(got), len(base))
 	}
 	d := deploymentOf(t, got)
-	checkArguments(t, d)
 	checkRestricted(t, d)
-	checkRights(t, got, d)
-	flags := flagsOf(d)
-	if flags["kubeconfig-dir"] != "/etc/watershed/clusters/members" || flags["tls-cert-file"] == "" || flags["home"] != flags["in-cluster"] {
-		t.Errorf("the overlay has the flags %v", flags)
+	o := settingsOf(t, got, d)
+	checkRights(t, got, o, d)
+	if !slices.Equal(o.sources.folders, []string{"/etc/watershed/clusters/members"}) || o.listening.certFile == "" || o.access.home == "" || o.access.home != o.sources.inCluster {
+		t.Errorf("the overlay has the folders %v, the certificate %q and the home %q", o.sources.folders, o.listening.certFile, o.access.home)
 	}
-	for name, value := range flagsOf(deploymentOf(t, base)) {
-		if flags[name] != value {
-			t.Errorf("the overlay has --%s=%s, the base %s", name, flags[name], value)
-		}
-	}
+	expect.Equal(t, configOf(t, got, d), configOf(t, base, deploymentOf(t, base)))
 }
 
 // TestKustomize_files checks that the files of the base are those that the chart renders.

@@ -27,14 +27,14 @@ The rights are those that watershed rbac prints for the same flags. A test compa
 {{- /* mirrored is a map, as JSON, from the groups of the mirrored resources to their names. */ -}}
 {{- define "watershed.mirrored" -}}
 {{- $groups := dict -}}
-{{- $patterns := concat .Values.mirror.resources .Values.mirror.extraResources -}}
-{{- if include "watershed.matches" (dict "name" .Values.clusters.inCluster.name "patterns" .Values.access.localRBAC) -}}
+{{- $patterns := include "watershed.resources" . | fromJsonArray -}}
+{{- if include "watershed.matches" (dict "name" .Values.clusters.inCluster.name "patterns" (dig "authorization" "localRBAC" list .Values.config)) -}}
 {{- range list "roles" "clusterroles" "rolebindings" "clusterrolebindings" }}{{ $patterns = append $patterns (printf "%s.rbac.authorization.k8s.io" .) }}{{ end -}}
 {{- end -}}
-{{- $except := .Values.mirror.except -}}
+{{- $except := dig "mirror" "except" list .Values.config -}}
 {{- range $patterns -}}
 {{- if contains "*" . -}}
-{{- fail (printf "mirror.resources: pattern %q: its rights depend on the cluster: name the resources, or set rbac.create=false and apply the output of watershed rbac" .) -}}
+{{- fail (printf "config.mirror.resources: pattern %q: its rights depend on the cluster: name the resources, or set rbac.create=false and apply the output of watershed rbac" .) -}}
 {{- end -}}
 {{- $p := splitn "." 2 . -}}
 {{- $group := default "" $p._1 -}}
@@ -56,7 +56,7 @@ The rights are those that watershed rbac prints for the same flags. A test compa
     {{- end }}
   verbs: [get, list, watch]
 {{- end }}
-{{- if not .Values.mirror.namespace }}
+{{- if not (dig "mirror" "namespace" "" .Values.config) }}
 {{- range $group, $name := dict "apiextensions.k8s.io" "customresourcedefinitions" "apiregistration.k8s.io" "apiservices" }}
 {{- if not (has $name (default (list) (get $groups $group))) }}
 - apiGroups: [{{ $group }}]
@@ -81,7 +81,7 @@ The rights are those that watershed rbac prints for the same flags. A test compa
 
 {{- /* everywhere prints true if all objects of a core resource are mirrored. */ -}}
 {{- define "watershed.everywhere" -}}
-{{- if and (not .root.Values.mirror.namespace) (has .resource (default (list) (get (include "watershed.mirrored" .root | fromJson) ""))) }}true{{ end -}}
+{{- if and (not (dig "mirror" "namespace" "" .root.Values.config)) (has .resource (default (list) (get (include "watershed.mirrored" .root | fromJson) ""))) }}true{{ end -}}
 {{- end -}}
 
 {{- /* subjects is the service account of the program. */ -}}

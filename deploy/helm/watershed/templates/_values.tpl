@@ -6,8 +6,8 @@ Copyright The Watershed Authors
 {{- /* validate refuses values that would make a release that cannot work. The schema cannot express these rules. */ -}}
 {{- define "watershed.validate" -}}
 {{- $ownAuthority := not (include "watershed.certificateSecret" .) -}}
-{{- if and (not .Values.clusters.inCluster.enabled) (not .Values.clusters.kubeconfigSecrets) (not .Values.extraArgs) -}}
-{{- fail "clusters: there is nothing to mirror: enable clusters.inCluster, name Secrets in clusters.kubeconfigSecrets, or add another source with extraArgs" -}}
+{{- if and (not .Values.clusters.inCluster.enabled) (not .Values.clusters.kubeconfigSecrets) (not .Values.config.sources) (not .Values.extraArgs) -}}
+{{- fail "clusters: there is nothing to mirror: enable clusters.inCluster, name Secrets in clusters.kubeconfigSecrets, or set config.sources" -}}
 {{- end -}}
 {{- if and .Values.clusters.inCluster.enabled (not .Values.serviceAccount.automountToken) -}}
 {{- fail "serviceAccount.automountToken: clusters.inCluster needs the token of the service account" -}}
@@ -24,25 +24,13 @@ Copyright The Watershed Authors
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
 {{- fail "tls.certManager.issuerRef.name: name the issuer of the certificate" -}}
 {{- end -}}
-{{- if and (not .Values.access.home) (or .Values.access.fleetUsers .Values.access.fleetGroups) -}}
-{{- fail "access.fleetUsers and access.fleetGroups have no effect without access.home" -}}
+{{- if and (not (dig "fleet" "home" "" .Values.config)) (or (dig "fleet" "users" list .Values.config) (dig "fleet" "groups" list .Values.config)) -}}
+{{- fail "config.fleet.users and config.fleet.groups have no effect without config.fleet.home" -}}
 {{- end -}}
-{{- if and .Values.monitoring.serviceMonitor.enabled (not .Values.access.home) -}}
-{{- fail "monitoring.serviceMonitor: /metrics needs access.home: the home cluster authenticates Prometheus" -}}
+{{- if and .Values.monitoring.serviceMonitor.enabled (not (dig "fleet" "home" "" .Values.config)) (not .Values.monitoring.plainPort) -}}
+{{- fail "monitoring.serviceMonitor: /metrics needs config.fleet.home, the cluster that authenticates Prometheus, or monitoring.plainPort" -}}
 {{- end -}}
-{{- if and .Values.mirror.namespace .Values.access.localRBAC -}}
-{{- fail "access.localRBAC has no effect with mirror.namespace: ClusterRoles and their bindings are in no namespace" -}}
+{{- if and (dig "mirror" "namespace" "" .Values.config) (dig "authorization" "localRBAC" list .Values.config) -}}
+{{- fail "config.authorization.localRBAC has no effect with config.mirror.namespace: ClusterRoles and their bindings are in no namespace" -}}
 {{- end -}}
-{{- end -}}
-
-{{- /* goMemLimit is a percentage of the memory limit, in MiB, for the Go runtime. Its argument has the fields limit and percent. */ -}}
-{{- define "watershed.goMemLimit" -}}
-{{- $limit := .limit -}}
-{{- if not (kindIs "string" $limit) }}{{ $limit = printf "%d" (int64 $limit) }}{{ end -}}
-{{- if not (regexMatch "^[0-9]+([.][0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)?$" $limit) -}}
-{{- fail (printf "resources.limits.memory: %q does not have a form such as 4Gi or 512Mi" $limit) -}}
-{{- end -}}
-{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- $bytes := mulf (regexFind "^[0-9.]+" $limit | float64) (get $units (regexFind "[A-Za-z]+$" $limit)) | int64 -}}
-{{- printf "%dMiB" (div (mul $bytes .percent) 104857600) -}}
 {{- end -}}
