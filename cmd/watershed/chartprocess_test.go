@@ -74,6 +74,7 @@ func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
 	expect.NoError(t, k.Grant(ctx, "jane", "", pods))
 
 	p := newPodProcess(ctx, t, k, d)
+	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "first", map[string]string{filepath.Base(configPath): liveConfig(ctx, t, k, d)})
 	folder := filepath.Join(p.root, "etc/watershed/clusters/members")
 	mountSecret(t, folder, "first", map[string]string{"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config())})
 	p.start(ctx, t, k, d)
@@ -87,7 +88,33 @@ func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
 	if log := p.log.String(); strings.Contains(log, "forbidden") || strings.Count(log, "msg=\"cluster live\" cluster=eu") != 1 {
 		t.Errorf("the log has a missing right, or another cluster was read again:\n%s", log)
 	}
+	p.checkReload(ctx, t, k, c, d)
 	p.checkEnd(t)
+}
+
+// liveConfig returns the configuration file in the cluster.
+func liveConfig(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *appsv1.Deployment) string {
+	t.Helper()
+	text, err := k.Kubectl(ctx, "-n", d.Namespace, "get", "configmap", d.Name, "-o", "json")
+	expect.NoError(t, err)
+	return configOf(t, parseManifests(t, text), d)
+}
+
+// checkReload upgrades the release with another resource. The Deployment does not change, and
+// the running program mirrors the resource no longer.
+func (p *podProcess) checkReload(ctx context.Context, t *testing.T, k *kubetest.Cluster, c *chart, d *appsv1.Deployment) {
+	t.Helper()
+	_, err := c.run(ctx, "upgrade", chartRelease, chartDir, "--namespace", chartNamespace, "--reuse-values", "--set", "config.mirror.except={services}")
+	expect.NoError(t, err)
+	text, err := k.Kubectl(ctx, "-n", chartNamespace, "get", "deployment", chartRelease, "-o", "json")
+	expect.NoError(t, err)
+	if now := deploymentOf(t, parseManifests(t, text)); now.Generation != d.Generation {
+		t.Errorf("the Deployment has generation %d, want %d: its pods restart", now.Generation, d.Generation)
+	}
+	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "second", map[string]string{filepath.Base(configPath): liveConfig(ctx, t, k, d)})
+	expect.Soon(t, "the configuration is reloaded", func() bool {
+		return strings.Contains(p.log.String(), `msg="configuration reloaded" file=`+configPath+" changed=mirror.except")
+	})
 }
 
 // newPodProcess prepares the root folder of the container.
