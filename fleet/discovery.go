@@ -306,6 +306,9 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 		m.applied(x, s, changes)
 		x.feed.applied(s, changes, whole)
 		x.reached(s, whole)
+		if m.settings.Trace != nil {
+			stored(m.settings.Trace, x, changes)
+		}
 	})
 	if err != nil || !selected {
 		return x, err

@@ -202,7 +202,7 @@ func (m *Member) feedLogs() []*fanout.Log[*wire.Object] {
 func (m *Member) use(e Entry) {
 	cluster, err := (*kube.Cluster)(nil), e.Err
 	if err == nil {
-		cluster, err = kube.FromConfig(e.Config, &kube.Options{Name: m.name, Traffic: &m.traffic})
+		cluster, err = kube.FromConfig(e.Config, &kube.Options{Name: m.name, Traffic: &m.traffic, Wrap: m.settings.wrap(m.name)})
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -49,6 +49,7 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 	if err != nil {
 		return nil, err
 	}
+	src.trace = s.Trace
 	opts := &watershed.Options[*wire.Object]{
 		Cluster:        to.name,
 		Name:           r.GroupResource().String(),

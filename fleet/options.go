@@ -69,6 +69,9 @@ type Options struct {
 	// Report, if it is not nil, is the report that includes the fleet's informers while
 	// they run.
 	Report *watershed.Report
+	// Trace, if it is not nil, follows the requests to clusters and the changes that arrive from
+	// them. Default: nothing is followed.
+	Trace Trace
 	// Logger receives a line when a cluster goes live, and when a cluster or one of its
 	// resources begins or ceases to fail. It also receives the progress of the first
 	// sync. Retries are logged at level Debug. Default: slog.Default().

@@ -28,6 +28,8 @@ type source struct {
 	// unknownFields is called with an object that has fields which its Go type does not
 	// have, see checkFields.
 	unknownFields func(*wire.Object)
+	// trace is [Options.Trace].
+	trace Trace
 
 	// synced is set when the mirror has had a complete state, aware when an object with
 	// unknown fields was seen.
@@ -309,6 +311,9 @@ func (w *watch) Next() (reflector.Event[*wire.Object], error) {
 	w.source.awaits()
 	e, err := w.inner.Next()
 	if err == nil && e.Object != nil {
+		if w.source.trace != nil {
+			w.arrived(e)
+		}
 		err = w.received(e)
 	}
 	if slow := w.slowDown(e); err == nil {

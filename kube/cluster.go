@@ -50,6 +50,9 @@ type Options struct {
 	Name string
 	// Traffic, if it is not nil, counts the requests of the cluster.
 	Traffic *Traffic
+	// Wrap, if it is not nil, wraps the transport of the cluster's own requests. It is outside
+	// the part that adds the credentials, so it does not see them.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // Cluster is one Kubernetes cluster. All methods are safe for concurrent use.
@@ -100,6 +103,12 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 		return nil, fmt.Errorf("cluster %s: %w", c.name, err)
 	}
 	c.client = &http.Client{Transport: client.Transport, CheckRedirect: checkRedirect}
+	if o.Wrap != nil {
+		if c.client.Transport == nil {
+			c.client.Transport = http.DefaultTransport
+		}
+		c.client.Transport = o.Wrap(c.client.Transport)
+	}
 	return c, nil
 }
 

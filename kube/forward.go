@@ -19,7 +19,7 @@ import (
 // A client cannot have one of these dropped by naming it in its Connection header.
 var forwarded = []string{
 	"Accept", "Accept-Encoding", "Authorization", "Content-Type", "If-Modified-Since", "If-None-Match", "Origin", "Range",
-	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version", "User-Agent", "X-Stream-Protocol-Version",
+	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version", "Traceparent", "Tracestate", "User-Agent", "X-Stream-Protocol-Version",
 }
 
 // forwardedPrefixes are the beginnings of further headers that are sent.

@@ -34,6 +34,8 @@ type shared struct {
 	owned []OwnResource
 	// guarded means that hooks decide which requests are answered.
 	guarded bool
+	// deliveries is [Options.Deliveries].
+	deliveries Deliveries
 }
 
 // call is a read of a resource while it is being answered.
@@ -55,6 +57,9 @@ type call struct {
 }
 
 func newCall(s *shared, w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, known view.Kind, v view.View) *call {
+	if q.trace != nil {
+		v = tracedView{v, q}
+	}
 	return &call{
 		shared: s, Request: q, w: w, r: r, view: v, known: known,
 		kind: resource.GroupVersionKind(), builtin: goKind(resource), namespaced: resource.Namespaced,

@@ -112,7 +112,9 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 		return err
 	}
 	if c.pass != nil && q.withheld() == "" {
+		end := q.phase(PhaseWait)
 		q.late = !c.pass.writes.wait(r.Context(), q.user(), feed)
+		end()
 		if q.late || mustBeNewest(feed, r, q) {
 			return c.passLate(w, r, q)
 		}

@@ -48,7 +48,8 @@ func (o *consistentReads) serve(w http.ResponseWriter, r *http.Request, q *Reque
 		right, release = until(right, q.ends)
 		defer release()
 	}
-	resp, err := o.ask(right, func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
+	traced, ended := q.passOn(right, http.Header{})
+	resp, err := o.ask(traced, func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
 		passed := r.Clone(ctx)
 		query := r.URL.Query()
 		query.Del("watershedRead")
@@ -57,8 +58,10 @@ func (o *consistentReads) serve(w http.ResponseWriter, r *http.Request, q *Reque
 		return connection.RoundTrip(passed)
 	})
 	if err != nil {
+		ended(0, err)
 		return err
 	}
+	defer func() { ended(resp.StatusCode, nil) }()
 	defer resp.end()
 	if err := o.check(resp.Response); err != nil {
 		return err

@@ -72,6 +72,12 @@ type Options struct {
 	// a watch begins. The goroutine of the request calls it and waits for it. Default: no
 	// audit.
 	Audit func(r *http.Request, q *Request, outcome Outcome)
+	// Trace, unless it is nil, is called for every request before Admit, and returns what
+	// follows the request, or nil. Default: no request is followed.
+	Trace func(r *http.Request, q *Request) Trace
+	// Deliveries, unless it is nil, follows a sample of the changes to the clients of watches.
+	// Default: no change is followed.
+	Deliveries Deliveries
 }
 
 // Outcome is how a request ended, or how far it is.

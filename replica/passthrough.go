@@ -74,12 +74,15 @@ func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 		}
 	}
 	from, _, _ := net.SplitHostPort(r.RemoteAddr)
-	resp, err := p.ask(r.Context(), func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
+	ctx, ended := q.passOn(r.Context(), passed.Header)
+	resp, err := p.ask(ctx, func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
 		return connection.Forward(passed.WithContext(ctx), from, stays || q.Verb == "list")
 	})
 	if err != nil {
+		ended(0, err)
 		return err
 	}
+	defer func() { ended(resp.StatusCode, nil) }()
 	defer resp.end()
 	if resp.StatusCode == http.StatusConflict && q.changes(r) && passed.GetBody != nil {
 		p.refused(q, passed)

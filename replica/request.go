@@ -54,6 +54,8 @@ type Request struct {
 	// credentials, see [Options.PassThrough]. The cluster decides about it.
 	Passed bool
 
+	// trace follows the request, nil if it is not followed.
+	trace Trace
 	// late means that the copy does not have the writes of the user yet.
 	late bool
 	// uid is that of the object in the copy before a binding or an eviction was passed on, ""

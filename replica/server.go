@@ -52,6 +52,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
 	s.logger = s.opts.Logger
 	s.owned = s.opts.Own
+	s.deliveries = s.opts.Deliveries
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)
@@ -148,19 +149,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.Limit(s.opts.WriteTimeout)
 }
 
-// serve parses a request, runs the hooks, and routes it.
+// serve parses a request, and answers it.
 func (s *Server) serve(w *respond.Response, r *http.Request) {
 	q := parse(r)
 	s.resolve(q)
 	if q.Member != nil {
 		q.Passed = s.cluster(q.Member).passes(r, q)
 	}
+	if s.opts.Trace != nil {
+		s.follow(w, r, q)
+		return
+	}
+	s.answer(w, r, q)
+}
+
+// answer runs the hooks of a request, and routes it.
+func (s *Server) answer(w *respond.Response, r *http.Request, q *Request) {
 	defer s.begin(w, r, q)()
 	if s.opts.Audit != nil {
 		defer s.audit(w, r, q)()
 	}
 	if s.opts.Admit != nil {
+		end := q.phase(PhaseAdmit)
 		done, err := s.opts.Admit(r, q)
+		end()
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -172,6 +184,7 @@ func (s *Server) serve(w *respond.Response, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	defer q.phase(PhaseAnswer)()
 	s.route(w, r, q)
 }
 
@@ -294,6 +307,7 @@ func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 		}
 		return checkImpersonation(r)
 	}
+	defer q.phase(PhaseAuthorize)()
 	changed := s.membership.change()
 	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
 		return err

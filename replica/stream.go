@@ -51,13 +51,15 @@ type eventStream struct {
 	// none.
 	pending []byte
 	buffer  *[]byte
+	// traced are the changes that are followed, nil if none are.
+	traced *deliveries
 }
 
 func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, error) {
 	if c.media.Encoding == encode.YAML {
 		return nil, respond.NotAcceptable(true)
 	}
-	s := &eventStream{shared: c.shared, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks}
+	s := &eventStream{shared: c.shared, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks, traced: c.newDeliveries()}
 	if c.media.Shape == respond.Table {
 		var err error
 		if s.rows, err = c.newRows(c.known.Printer); err != nil {
@@ -204,6 +206,9 @@ func (s *eventStream) send() error {
 	if err := s.FlushError(); err != nil {
 		return &clientError{err}
 	}
+	if s.traced != nil {
+		s.traced.sent()
+	}
 	return nil
 }
 
@@ -213,11 +218,14 @@ func (s *eventStream) event(e view.Event) error {
 	if err := s.ended(); err != nil {
 		return err
 	}
-	switch {
-	case e.Type == wire.Error: // it is not known whether the client wants the object
+	if e.Type == wire.Error { // it is not known whether the client wants the object
 		_, err := s.values.Decode(e.Object)
 		return &encode.UnsentError{Object: e.Object, Err: err}
-	case s.rows != nil:
+	}
+	if s.traced != nil {
+		s.traced.add(e)
+	}
+	if s.rows != nil {
 		return s.rowEvent(e)
 	}
 	f := s.form

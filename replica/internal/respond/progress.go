@@ -46,6 +46,8 @@ type Response struct {
 	// sent counts the bytes that the tracker has not counted yet. It belongs to the
 	// response, so that thousands of watches do not share a counter.
 	sent atomic.Uint64
+	// written counts all bytes of the body.
+	written int64
 	// uses counts calls of Begin without End, class is that of the bytes, and cut means that
 	// the client was cut off. owner.mu guards them.
 	uses  int
@@ -172,6 +174,9 @@ func (p *Response) Reason() metav1.StatusReason { return p.reason }
 // Status returns the code of the response.
 func (p *Response) Status() int { return cmp.Or(p.status, http.StatusOK) }
 
+// Written returns how many bytes of the body were written. The goroutine that writes calls it.
+func (p *Response) Written() int64 { return p.written }
+
 // Unwrap lets [http.ResponseController] find the connection.
 func (p *Response) Unwrap() http.ResponseWriter { return p.w }
 
@@ -191,6 +196,7 @@ func (p *Response) Write(b []byte) (int, error) {
 		m, err := to.Write(piece)
 		n += m
 		p.sent.Add(uint64(m))
+		p.written += int64(m)
 		if err != nil || n >= len(b) {
 			return n, err
 		}

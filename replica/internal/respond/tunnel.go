@@ -126,6 +126,7 @@ type untracked struct{ p *Response }
 func (u *untracked) Write(b []byte) (int, error) {
 	n, err := u.p.w.Write(b)
 	u.p.sent.Add(uint64(n))
+	u.p.written += int64(n)
 	if err == nil {
 		err = u.p.control.Flush()
 	}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package tracing sends OpenTelemetry traces of the program to a collector: of the requests
+// that it answers, of those that it sends to clusters, and of changes from their read at the
+// socket to their delivery.
+//
+// # Guarantees
+//
+// Only a sample is traced. A client cannot enlarge the sample, except callers of the groups
+// that kube-apiserver trusts, and those only up to [forcedRate] per second. No span has a
+// token, a header, a query or the content of an object.
+//
+// # What blocks
+//
+// Nothing waits for the collector. Spans that it does not take in time are dropped and counted.
+// [Tracing.Close] waits for it for at most [closeTimeout].
+//
+// # Bounds and ownership
+//
+// At most 2,048 spans wait for the collector, and at most [mostChanges] changes are followed at
+// once. Each takes about 2 KB.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	// million is the sampling rate at which everything is traced.
+	million = 1_000_000
+	// exportTimeout is how long the collector may take for one export.
+	exportTimeout = 5 * time.Second
+	// closeTimeout is how long Close waits for the collector.
+	closeTimeout = 5 * time.Second
+	// logEvery is the shortest time between two log lines about the collector.
+	logEvery = time.Minute
+)
+
+// Options configure a [Tracing].
+type Options struct {
+	// Endpoint is the URL of the collector, such as http://localhost:4318. Without a path it is
+	// that of the OTLP protocol, /v1/traces.
+	Endpoint string
+	// RatePerMillion is how many of a million requests and changes are traced.
+	RatePerMillion int
+	// Version is that of the program.
+	Version string
+	// Logger receives the errors of the collector, at most one a minute.
+	Logger *slog.Logger
+}
+
+// Tracing makes spans and sends them to a collector. All methods are safe for concurrent use.
+type Tracing struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	queue    *queue
+	rate     uint32
+	forced   bucket
+	changes  changes
+	reads    reads
+}
+
+// Validate returns an error if an endpoint is not the URL of a collector.
+func Validate(endpoint string) error {
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil:
+		return errors.New("not a URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return errors.New("use the URL of an OTLP collector, such as http://localhost:4318")
+	case u.User != nil:
+		return errors.New("the URL has credentials: set them in OTEL_EXPORTER_OTLP_HEADERS")
+	}
+	return nil
+}
+
+// New returns a tracing that sends spans to a collector. It does not connect yet. The caller
+// runs [Tracing.Run] while it is used, and calls Close after that.
+func New(ctx context.Context, opts Options) (*Tracing, error) {
+	u, err := url.Parse(opts.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: endpoint: %w", err)
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = "/v1/traces"
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportTimeout),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "watershed"), attribute.String("service.version", opts.Version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // the queue logs the errors of the collector
+	t := &Tracing{queue: newQueue(exporter, opts.Logger), rate: uint32(min(max(opts.RatePerMillion, 0), million))}
+	t.provider = sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(chosen{})), sdk.WithResource(about), sdk.WithSpanProcessor(t.queue))
+	t.tracer = t.provider.Tracer("github.com/watershed-project/watershed")
+	t.changes.init(t)
+	return t, nil
+}
+
+// Run ends the traces of changes that are not delivered any more, until ctx ends.
+func (t *Tracing) Run(ctx context.Context) error {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			t.changes.sweep(time.Time{})
+			return nil
+		case now := <-ticker.C:
+			t.changes.sweep(now.Add(-followFor))
+		}
+	}
+}
+
+// Close sends the spans that are waiting, for at most closeTimeout.
+func (t *Tracing) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // the queue has logged the error
+}
+
+// Dropped returns how many spans were dropped because the collector did not take them.
+func (t *Tracing) Dropped() uint64 { return t.queue.dropped.Load() }
+
+// draw reports whether a new trace belongs to the sample.
+func (t *Tracing) draw() bool { return rand.Uint32N(million) < t.rate }
+
+// chosen is the sampler of traces without a parent: package tracing starts such a trace only
+// after draw has chosen it.
+type chosen struct{}
+
+type unchosenKey struct{}
+
+// ShouldSample implements [sdk.Sampler].
+func (chosen) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
+	r := sdk.SamplingResult{Decision: sdk.RecordAndSample}
+	if p.ParentContext.Value(unchosenKey{}) != nil {
+		r.Decision = sdk.Drop
+	}
+	return r
+}
+
+// Description implements [sdk.Sampler].
+func (chosen) Description() string { return "Watershed" }
+
+// propagator reads and writes the header traceparent. Baggage is neither read nor written.
+var propagator propagation.TraceContext
+
+// remote returns the span that a request names as its parent.
+func remote(h http.Header) trace.SpanContext {
+	return trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.HeaderCarrier(h)))
+}
+
+// bucket limits how often something may happen.
+type bucket struct{ next atomic.Int64 }
+
+const (
+	// forcedRate is how many traces per second callers can force, and forcedBurst how many at
+	// once.
+	forcedRate, forcedBurst = 10, 50
+)
+
+// take reports whether it may happen now.
+func (b *bucket) take(now time.Time) bool {
+	const step, burst = int64(time.Second) / forcedRate, int64(time.Second) / forcedRate * forcedBurst
+	for {
+		next, at := b.next.Load(), now.UnixNano()
+		if next-at > burst-step {
+			return false
+		}
+		if b.next.CompareAndSwap(next, max(next, at)+step) {
+			return true
+		}
+	}
+}

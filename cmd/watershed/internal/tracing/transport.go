@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package tracing
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// transport traces the program's own requests to a cluster.
+type transport struct {
+	tracing *Tracing
+	cluster string
+	next    http.RoundTripper
+}
+
+// Wrap is part of [fleet.Trace].
+func (t *Tracing) Wrap(cluster string, next http.RoundTripper) http.RoundTripper {
+	return &transport{t, cluster, next}
+}
+
+// WrappedRoundTripper lets apimachinery find the connections.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip sends a request. Its span ends when the response has been read.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	passed := r.Context().Value(passedKey{}) != nil
+	at, watch := target(r)
+	if !passed && !t.tracing.draw() {
+		resp, err := t.next.RoundTrip(r)
+		if err == nil && watch && t.tracing.rate > 0 {
+			resp.Body = &body{ReadCloser: resp.Body, read: t.tracing.reads.of(t.cluster, at)}
+		}
+		return resp, err
+	}
+	ctx, span := trace.SpanContextFromContext(r.Context()), trace.Span(nil)
+	own := r.Context()
+	if !passed {
+		own = trace.ContextWithSpanContext(own, trace.SpanContext{})
+		own, span = t.tracing.tracer.Start(own, r.Method, trace.WithSpanKind(trace.SpanKindClient))
+		t.describe(span, r, at)
+		ctx = span.SpanContext()
+	}
+	r = r.Clone(own)
+	if ctx.IsValid() {
+		propagator.Inject(trace.ContextWithSpanContext(context.Background(), ctx), propagation.HeaderCarrier(r.Header))
+	}
+	resp, err := t.next.RoundTrip(r)
+	switch {
+	case span == nil:
+	case err != nil:
+		finish(span, 0, err, http.StatusBadRequest)
+	default:
+		b := &body{ReadCloser: resp.Body, end: sync.OnceFunc(func() { finish(span, resp.StatusCode, nil, http.StatusBadRequest) })}
+		if watch {
+			b.read = t.tracing.reads.of(t.cluster, at)
+		}
+		resp.Body = b
+	}
+	return resp, err
+}
+
+// describe sets the attributes of a span.
+func (t *transport) describe(span trace.Span, r *http.Request, at schema.GroupVersionResource) {
+	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()), attribute.String("url.path", r.URL.Path),
+		attribute.String("k8s.cluster.name", t.cluster))
+	if at.Resource == "" {
+		return
+	}
+	verb := strings.ToLower(r.Method)
+	if r.Method == http.MethodGet {
+		verb = "list"
+		if r.URL.Query().Get("watch") == "true" {
+			verb = "watch"
+		}
+	}
+	path := template(at.Group, at.Version, at.Resource, "", strings.Contains(r.URL.Path, "/namespaces/"), false)
+	span.SetName(r.Method + " " + path)
+	span.SetAttributes(attribute.String("url.template", path), attribute.String("watershed.resource", at.GroupResource().String()), attribute.String("watershed.verb", verb))
+}
+
+// target returns the resource of a list or a watch, empty for any other request, and whether it
+// is a watch.
+func target(r *http.Request) (at schema.GroupVersionResource, watch bool) {
+	path := r.URL.Path
+	if i := strings.Index(path, "/api/"); i >= 0 {
+		path = path[i+1:]
+	} else if i := strings.Index(path, "/apis/"); i >= 0 {
+		path = path[i+1:]
+	}
+	parts := strings.Split(path, "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		at.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		at.Group, at.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return at, false
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	if len(parts) == 1 {
+		at.Resource = parts[0]
+	}
+	return at, at.Resource != "" && r.URL.Query().Get("watch") == "true"
+}
+
+// reads has the times at which the watches were last read, by cluster and resource.
+type reads struct{ times sync.Map }
+
+type readKey struct {
+	cluster  string
+	resource schema.GroupResource
+}
+
+// of returns the time of the watch of a resource, in nanoseconds since 1970.
+func (r *reads) of(cluster string, at schema.GroupVersionResource) *atomic.Int64 {
+	v, _ := r.times.LoadOrStore(readKey{cluster, at.GroupResource()}, new(atomic.Int64))
+	return v.(*atomic.Int64)
+}
+
+// last returns when the watch of a resource was last read, at most now.
+func (r *reads) last(cluster string, at schema.GroupResource, now time.Time) time.Time {
+	v, ok := r.times.Load(readKey{cluster, at})
+	if !ok {
+		return now
+	}
+	if read := time.Unix(0, v.(*atomic.Int64).Load()); read.Before(now) {
+		return read
+	}
+	return now
+}
+
+// body is the body of a response.
+type body struct {
+	io.ReadCloser
+	// read is set to the time after each read, unless it is nil.
+	read *atomic.Int64
+	// end ends the span, unless it is nil.
+	end func()
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.read != nil && n > 0 {
+		b.read.Store(time.Now().UnixNano())
+	}
+	if err != nil && b.end != nil {
+		b.end()
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (b *body) Close() error {
+	if b.end != nil {
+		defer b.end()
+	}
+	return b.ReadCloser.Close()
+}
