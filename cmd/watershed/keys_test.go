@@ -37,7 +37,7 @@ func TestKeys_haveAnEffect(t *testing.T) {
 	}
 	w := newKeyWorld(t)
 	cases := map[string]keyCase{}
-	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit()} {
+	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.tracing()} {
 		maps.Copy(cases, some)
 	}
 	for _, k := range newServeOptions().keys.Keys() {
@@ -123,7 +123,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 			changed[k.Path] = "other"
 		}
 	}
-	changed["mirror.namespace"], changed["logFormat"], changed["verifyEvery"] = "other", "json", "1h"
+	changed["mirror.namespace"], changed["logFormat"], changed["verifyEvery"], changed["tracing.endpoint"] = "other", "json", "1h", "http://127.0.0.1:1"
 	c.change(changed)
 	line := `msg="some changes of the configuration have no effect yet: restart to apply them"`
 	expect.Soon(t, "the line", func() bool { return strings.Contains(c.log.String(), line) })

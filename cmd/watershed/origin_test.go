@@ -40,6 +40,8 @@ type origin struct {
 
 	mu       sync.Mutex
 	requests []string
+	// parents has the last traceparent of each method.
+	parents map[string]string
 }
 
 // startOrigins starts clusters that end with the test.
@@ -50,7 +52,7 @@ func startOrigins(t *testing.T, n, pods int) []*origin {
 	t.Cleanup(s.Close)
 	var all []*origin
 	for i := range n {
-		o := &origin{cluster: s.Cluster(i)}
+		o := &origin{cluster: s.Cluster(i), parents: map[string]string{}}
 		o.Server = httptest.NewUnstartedServer(o)
 		o.EnableHTTP2 = true
 		o.StartTLS()
@@ -65,6 +67,7 @@ func startOrigins(t *testing.T, n, pods int) []*origin {
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	o.requests = append(o.requests, r.Method+" "+r.URL.String())
+	o.parents[r.Method] = r.Header.Get("Traceparent")
 	o.mu.Unlock()
 	r.Header.Set("Authorization", "Bearer "+o.cluster.Config().BearerToken)
 	switch {
@@ -135,6 +138,13 @@ func (o *origin) review(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 	text, _ := runtime.Encode(scheme.Codecs.LegacyCodec(authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion), object)
 	_, _ = w.Write(text)
+}
+
+// traceparent returns the header of the last request with a method.
+func (o *origin) traceparent(method string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.parents[method]
 }
 
 // asked returns how many requests had a text.

@@ -24,6 +24,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
@@ -154,7 +155,7 @@ func serve(ctx context.Context, logger *slog.Logger, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
-	defer r.control.Close()
+	defer r.close()
 	front, err := serving.New(listener, r.handler, o.listening.serverOptions(certificates, o.passThrough, logger))
 	if err != nil {
 		return err
@@ -231,12 +232,37 @@ type guarded struct {
 	metrics http.Handler
 	// parts run while the handler is used.
 	parts []func(context.Context) error
+	// tracing is nil if there is none.
+	tracing *tracing.Tracing
+}
+
+// close ends what is done in the background. No requests may follow.
+func (g *guarded) close() {
+	g.control.Close()
+	if g.tracing != nil {
+		g.tracing.Close()
+	}
 }
 
 // openReplica returns the replica of the clusters in a directory. Only on a loopback
 // address, where other machines cannot connect, the owner has access.
 func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopback bool, logger *slog.Logger) (*guarded, error) {
-	f, err := fleet.New(d, o.fleetOptions(logger))
+	traces, err := o.tracing.open(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	g, err := o.openTraced(ctx, d, loopback, traces, logger)
+	if err != nil && traces != nil {
+		traces.Close()
+	}
+	return g, err
+}
+
+// openTraced is openReplica with a tracing, nil if there is none.
+func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, logger *slog.Logger) (*guarded, error) {
+	settings := o.fleetOptions(logger)
+	traceInto(traces, settings, nil)
+	f, err := fleet.New(d, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -263,6 +289,7 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	if log != nil {
 		opts.Audit = log.Audit
 	}
+	traceInto(traces, nil, opts)
 	server, err := replica.New(f, opts)
 	if err != nil {
 		control.Close()
@@ -277,10 +304,13 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 	if memory != nil {
 		parts = append(parts, memory.Run)
 	}
+	if traces != nil {
+		parts = append(parts, traces.Run)
+	}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
 	}
-	return &guarded{f, control, log, control.Handler(server), page, parts}, nil
+	return &guarded{f, control, log, control.Handler(server), page, parts, traces}, nil
 }
 
 // openBudget returns the memory budget of the process, nil if there is no limit.

@@ -34,6 +34,7 @@ type serveOptions struct {
 	listening         listenOptions
 	access            accessOptions
 	audit             auditOptions
+	tracing           tracingOptions
 	listen            string
 	resources, except []string
 	expendable        []string
@@ -85,6 +86,7 @@ func (o *serveOptions) declare(keys *config.Set) {
 		AtLeast(0, "use 0 for never")
 	o.access.declare(keys)
 	o.audit.declare(keys)
+	o.tracing.declare(keys)
 	keys.Bool(&o.passThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
 	keys.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves /metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
 	keys.String(&o.logFormat, "logFormat", "log-format", logText, "the `format` of the log: text or json")
@@ -138,6 +140,7 @@ func (o *serveOptions) validate() error {
 	add(o.listening.validate())
 	add(o.sources.validate())
 	add(o.access.validate())
+	add(o.tracing.validate())
 	for flag, opts := range map[string]fleet.Options{
 		"resources": {Resources: o.resources}, "except": {Except: o.except}, "expendable": {Except: o.expendable},
 		"namespace": {Scope: fleet.Scope{Namespace: o.scope.Namespace}}, "selector": {Scope: fleet.Scope{LabelSelector: o.scope.LabelSelector}},

@@ -130,13 +130,16 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/exposition": {own: []string{
 		"fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
+	"cmd/watershed/internal/tracing": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{
+		"go.opentelemetry.io/otel", "k8s.io/apimachinery/",
+	}},
 	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed": {own: []string{
 		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
 		"cmd/watershed/internal/budget", "cmd/watershed/internal/config", "cmd/watershed/internal/exposition",
 		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
 		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal", "internal/timer",
-		"cmd/watershed/internal/verification",
+		"cmd/watershed/internal/tracing", "cmd/watershed/internal/verification",
 	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "sigs.k8s.io/yaml"}},
 
 	"metrics":          {own: []string{".", "reflector", "fleet", "internal/histogram"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
