@@ -98,11 +98,11 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 	ended := make(chan struct{}, 1000)
 	total := 0
 	for n := range clusters {
-		to := &server{gate: newGate(budget, clusterPatience), fleetGate: fleet}
+		to := &server{gate: newGate(budget, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
 		inCluster := &lists{t: t, name: fmt.Sprint("cluster ", n), budget: budget, patience: clusterPatience, all: map[*running]struct{}{}}
 		for range 1 + rng.IntN(20) {
 			total++
-			s := &source{server: to}
+			s := &source{server: to, used: to.account.open()}
 			s.expected.Store(1) // no count request
 			own := rand.New(rand.NewPCG(rng.Uint64(), 0))
 			go func() {
@@ -169,7 +169,7 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 		in := &lists{t: t, name: "cluster", budget: 4, patience: clusterPatience, all: map[*running]struct{}{}}
 		var all sync.WaitGroup
 		for range 40 {
-			s := &source{server: to}
+			s := &source{server: to, used: to.account.open()}
 			s.expected.Store(1)
 			all.Go(func() {
 				done, err := s.wait(t.Context())

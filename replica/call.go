@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -159,4 +160,34 @@ func (c *call) writeEncoded(f encode.Form, kind schema.GroupVersionKind, data []
 	}
 	apiVersion, name := kind.ToAPIVersionAndKind()
 	return c.writeBody(encode.Envelope(nil, apiVersion, name, data))
+}
+
+// tracedView reports waits for a version to a trace.
+type tracedView struct {
+	view.View
+	request *Request
+}
+
+// NotOlder implements [view.View].
+func (v tracedView) NotOlder(ctx context.Context, version uint64) (*view.State, error) {
+	defer v.request.phase(PhaseWait)()
+	return v.View.NotOlder(ctx, version)
+}
+
+// Exact implements [view.View].
+func (v tracedView) Exact(ctx context.Context, version uint64) (*view.State, error) {
+	defer v.request.phase(PhaseWait)()
+	return v.View.Exact(ctx, version)
+}
+
+// newDeliveries returns the deliveries of a watch, nil if there are none to follow.
+func (c *call) newDeliveries() *deliveries {
+	if c.deliveries == nil {
+		return nil
+	}
+	d := &deliveries{Deliveries: c.deliveries, resource: c.GroupResource(), trace: c.trace}
+	if c.Member != nil {
+		d.cluster = c.Member.Name()
+	}
+	return d
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime/metrics"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -139,14 +138,6 @@ func (s *Server) clusterState(m *fleet.Member) ClusterState {
 		one.Reason = string(fleet.TroubleOf(is.Err))
 	}
 	return one
-}
-
-// timestamp returns a time as in the Kubernetes API, "" if it is zero.
-func timestamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 // processMemory returns how many bytes the Go runtime has from the operating system.

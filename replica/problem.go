@@ -156,3 +156,11 @@ func newer(is fleet.Status) string {
 	}
 	return text
 }
+
+// timestamp returns a time as in the Kubernetes API, "" if it is zero.
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -209,3 +209,22 @@ func (q *Request) changes(r *http.Request) bool {
 	}
 	return false
 }
+
+// noPhase ends a phase of a request without a trace.
+func noPhase() {}
+
+// phase begins a phase of the request, and returns the function that ends it.
+func (q *Request) phase(p Phase) (end func()) {
+	if q.trace == nil {
+		return noPhase
+	}
+	return q.trace.Phase(p)
+}
+
+// passOn reports to the trace that the request is passed on with headers.
+func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Context, end func(code int, err error)) {
+	if q.trace == nil {
+		return ctx, func(int, error) {}
+	}
+	return q.trace.PassOn(ctx, header)
+}

@@ -386,3 +386,17 @@ func checkImpersonation(r *http.Request) error {
 	}
 	return nil
 }
+
+// follow answers a request with a trace.
+func (s *Server) follow(w *respond.Response, r *http.Request, q *Request) {
+	if q.trace = s.opts.Trace(r, q); q.trace == nil {
+		s.answer(w, r, q)
+		return
+	}
+	aborted := true
+	defer func() {
+		q.trace.End(Ending{Status: w.Status(), Bytes: w.Written(), Passed: w.Header().Get("Watershed-Source") != "", Aborted: aborted})
+	}()
+	s.answer(w, r, q)
+	aborted = false
+}

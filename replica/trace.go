@@ -8,9 +8,6 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/watershed-project/watershed/replica/internal/respond"
-	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
 // Trace follows one request, see [Options.Trace]. The goroutine of the request calls its
@@ -66,103 +63,4 @@ type Deliveries interface {
 	// Delivery returns the function to call when the change has been written to a client, nil
 	// if the change is not in the sample. Trace is that of the watch, nil if it has none.
 	Delivery(cluster string, r schema.GroupResource, version uint64, trace Trace) (delivered func())
-}
-
-// noPhase ends a phase of a request without a trace.
-func noPhase() {}
-
-// phase begins a phase of the request, and returns the function that ends it.
-func (q *Request) phase(p Phase) (end func()) {
-	if q.trace == nil {
-		return noPhase
-	}
-	return q.trace.Phase(p)
-}
-
-// passOn reports to the trace that the request is passed on with headers.
-func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Context, end func(code int, err error)) {
-	if q.trace == nil {
-		return ctx, func(int, error) {}
-	}
-	return q.trace.PassOn(ctx, header)
-}
-
-// follow answers a request with a trace.
-func (s *Server) follow(w *respond.Response, r *http.Request, q *Request) {
-	if q.trace = s.opts.Trace(r, q); q.trace == nil {
-		s.answer(w, r, q)
-		return
-	}
-	aborted := true
-	defer func() {
-		q.trace.End(Ending{Status: w.Status(), Bytes: w.Written(), Passed: w.Header().Get("Watershed-Source") != "", Aborted: aborted})
-	}()
-	s.answer(w, r, q)
-	aborted = false
-}
-
-// tracedView reports waits for a version to a trace.
-type tracedView struct {
-	view.View
-	request *Request
-}
-
-// NotOlder implements [view.View].
-func (v tracedView) NotOlder(ctx context.Context, version uint64) (*view.State, error) {
-	defer v.request.phase(PhaseWait)()
-	return v.View.NotOlder(ctx, version)
-}
-
-// Exact implements [view.View].
-func (v tracedView) Exact(ctx context.Context, version uint64) (*view.State, error) {
-	defer v.request.phase(PhaseWait)()
-	return v.View.Exact(ctx, version)
-}
-
-// deliveries are the changes of the sample that a stream has in its buffer. It is nil without
-// [Options.Deliveries].
-type deliveries struct {
-	Deliveries
-	resource schema.GroupResource
-	// cluster is the cluster of the view, "" if the view has several.
-	cluster string
-	trace   Trace
-	waiting []func()
-}
-
-// newDeliveries returns the deliveries of a watch, nil if there are none to follow.
-func (c *call) newDeliveries() *deliveries {
-	if c.deliveries == nil {
-		return nil
-	}
-	d := &deliveries{Deliveries: c.deliveries, resource: c.GroupResource(), trace: c.trace}
-	if c.Member != nil {
-		d.cluster = c.Member.Name()
-	}
-	return d
-}
-
-// add adds an event if it is of the sample.
-func (d *deliveries) add(e view.Event) {
-	if !d.Active() {
-		return
-	}
-	cluster, version := d.cluster, e.Object.Version()
-	switch {
-	case cluster == "":
-		cluster = e.Cluster
-	case e.Version != 0:
-		version = e.Version // the object does not match any more, and is that of an earlier version
-	}
-	if delivered := d.Delivery(cluster, d.resource, version, d.trace); delivered != nil {
-		d.waiting = append(d.waiting, delivered)
-	}
-}
-
-// sent reports that the events of the buffer have been written.
-func (d *deliveries) sent() {
-	for _, delivered := range d.waiting {
-		delivered()
-	}
-	d.waiting = nil
 }

@@ -296,7 +296,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 		return nil, err
 	}
 	memory := o.openBudget(f, server, logger)
-	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Version: version(), Logger: logger}); err != nil {
+	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, DroppedSpans: droppedSpans(traces), Version: version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}

@@ -356,7 +356,7 @@ func (w *keyWorld) tracing() map[string]keyCase {
 	c = startCollector(w.t)
 	second := startCollector(w.t)
 	return map[string]keyCase{
-		"tracing.endpoint":               {with: w.one("tracing.samplingRatePerMillion", 1_000_000), to: c.URL, observe: servers, want: [2]string{"none", "some"}},
+		"tracing.endpoint": {with: w.one("tracing.samplingRatePerMillion", 1_000_000), to: c.URL, observe: servers, want: [2]string{"none", "some"}},
 		"tracing.samplingRatePerMillion": {with: w.one("tracing.endpoint", second.URL), from: 0, to: 1_000_000, want: [2]string{"none", "some"}, observe: func(s *configured) string {
 			s.get("/clusters/eu/api/v1/namespaces", s.owner())
 			time.Sleep(1500 * time.Millisecond)

@@ -55,3 +55,11 @@ func traceInto(t *tracing.Tracing, f *fleet.Options, r *replica.Options) {
 		r.Trace, r.Deliveries = t.Request, t
 	}
 }
+
+// droppedSpans returns the function that counts the dropped spans, nil without a tracing.
+func droppedSpans(t *tracing.Tracing) func() uint64 {
+	if t == nil {
+		return nil
+	}
+	return t.Dropped
+}

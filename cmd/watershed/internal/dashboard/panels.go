@@ -191,6 +191,9 @@ func process() []Panel {
 		{Title: "Audit log", Description: "Events that were written or lost, and those that wait.", Kind: "timeseries", Unit: "short", Width: 12, Queries: []Query{
 			{perSecond("result", "watershed_audit_events_total"), "{{result}} per second"}, {`sum(watershed_audit_pending_events)`, "waiting"},
 		}},
+		{Title: "Dropped spans", Description: "Spans of traces that the collector did not take.", Kind: "timeseries", Unit: "ops", Width: 12, Queries: []Query{
+			{`sum(rate(watershed_trace_spans_dropped_total[$__rate_interval]))`, "dropped"},
+		}},
 		{Title: "Version", Description: "Versions that run.", Kind: "table", Unit: "short", Width: 12, Queries: []Query{
 			{`sum by (version) (watershed_build_info)`, "{{version}}"},
 		}},

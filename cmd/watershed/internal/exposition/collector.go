@@ -33,12 +33,13 @@ var (
 	memoryLimit     = metrics.Define(metrics.Gauge, "watershed_memory_limit_bytes", "The memory that the process may use. Without a limit there is no series.")
 	memoryUsed      = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes", "The memory that counts against the limit: the live heap, and what else the process needs.")
 	memoryPressure  = metrics.Define(metrics.Gauge, "watershed_memory_pressure", "What the limit has made the process do: 0 nothing, 1 smaller caches, 2 shorter history, 3 no further resources, 4 no further objects.")
+	spansDropped    = metrics.Define(metrics.Counter, "watershed_trace_spans_dropped_total", "Spans that were dropped because the collector did not take them. Without tracing there is no series.")
 	auditPending    = metrics.Define(metrics.Gauge, "watershed_audit_pending_events", "Audit events that wait to be written.")
 )
 
 var programMetrics = []*metrics.Definition{
 	build, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
-	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed, memoryPressure,
+	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed, memoryPressure, spansDropped,
 }
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
@@ -60,6 +61,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	sink.Put(build, 1, c.of.Version)
 	c.access(sink)
 	c.memory(sink)
+	if c.of.DroppedSpans != nil {
+		sink.Count(spansDropped, c.of.DroppedSpans())
+	}
 	l := c.of.Limiter.Stats()
 	sink.Put(inFlight, float64(l.InFlight))
 	sink.Put(waiting, float64(l.Waiting))

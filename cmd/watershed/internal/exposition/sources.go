@@ -24,6 +24,8 @@ type Sources struct {
 	Audit *audit.Log
 	// Budget is nil if the memory of the process has no limit.
 	Budget *budget.Budget
+	// DroppedSpans counts the spans that were dropped, nil without tracing.
+	DroppedSpans func() uint64
 	// Version is that of the program.
 	Version string
 	// Logger receives errors of scrapes. Default: slog.Default().

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,31 +91,17 @@ func (t *transport) describe(span trace.Span, r *http.Request, at schema.GroupVe
 	span.SetAttributes(attribute.String("url.template", path), attribute.String("watershed.resource", at.GroupResource().String()), attribute.String("watershed.verb", verb))
 }
 
+// collection matches the path of a list or a watch: its group, version and resource.
+var collection = regexp.MustCompile(`/(?:api|apis/([^/]+))/([^/]+)/(?:namespaces/[^/]+/)?([^/]+)$`)
+
 // target returns the resource of a list or a watch, empty for any other request, and whether it
 // is a watch.
 func target(r *http.Request) (at schema.GroupVersionResource, watch bool) {
-	path := r.URL.Path
-	if i := strings.Index(path, "/api/"); i >= 0 {
-		path = path[i+1:]
-	} else if i := strings.Index(path, "/apis/"); i >= 0 {
-		path = path[i+1:]
-	}
-	parts := strings.Split(path, "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		at.Version, parts = parts[1], parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		at.Group, at.Version, parts = parts[1], parts[2], parts[3:]
-	default:
+	parts := collection.FindStringSubmatch(r.URL.Path)
+	if parts == nil {
 		return at, false
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		parts = parts[2:]
-	}
-	if len(parts) == 1 {
-		at.Resource = parts[0]
-	}
-	return at, at.Resource != "" && r.URL.Query().Get("watch") == "true"
+	return schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: parts[3]}, r.URL.Query().Get("watch") == "true"
 }
 
 // reads has the times at which the watches were last read, by cluster and resource.
