@@ -165,7 +165,7 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 			p.received()
 			others = append(others, p)
 		}
-		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet}
+		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
 		in := &lists{t: t, name: "cluster", budget: 4, patience: clusterPatience, all: map[*running]struct{}{}}
 		var all sync.WaitGroup
 		for range 40 {
@@ -202,10 +202,10 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := newGate(1, fleetPatience)
-		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet}
+		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
 		other := enter(t, fleet)
 		other.received()
-		s := &source{server: to}
+		s := &source{server: to, used: to.account.open()}
 		s.expected.Store(1)
 		go func() {
 			time.Sleep(time.Second)

@@ -12,8 +12,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/watershed-project/watershed/replica"
 )
 
 const (
@@ -29,7 +27,8 @@ const (
 
 // changes has the changes that are followed.
 type changes struct {
-	tracing *Tracing
+	*sample
+	reads *reads
 	// every is how many changes there are for one that is followed, 0 if none is, and count
 	// counts them.
 	every, count atomic.Uint64
@@ -57,25 +56,24 @@ type change struct {
 	deliveries   int
 }
 
-func (c *changes) init(t *Tracing) {
-	c.tracing, c.followed = t, map[changeKey]*change{}
-	if t.rate > 0 {
-		c.every.Store(uint64(max(1, million/t.rate)))
+func (c *changes) init(s *sample, r *reads) {
+	c.sample, c.reads, c.followed = s, r, map[changeKey]*change{}
+	if s.rate > 0 {
+		c.every.Store(uint64(max(1, million/s.rate)))
 	}
 }
 
-// Arrived is part of [fleet.Trace]. It begins to follow one change in many.
-func (t *Tracing) Arrived(cluster string, r schema.GroupResource, version uint64) {
-	c := &t.changes
+// arrived begins to follow one change in many.
+func (c *changes) arrived(cluster string, r schema.GroupResource, version uint64) {
 	every := c.every.Load()
 	if every == 0 || c.count.Add(1)%every != 0 || c.open.Load() >= mostChanges {
 		return
 	}
 	now := time.Now()
-	read := t.reads.last(cluster, r, now)
-	ctx, span := t.tracer.Start(context.Background(), "change "+r.String(), trace.WithTimestamp(read), trace.WithSpanKind(trace.SpanKindConsumer))
+	read := c.reads.last(cluster, r, now)
+	ctx, span := c.tracer.Start(context.Background(), "change "+r.String(), trace.WithTimestamp(read), trace.WithSpanKind(trace.SpanKindConsumer))
 	span.SetAttributes(attribute.String("k8s.cluster.name", cluster), attribute.String("watershed.resource", r.String()), attribute.Int64("watershed.resource_version", int64(version)))
-	t.part(ctx, "decode", read, now)
+	c.part(ctx, "decode", read, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := changeKey{cluster, r, version}
@@ -87,17 +85,13 @@ func (t *Tracing) Arrived(cluster string, r schema.GroupResource, version uint64
 }
 
 // part makes the span of a part of the way of a change.
-func (t *Tracing) part(ctx context.Context, name string, began, end time.Time, opts ...trace.SpanStartOption) {
-	_, span := t.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(began))...)
+func (c *changes) part(ctx context.Context, name string, began, end time.Time, opts ...trace.SpanStartOption) {
+	_, span := c.tracer.Start(ctx, name, append(opts, trace.WithTimestamp(began))...)
 	span.End(trace.WithTimestamp(end))
 }
 
-// Active is part of [fleet.Trace] and [replica.Deliveries].
-func (t *Tracing) Active() bool { return t.changes.open.Load() > 0 }
-
-// Stored is part of [fleet.Trace].
-func (t *Tracing) Stored(cluster string, r schema.GroupResource, version uint64) {
-	c := &t.changes
+// stored records that readers of the fleet can see a change.
+func (c *changes) stored(cluster string, r schema.GroupResource, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.followed[changeKey{cluster, r, version}]
@@ -106,13 +100,13 @@ func (t *Tracing) Stored(cluster string, r schema.GroupResource, version uint64)
 	}
 	one.stored = time.Now()
 	one.last = one.stored
-	t.part(one.ctx, "store", one.decoded, one.stored)
+	c.part(one.ctx, "store", one.decoded, one.stored)
 }
 
-// Delivery is part of [replica.Deliveries].
-func (t *Tracing) Delivery(cluster string, r schema.GroupResource, version uint64, watch replica.Trace) (delivered func()) {
+// delivery returns the function to call when a change has been written to the client of a
+// watch with a span, nil if the change is not followed.
+func (c *changes) delivery(cluster string, r schema.GroupResource, version uint64, watch trace.SpanContext) (delivered func()) {
 	key := changeKey{cluster, r, version}
-	c := &t.changes
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.followed[key] == nil {
@@ -122,7 +116,7 @@ func (t *Tracing) Delivery(cluster string, r schema.GroupResource, version uint6
 }
 
 // delivered records that a change was written to the client of a watch.
-func (c *changes) delivered(key changeKey, watch replica.Trace) {
+func (c *changes) delivered(key changeKey, watch trace.SpanContext) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.followed[key]
@@ -138,12 +132,10 @@ func (c *changes) delivered(key changeKey, watch replica.Trace) {
 		return
 	}
 	var opts []trace.SpanStartOption
-	if w, ok := watch.(*request); ok && w.ctx != nil {
-		if at := trace.SpanContextFromContext(w.ctx); at.IsSampled() {
-			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: at}))
-		}
+	if watch.IsSampled() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: watch}))
 	}
-	c.tracing.part(one.ctx, "deliver", began, one.last, opts...)
+	c.part(one.ctx, "deliver", began, one.last, opts...)
 }
 
 // sweep ends the changes that were read before a time, or all if it is zero.

@@ -17,6 +17,10 @@ const (
 	// queueSpans is how many spans wait for the collector at most, and batchSpans how many are
 	// sent at once.
 	queueSpans, batchSpans = 2048, 512
+	// exportTimeout is how long the collector may take for one export.
+	exportTimeout = 5 * time.Second
+	// logEvery is the shortest time between two log lines about the collector.
+	logEvery = time.Minute
 	// sendEvery is how long a span waits for others.
 	sendEvery = time.Second
 )

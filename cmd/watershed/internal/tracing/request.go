@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
 	"github.com/watershed-project/watershed/replica"
@@ -189,4 +190,13 @@ func (one *request) record() {
 		all[i], span = one.tracing.tracer.Start(ctx, string(p.name), trace.WithTimestamp(p.began))
 		span.End(trace.WithTimestamp(p.end))
 	}
+}
+
+// Delivery is part of [replica.Deliveries].
+func (t *Tracing) Delivery(cluster string, r schema.GroupResource, version uint64, watch replica.Trace) (delivered func()) {
+	var span trace.SpanContext
+	if w, ok := watch.(*request); ok && w.ctx != nil {
+		span = trace.SpanContextFromContext(w.ctx)
+	}
+	return t.changes.delivery(cluster, r, version, span)
 }

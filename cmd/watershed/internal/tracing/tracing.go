@@ -27,31 +27,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const (
-	// million is the sampling rate at which everything is traced.
-	million = 1_000_000
-	// exportTimeout is how long the collector may take for one export.
-	exportTimeout = 5 * time.Second
 	// closeTimeout is how long Close waits for the collector.
 	closeTimeout = 5 * time.Second
-	// logEvery is the shortest time between two log lines about the collector.
-	logEvery = time.Minute
 )
 
 // Options configure a [Tracing].
@@ -70,12 +61,11 @@ type Options struct {
 // Tracing makes spans and sends them to a collector. All methods are safe for concurrent use.
 type Tracing struct {
 	provider *sdk.TracerProvider
-	tracer   trace.Tracer
-	queue    *queue
-	rate     uint32
-	forced   bucket
-	changes  changes
-	reads    reads
+	sample
+	queue   *queue
+	forced  bucket
+	changes changes
+	reads   reads
 }
 
 // Validate returns an error if an endpoint is not the URL of a collector.
@@ -112,10 +102,10 @@ func New(ctx context.Context, opts Options) (*Tracing, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // the queue logs the errors of the collector
-	t := &Tracing{queue: newQueue(exporter, opts.Logger), rate: uint32(min(max(opts.RatePerMillion, 0), million))}
+	t := &Tracing{queue: newQueue(exporter, opts.Logger), sample: sample{rate: uint32(min(max(opts.RatePerMillion, 0), million))}}
 	t.provider = sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(chosen{})), sdk.WithResource(about), sdk.WithSpanProcessor(t.queue))
 	t.tracer = t.provider.Tracer("github.com/watershed-project/watershed")
-	t.changes.init(t)
+	t.changes.init(&t.sample, &t.reads)
 	return t, nil
 }
 
@@ -144,54 +134,20 @@ func (t *Tracing) Close() {
 // Dropped returns how many spans were dropped because the collector did not take them.
 func (t *Tracing) Dropped() uint64 { return t.queue.dropped.Load() }
 
-// draw reports whether a new trace belongs to the sample.
-func (t *Tracing) draw() bool { return rand.Uint32N(million) < t.rate }
-
-// chosen is the sampler of traces without a parent: package tracing starts such a trace only
-// after draw has chosen it.
-type chosen struct{}
-
-type unchosenKey struct{}
-
-// ShouldSample implements [sdk.Sampler].
-func (chosen) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
-	r := sdk.SamplingResult{Decision: sdk.RecordAndSample}
-	if p.ParentContext.Value(unchosenKey{}) != nil {
-		r.Decision = sdk.Drop
-	}
-	return r
+// Wrap is part of [fleet.Trace].
+func (t *Tracing) Wrap(cluster string, next http.RoundTripper) http.RoundTripper {
+	return &transport{&t.sample, &t.reads, cluster, next}
 }
 
-// Description implements [sdk.Sampler].
-func (chosen) Description() string { return "Watershed" }
-
-// propagator reads and writes the header traceparent. Baggage is neither read nor written.
-var propagator propagation.TraceContext
-
-// remote returns the span that a request names as its parent.
-func remote(h http.Header) trace.SpanContext {
-	return trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.HeaderCarrier(h)))
+// Arrived is part of [fleet.Trace].
+func (t *Tracing) Arrived(cluster string, r schema.GroupResource, version uint64) {
+	t.changes.arrived(cluster, r, version)
 }
 
-// bucket limits how often something may happen.
-type bucket struct{ next atomic.Int64 }
+// Active is part of [fleet.Trace] and [replica.Deliveries].
+func (t *Tracing) Active() bool { return t.changes.open.Load() > 0 }
 
-const (
-	// forcedRate is how many traces per second callers can force, and forcedBurst how many at
-	// once.
-	forcedRate, forcedBurst = 10, 50
-)
-
-// take reports whether it may happen now.
-func (b *bucket) take(now time.Time) bool {
-	const step, burst = int64(time.Second) / forcedRate, int64(time.Second) / forcedRate * forcedBurst
-	for {
-		next, at := b.next.Load(), now.UnixNano()
-		if next-at > burst-step {
-			return false
-		}
-		if b.next.CompareAndSwap(next, max(next, at)+step) {
-			return true
-		}
-	}
+// Stored is part of [fleet.Trace].
+func (t *Tracing) Stored(cluster string, r schema.GroupResource, version uint64) {
+	t.changes.stored(cluster, r, version)
 }

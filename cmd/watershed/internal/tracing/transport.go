@@ -21,14 +21,10 @@ import (
 
 // transport traces the program's own requests to a cluster.
 type transport struct {
-	tracing *Tracing
+	*sample
+	reads   *reads
 	cluster string
 	next    http.RoundTripper
-}
-
-// Wrap is part of [fleet.Trace].
-func (t *Tracing) Wrap(cluster string, next http.RoundTripper) http.RoundTripper {
-	return &transport{t, cluster, next}
 }
 
 // WrappedRoundTripper lets apimachinery find the connections.
@@ -38,10 +34,10 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	passed := r.Context().Value(passedKey{}) != nil
 	at, watch := target(r)
-	if !passed && !t.tracing.draw() {
+	if !passed && !t.draw() {
 		resp, err := t.next.RoundTrip(r)
-		if err == nil && watch && t.tracing.rate > 0 {
-			resp.Body = &body{ReadCloser: resp.Body, read: t.tracing.reads.of(t.cluster, at)}
+		if err == nil && watch && t.rate > 0 {
+			resp.Body = &body{ReadCloser: resp.Body, read: t.reads.of(t.cluster, at)}
 		}
 		return resp, err
 	}
@@ -49,7 +45,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	own := r.Context()
 	if !passed {
 		own = trace.ContextWithSpanContext(own, trace.SpanContext{})
-		own, span = t.tracing.tracer.Start(own, r.Method, trace.WithSpanKind(trace.SpanKindClient))
+		own, span = t.tracer.Start(own, r.Method, trace.WithSpanKind(trace.SpanKindClient))
 		t.describe(span, r, at)
 		ctx = span.SpanContext()
 	}
@@ -65,7 +61,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		b := &body{ReadCloser: resp.Body, end: sync.OnceFunc(func() { finish(span, resp.StatusCode, nil, http.StatusBadRequest) })}
 		if watch {
-			b.read = t.tracing.reads.of(t.cluster, at)
+			b.read = t.reads.of(t.cluster, at)
 		}
 		resp.Body = b
 	}
