@@ -45,7 +45,9 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 		if got.List.Requests != uint64(want.Lists) || got.Watch.Requests != uint64(want.Watches) || got.Get.Requests != uint64(want.Gets+want.Discoveries) {
 			return fmt.Errorf("requests %+v, the cluster has %+v", got, want)
 		}
-		if bytes := got.List.Bytes + got.Watch.Bytes + got.Get.Bytes; bytes != uint64(want.Sent) {
+		// The request for the version of the server, with a response of some hundred bytes, is
+		// not counted.
+		if bytes := int64(got.List.Bytes + got.Watch.Bytes + got.Get.Bytes); bytes > want.Sent || bytes < want.Sent-1000 {
 			return fmt.Errorf("%d bytes, the cluster has sent %d", bytes, want.Sent)
 		}
 		return nil
