@@ -36,7 +36,7 @@ func (w *keyWorld) limits() map[string]keyCase {
 	return map[string]keyCase{
 		"limits.clusterObjects":   {with: with(), from: 100, to: 10_000, observe: exceeds, want: [2]string{"true", "false"}},
 		"limits.clusterMemoryMiB": {with: with(), from: 1, to: 100, observe: exceeds, want: [2]string{"true", "false"}},
-		"verifyEvery": {with: with(), to: "100ms", want: [2]string{"0", "many"}, observe: func(c *configured) string {
+		"verifyEvery": {with: with(), to: "100ms", want: [2]string{"0", "many"}, observe: func(*configured) string {
 			if n := large.asked("resourceVersionMatch=Exact"); n < 3 {
 				return fmt.Sprint(n)
 			}
