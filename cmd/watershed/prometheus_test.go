@@ -172,7 +172,7 @@ func TestPrometheus(t *testing.T) {
 	lookPath(t, "prometheus")
 	w := newTroubledFleet(t)
 	p := startPrometheus(t, w.metrics)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+*picturesFlag)
 	defer cancel()
 	stop := w.load(ctx)
 	defer stop()
@@ -216,4 +216,8 @@ func TestPrometheus(t *testing.T) {
 		time.Sleep(time.Second)
 		return errors.Join(errs...)
 	})
+	if *picturesFlag > 0 {
+		time.Sleep(*picturesFlag)
+		drawDashboard(t, p, *picturesFlag)
+	}
 }

@@ -135,7 +135,7 @@ func clients() []Panel {
 			{perSecond("verb, code", "watershed_requests_total"), "{{verb}} {{code}}"},
 		}},
 		{Title: "Requests by resource", Description: "The most requested resources.", Kind: "timeseries", Unit: "reqps", Width: 8, Queries: []Query{
-			{"topk(20, " + perSecond("group, resource", "watershed_requests_total") + ")", "{{resource}}.{{group}}"},
+			{"topk(20, " + perSecond("group, resource", "watershed_requests_total") + ")", "{{resource}} {{group}}"},
 		}},
 		{Title: "Duration", Description: "Time to answer a request, 50th and 99th percentile.", Kind: "timeseries", Unit: "s", Width: 8, Queries: []Query{
 			{quantile("0.5", "verb", "watershed_request_duration_seconds_bucket"), "{{verb}} 50 %"},
