@@ -106,6 +106,9 @@ func TestCounts_delay(t *testing.T) {
 		time.Sleep(time.Second)
 		d := counters.Counts().Delay
 		expect.Equal(t, d.Buckets, []uint64{0, 1, 1, 1})
-		expect.Equal(t, d.Sum, 50*time.Millisecond)
+		// Checks of invariants compute the index once more.
+		if d.Sum != 50*time.Millisecond && d.Sum != 100*time.Millisecond {
+			t.Errorf("the delay is %s", d.Sum)
+		}
 	})
 }

@@ -34,8 +34,9 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 	}
 	member := func() fleet.MemberStats { return f.Stats().Members[1] }
 	expect.Eventually(t, 20*time.Second, func() error {
-		if n := member().Counts; n.Updated != changes {
-			return fmt.Errorf("%d updates of %d", n.Updated, changes)
+		// An event is counted when it arrives, and its batch when it is stored.
+		if n := member().Counts; n.Updated != changes || n.Delay.Count == 0 {
+			return fmt.Errorf("%d updates of %d, in %d batches", n.Updated, changes, n.Delay.Count)
 		}
 		return nil
 	})
@@ -55,8 +56,13 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 	m := member()
 	expect.Equal(t, m.State, fleet.Live)
 	expect.Equal(t, m.Counts.Lists[reflector.Begun], uint64(len(m.Resources)))
-	expect.Equal(t, m.Counts.Delay.Count > 0 && m.Counts.Delay.Count <= changes, true)
-	expect.Equal(t, m.Traffic.Failed, 1) // a simulated cluster has no namespace kube-system, whose UID is requested
+	if n := m.Counts.Delay.Count; n > changes {
+		t.Errorf("%d batches of %d changes", n, changes)
+	}
+	// A simulated cluster has no namespace kube-system, whose UID is requested with each discovery.
+	if n := m.Traffic.Failed; n == 0 || n > 5 {
+		t.Errorf("%d requests have failed", n)
+	}
 	for _, r := range m.Resources {
 		if r.Resource != podResource {
 			continue
