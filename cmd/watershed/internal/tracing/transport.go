@@ -100,8 +100,17 @@ func target(r *http.Request) (at schema.GroupVersionResource, watch bool) {
 	return schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: parts[3]}, r.URL.Query().Get("watch") == "true"
 }
 
-// reads has the times at which the watches were last read, by cluster and resource.
-type reads struct{ times sync.Map }
+// mostReads is how many times of watches are kept. Clusters and types come and go, and none of
+// them says that it has gone.
+const mostReads = 200_000
+
+// reads has the times at which the watches were last read, by cluster and resource. Each takes
+// some 200 bytes. If there are too many, all are forgotten: a change whose time is not known
+// begins when it is decoded.
+type reads struct {
+	times sync.Map
+	count atomic.Int64
+}
 
 type readKey struct {
 	cluster  string
@@ -110,7 +119,11 @@ type readKey struct {
 
 // of returns the time of the watch of a resource, in nanoseconds since 1970.
 func (r *reads) of(cluster string, at schema.GroupVersionResource) *atomic.Int64 {
-	v, _ := r.times.LoadOrStore(readKey{cluster, at.GroupResource()}, new(atomic.Int64))
+	v, known := r.times.LoadOrStore(readKey{cluster, at.GroupResource()}, new(atomic.Int64))
+	if !known && r.count.Add(1) > mostReads {
+		r.times.Clear()
+		r.count.Store(0)
+	}
 	return v.(*atomic.Int64)
 }
 
@@ -120,7 +133,7 @@ func (r *reads) last(cluster string, at schema.GroupResource, now time.Time) tim
 	if !ok {
 		return now
 	}
-	if read := time.Unix(0, v.(*atomic.Int64).Load()); read.Before(now) {
+	if read := time.Unix(0, v.(*atomic.Int64).Load()); read.UnixNano() != 0 && read.Before(now) {
 		return read
 	}
 	return now
