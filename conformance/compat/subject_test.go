@@ -56,6 +56,12 @@ func newSource(t *testing.T, pods ...*corev1.Pod) *framework.FakeControllerSourc
 	t.Helper()
 	s := framework.NewFakeControllerSource()
 	t.Cleanup(s.Shutdown)
+	// The source reports version 0, that of an empty list, as expired once there is a change.
+	// Informers that watch late would list again, and miss changes that tests expect.
+	if len(pods) == 0 {
+		s.Add(pod("before", ""))
+		s.Delete(pod("before", ""))
+	}
 	for _, p := range pods {
 		s.Add(p)
 	}
