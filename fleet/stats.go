@@ -36,6 +36,8 @@ type MemberStats struct {
 	// never been current. It is zero if the member is Live or Syncing. Cause is why.
 	StaleSince time.Time
 	Cause      Trouble
+	// Problems are the reasons of [Status.Problems], each once.
+	Problems []string
 	// Synced is how many of Resources have finished their first list.
 	Synced int
 	// Resources are sorted by name.
@@ -93,7 +95,7 @@ func (m *Member) Stats() MemberStats {
 	all := m.resourcesLocked()
 	now := m.statusLocked(all)
 	s := MemberStats{
-		Name: m.name, State: now.State, Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
+		Name: m.name, State: now.State, Problems: reasons(now.Problems()), Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
 		Counts: m.counters.Counts(), Traffic: m.traffic.Stats(), Refusals: m.account.refusals.Load(), Verification: verification,
 	}
 	if now.State == Stale || now.State == Connecting {

@@ -158,7 +158,8 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
 	m.observeLocked(&s, resources)
 	givenUp := 0 // resources that WaitForSync does not wait for any more
-	for _, r := range resources {
+	for i := range resources {
+		r := &resources[i]
 		s.Resources++
 		s.Objects += r.Objects
 		s.Expected += r.Expected
@@ -166,7 +167,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 			s.Synced++
 		}
 		if r.Verified.Diverges() {
-			s.Diverged = append(s.Diverged, r)
+			s.Diverged = append(s.Diverged, *r)
 		}
 		if r.current() {
 			continue
@@ -174,7 +175,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		if !r.Synced && r.Reflector.Err == nil {
 			continue // still syncing
 		}
-		s.Failing = append(s.Failing, r)
+		s.Failing = append(s.Failing, *r)
 		if !r.Synced && (isRefused(r.Reflector.Err) || r.Reflector.Failures >= hopeless) {
 			givenUp++
 		}
@@ -221,7 +222,8 @@ func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
 		}
 	}
 	s.Interruptions, s.Interrupted = m.interrupted.recent(now)
-	for _, r := range resources {
+	for i := range resources {
+		r := &resources[i]
 		s.Queued += r.Queued
 		heard := r.Reflector.Heard
 		if heard.IsZero() {
@@ -257,18 +259,19 @@ func (m *Member) Resources() []ResourceStatus {
 }
 
 func (m *Member) resourcesLocked() []ResourceStatus {
-	all := make([]ResourceStatus, 0, len(m.mirrors))
-	for _, x := range m.mirrors {
-		s := ResourceStatus{Resource: x.resource.GroupVersionResource, Verified: x.verified.Load(), Status: x.informer.Status()}
+	// Statuses are large: sorting the mirrors is cheaper.
+	mirrors := slices.SortedFunc(maps.Values(m.mirrors), func(a, b *mirror) int {
+		return cmp.Or(cmp.Compare(a.resource.Resource, b.resource.Resource), cmp.Compare(a.resource.Group, b.resource.Group))
+	})
+	all := make([]ResourceStatus, len(mirrors))
+	for i, x := range mirrors {
+		s := &all[i]
+		s.Resource, s.Verified, s.Status = x.resource.GroupVersionResource, x.verified.Load(), x.informer.Status()
 		s.Expected = s.Objects
 		if !s.Synced {
 			s.Expected = max(s.Objects, int(x.source.expected.Load()))
 		}
-		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b ResourceStatus) int {
-		return cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String())
-	})
 	return all
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
 )
@@ -17,6 +18,7 @@ var (
 	clusterState     = Define(Gauge, "watershed_cluster_state", "1 for the current state of a cluster: connecting, syncing, live or stale.", "cluster", "state")
 	staleness        = Define(Gauge, "watershed_staleness_seconds", "Time since the copy of a cluster ceased to be current, or since the cluster joined if it has not been reached. 0 while the copy is current.", "cluster", "cause")
 	resourceStale    = Define(Gauge, "watershed_resource_staleness_seconds", "Time since the copy of a resource ceased to be current. Only resources that are not current have a series.", "cluster", "resource", "cause")
+	problems         = Define(Gauge, "watershed_problems", "1 for each reason for concern about a cluster, with the reasons that watershed status prints. Reasons without a problem have no series.", "cluster", "reason")
 	resources        = Define(Gauge, "watershed_resources", "Resources of a cluster that are mirrored.", "cluster")
 	resourcesSynced  = Define(Gauge, "watershed_resources_synced", "Resources of a cluster that have been read completely.", "cluster")
 	clusterMemory    = Define(Gauge, "watershed_cluster_memory_bytes", "Memory of a cluster's copy, by part: objects with their keys and indexes, or history.", "cluster", "part")
@@ -43,7 +45,7 @@ var (
 )
 
 var fleetMetrics = []*Definition{
-	objects, clusterState, staleness, resourceStale, resources, resourcesSynced, clusterMemory, resourceMemory, sharedMemory, relists, eventsTotal, eventDelay,
+	objects, clusterState, staleness, resourceStale, problems, resources, resourcesSynced, clusterMemory, resourceMemory, sharedMemory, relists, eventsTotal, eventDelay,
 	failures, dropped, restores, queued, limitRefusals, upstreamRequests, upstreamFailed, upstreamBytes, verifications, divergences, repairs, diverged, undecodable, listsRunning, listsWaiting,
 }
 
@@ -67,32 +69,23 @@ func (c *FleetCollector) Describe(to chan<- *prometheus.Desc) { Describe(to, fle
 func (c *FleetCollector) Collect(to chan<- prometheus.Metric) {
 	sink, now := Sink(to), time.Now()
 	s := c.fleet.Stats()
-	byResource, dictionaries := map[string]*resourceBytes{}, int64(0)
+	totals, dictionaries := resourceTotals{}, int64(0)
 	for i := range s.Members {
 		m := &s.Members[i]
-		sink.member(m, now)
+		sink.member(m, totals, now)
 		for j := range m.Resources {
-			r := &m.Resources[j]
-			name := r.Resource.String()
-			sum := byResource[name]
-			if sum == nil {
-				sum = new(resourceBytes)
-				byResource[name] = sum
-			}
-			sum.objects += objectBytes(r)
-			sum.history += r.HistoryBytes
-			dictionaries += r.Memory.DictionaryBytes
+			dictionaries += m.Resources[j].Memory.DictionaryBytes
 		}
 	}
 	for at, bytes := range s.Windows {
-		if sum := byResource[at.String()]; sum != nil {
+		if sum := totals[at]; sum != nil {
 			sum.window += bytes
 		}
 	}
-	for name, sum := range byResource {
-		sink.Put(resourceMemory, float64(sum.objects), name, "objects")
-		sink.Put(resourceMemory, float64(sum.history), name, "history")
-		sink.Put(resourceMemory, float64(sum.window), name, "window")
+	for _, sum := range totals {
+		sink.Put(resourceMemory, float64(sum.objects), sum.name, "objects")
+		sink.Put(resourceMemory, float64(sum.history), sum.name, "history")
+		sink.Put(resourceMemory, float64(sum.window), sum.name, "window")
 	}
 	sink.Put(sharedMemory, float64(dictionaries), "dictionaries")
 	sink.Put(sharedMemory, float64(s.DecodedBytes), "decoded")
@@ -101,24 +94,46 @@ func (c *FleetCollector) Collect(to chan<- prometheus.Metric) {
 	sink.Put(listsWaiting, float64(s.Waiting))
 }
 
-// resourceBytes is the memory of a resource in all clusters.
-type resourceBytes struct{ objects, history, window int64 }
+// resourceTotal is a resource in all clusters: its name and its memory.
+type resourceTotal struct {
+	name                     string
+	objects, history, window int64
+}
+
+// resourceTotals are the resources of a scrape.
+type resourceTotals map[schema.GroupResource]*resourceTotal
+
+// add adds the memory of a resource of one cluster, and returns the total.
+func (t resourceTotals) add(r *fleet.ResourceStats) *resourceTotal {
+	sum := t[r.Resource]
+	if sum == nil {
+		sum = &resourceTotal{name: r.Resource.String()}
+		t[r.Resource] = sum
+	}
+	sum.objects += objectBytes(r)
+	sum.history += r.HistoryBytes
+	return sum
+}
 
 // objectBytes returns the memory of the objects of a resource, with what finds them.
 func objectBytes(r *fleet.ResourceStats) int64 {
 	return r.Memory.ObjectBytes + r.Memory.KeyBytes + r.Memory.IndexBytes
 }
 
-// member sends the metrics of a cluster: about 30 series, and one for each resource.
-func (s Sink) member(m *fleet.MemberStats, now time.Time) {
+// member sends the metrics of a cluster, about 30 series and one for each resource, and adds
+// its memory to the totals.
+func (s Sink) member(m *fleet.MemberStats, totals resourceTotals, now time.Time) {
 	s.Put(clusterState, 1, m.Name, m.State.String())
 	s.Put(staleness, Age(now, m.StaleSince), m.Name, string(m.Cause))
+	for _, reason := range m.Problems {
+		s.Put(problems, 1, m.Name, reason)
+	}
 	s.Put(resources, float64(len(m.Resources)), m.Name)
 	s.Put(resourcesSynced, float64(m.Synced), m.Name)
 	var bytes, history int64
 	for i := range m.Resources {
 		r := &m.Resources[i]
-		name := r.Resource.String()
+		name := totals.add(r).name
 		s.Put(objects, float64(r.Objects), m.Name, name)
 		bytes += objectBytes(r)
 		history += r.HistoryBytes

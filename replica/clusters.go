@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime/metrics"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,8 +52,8 @@ type ClusterState struct {
 	Scope string `json:"scope,omitempty"`
 	State string `json:"state"`
 	// Since is when the cluster ceased to be current if it is stale, else when it joined.
-	Since string `json:"since,omitempty"`
-	Error string `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Error string    `json:"error,omitempty"`
 	// Reason is the cause of Error, see [fleet.Trouble].
 	Reason    string `json:"reason,omitempty"`
 	Synced    int    `json:"synced"`
@@ -69,8 +70,8 @@ type ClusterState struct {
 	Queued int `json:"queued,omitempty"`
 	// Heard is when the cluster last sent something, and Quiet when the resource did that has
 	// been silent longest.
-	Heard string `json:"heard,omitempty"`
-	Quiet string `json:"quiet,omitempty"`
+	Heard time.Time `json:"heard,omitzero"`
+	Quiet time.Time `json:"quiet,omitzero"`
 	// Latency is how long the API server took to answer the last probe, and ClockSkew how far
 	// its clock is ahead, in seconds.
 	Latency   float64 `json:"latencySeconds,omitempty"`
@@ -79,7 +80,7 @@ type ClusterState struct {
 	JSON []string `json:"json,omitempty"`
 	// Problems are the causes for concern, the most serious first. A cluster that is live can
 	// have some.
-	Problems []Problem `json:"problems,omitempty"`
+	Problems []fleet.Problem `json:"problems,omitempty"`
 	// Diverged are the resources in [fleet.Status.Diverged].
 	Diverged []string `json:"diverged,omitempty"`
 }
@@ -116,10 +117,10 @@ func (s *Server) clusterState(m *fleet.Member) ClusterState {
 	is := m.Status()
 	one := ClusterState{
 		Name: m.Name(), Aliases: m.Aliases(), Labels: m.Labels(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
-		Since: timestamp(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
+		Since: second(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
 		Memory: m.Memory(), Readers: s.cluster(m).traffic.watches.Load(), Queued: is.Queued,
-		Heard: timestamp(is.Heard), Quiet: timestamp(is.Quiet),
-		Latency: is.Probe.Took.Seconds(), ClockSkew: is.Probe.Skew.Seconds(), Problems: problemsOf(is),
+		Heard: second(is.Heard), Quiet: second(is.Quiet),
+		Latency: is.Probe.Took.Seconds(), ClockSkew: is.Probe.Skew.Seconds(), Problems: is.Problems(),
 	}
 	if is.Synced < is.Resources {
 		one.Expected = is.Expected
@@ -146,3 +147,6 @@ func processMemory() uint64 {
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
+
+// second returns a time in UTC without the part of a second, for people.
+func second(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }

@@ -22,9 +22,6 @@ type Stats struct {
 	// first one has no name: it is for requests below /fleet, and for those that address no
 	// cluster.
 	Clusters []ClusterStats
-	// Problems are the reasons for concern about clusters, see [Problem]. Each cluster has a
-	// reason at most once.
-	Problems []ClusterProblem
 	// Bytes counts the bytes of responses, as far as clients have received them.
 	Bytes ResponseBytes
 	// Open is how many responses are being written. Blocked is how many of them have waited
@@ -60,14 +57,10 @@ type ClusterStats struct {
 	Watches int64
 }
 
-// ClusterProblem is a reason for concern about a cluster.
-type ClusterProblem struct{ Cluster, Reason string }
-
 // ResponseBytes counts bytes by verb.
 type ResponseBytes struct{ Get, List, Watch, Other uint64 }
 
-// Stats returns the counts. It takes about 100 ns for each kind of request, and 1 us for each
-// resource of each cluster.
+// Stats returns the counts. It takes about 100 ns for each kind of request and each cluster.
 func (s *Server) Stats() Stats {
 	bytes := s.tracker.Bytes()
 	load := s.tracker.Load()
@@ -78,15 +71,6 @@ func (s *Server) Stats() Stats {
 	}
 	for _, c := range s.present() {
 		all.Clusters = append(all.Clusters, c.traffic.stats(c.member.Name()))
-	}
-	for _, m := range s.fleet.Members() {
-		seen := map[string]bool{}
-		for _, p := range problemsOf(m.Status()) {
-			if !seen[p.Reason] {
-				seen[p.Reason] = true
-				all.Problems = append(all.Problems, ClusterProblem{m.Name(), p.Reason})
-			}
-		}
 	}
 	slices.SortFunc(all.Clusters, func(a, b ClusterStats) int { return cmp.Compare(a.Name, b.Name) })
 	s.tally.mu.RLock()

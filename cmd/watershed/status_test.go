@@ -104,7 +104,7 @@ func TestStatus(t *testing.T) {
 	if len(document.Clusters) != 3 || document.Version != version() || document.Process == nil || document.Process.Memory < 1<<20 {
 		t.Errorf("%+v", document)
 	}
-	if one.Name != "sim-0" || one.Objects != 52 || one.Heard == "" || one.Latency == 0 || one.Version == "" || len(one.Problems) != 0 {
+	if one.Name != "sim-0" || one.Objects != 52 || one.Heard.IsZero() || one.Latency == 0 || one.Version == "" || len(one.Problems) != 0 {
 		t.Errorf("%+v", one)
 	}
 	if down := document.Clusters[0]; len(down.Problems) != 1 || down.Reason != "Unreachable" || !strings.HasPrefix(down.Error, down.Problems[0].Message) {

@@ -23,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/replica"
@@ -68,26 +69,26 @@ var troubles = map[string]trouble{
 	}},
 	"forbidden-type":      {reason: "Forbidden", alert: "WatershedResourceForbidden", config: straight("narrow")},
 	"expired-certificate": {reason: "CertificateExpired", alert: "WatershedCertificateRefused", config: through(front{expired: true})},
-	"clock-skew": {reason: replica.ClockSkew, alert: "WatershedClockSkew", config: through(front{change: func(r *http.Response) error {
+	"clock-skew": {reason: fleet.ClockSkew, alert: "WatershedClockSkew", config: through(front{change: func(r *http.Response) error {
 		r.Header.Set("Date", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
 		return nil
 	}})},
 	"crd-removed": {
-		reason: replica.TypeRemoved, alert: "WatershedTypeRemoved", config: straight("reader"), resources: "pods,configmaps,wells.example.com",
+		reason: fleet.TypeRemoved, alert: "WatershedTypeRemoved", config: straight("reader"), resources: "pods,configmaps,wells.example.com",
 		begin: func(t *testing.T, k *kubetest.Cluster) {
 			if out, err := k.Kubectl(t.Context(), "delete", "crd", "wells.example.com"); err != nil {
 				t.Fatal(out, err)
 			}
 		},
 	},
-	"slow":     {reason: replica.Slow, alert: "WatershedSlow", config: through(front{delay: 2200 * time.Millisecond})},
-	"flapping": {reason: replica.Flapping, alert: "WatershedFlapping", config: through(front{watches: 400 * time.Millisecond, breaks: &breaks})},
-	"name-taken": {reason: replica.NameTaken, alert: "WatershedNameTaken", config: straight("reader"), args: func(t *testing.T, k *kubetest.Cluster) []string {
+	"slow":     {reason: fleet.Slow, alert: "WatershedSlow", config: through(front{delay: 2200 * time.Millisecond})},
+	"flapping": {reason: fleet.Flapping, alert: "WatershedFlapping", config: through(front{watches: 400 * time.Millisecond, breaks: &breaks})},
+	"name-taken": {reason: fleet.NameTaken, alert: "WatershedNameTaken", config: straight("reader"), args: func(t *testing.T, k *kubetest.Cluster) []string {
 		dir := t.TempDir()
 		writeConfigs(t, filepath.Join(dir, "one.yaml"), map[string]*rest.Config{"any": k.Proxy(t).Config(k.Config())})
 		return []string{"--kubeconfig-dir", dir}
 	}},
-	"cluster-is-newer": {reason: replica.ClusterIsNewer, alert: "WatershedClusterIsNewer", config: through(front{change: func(r *http.Response) error {
+	"cluster-is-newer": {reason: fleet.ClusterIsNewer, alert: "WatershedClusterIsNewer", config: through(front{change: func(r *http.Response) error {
 		if r.Request.URL.Path != "/version" {
 			return nil
 		}
@@ -150,15 +151,15 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 	}
 	awaitCluster(t, s, func(c replica.ClusterState) bool {
 		settled := c.State == "live" || c.State == "stale" || c.State == "connecting" && c.Error != ""
-		return settled && slices.ContainsFunc(c.Problems, func(p replica.Problem) bool { return p.Reason == kind.reason })
+		return settled && slices.ContainsFunc(c.Problems, func(p fleet.Problem) bool { return p.Reason == kind.reason })
 	})
 	// Between its interruptions a cluster that flaps is live.
 	status := ""
-	if kind.reason == replica.Flapping {
+	if kind.reason == fleet.Flapping {
 		breaks.Store(false)
 	}
 	expect.Eventually(t, 30*time.Second, func() (err error) {
-		if status, err = command(t.Context(), "status", "--state-dir", s.dir); err == nil && kind.reason == replica.Flapping && !strings.Contains(status, " live ") {
+		if status, err = command(t.Context(), "status", "--state-dir", s.dir); err == nil && kind.reason == fleet.Flapping && !strings.Contains(status, " live ") {
 			err = errors.New(status)
 		}
 		return err
@@ -168,7 +169,7 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 	}
 	expect.NoError(t, stop())
 	golden(t, name+".status", status)
-	if kind.reason == replica.Flapping {
+	if kind.reason == fleet.Flapping {
 		breaks.Store(true)
 	}
 	check, err := command(t.Context(), append([]string{"check", "--observe", "1s"}, args...)...)

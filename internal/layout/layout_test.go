@@ -60,7 +60,7 @@ var rules = map[string]rule{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
-	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/catchup", "internal/timer", "internal/undecodable"}, others: []string{
+	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/catchup", "internal/timer", "internal/undecodable", "internal/warning"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
@@ -114,12 +114,12 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/overload":         {others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/terminal":         {others: []string{"golang.org/x/term"}},
 	"cmd/watershed/internal/terminal/picture": {},
-	"cmd/watershed/internal/remedy":           {own: []string{"fleet", "replica"}},
-	"cmd/watershed/internal/status": {own: []string{"replica", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
+	"cmd/watershed/internal/remedy":           {own: []string{"fleet"}},
+	"cmd/watershed/internal/status": {own: []string{"fleet", "replica", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/progress": {own: []string{"fleet", "internal/timer", "cmd/watershed/internal/terminal"}},
-	"cmd/watershed/internal/preflight": {own: []string{"kube", "fleet", "replica", "cmd/watershed/internal/remedy"}, others: []string{
+	"cmd/watershed/internal/preflight": {own: []string{"kube", "fleet", "cmd/watershed/internal/remedy"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/access": {own: []string{
@@ -142,7 +142,7 @@ var rules = map[string]rule{
 		"cmd/watershed/internal/tracing", "cmd/watershed/internal/verification",
 	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "sigs.k8s.io/yaml"}},
 
-	"metrics":          {own: []string{".", "reflector", "fleet", "internal/histogram"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
+	"metrics":          {own: []string{".", "reflector", "fleet", "internal/histogram"}, others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apimachinery/"}},
 	"metrics/clientgo": {others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/client-go/tools/cache"}},
 	"metrics/serving":  {own: []string{"metrics", "replica"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 

@@ -38,7 +38,6 @@ var (
 		"cluster", "verb")
 	passed     = metrics.Define(metrics.Counter, "watershed_passed_requests_total", "Requests that the cluster has answered: consistent reads, and those that were passed on.", "cluster")
 	watchers   = metrics.Define(metrics.Gauge, "watershed_watchers", "Watches of clients that are open. The cluster is empty for those below /fleet.", "cluster")
-	problems   = metrics.Define(metrics.Gauge, "watershed_problems", "1 for each reason for concern about a cluster, with the reasons that watershed status prints. Reasons without a problem have no series.", "cluster", "reason")
 	open       = metrics.Define(metrics.Gauge, "watershed_open_responses", "Responses that are being written, watches included.")
 	blocked    = metrics.Define(metrics.Gauge, "watershed_blocked_responses", "Responses that have waited for their client for more than a second.")
 	blockedFor = metrics.Define(metrics.Gauge, "watershed_blocked_response_seconds", "Longest time that a response has waited for its client.")
@@ -46,7 +45,7 @@ var (
 	expired    = metrics.Define(metrics.Counter, "watershed_watches_expired_total", "Watches that ended because the changes that their client needed next had left the history.")
 )
 
-var all = []*metrics.Definition{requests, durations, bytes, saved, passed, watchers, problems, open, blocked, blockedFor, cut, expired}
+var all = []*metrics.Definition{requests, durations, bytes, saved, passed, watchers, open, blocked, blockedFor, cut, expired}
 
 // Definitions returns the metrics of the collector.
 func Definitions() []*metrics.Definition { return append([]*metrics.Definition(nil), all...) }
@@ -83,9 +82,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		sink.Put(watchers, float64(at.Watches), at.Name)
 	}
 	sink.Put(open, float64(s.Open))
-	for _, p := range s.Problems {
-		sink.Put(problems, 1, p.Cluster, p.Reason)
-	}
 	sink.Put(blocked, float64(s.Blocked))
 	sink.Put(blockedFor, s.BlockedFor.Seconds())
 	sink.Count(cut, s.Cut)

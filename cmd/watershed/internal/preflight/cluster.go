@@ -22,7 +22,6 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/replica"
 )
 
 const (
@@ -60,7 +59,7 @@ func Cluster(ctx context.Context, e fleet.Entry, opts *Options) []Result {
 // name checks that no other source has a cluster of the same name.
 func (i *inspection) name() {
 	if len(i.entry.Shadowed) > 0 {
-		i.bad(checkName, replica.NameTaken, "another cluster of this name is left out; it is in "+strings.Join(i.entry.Shadowed, ", "))
+		i.bad(checkName, fleet.NameTaken, "another cluster of this name is left out; it is in "+strings.Join(i.entry.Shadowed, ", "))
 		return
 	}
 	i.good(checkName, "no other source has a cluster of this name")
@@ -183,7 +182,7 @@ func (i *inspection) clock() {
 		if i.probe.Skew < 0 {
 			word = "behind"
 		}
-		i.bad(checkClock, replica.ClockSkew, fmt.Sprintf("the clock of the API server is %s %s", i.probe.Skew.Abs(), word))
+		i.bad(checkClock, fleet.ClockSkew, fmt.Sprintf("the clock of the API server is %s %s", i.probe.Skew.Abs(), word))
 		return
 	}
 	i.good(checkClock, fmt.Sprintf("differs by %s", i.probe.Skew.Abs()))
@@ -193,7 +192,7 @@ func (i *inspection) clock() {
 func (i *inspection) speed() {
 	took := i.probe.Took.Round(time.Millisecond)
 	if i.probe.IsSlow() {
-		i.problem(Warning, checkSpeed, replica.Slow, fmt.Sprintf("the API server took %s to answer a request for its version", took))
+		i.problem(Warning, checkSpeed, fleet.Slow, fmt.Sprintf("the API server took %s to answer a request for its version", took))
 		return
 	}
 	i.good(checkSpeed, fmt.Sprintf("a request took %s", took))
@@ -202,7 +201,7 @@ func (i *inspection) speed() {
 // version checks that the cluster is not newer than the types of this program.
 func (i *inspection) version() {
 	if i.probe.IsNewer() {
-		i.problem(Warning, checkVersion, replica.ClusterIsNewer, fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", i.probe.Version, fleet.KubernetesMinor))
+		i.problem(Warning, checkVersion, fleet.ClusterIsNewer, fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", i.probe.Version, fleet.KubernetesMinor))
 		return
 	}
 	i.good(checkVersion, "Kubernetes "+i.probe.Version)

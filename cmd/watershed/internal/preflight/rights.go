@@ -18,7 +18,6 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/replica"
 )
 
 const (
@@ -98,11 +97,11 @@ func (i *inspection) stability(ctx context.Context, r kube.Resource) {
 		case fleet.TroubleOf(err) == fleet.Forbidden:
 			return // the check of the rights has reported it
 		}
-		i.bad(checkStability, replica.Flapping, fmt.Sprintf("a watch of %s broke after %s: %s", r.GroupResource(), time.Since(began).Round(time.Millisecond), rootOf(err)))
+		i.bad(checkStability, fleet.Flapping, fmt.Sprintf("a watch of %s broke after %s: %s", r.GroupResource(), time.Since(began).Round(time.Millisecond), rootOf(err)))
 		return
 	}
 	if ctx.Err() == nil {
-		i.bad(checkStability, replica.Flapping, fmt.Sprintf("a watch of %s ended after %s", r.GroupResource(), time.Since(began).Round(time.Millisecond)))
+		i.bad(checkStability, fleet.Flapping, fmt.Sprintf("a watch of %s ended after %s", r.GroupResource(), time.Since(began).Round(time.Millisecond)))
 		return
 	}
 	i.good(checkStability, fmt.Sprintf("a watch stayed open for %s", i.opts.Observe))

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // Subject is what a problem is about.
@@ -42,13 +41,13 @@ var texts = map[string]string{
 	string(fleet.LimitExceeded):      "raise serve --max-cluster-objects or --max-cluster-memory, or mirror less with --resources and --except",
 	string(fleet.AnotherCluster):     "if the cluster was replaced on purpose nothing is to be done; else correct its address: kubectl config view --context {context}",
 	string(fleet.Failed):             "look at the log of the server, which has the whole error, and run: {program} check {cluster}",
-	replica.TypeRemoved:              "if the type was removed on purpose nothing is to be done; else install its definition again: {kubectl} get crd {resources}",
-	replica.ClockSkew:                "synchronise the clocks of the API server and of this machine; to see whether they are: timedatectl, or chronyc tracking",
-	replica.Slow:                     "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
-	replica.Flapping:                 "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
-	replica.NameTaken:                "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
-	replica.Diverged:                 "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
-	replica.ClusterIsNewer:           "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
+	fleet.TypeRemoved:                "if the type was removed on purpose nothing is to be done; else install its definition again: {kubectl} get crd {resources}",
+	fleet.ClockSkew:                  "synchronise the clocks of the API server and of this machine; to see whether they are: timedatectl, or chronyc tracking",
+	fleet.Slow:                       "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
+	fleet.Flapping:                   "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
+	fleet.NameTaken:                  "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
+	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
+	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
 }
 
 // For returns what to do about a problem. It is never "".

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -64,10 +65,9 @@ func (r *Report) suggestion() string {
 	return ": the server has " + strings.Join(names, ", ")
 }
 
-// age returns the time since a timestamp of the document, "" if it has none.
-func (r *Report) age(timestamp string) string {
-	t, err := time.Parse(time.RFC3339, timestamp)
-	if err != nil {
+// age returns the time since a time of the document, "" if it is zero.
+func (r *Report) age(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(max(0, r.At.Sub(t)))
@@ -145,7 +145,7 @@ func (r *Report) Problems() []string {
 }
 
 // describe returns a problem on one line.
-func (r *Report) describe(cluster string, p replica.Problem) string {
+func (r *Report) describe(cluster string, p fleet.Problem) string {
 	text := fmt.Sprintf("%s: %s", cluster, p.Reason)
 	if len(p.Resources) > 0 {
 		text += " " + strings.Join(p.Resources, ", ")

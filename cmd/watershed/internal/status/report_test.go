@@ -40,7 +40,7 @@ func golden(t *testing.T, name string, lines []string) {
 var noon = time.Date(2026, 11, 16, 12, 0, 0, 0, time.UTC)
 
 // ago returns a timestamp of the document.
-func ago(d time.Duration) string { return noon.Add(-d).Format(time.RFC3339) }
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // example returns a report with clusters in every state.
 func example() *Report {
@@ -53,14 +53,14 @@ func example() *Report {
 				{Name: "eu-1", UID: "01-02", Version: "v1.37.1", State: "live", Since: ago(time.Hour), Synced: 62, Resources: 62, Objects: 12345, Memory: 9_400_000, Readers: 17, Heard: ago(3 * time.Second), Quiet: ago(59 * time.Second), Latency: 0.0123, Aliases: []string{"a", "b"}},
 				{
 					Name: "eu-2", Version: "v1.36.0", State: "stale", Since: ago(4 * time.Minute), Synced: 62, Resources: 62, Objects: 300, Memory: 700_000, Readers: 1, Heard: ago(4 * time.Minute), Queued: 3,
-					Problems: []replica.Problem{
+					Problems: []fleet.Problem{
 						{Reason: string(fleet.Unreachable), Since: ago(4 * time.Minute), Message: "watch pods in eu-2: connection refused"},
-						{Reason: replica.Flapping, Since: ago(8 * time.Minute), Message: "the watches broke 5 times within 10 minutes and were resumed"},
+						{Reason: fleet.Flapping, Since: ago(8 * time.Minute), Message: "the watches broke 5 times within 10 minutes and were resumed"},
 					},
 				},
 				{Name: "new", State: "connecting", Since: ago(2 * time.Second)},
 				{Name: "us-1", Version: "v1.37.1", State: "syncing", Since: ago(5 * time.Second), Synced: 10, Resources: 62, Objects: 400, Expected: 90000, Memory: 512, Heard: ago(0), ClockSkew: -31,
-					Problems: []replica.Problem{{Reason: string(fleet.Forbidden), Resources: []string{"secrets", "leases.coordination.k8s.io"}, More: 2, Message: `secrets is forbidden`}}},
+					Problems: []fleet.Problem{{Reason: string(fleet.Forbidden), Resources: []string{"secrets", "leases.coordination.k8s.io"}, More: 2, Message: `secrets is forbidden`}}},
 			},
 		},
 	}
@@ -99,7 +99,7 @@ func TestReport_page(t *testing.T) {
 	for i := range 1000 {
 		c := replica.ClusterState{Name: fmt.Sprintf("cluster-%03d", i), State: "live", Synced: 2, Resources: 2, Objects: 3}
 		if i%40 == 0 {
-			c.Problems = []replica.Problem{{Reason: replica.Slow, Message: "slow"}}
+			c.Problems = []fleet.Problem{{Reason: fleet.Slow, Message: "slow"}}
 		}
 		r.Clusters.Clusters = append(r.Clusters.Clusters, c)
 	}
