@@ -197,7 +197,7 @@ diff: ## the full differential runs: against client-go with the race detector, a
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|secrets|auth|scrape|verify
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|overhead|secrets|auth|scrape|verify
 	cd conformance && go run ./bench $(NAME)
 
 .PHONY: figures

@@ -28,6 +28,7 @@ var benchmarks = map[string]func(io.Writer) error{
 	"handlers": benchHandlers,
 	"heap":     benchHeap,
 	"list":     benchList,
+	"overhead": benchOverhead,
 	"relist":   benchRelist,
 	"scrape":   benchScrape,
 	"secrets":  benchSecrets,

@@ -86,7 +86,7 @@ func benchSecrets(out io.Writer) error {
 	if err := c.APIServer.Start(ctx); err != nil {
 		return err
 	}
-	ours, err := harness.StartReplica(ctx, c, "secrets")
+	ours, err := harness.StartReplica(ctx, c, "secrets", nil)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,15 +55,27 @@ type Replica struct {
 	profiles string
 }
 
+// ReplicaOptions are options of [StartReplica].
+type ReplicaOptions struct {
+	// Binary is the path of the program. Default: that of WATERSHED_BINARY, or else the
+	// program of this checkout is built.
+	Binary string
+	// Flags are added to those of serve.
+	Flags []string
+}
+
 // StartReplica starts a replica of one resource of the core group, and returns when
-// the replica can list it. The caller closes the replica.
-func StartReplica(ctx context.Context, c *kubetest.Cluster, resource string) (*Replica, error) {
+// the replica can list it. The caller closes the replica. nil options are the defaults.
+func StartReplica(ctx context.Context, c *kubetest.Cluster, resource string, opts *ReplicaOptions) (*Replica, error) {
+	if opts == nil {
+		opts = &ReplicaOptions{}
+	}
 	dir, err := os.MkdirTemp("", "watershed-bench-")
 	if err != nil {
 		return nil, err
 	}
 	r := &Replica{Server: Server{Process: Process{Name: "watershed serve"}}, dir: dir, ended: make(chan struct{})}
-	if err := r.start(ctx, c, resource); err != nil {
+	if err := r.start(ctx, c, resource, opts); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
@@ -76,8 +89,11 @@ func StartReplica(ctx context.Context, c *kubetest.Cluster, resource string) (*R
 
 func (r *Replica) log() string { return filepath.Join(r.dir, "log") }
 
-func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource string) error {
-	binary, err := r.build(ctx)
+func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource string, opts *ReplicaOptions) error {
+	binary, err := cmp.Or(opts.Binary, os.Getenv(binaryVariable)), error(nil)
+	if binary == "" {
+		binary, err = BuildReplica(ctx, r.dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,6 +106,7 @@ func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 		"--listen", "127.0.0.1:0", "--state-dir", r.dir, "--resources", resource,
 		// All clients of a benchmark have one address.
 		"--max-connections-per-address", "20000")
+	r.cmd.Args = append(r.cmd.Args, opts.Flags...)
 	if os.Getenv(profileVariable) != "" {
 		r.cmd.Args = append(r.cmd.Args, "--pprof", "127.0.0.1:0")
 	}
@@ -115,17 +132,13 @@ func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 	return nil
 }
 
-// build returns the path of the binary, which it builds unless the environment names
-// one.
-func (r *Replica) build(ctx context.Context) (string, error) {
-	if path := os.Getenv(binaryVariable); path != "" {
-		return path, nil
-	}
+// BuildReplica builds the program of this checkout in a folder, and returns its path.
+func BuildReplica(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/watershed-project/watershed").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module of watershed: %w", err)
 	}
-	path := filepath.Join(r.dir, "watershed")
+	path := filepath.Join(dir, "watershed")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/watershed")
 	cmd.Dir = strings.TrimSpace(string(root))
 	if text, err := cmd.CombinedOutput(); err != nil {

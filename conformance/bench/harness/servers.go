@@ -23,7 +23,7 @@ func StartServers(ctx context.Context, benchmark string, pods int) (*Servers, er
 	if err != nil {
 		return nil, err
 	}
-	ours, err := StartReplica(ctx, c.Cluster, "pods")
+	ours, err := StartReplica(ctx, c.Cluster, "pods", nil)
 	if err != nil {
 		c.Close()
 		return nil, err
