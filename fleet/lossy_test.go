@@ -115,9 +115,13 @@ func differences(c *simulated.Cluster, m *fleet.Member) map[string]fleet.Diverge
 // TestVerify_lostEvents mirrors a cluster over a connection that loses events, and compares
 // what a verification finds with the cluster itself. The repair corrects the copy.
 func TestVerify_lostEvents(t *testing.T) {
+	pods, took, least := 3_000, 2*time.Second, 20
+	if testing.Short() {
+		pods, took, least = 500, time.Second, 5
+	}
 	random := verifySeed(t)
 	l := lossy{mended: &atomic.Bool{}, lost: &atomic.Int64{}, mu: &sync.Mutex{}, random: rand.New(rand.NewPCG(random.Uint64(), 4))}
-	c, m, _ := verified(t, &simulated.Options{Pods: 3_000, Bookmarks: 50 * time.Millisecond, History: 100_000}, &fleet.Options{History: 1 << 24}, func(cfg *rest.Config) {
+	c, m, _ := verified(t, &simulated.Options{Pods: pods, Bookmarks: 50 * time.Millisecond, History: 100_000}, &fleet.Options{History: 1 << 24}, func(cfg *rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			l := l
 			l.RoundTripper = next
@@ -125,7 +129,7 @@ func TestVerify_lostEvents(t *testing.T) {
 		})
 	})
 	stop := churn(t, random, c, 0)
-	time.Sleep(2 * time.Second)
+	time.Sleep(took)
 	stop()
 	reached := func() error {
 		if _, version := m.Copied(podResource); version < c.Version() {
@@ -142,7 +146,7 @@ func TestVerify_lostEvents(t *testing.T) {
 	}
 	t.Logf("%d events were lost: %v", l.lost.Load(), v)
 	expect.Equal(t, got, want)
-	if len(want) < 20 || !maps.Equal(v.Counts, verify(t, m, fleet.VerifyOptions{}).Counts) {
+	if len(want) < least || !maps.Equal(v.Counts, verify(t, m, fleet.VerifyOptions{}).Counts) {
 		t.Errorf("%d differences, %v", len(want), v.Counts)
 	}
 	l.mended.Store(true)

@@ -49,7 +49,7 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 		// The request for the version of the server, with a response of some hundred bytes, is
 		// not counted.
 		if bytes := int64(got.List.Bytes + got.Watch.Bytes + got.Get.Bytes); bytes > want.Sent || bytes < want.Sent-1000 {
-			return fmt.Errorf("%d bytes, the cluster has sent %d", bytes, want.Sent)
+			return fmt.Errorf("%d bytes, the cluster has sent %d; requests %+v, at the cluster %+v, counts %+v", bytes, want.Sent, got, want, member().Counts)
 		}
 		return nil
 	})

@@ -26,16 +26,22 @@ import (
 )
 
 // TestVerify_findsEveryDivergence injects 1,000 divergences into the copy of a cluster whose
-// other pods change all the time, finds each of them, and repairs them.
+// other pods change all the time, finds each of them, and repairs them. In short mode there
+// are fewer.
 func TestVerify_findsEveryDivergence(t *testing.T) {
+	each := 250 // of four kinds
+	if testing.Short() {
+		each = 24
+	}
+	some := 8 * each // pods for injections
 	for name, opts := range map[string]*fleet.Options{"packed, with history": {History: 1 << 24}, "fast, without history": {Fast: true}} {
 		t.Run(name, func(t *testing.T) {
 			random := verifySeed(t)
-			c, m, f := verified(t, &simulated.Options{Pods: 6_000, History: 100_000}, opts, nil)
+			c, m, f := verified(t, &simulated.Options{Pods: 3 * some, History: 100_000}, opts, nil)
 			// The first pods are for injections, the others change.
 			steady := map[string]bool{}
-			for i := range 2_000 {
-				c.Touch(random.IntN(2_000))
+			for i := range some {
+				c.Touch(random.IntN(some))
 				pod := c.Pod(i)
 				steady[pod.Namespace+"/"+pod.Name] = true
 			}
@@ -45,12 +51,12 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 				}
 				return nil
 			})
-			stop := churn(t, random, c, 2_000)
+			stop := churn(t, random, c, some)
 			reader := watchView(t, "pods", fleet.OfResource[*wire.Object](f, podResource))
-			injected := inject(t, random, m, 250, false, func(key string) bool { return steady[key] })
-			expect.Equal(t, len(injected), 1_000)
+			injected := inject(t, random, m, each, false, func(key string) bool { return steady[key] })
+			expect.Equal(t, len(injected), 4*each)
 			wantFound(t, verify(t, m, fleet.VerifyOptions{}), injected)
-			if s := m.Status(); len(s.Diverged) != 1 || s.Diverged[0].Verified.Divergences() != 875 || s.Diverged[0].Resource.Resource != "pods" {
+			if s := m.Status(); len(s.Diverged) != 1 || s.Diverged[0].Verified.Divergences() != 4*each-each/2 || s.Diverged[0].Resource.Resource != "pods" {
 				t.Errorf("the status is %v", s.Diverged)
 			}
 			v := verify(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
@@ -61,9 +67,9 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 			if s := m.Status(); len(s.Diverged) != 0 {
 				t.Errorf("after the repair the status is %v", s.Diverged)
 			}
-			stats := m.VerifyStats()
+			stats, n := m.VerifyStats(), uint64(each)
 			expect.Equal(t, [...]uint64{stats.Runs, stats.Missing, stats.Extra, stats.Stale, stats.Wrong, stats.Ahead, stats.Repairs, stats.Unrepaired, uint64(stats.Diverged)},
-				[...]uint64{3, 500, 500, 500, 125 + 250, 0, 1, 0, 0})
+				[...]uint64{3, 2 * n, 2 * n, 2 * n, n/2 + n, 0, 1, 0, 0})
 			stop()
 			expect.Eventually(t, 10*time.Second, func() error {
 				if _, version := m.Copied(podResource); version < c.Version() {
@@ -108,18 +114,21 @@ func churn(t *testing.T, random *rand.Rand, c *simulated.Cluster, from int) (sto
 // TestVerify_healthyUnderChurn verifies a copy again and again while its pods change,
 // connections break and history expires, and finds no divergence.
 func TestVerify_healthyUnderChurn(t *testing.T) {
-	took := 5 * time.Second
+	took, pods := 5*time.Second, 2_000
+	if testing.Short() {
+		took, pods = time.Second, 300
+	}
 	if text := os.Getenv("WATERSHED_VERIFY"); text != "" {
 		took, _ = time.ParseDuration(text)
 	}
 	for name, opts := range map[string]*fleet.Options{"with history": {History: 1 << 24}, "without history": {}} {
 		t.Run(name, func(t *testing.T) {
 			random := verifySeed(t)
-			c, m, _ := verified(t, &simulated.Options{Pods: 2_000, Bookmarks: 100 * time.Millisecond}, opts, nil)
+			c, m, _ := verified(t, &simulated.Options{Pods: pods, Bookmarks: 100 * time.Millisecond}, opts, nil)
 			churn(t, random, c, 0)
 			runs, versions := 0, map[uint64]bool{}
 			// With the race detector on a busy machine the first comparisons take long.
-			for began := time.Now(); time.Since(began) < took || (runs < 3 || len(versions) < 3) && time.Since(began) < 10*took; {
+			for began := time.Now(); time.Since(began) < took || (runs < 3 || len(versions) < 3) && time.Since(began) < time.Minute; {
 				switch random.IntN(20) {
 				case 0:
 					c.Cut()
@@ -168,19 +177,23 @@ func (x transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestVerify_otherVersion verifies against a server that ignores or refuses the version in
 // the request, and returns its newest state.
 func TestVerify_otherVersion(t *testing.T) {
+	some := 1_000 // pods for injections
+	if testing.Short() {
+		some = 200
+	}
 	for name, opts := range map[string]*fleet.Options{"with history": {History: 1 << 24}, "without history": {}, "short history": {History: 1 << 24, Window: 1}} {
 		for how, change := range map[string]func(*http.Request) *http.Response{"ignored": ignoreVersion, "refused": refuseVersion} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				random := verifySeed(t)
-				c, m, _ := verified(t, &simulated.Options{Pods: 1_500, Bookmarks: 50 * time.Millisecond, History: 100_000}, opts, func(cfg *rest.Config) {
+				c, m, _ := verified(t, &simulated.Options{Pods: some + some/2, Bookmarks: 50 * time.Millisecond, History: 100_000}, opts, func(cfg *rest.Config) {
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, change} })
 				})
 				steady := map[string]bool{}
-				for i := range 1_000 {
+				for i := range some {
 					pod := c.Pod(i)
 					steady[pod.Namespace+"/"+pod.Name] = true
 				}
-				stop := churn(t, random, c, 1_000)
+				stop := churn(t, random, c, some)
 				for range 3 {
 					if v := verify(t, m, fleet.VerifyOptions{Deep: true}); v.Divergences() > 0 {
 						t.Fatalf("a healthy copy diverges: %v %v", v, v.Examples)
