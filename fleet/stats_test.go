@@ -47,8 +47,9 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 			return fmt.Errorf("requests %+v, the cluster has %+v", got, want)
 		}
 		// The request for the version of the server, with a response of some hundred bytes, is
-		// not counted.
-		if bytes := int64(got.List.Bytes + got.Watch.Bytes + got.Get.Bytes); bytes > want.Sent || bytes < want.Sent-1000 {
+		// not counted. A response that is late is not read to its end, such as the page of one
+		// pod of a request for their number.
+		if bytes := int64(got.List.Bytes + got.Watch.Bytes + got.Get.Bytes); bytes > want.Sent || bytes < want.Sent-16<<10 {
 			return fmt.Errorf("%d bytes, the cluster has sent %d; requests %+v, at the cluster %+v, counts %+v", bytes, want.Sent, got, want, member().Counts)
 		}
 		return nil
