@@ -95,6 +95,14 @@ func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 	if err := c.Delete(ctx, []byte(definition("geese", "Goose")+broken)); err != nil {
 		t.Error(err)
 	}
+	// Discovery lists the type for a moment longer, and later tests read all that it lists.
+	expect.NoError(t, expect.Until(ctx, func() error {
+		resources, err := c.Resources(ctx)
+		if slices.ContainsFunc(resources, func(r kube.Resource) bool { return r.GroupVersionResource.Resource == "geese" }) {
+			return errors.New("discovery still lists geese")
+		}
+		return err
+	}))
 }
 
 // apiService registers an API server that does not exist.
