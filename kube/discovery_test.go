@@ -98,7 +98,7 @@ func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 	// Discovery lists the type for a moment longer, and later tests read all that it lists.
 	expect.NoError(t, expect.Until(ctx, func() error {
 		resources, err := c.Resources(ctx)
-		if slices.ContainsFunc(resources, func(r kube.Resource) bool { return r.GroupVersionResource.Resource == "geese" }) {
+		if slices.ContainsFunc(resources, func(r kube.Resource) bool { return r.Resource == "geese" }) {
 			return errors.New("discovery still lists geese")
 		}
 		return err
