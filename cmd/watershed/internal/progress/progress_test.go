@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,9 +78,16 @@ func TestRun(t *testing.T) {
 	sim, err := simulated.New(&simulated.Options{Clusters: 3, Pods: 2000})
 	expect.NoError(t, err)
 	defer sim.Close()
-	var entries []fleet.Entry
+	var (
+		entries []fleet.Entry
+		out     expect.Output
+	)
 	for i := range 3 {
-		entries = append(entries, entry(t, sim.Cluster(i).Name(), sim.Cluster(i).Config()))
+		cfg := sim.Cluster(i).Config()
+		if i == 1 {
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return untilShown{next, &out, sim.Cluster(i).Name()} })
+		}
+		entries = append(entries, entry(t, sim.Cluster(i).Name(), cfg))
 	}
 	entries = append(entries, entry(t, "z-down", &rest.Config{Host: "https://127.0.0.1:1"}))
 	f, err := fleet.New(fixed(entries), &fleet.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -86,7 +95,6 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	running := make(chan error, 1)
 	go func() { running <- f.Run(ctx) }()
-	var out expect.Output
 	expect.NoError(t, Run(ctx, f, terminal.NewArea(&out)))
 	expect.NoError(t, ctx.Err())
 	for _, m := range f.Members() {
@@ -100,6 +108,25 @@ func TestRun(t *testing.T) {
 	if !strings.Contains(text, "first sync: ") || !strings.Contains(text, "simulated-00001") || !strings.HasSuffix(text, "\x1b[J") {
 		t.Errorf("%q", text)
 	}
+}
+
+// untilShown delays requests until a name is shown, which a fast sync could end before.
+type untilShown struct {
+	http.RoundTripper
+	out  *expect.Output
+	name string
+}
+
+// WrappedRoundTripper implements an interface of client-go, which logs a warning without it.
+func (x untilShown) WrappedRoundTripper() http.RoundTripper { return x.RoundTripper }
+
+func (x untilShown) RoundTrip(r *http.Request) (*http.Response, error) {
+	for !strings.Contains(x.out.String(), x.name) {
+		if err := timer.Sleep(r.Context(), 10*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	return x.RoundTripper.RoundTrip(r)
 }
 
 // fixed is a directory that does not change.
