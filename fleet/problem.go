@@ -84,8 +84,8 @@ func (s Status) Problems() []Problem {
 		all = append(all, Problem{Reason: ClusterIsNewer, Message: newer(s)})
 	}
 	for i := range all {
-		// Discovery joins errors that have one cause.
 		all[i].Since = all[i].Since.UTC().Truncate(time.Second) // for people, and for JSON
+		// Discovery joins errors that have one cause.
 		all[i].Message, _, _ = strings.Cut(all[i].Message, "\n")
 		all[i].Message = warning.Shorten(all[i].Message, warning.MaxCause)
 	}

@@ -205,7 +205,7 @@ func (c *configured) awaitReload(key string) {
 	})
 }
 
-// testShutdownDelay checks that the server answers for a while after it was told to end.
+// testShutdownDelay checks that the server answers for a while after the signal to end.
 func testShutdownDelay(t *testing.T, w *keyWorld) {
 	c := configure(t, w.one())
 	c.change(map[string]any{"shutdown.delay": "1s"})

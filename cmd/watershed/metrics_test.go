@@ -39,7 +39,7 @@ func TestMetrics_listen(t *testing.T) {
 }
 
 // TestMetrics_labelsAreBounded sends requests for resources that do not exist, and checks
-// who may read the metrics.
+// which callers may read the metrics.
 func TestMetrics_labelsAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: make e2e runs it")

@@ -56,7 +56,7 @@ func (t *Tracing) Request(r *http.Request, q *replica.Request) replica.Trace {
 
 // trusted reports whether the parent of a request, and its sampled flag, are used. The rule is
 // that of kube-apiserver: the caller is of the group system:masters or system:monitoring. The
-// owner of the program is trusted too. The clusters decide who is of these groups, so the
+// owner of the program is trusted too. Each cluster decides which users these groups have, so the
 // traces that callers can force are limited.
 func (one *request) trusted() bool {
 	call := access.CallOf(one.r)
