@@ -145,23 +145,36 @@ func (e *engine) remove(p part) {
 
 // run runs one life.
 func (e *engine) run(ctx context.Context) error {
+	l, withdraw, err := e.begin()
+	if err != nil {
+		return err
+	}
+	err = l.run(ctx, e.renew)
+	e.end(withdraw)
+	return err
+}
+
+// begin begins a run of the current life. The caller passes withdraw, which removes the
+// engine from its report, to end.
+func (e *engine) begin() (l *life, withdraw func(), err error) {
 	e.mu.Lock()
 	if e.running {
 		e.mu.Unlock()
-		return ErrRunning
+		return nil, nil, ErrRunning
 	}
 	e.running = true
 	e.opts.recent.Resume()
-	l := e.current.Load()
+	l = e.current.Load()
 	e.mu.Unlock()
+	return l, e.opts.report.add(e), nil
+}
 
-	defer e.opts.report.add(e)()
-	err := l.run(ctx, e.renew)
-
+// end ends a run.
+func (e *engine) end(withdraw func()) {
+	withdraw()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = false
-	return err
 }
 
 // renew replaces the ending life by a new one, so that only readers still hold the old

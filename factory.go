@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -37,6 +38,10 @@ type FactoryOptions struct {
 	Packing *Packing
 	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
+	// Disk and TransformName are those of [Options]. Informers of a user's own source
+	// ([SharedFrom]) are not stored.
+	Disk          *disk.Directory
+	TransformName string
 	// Resync is how often handlers without a period of their own receive every object
 	// again. CustomResync overrides it by resource. Default: never.
 	Resync       time.Duration
@@ -210,7 +215,15 @@ func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
 	defer f.mu.Unlock()
 	s, ok := f.shared[at]
 	if !ok {
+		var stored *Stored
+		if !at.own {
+			var err error
+			if stored, err = (storedForm{f.opts.Disk, f.opts.Drop, f.opts.Transform != nil, f.opts.TransformName}).of(f.cluster, q); err != nil {
+				return nil, err
+			}
+		}
 		e, err := engineOf(f.cluster, newSource, q, lifeOptions{
+			stored:    stored,
 			transform: chain(f.opts.Drop, f.opts.Transform),
 			memory:    f.opts.Memory,
 			packing:   f.opts.Packing,

@@ -221,14 +221,29 @@ func TestRegistration_waitForSync(t *testing.T) {
 		t.Error(err)
 	}
 	<-entered
-	waits := make(chan error)
-	go func() { waits <- slow.WaitForSync(t.Context()) }()
+	// Between two runs WaitForSync waits for the next one, so it must have begun before
+	// this one ends.
+	waiting, waits := make(chan struct{}), make(chan error)
+	begun := sync.OnceFunc(func() { close(waiting) })
+	go func() { waits <- slow.WaitForSync(awaited{t.Context(), begun}) }()
+	<-waiting
 	stop()
 	if err := <-waits; !errors.Is(err, watershed.ErrStopped) {
 		t.Errorf("of a handler whose run ended: %v", err)
 	}
 	close(release)
 	wg.Wait()
+}
+
+// awaited is a context that calls a function when its channel is waited for.
+type awaited struct {
+	context.Context
+	call func()
+}
+
+func (a awaited) Done() <-chan struct{} {
+	a.call()
+	return a.Context.Done()
 }
 
 func TestStatus_isReadable(t *testing.T) {

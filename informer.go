@@ -46,6 +46,10 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	if err != nil {
 		return nil, err
 	}
+	form := storedForm{o.Disk, o.Drop, o.Transform != nil || o.TransformBytes != nil, o.TransformName}
+	if o.Stored, err = form.of(cluster, query); err != nil {
+		return nil, err
+	}
 	c := newCodec[T, P](o.Memory.recent())
 	i := &Informer[T]{}
 	e, err := engineOf(cluster, clusterSource, query, o.life(c, &i.decoder))

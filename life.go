@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
@@ -29,6 +30,7 @@ type lifeOptions struct {
 	memory    Memory
 	packing   *Packing // nil: the life has its own
 	tap       func(*snapshot, []change, bool)
+	stored    *Stored // nil if objects are not stored
 	recent    *wire.Recent
 	report    *Report
 	counters  *Counters
@@ -49,15 +51,25 @@ type life struct {
 	tap       func(*snapshot, []change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
+	// filled is how often the queue was filled since the consumer was last known to have
+	// emptied it. The consumer is a goroutine of consuming, which runs while filled is not
+	// 0: a process may have many informers, and most are idle.
+	filled    atomic.Uint64
+	consuming sync.WaitGroup
 
 	// writing keeps the store and the log in step: both receive the same changes. It
-	// guards live. The log begins when the first list is stored, because it has no
-	// readers before.
+	// guards the fields up to mu. The log begins when the store has a complete state, because
+	// it has no readers before.
 	writing sync.Mutex
 	live    bool
+	// resuming means that the state is that of an earlier run, and not current yet.
+	resuming bool
+	files    files
 	// relisting means that a list is being applied: the store is between two states of
 	// the server.
 	relisting bool
+	// maintained stops the periodic work. It is nil before the first change.
+	maintained []func()
 
 	// mu guards the fields below.
 	mu sync.Mutex
@@ -73,20 +85,27 @@ type life struct {
 }
 
 func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
-	l := &life{synced: make(chan struct{}), stopped: make(chan struct{}), joining: map[*follower]struct{}{}}
+	l := &life{synced: make(chan struct{}), stopped: make(chan struct{})}
 	l.initTimeline(opts.window)
 	waiting := 0 // the queue's default
 	if opts.memory == Packed {
 		waiting = packedQueue
 	}
 	l.tap, l.counters, l.batch = opts.tap, opts.counters, opts.batch
+	l.files.stored, l.files.logger = opts.stored, opts.reflector.Logger
+	transform := guarded(opts.transform)
+	if opts.stored != nil {
+		transform = l.files.writers.noting(transform)
+	}
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
-		Transform: guarded(opts.transform),
+		Transform: transform,
+		Same:      wire.Unify,
 		Version:   (*wire.Object).Version,
 		Capacity:  waiting,
 		Size:      (*wire.Object).Size,
 		Bytes:     queuedBytes,
+		Filled:    l.fill,
 	})
 	if opts.memory == Packed {
 		l.packing = newPacking(l.store, &l.held, opts.packing)
@@ -129,8 +148,23 @@ func (l *life) startSettling() bool {
 	})
 }
 
+// run keeps the life going until ctx ends. After the last write it calls ended, and
+// then waits for everything that it started. The reflector runs in its caller's
+// goroutine, at the end of a short chain of calls with small frames: see
+// [reflector.Waiter].
+func (l *life) run(ctx context.Context, ended func()) error {
+	l.begin(ctx)
+	l.restore(ctx)
+	err := l.reflector.Run(ctx)
+	l.end(ended)
+	return err
+}
+
 // begin starts the waiting functions.
 func (l *life) begin(ctx context.Context) {
+	if l.packing != nil {
+		l.packing.shared.users.Add(1)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ctx = ctx
@@ -140,28 +174,24 @@ func (l *life) begin(ctx context.Context) {
 	l.waiting = nil
 }
 
-// run keeps the life going until ctx ends. After the last write it calls ended, and
-// then waits for everything that it started.
-func (l *life) run(ctx context.Context, ended func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	l.begin(ctx)
-	defer timer.Every(time.Minute, l.tidy)()
-	if l.packing != nil {
-		l.packing.shared.users.Add(1)
-		defer l.packing.shared.users.Add(-1)
-		defer timer.Every(settleAfter, l.settle)()
+// maintainLocked starts the periodic work, unless it has started. There is none before
+// the first change.
+func (l *life) maintainLocked() {
+	if l.maintained != nil {
+		return
 	}
-	var reflected sync.WaitGroup
-	var err error
-	reflected.Go(func() {
-		err = l.reflector.Run(ctx)
-		l.queue.Close()
-	})
-	l.consume(ctx)
-	cancel()
-	reflected.Wait()
+	l.maintained = append(l.maintained, timer.Every(time.Minute, l.tidy))
+	if l.packing != nil {
+		l.maintained = append(l.maintained, timer.Every(settleAfter, l.settle))
+	}
+}
 
+// end ends the life after the last write, calls ended, and waits for everything that the
+// life has started.
+func (l *life) end(ended func()) {
+	l.queue.Close()
+	l.consuming.Wait()
+	l.files.close()
 	l.mu.Lock()
 	l.over = true
 	l.mu.Unlock()
@@ -172,7 +202,12 @@ func (l *life) run(ctx context.Context, ended func()) error {
 	l.log.Close()
 	ended()
 	l.children.Wait()
-	return err
+	for _, stop := range l.maintained {
+		stop()
+	}
+	if l.packing != nil {
+		l.packing.shared.users.Add(-1)
+	}
 }
 
 // wait returns nil when the life has synced, or the reason why it never will.
@@ -199,31 +234,95 @@ func (l *life) waitUnless(ctx context.Context, unwanted <-chan struct{}) error {
 	}
 }
 
-// consume moves queued deltas into the store and the log.
-func (l *life) consume(ctx context.Context) {
-	synced := false
-	for {
-		err := l.queue.Drain(ctx, func(deltas delta.Deltas[*wire.Object], _ bool) error {
-			arrived := l.reflector.Arrived()
-			if l.batch != nil {
-				defer l.report(time.Now(), len(deltas))
-			}
-			// A complete list ends with a bookmark, and nothing else queues one before
-			// the first list. Events of the watch may follow it in the same batch.
-			if end := slices.IndexFunc(deltas, isBookmark); !synced && end >= 0 {
-				l.apply(deltas[:end+1])
-				l.goLive()
-				synced = true
-				deltas = deltas[end+1:]
-			}
-			l.apply(deltas)
-			l.counters.applied(arrived)
-			return nil
-		})
-		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
+// fill starts the consumer, unless it runs.
+func (l *life) fill() {
+	if l.filled.Add(1) == 1 {
+		l.consuming.Go(l.consume)
+	}
+}
+
+// consume moves queued deltas into the store and the log until the queue is empty, or the
+// run ends.
+func (l *life) consume() {
+	for l.ctx.Err() == nil {
+		filled := l.filled.Load()
+		// The function that processes the deltas never fails.
+		_, _ = l.queue.TryDrain(l.process)
+		if l.filled.CompareAndSwap(filled, 0) {
 			return
 		}
 	}
+}
+
+// process stores a batch of deltas.
+func (l *life) process(deltas delta.Deltas[*wire.Object], _ bool) error {
+	arrived := l.reflector.Arrived()
+	if l.batch != nil {
+		defer l.report(time.Now(), len(deltas))
+	}
+	// A complete list ends with a bookmark, and nothing else queues one before the first
+	// list. Events of the watch may follow it in the same batch. Only the consumer
+	// changes live.
+	if end := slices.IndexFunc(deltas, isBookmark); !l.live && end >= 0 {
+		l.apply(deltas[:end+1])
+		l.goLive()
+		deltas = deltas[end+1:]
+	} else if l.resuming {
+		deltas = l.catchUp(deltas)
+	}
+	l.apply(deltas)
+	l.counters.applied(arrived)
+	return nil
+}
+
+// restore makes the stored state the life's, if there is one. The reflector then continues
+// from its version.
+func (l *life) restore(ctx context.Context) {
+	var packer *wire.Packer
+	if l.packing != nil {
+		packer = l.packing.packer
+	}
+	s := l.files.open(ctx, packer)
+	if s == nil {
+		return
+	}
+	deltas := make(delta.Deltas[*wire.Object], 0, len(s.Objects)+1)
+	for _, o := range s.Objects {
+		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Replaced, Key: o.Key(), Object: o})
+	}
+	deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: s.Version})
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	changes := l.storeLocked(deltas)
+	if len(changes) > 0 {
+		l.maintainLocked()
+	}
+	l.packing.pack(changes)
+	l.live, l.resuming = true, true
+	l.files.writers.take(nil, s.Version)
+	if l.files.stored.Loaded != nil {
+		l.files.stored.Loaded(s)
+	}
+	if l.tap != nil {
+		l.tap(l.store.Snapshot(), nil, true)
+	}
+	l.reflector.Continue(s.Version, s.Time)
+}
+
+// catchUp starts the readers of a restored life if it is current after some of the deltas,
+// and returns those that are left.
+func (l *life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Object] {
+	goal := l.reflector.Goal()
+	end := slices.IndexFunc(deltas, func(d delta.Delta[*wire.Object]) bool {
+		return isBookmark(d) && (d.Listed || goal > 0 && d.Version >= goal)
+	})
+	if end < 0 {
+		return deltas
+	}
+	l.apply(deltas[:end+1])
+	l.resuming = false
+	l.startReaders(l.store.Snapshot())
+	return deltas[end+1:]
 }
 
 // report reports a batch that has been stored.
@@ -243,6 +342,12 @@ func (l *life) goLive() {
 	if l.tap != nil {
 		l.tap(first, nil, true)
 	}
+	l.files.append(first, nil, false)
+	l.startReaders(first)
+}
+
+// startReaders starts the waiting readers at the first state that is current.
+func (l *life) startReaders(first *snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.started = true
@@ -264,6 +369,9 @@ func (l *life) follow() *follower {
 	if l.started {
 		f.start(l.store.Snapshot())
 	} else {
+		if l.joining == nil {
+			l.joining = map[*follower]struct{}{}
+		}
 		l.joining[f] = struct{}{}
 	}
 	return f
@@ -280,7 +388,7 @@ func (l *life) unfollow(f *follower) {
 func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if !l.live || l.tap == nil {
+	if !l.live || l.tap == nil && l.files.mirror == nil {
 		l.applyLocked(deltas)
 		return
 	}
@@ -295,7 +403,7 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 // together: the items of one list, the bookmark that ends it, or ordinary changes. It
 // records in l.relisting whether the list continues after the prefix. While a list is
 // queued nothing else is, so a tap that receives such a prefix knows that all of it is
-// of the list. stretchLocked returns 0 for a list without items before its bookmark.
+// of the list. stretchLocked returns 0 for a list without queued items before its bookmark.
 func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 	for i := range deltas {
 		d := &deltas[i]
@@ -309,8 +417,8 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 		case !l.relisting && (listed || d.Listed) && i > 0:
 			return i
 		case !l.relisting && d.Listed:
-			// The list is empty, and so was the store. The tap must be called for the
-			// list before its end.
+			// Nothing of the list was queued: it is empty, or nothing has changed. The tap
+			// must be called for the list before its end.
 			l.relisting = true
 			return 0
 		case !l.relisting && listed:
@@ -322,12 +430,16 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 
 func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 	changes := l.storeLocked(deltas)
+	if len(changes) > 0 {
+		l.maintainLocked()
+	}
 	if l.live {
 		l.mark()
 		l.log.Publish(changes)
 		if l.tap != nil {
 			l.tap(l.store.Snapshot(), changes, !l.relisting)
 		}
+		l.files.append(l.store.Snapshot(), changes, l.relisting)
 	}
 	l.packing.pack(changes)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -56,6 +57,16 @@ type Options[T any] struct {
 	// a new version. Whole is false while a list is being applied: the state is then
 	// between two states of the server, and its version is meaningless.
 	Tap func(s Snapshot[T], changes []store.Change[*wire.Object], whole bool)
+	// Disk, if it is not nil, has the files in which the informer keeps its objects, so that
+	// the next run, also of another process, need not list them: see [Stored]. Secrets are
+	// kept only if the directory has keys. Default: nothing is stored.
+	Disk *disk.Directory
+	// TransformName names Transform and TransformBytes, with their version. An informer with
+	// transforms that is stored needs it: states that were stored by another version are not
+	// used.
+	TransformName string
+	// Stored has the files of an informer made with [FromSource]. Others ignore it.
+	Stored *Stored
 	// Resync is how often handlers without a period of their own receive every object
 	// again, as an Update with the same old and new state. Default: never.
 	Resync time.Duration
@@ -116,6 +127,9 @@ func (o *Options[T]) ofFactory() string {
 		{"Memory", o.Memory != Fast},
 		{"Packing", o.Packing != nil},
 		{"Tap", o.Tap != nil},
+		{"Disk", o.Disk != nil},
+		{"TransformName", o.TransformName != ""},
+		{"Stored", o.Stored != nil},
 		{"Window", o.Window != 0},
 		{"Reflector", !reflect.ValueOf(o.Reflector).IsZero()},
 		{"Report", o.Report != nil},
@@ -134,9 +148,9 @@ func (o *Options[T]) ofFactory() string {
 // decoder, which the tap does not use before the first life begins.
 func (o *Options[T]) life(c codec[T], d *decoder[T]) lifeOptions {
 	var tap func(*snapshot, []change, bool)
-	if o.Tap != nil {
+	if call := o.Tap; call != nil { // so that tap does not keep the options
 		tap = func(s *snapshot, changes []change, whole bool) {
-			o.Tap(Snapshot[T]{decoder: d, state: s}, changes, whole)
+			call(Snapshot[T]{decoder: d, state: s}, changes, whole)
 		}
 	}
 	return lifeOptions{
@@ -144,6 +158,7 @@ func (o *Options[T]) life(c codec[T], d *decoder[T]) lifeOptions {
 		transform: chain(o.Drop, o.TransformBytes, c.transform(o.Transform)),
 		memory:    o.Memory,
 		packing:   o.Packing,
+		stored:    o.Stored,
 		recent:    c.recent,
 		report:    o.Report,
 		counters:  o.Counters,

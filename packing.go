@@ -183,9 +183,9 @@ func (p *packing) packLocked(w waitingState) {
 	p.held.resize(w.now, func() { p.packer.Pack(w.now, w.old) }, func() bool { return !p.replaced || p.holdsLocked(w.now) })
 }
 
-// settleLocked packs a state densely.
-func (p *packing) settleLocked(o *wire.Object) {
-	p.held.resize(o, func() { p.packer.Settle(o) }, func() bool { return p.holdsLocked(o) })
+// settleLocked packs a state densely. Near is the object with the previous key, or nil.
+func (p *packing) settleLocked(o, near *wire.Object) {
+	p.held.resize(o, func() { p.packer.Settle(o, near) }, func() bool { return p.holdsLocked(o) })
 }
 
 // pack adds new states, and packs those that have waited. The readers have already been
@@ -261,7 +261,10 @@ func (p *packing) settle(ctx context.Context) {
 func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest any, ok bool) {
 	first := true
 	began := time.Now()
+	var last *wire.Object
 	for _, o := range p.store.Snapshot().All() {
+		near := last
+		last = o
 		if first {
 			// All objects that were packed with another dictionary are packed again, so
 			// that the other can be freed.
@@ -276,7 +279,7 @@ func (p *packing) walk(ctx context.Context, from, to uint64, known any) (newest 
 			continue
 		}
 		p.mu.Lock()
-		p.settleLocked(o)
+		p.settleLocked(o, near)
 		p.mu.Unlock()
 		if time.Since(began) < settleWork {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/watershed-project/watershed/wire"
 )
@@ -49,6 +50,10 @@ func (s Snapshot[T]) GetRaw(key string) (*wire.Object, bool) { return s.state.Ge
 // All yields keys and objects in key order.
 func (s Snapshot[T]) All() iter.Seq2[string, T] { return s.decoded(s.state.All()) }
 
+// Unordered yields keys and objects in no particular order. It is All for a consumer that
+// does not need key order, and visits objects in about half of the time.
+func (s Snapshot[T]) Unordered() iter.Seq2[string, T] { return s.decoded(s.state.Unordered()) }
+
 // Namespace yields the objects of a namespace in key order. "" is [metav1.NamespaceAll]
 // and yields all objects.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
@@ -56,15 +61,23 @@ func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
 }
 
 // Select yields the objects of a namespace that a selector matches, in key order. "" is
-// [metav1.NamespaceAll], and a nil selector matches everything. Select visits only the
-// objects of the namespace, reads their labels from the bytes, and decodes only those that
-// match. To read one label of a pod of 5 KB costs about 60 ns if the pod is packed, 0.3 us
-// as protobuf and 1 us as JSON. A selector reads a label for each requirement, up to the
-// first that does not match.
+// [metav1.NamespaceAll], and a nil selector matches everything. Only the objects that match
+// are decoded. Labels that are selected by value more than once have a column, by which
+// Select finds a few objects among many, see [Snapshot.Few]. Else it visits the objects of
+// the namespace and reads their labels from the bytes. To read one label of a pod of 5 KB
+// costs about 60 ns if the pod is packed, 0.3 us as protobuf and 1 us as JSON. A selector
+// reads a label for each requirement, up to the first that does not match.
 func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq2[string, T] {
-	objects := s.namespace(namespace)
 	if selector == nil || selector.Empty() {
-		return s.decoded(objects)
+		return s.Namespace(namespace)
+	}
+	prefix := ""
+	if namespace != metav1.NamespaceAll {
+		prefix = namespace + "/"
+	}
+	objects, few := s.Few(selector, prefix, "")
+	if !few {
+		objects = s.state.Prefix(prefix)
 	}
 	return s.decoded(func(yield func(string, *wire.Object) bool) {
 		for key, o := range objects {
@@ -73,6 +86,25 @@ func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq
 			}
 		}
 	})
+}
+
+// Few yields all objects that a selector can match, and perhaps others, in key order, if
+// they are few among the objects and can be found by a label; else it returns false. Only
+// keys that begin with prefix and come after a given key are considered. A selector that
+// requires a value of a label, or one of several, is looked up in a column of the label,
+// which is made at the second request and costs 5 bytes per object. Programs that do not
+// select by labels have none.
+func (s Snapshot[T]) Few(selector labels.Selector, prefix, after string) (objects iter.Seq2[string, *wire.Object], few bool) {
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			if objects, few = s.state.Having(r.Key(), r.ValuesUnsorted(), prefix, after); few {
+				return objects, true
+			}
+		}
+	}
+	return nil, false
 }
 
 // After yields the objects after a key in key order. It continues a walk of this or an

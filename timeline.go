@@ -44,7 +44,7 @@ type timeline struct {
 // initTimeline sets up an empty timeline. window is [Options.Window].
 func (t *timeline) initTimeline(window int64) {
 	t.marks.Store(new([]*snapshot))
-	t.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older})
+	t.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same, Older: older, Attribute: (*wire.Object).Label})
 	if window <= 0 {
 		window = 64 << 20
 	}

@@ -42,6 +42,10 @@
 // error, and lists are empty. HasSynced, IsStopped and LastSyncResourceVersion do not
 // change. GetStore().Replace(nil, "") after the stop frees the objects at once.
 //
+// With [Options.Disk] a restarted program continues from files. Its informers have synced,
+// and call handlers, only when they have caught up with the server. Until the server can be
+// reached they wait, and do not use the files.
+//
 // # What blocks
 //
 // Run and RunWithContext return when everything they started has returned, handlers

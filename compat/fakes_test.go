@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
@@ -39,6 +40,16 @@ func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedInde
 		},
 	}, client)
 	return compat.NewInformer(quiet)(lw, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+}
+
+// watching waits until the watch of an informer is open. An informer is synced before
+// that, and a fake client, which has no versions, loses the changes in between. The fake
+// records a watch and opens it under one lock.
+func watching(t *testing.T, client *clienttesting.Fake) {
+	t.Helper()
+	expect.Soon(t, "the watch", func() bool {
+		return slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "watch" })
+	})
 }
 
 // TestFakeClientset uses a factory with our pod informer. Its generated informer and
@@ -77,6 +88,7 @@ func TestFakeClientset(t *testing.T) {
 		t.Errorf("pods in b: %q, %v", names(found), err)
 	}
 
+	watching(t, &client.Fake)
 	if _, err := client.CoreV1().Pods("a").Create(ctx, pod("a", "2"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +128,7 @@ func TestFakeDynamicClient(t *testing.T) {
 	}, client)
 	i := compat.NewInformer(quiet)(lw, &unstructured.Unstructured{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	synced(t, i)
+	watching(t, &client.Fake)
 	if _, err := resource.Namespace("a").Create(t.Context(), unstructuredConfigMap("2", "y"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

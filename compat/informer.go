@@ -89,6 +89,7 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 		TransformBytes: i.transformBytes,
 		Window:         opts.Window,
 		Report:         opts.Report,
+		Stored:         i.stored(s, opts),
 		Batch:          newMeter(opts.Name, opts.Metrics, p.resource(example)),
 		Name:           p.String(),
 		// Objects of a resource that is not served stay, as with client-go: a handler

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -33,6 +34,17 @@ type Options struct {
 	// that of [watershed.Options]: a program has many informers, and their handlers
 	// mostly put a key into a queue.
 	Window int64
+	// Disk, if it is not nil, has the files in which informers keep their objects, so that
+	// the next process does not list them again but continues from the stored version.
+	// HasSynced is false, and handlers are not called, until the informer has caught up
+	// with the server. Reads before that return the stored objects. It needs a [Tap] in the
+	// clients: other informers log a warning, and store nothing. So do two informers of the
+	// same objects and Go type, except for the first. Secrets are kept only if the directory
+	// has keys. Default: nothing is stored.
+	Disk *disk.Directory
+	// TransformName names the transforms, with their version. An informer with a transform
+	// that is stored needs it: objects that were stored by another version are not used.
+	TransformName string
 	// Linger is how long the objects of an informer that was stopped can still be read.
 	// It begins when the run has returned, after all handlers. Workers that empty their
 	// queue during a shutdown need the objects: if they were missing, the workers would

@@ -35,6 +35,11 @@ type callKey struct{}
 // RoundTrip sends a request. The response goes to the informer that made the call, or
 // else to the client.
 func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
+	if w, _ := req.Context().Value(sampleKey{}).(*sampling); w != nil {
+		if resp := w.take(req, t.next); resp != nil {
+			return resp, nil
+		}
+	}
 	c, _ := req.Context().Value(callKey{}).(*call)
 	if c == nil || !c.wants(req) {
 		return t.next.RoundTrip(req)

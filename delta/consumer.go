@@ -26,7 +26,33 @@ func (f *FIFO[T]) Pop(ctx context.Context, process Process[T]) error {
 // complete list ends, it calls process twice, so that initial is true for all deltas of a
 // call or for none. If the first call fails, the second is not made.
 func (f *FIFO[T]) Drain(ctx context.Context, process Process[T]) error {
-	return f.consume(ctx, f.takeAllLocked, func(deltas Deltas[T]) error {
+	return f.consume(ctx, f.takeAllLocked, f.inParts(process))
+}
+
+// TryDrain is Drain for a caller that does not wait. It returns false if the queue is
+// empty, or another consumer is at work.
+func (f *FIFO[T]) TryDrain(process Process[T]) (bool, error) {
+	select {
+	case f.consuming <- struct{}{}:
+		defer func() { <-f.consuming }()
+	default:
+		return false, nil
+	}
+	f.mu.Lock()
+	if f.queue.live == 0 {
+		f.mu.Unlock()
+		return false, nil
+	}
+	f.takeAllLocked()
+	signal(f.freed)
+	f.mu.Unlock()
+	return true, f.lend(f.inParts(process))
+}
+
+// inParts returns a function that calls process for the initial deltas, and then for the
+// others.
+func (f *FIFO[T]) inParts(process Process[T]) func(Deltas[T]) error {
+	return func(deltas Deltas[T]) error {
 		initial := f.takenInitial()
 		if initial > 0 {
 			if err := process(deltas[:initial:initial], true); err != nil || initial == len(deltas) {
@@ -35,7 +61,7 @@ func (f *FIFO[T]) Drain(ctx context.Context, process Process[T]) error {
 			f.processed()
 		}
 		return process(deltas[initial:], false)
-	})
+	}
 }
 
 func (f *FIFO[T]) takeOldestLocked() {
@@ -87,7 +113,11 @@ func (f *FIFO[T]) consume(ctx context.Context, takeLocked func(), process func(D
 	if err := f.await(ctx, takeLocked); err != nil {
 		return err
 	}
-	signal(f.freed)
+	return f.lend(process)
+}
+
+// lend calls process with the deltas that were taken, and then drops them.
+func (f *FIFO[T]) lend(process func(Deltas[T]) error) error {
 	defer f.release()
 	return process(f.taken.deltas)
 }
@@ -99,20 +129,19 @@ func (f *FIFO[T]) await(ctx context.Context, takeLocked func()) error {
 		if f.queue.live > 0 {
 			takeLocked()
 			if f.taken.live > 0 {
+				signal(f.freed)
 				f.mu.Unlock()
 				return nil
 			}
 			signal(f.freed)
 		}
-		select {
-		case <-f.closed:
-			f.mu.Unlock()
-			return ErrClosed
-		default:
-		}
+		closed, filled := f.isClosedLocked(), waitable(&f.filled)
 		f.mu.Unlock()
+		if closed {
+			return ErrClosed
+		}
 		select {
-		case <-f.filled:
+		case <-filled:
 		case <-f.closed:
 		case <-ctx.Done():
 			return fmt.Errorf("delta queue: %w", context.Cause(ctx))

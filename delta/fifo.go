@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 )
 
@@ -37,6 +38,10 @@ type Options[T any] struct {
 	// from Known. If it fails, the producer gets the error and the object is not queued.
 	// For a deletion the last known state is queued instead, as Missed.
 	Transform func(T) (T, error)
+	// Same reports whether an object of a list is the known state of the object. Such an
+	// object is not queued, unless other deltas of it wait. Same is called during the
+	// producer's turn. Default: every object of a list is queued.
+	Same func(known, listed T) bool
 	// Version returns an object's version, for [Delta.Version]. Default: 0.
 	Version func(T) uint64
 	// Capacity is how many deltas may wait before producers block. Default 4096.
@@ -46,6 +51,10 @@ type Options[T any] struct {
 	// Bytes is how many bytes of objects may wait before producers block. One object more
 	// is admitted, however large it is. Default: no limit.
 	Bytes int
+	// Filled, if it is not nil, is called by a producer after each delta that it has
+	// queued, without a lock. It must not block. With it a consumer can call
+	// [FIFO.TryDrain] and needs no goroutine while the queue is empty.
+	Filled func()
 }
 
 func (o *Options[T]) withDefaults() Options[T] {
@@ -68,18 +77,18 @@ type FIFO[T any] struct {
 	// turn it is. They are channels, because waiting must be cancellable. They are taken
 	// before mu.
 	producing, consuming chan struct{}
-	// filled and freed wake the holder of consuming and of producing.
-	filled, freed chan struct{}
-	synced        chan struct{}
-	// open is a context that end cancels when the queue is closed; closed is its channel.
-	open   context.Context
-	end    context.CancelFunc
-	closed <-chan struct{}
+	synced               chan struct{}
+	// closed is closed by Close, and afterClose is called then.
+	closed     chan struct{}
+	afterClose []*func()
 
 	// mu guards the fields below. No function of the user runs while it is held, except
 	// Known.Get.
 	mu    sync.Mutex
 	queue *queue[T]
+	// filled and freed wake the holder of consuming and of producing. They are nil until
+	// one has waited.
+	filled, freed chan struct{}
 	// taken has the deltas that the consumer is processing. Decisions about which objects
 	// exist treat them as applied, because they are by the time the decisions take
 	// effect.
@@ -96,17 +105,12 @@ func New[T any](key func(T) string, opts *Options[T]) *FIFO[T] {
 	if key == nil {
 		panic("delta.New: nil key function")
 	}
-	open, end := context.WithCancel(context.Background())
 	return &FIFO[T]{
 		key:       key,
 		opts:      opts.withDefaults(),
-		open:      open,
-		end:       end,
 		producing: make(chan struct{}, 1),
 		consuming: make(chan struct{}, 1),
-		filled:    make(chan struct{}, 1),
-		freed:     make(chan struct{}, 1),
-		closed:    open.Done(),
+		closed:    make(chan struct{}),
 		synced:    make(chan struct{}),
 		queue:     newQueue(opts.sizeOf()),
 		taken:     newQueue(opts.sizeOf()),
@@ -148,13 +152,47 @@ func (f *FIFO[T]) HasSynced() bool {
 // what is left. It does not wait.
 func (f *FIFO[T]) Close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.end()
+	if f.isClosedLocked() {
+		f.mu.Unlock()
+		return
+	}
+	close(f.closed)
+	calls := f.afterClose
+	f.afterClose = nil
+	f.mu.Unlock()
+	for _, call := range calls {
+		(*call)()
+	}
 }
 
-// Context returns a context that ends when the queue is closed, for [context.AfterFunc].
-// Waiting in a goroutine instead would cost a large program one goroutine per queue.
-func (f *FIFO[T]) Context() context.Context { return f.open }
+func (f *FIFO[T]) isClosedLocked() bool {
+	select {
+	case <-f.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// AfterClose makes Close call a function, which must not block, unless forget is called
+// before. If the queue is closed already, AfterClose calls it. Waiting in a goroutine instead
+// would cost a large program one goroutine per queue.
+func (f *FIFO[T]) AfterClose(call func()) (forget func()) {
+	f.mu.Lock()
+	if f.isClosedLocked() {
+		f.mu.Unlock()
+		call()
+		return func() {}
+	}
+	defer f.mu.Unlock()
+	own := &call
+	f.afterClose = append(f.afterClose, own)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.afterClose = slices.DeleteFunc(f.afterClose, func(c *func()) bool { return c == own })
+	}
+}
 
 // Len returns how many deltas of objects are queued.
 func (f *FIFO[T]) Len() int {
@@ -223,7 +261,15 @@ func turn(ctx context.Context, turn chan struct{}, end <-chan struct{}) error {
 	}
 }
 
-// signal leaves a token for the present or the next waiter.
+// waitable returns a channel for signal, which it makes at the first call.
+func waitable(c *chan struct{}) <-chan struct{} {
+	if *c == nil {
+		*c = make(chan struct{}, 1)
+	}
+	return *c
+}
+
+// signal leaves a token for the present or the next waiter. It does nothing if c is nil.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

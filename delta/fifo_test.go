@@ -103,6 +103,33 @@ func TestDrain_keepsArrivalOrderAcrossKeys(t *testing.T) {
 	expect.Equal(t, drained(t, f), []string{"Updated pod2=1, Updated pod3=2, Updated pod2=4, Updated pod1=9"})
 }
 
+func TestTryDrain_takesWhatIsQueuedAndDoesNotWait(t *testing.T) {
+	ctx := t.Context()
+	filled := 0
+	f := delta.New(podKey, &delta.Options[pod]{Filled: func() { filled++ }})
+	var got []string
+	take := func(want bool) {
+		t.Helper()
+		took, err := f.TryDrain(func(ds delta.Deltas[pod], initial bool) error {
+			got = append(got, fmt.Sprint(show(ds), " ", initial))
+			nested, err := f.TryDrain(func(delta.Deltas[pod], bool) error { return nil })
+			expect.NoError(t, err)
+			expect.Equal(t, nested, false)
+			return nil
+		})
+		expect.NoError(t, err)
+		expect.Equal(t, took, want)
+	}
+	take(false)
+	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 1}}, 1))
+	expect.NoError(t, f.Update(ctx, pod{"pod1", 2}))
+	expect.Equal(t, filled, 3)
+	take(true)
+	take(false)
+	expect.Equal(t, got, []string{"Replaced pod1=1, Bookmark 1 true", "Updated pod1=2 false"})
+	expect.Equal(t, f.HasSynced(), true)
+}
+
 func TestDelete_isDroppedWithoutKnown(t *testing.T) {
 	ctx := t.Context()
 	f := delta.New(podKey, nil)

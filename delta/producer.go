@@ -72,12 +72,17 @@ func (f *FIFO[T]) change(ctx context.Context, typ Type, obj T) error {
 // turn.
 func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
 	d.Version = f.version(d.Object)
-	if f.opts.Transform == nil {
-		return f.put(ctx, d, initial)
+	var err error
+	if f.opts.Transform != nil {
+		obj, failed := f.opts.Transform(d.Object)
+		if err = failed; err == nil {
+			d.Object = obj
+		}
 	}
-	obj, err := f.opts.Transform(d.Object)
 	if err == nil {
-		d.Object = obj
+		if f.unchanged(d) {
+			return nil
+		}
 		return f.put(ctx, d, initial)
 	}
 	err = fmt.Errorf("transform %s: %w", d.Key, err)
@@ -90,6 +95,23 @@ func (f *FIFO[T]) enqueue(ctx context.Context, d Delta[T], initial bool) error {
 		}
 	}
 	return err
+}
+
+// unchanged reports whether d is an object of a list that the consumer has in the same
+// state. The caller holds the producers' turn, so no other delta of it is queued meanwhile.
+func (f *FIFO[T]) unchanged(d Delta[T]) bool {
+	if d.Type != Replaced || d.Missed || f.opts.Same == nil || f.opts.Known == nil {
+		return false
+	}
+	f.mu.Lock()
+	_, taken := f.taken.newest(d.Key)
+	waits := taken || f.queue.has(d.Key)
+	f.mu.Unlock()
+	if waits {
+		return false
+	}
+	known, ok := f.opts.Known.Get(d.Key)
+	return ok && f.opts.Same(known, d.Object)
 }
 
 // last returns the newest state of an object that is queued, being processed or known.
@@ -129,11 +151,9 @@ func (f *FIFO[T]) populate() {
 func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
 	for {
 		f.mu.Lock()
-		select {
-		case <-f.closed:
+		if f.isClosedLocked() {
 			f.mu.Unlock()
 			return ErrClosed
-		default:
 		}
 		if f.queue.live < f.opts.Capacity && (f.opts.Bytes <= 0 || f.queue.bytes < f.opts.Bytes) {
 			// Check again under the lock: the consumer may just have taken a deletion
@@ -150,13 +170,17 @@ func (f *FIFO[T]) put(ctx context.Context, d Delta[T], initial bool) error {
 			if f.queue.put(d, initial) && initial {
 				f.initial++
 			}
-			f.mu.Unlock()
 			signal(f.filled)
+			f.mu.Unlock()
+			if f.opts.Filled != nil {
+				f.opts.Filled()
+			}
 			return nil
 		}
+		freed := waitable(&f.freed)
 		f.mu.Unlock()
 		select {
-		case <-f.freed:
+		case <-freed:
 		case <-f.closed:
 		case <-ctx.Done():
 			return fmt.Errorf("delta queue: %s %s: %w", d.Type, d.Key, context.Cause(ctx))

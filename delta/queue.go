@@ -36,7 +36,7 @@ type link struct {
 type chain struct{ first, last int32 }
 
 func newQueue[T any](size func(T) int) *queue[T] {
-	return &queue[T]{chains: make(map[string]chain), size: size}
+	return &queue[T]{size: size}
 }
 
 func (q *queue[T]) has(key string) bool {
@@ -78,6 +78,9 @@ func (q *queue[T]) put(d Delta[T], initial bool) bool {
 		c.last = at
 	} else {
 		c = chain{first: at, last: at}
+	}
+	if q.chains == nil {
+		q.chains = make(map[string]chain)
 	}
 	q.chains[d.Key] = c
 	q.live++

@@ -237,3 +237,18 @@ func relist(t *testing.T, f *delta.FIFO[pod], source known) {
 	}
 	expect.NoError(t, f.Replace(t.Context(), list, 0))
 }
+
+func TestAfterClose_isCalledOnceUnlessForgotten(t *testing.T) {
+	f := delta.New(podKey, nil)
+	var calls []string
+	call := func(name string) func() { return func() { calls = append(calls, name) } }
+	f.AfterClose(call("first"))
+	f.AfterClose(call("forgotten"))()
+	forget := f.AfterClose(call("second"))
+	f.Close()
+	f.Close()
+	forget()
+	expect.Equal(t, calls, []string{"first", "second"})
+	f.AfterClose(call("late"))()
+	expect.Equal(t, calls, []string{"first", "second", "late"})
+}

@@ -21,7 +21,7 @@ type dimension[T any] struct {
 	values func(T) []Value
 	value  func(T) Value
 
-	topics map[Value]*topic
+	topics map[Value]*topic // nil before the first
 	// filter has at least the marks of the values that have a topic.
 	filter filter
 }
@@ -31,9 +31,6 @@ func newDimensions[T any](user []Dimension[T]) []*dimension[T] {
 		{name: byKey, part: func(key string) (string, bool) { return key, true }},
 		{name: byNamespace, part: namespaceOf},
 	}
-	for _, d := range all {
-		d.topics = make(map[Value]*topic)
-	}
 	for _, d := range user {
 		all = append(all, newDimension(d))
 	}
@@ -41,7 +38,7 @@ func newDimensions[T any](user []Dimension[T]) []*dimension[T] {
 }
 
 func newDimension[T any](d Dimension[T]) *dimension[T] {
-	x := &dimension[T]{name: d.Name, values: d.Values, topics: make(map[Value]*topic)}
+	x := &dimension[T]{name: d.Name, values: d.Values}
 	if d.Values == nil {
 		x.value = d.Value
 	}

@@ -61,6 +61,9 @@ func (w *waiters[T]) joinLocked(d *dimension[T], value Value, m mark) *topic {
 		t = &topic{mark: m, woken: make(chan struct{})}
 		if d != nil {
 			d.filter.add(m, len(d.topics), d.marks)
+			if d.topics == nil {
+				d.topics = make(map[Value]*topic)
+			}
 			d.topics[value] = t
 		} else {
 			w.everything = t

@@ -5,12 +5,15 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,10 +64,15 @@ type Cluster struct {
 	config *rest.Config // never modified
 	root   *url.URL     // of the API
 	client *http.Client
+	// apart returns a client that does not share connections between requests.
+	apart func() *http.Client
 	// traffic may be nil.
 	traffic *Traffic
 	// reading has a token for each document that is being read.
 	reading chan struct{}
+	// readinessForbidden is set when the server has answered 403 to /readyz for startingFor:
+	// then the client lacks the right, and UID does not wait again.
+	readinessForbidden atomic.Bool
 
 	catalogue catalogue
 	// callers are for the requests of others.
@@ -98,18 +106,31 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	if c.name == "" {
 		c.name = root.Host
 	}
-	client, err := rest.HTTPClientFor(own)
-	if err != nil {
+	if c.client, err = newClient(own, o.Wrap); err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", c.name, err)
 	}
-	c.client = &http.Client{Transport: client.Transport, CheckRedirect: checkRedirect}
-	if o.Wrap != nil {
-		if c.client.Transport == nil {
-			c.client.Transport = http.DefaultTransport
+	c.apart = sync.OnceValue(func() *http.Client {
+		single := rest.CopyConfig(own)
+		single.NextProtos = []string{"http/1.1"}
+		if client, err := newClient(single, o.Wrap); err == nil {
+			return client
 		}
-		c.client.Transport = o.Wrap(c.client.Transport)
-	}
+		return c.client // the configuration has a transport of its own
+	})
 	return c, nil
+}
+
+// newClient returns a client for a configuration. Wrap, if it is not nil, wraps its transport.
+func newClient(cfg *rest.Config, wrap func(http.RoundTripper) http.RoundTripper) (*http.Client, error) {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	own := &http.Client{Transport: client.Transport, CheckRedirect: checkRedirect}
+	if wrap != nil {
+		own.Transport = wrap(cmp.Or(own.Transport, http.DefaultTransport))
+	}
+	return own, nil
 }
 
 // checkRedirect refuses redirects to another server: the transport would send the
@@ -180,7 +201,11 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	}
 	verb := r.verb()
 	c.traffic.begin(verb)
-	resp.Response, err = c.client.Do(req)
+	client := c.client
+	if r.apart {
+		client = c.apart()
+	}
+	resp.Response, err = client.Do(req)
 	if err != nil {
 		c.traffic.fail()
 		err = resp.failed(err)

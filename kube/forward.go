@@ -6,6 +6,7 @@ package kube
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
@@ -105,6 +106,8 @@ func (c *Cluster) Forward(req *http.Request, from string, single bool) (*http.Re
 	if protocol != "" {
 		own.Header.Set("Connection", "Upgrade")
 		own.Header.Set("Upgrade", protocol)
+		own.Header["Idempotency-Key"] = nil // net/http may use another connection, and sends no such header
+		own = own.WithContext(httptrace.WithClientTrace(own.Context(), &newConnection))
 	}
 	resp, err := exchange(transport, own)
 	if err != nil {
@@ -112,6 +115,16 @@ func (c *Cluster) Forward(req *http.Request, from string, single bool) (*http.Re
 	}
 	return resp, nil
 }
+
+// newConnection makes a request use a connection that no other request has used: it closes
+// others before anything is written to them, and net/http takes the next one if the request
+// counts as idempotent. kube-apiserver closes the connection of an upgrade that the node has
+// refused, and its response does not announce that: the next upgrade would find it closed.
+var newConnection = httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+	if info.Reused {
+		_ = info.Conn.Close()
+	}
+}}
 
 // upgrade returns the protocol that a request asks for, "" if it does not.
 func upgrade(h http.Header) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,9 @@ func validateSegment(what, value string) error {
 	}
 	return nil
 }
+
+// APIPath returns the path of a group version on a server, such as /apis/apps/v1.
+func APIPath(gv schema.GroupVersion) string { return "/" + strings.Join(versionPath(gv), "/") }
 
 // versionPath returns the path of a group version's description, as escaped segments.
 func versionPath(gv schema.GroupVersion) []string {

@@ -20,6 +20,8 @@ type request struct {
 	body   []byte // JSON
 	// stream is set if reading the body may take longer than the client's timeout.
 	stream bool
+	// apart is set if the request must not share a connection with others.
+	apart bool
 	// resource and name identify the object of the request, for errors.
 	resource schema.GroupResource
 	name     string

@@ -60,6 +60,13 @@ func (r *response) close() {
 	}
 }
 
+// slim drops what a response refers to besides its body: its headers, and the request with
+// its URL and headers, about 2 KB. The transport has the same response as long as its body
+// is open.
+func (r *response) slim() {
+	r.Header, r.Request = nil, nil
+}
+
 // drain reads the rest of a body whose content is complete, usually only its end, so that
 // the connection can be reused.
 func (r *response) drain() {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -121,7 +120,7 @@ func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*listw
 	if err != nil {
 		return nil, err
 	}
-	r.InitialEvents = opts.InitialEvents
+	r.InitialEvents, r.apart = opts.InitialEvents, opts.NewConnection
 	resp, err := s.send(ctx, r)
 	if err != nil {
 		return nil, err
@@ -131,6 +130,7 @@ func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*listw
 		resp.close()
 		return nil, err
 	}
+	resp.slim()
 	return listwatch.NewWatch(r.Request, body{resp}, encoding, kind), nil
 }
 
@@ -166,7 +166,7 @@ func (s *Source) prepare(ctx context.Context, verb, partial string, options meta
 		return nil, nil, err
 	}
 	options.LabelSelector = s.query.LabelSelector
-	options.FieldSelector = s.query.FieldSelector
+	options.FieldSelector = joined(s.query.FieldSelector, options.FieldSelector)
 	if s.query.Tweak != nil {
 		watch := options.Watch
 		s.query.Tweak(&options)
@@ -188,6 +188,14 @@ func (s *Source) prepare(ctx context.Context, verb, partial string, options meta
 	}, kind, nil
 }
 
+// joined returns the selector of what both selectors select.
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "," + b
+}
+
 // send is Cluster.send, but forgets the kind of a resource that is not served: it may
 // come back as another kind.
 func (s *Source) send(ctx context.Context, r *request) (*response, error) {
@@ -206,14 +214,10 @@ func (s *Source) kindFor(ctx context.Context, doing string) (*wire.Kind, error) 
 	if kind != nil || !s.query.MetadataOnly {
 		return kind, nil
 	}
-	resource, err := s.describe(ctx)
+	kind, err := s.Kind(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	if resource == nil {
-		return nil, &reflector.Error{Reason: reflector.NotServed, Err: fmt.Errorf("%s: %w", doing, &meta.NoResourceMatchError{PartialResource: s.query.Resource})}
-	}
-	kind = &wire.Kind{GroupVersionKind: s.query.Resource.GroupVersion().WithKind(resource.Kind)}
 	s.kind.Store(kind)
 	return kind, nil
 }

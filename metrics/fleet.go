@@ -16,7 +16,7 @@ import (
 // The metrics of a fleet. Verbs are those of kube-apiserver's metrics.
 var (
 	clusterState     = Define(Gauge, "watershed_cluster_state", "1 for the current state of a cluster: connecting, syncing, live or stale.", "cluster", "state")
-	staleness        = Define(Gauge, "watershed_staleness_seconds", "Time since the copy of a cluster ceased to be current, or since the cluster joined if it has not been reached. 0 while the copy is current.", "cluster", "cause")
+	staleness        = Define(Gauge, "watershed_staleness_seconds", "Time since the copy of a cluster ceased to be current, or since the cluster joined if it has not been reached. 0 while the copy is current, and during the first list.", "cluster", "cause")
 	resourceStale    = Define(Gauge, "watershed_resource_staleness_seconds", "Time since the copy of a resource ceased to be current. Only resources that are not current have a series.", "cluster", "resource", "cause")
 	problems         = Define(Gauge, "watershed_problems", "1 for each reason for concern about a cluster, with the reasons that watershed status prints. Reasons without a problem have no series.", "cluster", "reason")
 	resources        = Define(Gauge, "watershed_resources", "Resources of a cluster that are mirrored.", "cluster")

@@ -31,6 +31,13 @@ type intake[T any] struct {
 	vague bool
 	// holds means that the consumer may have objects.
 	holds bool
+	// continued means that the copy is from an earlier run and has to catch up, to the
+	// version goal: see [Reflector.Continue]. elsewhere means that its version has expired
+	// and is tried on another connection, and attempts counts the watches that have ended
+	// before it was reached.
+	continued, elsewhere bool
+	attempts             int
+	goal                 atomic.Uint64
 	// cause is why the state is being read.
 	cause Cause
 	// arrived is when the first watch event arrived that [Reflector.Arrived] has not

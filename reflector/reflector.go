@@ -22,6 +22,10 @@ var ErrRunning = errors.New("reflector is running already")
 // is read again: the stream may contain something that cannot be read.
 const fruitless = 3
 
+// catchUpWatches is how many watches may end before a continued copy is current. The state
+// is read then.
+const catchUpWatches = 3
+
 // Reflector keeps a queue in step with a source. Create it with [New].
 type Reflector[T any] struct {
 	intake  intake[T]
@@ -46,6 +50,8 @@ type plan struct {
 	pages bool
 	// check means to check whether the source has gone back before watching on.
 	check bool
+	// aim means to request the version that the copy has to reach before watching on.
+	aim bool
 	// cause is why the state is to be read.
 	cause Cause
 }
@@ -63,6 +69,26 @@ func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflecto
 // Status returns the current status. It can be called at any time.
 func (r *Reflector[T]) Status() Status { return r.intake.current() }
 
+// Continue makes the next Run follow the changes since a version, instead of reading the
+// whole state: the consumer has the state of that version, from an earlier run. At is when
+// that state was current. Continue must not be called during Run.
+//
+// The copy is current when it has reached the version that the source had when Run began,
+// [Reflector.Goal]. Run then queues a bookmark with that version or a later one. If the
+// source no longer has the changes, Run reads the state, once it has tried another
+// connection: another server may still have them.
+func (r *Reflector[T]) Continue(version uint64, at time.Time) {
+	r.intake.continued, r.intake.holds = true, true
+	r.intake.version = fmt.Sprint(version)
+	r.intake.note(func(s *Status) {
+		s.Version, s.StaleSince = r.intake.version, at
+	})
+}
+
+// Goal returns the version that a continued copy must reach to be current, 0 while it is
+// not known.
+func (r *Reflector[T]) Goal() uint64 { return r.intake.goal.Load() }
+
 // Arrived returns when the first watch event arrived since the last call, the zero time if
 // there was none. It is for the consumer of the queue, to measure how long events wait. An
 // event that arrives during a call may be left out.
@@ -75,55 +101,116 @@ func (r *Reflector[T]) Arrived() time.Time {
 
 // Run keeps the queue in step until ctx ends or the queue is closed, and then returns
 // nil. It may be called again afterwards. It then begins with a list that is not older
-// than what was seen before.
+// than what was seen before. See also [Reflector.Continue].
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	defer r.running.Store(false)
-	defer r.intake.enter(Idle)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.intake.queue.Context(), cancel)()
+	forget := r.begin()
+	x := session[T]{Reflector: r, parent: ctx}
+	for x.advance() {
+		x.stream.wait()
+	}
+	r.end(forget)
+	return nil
+}
+
+// begin begins a run. The caller passes forget to end.
+func (r *Reflector[T]) begin() (forget func()) {
 	r.plan, r.barren = plan{list: true, cause: Begun}, 0
+	if r.intake.continued {
+		r.plan = plan{aim: true}
+		r.intake.enter(Resuming)
+	}
 	r.backoff = backoff{first: r.intake.opts.Backoff, most: r.intake.opts.MaxBackoff}
 	r.streams = !r.intake.opts.ListOnly
+	r.request.reopen()
+	return r.intake.queue.AfterClose(r.request.close)
+}
+
+// end ends a run.
+func (r *Reflector[T]) end(forget func()) {
+	forget()
+	r.intake.enter(Idle)
+	r.running.Store(false)
+}
+
+// session executes a plan and follows the resulting watch.
+type session[T any] struct {
+	*Reflector[T]
+	// parent is the context of Run.
+	parent context.Context
+	// ctx and stream are nil between two sessions.
+	ctx    context.Context
+	stream *stream[T]
+}
+
+// advance does the work of Run up to the next wait for an event of a watch. It returns
+// false if Run is over.
+func (s *session[T]) advance() bool {
 	for {
-		current, requested, back, end := r.request.begin(ctx)
-		if requested {
-			r.obey(back)
+		following, err := s.step()
+		if following {
+			return true
 		}
-		err := r.session(current)
-		end()
-		if ctx.Err() != nil || errors.Is(err, delta.ErrClosed) {
-			return nil
+		if s.parent.Err() != nil || s.request.isClosed() || errors.Is(err, delta.ErrClosed) {
+			return false
 		}
-		if r.request.pending() {
+		if s.request.pending() {
 			continue // the list that was requested comes next, whatever the error was
 		}
-		if err := r.recover(ctx, err); err != nil {
-			return nil // the context has ended
+		ctx, _ := s.request.begin(s.parent, false)
+		err = s.recover(ctx, err)
+		s.request.end()
+		if err != nil {
+			return false // the context has ended
 		}
 	}
 }
 
-// session executes the plan and follows the resulting watch. It returns nil if the watch
-// ended in good order.
-func (r *Reflector[T]) session(ctx context.Context) error {
-	s, err := r.connect(ctx)
-	if err != nil {
+// step begins a session, or queues the next event of its watch. It returns false if the
+// session is over, and no error if the watch ended in good order.
+func (s *session[T]) step() (following bool, err error) {
+	if s.stream == nil {
+		err = s.connect()
+		if err == nil {
+			return true, nil
+		}
+	} else {
+		following, err = s.intake.follow(s.ctx, s.stream)
+		if following {
+			return true, nil
+		}
+		if s.stream.news > 0 {
+			s.barren = 0
+		}
+		if err == nil {
+			s.giveUpCatchingUp(s.stream.news)
+		}
+		// If the stream ended early, the next server may be a different one.
+		s.resume(time.Now().Before(s.stream.due))
+		s.stream.close()
+	}
+	s.request.end()
+	s.ctx, s.stream = nil, nil
+	return false, err
+}
+
+// connect begins a session.
+func (s *session[T]) connect() (err error) {
+	var cancel context.CancelCauseFunc
+	s.ctx, cancel = s.request.begin(s.parent, true)
+	if requested, back := s.request.take(); requested {
+		s.obey(back)
+	}
+	if s.stream, err = s.open(s.ctx, cancel); err != nil {
 		return err
 	}
-	defer s.close()
-	r.intake.enter(Watching)
-	r.plan = plan{}
-	err = r.intake.follow(ctx, s)
-	if s.news > 0 {
-		r.barren = 0
+	if !s.intake.continued {
+		s.intake.enter(Watching)
 	}
-	// If the stream ended early, the next server may be a different one.
-	r.resume(time.Now().Before(s.due))
-	return err
+	s.plan = plan{}
+	return nil
 }
 
 // resume plans to watch on from the last version, after a check if the server may be a
@@ -134,11 +221,13 @@ func (r *Reflector[T]) resume(check bool) {
 	if !r.plan.list && (r.intake.version == "" || r.intake.vague) {
 		r.plan.list, r.plan.cause = true, Incomplete
 	}
-	r.plan.check = check && !r.plan.list
+	r.plan.aim = r.intake.continued && !r.plan.list
+	r.plan.check = check && !r.plan.list && !r.plan.aim
 }
 
-// connect reads the state, if that is planned, and returns a watch from there.
-func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
+// open reads the state, if that is planned, and returns a watch from there. The watch may
+// cancel ctx.
+func (r *Reflector[T]) open(ctx context.Context, cancel context.CancelCauseFunc) (*stream[T], error) {
 	switch {
 	case r.plan.list:
 		s, err := r.state(ctx)
@@ -150,12 +239,16 @@ func (r *Reflector[T]) connect(ctx context.Context) (*stream[T], error) {
 			return s, nil
 		}
 		r.plan = plan{}
+	case r.plan.aim:
+		if err := r.intake.aim(ctx); err != nil {
+			return nil, err
+		}
 	case r.plan.check:
 		if err := r.intake.check(ctx); err != nil {
 			return nil, fmt.Errorf("check version %s: %w", r.intake.version, err)
 		}
 	}
-	return r.intake.watch(ctx)
+	return r.intake.watch(ctx, cancel)
 }
 
 // state waits for its turn and reads the whole state. It returns the stream that
@@ -201,6 +294,8 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.streams = false
 		r.intake.note(func(s *Status) { s.Streams = false })
 		return nil
+	case reason == Expired && r.tryAgain():
+		return nil
 	case reason == Expired:
 		// If the version was too old even for a list, only the most recent state is left.
 		r.plan = plan{list: true, recent: r.plan.list, cause: r.causeUnlessListing(VersionExpired)}
@@ -224,6 +319,29 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	r.intake.enter(Waiting)
 	r.intake.logger.Warn("will retry", "err", err, "wait", wait, "rv", r.intake.version)
 	return timer.Sleep(ctx, wait)
+}
+
+// giveUpCatchingUp plans to read the state if a watch has ended in good order before a
+// continued copy was current, and had no new version: the source sends no bookmarks, as
+// kube-apiserver for events. It also does after too many watches.
+func (r *Reflector[T]) giveUpCatchingUp(news int) {
+	if !r.intake.continued {
+		return
+	}
+	if r.intake.attempts++; news == 0 || r.intake.attempts >= catchUpWatches {
+		r.plan = plan{list: true, cause: Incomplete}
+	}
+}
+
+// tryAgain reports whether a version that has expired is to be tried on another
+// connection: once, for a copy that is catching up.
+func (r *Reflector[T]) tryAgain() bool {
+	if !r.intake.continued || r.plan.list || r.intake.elsewhere {
+		return false
+	}
+	r.intake.elsewhere = true
+	r.plan = plan{aim: true}
+	return true
 }
 
 // causeUnlessListing returns a cause for a list or, if a list is planned already, the cause

@@ -8,31 +8,74 @@ import (
 	"sync"
 )
 
-// request is a list that a caller of [Reflector.Relist] has requested.
+// request is a list that a caller of [Reflector.Relist] has requested. It also has the
+// context of the work that the request interrupts.
 type request struct {
 	// mu guards the fields below.
 	mu sync.Mutex
 	// list is set until Run has taken the request, and back if the list may be older than
 	// the copy.
 	list, back bool
-	// interrupt ends the current session, nil if there is none.
-	interrupt context.CancelFunc
+	// cancel ends the current work. It is nil if there is none.
+	cancel context.CancelCauseFunc
+	// session is set if the current work is a session, which a request ends.
+	session bool
+	// closed is set when the queue is closed.
+	closed bool
 }
 
-// begin takes the request, if there is one, and returns the context of a session, which
-// the next request ends. The caller calls end after the session.
-func (q *request) begin(ctx context.Context) (session context.Context, list, back bool, end func()) {
-	session, cancel := context.WithCancel(ctx)
+// begin returns a context for the next work, which ends when the queue is closed. The
+// caller calls end after the work.
+func (q *request) begin(ctx context.Context, session bool) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cancel, q.session = cancel, session
+	if q.closed {
+		cancel(nil)
+	}
+	return ctx, cancel
+}
+
+// end ends the current work.
+func (q *request) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cancel(nil)
+	q.cancel, q.session = nil, false
+}
+
+// close ends all work, until reopen is called.
+func (q *request) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if q.cancel != nil {
+		q.cancel(nil)
+	}
+}
+
+// reopen allows work again.
+func (q *request) reopen() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = false
+}
+
+// isClosed reports whether close was called.
+func (q *request) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+// take takes the request, if there is one.
+func (q *request) take() (list, back bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list, back = q.list, q.back
-	q.list, q.back, q.interrupt = false, false, cancel
-	return session, list, back, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.interrupt = nil
-		cancel()
-	}
+	q.list, q.back = false, false
+	return list, back
 }
 
 // pending reports whether Run has not taken a request yet.
@@ -59,8 +102,8 @@ func (r *Reflector[T]) ask(back bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.list, q.back = true, q.back || back
-	if q.interrupt != nil {
-		q.interrupt()
+	if q.session {
+		q.cancel(nil)
 	}
 }
 

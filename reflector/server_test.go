@@ -91,6 +91,8 @@ type server struct {
 	// unversioned means that lists and events have no version, as with some extension API
 	// servers.
 	unversioned bool
+	// careless means that the server ignores that nothing is selected.
+	careless bool
 	// choose returns the fault of a request for which none is scripted.
 	choose func(kind) fault
 

@@ -27,6 +27,7 @@ const forever = 1<<63 - 1
 type silence struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	own    bool // ctx ends with the silence
 	timer  *time.Timer
 	count  atomic.Uint64
 	// held means that something was received and is being queued. Queueing may have to
@@ -47,8 +48,17 @@ type silence struct {
 // listen returns a silence. Its context ends when nothing has been received for limit, or
 // at the time end. The caller must call stop.
 func listen(ctx context.Context, limit time.Duration, end time.Time) *silence {
-	s := &silence{end: end, since: time.Now()}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	return listenWith(ctx, nil, limit, end)
+}
+
+// listenWith is listen for a ctx that cancel cancels, if cancel is not nil. The silence then
+// needs no context of its own, and stop does not end ctx.
+func listenWith(ctx context.Context, cancel context.CancelCauseFunc, limit time.Duration, end time.Time) *silence {
+	s := &silence{end: end, since: time.Now(), ctx: ctx, cancel: cancel}
+	if cancel == nil {
+		s.ctx, s.cancel = context.WithCancelCause(ctx)
+		s.own = true
+	}
 	s.limit.Store(int64(limit))
 	s.timer = time.AfterFunc(forever, s.check)
 	s.timer.Reset(s.step())
@@ -114,5 +124,7 @@ func (s *silence) cause(err error) error {
 
 func (s *silence) stop() {
 	s.timer.Stop()
-	s.cancel(nil)
+	if s.own {
+		s.cancel(nil)
+	}
 }

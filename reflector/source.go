@@ -37,6 +37,13 @@ type Watch[T any] interface {
 	Close() error
 }
 
+// Waiter is implemented by a [Watch] that takes less memory while it is idle if Wait is
+// called before Next. Wait returns when the next event has begun to arrive, or the watch has
+// ended; a wait that ends too early is harmless. Close makes it return. A goroutine's stack
+// shrinks only to the fourfold of what it uses, and a process may have a goroutine for each
+// of many thousand watches: Run calls Wait with less than 300 bytes of stack.
+type Waiter interface{ Wait() }
+
 // ListOptions select one page of a list.
 type ListOptions struct {
 	// Version is the resourceVersion: "" for the most recent state, "0" for any,
@@ -70,6 +77,12 @@ type WatchOptions struct {
 	// InitialEvents requests the whole state first, as Added events followed by a
 	// bookmark.
 	InitialEvents bool
+	// Nothing selects no objects: with InitialEvents, the bookmark has the current version
+	// of the server, which need not send its state.
+	Nothing bool
+	// NewConnection requests a connection that other requests do not use. Another server
+	// may respond there.
+	NewConnection bool
 	// Timeout is how long the stream may last before the server is to end it.
 	Timeout time.Duration
 }

@@ -162,6 +162,12 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	if opts.InitialEvents {
 		what = strings.TrimSpace("stream " + opts.Version)
 	}
+	if opts.Nothing {
+		what = "current version"
+	}
+	if opts.NewConnection {
+		what += " apart"
+	}
 	f := s.ask(watches, what)
 	if err := f.answer(ctx); err != nil {
 		return nil, err
@@ -170,6 +176,9 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	defer s.mu.Unlock()
 	now := time.Now()
 	w := &watch{server: s, ctx: ctx, fault: f, items: f.first, wake: make(chan struct{}, 1), over: now.Add(opts.Timeout), mark: now.Add(s.marks)}
+	if last := w.over.Add(-2 * time.Second); last.After(now) && last.Before(w.mark) {
+		w.mark = last
+	}
 	w.from, _ = strconv.Atoi(opts.Version)
 	switch initial := opts.InitialEvents; {
 	case s.absent:
@@ -180,7 +189,9 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 		return nil, tooLarge
 	case initial && s.mode == streams:
 		w.from = s.version
-		w.stateLocked()
+		if !opts.Nothing || s.careless {
+			w.stateLocked()
+		}
 		w.pushLocked(item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(s.version), InitialEnd: true}})
 	case opts.Version == "":
 		w.from = s.version

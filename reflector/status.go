@@ -21,6 +21,9 @@ const (
 	Watching
 	// Waiting means that an attempt has failed and the next one has not begun.
 	Waiting
+	// Resuming means that changes since a stored state are followed, and that the copy is
+	// not current yet: see [Reflector.Continue].
+	Resuming
 	// Parked means that the source does not have the resource. Its objects are kept until
 	// [Options.Absence] is over.
 	Parked
@@ -35,6 +38,8 @@ func (s State) String() string {
 		return "watching"
 	case Waiting:
 		return "waiting"
+	case Resuming:
+		return "resuming"
 	case Parked:
 		return "parked"
 	default:
@@ -109,7 +114,7 @@ func (r *recorder) enter(state State) {
 	now := time.Now()
 	switch {
 	case state == Watching:
-		if !s.StaleSince.IsZero() {
+		if !s.StaleSince.IsZero() && s.State != Resuming {
 			s.Recoveries++
 		}
 		s.StaleSince = time.Time{}

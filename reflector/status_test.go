@@ -154,7 +154,7 @@ func TestNames_areWords(t *testing.T) {
 	for r := reflector.Unknown; r <= reflector.Undecodable; r++ {
 		reasons = append(reasons, r.String())
 	}
-	expect.Equal(t, states, []string{"idle", "listing", "watching", "waiting", "parked"})
+	expect.Equal(t, states, []string{"idle", "listing", "watching", "waiting", "resuming", "parked"})
 	expect.Equal(t, reasons, []string{
 		"unknown", "expired", "too large version", "busy", "refused", "not served",
 		"not supported", "internal", "undecodable",

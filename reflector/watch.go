@@ -35,12 +35,22 @@ var (
 // stream is an open watch.
 type stream[T any] struct {
 	watch Watch[T]
-	quiet *silence
-	began time.Time
+	// waiter is the watch if it is one, otherwise nil.
+	waiter Waiter
+	quiet  *silence
+	began  time.Time
 	// due is the time at which the source should end the watch.
 	due time.Time
 	// news counts initial events and events that changed the version.
 	news int
+}
+
+// wait waits until an event arrives, if the watch can do that. Next waits otherwise.
+func (s *stream[T]) wait() {
+	if s.waiter != nil {
+		s.quiet.wait()
+		s.waiter.Wait()
+	}
 }
 
 // next waits for the next event.
@@ -58,11 +68,15 @@ func (s *stream[T]) close() {
 
 // open begins a watch. The watch fails when it has received nothing for the duration
 // silent; 0 means no limit. Until the source has responded, the limit is Options.Silence.
-func (in *intake[T]) open(ctx context.Context, opts WatchOptions, silent time.Duration) (*stream[T], error) {
+// If cancel is not nil, it cancels ctx, which then ends with the silence.
+func (in *intake[T]) open(ctx context.Context, cancel context.CancelCauseFunc, opts WatchOptions, silent time.Duration) (*stream[T], error) {
 	opts.Timeout = in.opts.Timeout + rand.N(in.opts.Timeout)
+	if in.continued && !opts.InitialEvents {
+		opts.Timeout, opts.NewConnection = catchUpTimeout, in.elsewhere
+	}
 	now := time.Now()
 	due := now.Add(opts.Timeout)
-	quiet := listen(ctx, in.opts.Silence, due.Add(grace))
+	quiet := listenWith(ctx, cancel, in.opts.Silence, due.Add(grace))
 	watch, err := in.source.Watch(quiet.ctx, opts)
 	if err != nil {
 		defer quiet.stop()
@@ -72,13 +86,15 @@ func (in *intake[T]) open(ctx context.Context, opts WatchOptions, silent time.Du
 	quiet.hold() // until next waits for an event
 	in.counters.watches.Add(1)
 	in.note(func(s *Status) { s.Watches++ })
-	return &stream[T]{watch: watch, quiet: quiet, began: now, due: due}, nil
+	waiter, _ := watch.(Waiter)
+	return &stream[T]{watch: watch, waiter: waiter, quiet: quiet, began: now, due: due}, nil
 }
 
-// watch opens a watch from the last version. Its silence is not limited before the first
+// watch opens a watch from the last version. It is the last part of a session, whose context
+// it cancels when the source is silent: one context less for each idle watch. Its silence is not limited before the first
 // bookmark, because the source may be one that never sends bookmarks.
-func (in *intake[T]) watch(ctx context.Context) (*stream[T], error) {
-	s, err := in.open(ctx, WatchOptions{Version: in.version}, 0)
+func (in *intake[T]) watch(ctx context.Context, cancel context.CancelCauseFunc) (*stream[T], error) {
+	s, err := in.open(ctx, cancel, WatchOptions{Version: in.version}, 0)
 	if err != nil {
 		return nil, fmt.Errorf("watch from version %s: %w", in.version, err)
 	}
@@ -88,7 +104,7 @@ func (in *intake[T]) watch(ctx context.Context) (*stream[T], error) {
 // stream reads the state as initial events, and returns the watch that continues after
 // them. If recent is set, it reads the most recent state.
 func (in *intake[T]) stream(ctx context.Context, recent bool) (*stream[T], error) {
-	s, err := in.open(ctx, WatchOptions{Version: in.from(recent), InitialEvents: true}, min(initialPause, in.opts.Silence))
+	s, err := in.open(ctx, nil, WatchOptions{Version: in.from(recent), InitialEvents: true}, min(initialPause, in.opts.Silence))
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
@@ -162,31 +178,25 @@ func (in *intake[T]) skipInitial(relist *delta.Relist[T], e Event[T], err error)
 	}
 }
 
-// follow queues events until the stream ends. It returns nil if the source ended the
-// stream without an error.
-func (in *intake[T]) follow(ctx context.Context, s *stream[T]) error {
-	for {
-		e, err := s.next()
-		switch {
-		case err == nil:
-		case ReasonOf(err) == Undecodable:
-			if err := in.unreadable(ctx, s, e, err); err != nil {
-				return err
-			}
-			continue
-		case errors.Is(s.quiet.cause(nil), errSilent):
-			return fmt.Errorf("watch: %w", errSilent)
-		case !errors.Is(err, io.EOF):
-			return fmt.Errorf("watch: %w", err)
-		case s.news == 0 && time.Since(s.began) < short:
-			return errShort
-		default:
-			return nil
-		}
-		if err := in.apply(ctx, s, e); err != nil {
-			return err
-		}
+// follow queues the next event. It returns false if the stream is over, and no error if
+// the source ended it in good order.
+func (in *intake[T]) follow(ctx context.Context, s *stream[T]) (bool, error) {
+	e, err := s.next()
+	switch {
+	case err == nil:
+		err = in.apply(ctx, s, e)
+	case ReasonOf(err) == Undecodable:
+		err = in.unreadable(ctx, s, e, err)
+	case errors.Is(s.quiet.cause(nil), errSilent):
+		return false, fmt.Errorf("watch: %w", errSilent)
+	case !errors.Is(err, io.EOF):
+		return false, fmt.Errorf("watch: %w", err)
+	case s.news == 0 && time.Since(s.began) < short:
+		return false, errShort
+	default:
+		return false, nil
 	}
+	return err == nil, err
 }
 
 // apply queues one event.
@@ -219,6 +229,9 @@ func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error 
 		return err
 	}
 	in.reached(s, e.Version)
+	if in.continued {
+		return in.caughtUp(ctx)
+	}
 	return nil
 }
 

@@ -37,6 +37,17 @@ func (b *backlog[T]) takeLocked() []write[T] {
 	return writes
 }
 
+// replay indexes writes in their order.
+func replay[T any](writes []write[T], x indexer[T]) {
+	for i := range writes {
+		if w := &writes[i]; w.removed {
+			x.removeLocked(w.slot, w.key)
+		} else {
+			x.putLocked(w.slot, w.key, w.object)
+		}
+	}
+}
+
 // backlogs has the open backlogs of a store, whose mu guards it.
 type backlogs[T any] []*backlog[T]
 

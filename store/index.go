@@ -94,25 +94,7 @@ func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 		values:  values,
 		entries: newEntries[K](),
 	}
-	from, b := s.openBacklog()
-	// Only this goroutine has the index yet, so it needs no lock.
-	from.keys.Scan(func(key string, slot uint32) bool {
-		x.putLocked(slot, key, from.records.at(slot).object)
-		return true
-	})
-	for range maxRounds {
-		writes := s.take(b)
-		x.replayLocked(writes)
-		if len(writes) <= fewWrites {
-			break
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x.replayLocked(b.takeLocked())
-	s.backlogs.closeLocked(b)
-	s.indexes = append(s.indexes, x)
-	s.publishLocked()
+	s.addIndex(x)
 	return x
 }
 
@@ -217,7 +199,9 @@ func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 	return entries
 }
 
-func (*Index[T, K]) count(entries any) int { return entries.(*btree.BTreeG[entry[K]]).Len() }
+func (*Index[T, K]) size(entries any, _ int) int {
+	return perEntry * entries.(*btree.BTreeG[entry[K]]).Len()
+}
 
 // eval calls the user's function and turns a panic into an error.
 func (x *Index[T, K]) eval(key string, obj T) (values []K, err error) {
@@ -295,17 +279,6 @@ func (x *Index[T, K]) removeLocked(slot uint32, key string) {
 	*t = term[K]{}
 }
 
-// replayLocked indexes writes in their order.
-func (x *Index[T, K]) replayLocked(writes []write[T]) {
-	for i := range writes {
-		if w := &writes[i]; w.removed {
-			x.removeLocked(w.slot, w.key)
-		} else {
-			x.putLocked(w.slot, w.key, w.object)
-		}
-	}
-}
-
 // emptyLocked releases the memory of the terms.
 func (x *Index[T, K]) emptyLocked() {
 	x.terms, x.many = nil, nil
@@ -333,7 +306,7 @@ func (x *Index[T, K]) freezeLocked() any {
 }
 
 // checkLocked panics if the index differs from the values that its function returns.
-func (x *Index[T, K]) checkLocked(keys *keys, objects *records[T]) {
+func (x *Index[T, K]) checkLocked(keys *keys, objects *rows[record[T]]) {
 	want, bad, known := 0, 0, 0
 	keys.Scan(func(key string, slot uint32) bool {
 		values, err := x.eval(key, objects.at(slot).object)

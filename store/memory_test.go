@@ -35,7 +35,7 @@ func TestMemory_perObject(t *testing.T) {
 	for _, test := range []struct {
 		indexes int
 		limit   float64
-	}{{0, 120}, {1, 240}, {3, 490}} {
+	}{{0, 115}, {1, 235}, {3, 480}} {
 		before := heap()
 		s := store.New(podKey, nil)
 		for i := range test.indexes {
@@ -83,7 +83,7 @@ func TestMemory_perUpdate(t *testing.T) {
 	for _, test := range []struct {
 		batch int
 		limit uint64
-	}{{1, 1400}, {100, 560}, {1000, 420}} {
+	}{{1, 1000}, {100, 530}, {1000, 410}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for from := 0; from < 20_000; from += test.batch {

@@ -71,6 +71,67 @@ func TestReaders_seeWholeBatches(t *testing.T) {
 	wg.Wait()
 }
 
+// TestReaders_findKeysThatComeAndGo runs readers beside a writer that adds and deletes
+// keys, so that the hash table of keys changes and is replaced under them. Each reader
+// finds exactly the keys that its snapshot lists, also in a snapshot that it has kept.
+func TestReaders_findKeysThatComeAndGo(t *testing.T) {
+	const names, batches = 200, 4000
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s := store.New(podKey, nil)
+	name := func(i int) string { return fmt.Sprintf("a/%d", i) }
+	check := func(snap *store.Snapshot[*pod]) bool {
+		want := content(snap)
+		for i := range names {
+			if got, ok := snap.Get(name(i)); got != want[name(i)] || ok != (got != nil) {
+				t.Errorf("revision %d: Get(%s) = %v, the list has %v", snap.Revision(), name(i), got, want[name(i)])
+				return false
+			}
+		}
+		if got := maps.Collect(snap.Unordered()); !maps.Equal(got, want) {
+			t.Errorf("revision %d: Unordered has %d objects, the list %d", snap.Revision(), len(got), len(want))
+			return false
+		}
+		return true
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for kept := s.Snapshot(); ; {
+				now := s.Snapshot()
+				if !check(now) || !check(kept) {
+					return
+				}
+				if now.Revision()%7 == 0 {
+					kept = now
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range batches {
+		var batch []delta.Delta[*pod]
+		for range 1 + r.IntN(8) {
+			// The store grows to all keys and empties, several times.
+			key := name(r.IntN(names))
+			if r.IntN(batches/4) < i%(batches/4) {
+				batch = append(batch, del(key, i))
+			} else {
+				batch = append(batch, put(key, i))
+			}
+		}
+		s.Apply(batch)
+	}
+	close(done)
+	wg.Wait()
+}
+
 // FuzzStore runs bytes as batches on a store with indexes and on a map. It compares all
 // views after each batch, and every old snapshot at the end.
 func FuzzStore(f *testing.F) {
@@ -116,6 +177,12 @@ func FuzzStore(f *testing.F) {
 		}
 		for i, m := range moments {
 			expect.Equal(t, content(m.snap), m.want)
+			expect.Equal(t, maps.Collect(m.snap.Unordered()), m.want)
+			for _, key := range []string{"a/0", "a/4", "b/1", "b/3", "c/2"} {
+				got, ok := m.snap.Get(key)
+				expect.Equal(t, got, m.want[key])
+				expect.Equal(t, ok, m.want[key] != nil)
+			}
 			expect.Equal(t, keys(m.snap.All()), append([]string{}, slices.Sorted(maps.Keys(m.want))...))
 			for _, label := range []string{"red", "blue", "green"} {
 				var having []string

@@ -5,6 +5,7 @@ package store
 
 import (
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/watershed-project/watershed/delta"
@@ -13,8 +14,15 @@ import (
 // Snapshot is an immutable state of a [Store]. It can be read by any number of
 // goroutines and kept for any time.
 type Snapshot[T any] struct {
-	keys                   *keys
-	records                records[T]
+	columns *columns[T]
+	keys    *keys
+	records rows[record[T]]
+	// names has the key of each slot below slots, "" if the slot is free.
+	names rows[string]
+	slots uint32
+	// finder had removed as many keys as removals when the snapshot was taken.
+	finder                 *finder
+	removals               uint64
 	indexes                []frozen[T]
 	revision, version, era uint64
 }
@@ -44,7 +52,7 @@ func (s *Snapshot[T]) Len() int { return s.keys.Len() }
 // keys: to find objects by key, and by its indexes.
 func (s *Snapshot[T]) Size() (keys, indexes int) {
 	for _, f := range s.indexes {
-		indexes += perEntry * f.index.count(f.entries)
+		indexes += f.index.size(f.entries, s.Len())
 	}
 	return perObject * s.Len(), indexes
 }
@@ -52,18 +60,53 @@ func (s *Snapshot[T]) Size() (keys, indexes int) {
 // Sizes in bytes, measured by memory_test.go.
 const (
 	// perObject is the overhead of the store for one object.
-	perObject = 110
+	perObject = 105
 	// perEntry is the size of one entry of an index.
 	perEntry = 120
 )
 
 // Get returns the object with the given key.
 func (s *Snapshot[T]) Get(key string) (obj T, ok bool) {
-	slot, ok := s.keys.Get(key)
+	slot, ok := s.finder.find(key, &s.names, s.slots)
+	if !ok && s.finder.removals.Load() != s.removals {
+		// Since the snapshot was taken a key was removed, perhaps this one.
+		slot, ok = s.keys.Get(key)
+	}
 	if ok {
 		obj = s.records.at(slot).object
 	}
 	return obj, ok
+}
+
+// Unordered yields every object, in no particular order. It is All for a consumer that
+// does not need key order, and takes about half of the time.
+func (s *Snapshot[T]) Unordered() iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for from := uint32(0); from < s.slots; from += 1 << (pageBits + nodeBits) {
+			names, records := s.names.directoryOf(from), s.records.directoryOf(from)
+			// After updates the pages are scattered. Reading a word of each lets the
+			// processor wait for all of them together.
+			var epochs uint64
+			for i, p := range records.content {
+				if p != nil {
+					epochs += p.epoch + names.content[i].epoch
+				}
+			}
+			if epochs == math.MaxUint64 {
+				return // never
+			}
+			for i, p := range names.content {
+				if p == nil {
+					break
+				}
+				for j, name := range p.content {
+					if name != "" && !yield(name, records.content[i].content[j].object) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // All yields every object in key order.
@@ -92,14 +135,17 @@ func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 // different times and have their records far apart. Reading a few records at once lets
 // the processor wait for all of them together.
 type fetch[T any] struct {
-	records *records[T]
+	records *rows[record[T]]
 	yield   func(string, T) bool
 	stopped bool // yield returned false
 	n       int
-	keys    [16]string
-	slots   [16]uint32
-	objects [16]T
+	keys    [fetchSize]string
+	slots   [fetchSize]uint32
+	pages   [fetchSize]*page[record[T]]
 }
+
+// fetchSize is how many records are read at once.
+const fetchSize = 16
 
 // add adds an object and reports whether the consumer wants more.
 func (f *fetch[T]) add(key string, slot uint32) bool {
@@ -112,11 +158,18 @@ func (f *fetch[T]) add(key string, slot uint32) bool {
 
 // flush yields the objects added since the last flush.
 func (f *fetch[T]) flush() {
-	for i := range f.n {
-		f.objects[i] = f.records.at(f.slots[i]).object
+	for i, slot := range f.slots[:f.n] {
+		f.pages[i] = f.records.pageOf(slot)
+	}
+	var revisions uint64
+	for i, slot := range f.slots[:f.n] {
+		revisions += f.pages[i].content[slot&inPage].revision
+	}
+	if revisions == math.MaxUint64 {
+		return // never
 	}
 	for i := 0; i < f.n && !f.stopped; i++ {
-		f.stopped = !f.yield(f.keys[i], f.objects[i])
+		f.stopped = !f.yield(f.keys[i], f.pages[i].content[f.slots[i]&inPage].object)
 	}
 	f.n = 0
 }

@@ -31,7 +31,7 @@ func readN(r io.Reader, n uint64) ([]byte, error) {
 	}
 	var b []byte
 	for have := 0; have < int(n) || b == nil; have = len(b) {
-		grown := make([]byte, min(int(n), max(2*have, step)))
+		grown := newBuffer(min(int(n), max(2*have, step)))
 		copy(grown, b)
 		b = grown
 		if _, err := io.ReadFull(r, b[have:]); err != nil {
@@ -47,6 +47,38 @@ func unexpected(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// ahead is the body of a watch. While the watch is idle, it has no other buffer than the
+// one of ahead, for the first bytes of the next frame.
+type ahead struct {
+	r io.Reader
+	// first is read before r, and err is the error that r has returned with it.
+	first []byte
+	err   error
+	b     [32]byte
+}
+
+// wait waits until there is something to read.
+func (a *ahead) wait() {
+	if len(a.first) > 0 || a.err != nil {
+		return
+	}
+	n, err := a.r.Read(a.b[:])
+	a.first, a.err = a.b[:n], err
+}
+
+// Read implements io.Reader.
+func (a *ahead) Read(p []byte) (int, error) {
+	if len(a.first) > 0 {
+		n := copy(p, a.first)
+		a.first = a.first[n:]
+		return n, nil
+	}
+	if a.err != nil {
+		return 0, a.err
+	}
+	return a.r.Read(p)
 }
 
 // meter limits how much is read for one JSON value. The decoder that reads from it

@@ -112,7 +112,13 @@ func (o *Object) decodeTyped(raw []byte, into any) error {
 		}
 	}
 	if message, ok := into.(protobuf.Message); ok {
-		return o.unmarshal(func() error { return message.Unmarshal(raw) })
+		return o.unmarshal(func() error {
+			v := reflect.ValueOf(into).Elem()
+			if m := layoutOf(v.Type()); m != nil {
+				m.reserve(v, raw)
+			}
+			return message.Unmarshal(raw)
+		})
 	}
 	own, err := o.own(raw)
 	if err != nil {

@@ -5,7 +5,7 @@ package wire
 
 import (
 	"bytes"
-	"fmt"
+	"crypto/sha256"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -46,10 +46,17 @@ type dictionary struct {
 	// they could not be made.
 	tables []byte
 
+	// alone packs with the dictionary and without a base.
+	alone packing
+
 	once    sync.Once
 	decoder *zstd.Decoder
 	// encoders exist only while objects are being packed densely.
 	encoders sync.Pool
+
+	// sum is the hash of the content, see [dictionary.Sum].
+	sumOnce sync.Once
+	sum     [sha256.Size]byte
 }
 
 // newDictionary makes a dictionary from samples. It returns nil if they are too small.
@@ -64,6 +71,7 @@ func newDictionary(samples [][]byte) *dictionary {
 		return nil
 	}
 	d := &dictionary{history: history, fast: fast}
+	d.alone.dict = d
 	// BuildDict makes no tables if the samples have no matches or nothing but matches.
 	d.tables, _ = zstd.BuildDict(zstd.BuildDictOptions{
 		ID: dictionaryID, Contents: samples, History: history, Offsets: [3]int{1, 4, 8}, Level: zstd.SpeedFastest,
@@ -153,16 +161,7 @@ func (d *dictionary) checked(how byte, packed, raw []byte) []byte {
 	return data
 }
 
-// unpack writes the unpacked data into dst, or into a new slice if dst is too small.
-func (d *dictionary) unpack(dst, data []byte) []byte {
-	raw, err := d.decode(dst, data)
-	if err != nil {
-		// It was unpacked when it was packed, and nothing has changed it since.
-		panic(fmt.Sprintf("wire: packed object is damaged: %v", err))
-	}
-	return raw
-}
-
+// decode writes the unpacked data into dst, or into a new slice if dst is too small.
 func (d *dictionary) decode(dst, data []byte) ([]byte, error) {
 	s := newScratch()
 	defer s.free()

@@ -37,7 +37,8 @@
 // A list is read with one object in memory, whatever its length. An object and an event
 // are at most 32 MiB, and memory for an announced length is allocated only as the bytes
 // arrive. A key has at most 1 KiB, an apiVersion and a kind 512 bytes each, and errors
-// quote only the beginning of what was read. A watch keeps a buffer of about 64 KiB between events, also after a large one.
+// quote only the beginning of what was read. A watch keeps a buffer of at most about 64 KiB between
+// events, also after a large one, and none while [WatchReader.Wait] waits.
 //
 // An object owns its bytes, in one allocation of exactly that size. The bytes, and values
 // from [Decode], are shared and must not be modified. The caller owns values from

@@ -3,7 +3,10 @@
 
 package wire
 
-import "runtime"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // KindOf returns the Kind of an object, as a pointer to compare.
 func KindOf(o *Object) *Kind { return o.kind }
@@ -38,12 +41,12 @@ func Train(p *Packer, o *Object) bool {
 // Dense reports whether an object is packed densely.
 func Dense(o *Object) bool {
 	b := o.body.Load()
-	return b.dict != nil && dense(b.data)
+	return b.how != nil && b.how.settled(b.data)
 }
 
 // OnFreed calls f when the dictionary that an object is packed with is freed.
 func OnFreed(o *Object, f func()) {
-	runtime.AddCleanup(o.body.Load().dict, func(int) { f() }, 0)
+	runtime.AddCleanup(o.body.Load().how.dict, func(int) { f() }, 0)
 }
 
 // Live returns the number of an object's decoded values that are alive.
@@ -54,4 +57,12 @@ func Live(o *Object) (n int) {
 		}
 	}
 	return n
+}
+
+// DataSize returns the bytes of an object's stored form, without the base of a difference.
+func DataSize(o *Object) int { return len(o.body.Load().data) }
+
+// BufferOf returns the address of an object's stored bytes, without sharing them.
+func BufferOf(o *Object) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(o.body.Load().data)))
 }

@@ -93,9 +93,19 @@ func (f *filing) json(id *identity, item []byte, ofList *Kind, owned bool) (*Obj
 	case id.found&foundType != foundType:
 		item = f.withType(item, kind, id.found)
 	case !owned:
-		item = bytes.Clone(item)
+		item = newCopy(item)
+	default:
+		return f.object(item, JSON, kind, id)
 	}
-	return f.object(item, JSON, kind, id)
+	return leased(f.object(item, JSON, kind, id))
+}
+
+// leased allows to recycle the bytes of a new object. Nothing else may refer to them.
+func leased(o *Object, err error) (*Object, error) {
+	if err == nil {
+		o.lease.begin()
+	}
+	return o, err
 }
 
 // protobuf files a bare message, which it keeps.
@@ -123,7 +133,7 @@ func (f *filing) object(raw []byte, e Encoding, kind *Kind, id *identity) (*Obje
 		o.key = string(id.name)
 	default:
 		o.key = string(id.namespace) + "/" + string(id.name)
-		o.split = uint32(len(id.namespace)) + 1
+		o.split = uint16(len(id.namespace)) + 1
 	}
 	return o, nil
 }
@@ -160,7 +170,7 @@ func (f *filing) withType(item []byte, kind *Kind, found uint16) []byte {
 	if found&foundAPIVersion == 0 {
 		headGV = f.headGV
 	}
-	typed := make([]byte, 0, len(item)+len(headKind)+len(headGV))
+	typed := newBuffer(len(item) + len(headKind) + len(headGV))[:0]
 	typed = append(typed, '{')
 	typed = append(typed, headKind...)
 	typed = append(typed, headGV...)

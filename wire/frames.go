@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,23 +56,57 @@ func (f *frame) status() (*metav1.Status, error) {
 
 // jsonFrames reads a watch in JSON: a sequence of objects.
 type jsonFrames struct {
-	in  *meter
+	ahead ahead
+	in    meter
+	// dec is nil while the watch is idle.
 	dec *jsontext.Decoder
-	// large is set when the decoder's buffer has grown beyond the size that an idle
-	// watch may keep.
+	// large is set when the decoder's buffer has grown beyond the size that may be kept.
 	large bool
 }
 
+// jsonDecoders are decoders without a stream: 400 bytes each, and a buffer of up to
+// twice keep.
+var jsonDecoders = sync.Pool{New: func() any { return jsontext.NewDecoder(nothing, jsonOptions...) }}
+
+// nothing is the stream of decoders and buffers that are not in use.
+var nothing = strings.NewReader("")
+
 func newJSONFrames(r io.Reader) *jsonFrames {
-	in := &meter{r: r}
-	return &jsonFrames{in: in, dec: jsontext.NewDecoder(in, jsonOptions...)}
+	j := &jsonFrames{ahead: ahead{r: r}}
+	j.in.r = &j.ahead
+	return j
+}
+
+func (j *jsonFrames) wait() {
+	if len(j.in.first) > 0 || j.dec != nil && !j.release() {
+		return
+	}
+	j.ahead.wait()
+}
+
+// release gives the decoder away. It returns false if the decoder has a part of the next
+// frame.
+func (j *jsonFrames) release() bool {
+	if len(bytes.TrimLeft(j.dec.UnreadBuffer(), " \t\r\n")) > 0 {
+		return false
+	}
+	if !j.large {
+		j.dec.Reset(nothing, jsonOptions...)
+		jsonDecoders.Put(j.dec)
+	}
+	j.dec, j.large = nil, false
+	return true
 }
 
 func (j *jsonFrames) next() (frame, error) {
 	if j.large {
 		// The decoder never shrinks.
 		j.in.first = bytes.Clone(j.dec.UnreadBuffer())
-		j.dec = jsontext.NewDecoder(j.in, jsonOptions...)
+		j.dec, j.large = nil, false
+	}
+	if j.dec == nil {
+		j.dec = jsonDecoders.Get().(*jsontext.Decoder)
+		j.dec.Reset(&j.in, jsonOptions...)
 	}
 	j.in.left = maxObject
 	value, err := j.dec.ReadValue()
@@ -101,14 +137,40 @@ func (j *jsonFrames) next() (frame, error) {
 
 // protoFrames reads a watch in protobuf: a sequence of lengths and messages.
 type protoFrames struct {
-	// r has a small buffer: there are many watches, and most are idle.
-	r    *bufio.Reader
-	head [4]byte
-	b    []byte
+	ahead ahead
+	// protoBuffers is nil while the watch is idle.
+	*protoBuffers
 }
 
-func newProtoFrames(r io.Reader) *protoFrames {
-	return &protoFrames{r: bufio.NewReaderSize(r, 4<<10)}
+// protoBuffers are the buffers of a protoFrames.
+type protoBuffers struct {
+	r    *bufio.Reader
+	head [4]byte
+	b    []byte // keep bytes at most
+}
+
+// protoIdle are buffers without a stream: 4 KB each, and a message.
+var protoIdle = sync.Pool{New: func() any { return &protoBuffers{r: bufio.NewReaderSize(nothing, 4<<10)} }}
+
+func newProtoFrames(r io.Reader) *protoFrames { return &protoFrames{ahead: ahead{r: r}} }
+
+func (p *protoFrames) wait() {
+	if p.protoBuffers != nil {
+		if p.r.Buffered() > 0 {
+			return
+		}
+		p.release()
+	}
+	p.ahead.wait()
+}
+
+// release gives the buffers away. It is not a part of wait, which should need little stack.
+//
+//go:noinline
+func (p *protoFrames) release() {
+	p.r.Reset(nothing)
+	protoIdle.Put(p.protoBuffers)
+	p.protoBuffers = nil
 }
 
 func (p *protoFrames) next() (frame, error) {
@@ -142,6 +204,10 @@ func (p *protoFrames) next() (frame, error) {
 }
 
 func (p *protoFrames) message() ([]byte, error) {
+	if p.protoBuffers == nil {
+		p.protoBuffers = protoIdle.Get().(*protoBuffers)
+		p.r.Reset(&p.ahead)
+	}
 	if _, err := io.ReadFull(p.r, p.head[:]); err != nil {
 		return nil, err // io.EOF, not wrapped, only before the first byte
 	}

@@ -32,7 +32,7 @@ const mostLabels = 10_000
 // the object, unless its labels are malformed.
 func (o *Object) Label(key string) (string, bool) {
 	b := o.body.Load()
-	if b.dict != nil && o.labels != unlabelled {
+	if b.how != nil && o.labels != unlabelled {
 		return findLabel(o.labels.Value(), key)
 	}
 	raw, scratch := o.open()
@@ -69,7 +69,7 @@ func (l labelled) Lookup(label string) (string, bool) { return l.object.Label(la
 // labels are malformed.
 func (o *Object) EachLabel(call func(key, value string)) {
 	b := o.body.Load()
-	if b.dict != nil && o.labels != unlabelled {
+	if b.how != nil && o.labels != unlabelled {
 		eachKept(o.labels.Value(), call)
 		return
 	}

@@ -93,7 +93,7 @@ func TestEachLabel_isEveryLabel(t *testing.T) {
 			o, err := wire.Encode(pod, e, podKind)
 			must(t, err)
 			length := len(o.Bytes())
-			for _, change := range []func(){func() {}, func() { p.Pack(o, nil) }, func() { p.Settle(o) }} {
+			for _, change := range []func(){func() {}, func() { p.Pack(o, nil) }, func() { p.Settle(o, nil) }} {
 				change()
 				got, calls := map[string]string{}, 0
 				o.EachLabel(func(key, value string) {

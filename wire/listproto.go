@@ -117,7 +117,7 @@ func (l *protoList) listField() (*Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("an item: %w", err)
 		}
-		return l.protobuf(&identity{}, b, l.itemKind)
+		return leased(l.protobuf(&identity{}, b, l.itemKind))
 	default:
 		return nil, l.in.skip()
 	}

@@ -29,27 +29,40 @@ type Object struct {
 	labels unique.Handle[string]
 	// version is the resourceVersion, 0 if that is not a number.
 	version uint64
+	// lease counts the readers of the bytes as they arrived, see buffer.go.
+	lease lease
 	// split is the index in key at which the name begins, 0 if there is no namespace.
-	split    uint32
+	split    uint16
 	encoding Encoding
 }
 
-// body is the stored form of an object's bytes: as they are, or packed with a dictionary.
-// It never changes. A dictionary lives as long as a body needs it.
-type body struct {
-	data []byte
-	dict *dictionary
+// opened is what keeps the bytes that open has returned.
+type opened struct {
+	lease   *lease
+	scratch *scratch
 }
 
-// open returns the object's bytes, valid until the scratch is freed.
-func (o *Object) open() ([]byte, *scratch) {
+// free ends the use of the bytes.
+func (o opened) free() {
+	o.lease.release()
+	o.scratch.free()
+}
+
+// open returns the object's bytes, valid until the second result is freed.
+func (o *Object) open() ([]byte, opened) {
 	b := o.body.Load()
-	if b.dict == nil {
-		return b.data, nil
+	if b.how == nil {
+		if o.lease.take() {
+			return b.data, opened{lease: &o.lease}
+		}
+		// The bytes are kept, or they were packed and recycled in the meantime.
+		if b = o.body.Load(); b.how == nil {
+			return b.data, opened{}
+		}
 	}
 	s := newScratch()
-	s.b = b.dict.unpack(s.b, b.data)
-	return s.b, s
+	s.b = b.how.unpack(s.b, b.data)
+	return s.b, opened{scratch: s}
 }
 
 // Key returns "namespace/name", or "name" for an object without a namespace.
@@ -77,16 +90,25 @@ func (o *Object) Encoding() Encoding { return o.encoding }
 // packed object, every call unpacks them into a new slice.
 func (o *Object) Bytes() []byte {
 	b := o.body.Load()
-	if b.dict == nil {
-		return b.data
+	if b.how == nil {
+		o.lease.end()
+		if b = o.body.Load(); b.how == nil {
+			return b.data
+		}
 	}
-	return b.dict.unpack(nil, b.data)
+	return b.how.unpack(nil, b.data)
 }
 
 // Size returns the bytes that the object takes now: itself, its key and its bytes, packed
-// or not.
+// or not. If the bytes are stored as a difference from an earlier state, it includes that
+// state. If they are stored as a difference from another object, it does not.
 func (o *Object) Size() int {
-	return objectSize + bodySize + len(o.key) + cap(o.body.Load().data)
+	b := o.body.Load()
+	n := objectSize + bodySize + len(o.key) + cap(b.data)
+	if b.how != nil && b.how.base != nil && !b.how.settled(b.data) {
+		n += packingSize + cap(b.how.base)
+	}
+	return n
 }
 
 // Footprint returns Size and the stored labels, as if no other object shared them.
@@ -101,14 +123,14 @@ func (o *Object) Footprint() int {
 // Length returns the approximate length of the unpacked bytes.
 func (o *Object) Length() int {
 	b := o.body.Load()
-	if b.dict == nil {
+	if b.how == nil {
 		return len(b.data)
 	}
-	return b.dict.length(b.data)
+	return b.how.length(b.data)
 }
 
 // Packed reports whether the bytes are stored packed.
-func (o *Object) Packed() bool { return o.body.Load().dict != nil }
+func (o *Object) Packed() bool { return o.body.Load().how != nil }
 
 const (
 	// objectSize is the size of an [Object] in bytes.
@@ -120,6 +142,20 @@ const (
 // String returns kind, key and version, for logs.
 func (o *Object) String() string {
 	return o.kind.Kind + " " + o.key + "@" + strconv.FormatUint(o.version, 10)
+}
+
+// Unify is [Same] for an object that is stored and one that has just arrived. If they are
+// the same and the stored one is packed, the other shares its packed bytes, so that its own
+// can be freed at once. The arrived object must not be packed at the same time.
+func Unify(stored, arrived *Object) bool {
+	if !Same(stored, arrived) {
+		return false
+	}
+	if b := stored.body.Load(); stored != arrived && b.how != nil && !arrived.Packed() {
+		arrived.labels = stored.labels
+		arrived.lease.recycle(arrived.body.Swap(b).data)
+	}
+	return true
 }
 
 // Same reports whether two objects have the same version and the same bytes. It compares

@@ -56,7 +56,7 @@ func TestPacker_changesNothing(t *testing.T) {
 					packed++
 				}
 				if i%2 == 0 {
-					p.Settle(o)
+					p.Settle(o, nil)
 				}
 				if wire.Dense(o) {
 					dense++
@@ -104,7 +104,7 @@ func TestPacker_sizes(t *testing.T) {
 		objects := packedPods(t, p, e, 1000)
 		fast := size(objects[500:]) / 500
 		for _, o := range objects {
-			p.Settle(o)
+			p.Settle(o, nil)
 		}
 		dense := size(objects) / 1000
 		t.Logf("%v: %d bytes, %d packed, %d settled", e, plain, fast, dense)
@@ -125,7 +125,7 @@ func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 	must(t, err)
 	packedPods(t, p, wire.Protobuf, 100)
 	p.Pack(small, nil)
-	p.Settle(small)
+	p.Settle(small, nil)
 	if small.Packed() {
 		t.Error("an object of a few bytes was packed")
 	}
@@ -142,7 +142,7 @@ func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 		must(t, err)
 		before := string(o.Bytes())
 		p.Pack(o, nil)
-		p.Settle(o)
+		p.Settle(o, nil)
 		if string(o.Bytes()) != before {
 			t.Fatal("noise was not kept")
 		}
@@ -189,7 +189,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 	}
 	before := size(objects[1000:]) / 1000
 	for _, o := range objects {
-		p.Settle(o)
+		p.Settle(o, nil)
 	}
 	var freed atomic.Bool
 	wire.OnFreed(objects[0], func() { freed.Store(true) })
@@ -217,7 +217,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 	}
 	for _, o := range objects {
 		want := string(o.Bytes())
-		p.Settle(o)
+		p.Settle(o, nil)
 		if string(o.Bytes()) != want {
 			t.Fatal("an object changed with its dictionary")
 		}
@@ -262,7 +262,7 @@ func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
 	for _, o := range objects {
 		p.Pack(o, nil)
 		time.Sleep(50 * time.Microsecond)
-		p.Settle(o)
+		p.Settle(o, nil)
 	}
 	close(stop)
 	readers.Wait()
@@ -360,7 +360,7 @@ func TestPack_largeObjects(t *testing.T) {
 		}
 		was := bytes.Clone(o.Bytes())
 		p.Pack(o, nil)
-		p.Settle(o)
+		p.Settle(o, nil)
 		if !bytes.Equal(o.Bytes(), was) {
 			t.Fatal("packed object is another one")
 		}

@@ -41,7 +41,7 @@ func packedIn(tb testing.TB, p *wire.Packer, kind int) (objects []*wire.Object, 
 		if o.Packed() {
 			packed++
 		}
-		p.Settle(o)
+		p.Settle(o, nil)
 		if string(o.Bytes()) != want {
 			tb.Fatal("an object changed")
 		}

@@ -4,7 +4,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -70,9 +69,11 @@ type WatchReader struct {
 
 // frameReader reads a watch in one of the encodings.
 type frameReader interface {
-	// next returns the next frame, valid until the next call. The error is io.EOF, not
-	// wrapped, if the watch ended after a complete frame.
+	// next returns the next frame, valid until the next call of a method. The error is
+	// io.EOF, not wrapped, if the watch ended after a complete frame.
 	next() (frame, error)
+	// wait returns when next has something to read, and keeps no buffer until then.
+	wait()
 }
 
 // NewWatchReader reads the response to a WATCH. All objects get the given kind. If it is
@@ -88,6 +89,15 @@ func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
 		w.err = fmt.Errorf("wire: read a watch: %v", e)
 	}
 	return w
+}
+
+// Wait waits until the first bytes of the next event have arrived, or the watch has ended.
+// It takes less memory than Next: it keeps no buffers, and needs little stack. The result of
+// a failed read is returned by Next.
+func (w *WatchReader) Wait() {
+	if w.err == nil {
+		w.frames.wait()
+	}
 }
 
 // Next returns the next event. [io.EOF] means that the watch ended between two events. An
@@ -161,5 +171,5 @@ func (w *WatchReader) file(f frame, id *identity) (*Object, error) {
 	if err != nil {
 		return nil, w.failed(id, err)
 	}
-	return w.protobuf(id, bytes.Clone(f.object), kind)
+	return leased(w.protobuf(id, newCopy(f.object), kind))
 }

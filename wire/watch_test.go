@@ -65,6 +65,56 @@ func TestWatchReader_cutOffWithinAnEventIsAnError(t *testing.T) {
 	}
 }
 
+// chunks is a body whose parts arrive one by one.
+type chunks struct {
+	parts [][]byte
+	reads int
+}
+
+func (c *chunks) Read(p []byte) (int, error) {
+	c.reads++
+	if len(c.parts) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.parts[0])
+	if c.parts[0] = c.parts[0][n:]; len(c.parts[0]) == 0 {
+		c.parts = c.parts[1:]
+	}
+	return n, nil
+}
+
+func TestWatchReader_waitReadsOnlyIfNothingIsThere(t *testing.T) {
+	for _, e := range encodings {
+		var bodies [][]byte
+		for n := range 4 {
+			bodies = append(bodies, encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: smallPod(n)}}))
+		}
+		half := len(bodies[2]) / 2
+		body := &chunks{parts: [][]byte{slices.Concat(bodies[0], bodies[1]), bodies[2][:half], slices.Concat(bodies[2][half:], bodies[3])}}
+		w := wire.NewWatchReader(body, e, podKind)
+		for n := range 4 {
+			before := body.reads
+			w.Wait()
+			if read, want := body.reads > before, n == 0 || n == 2; read != want {
+				t.Errorf("%v: the wait for event %d reads: %t, want %t", e, n, read, want)
+			}
+			before = body.reads
+			w.Wait()
+			if body.reads > before {
+				t.Errorf("%v: the second wait for event %d reads again", e, n)
+			}
+			if ev, err := w.Next(); err != nil || ev.Object.Name() != smallPod(n).Name {
+				t.Fatalf("%v: event %d is %v, %v", e, n, ev, err)
+			}
+		}
+		w.Wait()
+		if _, err := w.Next(); err != io.EOF { //nolint:errorlint // must be bare
+			t.Errorf("%v: the end is %v", e, err)
+		}
+		w.Wait()
+	}
+}
+
 func TestWatchReader_errorCarriesTheStatus(t *testing.T) {
 	want := &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},

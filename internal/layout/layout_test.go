@@ -43,24 +43,25 @@ var rules = map[string]rule{
 	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
+	"disk":               {own: []string{"delta", "store", "wire", "internal/timer"}},
 	"internal/timer":     {},
 	"internal/histogram": {},
 	"internal/expect":    {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},
 	"reflector":          {own: []string{"delta", "internal/timer"}},
 	"internal/listwatch": {own: []string{"delta", "reflector", "wire"}, others: []string{"k8s.io/apimachinery/"}},
-	"kube": {own: []string{"internal/listwatch", "reflector", "wire"}, others: []string{
+	"kube": {own: []string{"internal/listwatch", "internal/timer", "reflector", "wire"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
-	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "internal/catchup", "internal/histogram", "internal/timer", "internal/undecodable"}, others: []string{
+	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/catchup", "internal/histogram", "internal/timer", "internal/undecodable"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
-	"compat": {own: []string{"internal/listwatch", "delta", "reflector", "wire", "kube", "."}, others: []string{
+	"compat": {own: []string{"internal/listwatch", "internal/timer", "delta", "reflector", "wire", "kube", "disk", "."}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
-	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", ".", "internal/catchup", "internal/timer", "internal/undecodable", "internal/warning"}, others: []string{
+	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".", "internal/catchup", "internal/timer", "internal/undecodable", "internal/warning"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
@@ -68,6 +69,7 @@ var rules = map[string]rule{
 	}},
 
 	"internal/warning":   {others: []string{"k8s.io/apimachinery/"}},
+	"internal/jsondiff":  {},
 	"internal/freshness": {own: []string{"reflector", "internal/warning"}},
 
 	"query": {own: []string{"reflector", ".", "wire", "fleet", "internal/freshness", "internal/undecodable"}, others: []string{"k8s.io/apimachinery/"}},
@@ -94,7 +96,7 @@ var rules = map[string]rule{
 	"replica/internal/openapi": {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
 	"replica": {
 		own: []string{
-			"fanout", "wire", "kube", "fleet", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
+			"fanout", "wire", "kube", "fleet", "internal/jsondiff", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 			"replica/internal/discovery", "replica/internal/openapi",
 		},
@@ -109,6 +111,7 @@ var rules = map[string]rule{
 	}},
 	"cmd/watershed/internal/statefile":        {},
 	"cmd/watershed/internal/budget":           {own: []string{"fleet"}},
+	"cmd/watershed/internal/kms":              {others: []string{"github.com/google/uuid", "google.golang.org/grpc", "k8s.io/kms/"}},
 	"cmd/watershed/internal/config":           {others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/serving":          {own: []string{"cmd/watershed/internal/statefile"}},
 	"cmd/watershed/internal/overload":         {others: []string{"k8s.io/apimachinery/"}},
@@ -128,17 +131,17 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/audit":     {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/dashboard": {},
 	"cmd/watershed/internal/exposition": {own: []string{
-		"fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
+		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 	"cmd/watershed/internal/tracing": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{
 		"go.opentelemetry.io/otel", "k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed": {own: []string{
-		"wire", "kube", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
-		"cmd/watershed/internal/budget", "cmd/watershed/internal/config", "cmd/watershed/internal/exposition",
+		"wire", "kube", "disk", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
+		"cmd/watershed/internal/budget", "cmd/watershed/internal/config", "cmd/watershed/internal/exposition", "cmd/watershed/internal/kms",
 		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
-		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal", "internal/timer",
+		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal", "internal/jsondiff", "internal/timer",
 		"cmd/watershed/internal/tracing", "cmd/watershed/internal/verification",
 	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "sigs.k8s.io/yaml"}},
 

@@ -20,6 +20,10 @@ func ListOptions(opts reflector.ListOptions) metav1.ListOptions {
 	return options
 }
 
+// nothing is a field selector that selects no objects: a name begins with a letter or a
+// digit.
+const nothing = "metadata.name=-"
+
 // WatchOptions returns the query of a watch. It always requests bookmarks.
 func WatchOptions(opts reflector.WatchOptions) metav1.ListOptions {
 	options := metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, ResourceVersion: opts.Version}
@@ -31,6 +35,9 @@ func WatchOptions(opts reflector.WatchOptions) metav1.ListOptions {
 		yes := true
 		options.SendInitialEvents = &yes
 		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	}
+	if opts.Nothing {
+		options.FieldSelector = nothing
 	}
 	return options
 }

@@ -21,7 +21,7 @@ import (
 var ErrClosed = fmt.Errorf("closed: %w", context.Canceled)
 
 // Watch reads the events of a watch from its response. It implements
-// [reflector.Watch]: Next is called by one goroutine at a time, Close by any.
+// [reflector.Watch]: Next and Wait are called by one goroutine at a time, Close by any.
 type Watch struct {
 	request  Request
 	response Response
@@ -77,6 +77,15 @@ func (w *Watch) Next() (reflector.Event[*wire.Object], error) {
 	}
 	w.endLocked(err)
 	return reflector.Event[*wire.Object]{}, err
+}
+
+// Wait implements [reflector.Waiter].
+func (w *Watch) Wait() {
+	w.mu.Lock()
+	if w.err == nil {
+		w.reader.Wait()
+	}
+	w.mu.Unlock()
 }
 
 // Close ends the watch and returns when no Next reads it any more.

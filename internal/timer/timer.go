@@ -7,7 +7,7 @@ package timer
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -18,22 +18,43 @@ import (
 // timer may stay in the runtime's heap until it would have fired, but it drops its
 // reference to the function at once.
 func Every(period time.Duration, call func()) (stop func()) {
-	var current atomic.Pointer[func()]
-	current.Store(&call)
-	var timer *time.Timer
-	ready := make(chan struct{})
-	timer = time.AfterFunc(period, func() {
-		<-ready
-		if call := current.Load(); call != nil {
-			(*call)()
-			timer.Reset(period)
-		}
-	})
-	close(ready)
-	return func() {
-		current.Store(nil)
-		timer.Stop()
+	p := &periodic{period: period, call: call}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(period, p.fire)
+	return p.stop
+}
+
+// periodic calls a function again and again. It costs about 200 bytes.
+type periodic struct {
+	period time.Duration
+
+	// mu guards the fields below. call is nil after stop.
+	mu    sync.Mutex
+	timer *time.Timer
+	call  func()
+}
+
+func (p *periodic) fire() {
+	p.mu.Lock()
+	call := p.call
+	p.mu.Unlock()
+	if call == nil {
+		return
 	}
+	call()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.call != nil {
+		p.timer.Reset(p.period)
+	}
+}
+
+func (p *periodic) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.call = nil
+	p.timer.Stop()
 }
 
 // Sleep waits. If ctx ends first, or has ended already, Sleep returns the cause. A wait

@@ -21,7 +21,11 @@ type query struct {
 	name      string // of one object; empty for all
 	media     media
 	options   internalversion.ListOptions
+	nothing   bool // the selector selects no objects
 }
+
+// nothing is the only selector that is simulated, for watches: no object has this name.
+const nothing = "metadata.name=-"
 
 // find returns the query for a path of a group.
 func (k *catalogue) find(gv schema.GroupVersion, path []string) *query {
@@ -62,6 +66,9 @@ func (q *query) parse(values url.Values) error {
 	internalversion.SetListOptionsDefaults(o, true)
 	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	if o.Watch && o.FieldSelector != nil && o.FieldSelector.String() == nothing {
+		q.nothing, o.FieldSelector = true, nil
 	}
 	if o.LabelSelector != nil && !o.LabelSelector.Empty() || o.FieldSelector != nil && !o.FieldSelector.Empty() {
 		return apierrors.NewBadRequest("selectors are not simulated")

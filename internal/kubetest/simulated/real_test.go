@@ -265,6 +265,7 @@ func TestReal_answersAlike(t *testing.T) {
 			"/api/v1/pods?watch=1&timeoutSeconds=2&limit=3",
 			"/api/v1/pods?watch=1&timeoutSeconds=2&allowWatchBookmarks=true",
 			"/api/v1/pods?watch=1&timeoutSeconds=2&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+			"/api/v1/pods?watch=1&timeoutSeconds=2&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&fieldSelector=metadata.name%3D-",
 			"/api/v1/pods?watch=1&timeoutSeconds=2&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
 			"/api/v1/pods?watch=1&timeoutSeconds=2&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0",
 			"/api/v1/pods?timeoutSeconds=2&resourceVersion=0&" + initialEvents,

@@ -53,6 +53,9 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, q *query) error 
 	t := &watch{cluster: c, query: q, bookmarks: o.AllowWatchBookmarks, ends: time.Now().Add(timeout)}
 	t.initial = o.SendInitialEvents != nil && *o.SendInitialEvents
 	t.lo, t.hi = q.resource.objects(c.population, q.namespace)
+	if q.nothing {
+		t.hi = t.lo
+	}
 	refused := t.position(ctx, version)
 	contentType := q.media.encoding.contentType()
 	if q.media.encoding == protobufEncoding {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// stored returns the files of the informer, nil if there is no directory. Which objects it
+// has is known from a sample of its list request.
+func (i *informer) stored(s *source, opts *Options) *watershed.Stored {
+	if opts.Disk == nil {
+		return nil
+	}
+	return &watershed.Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+		if i.transform != nil && opts.TransformName == "" {
+			return nil, errors.New("compat.Options.Disk with a transform needs TransformName")
+		}
+		sample, err := takeSample(ctx, s.lister)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+		defer cancel()
+		uid, err := sample.uid(ctx)
+		if err != nil {
+			i.complain(ctx, err)
+			return nil, err
+		}
+		kind, err := i.storedKind(ctx, sample)
+		if err != nil {
+			return nil, err
+		}
+		id := disk.Identity{
+			Cluster: uid + " at " + sample.server.String(),
+			Group:   sample.resource.Group, Version: sample.resource.Version, Resource: sample.resource.Resource, Kind: kind.Kind,
+			Encoding: wire.JSON.String(), Form: i.prototype.goType.String(),
+			Namespace: sample.namespace, Selector: sample.query, Transform: fmt.Sprintf("%v %s", opts.Drop, opts.TransformName),
+		}
+		if sample.protobuf() && i.prototype.reads(wire.Protobuf) {
+			id.Encoding = wire.Protobuf.String()
+		}
+		return opts.Disk.Cluster(sample.server.Host+sample.server.Path).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+	}}
+}
+
+// storedKind returns the kind of the informer's objects.
+func (i *informer) storedKind(ctx context.Context, s *sample) (*wire.Kind, error) {
+	kind := i.prototype.kind
+	if _, ok := i.example.(*unstructured.Unstructured); ok {
+		// Each object contains its kind, and the example may have none.
+		gvk, err := s.kind(ctx)
+		return &wire.Kind{GroupVersionKind: gvk}, err
+	}
+	switch {
+	case kind == nil:
+		return nil, fmt.Errorf("the kind of %v is not known: set it in the example or in compat.Options.Scheme", i.prototype)
+	case kind.GroupVersion() != s.resource.GroupVersion():
+		return nil, fmt.Errorf("its client lists %v, and its objects are %v", s.resource, kind.GroupVersionKind)
+	}
+	return kind, nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"errors"
+	"fmt"
+)
+
+// link is how a mirror's frames continue those before a declaration.
+type link string
+
+const (
+	// continues means that nothing is missing before the declaration.
+	continues link = "continues"
+	// resumes means that another process wrote the frames before, and that this one began
+	// with the state that they lead to.
+	resumes link = "resumes"
+	// restarts means that changes are missing before the declaration. A complete state at
+	// the declared version follows, in the log or as a snapshot.
+	restarts link = "restarts"
+)
+
+// declaration is the payload of a mirrorFrame.
+type declaration struct {
+	Identity Identity `json:"identity"`
+	Link     link     `json:"link"`
+	// Version and Era are those of the mirror before the frames that follow.
+	Version uint64 `json:"version"`
+	Era     uint64 `json:"era"`
+	// Open means that a relist began before the declaration and goes on.
+	Open bool `json:"open,omitempty"`
+	// Key is the encrypted data key of the frames that follow, if they are encrypted.
+	Key []byte `json:"key,omitempty"`
+}
+
+// position is a place in the log of a cluster.
+type position struct {
+	Segment uint64 `json:"segment"`
+	Offset  int64  `json:"offset"`
+}
+
+func (p position) before(other position) bool {
+	return p.Segment < other.Segment || p.Segment == other.Segment && p.Offset < other.Offset
+}
+
+// chain follows the frames of one mirror in the order of the log, and returns its batches
+// once they are complete.
+type chain struct {
+	keys Keys
+	decoder
+	// locked is the error of the newest encrypted data key, if it cannot be decrypted.
+	locked error
+	// seen means that a declaration was read. attached means that the frames since the
+	// last cut are known to be complete.
+	seen, attached bool
+	// tail means that the beginning of the current batch is not known.
+	tail         bool
+	version, era uint64
+	pending      []item
+	listed       bool
+}
+
+// commit is a complete batch, or a complete state.
+type commit struct {
+	batchHead
+	items []item
+	state bool
+	// again means that the server has gone back to an older version, so that the versions
+	// before have another meaning. tail means that items lacks the beginning of the batch.
+	again, tail bool
+	// olds are the states of the objects before the items, nil for objects that did not
+	// exist. Only a load that returns records sets them.
+	olds []*item
+}
+
+// declare handles a declaration. It returns an error if batches are missing before it that
+// should be there.
+func (c *chain) declare(d *declaration) error {
+	c.decoder, c.locked = decoder{}, nil
+	if d.Key != nil {
+		c.seal, c.locked = openDataKey(c.keys, d.Key)
+	}
+	seen := c.seen
+	c.seen = true
+	switch {
+	case d.Link == continues && c.attached:
+		if d.Version != c.version || d.Open != c.listed {
+			return fmt.Errorf("batches between the versions %d and %d are missing", c.version, d.Version)
+		}
+		return nil
+	case d.Link == continues && seen:
+		return nil // nothing is known since the damage
+	case d.Link == resumes && c.attached && d.Version == c.version:
+	default:
+		c.attached, c.tail = true, !seen && d.Open
+	}
+	c.version, c.era = d.Version, d.Era
+	c.pending, c.listed = nil, false
+	return nil
+}
+
+// damage records that a frame is lost. It may have named dictionaries, so that the numbers
+// of the others are not known until the next declaration.
+func (c *chain) damage() {
+	c.attached, c.tail, c.lost = false, false, true
+	c.pending, c.listed = nil, false
+}
+
+// attach records that a complete state is known, which the next batches continue.
+func (c *chain) attach(version uint64) {
+	c.attached, c.tail, c.version = true, false, version
+	c.pending, c.listed = nil, false
+}
+
+// frame handles a batch or a state, and returns it if it is complete.
+func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
+	h, items, err := c.batch(payload)
+	if err != nil {
+		return nil, err
+	}
+	if !c.seen {
+		return nil, errors.New("frame has no declaration")
+	}
+	c.pending = append(c.pending, items...)
+	c.listed = c.listed || h.flags&(openBatch|listedBatch) != 0
+	if h.flags&(openBatch|partialBatch) != 0 {
+		return nil, nil
+	}
+	done := &commit{batchHead: h, items: c.pending, state: kind == stateFrame, again: h.era != c.era, tail: c.tail && kind != stateFrame}
+	if c.listed {
+		done.flags |= listedBatch
+	}
+	c.pending, c.listed, c.tail = nil, false, false
+	c.version, c.era = h.version, h.era
+	c.attached = c.attached || done.state
+	if !c.attached {
+		return nil, nil
+	}
+	return done, nil
+}

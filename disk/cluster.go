@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// clusterFolder returns the name of a cluster's folder. Names of clusters may be long and
+// may have any character.
+func clusterFolder(name string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == '.' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("%.100s-%x", safe, sum[:8])
+}
+
+// newCluster returns a cluster that is not opened yet.
+func newCluster(d *Directory, name string) *Cluster {
+	return &Cluster{
+		directory: d, name: name, folder: filepath.Join(d.path, clustersFolder, clusterFolder(name)),
+		mirrors: map[digest]*Mirror{}, mismatched: map[digest]Identity{},
+	}
+}
+
+// open reads the index of the cluster.
+func (c *Cluster) open() {
+	d := c.directory
+	x, err := readIndex(&d.files, c.folder)
+	c.index, c.unclaimed = x, maps.Clone(x.mirrors)
+	if newer := (*newerError)(nil); errors.As(err, &newer) {
+		c.off = err
+	}
+	if err != nil {
+		// Without all files, no mirror has a state that can be trusted.
+		x.problem, c.unclaimed = err, map[digest]*found{}
+	}
+	for _, number := range x.torn {
+		_ = os.Remove(filepath.Join(c.folder, segmentName(number))) // or else the next number is used
+	}
+	c.log.begin(c)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.addSnapshots(x)
+	c.opened = true
+}
+
+// Mirror returns the handle of a mirror, which must not be open. It does not read files.
+// A stored mirror of the same objects with another identity is removed.
+func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
+	if opts.Kind == nil {
+		opts.Kind = id.kind()
+	}
+	if opts.Kind.GroupVersionKind != id.kind().GroupVersionKind {
+		return nil, fmt.Errorf("disk: %v: kind %v is not that of the identity", id, opts.Kind.GroupVersionKind)
+	}
+	m := &Mirror{cluster: c, id: id, digest: id.digest(), opts: opts}
+	d := c.directory
+	var obsolete []storedSnapshot
+	defer func() { c.removeSnapshots(obsolete) }()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if other := c.mirrors[m.digest]; other != nil {
+		if !other.closed {
+			return nil, fmt.Errorf("disk: %v is already open", id)
+		}
+		d.dropLocked(other, nil)
+		other.forgetLocked()
+		m.base, m.baseBytes, m.snapshot = other.base, other.baseBytes, other.snapshot
+	}
+	switch {
+	case c.off != nil:
+		m.status.Err = c.off
+	case c.index.problem != nil:
+		m.status.Err = c.index.problem
+	case id.sealed() && d.opts.Keys == nil:
+		m.status.Err, m.closed = errLocked, true
+	}
+	for key, f := range c.unclaimed {
+		if key != m.digest && id.replaces(f.identity) {
+			c.mismatched[m.digest] = f.identity
+			obsolete = append(obsolete, c.forgetLocked(f)...)
+		}
+	}
+	name, _ := c.index.damagedSnapshot(m.digest)
+	m.snapshot = cmp.Or(m.snapshot, name)
+	if f := c.unclaimed[m.digest]; f != nil {
+		m.stored, m.base, m.snapshot = f, f.base, cmp.Or(f.file(), m.snapshot)
+	}
+	delete(c.unclaimed, m.digest)
+	if !m.closed {
+		c.mirrors[m.digest] = m
+	}
+	return m, nil
+}

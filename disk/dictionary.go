@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"weak"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// sum is the hash of a dictionary's content. It is the name of its file.
+type sum [sha256.Size]byte
+
+const (
+	// plainDictionary and sealedDictionary are the first byte of a dictionary's file.
+	plainDictionary  = 'P'
+	sealedDictionary = 'E'
+	// sealedSuffix is the end of the name of an encrypted dictionary's file.
+	sealedSuffix = ".sealed"
+)
+
+// dictionaries are the dictionaries of a directory, shared by all its clusters. Each is in
+// a file that is durable before a record names it. All methods are safe for concurrent
+// use.
+type dictionaries struct {
+	files  *files
+	folder string
+	keys   Keys
+	wake   func()
+
+	// mu guards the fields below, and is not held during file operations.
+	mu sync.Mutex
+	// durable are the dictionaries that this process has written or found. They are not
+	// swept.
+	durable map[dictionaryFile]bool
+	// wanted are the dictionaries to write. It keeps them alive.
+	wanted map[dictionaryFile]*wire.Dictionary
+	// loaded are the dictionaries in use that were read from files.
+	loaded map[sum]weak.Pointer[wire.Dictionary]
+}
+
+// dictionaryFile is a dictionary in a form: objects of encrypted mirrors must not be in a
+// file that is not encrypted.
+type dictionaryFile struct {
+	sum    sum
+	sealed bool
+}
+
+func (f dictionaryFile) name() string {
+	if f.sealed {
+		return hex.EncodeToString(f.sum[:]) + sealedSuffix
+	}
+	return hex.EncodeToString(f.sum[:])
+}
+
+func newDictionaries(s *files, folder string, keys Keys, wake func()) *dictionaries {
+	return &dictionaries{
+		files: s, folder: folder, keys: keys, wake: wake,
+		durable: map[dictionaryFile]bool{}, wanted: map[dictionaryFile]*wire.Dictionary{}, loaded: map[sum]weak.Pointer[wire.Dictionary]{},
+	}
+}
+
+// ready reports whether a record may name a dictionary. If not, it is written soon.
+func (d *dictionaries) ready(dict *wire.Dictionary, sealed bool) bool {
+	f := dictionaryFile{dict.Sum(), sealed}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.durable[f] {
+		return true
+	}
+	if d.wanted[f] == nil {
+		d.wanted[f] = dict
+		d.wake()
+	}
+	return false
+}
+
+// writeWanted writes the dictionaries that are wanted. Records use them afterwards. A
+// dictionary that cannot be written stays wanted.
+func (d *dictionaries) writeWanted() error {
+	d.mu.Lock()
+	wanted := maps.Clone(d.wanted)
+	d.mu.Unlock()
+	var errs []error
+	for f, dict := range wanted {
+		if err := d.write(f, dict); err != nil {
+			errs = append(errs, fmt.Errorf("dictionary %s: %w", f.name(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write makes a dictionary durable.
+func (d *dictionaries) write(f dictionaryFile, dict *wire.Dictionary) error {
+	d.mu.Lock()
+	done := d.durable[f]
+	if !done {
+		d.wanted[f] = dict // so that it is not swept
+	}
+	d.mu.Unlock()
+	if done {
+		return nil
+	}
+	path := filepath.Join(d.folder, f.name())
+	if _, err := d.read(f); err != nil { // it may be damaged
+		content := append([]byte{plainDictionary}, dict.Bytes()...)
+		if f.sealed {
+			seal, wrapped, err := newDataKey(d.keys)
+			if err != nil {
+				return err
+			}
+			content = seal.close(appendText([]byte{sealedDictionary}, wrapped), content[1:], f.sum[:])
+		}
+		if err := os.MkdirAll(d.folder, folderMode); err != nil {
+			return err
+		}
+		if err := d.files.replace(path, func(write func([]byte) error) error { return write(content) }); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.durable[f] = true
+	delete(d.wanted, f)
+	return nil
+}
+
+// read reads a dictionary and checks its hash.
+func (d *dictionaries) read(f dictionaryFile) ([]byte, error) {
+	b, err := d.files.readAll(filepath.Join(d.folder, f.name()))
+	if err != nil {
+		return nil, err
+	}
+	r := fields{b: b}
+	form := r.byte()
+	if form == sealedDictionary {
+		wrapped := r.text()
+		if r.err != nil {
+			return nil, r.err
+		}
+		seal, err := openDataKey(d.keys, wrapped)
+		if err != nil {
+			return nil, err
+		}
+		if r.b, err = seal.open(r.b, f.sum[:]); err != nil {
+			return nil, err
+		}
+	}
+	if sha256.Sum256(r.b) != f.sum || (form == sealedDictionary) != f.sealed {
+		return nil, errChecksum
+	}
+	return r.b, nil
+}
+
+// load returns the dictionary with a hash. First is set if this call has read it: the
+// caller then checks that an object can be unpacked with it.
+func (d *dictionaries) load(f dictionaryFile) (dict *wire.Dictionary, first bool, err error) {
+	d.mu.Lock()
+	dict = d.loaded[f.sum].Value()
+	d.mu.Unlock()
+	if dict != nil {
+		return dict, false, nil
+	}
+	b, err := d.read(f)
+	if err == nil {
+		dict, err = wire.ParseDictionary(b)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("dictionary %s: %w", f.name(), err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if other := d.loaded[f.sum].Value(); other != nil {
+		return other, false, nil
+	}
+	for s, w := range d.loaded {
+		if w.Value() == nil {
+			delete(d.loaded, s)
+		}
+	}
+	d.loaded[f.sum], d.durable[f] = weak.Make(dict), true
+	return dict, true, nil
+}
+
+// unload drops a dictionary that an object cannot be unpacked with, so that the next load
+// checks it again.
+func (d *dictionaries) unload(s sum) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.loaded, s)
+}
+
+// sweep removes the dictionaries that no file names and that this process has not used.
+func (d *dictionaries) sweep(named map[string]bool) error {
+	entries, err := os.ReadDir(d.folder)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for f := range d.durable {
+		named[f.name()] = true
+	}
+	for f := range d.wanted {
+		named[f.name()] = true
+	}
+	for _, e := range entries {
+		if !named[e.Name()] && filepath.Ext(e.Name()) != unfinished {
+			if err := os.Remove(filepath.Join(d.folder, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Options configures a [Directory]. The zero value, and nil, are the defaults.
+type Options struct {
+	// Buffer limits the memory of the batches that wait to be written, in bytes. Default
+	// 64 MiB.
+	Buffer int64
+	// Window is how far back the past can be read, for watches that resume, for
+	// [Cluster.History] and [Cluster.At]. Default 5 minutes.
+	Window time.Duration
+	// WindowBytes limits the size of the logs of all open clusters, together with the
+	// snapshots that have a newer one. If they are larger, the oldest files are removed
+	// first. Files that are needed to restore a mirror stay in any case. Default 10 GiB.
+	WindowBytes int64
+	// Keys encrypts the mirrors that request it. Default: these are not stored.
+	Keys Keys
+	// Logger receives a message when writing begins to fail, and when it works again.
+	// Default: none.
+	Logger *slog.Logger
+}
+
+// limits are sizes and times that only tests change.
+type limits struct {
+	// chunk is the size of a write, and of a chunk of a snapshot. A mirror with less than
+	// a chunk has its complete state in the log.
+	chunk int64
+	// segment is the size of a segment of a log.
+	segment int64
+	// minLog is the size of a mirror's batches below which it gets no new snapshot, and
+	// replay the size of a log that may have to be read to restore a mirror.
+	minLog, replay int64
+	// window is how far back the records reach that a mirror is loaded with.
+	window time.Duration
+	// delay is how long a batch waits for others, and syncEvery how often logs are synced.
+	delay, syncEvery time.Duration
+	// maintainEvery is how often segments are removed, and hold how long readers of the past
+	// can delay that.
+	maintainEvery, hold time.Duration
+	// minRetry and maxRetry are the first and the longest time between attempts to write
+	// after an error.
+	minRetry, maxRetry time.Duration
+}
+
+var defaultLimits = limits{
+	chunk: 256 << 10, segment: 16 << 20, minLog: 1 << 20, replay: 256 << 20, window: 5 * time.Minute,
+	delay: 10 * time.Millisecond, syncEvery: time.Second, maintainEvery: 10 * time.Second, hold: 10 * time.Second,
+	minRetry: time.Second, maxRetry: time.Minute,
+}
+
+// Directory is the files of all clusters. All methods are safe for concurrent use.
+type Directory struct {
+	path         string
+	opts         Options
+	limits       limits
+	files        files
+	dictionaries *dictionaries
+	lock         *os.File
+	// wake and full wake the goroutine that writes: there is work, or a whole write of
+	// it. syncNow wakes the one that syncs.
+	wake, full, syncNow chan struct{}
+	running             atomic.Bool
+	jobs                chan *stateJob
+
+	written, syncs, snapshots, batches, changes atomic.Int64
+
+	// mu guards the fields below and many fields of clusters and mirrors. It is never
+	// held during a file operation.
+	mu       sync.Mutex
+	clusters map[string]*Cluster
+	queue    []queuedBatch
+	// queued is the size of the batches in the queue and of those being written.
+	queued int64
+	// wanting are the mirrors that need a complete state.
+	wanting map[*Mirror]struct{}
+	// busy means that a snapshot is being written.
+	busy    bool
+	dropped uint64
+	errors  uint64
+	lastErr error
+	lastAt  time.Time
+	// failing means that an error was logged, and not yet that everything is written again.
+	failing bool
+}
+
+// queuedBatch is a batch that waits to be written.
+type queuedBatch struct {
+	mirror *Mirror
+	epoch  uint64
+	size   int64
+	batchHead
+	changes  []store.Change[*wire.Object]
+	managers []string
+	// raw has the bytes of those new objects that were not packed when the batch arrived.
+	// Until it is written, the informer may have packed them as differences.
+	raw [][]byte
+}
+
+// stateJob is the complete state of a mirror that is to be written.
+type stateJob struct {
+	mirror *Mirror
+	epoch  uint64
+	state  *Snapshot
+	time   time.Time // when the state arrived
+	// large means that the state gets a file of its own.
+	large bool
+	// after is the place in the log after the batches that the state contains. It is zero
+	// until the place is known. bytes is the size of the state in files.
+	after position
+	bytes int64
+}
+
+// Cluster is the files of one cluster: a log, and the snapshots of its large mirrors.
+type Cluster struct {
+	directory    *Directory
+	name, folder string
+	// once reads the index: what the files had when the cluster was opened. The index and
+	// off, which is why nothing is written, do not change afterwards.
+	once  sync.Once
+	index *index
+	off   error
+	// removed is set when the files are removed.
+	removed atomic.Bool
+
+	// The directory's mu guards the fields below.
+
+	// opened means that the index has been read.
+	opened  bool
+	mirrors map[digest]*Mirror
+	// unclaimed are the stored mirrors that have not been opened.
+	unclaimed map[digest]*found
+	// snapshots are the snapshots in the folder. Those of one mirror are in the order of the
+	// log.
+	snapshots []storedSnapshot
+	// mismatched are the stored identities that mirrors have replaced.
+	mismatched map[digest]Identity
+	// readers is how many calls of At read the files, and delayed since when the removal of
+	// old ones waits for them, the zero time if it does not.
+	readers int
+	delayed time.Time
+
+	// syncMu is held while the file is synced.
+	syncMu sync.Mutex
+	// fileMu guards the fields below: the current segment, nil if there is none. It is held
+	// only to exchange it.
+	fileMu sync.Mutex
+	file   *os.File
+	unsync bool  // the file has unsynced bytes
+	failed error // of the last sync
+
+	log clusterLog // used only by the goroutine that writes
+}
+
+// Snapshot is a state of a mirror in memory.
+type Snapshot = store.Snapshot[*wire.Object]
+
+// MirrorOptions configures a [Mirror]. The zero value is the default.
+type MirrorOptions struct {
+	// Kind is the kind of the loaded objects. Its group, version and name must be those of
+	// the identity. Default: a kind without a Go type.
+	Kind *wire.Kind
+	// Packer packs objects that are not packed yet. Default: they are written as they are.
+	Packer *wire.Packer
+}
+
+// Batch is a number of changes that a mirror has applied at once.
+type Batch struct {
+	// State is the state after the changes, with its version and its era.
+	State *Snapshot
+	// Changes led to State from the state of the batch before. A batch without changes
+	// stores a new version.
+	Changes []store.Change[*wire.Object]
+	// Managers are the field managers of the changes, in the same order. It may be
+	// shorter.
+	Managers []string
+	// Open means that a relist is being applied and State is between two states of the
+	// server. The next batch that is not open ends the relist.
+	Open bool
+	// Listed means that a relist found the changes. Open batches imply it.
+	Listed bool
+	// Time is when the changes arrived. Default: now.
+	Time time.Time
+}
+
+// Mirror stores one resource of a cluster. All methods are safe for concurrent use, but
+// batches must be appended in their order.
+type Mirror struct {
+	cluster *Cluster
+	id      Identity
+	digest  digest
+	opts    MirrorOptions
+
+	// The directory's mu guards the fields below.
+
+	// stored is what the files have, until the first batch.
+	stored *found
+	// latest is the newest state of the server, and open means that a relist has begun
+	// since.
+	latest     *Snapshot
+	latestTime time.Time
+	open       bool
+	// accept means that batches are queued. Otherwise they are dropped until a complete
+	// state is written. linked means that the files lead to the queued batches without a
+	// gap. epoch counts the gaps.
+	accept, linked bool
+	epoch          uint64
+	queued         int64
+	// retry is when a complete state may be written again after an error, and wait the
+	// time before the next attempt.
+	retry time.Time
+	wait  time.Duration
+	// base and nextBase are the oldest segments that the stored state and the snapshot
+	// that is being written need, 0 if there is none.
+	base, nextBase uint64
+	// baseBytes is the size of the newest complete state, logBytes that of the batches
+	// since.
+	baseBytes, logBytes int64
+	// snapshot is the name of the mirror's newest snapshot, empty if there is none.
+	snapshot string
+	status   MirrorStatus
+	closed   bool
+
+	// Only the goroutine that writes uses the fields below.
+
+	encoder *encoder
+	// segment and number are the newest segment that declares the mirror, 0 if there is
+	// none, and its number there. declared is the epoch of the declaration.
+	segment  uint64
+	number   uint32
+	declared uint64
+	// oldest is the first epoch whose batches can still be written.
+	oldest       uint64
+	version, era uint64
+	relisting    bool
+	// resumed means that the batches continue the loaded state.
+	resumed bool
+	// large means that the state needed a file of its own when it was last checked.
+	large bool
+}
+
+// MirrorStatus is the progress of one mirror.
+type MirrorStatus struct {
+	// Version is the version of the newest batch that was written, which may not be
+	// synced yet.
+	Version uint64
+	// Behind means that the files are older, because a complete state must be written
+	// first.
+	Behind bool
+	// Dropped counts how often batches were dropped.
+	Dropped uint64
+	// Err is the last error, nil if there was none since the last complete state.
+	Err error
+}
+
+// clusterLog writes the log of a cluster. Only the goroutine that writes uses it.
+type clusterLog struct {
+	// segments are the segments in the folder.
+	segments []segmentInfo
+	// next is the number of the next segment, previous the length of the one before it.
+	next     uint64
+	previous int64
+	// sums are the dictionaries that the newest segment names.
+	sums map[string]bool
+
+	// current has the newest segment while it is written.
+	current *segmentInfo
+	mirrors uint32
+	seal    *seal
+	wrapped []byte
+	buffer  []byte
+	// items and payload are buffers.
+	items, payload []byte
+
+	retry time.Time
+	wait  time.Duration
+}
+
+type segmentInfo struct {
+	number uint64
+	size   int64
+	began  time.Time
+	// base is the oldest segment that was needed to restore the mirrors when the segment
+	// began, 0 if it is not known.
+	base uint64
+}
+
+// report counts an error, and logs it if it is the first since everything was written.
+func (d *Directory) report(err error) {
+	if err == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.errors++
+	d.lastErr, d.lastAt = err, time.Now()
+	if !d.failing {
+		d.failing = true
+		d.opts.Logger.Warn("files cannot be written: what is not written will be read from the clusters after a restart", "err", err)
+	}
+}
+
+// reportRecovery logs that everything is written again, if something had failed.
+func (d *Directory) reportRecovery(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failing && len(d.wanting) == 0 && !d.busy && now.Sub(d.lastAt) > d.limits.maxRetry {
+		d.failing = false
+		d.opts.Logger.Info("files are written again", "errors", d.errors)
+	}
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// formatVersion is the version of all files. It changes when an older program could
+// misread them.
+const formatVersion = 1
+
+const (
+	// headSize is the size of a file's head: magic, version and checksum. Heads are the
+	// same in all versions.
+	headSize      = 16
+	logMagic      = "WSHDLOG\n"
+	snapshotMagic = "WSHDSNP\n"
+	// frameSize is the size of the header of a frame.
+	frameSize = 20
+	// maxFrame limits the payload of a frame: the largest object, and some more.
+	maxFrame = 40 << 20
+)
+
+var (
+	errTruncated = errors.New("record is truncated")
+	errChecksum  = errors.New("checksum is wrong")
+	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// newerError is returned for a file of a newer format.
+type newerError struct {
+	path    string
+	version uint32
+}
+
+func (e *newerError) Error() string {
+	return fmt.Sprintf("%s has format %d, and this program supports formats up to %d: use the newer program or remove the file", e.path, e.version, formatVersion)
+}
+
+func checksum(parts ...[]byte) uint32 {
+	var sum uint32
+	for _, b := range parts {
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	return sum
+}
+
+// head returns the head of a file.
+func head(magic string, version uint32) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte(magic), version)
+	return binary.LittleEndian.AppendUint32(b, checksum(b))
+}
+
+// checkHead checks the head of a file.
+func checkHead(path string, b []byte, magic string) error {
+	if len(b) < headSize || string(b[:8]) != magic || binary.LittleEndian.Uint32(b[12:]) != checksum(b[:12]) {
+		return fmt.Errorf("%s: head: %w", path, errChecksum)
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v > formatVersion {
+		return &newerError{path, v}
+	}
+	return nil
+}
+
+// The kinds of frames.
+const (
+	// segmentFrame is the first frame of a segment: a segmentHeader.
+	segmentFrame = 'H'
+	// mirrorFrame declares a mirror before its first frame in the segment: a declaration.
+	mirrorFrame = 'M'
+	// batchFrame is a batch of changes, or a part of one.
+	batchFrame = 'B'
+	// stateFrame is the complete state of a small mirror, or a part of it.
+	stateFrame = 'S'
+	// damagedFrame stands for a frame with a wrong checksum. It is never written.
+	damagedFrame = 'X'
+)
+
+// frame is a unit of a log: a payload with a checksum.
+type frame struct {
+	kind byte
+	// number is the mirror's number in the segment, 0 for the segment's header.
+	number  uint32
+	offset  int64
+	payload []byte
+}
+
+// appendFrame appends a frame. The checksum of its header covers its place, so that a
+// frame of another file is not accepted here.
+func appendFrame(b []byte, segment uint64, offset int64, kind byte, number uint32, payload []byte) []byte {
+	at := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, number)
+	b = append(b, kind, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, checksum(payload))
+	b = binary.LittleEndian.AppendUint32(b, headerSum(b[at:], segment, offset))
+	return append(b, payload...)
+}
+
+func headerSum(header []byte, segment uint64, offset int64) uint32 {
+	var place [16]byte
+	binary.LittleEndian.PutUint64(place[:], segment)
+	binary.LittleEndian.PutUint64(place[8:], uint64(offset))
+	return checksum(header[:frameSize-4], place[:])
+}
+
+// parseFrame parses the frame at an offset. Next is 0 if the header is wrong or the
+// payload is truncated, and otherwise the offset of the next frame. Good reports whether
+// the payload is right, too.
+func parseFrame(data []byte, segment uint64, offset int64) (f frame, next int64, good bool) {
+	if int64(len(data))-offset < frameSize {
+		return frame{}, 0, false
+	}
+	h := data[offset : offset+frameSize]
+	size := int64(binary.LittleEndian.Uint32(h))
+	if binary.LittleEndian.Uint32(h[16:]) != headerSum(h, segment, offset) || size > maxFrame || size > int64(len(data))-offset-frameSize {
+		return frame{}, 0, false
+	}
+	next = offset + frameSize + size
+	f = frame{kind: h[8], number: binary.LittleEndian.Uint32(h[4:]), offset: offset, payload: data[offset+frameSize : next]}
+	return f, next, binary.LittleEndian.Uint32(h[12:]) == checksum(f.payload)
+}
+
+// contents are the frames of a segment.
+type contents struct {
+	// frames are the frames in order. One with a wrong checksum is a damagedFrame.
+	frames []frame
+	// end is the length of the frames that were read.
+	end int64
+	// lost means that other frames follow after end and cannot be read.
+	lost bool
+}
+
+// parseSegment returns the frames of a segment. A wrong frame at the end of the last
+// segment is a write that was interrupted, and the frames before it are complete. Any
+// other wrong frame is damage.
+func parseSegment(data []byte, segment uint64, last bool) contents {
+	c := contents{end: headSize}
+	for c.end < int64(len(data)) {
+		f, next, good := parseFrame(data, segment, c.end)
+		switch {
+		case good:
+		case last && !anyFrame(data, segment, max(next, c.end+1)):
+			return c
+		case next == 0:
+			c.lost = true
+			return c
+		default:
+			f = frame{kind: damagedFrame, number: f.number, offset: f.offset, payload: []byte{f.kind}}
+		}
+		c.frames, c.end = append(c.frames, f), next
+	}
+	return c
+}
+
+// anyFrame reports whether there is a frame anywhere after an offset.
+func anyFrame(data []byte, segment uint64, offset int64) bool {
+	for ; offset <= int64(len(data))-frameSize; offset++ {
+		if _, _, good := parseFrame(data, segment, offset); good {
+			return true
+		}
+	}
+	return false
+}
+
+// fields reads the fields of a payload. After an error all further fields are empty.
+type fields struct {
+	b   []byte
+	err error
+}
+
+func (r *fields) number() uint64 {
+	n, l := binary.Uvarint(r.b)
+	if l <= 0 {
+		r.b, r.err = nil, errTruncated
+		return 0
+	}
+	r.b = r.b[l:]
+	return n
+}
+
+func (r *fields) bytes(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.b, r.err = nil, errTruncated
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *fields) text() []byte { return r.bytes(r.number()) }
+
+func (r *fields) byte() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// loadAll loads every mirror of a cluster's folder, in any way that a program would.
+func loadAll(t *testing.T, folder string) {
+	t.Helper()
+	report := verifyCluster(&files{}, folder, newDictionaries(&files{}, folder, nil, func() {}))
+	for _, m := range report.Mirrors {
+		if m.Err == nil && m.Version == 0 && m.Objects > 0 && m.Time.IsZero() {
+			t.Errorf("%+v", m)
+		}
+	}
+	must(t, os.RemoveAll(folder))
+}
+
+// FuzzSegment loads a log with any content.
+func FuzzSegment(f *testing.F) {
+	b := head(logMagic, formatVersion)
+	f.Add(b)
+	b = appendFrame(b, 1, int64(len(b)), segmentFrame, 0, []byte(`{"name":"east"}`))
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, last := range []bool{false, true} {
+			c := parseSegment(append(head(logMagic, formatVersion), data...), 1, last)
+			if c.end > int64(headSize+len(data)) || last && c.lost && !anyFrame(data, 1, 0) && c.end == headSize {
+				t.Errorf("%d frames end at %d of %d", len(c.frames), c.end, len(data))
+			}
+		}
+		folder := filepath.Join(t.TempDir(), "east")
+		must(t, os.MkdirAll(folder, 0o700))
+		must(t, os.WriteFile(filepath.Join(folder, segmentName(1)), data, 0o600))
+		loadAll(t, folder)
+	})
+}
+
+// FuzzFrames loads a log whose frames have right checksums and any payloads. In the data
+// each frame has a kind and a length.
+func FuzzFrames(f *testing.F) {
+	add := func(data []byte, kind byte, payload []byte) []byte {
+		return append(binary.AppendUvarint(append(data, kind), uint64(len(payload))), payload...)
+	}
+	declared, err := json.Marshal(declaration{Identity: identify("pods"), Link: restarts, Version: 7})
+	must(f, err)
+	e := encoder{kind: identify("pods").kind(), numbers: map[sum]int{}}
+	var items []byte
+	q := queuedBatch{}
+	w := newWorld(f, &Mirror{cluster: &Cluster{directory: &Directory{}}, closed: true}, 1)
+	q.changes = w.store.Apply(w.deltas(3, 1))
+	for c := range q.all() {
+		items, err = e.append(items, c, true)
+		must(f, err)
+	}
+	h := batchHead{version: 9, time: time.Now()}
+	state := append(h.append(nil, nil, len(q.changes)), items...)
+	data := add(nil, mirrorFrame, declared)
+	f.Add(add(data, stateFrame, state))
+	f.Add(add(add(data, stateFrame, state), batchFrame, state))
+	h.flags = openBatch
+	f.Add(add(add(data, stateFrame, state), batchFrame, h.append(nil, []sum{{1}}, 0)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := head(logMagic, formatVersion)
+		b = appendFrame(b, 1, int64(len(b)), segmentFrame, 0, []byte(`{"name":"east"}`))
+		r := fields{b: data}
+		for n := 0; len(r.b) > 0 && n < 100; n++ {
+			kind := r.byte()
+			b = appendFrame(b, 1, int64(len(b)), kind, 1, r.text())
+		}
+		folder := filepath.Join(t.TempDir(), "east")
+		must(t, os.MkdirAll(folder, 0o700))
+		must(t, os.WriteFile(filepath.Join(folder, segmentName(1)), b, 0o600))
+		loadAll(t, folder)
+	})
+}
+
+// FuzzSnapshot reads a snapshot with any chunk and any footer, and one of any bytes.
+func FuzzSnapshot(f *testing.F) {
+	foot := footer{Identity: identify("pods"), Name: "east", Version: 7, Chunks: []chunk{{Size: 3, Objects: 1}}}
+	text, err := json.Marshal(foot)
+	must(f, err)
+	f.Add([]byte{1, 1, 'a'}, text)
+	f.Fuzz(func(t *testing.T, content, text []byte) {
+		folder := t.TempDir()
+		file := bytes.Join([][]byte{head(snapshotMagic, formatVersion), content, text}, nil)
+		trailer := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
+		trailer = binary.LittleEndian.AppendUint32(trailer, checksum(text, trailer))
+		for _, b := range [][]byte{content, append(file, trailer...)} {
+			path := filepath.Join(folder, "snapshot")
+			must(t, os.WriteFile(path, b, 0o600))
+			snap, err := readFooter(&files{}, path)
+			if err != nil {
+				continue
+			}
+			for i := range snap.Chunks { // the checksums are part of the footer
+				snap.Chunks[i].Sum = checksum(content)
+			}
+			_ = snap.items(&files{}, nil, func(*item) error { return nil })
+		}
+	})
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path/filepath"
+	"time"
+)
+
+// Entry is a record of one mirror in the history of a cluster.
+type Entry struct {
+	Identity Identity
+	Record
+}
+
+// History yields the stored records of mirrors from a time on, in the order in which they
+// arrived, as far as the log reaches. Want selects the mirrors. It can be called at any
+// time, and sees the records that have been written. An error means that records are
+// missing there; the sequence continues after it.
+//
+// [Change.Old] is not set, because History does not read complete states. A caller that
+// needs it begins with the state that [Cluster.At] returns for the same time.
+func (c *Cluster) History(since time.Time, want func(Identity) bool) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		all, err := list(c.folder)
+		if err != nil {
+			yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %w", c.name, err))
+			return
+		}
+		h := history{cluster: c, index: &index{files: &c.directory.files, folder: c.folder}, since: since, want: want, chains: map[digest]*historyChain{}}
+		for i, number := range all.segments {
+			limit := int64(-1)
+			if i+1 < len(all.segments) {
+				next, err := h.index.header(all.segments[i+1])
+				if err == nil && next.Time.Before(since) {
+					continue
+				}
+				limit = next.Previous
+			}
+			if !h.segment(number, limit, i+1 == len(all.segments), yield) {
+				return
+			}
+		}
+	}
+}
+
+// history reads the segments of a cluster in order.
+type history struct {
+	cluster *Cluster
+	index   *index
+	since   time.Time
+	want    func(Identity) bool
+	chains  map[digest]*historyChain
+}
+
+// historyChain is one mirror of a history.
+type historyChain struct {
+	chain
+	identity Identity
+	restorer
+}
+
+// segment yields the records of a segment, and returns false if the caller wants no more.
+func (h *history) segment(number uint64, limit int64, last bool, yield func(Entry, error) bool) bool {
+	failed := func(err error) bool {
+		for _, c := range h.chains {
+			c.damage()
+		}
+		return yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %s: %w", h.cluster.name, segmentName(number), err))
+	}
+	data, err := h.index.files.readAll(filepath.Join(h.cluster.folder, segmentName(number)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // removed meanwhile, because it is too old
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if limit >= 0 && limit < int64(len(data)) {
+		data = data[:limit]
+	}
+	if len(data) < headSize {
+		return true // the process ended when it had created the segment
+	}
+	if err := checkHead(segmentName(number), data, logMagic); err != nil {
+		return failed(err)
+	}
+	content := parseSegment(data, number, last)
+	numbers := map[uint32]*historyChain{}
+	for i := range content.frames {
+		f := &content.frames[i]
+		entry, ok, err := h.frame(numbers, f)
+		switch {
+		case err != nil && !failed(fmt.Errorf("frame at %d: %w", f.offset, err)):
+			return false
+		case ok && !entry.Time.Before(h.since) && !yield(entry, nil):
+			return false
+		}
+	}
+	return !content.lost || failed(errChecksum)
+}
+
+// frame handles one frame, and returns a record if it completes one.
+func (h *history) frame(numbers map[uint32]*historyChain, f *frame) (entry Entry, ok bool, err error) {
+	switch f.kind {
+	case segmentFrame:
+		return entry, false, nil
+	case damagedFrame:
+		return entry, false, errChecksum
+	case mirrorFrame:
+		var d declaration
+		if err := json.Unmarshal(f.payload, &d); err != nil {
+			return entry, false, err
+		}
+		if !h.want(d.Identity) {
+			return entry, false, nil
+		}
+		key := d.Identity.digest()
+		c := h.chains[key]
+		if c == nil {
+			dir := h.cluster.directory
+			c = &historyChain{chain: chain{keys: dir.opts.Keys}, identity: d.Identity, restorer: restorer{digest: key, kind: h.cluster.kindOf(d.Identity), dictionaries: dir.dictionaries, lazy: true}}
+			h.chains[key] = c
+		}
+		numbers[f.number] = c
+		return entry, false, errors.Join(c.declare(&d), c.locked)
+	}
+	c := numbers[f.number]
+	if c == nil || c.locked != nil {
+		return entry, false, nil
+	}
+	done, err := c.frame(f.kind, f.payload)
+	if err != nil || done == nil || done.state || len(done.items) == 0 {
+		return entry, false, err
+	}
+	entry.Identity = c.identity
+	entry.Record, err = c.record(done)
+	return entry, err == nil, err
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// State is a stored state of a mirror: one that the server had.
+type State struct {
+	// Version is the server's version of the state. A watch can continue there.
+	Version uint64
+	// Time is when the state, or the last batch that led to it, arrived.
+	Time time.Time
+	// Objects are the objects in key order. The caller owns the slice.
+	Objects []*wire.Object
+	// Records are the last batches that led to the state, oldest first, and After is the
+	// version before the first of them: nothing is missing between After and Version.
+	Records []Record
+	After   uint64
+	// Last means that no later state is stored, although the mirror may have had one. Only
+	// [Cluster.At] sets it.
+	Last bool
+}
+
+// loading follows the frames of one mirror, and collects the state that they lead to. It
+// begins at the oldest complete state, so that the state before each change is known.
+type loading struct {
+	index *index
+	chain chain
+	// snapshots are those that the frames have not reached yet, and unreadable the errors
+	// of those that cannot be read.
+	snapshots  []*snapshotFile
+	unreadable map[*snapshotFile]error
+	// snapshot is the snapshot that the batches change, nil if there is none. changed are
+	// the changed items by key, nil if the object was deleted.
+	snapshot *snapshotFile
+	changed  map[string]*item
+	// known means that there is a state. live means that the next batch continues it.
+	known, live bool
+	version     uint64
+	time        time.Time
+	// problem is why there is no state, if there should be one.
+	problem error
+
+	// window are the last batches, of size bytes, and windowAfter is the version before
+	// them. Without a limit there is no window.
+	window      []*commit
+	limit, size int64
+	windowAfter uint64
+
+	// seek searches for a state of the past, nil if there is no search. step counts the
+	// states, and stop is the step after which nothing is read, 0 for the end of the log.
+	seek       *seek
+	step, stop int
+	// part, if it is not 0, is how many items of the batch at stop belong to the state, whose
+	// version is partVersion.
+	part        int
+	partVersion uint64
+}
+
+// load returns the stored state of a mirror, with at most window bytes of the batches that
+// led to it. If a snapshot is damaged, the batches must lead from an older state to it.
+func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, error) {
+	unreadable := map[*snapshotFile]error{}
+	for {
+		l := x.loading(f, keys, unreadable)
+		l.limit = window
+		l.follow(f)
+		if !l.known {
+			return nil, l.problem
+		}
+		s, err := l.state(r)
+		if err == nil || l.snapshot == nil {
+			return s, err
+		}
+		unreadable[l.snapshot] = err
+	}
+}
+
+// loading returns a loading of a mirror at the beginning of the index.
+func (x *index) loading(f *found, keys Keys, unreadable map[*snapshotFile]error) *loading {
+	l := &loading{index: x, chain: chain{keys: keys}, changed: map[string]*item{}, unreadable: unreadable}
+	_, l.problem = x.damagedSnapshot(f.digest)
+	for _, s := range f.snapshots {
+		if s.After.Segment > x.until {
+			break
+		}
+		if s.After.Segment >= x.first {
+			l.snapshots = append(l.snapshots, s)
+		} else if l.problem == nil {
+			l.problem = fmt.Errorf("log %d is missing", s.After.Segment)
+		}
+	}
+	return l
+}
+
+// follow reads the frames and the places of the snapshots of the mirror.
+func (l *loading) follow(f *found) {
+	var file *os.File
+	defer func() { _ = file.Close() }()
+	var opened uint64
+	var failed error
+	for _, ref := range f.frames {
+		if opened != ref.Segment {
+			_ = file.Close()
+			file, failed = l.index.files.open(filepath.Join(l.index.folder, segmentName(ref.Segment)))
+			opened = ref.Segment
+		}
+		if l.reach(ref.position); l.stopped() {
+			return
+		}
+		err := failed
+		if err == nil {
+			err = l.frame(file, ref)
+		}
+		if err != nil {
+			l.damage(ref.position, err)
+		}
+		if l.stopped() {
+			return
+		}
+	}
+	l.reach(position{math.MaxUint64, math.MaxInt64})
+}
+
+func (l *loading) stopped() bool { return l.stop != 0 && l.step >= l.stop }
+
+// reach handles the snapshots up to a place in the log.
+func (l *loading) reach(p position) {
+	for len(l.snapshots) > 0 && !p.before(l.snapshots[0].After) && !l.stopped() {
+		s := l.snapshots[0]
+		l.snapshots = l.snapshots[1:]
+		if l.live && l.version == s.Version && s.After.Offset <= l.index.ends[s.After.Segment] {
+			continue // the batches have led to the same state
+		}
+		if err := l.unreadable[s]; err != nil {
+			l.damage(s.After, err)
+			continue
+		}
+		l.begin(s.Version, s.Time)
+		l.snapshot = s
+		l.chain.attach(s.Version)
+		l.arrive()
+	}
+}
+
+// begin begins at a complete state.
+func (l *loading) begin(version uint64, at time.Time) {
+	l.interrupt(fmt.Errorf("the log does not lead from version %d to the complete state of version %d", l.version, version))
+	l.snapshot, l.changed = nil, map[string]*item{}
+	l.known, l.live, l.problem = true, true, nil
+	l.version, l.time = version, at
+	l.cut()
+}
+
+// frame handles one frame.
+func (l *loading) frame(file *os.File, ref frameRef) error {
+	if ref.kind == damagedFrame {
+		return errChecksum
+	}
+	payload, err := readAt(file, ref.Offset+frameSize, ref.size)
+	if err != nil {
+		return err
+	}
+	if ref.kind == mirrorFrame {
+		return l.declare(payload)
+	}
+	if l.chain.locked != nil {
+		return l.chain.locked
+	}
+	done, err := l.chain.frame(ref.kind, payload)
+	if done == nil {
+		return err
+	}
+	l.commit(done)
+	return nil
+}
+
+// declare handles a declaration.
+func (l *loading) declare(payload []byte) error {
+	var d declaration
+	if err := json.Unmarshal(payload, &d); err != nil {
+		return err
+	}
+	if err := l.chain.declare(&d); err != nil {
+		return err
+	}
+	live := l.live
+	switch d.Link {
+	case continues:
+	case resumes:
+		live = l.known && l.version == d.Version
+	default:
+		live = false
+	}
+	if !live {
+		l.interrupt(fmt.Errorf("batches between the versions %d and %d were dropped", l.version, d.Version))
+	}
+	l.live = live
+	return nil
+}
+
+// damage handles a lost frame or snapshot: the state is not usable, unless a complete one
+// follows.
+func (l *loading) damage(at position, err error) {
+	l.problem = fmt.Errorf("log %d at %d: %w", at.Segment, at.Offset, err)
+	l.chain.damage()
+	l.interrupt(l.problem)
+	l.known, l.live = false, false
+}
+
+// cut begins the window anew.
+func (l *loading) cut() {
+	l.window, l.size, l.windowAfter = nil, 0, l.version
+}
+
+// commit applies a batch or a complete state.
+func (l *loading) commit(c *commit) {
+	switch {
+	case c.state && l.live && l.version == c.version:
+		return // the batches have led to the same state
+	case c.state:
+		l.begin(c.version, c.time)
+	case c.tail && l.live:
+		l.interrupt(errors.New("the beginning of a relist is missing"))
+		l.live = false
+	}
+	if !l.live {
+		return
+	}
+	l.passBatch(c)
+	if l.part > 0 && l.step+1 == l.stop {
+		c.items, c.version = c.items[:l.part], l.partVersion
+	}
+	if l.limit > 0 && !c.state {
+		c.olds = make([]*item, len(c.items))
+	}
+	for n := range c.items {
+		i := &c.items[n]
+		if c.olds != nil {
+			c.olds[n] = l.current(i.key)
+		}
+		if l.changed[i.key] = i; i.deleted() {
+			l.changed[i.key] = nil
+		}
+	}
+	l.version, l.time = c.version, c.time
+	l.record(c)
+	l.arrive()
+}
+
+// current returns the item of an object before a change, nil if there is none. It returns
+// an awaited one if the object has not changed since the snapshot.
+func (l *loading) current(key string) *item {
+	i, ok := l.changed[key]
+	if !ok && l.snapshot != nil {
+		return &item{key: key, awaited: true}
+	}
+	return i
+}
+
+// record adds a batch to the window.
+func (l *loading) record(c *commit) {
+	switch {
+	case c.again:
+		l.cut()
+		return
+	case c.olds == nil:
+		return
+	}
+	l.window = append(l.window, c)
+	l.size += c.size()
+	for l.size > l.limit {
+		l.windowAfter = l.window[0].version
+		l.size -= l.window[0].size()
+		l.window[0], l.window = nil, l.window[1:]
+	}
+}
+
+// awaited returns the items of the window that wait for the snapshot, by key.
+func (l *loading) awaited() map[string]*item {
+	all := map[string]*item{}
+	for _, c := range l.window {
+		for _, i := range c.olds {
+			if i != nil && i.awaited {
+				all[i.key] = i
+			}
+		}
+	}
+	return all
+}
+
+// state makes the objects. It reads the snapshot one chunk at a time, so that each can be
+// freed.
+func (l *loading) state(r *restorer) (*State, error) {
+	s := &State{Version: l.version, Time: l.time, After: l.version}
+	add := func(i *item) error {
+		if i == nil {
+			return nil
+		}
+		o, err := r.object(i)
+		s.Objects = append(s.Objects, o)
+		return err
+	}
+	changed, last, awaited := slices.Sorted(maps.Keys(l.changed)), "", l.awaited()
+	each := func(i *item) error {
+		if i.key <= last {
+			return errors.New("snapshot is not in order")
+		}
+		last = i.key
+		for ; len(changed) > 0 && changed[0] < i.key; changed = changed[1:] {
+			if err := add(l.changed[changed[0]]); err != nil {
+				return err
+			}
+		}
+		if old := awaited[i.key]; old != nil {
+			var err error
+			old.restored, err = r.object(i)
+			old.failed = err != nil
+		}
+		if _, ok := l.changed[i.key]; ok {
+			return nil // it is the next one of changed
+		}
+		return add(i)
+	}
+	if l.snapshot != nil {
+		s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.size/8))))
+		if err := l.snapshot.items(l.index.files, l.chain.keys, each); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range changed {
+		if err := add(l.changed[key]); err != nil {
+			return nil, err
+		}
+	}
+	l.records(r, s)
+	return s, nil
+}
+
+// records makes the records of a state. The state does not depend on them: if one cannot
+// be made, the window begins after it.
+func (l *loading) records(r *restorer, s *State) {
+	if l.limit <= 0 {
+		return
+	}
+	s.After = l.windowAfter
+	for _, c := range l.window {
+		rec, err := r.record(c)
+		if err != nil {
+			s.Records, s.After = nil, c.version
+			continue
+		}
+		s.Records = append(s.Records, rec)
+	}
+}
+
+// size returns about how many bytes a batch takes in memory.
+func (c *commit) size() int64 {
+	n := int64(200)
+	for i := range c.items {
+		n += int64(len(c.items[i].body)+2*len(c.items[i].key)) + 200
+	}
+	return n
+}

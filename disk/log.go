@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// begin takes over the segments that the cluster has.
+func (l *clusterLog) begin(c *Cluster) {
+	l.next, l.previous, l.sums = 1, 0, c.index.sums
+	for _, number := range c.index.segments {
+		s := segmentInfo{number: number}
+		if info, err := os.Stat(filepath.Join(c.folder, segmentName(number))); err == nil {
+			s.size = info.Size()
+		}
+		if h, err := c.index.header(number); err == nil {
+			s.began, s.base = h.Time, cmp.Or(h.Base, h.From)
+		}
+		l.segments = append(l.segments, s)
+		l.next, l.previous = number+1, c.index.end
+	}
+	// If a segment is lost, its number stays unused as long as a snapshot continues there:
+	// other frames at that place would seem to be before or after the snapshot.
+	for _, name := range c.index.snapshots {
+		if number, ok := segmentOf(name); ok && number >= l.next {
+			l.next, l.previous = number+1, -1
+		}
+	}
+	if c.index.problem != nil {
+		l.previous = -1
+	}
+}
+
+// ready makes sure that there is a segment to write to.
+func (l *clusterLog) ready(c *Cluster, now time.Time) error {
+	d := c.directory
+	if s := l.current; s != nil && (s.size+int64(len(l.buffer)) >= d.limits.segment || s.size > d.limits.chunk && now.Sub(s.began) > d.opts.Window/4) {
+		if err := l.finish(c); err != nil {
+			return err
+		}
+	}
+	if l.current != nil {
+		return nil
+	}
+	if err := os.MkdirAll(c.folder, folderMode); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	base := c.neededLocked()
+	d.mu.Unlock()
+	h := segmentHeader{Name: c.name, Time: now, From: l.from(d.limits, base, now), Base: base, Previous: l.previous, Dictionaries: slices.Sorted(maps.Keys(l.sums))}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	f, err := d.files.create(filepath.Join(c.folder, segmentName(l.next)))
+	if errors.Is(err, fs.ErrExist) {
+		// The folder could not be read before.
+		all, _ := list(c.folder)
+		l.next, l.previous = append(all.segments, l.next)[max(0, len(all.segments)-1)]+1, -1
+	}
+	if err != nil {
+		return err
+	}
+	c.exchange(f)
+	l.segments = append(l.segments, segmentInfo{number: l.next, began: now, base: base})
+	l.current = &l.segments[len(l.segments)-1]
+	l.next++
+	l.mirrors, l.seal, l.sums = 0, nil, map[string]bool{}
+	l.buffer = append(l.buffer[:0], head(logMagic, formatVersion)...)
+	l.frame(segmentFrame, 0, text)
+	if err := l.flush(c); err != nil {
+		return errors.Join(err, l.discard(c))
+	}
+	return d.files.syncFolder(c.folder)
+}
+
+// discard removes a segment whose header could not be written.
+func (l *clusterLog) discard(c *Cluster) error {
+	number := l.current.number
+	if err := os.Remove(filepath.Join(c.folder, segmentName(number))); err != nil {
+		l.previous = -1
+		return err
+	}
+	l.segments = l.segments[:len(l.segments)-1]
+	l.current, l.next = nil, number
+	return nil
+}
+
+// exchange makes f the current file. It closes the last one.
+func (c *Cluster) exchange(f *os.File) {
+	c.fileMu.Lock()
+	defer c.fileMu.Unlock()
+	if c.file != nil {
+		_ = c.file.Close() // its bytes are synced, or it has failed already
+	}
+	c.file, c.unsync, c.failed = f, false, nil
+}
+
+// frame adds a frame to the buffer.
+func (l *clusterLog) frame(kind byte, number uint32, payload []byte) {
+	l.buffer = appendFrame(l.buffer, l.current.number, l.current.size+int64(len(l.buffer)), kind, number, payload)
+}
+
+// flush writes the buffer.
+func (l *clusterLog) flush(c *Cluster) error {
+	if l.current == nil || len(l.buffer) == 0 {
+		return nil
+	}
+	c.fileMu.Lock()
+	f, failed := c.file, c.failed
+	c.fileMu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	if f == nil {
+		return fs.ErrClosed
+	}
+	if err := c.directory.files.write(f, l.buffer); err != nil {
+		return err
+	}
+	c.directory.written.Add(int64(len(l.buffer)))
+	l.current.size += int64(len(l.buffer))
+	l.previous = l.current.size
+	l.buffer = l.buffer[:0]
+	c.fileMu.Lock()
+	defer c.fileMu.Unlock()
+	c.unsync = true
+	return nil
+}
+
+// finish ends the current segment. It is durable before the next one begins, so that
+// nothing can be missing between them.
+func (l *clusterLog) finish(c *Cluster) error {
+	if l.current == nil {
+		return nil
+	}
+	if err := l.flush(c); err != nil {
+		return err
+	}
+	if err := c.sync(); err != nil {
+		return err
+	}
+	c.exchange(nil)
+	l.current = nil
+	return nil
+}
+
+// sync makes the written bytes durable. After an error the segment must be given up,
+// because the kernel may have dropped the bytes.
+func (c *Cluster) sync() error {
+	c.syncMu.Lock()
+	defer c.syncMu.Unlock()
+	c.fileMu.Lock()
+	f, todo, failed := c.file, c.unsync, c.failed
+	c.unsync = false
+	c.fileMu.Unlock()
+	if !todo || f == nil || failed != nil {
+		return failed
+	}
+	c.directory.syncs.Add(1)
+	err := c.directory.files.sync(f)
+	c.fileMu.Lock()
+	defer c.fileMu.Unlock()
+	if err == nil || c.file != f || errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	c.failed = fmt.Errorf("sync %s: %w", f.Name(), err)
+	return c.failed
+}
+
+// abandon gives the current segment up after an error. All mirrors of the cluster begin
+// anew in the next one.
+func (l *clusterLog) abandon(c *Cluster, err error, now time.Time) {
+	d := c.directory
+	c.exchange(nil)
+	l.current, l.buffer = nil, l.buffer[:0]
+	l.wait = min(max(2*l.wait, d.limits.minRetry), d.limits.maxRetry)
+	l.retry = now.Add(l.wait)
+	d.report(fmt.Errorf("log of cluster %s: %w", c.name, err))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range c.mirrors {
+		if m.accept {
+			d.dropLocked(m, err)
+			m.oldest = m.epoch
+		}
+	}
+}
+
+// declare writes the declaration of a mirror, unless the segment has it. Version and era
+// are those before the frames that follow.
+func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64) error {
+	if m.segment == l.current.number && m.declared == epoch {
+		return nil
+	}
+	d := declaration{Identity: m.id, Link: continues, Version: version, Era: era, Open: m.relisting}
+	switch {
+	case m.segment != 0 && m.declared == epoch:
+	case m.segment == 0 && m.resumed && epoch == 0:
+		d.Link = resumes
+	default:
+		d.Link, d.Open = restarts, false
+	}
+	e := &encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
+	if m.id.sealed() {
+		if l.seal == nil {
+			var err error
+			if l.seal, l.wrapped, err = newDataKey(c.directory.opts.Keys); err != nil {
+				return &mirrorError{err}
+			}
+		}
+		e.seal, d.Key = l.seal, l.wrapped
+	}
+	e.ready = func(dict *wire.Dictionary) bool { return c.directory.dictionaries.ready(dict, m.id.sealed()) }
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	l.mirrors++
+	m.encoder, m.segment, m.number, m.declared = e, l.current.number, l.mirrors, epoch
+	l.frame(mirrorFrame, m.number, text)
+	return nil
+}
+
+// write adds a batch or a complete state to the buffer, in as many frames as it needs. It
+// returns the size of the frames.
+func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, changes iter.Seq[queuedChange]) (size int64, err error) {
+	named, count := len(m.encoder.sums), 0
+	l.items = l.items[:0]
+	emit := func(flags byte) error {
+		part := h
+		part.flags |= flags
+		for _, s := range m.encoder.sums[named:] {
+			l.sums[dictionaryFile{s, false}.name()] = true
+		}
+		l.payload = append(part.append(l.payload[:0], m.encoder.sums[named:], count), l.items...)
+		l.frame(kind, m.number, l.payload)
+		size += frameSize + int64(len(l.payload))
+		named, count, l.items = len(m.encoder.sums), 0, l.items[:0]
+		if int64(len(l.buffer)) >= c.directory.limits.chunk {
+			return l.flush(c)
+		}
+		return nil
+	}
+	for change := range changes {
+		if int64(len(l.items)) >= c.directory.limits.chunk {
+			if err := emit(partialBatch); err != nil {
+				return 0, err
+			}
+		}
+		if l.items, err = m.encoder.append(l.items, change, kind == stateFrame); err != nil {
+			return 0, &mirrorError{err}
+		}
+		count++
+	}
+	if m.relisting = h.flags&openBatch != 0; !m.relisting {
+		m.version, m.era = h.version, h.era
+	}
+	err = emit(0)
+	return size, err
+}
+
+// mirrorError is an error that concerns one mirror and not the log.
+type mirrorError struct{ error }

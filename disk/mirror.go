@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+)
+
+// Status returns the progress of the mirror.
+func (m *Mirror) Status() MirrorStatus {
+	d := m.cluster.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := m.status
+	s.Behind = !m.linked
+	return s
+}
+
+// Load reads the stored state, with at most window bytes of the batches that led to it. It
+// begins at an older complete state if the files have one, so that the state of an object
+// before each change is known. The objects before the first changes come on top of window.
+// The first call of Append must continue that state. Without Load, or after an error, the
+// first call of Append replaces the stored state. The error is a [*Rejection].
+//
+// Load reads files and takes time in proportion to the objects. It must not be called
+// after Append.
+func (m *Mirror) Load(window int64) (*State, error) {
+	d, x := m.cluster.directory, m.cluster.index
+	d.mu.Lock()
+	f, err := m.stored, m.status.Err
+	d.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, rejection(m.id, err)
+	case f == nil:
+		return nil, m.cluster.absent(m.id)
+	}
+	s, err := x.load(f, &restorer{digest: m.digest, kind: m.opts.Kind, dictionaries: d.dictionaries}, d.opts.Keys, window)
+	if s == nil {
+		return nil, rejection(m.id, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m.stored == nil || m.closed {
+		return nil, rejection(m.id, errors.New("load after append"))
+	}
+	m.stored, f.frames = nil, nil
+	m.accept, m.linked, m.resumed, m.version = true, true, true, s.Version
+	m.base, m.logBytes, m.status.Version = f.base, f.bytes, s.Version
+	if snap := f.newest(); snap != nil {
+		m.baseBytes = snap.size
+	}
+	return s, nil
+}
+
+// rejection returns the error for a mirror that cannot be loaded.
+func rejection(id Identity, err error) *Rejection {
+	r := &Rejection{Identity: id, Reason: Damaged, Err: err}
+	newer, path := (*newerError)(nil), (*fs.PathError)(nil)
+	switch {
+	case err == nil:
+		r.Reason = Absent
+	case errors.Is(err, errLocked):
+		r.Reason = Locked
+	case errors.As(err, &newer):
+		r.Reason = Newer
+	case errors.Is(err, fs.ErrNotExist):
+	case errors.As(err, &path):
+		r.Reason = Unreadable
+	}
+	return r
+}
+
+// absent returns the error for a mirror of which nothing is stored.
+func (c *Cluster) absent(id Identity) *Rejection {
+	c.directory.mu.Lock()
+	defer c.directory.mu.Unlock()
+	if other, ok := c.mismatched[id.digest()]; ok {
+		return &Rejection{Identity: id, Reason: Mismatched, Err: other.difference(id)}
+	}
+	_, err := c.index.damagedSnapshot(id.digest())
+	return rejection(id, err)
+}
+
+// Append stores a batch later. It never waits for a file. If the directory is too far
+// behind, the mirror's batches are dropped, and a complete state is written later. Append
+// keeps the batch's slices, which must not be modified.
+func (m *Mirror) Append(b Batch) {
+	if b.Time.IsZero() {
+		b.Time = time.Now()
+	}
+	size := int64(200)
+	for i := range b.Changes {
+		size += int64(b.Changes[i].New.Size()) + 120
+		if old := b.Changes[i].Old; old != nil {
+			size += int64(old.Size())
+		}
+	}
+	d := m.cluster.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m.closed || m.cluster.off != nil {
+		return
+	}
+	if m.stored != nil {
+		m.stored.frames, m.stored = nil, nil
+	}
+	m.open = b.Open
+	if !b.Open {
+		m.latest, m.latestTime = b.State, b.Time
+	}
+	if m.accept {
+		d.roomLocked(m, size)
+	}
+	if !m.accept {
+		d.wantLocked(m)
+		return
+	}
+	q := queuedBatch{mirror: m, epoch: m.epoch, size: size, changes: b.Changes, managers: b.Managers, raw: rawOf(b.Changes)}
+	q.version, q.era, q.time = b.State.Version(), b.State.Era(), b.Time
+	if b.Open {
+		// The version of a state between two others has no meaning.
+		q.version, q.flags = 0, openBatch
+	}
+	if b.Listed {
+		q.flags |= listedBatch
+	}
+	d.queueLocked(q)
+}
+
+// Close ends the mirror. Its files stay, and queued batches are still written, and so is a
+// complete state if there is none yet. Until the
+// directory is opened again, another handle of the mirror cannot load them.
+func (m *Mirror) Close() {
+	d := m.cluster.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.closed, m.stored = true, nil
+	if m.linked || m.open {
+		m.forgetLocked()
+	}
+}
+
+// forgetLocked forgets that a complete state was to be written.
+func (m *Mirror) forgetLocked() {
+	m.latest = nil
+	delete(m.cluster.directory.wanting, m)
+}

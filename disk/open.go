@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	lockFile           = "LOCK"
+	formatFile         = "FORMAT"
+	clustersFolder     = "clusters"
+	dictionariesFolder = "dictionaries"
+)
+
+// ErrInUse is returned by [Open] for a directory that another process has open.
+var ErrInUse = errors.New("another process uses the directory")
+
+// Open opens a directory, which is created if it does not exist. A nil opts means the
+// defaults. Only one process at a time can have it open. Nothing is written before
+// [Directory.Run].
+func Open(path string, opts *Options) (*Directory, error) {
+	d := &Directory{
+		path: path, limits: defaultLimits, clusters: map[string]*Cluster{}, wanting: map[*Mirror]struct{}{},
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), syncNow: make(chan struct{}, 1), jobs: make(chan *stateJob, 1),
+	}
+	if opts != nil {
+		d.opts = *opts
+	}
+	if d.opts.Buffer <= 0 {
+		d.opts.Buffer = 64 << 20
+	}
+	if d.opts.Window <= 0 {
+		d.opts.Window = 5 * time.Minute
+	}
+	if d.opts.WindowBytes <= 0 {
+		d.opts.WindowBytes = 10 << 30
+	}
+	if d.opts.Logger == nil {
+		d.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	d.dictionaries = newDictionaries(&d.files, filepath.Join(path, dictionariesFolder), d.opts.Keys, func() { notify(d.syncNow) })
+	if err := d.open(); err != nil {
+		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
+	}
+	return d, nil
+}
+
+func (d *Directory) open() error {
+	if err := os.MkdirAll(d.path, folderMode); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(d.path, lockFile), os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	if err := lock(f); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrInUse, err), f.Close())
+	}
+	if err := checkFormat(d.path); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, f.Close())
+		}
+		text := fmt.Sprintf("watershed %d\n", formatVersion)
+		err = d.files.replace(filepath.Join(d.path, formatFile), func(write func([]byte) error) error { return write([]byte(text)) })
+		if err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	d.lock = f
+	return nil
+}
+
+// checkFormat checks the version of a directory.
+func checkFormat(path string) error {
+	path = filepath.Join(path, formatFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var version uint32
+	if _, err := fmt.Sscanf(string(text), "watershed %d\n", &version); err != nil {
+		return fmt.Errorf("%s is not the format of a directory of this program", path)
+	}
+	if version > formatVersion {
+		return &newerError{path, version}
+	}
+	return nil
+}
+
+// Close releases the directory. Run must have returned.
+func (d *Directory) Close() error { return d.lock.Close() }
+
+// Cluster returns the files of a cluster. The first call reads the index of its files:
+// the footers of its snapshots, and the log since the oldest state that a mirror needs.
+// Errors are returned by [Mirror.Load].
+func (d *Directory) Cluster(name string) *Cluster {
+	d.mu.Lock()
+	c := d.clusters[name]
+	if c == nil {
+		c = newCluster(d, name)
+		d.clusters[name] = c
+	}
+	d.mu.Unlock()
+	c.once.Do(c.open)
+	return c
+}
+
+// Remove removes all files of a cluster, which must not have open mirrors.
+func (d *Directory) Remove(cluster string) error {
+	c, err := d.forget(cluster)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		c.exchange(nil)
+	}
+	if err := os.RemoveAll(filepath.Join(d.path, clustersFolder, clusterFolder(cluster))); err != nil {
+		return fmt.Errorf("disk: cluster %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// forget forgets a cluster without open mirrors. It returns nil if it is not known.
+func (d *Directory) forget(cluster string) (*Cluster, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.clusters[cluster]
+	if c == nil {
+		return nil, nil
+	}
+	for _, m := range c.mirrors {
+		if !m.closed {
+			return nil, fmt.Errorf("disk: cluster %s: %v is open", cluster, m.id)
+		}
+		d.dropLocked(m, nil)
+	}
+	c.removed.Store(true)
+	delete(d.clusters, cluster)
+	return c, nil
+}
+
+// Stats are the counters of a directory since it was opened.
+type Stats struct {
+	// Batches, Changes and Snapshots count what was written, Bytes and Syncs how.
+	Batches, Changes, Snapshots, Bytes, Syncs int64
+	// Queued is the size of the batches that wait, in bytes.
+	Queued int64
+	// Dropped counts how often the batches of a mirror were dropped, and Behind is the
+	// number of mirrors that need a complete state now.
+	Dropped uint64
+	Behind  int
+	// Errors counts failed operations. LastError is the last one, and LastErrorAt when it
+	// happened.
+	Errors      uint64
+	LastError   error
+	LastErrorAt time.Time
+}
+
+// Stats returns the counters.
+func (d *Directory) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Stats{
+		Batches: d.batches.Load(), Changes: d.changes.Load(), Snapshots: d.snapshots.Load(), Bytes: d.written.Load(), Syncs: d.syncs.Load(),
+		Queued: d.queued, Dropped: d.dropped, Behind: len(d.wanting), Errors: d.errors, LastError: d.lastErr, LastErrorAt: d.lastAt,
+	}
+}
+
+// clusterFolders returns the folders of all clusters.
+func clusterFolders(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(path, clustersFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			all = append(all, filepath.Join(path, clustersFolder, e.Name()))
+		}
+	}
+	return all, err
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/watershed-project/watershed/wire"
+)
+
+// maxReads limits how often At begins anew because files were created or removed.
+const maxReads = 10
+
+// Moment is a point in the past of a mirror: a version if that is not 0, or else a time.
+type Moment struct {
+	// Version selects the last state whose version is not higher. Of the changes of a batch
+	// it includes those up to the version.
+	Version uint64
+	// Time selects the last state that had arrived by then.
+	Time time.Time
+}
+
+// String returns the moment, for messages.
+func (m Moment) String() string {
+	if m.Version != 0 {
+		return fmt.Sprintf("version %d", m.Version)
+	}
+	return m.Time.Format(time.RFC3339Nano)
+}
+
+// includes reports whether a state is not after the moment.
+func (m Moment) includes(version uint64, at time.Time) bool {
+	if m.Version != 0 {
+		return version <= m.Version
+	}
+	return !at.After(m.Time)
+}
+
+// TooOldError is returned by [Cluster.At] for a moment before the oldest stored state.
+type TooOldError struct {
+	Identity Identity
+	Moment   Moment
+	// Version and Time are those of the oldest state that can be read.
+	Version uint64
+	Time    time.Time
+}
+
+// Error implements error.
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("stored %v at %v is not available: the oldest stored state is version %d of %v", e.Identity, e.Moment, e.Version, e.Time.Format(time.RFC3339Nano))
+}
+
+// At returns the state that a mirror had at a moment, without [State.Records]. It sees what
+// has been written, and can be called at any time, also for a mirror that is not open. The
+// error is a [*TooOldError], or a [*Rejection]. Its reason is [Incomplete] if changes are
+// missing at the moment, or if a relist found them, so that the state of a version is not
+// known exactly. A state that has exactly the version is known even if changes are missing
+// after it.
+//
+// If the server has gone back to older versions, a version selects the newest of the states
+// that match, unless that one is missing.
+//
+// At reads the log from the last complete state before the moment on: for a time up to the
+// next state of the mirror, for a version up to its end, and perhaps from twice as far back.
+func (c *Cluster) At(id Identity, m Moment) (*State, error) {
+	defer c.hold()()
+	var s *State
+	var err error
+	for range maxReads {
+		if s, err = c.at(id, m); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
+			break
+		}
+	}
+	tooOld, rejected := (*TooOldError)(nil), (*Rejection)(nil)
+	if err == nil || errors.As(err, &tooOld) || errors.As(err, &rejected) {
+		return s, err
+	}
+	return nil, rejection(id, err)
+}
+
+// hold delays the removal of old files until release is called, for some seconds at most: a
+// reader that is slower than the removal would never read all of them.
+func (c *Cluster) hold() (release func()) {
+	d := c.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.readers++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		c.readers--
+	}
+}
+
+func (c *Cluster) at(id Identity, m Moment) (*State, error) {
+	d := c.directory
+	r := &restorer{digest: id.digest(), kind: c.kindOf(id), dictionaries: d.dictionaries}
+	x, err := listIndex(&d.files, c.folder)
+	if err != nil {
+		return nil, err
+	}
+	x.only = &r.digest
+	if err := x.readSnapshots(); err != nil {
+		return nil, err
+	}
+	// The first list may lack a segment that was created before one of the snapshots.
+	if x.listing, err = list(c.folder); err != nil {
+		return nil, err
+	}
+	if err := x.skipTorn(); err != nil {
+		return nil, err
+	}
+	unreadable := map[*snapshotFile]error{}
+	x.until = x.after(m)
+	for first := x.guess(m, r.digest); ; {
+		if err := x.readFrom(first); err != nil {
+			return nil, err
+		}
+		s, snapshot, err := x.find(id, m, r, d.opts.Keys, unreadable)
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, errShort):
+			x.until = x.later(first)
+		case snapshot != nil && !errors.Is(err, fs.ErrNotExist):
+			unreadable[snapshot] = err
+		case first == x.start():
+			return nil, err
+		default:
+			first = x.earlier(first)
+		}
+	}
+}
+
+// kindOf returns the kind of the objects of a mirror: that of the open one, if there is one.
+func (c *Cluster) kindOf(id Identity) *wire.Kind {
+	c.directory.mu.Lock()
+	defer c.directory.mu.Unlock()
+	if open := c.mirrors[id.digest()]; open != nil {
+		return open.opts.Kind
+	}
+	return id.kind()
+}
+
+// find returns the state of a mirror at a moment, as far as the segments have been read. If
+// a snapshot cannot be read, it returns the snapshot with the error.
+func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable map[*snapshotFile]error) (*State, *snapshotFile, error) {
+	f := x.mirrors[r.digest]
+	switch {
+	case f == nil && x.until != math.MaxUint64:
+		return nil, nil, errShort
+	case f == nil:
+		return nil, nil, rejection(id, nil)
+	}
+	l := x.loading(f, keys, unreadable)
+	l.seek = &seek{moment: m}
+	l.follow(f)
+	switch s := l.seek; {
+	case !s.passed && x.until != math.MaxUint64:
+		return nil, nil, errShort
+	case s.first == nil:
+		return nil, nil, rejection(id, l.problem)
+	case s.step == 0:
+		return nil, nil, &TooOldError{Identity: id, Moment: m, Version: s.first.Version, Time: s.first.Time}
+	case s.doubt != nil && s.version != m.Version:
+		return nil, nil, &Rejection{Identity: id, Reason: Incomplete, Err: fmt.Errorf("changes between version %d and %v may be missing: %w", s.version, m, s.doubt)}
+	}
+	// The second pass ends at the state that the first one has found.
+	found := l.seek
+	l = x.loading(f, keys, unreadable)
+	l.stop, l.part, l.partVersion = found.step, found.part, found.version
+	l.follow(f)
+	s, err := l.state(r)
+	if err == nil {
+		s.Last = !found.passed
+	}
+	return s, l.snapshot, err
+}
+
+// seek searches for the last state of a mirror that is not after a moment.
+type seek struct {
+	moment Moment
+	// first is the oldest state.
+	first *State
+	// step is the last state that is not after the moment, 0 if there is none, and version
+	// is its version. passed means that the next state is known. doubt is why it is not
+	// known.
+	step    int
+	version uint64
+	passed  bool
+	doubt   error
+	// part, if it is not 0, is how many items of the batch at step belong to the state.
+	part int
+}
+
+// arrive records that the frames have led to a state.
+func (l *loading) arrive() {
+	l.step++
+	s := l.seek
+	if s == nil {
+		return
+	}
+	if s.first == nil {
+		s.first = &State{Version: l.version, Time: l.time}
+	}
+	if s.moment.includes(l.version, l.time) {
+		s.step, s.version, s.passed, s.doubt, s.part = l.step, l.version, false, nil, 0
+	} else {
+		s.passed = true
+	}
+}
+
+// errBetween means that a version was skipped by a relist, which finds changes but not their
+// order.
+var errBetween = errors.New("the state is between a relist and the change before it, and is not known")
+
+// passBatch looks for a version between the current state and the one after a batch: some of
+// its changes may belong to it.
+func (l *loading) passBatch(c *commit) {
+	s := l.seek
+	if s == nil || s.moment.Version == 0 || c.state || l.version >= s.moment.Version || c.version <= s.moment.Version {
+		return
+	}
+	n := 0
+	for n < len(c.items) && c.items[n].version <= s.moment.Version {
+		n++
+	}
+	later := slices.ContainsFunc(c.items[n:], func(i item) bool { return i.version <= s.moment.Version })
+	switch {
+	case c.again || later || c.flags&listedBatch != 0:
+		l.interrupt(errBetween)
+	case n > 0:
+		s.step, s.version, s.passed, s.doubt, s.part = l.step+1, c.items[n-1].version, false, nil, n
+	}
+}
+
+// interrupt records why changes are missing after the current state.
+func (l *loading) interrupt(why error) {
+	if s := l.seek; s != nil && l.live && !s.passed {
+		s.doubt = why
+	}
+}
+
+// errShort means that the segments that were read have no state of the mirror after the
+// moment.
+var errShort = errors.New("more segments are needed")
+
+// after returns the first segment that was begun after a time, and so probably has the next
+// state of the mirror. A version may occur again up to the end of the log.
+func (x *index) after(m Moment) uint64 {
+	for _, number := range x.segments {
+		if h, err := x.header(number); m.Version == 0 && err == nil && h.Time.After(m.Time) {
+			return number
+		}
+	}
+	return math.MaxUint64
+}
+
+// later returns a last segment to read that is twice as far from the first one.
+func (x *index) later(first uint64) uint64 {
+	if next := x.until + (x.until - min(first, x.until)) + 1; next < x.segments[len(x.segments)-1] {
+		return next
+	}
+	return math.MaxUint64
+}
+
+// guess returns the segment from which a state at a moment can probably be restored.
+func (x *index) guess(m Moment, id digest) uint64 {
+	if f := x.mirrors[id]; f != nil && m.Version != 0 {
+		for _, s := range slices.Backward(f.snapshots) {
+			if s.Version <= m.Version {
+				return max(s.After.Segment, x.start())
+			}
+		}
+	}
+	for _, number := range slices.Backward(x.segments) {
+		if h, err := x.header(number); err == nil && (m.Version != 0 || !h.Time.After(m.Time)) {
+			return max(h.Base, x.start())
+		}
+	}
+	return x.start()
+}
+
+// start returns the number of the oldest segment.
+func (x *index) start() uint64 {
+	if len(x.segments) == 0 {
+		return 0
+	}
+	return x.segments[0]
+}
+
+// earlier returns a segment twice as far from the end of the log.
+func (x *index) earlier(first uint64) uint64 {
+	last := x.segments[len(x.segments)-1]
+	return max(x.start(), first-min(first, last-first+1))
+}

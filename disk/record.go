@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Flags of a batch.
+const (
+	// openBatch means that the relist goes on: the mirror is between two states.
+	openBatch = 1 << iota
+	// partialBatch means that the batch goes on in the mirror's next frame.
+	partialBatch
+	// listedBatch means that the changes were found by a relist.
+	listedBatch
+)
+
+// Flags of a change. Its type is in the lowest bits.
+const (
+	typeBits   = 1<<2 - 1
+	missedFlag = 1 << (iota + 1)
+	jsonFlag
+	labelledFlag
+)
+
+// item is a change, or an object of a snapshot, as it is in a file. The slices are parts
+// of the payload that it was parsed from.
+type item struct {
+	flags byte
+	// awaited means that the item stands for an object of the snapshot that is read later.
+	// Then restored is the object, nil if it did not exist or if it failed to be made.
+	awaited, failed bool
+	key             string
+	manager         []byte
+	version, object uint64 // of the change, and of the object
+	// dictionary is nil if the object is not packed.
+	dictionary *sum
+	body       []byte
+	seal       *seal        // nil if the body is not encrypted
+	restored   *wire.Object // nil until the object was made
+}
+
+func (i *item) deleted() bool { return delta.Type(i.flags&typeBits) == delta.Deleted }
+
+// queuedChange is a change to write. manager and raw may be empty.
+type queuedChange struct {
+	*store.Change[*wire.Object]
+	manager string
+	raw     []byte
+}
+
+// encoder makes items. It numbers the dictionaries that they name.
+type encoder struct {
+	id     Identity
+	digest digest
+	kind   *wire.Kind
+	packer *wire.Packer
+	seal   *seal // nil if the mirror is not encrypted
+	// ready reports whether a dictionary may be named.
+	ready   func(*wire.Dictionary) bool
+	numbers map[sum]int
+	sums    []sum
+	scratch []byte
+}
+
+// append appends a change. If labels is set it includes the labels of a packed object, so
+// that the reader need not unpack it to read them.
+func (e *encoder) append(b []byte, c queuedChange, labels bool) ([]byte, error) {
+	o := c.New
+	if k := o.Kind(); k != e.kind && k.GroupVersionKind != e.kind.GroupVersionKind {
+		return b, fmt.Errorf("%v is not a %s", o, e.kind.Kind)
+	}
+	s := e.packer.Stored(o, c.raw)
+	number := 0
+	if s.Dictionary != nil {
+		if number = e.number(s.Dictionary); number == 0 {
+			s = wire.Stored{Data: o.Bytes()}
+		}
+	}
+	flags := byte(c.Type)
+	if c.Missed {
+		flags |= missedFlag
+	}
+	if o.Encoding() == wire.JSON {
+		flags |= jsonFlag
+	}
+	body := s.Data
+	if labels && s.Labelled {
+		flags |= labelledFlag
+		e.scratch = append(appendText(e.scratch[:0], s.Labels), s.Data...)
+		body = e.scratch
+	}
+	if e.seal != nil {
+		body = e.seal.close(nil, body, associated(e.digest, c.Key, c.Version))
+	}
+	b = appendText(append(b, flags), c.Key)
+	b = binary.AppendUvarint(b, c.Version)
+	b = binary.AppendUvarint(b, o.Version())
+	b = appendText(b, c.manager)
+	b = binary.AppendUvarint(b, uint64(number))
+	return appendText(b, body), nil
+}
+
+// number returns the number of a dictionary, from 1, or 0 if it may not be named.
+func (e *encoder) number(d *wire.Dictionary) int {
+	s := sum(d.Sum())
+	n := e.numbers[s]
+	if n == 0 && e.ready(d) {
+		e.sums = append(e.sums, s)
+		n = len(e.sums)
+		e.numbers[s] = n
+	}
+	return n
+}
+
+// batchHead is the beginning of a batch.
+type batchHead struct {
+	flags        byte
+	version, era uint64
+	time         time.Time
+}
+
+func (h batchHead) append(b []byte, sums []sum, items int) []byte {
+	b = append(b, h.flags)
+	b = binary.AppendUvarint(b, h.version)
+	b = binary.AppendUvarint(b, h.era)
+	b = binary.AppendUvarint(b, uint64(h.time.UnixNano()))
+	b = binary.AppendUvarint(b, uint64(len(sums)))
+	for _, s := range sums {
+		b = append(b, s[:]...)
+	}
+	return binary.AppendUvarint(b, uint64(items))
+}
+
+// decoder parses items. It has the dictionaries that they name, by number.
+type decoder struct {
+	sums []*sum
+	// lost means that a frame is missing that may have named dictionaries.
+	lost bool
+	seal *seal
+}
+
+// batch parses a batch.
+func (d *decoder) batch(payload []byte) (h batchHead, items []item, err error) {
+	r := fields{b: payload}
+	h.flags = r.byte()
+	h.version, h.era = r.number(), r.number()
+	h.time = time.Unix(0, int64(r.number()))
+	for n := r.number(); n > 0 && r.err == nil; n-- {
+		s := new(sum)
+		copy(s[:], r.bytes(uint64(len(s))))
+		d.sums = append(d.sums, s)
+	}
+	items, err = d.items(&r, r.number())
+	return h, items, err
+}
+
+// items parses n items, which must be all that is left.
+func (d *decoder) items(r *fields, n uint64) (items []item, err error) {
+	for ; n > 0 && r.err == nil; n-- {
+		i := item{flags: r.byte(), key: string(r.text()), version: r.number(), object: r.number(), manager: r.text(), seal: d.seal}
+		dictionary := r.number()
+		i.body = r.text()
+		switch t := delta.Type(i.flags & typeBits); {
+		case r.err != nil:
+		case t != delta.Added && t != delta.Updated && t != delta.Deleted || i.key == "" || dictionary > uint64(len(d.sums)):
+			return nil, errors.New("record is malformed")
+		case dictionary > 0 && d.lost:
+			return nil, errors.New("record names a dictionary of a lost one")
+		case dictionary > 0:
+			i.dictionary = d.sums[dictionary-1]
+		}
+		items = append(items, i)
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.err = errors.New("record has a remainder")
+	}
+	return items, r.err
+}
+
+// restorer makes objects from items.
+type restorer struct {
+	digest       digest
+	kind         *wire.Kind
+	dictionaries *dictionaries
+	// lazy is [wire.Stored.Lazy].
+	lazy bool
+}
+
+// object returns the object of an item, and makes it once. It copies the bytes.
+func (r *restorer) object(i *item) (*wire.Object, error) {
+	if i.failed {
+		return nil, fmt.Errorf("object %q of the snapshot cannot be made", i.key)
+	}
+	if i.restored != nil || i.awaited {
+		return i.restored, nil
+	}
+	body, err := i.body, error(nil)
+	if i.seal != nil {
+		if body, err = i.seal.open(body, associated(r.digest, i.key, i.version)); err != nil {
+			return nil, fmt.Errorf("object %q: %w", i.key, err)
+		}
+	}
+	f := fields{b: body}
+	s := wire.Stored{Lazy: r.lazy}
+	if i.flags&labelledFlag != 0 {
+		s.Labels, s.Labelled = string(f.text()), true
+	}
+	if f.err != nil {
+		return nil, fmt.Errorf("object %q: %w", i.key, f.err)
+	}
+	s.Data = append(make([]byte, 0, len(f.b)), f.b...)
+	first := false
+	if i.dictionary != nil {
+		if s.Dictionary, first, err = r.dictionaries.load(dictionaryFile{*i.dictionary, i.seal != nil}); err != nil {
+			return nil, fmt.Errorf("object %q: %w", i.key, err)
+		}
+	}
+	e := wire.Protobuf
+	if i.flags&jsonFlag != 0 {
+		e = wire.JSON
+	}
+	o, err := wire.Restore(r.kind, e, i.key, i.object, s)
+	if err == nil && first {
+		if err = r.check(o, s); err != nil {
+			r.dictionaries.unload(*i.dictionary)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	i.restored = o
+	return o, nil
+}
+
+// check unpacks the first object that is read with a dictionary, and compares it with its
+// record.
+func (r *restorer) check(o *wire.Object, s wire.Stored) error {
+	raw, err := s.Dictionary.Unpack(s.Data)
+	if err != nil {
+		return fmt.Errorf("object %q: %w", o.Key(), err)
+	}
+	again, err := wire.NewObject(raw, o.Encoding(), r.kind)
+	if err != nil {
+		return err
+	}
+	if again.Key() != o.Key() || again.Version() != o.Version() {
+		return fmt.Errorf("object %q: its bytes are those of %v", o.Key(), again)
+	}
+	return nil
+}
+
+// Change is a stored change of one object.
+type Change struct {
+	// Type is Added, Updated or Deleted.
+	Type delta.Type
+	// Missed marks a deletion that a relist found. Object may not be the final state.
+	Missed bool
+	Key    string
+	// Object is the state after the change, or the last state of a deleted object. Old is
+	// the state before the change, nil if the object did not exist. It is set in
+	// [State.Records] only.
+	Object, Old *wire.Object
+	// Version is the version of the change.
+	Version uint64
+	// Manager is the field manager that made the change, empty if it is not known.
+	Manager string
+}
+
+// Record is a stored batch: the changes that led from one state of the server to another.
+type Record struct {
+	// Version is the version of the state after the changes.
+	Version uint64
+	// Time is when the batch arrived.
+	Time time.Time
+	// Listed means that a relist found the changes. Other changes may have happened
+	// between the versions.
+	Listed  bool
+	Changes []Change
+}
+
+// record returns a batch with its objects.
+func (r *restorer) record(c *commit) (Record, error) {
+	rec := Record{Version: c.version, Time: c.time, Listed: c.flags&listedBatch != 0}
+	for n := range c.items {
+		i := &c.items[n]
+		o, err := r.object(i)
+		if err != nil {
+			return rec, err
+		}
+		change := Change{Type: delta.Type(i.flags & typeBits), Missed: i.flags&missedFlag != 0, Key: i.key, Object: o, Version: i.version, Manager: string(i.manager)}
+		if c.olds != nil && c.olds[n] != nil {
+			if change.Old, err = r.object(c.olds[n]); err != nil {
+				return rec, err
+			}
+		}
+		rec.Changes = append(rec.Changes, change)
+	}
+	return rec, nil
+}

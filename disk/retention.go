@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// storedSnapshot is a snapshot in the folder of a cluster. A damaged one has no place and
+// no time.
+type storedSnapshot struct {
+	name string
+	// mirror is the beginning of the names of the mirror's snapshots.
+	mirror string
+	after  position
+	time   time.Time
+	bytes  int64
+}
+
+// maintain removes the files that are older than the window, and those that are too many.
+func (d *Directory) maintain(now time.Time) {
+	clusters := d.allClusters()
+	for _, c := range clusters {
+		c.maintain(now)
+	}
+	d.limit(clusters)
+}
+
+// maintain removes files of a cluster that are older than the window, and requests complete
+// states of mirrors that need too old ones.
+func (c *Cluster) maintain(now time.Time) {
+	d := c.directory
+	c.fileMu.Lock()
+	failed := c.failed
+	c.fileMu.Unlock()
+	if failed != nil {
+		c.log.abandon(c, failed, now)
+	}
+	cutoff := now.Add(-d.opts.Window)
+	d.mu.Lock()
+	if c.heldLocked(now) {
+		d.mu.Unlock()
+		return
+	}
+	obsolete := c.forgetOldLocked()
+	needed := min(c.neededLocked(), c.log.neededAt(cutoff))
+	d.mu.Unlock()
+	c.removeSnapshots(obsolete)
+	for c.log.removable(needed) {
+		if !c.removeSegment() {
+			return
+		}
+	}
+	d.mu.Lock()
+	obsolete = c.obsoleteLocked(cutoff)
+	d.mu.Unlock()
+	c.removeSnapshots(obsolete)
+}
+
+// heldLocked reports whether the removal of files waits for readers of the past, and records
+// since when. It waits for a limited time, because reads may follow each other without end.
+func (c *Cluster) heldLocked(now time.Time) bool {
+	switch {
+	case c.readers == 0:
+		c.delayed = time.Time{}
+	case c.delayed.IsZero():
+		c.delayed = now
+	case now.Sub(c.delayed) >= c.directory.limits.hold:
+		c.delayed = time.Time{}
+		return false
+	}
+	return c.readers > 0
+}
+
+// forgetOldLocked forgets the mirrors that are not open and need too much of the log, and
+// returns their snapshots. It requests complete states of the open ones.
+func (c *Cluster) forgetOldLocked() (obsolete []storedSnapshot) {
+	d := c.directory
+	var stored int64
+	for _, m := range c.mirrors {
+		stored += m.baseBytes
+	}
+	limit := max(d.limits.replay, stored)
+	for key, m := range c.mirrors {
+		switch old := m.base != 0 && c.log.since(m.base) > limit; {
+		case old && m.closed:
+			delete(c.mirrors, key)
+			obsolete = append(obsolete, c.snapshotsLocked(m.digest)...)
+		case old && m.accept:
+			d.wantLocked(m)
+		}
+	}
+	for _, f := range c.unclaimed {
+		if c.log.since(f.base) > limit {
+			obsolete = append(obsolete, c.forgetLocked(f)...)
+		}
+	}
+	return obsolete
+}
+
+// forgetLocked forgets a mirror that has not been opened, and returns its snapshots.
+func (c *Cluster) forgetLocked(f *found) []storedSnapshot {
+	delete(c.unclaimed, f.digest)
+	return c.snapshotsLocked(f.digest)
+}
+
+// snapshotsLocked returns the snapshots of a mirror.
+func (c *Cluster) snapshotsLocked(id digest) (all []storedSnapshot) {
+	for _, s := range c.snapshots {
+		if s.mirror == snapshotNames(id) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// olderLocked returns the snapshots whose mirror has a newer complete state, in the order
+// of the log.
+func (c *Cluster) olderLocked() (older []storedSnapshot) {
+	if len(c.snapshots) == 0 {
+		return nil
+	}
+	newest := map[string]string{}
+	for key, f := range c.unclaimed {
+		newest[snapshotNames(key)] = f.file()
+	}
+	for key, m := range c.mirrors {
+		if m.base != 0 {
+			newest[snapshotNames(key)] = m.snapshot
+		}
+	}
+	for _, s := range c.snapshots {
+		if name, ok := newest[s.mirror]; ok && name != s.name {
+			older = append(older, s)
+		}
+	}
+	return older
+}
+
+// obsoleteLocked returns the snapshots that the window does not need: the mirror had a
+// newer one when the window began, or the log does not continue it.
+func (c *Cluster) obsoleteLocked(cutoff time.Time) (obsolete []storedSnapshot) {
+	for _, s := range c.olderLocked() {
+		replaced := slices.ContainsFunc(c.snapshots, func(other storedSnapshot) bool {
+			return other.mirror == s.mirror && s.after.before(other.after) && !other.time.After(cutoff)
+		})
+		if replaced || len(c.log.segments) > 0 && s.after.Segment < c.log.segments[0].number {
+			obsolete = append(obsolete, s)
+		}
+	}
+	return obsolete
+}
+
+// removeSnapshots removes snapshots. One that cannot be removed is removed later.
+func (c *Cluster) removeSnapshots(all []storedSnapshot) {
+	if len(all) == 0 || c.sync() != nil {
+		return // the newer state may be in the log, and must be durable
+	}
+	for _, s := range all {
+		if err := os.Remove(filepath.Join(c.folder, s.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.directory.report(err)
+			continue
+		}
+		c.directory.mu.Lock()
+		c.snapshots = slices.DeleteFunc(c.snapshots, func(other storedSnapshot) bool { return other.name == s.name })
+		c.directory.mu.Unlock()
+	}
+}
+
+// removeSegment removes the oldest segment. It returns false if that is not possible.
+func (c *Cluster) removeSegment() bool {
+	l := &c.log
+	if c.sync() != nil {
+		return false // the newer states may be in the log, and must be durable
+	}
+	if err := os.Remove(filepath.Join(c.folder, segmentName(l.segments[0].number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.directory.report(err)
+		return false
+	}
+	l.segments = l.segments[1:]
+	return true
+}
+
+// removal is the oldest file of a cluster that is not needed to restore its mirrors.
+type removal struct {
+	cluster *Cluster
+	// total is the size of the cluster's log and its older snapshots.
+	total int64
+	// possible means that there is such a file, and time is when it became old. snapshot
+	// is the file, nil for the oldest segment.
+	possible bool
+	time     time.Time
+	snapshot *storedSnapshot
+}
+
+// limit removes the oldest files of any cluster until the rest is within
+// [Options.WindowBytes], or needed to restore the mirrors.
+func (d *Directory) limit(clusters []*Cluster) {
+	var total int64
+	oldest := make([]*removal, 0, len(clusters))
+	for _, c := range clusters {
+		r := c.oldest()
+		total += r.total
+		oldest = append(oldest, r)
+	}
+	for total > d.opts.WindowBytes {
+		next := -1
+		for i, r := range oldest {
+			if r.possible && (next < 0 || r.time.Before(oldest[next].time)) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return // the rest is needed
+		}
+		before := oldest[next]
+		before.remove()
+		oldest[next] = before.cluster.oldest()
+		if total += oldest[next].total - before.total; oldest[next].total >= before.total {
+			return // a file cannot be removed
+		}
+	}
+}
+
+// remove removes the file, and the snapshots that the log does not continue any more.
+func (r *removal) remove() {
+	c := r.cluster
+	if r.snapshot != nil {
+		c.removeSnapshots([]storedSnapshot{*r.snapshot})
+		return
+	}
+	if !c.removeSegment() {
+		return
+	}
+	c.directory.mu.Lock()
+	obsolete := c.obsoleteLocked(time.Time{})
+	c.directory.mu.Unlock()
+	c.removeSnapshots(obsolete)
+}
+
+// oldest returns the oldest file of the cluster that is not needed to restore its mirrors.
+func (c *Cluster) oldest() *removal {
+	c.directory.mu.Lock()
+	older, needed, held := c.olderLocked(), c.neededLocked(), !c.delayed.IsZero()
+	c.directory.mu.Unlock()
+	r := &removal{cluster: c, total: c.log.since(0)}
+	if !held && c.log.removable(needed) {
+		r.possible, r.time = true, c.log.segments[1].began
+	}
+	for i := range older {
+		s := &older[i]
+		r.total += s.bytes
+		if !held && (!r.possible || s.time.Before(r.time)) {
+			r.possible, r.time, r.snapshot = true, s.time, s
+		}
+	}
+	return r
+}
+
+// neededLocked returns the oldest segment that is needed to restore the mirrors.
+func (c *Cluster) neededLocked() uint64 {
+	oldest := c.log.next
+	for _, f := range c.unclaimed {
+		if f.base != 0 {
+			oldest = min(oldest, f.base)
+		}
+	}
+	for _, m := range c.mirrors {
+		for _, base := range []uint64{m.base, m.nextBase} {
+			if base != 0 {
+				oldest = min(oldest, base)
+			}
+		}
+	}
+	return oldest
+}
+
+// removable reports whether the oldest segment is before one that is needed.
+func (l *clusterLog) removable(needed uint64) bool {
+	return len(l.segments) > 1 && l.segments[0].number < needed
+}
+
+// since returns the bytes of a segment and the later ones.
+func (l *clusterLog) since(number uint64) (n int64) {
+	for i := range l.segments {
+		if l.segments[i].number >= number {
+			n += l.segments[i].size
+		}
+	}
+	return n
+}
+
+// neededAt returns the oldest segment that is needed to restore the mirrors as they were
+// at a time, 0 if the log is not that old. Segments after it lead on from there.
+func (l *clusterLog) neededAt(t time.Time) (base uint64) {
+	for i := range l.segments {
+		if s := &l.segments[i]; s.base != 0 && !s.began.After(t) {
+			base = s.base
+		}
+	}
+	return base
+}
+
+// from returns the first segment that the next process reads, if the mirrors need the
+// segments from needed on. It includes the recent changes, and the complete states before
+// them, as far as the limit of a replay permits.
+func (l *clusterLog) from(limits limits, needed uint64, now time.Time) uint64 {
+	recent := l.recent(limits, now)
+	for i := range l.segments {
+		if s := &l.segments[i]; s.number >= recent && s.base != 0 && l.since(s.base) <= limits.replay {
+			return min(needed, s.base)
+		}
+	}
+	return min(needed, recent)
+}
+
+// recent returns the first segment of the window that mirrors are loaded with.
+func (l *clusterLog) recent(limits limits, now time.Time) uint64 {
+	from, size := l.next, int64(0)
+	for i := len(l.segments) - 1; i >= 0; i-- {
+		s := &l.segments[i]
+		if size += s.size; size > limits.replay || i+1 < len(l.segments) && now.Sub(l.segments[i+1].began) > limits.window {
+			break
+		}
+		from = s.number
+	}
+	return from
+}
+
+// addSnapshotLocked adds a snapshot. It may have replaced one with the same name.
+func (c *Cluster) addSnapshotLocked(s storedSnapshot) {
+	c.snapshots = slices.DeleteFunc(c.snapshots, func(other storedSnapshot) bool { return other.name == s.name })
+	c.snapshots = append(c.snapshots, s)
+}
+
+// addSnapshots adds the snapshots that the files had when the cluster was opened.
+func (c *Cluster) addSnapshots(x *index) {
+	for _, f := range x.mirrors {
+		for _, s := range f.snapshots {
+			c.snapshots = append(c.snapshots, storedSnapshot{filepath.Base(s.path), snapshotNames(f.digest), s.After, s.Time, s.size})
+		}
+	}
+	for name := range x.damaged {
+		s := storedSnapshot{name: name, mirror: name[:min(len(name), len(snapshotNames(digest{})))]}
+		if info, err := os.Stat(filepath.Join(c.folder, name)); err == nil {
+			s.bytes = info.Size()
+		}
+		c.snapshots = append(c.snapshots, s)
+	}
+	slices.SortFunc(c.snapshots, func(a, b storedSnapshot) int { return cmp.Compare(a.name, b.name) })
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// sweepEvery is how often dictionaries that are not used any more are searched for.
+const sweepEvery = time.Hour
+
+// Run writes what is appended until ctx ends. Then it writes and syncs all queued batches,
+// and returns nil. It can be called once.
+func (d *Directory) Run(ctx context.Context) error {
+	if !d.running.CompareAndSwap(false, true) {
+		return errors.New("disk: the directory runs already")
+	}
+	var others sync.WaitGroup
+	syncing, stop := context.WithCancel(context.Background())
+	others.Go(func() { d.syncLoop(syncing) })
+	others.Go(func() { d.snapshotLoop(syncing) })
+	d.writeLoop(ctx)
+	close(d.jobs)
+	stop()
+	others.Wait()
+	return nil
+}
+
+// writeLoop writes queued batches until ctx ends.
+func (d *Directory) writeLoop(ctx context.Context) {
+	maintained := time.Now()
+	tick := time.NewTicker(d.limits.maintainEvery)
+	defer tick.Stop()
+	var again <-chan time.Time
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-again:
+		case <-d.wake:
+			select {
+			case <-d.full:
+			case <-time.After(d.limits.delay):
+			case <-ctx.Done():
+			}
+		}
+		now := time.Now()
+		again = nil
+		if d.round(now) {
+			// A complete state has to wait for another one, or after an error.
+			again = time.After(d.limits.minRetry / 10)
+		}
+		if now.Sub(maintained) >= d.limits.maintainEvery {
+			maintained = now
+			d.maintain(now)
+			d.reportRecovery(now)
+		}
+	}
+	d.round(time.Now())
+	for _, c := range d.allClusters() {
+		if err := c.log.finish(c); err != nil {
+			d.report(err)
+		}
+	}
+}
+
+// allClusters returns the clusters whose index has been read.
+func (d *Directory) allClusters() []*Cluster {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []*Cluster
+	for _, c := range d.clusters {
+		if c.opened {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// candidates returns the mirrors whose complete state can be written now, and whether it
+// is large. At most one is large. Later means that others have to wait.
+func (d *Directory) candidates(now time.Time) (all map[*Mirror]bool, later bool) {
+	d.mu.Lock()
+	states := map[*Mirror]*Snapshot{}
+	for m := range d.wanting {
+		switch {
+		case m.open || m.latest == nil: // the next batch wakes the writer
+		case now.Before(m.retry) || now.Before(m.cluster.log.retry):
+			later = true
+		default:
+			states[m] = m.latest
+		}
+	}
+	busy := d.busy
+	d.mu.Unlock()
+	all = map[*Mirror]bool{}
+	for m, s := range states {
+		// A mirror that was large is checked again when it is its turn.
+		if m.large = busy && m.large || d.large(s); m.large && busy {
+			later = true
+			continue
+		}
+		busy = busy || m.large
+		all[m] = m.large
+	}
+	return all, later
+}
+
+// large reports whether a state gets a file of its own.
+func (d *Directory) large(s *Snapshot) bool {
+	var n int64
+	for _, o := range s.All() {
+		if n += int64(o.Size()); n > d.limits.chunk {
+			return true
+		}
+	}
+	return false
+}
+
+// round writes the queued batches, and the complete states that mirrors need. It reports
+// whether some of them have to be written later.
+func (d *Directory) round(now time.Time) (later bool) {
+	candidates, later := d.candidates(now)
+	var jobs []*stateJob
+	d.mu.Lock()
+	queue, bytes := d.queue, int64(0)
+	d.queue = nil
+	for i := range queue {
+		queue[i].mirror.queued -= queue[i].size
+		bytes += queue[i].size
+	}
+	for m, large := range candidates {
+		if _, ok := d.wanting[m]; !ok || m.open || m.latest == nil {
+			continue
+		}
+		delete(d.wanting, m)
+		// The batches of this round must not request the state again.
+		m.accept, m.logBytes, d.busy = true, 0, d.busy || large
+		jobs = append(jobs, &stateJob{mirror: m, epoch: m.epoch, state: m.latest, time: m.latestTime, large: large})
+		if m.closed {
+			m.latest = nil
+		}
+	}
+	d.mu.Unlock()
+	touched := map[*Cluster]bool{}
+	for i := range queue {
+		touched[queue[i].mirror.cluster] = true
+		d.guard(queue[i].mirror, now, func(l *clusterLog) error { return d.writeBatch(l, &queue[i]) })
+	}
+	for _, j := range jobs {
+		touched[j.mirror.cluster] = true
+		d.guard(j.mirror, now, func(l *clusterLog) error { return d.writeState(l, j) })
+	}
+	for c := range touched {
+		if err := c.log.flush(c); err != nil {
+			c.log.abandon(c, err, now)
+		} else if c.log.current != nil {
+			c.log.wait = 0
+		}
+	}
+	d.mu.Lock()
+	d.queued -= bytes
+	d.mu.Unlock()
+	for _, j := range jobs {
+		switch {
+		case j.after == position{}:
+			d.stateFailed(j, nil)
+		case j.large:
+			d.jobs <- j // it is empty, because d.busy was not set
+		default:
+			d.stateWritten(j, "")
+		}
+	}
+	return later
+}
+
+// guard calls a function that writes to the log of a mirror's cluster, and handles its
+// error: the mirror, or all mirrors of the cluster, begin anew later.
+func (d *Directory) guard(m *Mirror, now time.Time, write func(*clusterLog) error) {
+	c := m.cluster
+	l := &c.log
+	if c.removed.Load() || l.current == nil && now.Before(l.retry) {
+		d.drop(m, nil, time.Time{})
+		return
+	}
+	err := l.ready(c, now)
+	if err == nil {
+		err = write(l)
+	}
+	one := (*mirrorError)(nil)
+	switch {
+	case errors.As(err, &one):
+		d.report(fmt.Errorf("%v: %w", m.id, err))
+		d.drop(m, err, now.Add(d.limits.maxRetry))
+	case err != nil:
+		l.abandon(c, err, now)
+	}
+}
+
+// drop drops the batches of a mirror. They are not written any more.
+func (d *Directory) drop(m *Mirror, err error, retry time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropLocked(m, err)
+	m.oldest, m.retry = m.epoch, retry
+}
+
+// writeBatch writes one batch.
+func (d *Directory) writeBatch(l *clusterLog, q *queuedBatch) error {
+	m := q.mirror
+	if q.epoch < m.oldest {
+		return nil
+	}
+	if err := l.declare(m.cluster, m, q.epoch, m.version, m.era); err != nil {
+		return err
+	}
+	size, err := l.write(m.cluster, m, batchFrame, q.batchHead, q.all())
+	if err != nil {
+		return err
+	}
+	d.batches.Add(1)
+	d.changes.Add(int64(len(q.changes)))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.status.Version = m.version
+	if m.logBytes += size; m.linked && m.logBytes > max(d.limits.minLog, m.baseBytes) {
+		d.wantLocked(m)
+	}
+	return nil
+}
+
+// writeState writes a complete state to the log, or notes the place for its snapshot.
+func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
+	m := j.mirror
+	if j.epoch < m.oldest {
+		return nil
+	}
+	h := batchHead{version: j.state.Version(), era: j.state.Era(), time: j.time}
+	if err := l.declare(m.cluster, m, j.epoch, h.version, h.era); err != nil {
+		return err
+	}
+	after := position{l.current.number, l.current.size + int64(len(l.buffer))}
+	if j.large {
+		m.version, m.era, m.relisting = h.version, h.era, false
+	} else {
+		var err error
+		if j.bytes, err = l.write(m.cluster, m, stateFrame, h, objects(j.state)); err != nil {
+			return err
+		}
+	}
+	j.after = after
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.nextBase = after.Segment
+	return nil
+}
+
+// stateWritten records that a complete state is written, in a snapshot or in the log.
+func (d *Directory) stateWritten(j *stateJob, snapshot string) {
+	m := j.mirror
+	d.mu.Lock()
+	if j.epoch < m.oldest && !j.large {
+		d.mu.Unlock()
+		return // the log was abandoned
+	}
+	if snapshot != "" {
+		m.cluster.addSnapshotLocked(storedSnapshot{snapshot, snapshotNames(m.digest), j.after, j.time, j.bytes})
+	}
+	m.base, m.nextBase, m.baseBytes, m.snapshot = j.after.Segment, 0, j.bytes, snapshot
+	m.wait = 0
+	if m.epoch == j.epoch {
+		m.linked, m.status.Err, m.status.Version = true, nil, max(m.status.Version, j.state.Version())
+	}
+	if j.large {
+		d.busy = false
+		notify(d.wake)
+	}
+	d.mu.Unlock()
+	d.snapshots.Add(1)
+}
+
+// stateFailed requests the complete state again, after a while.
+func (d *Directory) stateFailed(j *stateJob, err error) {
+	m := j.mirror
+	if err != nil {
+		d.report(fmt.Errorf("snapshot of %v: %w", m.id, err))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.wait = min(max(2*m.wait, d.limits.minRetry), d.limits.maxRetry)
+	m.retry, m.nextBase = time.Now().Add(m.wait), 0
+	if j.large {
+		d.busy = false
+	}
+	if m.epoch == j.epoch && !m.linked {
+		d.dropLocked(m, err)
+	}
+	d.wantLocked(m)
+}
+
+// snapshotRest is how much longer the writer of a snapshot rests after a chunk than the chunk
+// took, so that it takes a fifth of a processor. Readers wait for a processor otherwise: a
+// snapshot of 100,000 objects is 0.1 s of work. When ctx ends, it does not rest any more.
+const snapshotRest = 4
+
+// snapshotLoop writes snapshots, one at a time.
+func (d *Directory) snapshotLoop(ctx context.Context) {
+	rest := func(took time.Duration) { _ = timer.Sleep(ctx, snapshotRest*took) }
+	for j := range d.jobs {
+		name := snapshotName(j.mirror.digest, j.after)
+		if err := d.writeSnapshot(j, name, rest); err != nil {
+			d.stateFailed(j, err)
+			continue
+		}
+		d.stateWritten(j, name)
+	}
+}
+
+// writeSnapshot writes the snapshot of a mirror. It calls rest after each chunk, with the time
+// that the chunk took.
+func (d *Directory) writeSnapshot(j *stateJob, name string, rest func(time.Duration)) error {
+	m := j.mirror
+	w := snapshotWriter{size: int(d.limits.chunk), rest: rest, began: time.Now()}
+	w.encoder = encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
+	w.foot = footer{Identity: m.id, Name: m.cluster.name, Version: j.state.Version(), Time: j.time, After: j.after}
+	if m.id.sealed() {
+		var err error
+		if w.seal, w.foot.Key, err = newDataKey(d.opts.Keys); err != nil {
+			return err
+		}
+	}
+	w.ready = func(dict *wire.Dictionary) bool {
+		err := d.dictionaries.write(dictionaryFile{dict.Sum(), m.id.sealed()}, dict)
+		d.report(err)
+		return err == nil
+	}
+	err := d.files.replace(filepath.Join(m.cluster.folder, name), func(write func([]byte) error) error {
+		w.write = write
+		return w.writeAll(j.state)
+	})
+	j.bytes = w.bytes
+	d.written.Add(w.bytes)
+	return err
+}
+
+// syncLoop makes logs and dictionaries durable until ctx ends.
+func (d *Directory) syncLoop(ctx context.Context) {
+	swept := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.syncNow:
+		case <-time.After(d.limits.syncEvery):
+			for _, c := range d.allClusters() {
+				d.report(c.sync())
+			}
+		}
+		d.report(d.dictionaries.writeWanted())
+		if time.Since(swept) > sweepEvery {
+			swept = time.Now()
+			d.report(d.sweep())
+		}
+	}
+}
+
+// sweep removes the dictionaries that no file names.
+func (d *Directory) sweep() error {
+	folders, err := clusterFolders(d.path)
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, folder := range folders {
+		if err := namedBy(&d.files, folder, named); err != nil {
+			return err
+		}
+	}
+	return d.dictionaries.sweep(named)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testKeys returns a key from a file.
+func testKeys(tb testing.TB) Keys {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "key")
+	key := make([]byte, 32)
+	key[0] = 7
+	must(tb, os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n"), 0o600))
+	keys, err := KeysFromFile(path)
+	must(tb, err)
+	return keys
+}
+
+// TestSeal_secrets stores an encrypted and packed mirror, small and large. Nothing of its
+// objects may be in a file, and without the key nothing is stored or loaded.
+func TestSeal_secrets(t *testing.T) {
+	for name, size := range map[string]int{"log": 2, "snapshot": 30} {
+		t.Run(name, func(t *testing.T) {
+			path, id := t.TempDir(), identify("secrets")
+			opts, mirror := &Options{Keys: testKeys(t)}, MirrorOptions{Packer: trainedPacker(t)}
+			d := openDirectory(t, path, opts)
+			d.limits.chunk = 4 << 10
+			w := newWorld(t, openMirror(t, d, id, mirror), 1)
+			w.keys, w.body = size, 200
+			w.fill(size)
+			for range 20 {
+				step(d)
+				w.change(2)
+			}
+			step(d)
+			finish(t, d)
+			checkSealed(t, path, w)
+
+			s, err := load(t, path, id, opts, mirror)
+			must(t, err)
+			must(t, w.truth.check(s))
+			packed := 0
+			for _, o := range s.Objects {
+				if o.Packed() {
+					packed++
+				}
+			}
+			if s.Version != w.version || packed == 0 {
+				t.Errorf("version %d of %d, %d packed objects", s.Version, w.version, packed)
+			}
+			t.Setenv("WATERSHED_TEST_KEY", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+			other, err := KeysFromEnv("WATERSHED_TEST_KEY")
+			must(t, err)
+			for _, keys := range []Keys{nil, other} {
+				_, err := load(t, path, id, &Options{Keys: keys}, mirror)
+				if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Locked {
+					t.Errorf("with the keys %v: %v", keys, err)
+				}
+			}
+			both := append(append(localKeys{}, other.(localKeys)...), opts.Keys.(localKeys)...)
+			if _, err := load(t, path, id, &Options{Keys: both}, mirror); err != nil {
+				t.Errorf("with a second key: %v", err)
+			}
+		})
+	}
+}
+
+// checkSealed fails if a file contains a part of an object, or a dictionary.
+func checkSealed(t *testing.T, path string, w *world) {
+	t.Helper()
+	files := allFiles(t, path)
+	if len(only(files, sealedSuffix)) == 0 {
+		t.Error("there is no encrypted dictionary")
+	}
+	for name, content := range files {
+		if strings.Contains(name, dictionariesFolder) && !strings.HasSuffix(name, sealedSuffix) {
+			t.Errorf("%s is not encrypted", name)
+		}
+		for _, text := range []string{`"data"`, "sample-", "apiVersion", "labels"} {
+			if bytes.Contains(content, []byte(text)) {
+				t.Errorf("%s contains %s", filepath.Base(name), text)
+			}
+		}
+		for _, o := range w.store.All() {
+			raw := o.Bytes()
+			if bytes.Contains(content, raw[len(raw)-20:]) {
+				t.Errorf("%s contains the end of %v", filepath.Base(name), o)
+			}
+		}
+	}
+}
+
+// TestSeal_boundToTheRecord moves an encrypted body to another key and version.
+func TestSeal_boundToTheRecord(t *testing.T) {
+	s, id := newSeal(make([]byte, 32)), identify("secrets").digest()
+	sealed := s.close(nil, []byte("text"), associated(id, "a/b", 7))
+	if text, err := s.open(sealed, associated(id, "a/b", 7)); err != nil || string(text) != "text" {
+		t.Fatalf("%q, %v", text, err)
+	}
+	for _, other := range [][]byte{associated(id, "a/c", 7), associated(id, "a/b", 8), associated(identify("pods").digest(), "a/b", 7)} {
+		if _, err := s.open(sealed, other); err == nil {
+			t.Error("the body was opened elsewhere")
+		}
+	}
+}
+
+// TestSeal_withoutKey does not store a mirror that is to be encrypted.
+func TestSeal_withoutKey(t *testing.T) {
+	path := t.TempDir()
+	d := openDirectory(t, path, nil)
+	m := openMirror(t, d, identify("secrets"), MirrorOptions{})
+	_, err := m.Load(0)
+	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Locked {
+		t.Errorf("load: %v", err)
+	}
+	w := newWorld(t, m, 1)
+	w.fill(20)
+	w.change(5)
+	step(d)
+	finish(t, d)
+	if files := allFiles(t, path); len(files) != 2 {
+		t.Errorf("files %v", slices.Collect(maps.Keys(files)))
+	}
+}
+
+func TestKeys_malformed(t *testing.T) {
+	for _, text := range []string{"", "\n", "short", base64.StdEncoding.EncodeToString(make([]byte, 16))} {
+		t.Setenv("WATERSHED_TEST_KEY", text)
+		if _, err := KeysFromEnv("WATERSHED_TEST_KEY"); err == nil {
+			t.Errorf("%q is a key", text)
+		}
+	}
+	if _, err := KeysFromFile(filepath.Join(t.TempDir(), "absent")); err == nil {
+		t.Error("an absent file has a key")
+	}
+}

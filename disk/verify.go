@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Report is the result of [Verify].
+type Report struct {
+	// InUse means that a process has the directory open. Files may change during the
+	// verification, and a mirror that is being written may be reported as damaged.
+	InUse    bool
+	Clusters []ClusterReport
+	// Dictionaries is the number of dictionaries, and DictionaryBytes their size.
+	Dictionaries    int
+	DictionaryBytes int64
+}
+
+// ClusterReport is the part of one cluster.
+type ClusterReport struct {
+	// Name is the name of the cluster, empty if no file can be read. Folder is its path.
+	Name, Folder string
+	// Bytes is the size of all files, LogBytes that of the log.
+	Bytes, LogBytes int64
+	// Since is when the oldest segment of the log began.
+	Since time.Time
+	// Err is why a file cannot be read. Mirrors that do not need the file have no error.
+	Err     error
+	Mirrors []MirrorReport
+}
+
+// MirrorReport is the part of one mirror. If Err is not nil, the mirror would be listed
+// again.
+type MirrorReport struct {
+	Identity Identity
+	Version  uint64
+	Time     time.Time
+	Objects  int
+	// Records is the number of batches in the log that lead to the state.
+	Records int
+	Err     error
+}
+
+// Verify reads all files of a directory and checks them. It changes nothing. Keys decrypts
+// encrypted mirrors and may be nil; without it their objects are not checked.
+func Verify(path string, keys Keys) (*Report, error) {
+	if err := checkFormat(path); err != nil {
+		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
+	}
+	r := &Report{}
+	if f, err := os.Open(filepath.Join(path, lockFile)); err == nil {
+		r.InUse = lock(f) != nil
+		_ = f.Close() // it also unlocks
+	}
+	s := &files{}
+	dictionaries := newDictionaries(s, filepath.Join(path, dictionariesFolder), keys, func() {})
+	if entries, err := os.ReadDir(dictionaries.folder); err == nil {
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				r.Dictionaries, r.DictionaryBytes = r.Dictionaries+1, r.DictionaryBytes+info.Size()
+			}
+		}
+	}
+	folders, err := clusterFolders(path)
+	if err != nil {
+		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
+	}
+	for _, folder := range folders {
+		r.Clusters = append(r.Clusters, verifyCluster(s, folder, dictionaries))
+	}
+	return r, nil
+}
+
+// verifyCluster loads every mirror of a cluster.
+func verifyCluster(s *files, folder string, dictionaries *dictionaries) ClusterReport {
+	r := ClusterReport{Folder: folder}
+	x, err := readIndex(s, folder)
+	r.Name, r.Err = x.name, err
+	entries, err := os.ReadDir(folder)
+	r.Err = errors.Join(r.Err, err)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			r.Bytes += info.Size()
+		}
+	}
+	for i, number := range x.segments {
+		if info, err := os.Stat(filepath.Join(folder, segmentName(number))); err == nil {
+			r.LogBytes += info.Size()
+		}
+		if h, err := x.header(number); err == nil && i == 0 {
+			r.Since = h.Time
+		}
+	}
+	for name, err := range x.damaged {
+		r.Err = errors.Join(r.Err, fmt.Errorf("%s: %w", name, err))
+	}
+	r.Err = errors.Join(r.Err, x.verifyWindow(dictionaries.keys))
+	for _, f := range x.mirrors {
+		m := MirrorReport{Identity: f.identity}
+		state, err := x.load(f, &restorer{digest: f.digest, kind: f.identity.kind(), dictionaries: dictionaries}, dictionaries.keys, 1<<30)
+		if state == nil {
+			m.Err = rejection(f.identity, err)
+		} else {
+			m.Version, m.Time, m.Objects, m.Records = state.Version, state.Time, len(state.Objects), len(state.Records)
+		}
+		r.Mirrors = append(r.Mirrors, m)
+	}
+	slices.SortFunc(r.Mirrors, func(a, b MirrorReport) int { return cmp.Compare(a.Identity.String(), b.Identity.String()) })
+	return r
+}
+
+// verifyWindow checks all segments, and the chunks of all snapshots. A load reads only some
+// of them, and does without those that only the window needs.
+func (x *index) verifyWindow(keys Keys) error {
+	var errs []error
+	for i, number := range x.segments {
+		if err := x.verifySegment(number, i+1 == len(x.segments)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, f := range x.mirrors {
+		for _, s := range f.snapshots {
+			if err := s.items(x.files, keys, func(*item) error { return nil }); err != nil && !errors.Is(err, errLocked) {
+				errs = append(errs, fmt.Errorf("%v: %w", f.identity, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// verifySegment checks the checksums of a segment.
+func (x *index) verifySegment(number uint64, last bool) error {
+	name := segmentName(number)
+	data, err := x.files.readAll(filepath.Join(x.folder, name))
+	if err == nil {
+		err = checkHead(name, data, logMagic)
+	}
+	if err != nil {
+		return err
+	}
+	if !last {
+		next, err := x.header(number + 1)
+		if err != nil {
+			return err
+		}
+		if next.Previous > int64(len(data)) {
+			return fmt.Errorf("%s: it has %d bytes instead of %d", name, len(data), next.Previous)
+		}
+		if next.Previous >= 0 {
+			data = data[:next.Previous]
+		}
+	}
+	c := parseSegment(data, number, last)
+	if c.lost || slices.ContainsFunc(c.frames, func(f frame) bool { return f.kind == damagedFrame }) {
+		return fmt.Errorf("%s: %w", name, errChecksum)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// identifyTimeout limits the requests that find out which cluster a server has.
+const identifyTimeout = 30 * time.Second
+
+// storedForm is how objects are stored in a directory.
+type storedForm struct {
+	directory *disk.Directory
+	drop      wire.Fields
+	// transformed means that there are transforms, and name is that of the transforms.
+	transformed bool
+	name        string
+}
+
+// of returns the files of an informer of a cluster, nil if there is no directory.
+func (f storedForm) of(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
+	switch {
+	case f.directory == nil:
+		return nil, nil
+	case q.Tweak != nil:
+		return nil, fmt.Errorf("informer of %s: Disk with Tweak: what it selects is not known", q)
+	case f.transformed && f.name == "":
+		return nil, fmt.Errorf("informer of %s: Disk with a transform needs TransformName", q)
+	}
+	source, err := cluster.Source(q)
+	if err != nil {
+		return nil, err
+	}
+	transform := fmt.Sprintf("%v %s", f.drop, f.name)
+	return &Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+		ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+		defer cancel()
+		uid, err := cluster.UID(ctx)
+		if err != nil {
+			return nil, err
+		}
+		kind, err := source.Kind(ctx)
+		if err != nil {
+			return nil, err
+		}
+		id := Identity(q, kind)
+		id.Cluster, id.Transform = uid+" at "+cluster.Config().Host, transform
+		return f.directory.Cluster(cluster.Name()).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+	}}, nil
+}
+
+// Identity returns the identity of the objects that a query selects, without the cluster
+// and the transforms.
+func Identity(q kube.Query, kind *wire.Kind) disk.Identity {
+	id := disk.Identity{
+		Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource, Kind: kind.Kind,
+		Namespace: q.Namespace, Encoding: wire.Protobuf.String(),
+	}
+	if _, builtin := kube.KindOf(q.Resource); !builtin || q.JSON {
+		id.Encoding = wire.JSON.String()
+	}
+	if q.MetadataOnly {
+		id.Form = "metadata"
+	}
+	if q.LabelSelector+q.FieldSelector != "" {
+		id.Selector = q.LabelSelector + ";" + q.FieldSelector
+	}
+	return id
+}

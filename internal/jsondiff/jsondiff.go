@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package jsondiff compares two JSON values field by field, for people.
+//
+// # Guarantees
+//
+// Apply of the differences would make one value from the other: nothing is left out. Items
+// of a list are matched by their name, type, uid or key if all of them have one, as
+// Kubernetes does when it merges lists; otherwise by their place.
+//
+// # Bounds and ownership
+//
+// The differences refer to the compared values. A comparison visits each field once.
+package jsondiff
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Difference is a field that differs. Old or New is nil if the field does not exist there;
+// a JSON null is [Null].
+type Difference struct {
+	// Path leads to the field: spec.containers[app].image.
+	Path     string `json:"path"`
+	Old, New any
+}
+
+// Null is a JSON null.
+var Null = any(struct{}{})
+
+// Compare returns the differences between two values, made of map[string]any, []any and
+// scalars, in the order of their paths.
+func Compare(old, now any) []Difference {
+	c := comparison{}
+	c.value("", old, now)
+	return c.all
+}
+
+// Object returns the fields of an object of the Kubernetes API in JSON, without those that
+// change with every write: metadata.resourceVersion and metadata.managedFields.
+func Object(text []byte) (map[string]any, error) {
+	var all map[string]any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&all); err != nil {
+		return nil, err
+	}
+	if meta, ok := all["metadata"].(map[string]any); ok {
+		delete(meta, "resourceVersion")
+		delete(meta, "managedFields")
+	}
+	return all, nil
+}
+
+// Field is a difference as JSON. Old or New is nil if the field does not exist there.
+type Field struct {
+	Path     string
+	Old, New json.RawMessage
+}
+
+// Fields returns differences as JSON.
+func Fields(differences []Difference) (all []Field, err error) {
+	for _, d := range differences {
+		f := Field{Path: d.Path}
+		if f.Old, err = encode(d.Old); err != nil {
+			return nil, err
+		}
+		if f.New, err = encode(d.New); err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// encode returns a side of a difference as JSON.
+func encode(v any) (json.RawMessage, error) {
+	switch {
+	case v == nil:
+		return nil, nil
+	case isNull(v):
+		return json.RawMessage("null"), nil
+	}
+	return json.Marshal(v)
+}
+
+// isNull reports whether a value is [Null]. Lists and objects cannot be compared with it.
+func isNull(v any) bool {
+	_, ok := v.(struct{})
+	return ok
+}
+
+type comparison struct{ all []Difference }
+
+func (c *comparison) add(path string, old, now any) {
+	c.all = append(c.all, Difference{path, old, now})
+}
+
+// value compares two values that exist.
+func (c *comparison) value(path string, old, now any) {
+	if a, ok := old.(map[string]any); ok {
+		if b, ok := now.(map[string]any); ok {
+			c.object(path, a, b)
+			return
+		}
+	}
+	if a, ok := old.([]any); ok {
+		if b, ok := now.([]any); ok {
+			c.list(path, a, b)
+			return
+		}
+	}
+	if !reflect.DeepEqual(old, now) {
+		c.add(path, present(old), present(now))
+	}
+}
+
+// present returns a value that exists.
+func present(v any) any {
+	if v == nil {
+		return Null
+	}
+	return v
+}
+
+func (c *comparison) object(path string, old, now map[string]any) {
+	names := maps.Clone(old)
+	maps.Copy(names, now)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		a, had := old[name]
+		b, has := now[name]
+		c.member(member(path, name), a, had, b, has)
+	}
+}
+
+// member compares the values of a field that one side may not have.
+func (c *comparison) member(path string, old any, had bool, now any, has bool) {
+	switch {
+	case !had:
+		c.add(path, nil, present(now))
+	case !has:
+		c.add(path, present(old), nil)
+	default:
+		c.value(path, old, now)
+	}
+}
+
+// member returns the path of a field.
+func member(path, name string) string {
+	switch {
+	case strings.ContainsAny(name, ".[]/"):
+		return path + "[" + name + "]"
+	case path == "":
+		return name
+	}
+	return path + "." + name
+}
+
+func (c *comparison) list(path string, old, now []any) {
+	for _, key := range []string{"name", "type", "uid", "key", "containerPort", "port"} {
+		a, one := byKey(old, key)
+		b, other := byKey(now, key)
+		if !one || !other || len(old)+len(now) == 0 {
+			continue
+		}
+		order := slices.Clone(a.names)
+		for _, name := range b.names {
+			if _, ok := a.values[name]; !ok {
+				order = append(order, name)
+			}
+		}
+		for _, name := range order {
+			x, had := a.values[name]
+			y, has := b.values[name]
+			c.member(fmt.Sprintf("%s[%s]", path, name), x, had, y, has)
+		}
+		if common := kept(a.names, b.values); !slices.Equal(common, kept(b.names, a.values)) {
+			c.add(path+"[order]", strings.Join(a.names, " "), strings.Join(b.names, " "))
+		}
+		return
+	}
+	for i := range max(len(old), len(now)) {
+		var a, b any
+		if i < len(old) {
+			a = old[i]
+		}
+		if i < len(now) {
+			b = now[i]
+		}
+		c.member(fmt.Sprintf("%s[%d]", path, i), a, i < len(old), b, i < len(now))
+	}
+}
+
+// keyed is a list whose items have keys. names are in the order of the list.
+type keyed struct {
+	names  []string
+	values map[string]any
+}
+
+// byKey returns a list by the values of a field, if all items have it and they differ.
+func byKey(list []any, field string) (keyed, bool) {
+	k := keyed{values: map[string]any{}}
+	for _, item := range list {
+		object, ok := item.(map[string]any)
+		if !ok {
+			return k, false
+		}
+		value, ok := object[field]
+		name := fmt.Sprint(value)
+		if _, twice := k.values[name]; !ok || twice {
+			return k, false
+		}
+		k.names, k.values[name] = append(k.names, name), item
+	}
+	return k, true
+}
+
+// kept returns the names that are also in a map.
+func kept(names []string, in map[string]any) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := in[name]; return !ok })
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// Stored configures the files of an informer. At the beginning of a run the informer loads
+// the state that they have, and follows the changes since, instead of listing. Until it has
+// caught up with the server, [Informer.HasSynced] is false, handlers are not called, and
+// [Informer.Snapshot] returns the stored state with the changes since.
+type Stored struct {
+	// Turn, if it is not nil, is called before Open, and may wait. The informer calls done
+	// when the state is loaded. If Turn fails, the informer lists, and stores nothing in this
+	// run.
+	Turn func(ctx context.Context) (done func(), err error)
+	// Open opens the files. The packer is nil if objects are not packed. If Open fails
+	// because the server cannot be reached or fails, it is called again, with pauses that
+	// grow to 30 seconds. If it fails otherwise, the informer lists, and stores nothing in
+	// this run.
+	Open func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error)
+	// Window limits the stored changes to load, in bytes. Default: none.
+	Window int64
+	// Loaded, if it is not nil, is called with the stored state, and the changes that led to
+	// it, before the first call of [Options.Tap].
+	Loaded func(*disk.State)
+}
+
+// maxOpenWait limits the pause between two tries to open files.
+const maxOpenWait = 30 * time.Second
+
+// files are the files of one life.
+type files struct {
+	stored *Stored
+	logger *slog.Logger
+	// mirror is nil before open, and if the files cannot be used. The life's writing guards
+	// it.
+	mirror  *disk.Mirror
+	writers writers
+}
+
+// open opens the files and loads the state. It returns nil if there is none.
+func (f *files) open(ctx context.Context, packer *wire.Packer) *disk.State {
+	if f.stored == nil {
+		return nil
+	}
+	done, m, err := f.stored.turn(ctx, packer)
+	for wait := time.Second; err != nil && unreachable(err) && ctx.Err() == nil; wait = min(2*wait, maxOpenWait) {
+		// The informer could not list either. If it gave up its files, it would list when
+		// the server is back, together with every other program that has restarted.
+		f.logger.Warn("stored state is not used yet: the server does not answer", "err", err, "retry", wait)
+		if timer.Sleep(ctx, wait) != nil {
+			return nil
+		}
+		done, m, err = f.stored.turn(ctx, packer)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			f.logger.Warn("objects will not be stored", "err", err)
+		}
+		return nil
+	}
+	defer done()
+	f.mirror = m
+	began := time.Now()
+	s, err := m.Load(f.stored.Window)
+	rejected := (*disk.Rejection)(nil)
+	switch {
+	case errors.As(err, &rejected) && rejected.Reason == disk.Absent:
+		return nil
+	case rejected != nil && rejected.Reason == disk.Mismatched:
+		f.logger.Info("stored state is replaced: reading the state from the server", "err", err)
+		return nil
+	case err != nil:
+		f.logger.Warn("stored state cannot be used: reading the state from the server", "err", err)
+		return nil
+	}
+	f.logger.Info("stored state loaded", "objects", len(s.Objects), "rv", s.Version, "age", age(s.Time), "took", time.Since(began).Round(time.Millisecond))
+	return s
+}
+
+// unreachable reports whether an error means that a server could not be reached, that the
+// connection broke, or that the server failed or has too much to do.
+func unreachable(err error) bool {
+	switch reflector.ReasonOf(err) {
+	case reflector.Refused, reflector.Busy, reflector.Internal:
+		return true
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+}
+
+// turn waits for a turn and opens the files. The caller calls done.
+func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m *disk.Mirror, err error) {
+	done = func() {}
+	if s.Turn != nil {
+		if done, err = s.Turn(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	if m, err = s.Open(ctx, packer); err != nil {
+		done()
+	}
+	return done, m, err
+}
+
+// append stores a batch. The first one is the state of the first list, without changes, or
+// continues the loaded state. Open means that a list is being applied.
+func (f *files) append(s *snapshot, changes []change, open bool) {
+	if f.mirror != nil {
+		f.mirror.Append(disk.Batch{State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open})
+	}
+}
+
+// close closes the files. Batches that are queued are still written.
+func (f *files) close() {
+	if f.mirror != nil {
+		f.mirror.Close()
+	}
+}

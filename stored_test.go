@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package watershed_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+)
+
+// storing is an informer with files, as one process has it.
+type storing struct {
+	*watershed.Informer[*corev1.ConfigMap]
+	traffic *kube.Traffic
+	end     func()
+
+	mu   sync.Mutex
+	adds map[string]string // the initial state of the handler: a value by key
+}
+
+// startStoring runs an informer with files in a directory.
+func startStoring(t *testing.T, cluster *kubetest.Cluster, dir string) *storing {
+	t.Helper()
+	s := &storing{traffic: &kube.Traffic{}, adds: map[string]string{}}
+	c, err := kube.FromConfig(cluster.Config(), &kube.Options{Name: "one", Traffic: s.traffic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := disk.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	writing, stopped := context.WithCancel(context.Background())
+	running.Go(func() { _ = d.Run(writing) })
+	s.Informer = informer(t, c, &watershed.Options[*corev1.ConfigMap]{Disk: d, Memory: watershed.Packed})
+	s.Handle(watershed.Handler[*corev1.ConfigMap]{Add: func(o *corev1.ConfigMap, initial bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !initial {
+			t.Errorf("%s was added after the initial state", o.Name)
+		}
+		s.adds[o.Namespace+"/"+o.Name] = o.Data["value"]
+	}})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Run(ctx)
+	}()
+	s.end = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		stopped()
+		running.Wait()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		c.CloseIdleConnections()
+	})
+	t.Cleanup(s.end)
+	return s
+}
+
+// TestReal_storedState: a process ends, objects change, and the next process continues with
+// its files. It sends no list, and its handlers receive the state of the server.
+func TestReal_storedState(t *testing.T) {
+	cluster := kubetest.Start(t, nil)
+	core := kubernetes.NewForConfigOrDie(cluster.Config()).CoreV1()
+	client, others := core.ConfigMaps("default"), core.Namespaces()
+	dir := t.TempDir()
+	put := func(name, value string) {
+		t.Helper()
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
+		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			if _, err = client.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 50 {
+		put(fmt.Sprint("c-", i), "first")
+	}
+	first := startStoring(t, cluster, dir)
+	synced(t, first.Informer, 10*time.Second)
+	put("c-1", "second")
+	until(t, first, "default/c-1", "second")
+	first.end()
+
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T)
+		lists  uint64
+	}{
+		{"changes", func(t *testing.T) {
+			put("c-2", "third")
+			put("c-new", "third")
+			if err := client.Delete(t.Context(), "c-3", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
+		{"nothing", func(*testing.T) {}, 0},
+		// No event says that the copy is current, although the server's version has advanced.
+		{"other resources", func(t *testing.T) {
+			for i := range 5 {
+				o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n-", i)}}
+				if _, err := others.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, 0},
+		// The process starts first. Its files are used when the server is there, and the next
+		// process continues from those of this one.
+		{"unreachable", func(t *testing.T) {
+			put("c-6", "third")
+			cluster.APIServer.Kill()
+			started := make(chan error, 1)
+			time.AfterFunc(1500*time.Millisecond, func() { started <- cluster.APIServer.Start(context.Background()) })
+			t.Cleanup(func() {
+				if err := <-started; err != nil {
+					t.Error(err)
+				}
+			})
+		}, 1},
+		{"after that", func(*testing.T) {}, 0},
+		// A server that was restarted has no changes from before.
+		{"restart", func(t *testing.T) {
+			put("c-4", "fourth")
+			cluster.APIServer.Kill()
+			if err := cluster.APIServer.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			put("c-5", "fourth")
+		}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.change(t)
+			began := time.Now()
+			next := startStoring(t, cluster, dir)
+			defer next.end()
+			for next.Len() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			loaded := time.Since(began)
+			synced(t, next.Informer, 10*time.Second)
+			t.Logf("loaded after %s, synced after %s: %v", loaded, time.Since(began), next.Status())
+			want, _ := truth(t, cluster, "configmaps")
+			if diff := differences(next.Informer, want, func(got *corev1.ConfigMap, want kubetest.Stored) string { return different(got, want) }); len(diff) > 0 {
+				t.Error(diff)
+			}
+			if lists := next.traffic.Stats().List.Requests; lists > 0 {
+				t.Errorf("%d lists", lists) // a streamed state is a watch
+			}
+			if is := next.Connection(); is.State != reflector.Watching || !is.StaleSince.IsZero() || is.Lists != tt.lists {
+				t.Errorf("status %+v", is)
+			}
+			for range 100 {
+				next.mu.Lock()
+				n := len(next.adds)
+				next.mu.Unlock()
+				if n == len(want) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			next.mu.Lock()
+			defer next.mu.Unlock()
+			if got, want := slices.Sorted(maps.Keys(next.adds)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
+				t.Errorf("handler received %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// until waits until an object of an informer has a value.
+func until(t *testing.T, s *storing, key, value string) {
+	t.Helper()
+	for range 500 {
+		if o, ok := s.Get(key); ok && o.Data["value"] == value {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s does not become %q", key, value)
+}
+
+// TestReal_storedFactory: the informers of a factory continue with its files.
+func TestReal_storedFactory(t *testing.T) {
+	cluster := kubetest.Start(t, nil)
+	dir := t.TempDir()
+	for _, lists := range []uint64{1, 0} {
+		c := connect(t, cluster.Config())
+		d, err := disk.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		writing, stop := context.WithCancel(context.Background())
+		var running, writer sync.WaitGroup
+		writer.Go(func() { _ = d.Run(writing) })
+		f := watershed.NewFactory(c, &watershed.FactoryOptions{Disk: d})
+		running.Go(func() { _ = f.Run(ctx) })
+		roles, err := watershed.Shared[*unstructured.Unstructured](f, &watershed.Options[*unstructured.Unstructured]{Resource: rbacv1.SchemeGroupVersion.WithResource("clusterroles")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced(t, roles.Informer, 10*time.Second)
+		if got := roles.Connection().Lists; got != lists || roles.Len() == 0 {
+			t.Errorf("%d lists, want %d; %d objects", got, lists, roles.Len())
+		}
+		cancel()
+		running.Wait()
+		stop()
+		writer.Wait()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStored_needsToKnowTheObjects(t *testing.T) {
+	c, err := kube.FromConfig(&rest.Config{Host: "https://127.0.0.1:1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := disk.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	same := func(o *corev1.Pod) (*corev1.Pod, error) { return o, nil }
+	for name, tt := range map[string]struct {
+		opts watershed.Options[*corev1.Pod]
+		ok   bool
+	}{
+		"everything":          {watershed.Options[*corev1.Pod]{}, true},
+		"unknown selection":   {watershed.Options[*corev1.Pod]{Tweak: func(*metav1.ListOptions) {}}, false},
+		"unknown transform":   {watershed.Options[*corev1.Pod]{Transform: same}, false},
+		"a transform by name": {watershed.Options[*corev1.Pod]{Transform: same, TransformName: "same, version 1"}, true},
+	} {
+		tt.opts.Disk = d
+		if _, err := watershed.New(c, &tt.opts); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

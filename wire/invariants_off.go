@@ -1,0 +1,10 @@
+//go:build !invariants
+
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package wire
+
+// invariants enables checks: with -tags invariants recycled buffers are overwritten, so
+// that reading one fails.
+const invariants = false
