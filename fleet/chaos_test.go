@@ -281,7 +281,7 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) error {
 		case r.Group == "example.com", r.Resource == "pods" && r.Group == "", r.Resource == "configmaps", r.Resource == "deployments",
 			r.Resource == "replicasets", r.Resource == "nodes" && r.Group == "", r.Resource == "customresourcedefinitions", r.Resource == "serviceaccounts":
 			if err := unlike(ctx, f, l.name, l.cluster, r); err != nil {
-				return fmt.Errorf("%w%s", err, l.explain(ctx, m, r))
+				return fmt.Errorf("%w%s%s", err, l.explain(ctx, m, r), l.unmix(ctx, r))
 			}
 		}
 	}
@@ -297,6 +297,27 @@ func (l *territory) mend(ctx context.Context, err error) string {
 	}
 	l.count("mend")
 	return fmt.Sprintf("; mended: %v", l.cluster.Erase(ctx, custom("gizmos")))
+}
+
+// unmix removes the objects of a type if some have a namespace and others have none: a
+// request wrote them while the type was being replaced by one with another scope.
+// kube-apiserver's watch cache then has one object for two keys.
+func (l *territory) unmix(ctx context.Context, r schema.GroupResource) string {
+	truth, err := l.cluster.Truth(ctx, r)
+	if err != nil {
+		return "; " + err.Error()
+	}
+	namespaced := 0
+	for _, o := range truth.Objects {
+		if o.Meta.GetNamespace() != "" {
+			namespaced++
+		}
+	}
+	if namespaced == 0 || namespaced == len(truth.Objects) {
+		return ""
+	}
+	l.count("mend")
+	return fmt.Sprintf("; mended %d objects with and %d without a namespace: %v", namespaced, len(truth.Objects)-namespaced, l.cluster.Erase(ctx, r))
 }
 
 // explain describes a resource as the member and the server see it.

@@ -39,6 +39,8 @@
 //     its objects until those of the other cluster have synced: see [Identity].
 //   - Names that lead to one cluster are one member: see [Member.Aliases]. A copy may be
 //     limited to a namespace or a selector: see [Scope].
+//   - With [Options.Disk], a restart continues from files, and [Feed.AtTime] and
+//     [Feed.Changes] read the past. A state of the past is exact, or an error.
 //   - Clusters and resources do not wait for each other. [Budget] limits how many
 //     resources are listed at once, and for how long a silent list counts.
 //
@@ -49,7 +51,7 @@
 //
 // # Bounds and ownership
 //
-// A resource of a cluster costs three goroutines, one of them net/http's, and some 44 KB,
+// A resource of a cluster costs two goroutines, one of them net/http's, and some 20 KB,
 // even if it has no objects. A cluster costs a goroutine, a connection with one more, and
 // the watches of its custom types and aggregated APIs. Only the metadata of these is
 // read, unless they are mirrored too. An object costs the same as in a packed informer.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -41,6 +42,8 @@ type Feed struct {
 	informer *informer
 	log      *fanout.Log[*wire.Object]
 	now      atomic.Pointer[Moment]
+	files    atomic.Pointer[storedFeed] // nil if the past is not stored
+	wanted   atomic.Bool                // a reader has asked before there was a state
 
 	// mu guards the fields below. It is held while a batch is published, and never while
 	// a reader waits.
@@ -57,6 +60,8 @@ type Feed struct {
 	// of the cluster that this feed's cluster has replaced, until this feed has a state.
 	era         era
 	predecessor *Feed
+	// stored is the moment of the stored state, until the feed has it.
+	stored *Moment
 	// waiting are the readers that wait for a version, in no order.
 	waiting []*waiter
 	closed  bool
@@ -103,6 +108,7 @@ func (f *Feed) Now() (*Moment, error) {
 	if m := f.now.Load(); m != nil {
 		return m, nil
 	}
+	f.wanted.Store(true)
 	return nil, fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotReady)
 }
 
@@ -116,9 +122,8 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	last := f.now.Load()
 	switch {
 	case last == nil && whole:
-		f.covered.began = s.Version()
 		f.inheritLocked()
-		f.now.Store(&Moment{State: s, Version: s.Version()})
+		f.now.Store(f.firstLocked(s))
 		f.era.mark(s.Version())
 	case last == nil:
 	case !whole:
@@ -135,6 +140,51 @@ func (f *Feed) applied(s state, changes []store.Change[*wire.Object], whole bool
 	if whole {
 		f.relisting, f.pending = false, nil
 	}
+}
+
+// firstLocked returns the first moment: the stored one, if the state is the stored one.
+func (f *Feed) firstLocked(s state) *Moment {
+	first := f.stored
+	f.stored = nil
+	if first == nil || first.Version != s.Version() {
+		f.covered = coverage{began: s.Version()}
+		first = &Moment{Version: s.Version()}
+	}
+	first.State = s
+	return first
+}
+
+// restore publishes the changes that led to a stored state, so that readers which had seen
+// earlier ones can resume. It is called before the feed has a state.
+func (f *Feed) restore(s *disk.State) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.covered = coverage{began: s.After}
+	last := &Moment{Version: s.After}
+	for i := range s.Records {
+		r := &s.Records[i]
+		changes := changesOf(r)
+		if r.Listed {
+			changes = inOrder(net(changes), last.Version)
+			f.passLocked(last, r.Version, len(changes))
+		}
+		next, all := f.nextLocked(last, r.Version, changes)
+		f.log.Publish(all)
+		last = next
+	}
+	f.stored = last
+}
+
+// changesOf returns the changes of a stored record.
+func changesOf(r *disk.Record) []store.Change[*wire.Object] {
+	all := make([]store.Change[*wire.Object], len(r.Changes))
+	for i, c := range r.Changes {
+		all[i] = store.Change[*wire.Object]{Type: c.Type, Missed: c.Missed, Key: c.Key, Old: c.Old, New: c.Object, Version: c.Version}
+	}
+	return all
 }
 
 // passLocked records that a list led from the last state to one at a version, and how
@@ -165,7 +215,18 @@ func (f *Feed) restartLocked(last *Moment, s state) {
 
 // publishLocked makes a state the newest one. The changes lead to it from the last state.
 func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire.Object]) {
-	next := &Moment{State: s, Version: s.Version(), Revision: last.Revision}
+	next, all := f.nextLocked(last, s.Version(), changes)
+	next.State = s
+	// A reader that receives a change must find it in the state.
+	f.now.Store(next)
+	f.log.Publish(all)
+	f.wakeLocked(func(w *waiter) bool { return w.version <= next.Version })
+}
+
+// nextLocked returns the moment after the last one, without its state, and the changes with
+// their revisions and versions.
+func (f *Feed) nextLocked(last *Moment, reached uint64, changes []store.Change[*wire.Object]) (*Moment, []store.Change[*wire.Object]) {
+	next := &Moment{Version: reached, Revision: last.Revision}
 	all, version := make([]store.Change[*wire.Object], 0, len(changes)), last.Version
 	for _, c := range changes {
 		if c.Type == delta.Sync {
@@ -178,14 +239,11 @@ func (f *Feed) publishLocked(last *Moment, s state, changes []store.Change[*wire
 		c.Revision, c.Version = next.Revision, version
 		all = append(all, c)
 	}
-	// A reader that receives a change must find it in the state.
-	f.now.Store(next)
-	f.log.Publish(all)
 	if next.Version > version {
 		f.reached = next.Revision
 		f.era.mark(next.Version)
 	}
-	f.wakeLocked(func(w *waiter) bool { return w.version <= next.Version })
+	return next, all
 }
 
 // wakeLocked wakes the readers that a function selects.

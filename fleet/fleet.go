@@ -105,6 +105,7 @@ func (f *Fleet) tidy() {
 	for _, c := range f.catalog.all() {
 		c.log.Expire()
 	}
+	f.settings.archive.tidy()
 }
 
 // empty drops all members. Readers do not receive a Deleted for each object: their logs

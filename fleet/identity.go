@@ -8,19 +8,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-
-	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // Identity distinguishes a cluster from others: by the UID of its namespace kube-system
@@ -97,23 +90,6 @@ func (k *identification) confirmed(conn any) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return conn != nil && conn == k.conn
-}
-
-// uidOf returns the UID of a cluster's namespace kube-system, or "" if the cluster does
-// not allow reading it.
-func uidOf(ctx context.Context, cluster *kube.Cluster) (string, error) {
-	o, err := cluster.Get(ctx, kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), MetadataOnly: true}, "kube-system")
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("identity of the cluster: %w", err)
-	}
-	meta, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
-	if err != nil {
-		return "", fmt.Errorf("identity of the cluster: %w", err)
-	}
-	return string(meta.UID), nil
 }
 
 // arrival records the connection of a request.

@@ -112,6 +112,13 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 			}
 		})
 	}
+	// A watch that begins later has the changes in its first state.
+	expect.Eventually(t, time.Minute, func() error {
+		if n := events.Load(); n < 200*500 {
+			return fmt.Errorf("%d of %d objects", n, 200*500)
+		}
+		return nil
+	})
 	w := kubetest.Workload{Seed: 1, Namespaces: 10}
 	for i := range 20 {
 		p := w.Pod(i)

@@ -9,14 +9,15 @@ import (
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // mirror is one resource of one member: an informer, which runs from the mirror's
-// beginning to its end, and its source. It costs three goroutines, one of which is
-// net/http's, and about 44 KB besides the objects.
+// beginning to its end, and its source. While it is idle it costs two goroutines, one of
+// which is net/http's, and about 20 KB besides the objects.
 type mirror struct {
 	cluster    string
 	resource   kube.Resource
@@ -50,6 +51,7 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 		return nil, err
 	}
 	src.trace = s.Trace
+	x := &mirror{cluster: to.name, resource: r, source: src}
 	opts := &watershed.Options[*wire.Object]{
 		Cluster:        to.name,
 		Name:           r.GroupResource().String(),
@@ -63,14 +65,28 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 		Reflector:      s.Reflector,
 		Logger:         s.Logger,
 		Tap:            t,
+		Stored:         s.storedIn(to, r, q, x),
 	}
 	opts.Reflector.Logger = slog.New(lowered{s.Logger.Handler(), to.disturb})
 	opts.Reflector.Turn = src.wait
 	opts.Reflector.Reopen = true
 	opts.Reflector.ListOnly = opts.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
-	x := &mirror{cluster: to.name, resource: r, source: src, informer: watershed.FromSource(src, opts)}
+	x.informer = watershed.FromSource(src, opts)
 	src.used.of = x.informer
 	return x, nil
+}
+
+// restored passes a stored state to the feed.
+func (x *mirror) restored(s *disk.State) { x.feed.restore(s) }
+
+// wanted reports whether a reader has asked for the state before it could be read.
+func (x *mirror) wanted() bool { return x.feed != nil && x.feed.wanted.Load() }
+
+// stored sets the files of the feed, from which its past is read.
+func (x *mirror) stored(in *storedFeed) {
+	if x.feed != nil {
+		x.feed.files.Store(in)
+	}
 }
 
 // reached records a state after a batch. A state in the middle of a list is not whole.
@@ -89,8 +105,16 @@ func (x *mirror) reached(s state, whole bool) {
 // run runs the informer until the mirror is ended.
 func (x *mirror) run(ctx context.Context, logger *slog.Logger) {
 	if err := x.informer.Run(ctx); err != nil {
-		logger.Error("mirror ended", "resource", x.resource.GroupResource().String(), "err", err)
+		x.logEnd(logger, err)
 	}
+}
+
+// logEnd logs an error that has ended the mirror. It is not a part of run, whose stack is
+// kept as long as the mirror runs.
+//
+//go:noinline
+func (x *mirror) logEnd(logger *slog.Logger, err error) {
+	logger.Error("mirror ended", "resource", x.resource.GroupResource().String(), "err", err)
 }
 
 // stop ends the mirror, and does not wait for run to return. If another mirror is to

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -42,6 +43,14 @@ type Options struct {
 	Drop wire.Fields
 	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
+	// Disk, if it is not nil, has the files in which the fleet keeps its objects. After a
+	// restart they can be read at once, and are listed only if the server does not have the
+	// changes since: see [watershed.Stored]. Secrets are kept only if the directory has
+	// keys. Default: nothing is stored.
+	Disk *disk.Directory
+	// TransformName names Transform, with its version. Without it, objects with a Transform
+	// are not stored.
+	TransformName string
 	// Budget limits the load that initial lists and relists put on each API server.
 	Budget Budget
 	// Limits bound what each cluster may make the fleet keep.
@@ -111,12 +120,15 @@ type settings struct {
 	gate *gate
 	// packing is nil if objects are not packed.
 	packing  *watershed.Packing
+	archive  *archive
+	loads    *loads
 	pressure pressure
 }
 
 // newSettings fills in the defaults and checks the options.
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
+	s.archive, s.loads = newArchive(s.Logger), newLoads(runtime.GOMAXPROCS(0))
 	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History})
 	if err != nil {
 		return nil, err

@@ -145,6 +145,9 @@ func (g *gate) releaseLocked(flowing bool) {
 		g.waiting[0] = nil
 		g.waiting = g.waiting[1:]
 	}
+	if len(g.waiting) == 0 {
+		g.waiting = nil // its array has room for all lists of a start
+	}
 }
 
 // flow counts a pass that has received something. A pass that had stalled counts as

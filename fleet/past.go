@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -63,8 +65,24 @@ func (p *Past) Len() int {
 // Range yields the objects whose keys begin with prefix, in key order and from the
 // first key after a given one.
 func (p *Past) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
+	return p.merge(p.now.Range(prefix, after), prefix, after)
+}
+
+// Few is [watershed.Snapshot.Few] of the earlier state. Among the others that it yields
+// are the objects that have changed since.
+func (p *Past) Few(selector labels.Selector, prefix, after string) (objects iter.Seq2[string, *wire.Object], few bool) {
+	objects, few = p.now.Few(selector, prefix, after)
+	if !few || len(p.keys) > p.now.Len()/8 {
+		return nil, false
+	}
+	return p.merge(objects, prefix, after), true
+}
+
+// merge yields objects of the current state with the earlier states of those that have
+// changed.
+func (p *Past) merge(now iter.Seq2[string, *wire.Object], prefix, after string) iter.Seq2[string, *wire.Object] {
 	if len(p.keys) == 0 {
-		return p.now.Range(prefix, after)
+		return now
 	}
 	return func(yield func(string, *wire.Object) bool) {
 		from, found := slices.BinarySearch(p.keys, max(prefix, after))
@@ -83,7 +101,7 @@ func (p *Past) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
 			}
 			return true
 		}
-		for key, o := range p.now.Range(prefix, after) {
+		for key, o := range now {
 			if !emit(key, false) {
 				return
 			}

@@ -132,7 +132,7 @@ func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) 
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	var a arrival
-	uid, err := uidOf(a.traced(ctx), cluster)
+	uid, err := cluster.UID(a.traced(ctx))
 	if err != nil {
 		return err
 	}

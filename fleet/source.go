@@ -63,7 +63,7 @@ func newSource(to *server, q kube.Query, unknownFields func(*wire.Object)) (*sou
 	if err != nil {
 		return nil, err
 	}
-	s := &source{server: to, query: q, unknownFields: unknownFields, current: current, used: to.account.open(), kinds: map[schema.GroupVersionKind]struct{}{}}
+	s := &source{server: to, query: q, unknownFields: unknownFields, current: current, used: to.account.open()}
 	s.expected.Store(-1)
 	return s, nil
 }
@@ -182,6 +182,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 		return nil, w.cause(err)
 	}
 	w.inner = inner
+	w.waiter, _ = inner.(reflector.Waiter)
 	return w, nil
 }
 
@@ -248,6 +249,9 @@ func (s *source) checkKind(o *wire.Object) error {
 		if len(s.kinds) >= mostKinds {
 			return s.used.account.refuse(fmt.Errorf("%w: %s is of kind %s, and objects of the resource have %d other kinds", ErrLimit, o.Key(), kind, mostKinds))
 		}
+		if s.kinds == nil {
+			s.kinds = map[schema.GroupVersionKind]struct{}{}
+		}
 		s.kinds[kind] = struct{}{}
 	}
 	s.kind = o.Kind()
@@ -300,10 +304,18 @@ type watch struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	inner  reflector.Watch[*wire.Object]
+	waiter reflector.Waiter // the same watch
 
 	// mu guards replaced, which is set when another connection is in use.
 	mu       sync.Mutex
 	replaced bool
+}
+
+// Wait implements [reflector.Waiter].
+func (w *watch) Wait() {
+	if w.waiter != nil {
+		w.waiter.Wait()
+	}
 }
 
 // Next implements [reflector.Watch].

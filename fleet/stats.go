@@ -33,7 +33,8 @@ type MemberStats struct {
 	Name  string
 	State State
 	// StaleSince is when the copy ceased to be current, or when the member began if it has
-	// never been current. It is zero if the member is Live or Syncing. Cause is why.
+	// never been current. It is zero if the member is Live, or Syncing without stored state.
+	// Cause is why, "" while the copy catches up from stored state.
 	StaleSince time.Time
 	Cause      Trouble
 	// Problems are the reasons of [Status.Problems], each once.
@@ -61,7 +62,7 @@ type ResourceStats struct {
 	Objects  int
 	// StaleSince is when the copy of the resource ceased to be current, or the last
 	// failure if it has never been current. It is zero while the copy is current and
-	// during the first list. Cause is why.
+	// during the first list. Cause is why, "" while the copy catches up from stored state.
 	StaleSince time.Time
 	Cause      Trouble
 	// Memory is what the mirror keeps.
@@ -106,6 +107,9 @@ func (m *Member) Stats() MemberStats {
 		s.Queued += r.Queued
 		s.QueuedBytes += r.QueuedBytes
 		s.Resources[i] = m.resourceStatsLocked(r)
+		if since := s.Resources[i].StaleSince; now.State == Syncing && r.resuming() && (s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
+			s.StaleSince, s.Cause = since, s.Resources[i].Cause
+		}
 	}
 	return s
 }
@@ -120,8 +124,12 @@ func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
 			s.HistoryBytes = x.feed.log.Stats().Bytes
 		}
 	}
-	if !r.current() && (r.Synced || r.Reflector.Err != nil) {
-		s.StaleSince, s.Cause = cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), TroubleOf(cmp.Or(r.Reflector.Err, errUnknown))
+	switch err := r.Reflector.Err; {
+	case r.current():
+	case r.resuming():
+		s.StaleSince, s.Cause = r.Reflector.StaleSince, TroubleOf(err)
+	case r.Synced || err != nil:
+		s.StaleSince, s.Cause = cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), TroubleOf(cmp.Or(err, errUnknown))
 	}
 	return s
 }

@@ -245,6 +245,12 @@ func (r *ResourceStatus) current() bool {
 	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked && (c.State == reflector.Watching || c.Err == nil)
 }
 
+// resuming reports whether the resource has stored state, and has not caught up with the
+// cluster yet.
+func (r *ResourceStatus) resuming() bool {
+	return !r.Synced && !r.Reflector.StaleSince.IsZero()
+}
+
 var errUnknown = errors.New("not current")
 
 // hopeless is how often reading a resource must have failed before WaitForSync stops

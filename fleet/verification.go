@@ -91,7 +91,7 @@ func (m *Member) VerifyStats() VerifyStats {
 // error is [ErrNotMirrored], [ErrNotReady], that of ctx, or a reason why the states could
 // not be compared; the copy may still be right.
 func (m *Member) Verify(ctx context.Context, r schema.GroupResource, opts VerifyOptions) (*Verification, error) {
-	leave, err := m.verifier.enter(ctx)
+	leave, err := m.verifier.turn.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s of %s: %w", r, m.name, err)
 	}

@@ -3,32 +3,18 @@
 
 package fleet
 
-import (
-	"context"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // verifier admits one verification of a member at a time, and counts them.
 type verifier struct {
-	// turn is held during a verification. It is a channel, so that a context can end the
-	// wait.
-	turn chan struct{}
+	// turn is held during a verification.
+	turn slots
 
 	runs, failures, objects, bytes, undecided, repairs, unrepaired atomic.Uint64
 	missing, extra, stale, ahead, wrong                            atomic.Uint64
 }
 
-func newVerifier() *verifier { return &verifier{turn: make(chan struct{}, 1)} }
-
-// enter waits for the verification before this one. The caller calls leave at the end.
-func (v *verifier) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case v.turn <- struct{}{}:
-		return func() { <-v.turn }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
+func newVerifier() *verifier { return &verifier{turn: make(slots, 1)} }
 
 // count adds the result of a comparison, nil if it failed.
 func (v *verifier) count(result *Verification) {

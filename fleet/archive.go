@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/wire"
+)
+
+const (
+	// archiveReads is how many reads of files may run at once. Each takes the memory of a
+	// resource, and a processor until it has ended.
+	archiveReads = 2
+	// archiveKept is how many of them are kept for archiveAge after their last use, for the
+	// next pages of a list.
+	archiveKept = 2
+	archiveAge  = time.Minute
+	// archiveTries and archiveWait are how often, and after which time, a state is read again
+	// that may not be written yet.
+	archiveTries = 5
+	archiveWait  = 50 * time.Millisecond
+)
+
+var (
+	// ErrNotStored means that there are no files from which the past of a resource can be
+	// read.
+	ErrNotStored = errors.New("the past is not stored")
+	// ErrIncomplete means that changes are missing in the files, so that the state is not
+	// known.
+	ErrIncomplete = errors.New("the state is not known: changes are missing in the files")
+)
+
+// TooOldError means that the files do not reach back to a moment.
+type TooOldError struct {
+	// Oldest is the time of the oldest state in the files.
+	Oldest time.Time
+	err    error
+}
+
+// Error implements error.
+func (e *TooOldError) Error() string { return e.err.Error() }
+
+// Archived is a state of the past that was read from files.
+type Archived struct {
+	// Version is the server's version of the state, and Time is when it arrived.
+	Version uint64
+	Time    time.Time
+	objects []*wire.Object // in key order
+}
+
+// Len returns the number of objects.
+func (a *Archived) Len() int { return len(a.objects) }
+
+// Get returns the object with a key.
+func (a *Archived) Get(key string) (*wire.Object, bool) {
+	if i, ok := a.find(key); ok {
+		return a.objects[i], true
+	}
+	return nil, false
+}
+
+// find returns where the object with a key is, or would be.
+func (a *Archived) find(key string) (int, bool) {
+	return slices.BinarySearchFunc(a.objects, key, func(o *wire.Object, key string) int { return cmp.Compare(o.Key(), key) })
+}
+
+// Range yields the objects whose keys begin with prefix, in key order and from the first key
+// after a given one.
+func (a *Archived) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
+	return func(yield func(string, *wire.Object) bool) {
+		from, found := a.find(max(prefix, after))
+		if found && after != "" && a.objects[from].Key() == after {
+			from++
+		}
+		for _, o := range a.objects[from:] {
+			if !strings.HasPrefix(o.Key(), prefix) || !yield(o.Key(), o) {
+				return
+			}
+		}
+	}
+}
+
+// Few reports that the objects have no index of labels.
+func (a *Archived) Few(labels.Selector, string, string) (iter.Seq2[string, *wire.Object], bool) {
+	return nil, false
+}
+
+// archive reads states of the past from files.
+type archive struct {
+	// logger receives a line for each read that finds damage or missing changes.
+	logger *slog.Logger
+	slots  slots
+	// mu guards kept, the states that were used last.
+	mu   sync.Mutex
+	kept []keptState
+}
+
+type keptState struct {
+	*Archived
+	feed *Feed
+	at   disk.Moment
+	used time.Time
+}
+
+func newArchive(logger *slog.Logger) *archive {
+	return &archive{logger: logger, slots: make(slots, archiveReads)}
+}
+
+// storedFeed is the files of a feed.
+type storedFeed struct {
+	archive *archive
+	cluster *disk.Cluster
+	name    string // of the cluster
+	id      disk.Identity
+}
+
+// AtTime returns the state that the copy had at a time, from files. The error is
+// [ErrNotStored], [ErrNotReady] if the time is so recent that its state is not written yet,
+// [ErrIncomplete], a [*TooOldError], or that of ctx: it waits while too many other states
+// are being read.
+func (f *Feed) AtTime(ctx context.Context, at time.Time) (*Archived, error) {
+	return f.archived(ctx, disk.Moment{Time: at})
+}
+
+// AtVersion returns the state that the server had at a version, from files. Its errors are
+// those of AtTime, and [ErrExpired] for a version that may be from before a restore of the
+// server.
+func (f *Feed) AtVersion(ctx context.Context, version uint64) (*Archived, error) {
+	if f.ambiguous(version) {
+		return nil, f.expired(version)
+	}
+	return f.archived(ctx, disk.Moment{Version: version})
+}
+
+func (f *Feed) archived(ctx context.Context, at disk.Moment) (*Archived, error) {
+	stored := f.files.Load()
+	if stored == nil {
+		return nil, fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotStored)
+	}
+	a := stored.archive
+	if s := a.find(f, at); s != nil {
+		return s, nil
+	}
+	leave, err := a.slots.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if s := a.find(f, at); s != nil {
+		return s, nil // another request has read it meanwhile
+	}
+	s, err := f.read(ctx, stored, at)
+	tooOld, rejected := (*disk.TooOldError)(nil), (*disk.Rejection)(nil)
+	switch {
+	case errors.As(err, &tooOld):
+		return nil, &TooOldError{tooOld.Time, err}
+	case errors.As(err, &rejected):
+		a.logger.Warn("a state of the past cannot be read from files", "cluster", stored.name, "resource", f.resource.GroupResource(), "err", err)
+		return nil, ErrIncomplete
+	case err != nil:
+		return nil, err
+	}
+	state := &Archived{Version: s.Version, Time: s.Time, objects: s.Objects}
+	a.keep(keptState{state, f, at, time.Now()})
+	return state, nil
+}
+
+// ambiguous reports whether a version can be one from before the server was restored.
+func (f *Feed) ambiguous(version uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := f.Now()
+	return err != nil || f.era.doubtful(version, now.Version)
+}
+
+// read reads a state. If it is the last one in the files, and the copy has a newer one, then
+// the state of the moment may not be written yet.
+func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment) (*disk.State, error) {
+	for tries := archiveTries; ; tries-- {
+		s, err := stored.cluster.At(stored.id, at)
+		if err != nil || !s.Last || at.Version == s.Version {
+			return s, err
+		}
+		now, err := f.Now()
+		switch {
+		case err != nil:
+			return nil, err
+		case now.Version == s.Version:
+			return s, nil
+		case tries == 0:
+			return nil, fmt.Errorf("%s at %v: %w", f.resource.GroupResource(), at, ErrNotReady)
+		}
+		if err := timer.Sleep(ctx, archiveWait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// find returns a state that is kept, nil if it is not.
+func (a *archive) find(f *Feed, at disk.Moment) *Archived {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.kept {
+		if k := &a.kept[i]; k.feed == f && (k.at == at || at.Version == k.Version) {
+			k.used = time.Now()
+			return k.Archived
+		}
+	}
+	return nil
+}
+
+// keep keeps a state instead of the one that was used first.
+func (a *archive) keep(k keptState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kept = append(a.kept, k)
+	slices.SortStableFunc(a.kept, func(a, b keptState) int { return a.used.Compare(b.used) })
+	if len(a.kept) > archiveKept {
+		a.kept = slices.Delete(a.kept, 0, 1)
+	}
+}
+
+// tidy drops the states that have not been used for some time.
+func (a *archive) tidy() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kept = slices.DeleteFunc(a.kept, func(k keptState) bool { return time.Since(k.used) > archiveAge })
+}
+
+// entries yields the entries between two times of the files of a cluster, of the resources
+// that are wanted. An error means that changes are missing there, or that ctx has ended,
+// which is the last one. It waits while too many others read the past.
+func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool) iter.Seq2[disk.Entry, error] {
+	return func(yield func(disk.Entry, error) bool) {
+		leave, err := a.slots.enter(ctx)
+		if err != nil {
+			yield(disk.Entry{}, err)
+			return
+		}
+		defer leave()
+		for entry, err := range files.History(since, want) {
+			if ctx.Err() != nil {
+				yield(disk.Entry{}, context.Cause(ctx))
+				return
+			}
+			if err == nil && entry.Time.After(until) || !yield(entry, err) {
+				return
+			}
+		}
+	}
+}

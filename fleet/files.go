@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// mostRestored limits the stored changes of one resource that are loaded, in bytes.
+const mostRestored = 64 << 20
+
+// storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
+func (s *settings) storedIn(to *server, r kube.Resource, q kube.Query, x *mirror) *watershed.Stored {
+	if s.Disk == nil || s.Transform != nil && s.TransformName == "" {
+		return nil
+	}
+	turn := func(ctx context.Context) (func(), error) { return s.loads.enter(ctx, x.wanted) }
+	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostRestored), Loaded: x.restored, Open: func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+		kind, ok := kube.KindOf(q.Resource)
+		if !ok {
+			kind = &wire.Kind{GroupVersionKind: q.Resource.GroupVersion().WithKind(r.Kind)}
+		}
+		id := watershed.Identity(q, kind)
+		id.Cluster, id.Transform = to.known.text(), fmt.Sprintf("%v %s", s.Drop, s.TransformName)
+		files := s.Disk.Cluster(to.name)
+		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+		if err == nil {
+			x.stored(&storedFeed{s.archive, files, to.name, id})
+		}
+		return m, err
+	}}
+}
+
+// text returns the identity of the cluster for stored objects.
+func (k *identification) text() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := k.identity
+	if i.UID == "" {
+		return i.Authority + " at " + i.Endpoint
+	}
+	return i.UID + " at " + i.Endpoint
+}

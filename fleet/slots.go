@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import "context"
+
+// slots admits as many at once as its capacity. It is a channel, so that a context can end
+// the wait.
+type slots chan struct{}
+
+// enter waits for a slot. The caller calls leave at the end.
+func (s slots) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
