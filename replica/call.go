@@ -33,6 +33,8 @@ type shared struct {
 	logger *slog.Logger
 	// owned are the resources that the program answers itself.
 	owned []OwnResource
+	// authorize is [Options.Authorize], which may be nil.
+	authorize func(*http.Request, *Request) (*Access, error)
 	// guarded means that hooks decide which requests are answered.
 	guarded bool
 	// deliveries is [Options.Deliveries].

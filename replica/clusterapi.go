@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,7 @@ type clusterAPI struct {
 	*shared
 	member  *fleet.Member
 	direct  *consistentReads
+	past    *pastReads
 	traffic clusterTally
 	// pass is nil unless requests are passed on.
 	pass    *passThrough
@@ -47,7 +49,7 @@ type clusterAPI struct {
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
 	c := &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		direct: newConsistentReads(m, s, opts),
+		direct: newConsistentReads(m, s, opts), past: &pastReads{s, m},
 	}
 	if opts.PassThrough {
 		c.pass = newPassThrough(m, s, opts)
@@ -101,7 +103,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := refusal(c.member, resource, r, q, c.where(q)); err != nil {
 		return err
 	}
-	if wantsOrigin(r, q) {
+	if wantsOrigin(r, q) && !q.readsPast() {
 		return c.direct.serve(w, r, q)
 	}
 	if err := limits.RefusePart(q.GroupResource(), q.Namespace, q.Name); err != nil {
@@ -110,6 +112,10 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	warning.Add(w.Header(), limits.Warnings()...)
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
+	}
+	source := view.OfCluster(c.member, feed, c.past.allow(r, q))
+	if q.readsPast() {
+		return c.readPast(w, r, q, feed, source)
 	}
 	if c.pass != nil && q.withheld() == "" {
 		end := q.phase(PhaseWait)
@@ -122,9 +128,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
-	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), view.OfCluster(c.member, feed))
-	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
-	err := one.serve()
+	err := c.call(w, r, q, resource, source).serve()
 	if err == nil || c.pass == nil || q.withheld() != "" || !isBeyondCopy(q, err) {
 		return err
 	}
@@ -136,6 +140,31 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 		return err // the client can go on without the cluster
 	}
 	return nil
+}
+
+// call returns the read of a view.
+func (c *clusterAPI) call(w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View) *call {
+	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), v)
+	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
+	return one
+}
+
+// readPast answers with a state of the past, or with changes. It is never passed on, because
+// a cluster has no past.
+func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed, source *view.Cluster) error {
+	if q.Query.Has(changesParameter) {
+		return c.past.serveChanges(w, r, q, feed)
+	}
+	at, err := q.timeOf(pastParameter, time.Now())
+	if err != nil {
+		return err
+	}
+	past, err := source.At(r.Context(), at)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(pastHeader, past.Time.UTC().Format(time.RFC3339Nano))
+	return c.call(w, r, q, feed.Resource(), past).serve()
 }
 
 // passLate passes a request on that the copy was to answer. From then on it does not count as
@@ -201,10 +230,12 @@ func (c *clusterAPI) where(q *Request) func() string {
 // copy has none.
 func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 	switch {
-	case c.pass == nil, isHealth(q.Path), climbs(q.Path):
+	case c.pass == nil, isHealth(q.Path), climbs(q.Path), q.Path == ChangesPath:
 		return false
 	case !q.IsResource:
 		return true
+	case q.readsPast():
+		return false
 	}
 	if own := ownOf(c, q); own != nil {
 		return own.Partial
@@ -240,6 +271,12 @@ func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
 // serve answers a request, or passes it on. If the cluster does not answer, the copy does
 // with its own discovery and OpenAPI documents, so that clients can go on to read.
 func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
+	if q.Path == ChangesPath && r.Method == http.MethodGet {
+		if err := c.past.serveSummary(w, r, q); err != nil {
+			respond.Error(w, r, err)
+		}
+		return
+	}
 	if !q.Passed || q.withheld() != "" {
 		q.Passed = false
 		serveAPI(c, w, r, q)

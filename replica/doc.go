@@ -14,7 +14,8 @@
 //
 // A list is one state that the server had, and a watch from its version continues from there
 // without a gap. Reads are answered from the copy, and headers contain its age. A request
-// goes to a cluster only if the client requests that. Nothing can be written.
+// goes to a cluster only if the client requests that. Nothing can be written. If the fleet has
+// files, the parameters at and changes of a cluster's resources read the past.
 //
 // # What blocks
 //
@@ -28,8 +29,9 @@
 // A response is written while it is made, a block of neighbouring objects at a time. While
 // it waits for its client it holds 64 KB of a block. The bytes of blocks and of events are
 // kept for the next reader, within [Options.Blocks] and [Options.Frames]. A watch takes a
-// goroutine and its stack, and as a WebSocket another one and 4 KB. What it has not sent yet is in the log that all readers share,
-// and a client that is too slow for the log receives a 410.
+// goroutine and its stack, and as a WebSocket another one and 4 KB. What it has not sent yet
+// is in the log that all readers share, and a client that is too slow for the log receives a
+// 410.
 // With access control the server remembers up to 10,000 lists of callers, and discovery
 // documents for 64 sets of clusters.
 package replica

@@ -122,6 +122,21 @@ func (c *call) items(p *view.Page, events bool) iter.Seq2[encode.Part, error] {
 // runItems yields the parts of one cluster, and reports whether to continue.
 func (c *call) runItems(m *view.Matcher, r *view.Run, events bool, yield func(encode.Part, error) bool) bool {
 	form := c.form(r.Cluster)
+	if r.Few {
+		for _, o := range r.Objects {
+			if !m.Matches(o) && m.Err() == nil {
+				continue
+			}
+			if m.Err() != nil {
+				yield(encode.Part{}, m.Err())
+				return false
+			}
+			if !c.item(form, o, events, yield) {
+				return false
+			}
+		}
+		return true
+	}
 	source := encode.Source{Cluster: r.Cluster, Resource: c.GroupVersionResource}
 	for run := range encode.Runs(r.Objects) {
 		some, all := m.Some(run)
@@ -139,17 +154,22 @@ func (c *call) runItems(m *view.Matcher, r *view.Run, events bool, yield func(en
 			continue
 		}
 		for _, i := range some {
-			key := encode.FrameKey{Object: run[i], Form: form, Event: encode.ItemFrame}
-			if events {
-				key.Event = wire.Added
-			}
-			raw, err := c.frames.Get(key)
-			if !yield(encode.Raw(raw), err) || err != nil {
+			if !c.item(form, run[i], events, yield) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// item yields a single object, and reports whether to continue.
+func (c *call) item(form encode.Form, o *wire.Object, events bool, yield func(encode.Part, error) bool) bool {
+	key := encode.FrameKey{Object: o, Form: form, Event: encode.ItemFrame}
+	if events {
+		key.Event = wire.Added
+	}
+	raw, err := c.frames.Get(key)
+	return yield(encode.Raw(raw), err) && err == nil
 }
 
 // writeProtobufList writes a list in protobuf. It begins with its length, so the state is

@@ -161,6 +161,52 @@ func (w *world) awaitVersion(cluster int, version uint64) {
 	w.read(w.pods(cluster) + "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=" + uitoa(version))
 }
 
+// TestList_byColumn lists by labels often enough that the store has columns of them, in
+// all forms and in pages, while pods change and are deleted.
+func TestList_byColumn(t *testing.T) {
+	w := newWorld(t, 1, 800, nil)
+	c := w.clusters.Cluster(0)
+	for round := range 6 {
+		all := w.truth(0)
+		byName := map[string]map[string]*corev1.Pod{}
+		for key, p := range all {
+			name := p.Labels["app.kubernetes.io/name"]
+			if byName[name] == nil {
+				byName[name] = map[string]*corev1.Pod{}
+			}
+			byName[name][key] = p
+		}
+		name := slices.Sorted(maps.Keys(byName))[round%2]
+		path := w.pods(0) + "?labelSelector=" + url.QueryEscape("app.kubernetes.io/name="+name)
+		for _, accept := range []string{"application/json", protobufType, "application/json;pretty=1"} {
+			body, _ := w.read(path, "Accept", accept)
+			list, err := decodeList(body)
+			if err != nil {
+				t.Fatalf("%s as %s: %v", name, accept, err)
+			}
+			compare(t, name+" as "+accept, list.Items, byName[name])
+		}
+		var paged []corev1.Pod
+		for token := ""; ; {
+			body, _ := w.read(path + "&limit=3&continue=" + url.QueryEscape(token))
+			list, err := decodeList(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			paged = append(paged, list.Items...)
+			if token = list.Continue; token == "" || len(paged) > len(all) {
+				break
+			}
+		}
+		compare(t, name+" in pages", paged, byName[name])
+		for i := range 50 {
+			c.Touch((i * 13) % c.Pods())
+		}
+		c.Delete(round)
+		w.awaitVersion(0, c.Version())
+	}
+}
+
 func TestList_selected(t *testing.T) {
 	w := newWorld(t, 1, 200, nil)
 	all := w.truth(0)

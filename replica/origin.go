@@ -120,7 +120,10 @@ func passBody(ctx context.Context, w *respond.Response, code int, body io.Reader
 	if err := w.FlushError(); err != nil { // a watch has begun, though nothing may happen for long
 		return
 	}
-	if _, err := io.Copy(to, body); err != nil && (!watch || ctx.Err() == nil) {
+	_, err := io.Copy(to, body)
+	// After the end of ctx a body can also end without an error: the cluster notices that the
+	// request was cut off, and completes its response.
+	if cut := ctx.Err() != nil; cut && !watch || err != nil && !cut {
 		panic(http.ErrAbortHandler)
 	}
 }

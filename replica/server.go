@@ -53,6 +53,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.logger = s.opts.Logger
 	s.owned = s.opts.Own
 	s.deliveries = s.opts.Deliveries
+	s.shared.authorize = s.opts.Authorize
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)

@@ -30,14 +30,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is some clusters and a replica of them.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	clusters *simulated.Server
 	client   *http.Client
 	url      string
 	server   *replica.Server
 }
 
-func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
+func newWorld(t testing.TB, clusters, pods int, opts *replica.Options) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
@@ -62,7 +62,7 @@ func newWorld(t *testing.T, clusters, pods int, opts *replica.Options) *world {
 
 // serve runs a replica of clusters. end ends the run of the fleet, before that of the
 // replica.
-func serve(t *testing.T, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
+func serve(t testing.TB, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
 	t.Helper()
 	clusters, err := directory.NewStatic(entries...)
 	if err != nil {

@@ -147,21 +147,14 @@ func (f Form) Item(b []byte, o *wire.Object) ([]byte, error) {
 		return f.Object(b, o)
 	case o.Encoding() == wire.JSON && IsCustom(kind) && o.Kind().New == nil:
 		return f.Object(b, o)
-	case o.Encoding() == wire.JSON:
-		if f.Cluster != "" {
-			o = o.With(wire.Patch{Annotation: ClusterAnnotation, Value: f.Cluster})
-		}
+	}
+	if f.Cluster != "" {
+		o = o.With(wire.Patch{Annotation: ClusterAnnotation, Value: f.Cluster})
+	}
+	if o.Encoding() == wire.JSON {
 		return o.AppendUntyped(b), nil
 	}
-	at := len(b)
-	b, err := f.Object(b, o)
-	if err != nil {
-		return b, err
-	}
-	// The list names the kind of all items.
-	n := len(TypePrefix(kind)) - 1
-	b[at+n] = '{'
-	return append(b[:at], b[at+n:]...), nil
+	return o.AppendJSON(b) // without its kind: the list names the kind of all items
 }
 
 // Event appends an event of a watch.

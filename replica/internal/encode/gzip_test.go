@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func TestCombine_isTheChecksumOfBoth(t *testing.T) {
+func TestGzipSum_isTheChecksumOfBoth(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
@@ -26,8 +26,13 @@ func TestCombine_isTheChecksumOfBoth(t *testing.T) {
 			b[i] = byte(rng.Uint32())
 		}
 		want := crc32.ChecksumIEEE(append(append([]byte{}, a...), b...))
-		if got := combine(crc32.ChecksumIEEE(a), crc32.ChecksumIEEE(b), int64(len(b))); got != want {
-			t.Fatalf("seed %d: %d and %d bytes: %x, want %x", seed, len(a), len(b), got, want)
+		var sum GzipSum
+		for _, text := range [][]byte{a, b} {
+			s := Deflate(text)
+			sum.Add(&s)
+		}
+		if sum.crc != want {
+			t.Fatalf("seed %d: %d and %d bytes: %x, want %x", seed, len(a), len(b), sum.crc, want)
 		}
 	}
 }

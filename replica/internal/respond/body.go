@@ -28,10 +28,40 @@ type Body struct {
 	held    []encode.Part
 	length  int
 	sum     encode.GzipSum
-	// gathered are bytes that are not written yet, in buffer, which is nil if there are
-	// none. Small parts are compressed and written together.
-	gathered []byte
-	buffer   *[encode.PieceBytes]byte
+	// gathered are small parts, which are compressed and written together.
+	gathered piece
+	// zipped are compressed bytes that are not written yet. A block is only a few KB of
+	// them, and a write of HTTP/2 costs more than a copy.
+	zipped piece
+}
+
+// piece is bytes in a buffer, which is nil if there are none.
+type piece struct {
+	bytes  []byte
+	buffer *[encode.PieceBytes]byte
+}
+
+// room returns how many bytes can be added.
+func (p *piece) room() int { return encode.PieceBytes - len(p.bytes) }
+
+// add adds bytes, for which there is room.
+func (p *piece) add(b []byte) {
+	if p.buffer == nil {
+		p.buffer = encode.GetPiece()
+		p.bytes = p.buffer[:0]
+	}
+	p.bytes = append(p.bytes, b...)
+}
+
+// drain writes the bytes and releases the buffer.
+func (p *piece) drain(write func([]byte) error) error {
+	if p.buffer == nil {
+		return nil
+	}
+	err := write(p.bytes)
+	encode.PutPiece(p.buffer)
+	*p = piece{}
+	return err
 }
 
 // NewBody begins the response to a request. The caller calls [Body.Finish].
@@ -71,9 +101,7 @@ func (b *Body) start() error {
 	}
 	b.WriteHeader(http.StatusOK)
 	if b.zipping {
-		if _, err := b.Write([]byte(encode.GzipHead)); err != nil {
-			return err
-		}
+		b.zipped.add([]byte(encode.GzipHead))
 	}
 	held := b.held
 	b.held = nil
@@ -89,7 +117,7 @@ func (b *Body) write(p encode.Part) error {
 	if !p.Whole() {
 		return p.Each(b.gather)
 	}
-	if err := b.Drain(); err != nil {
+	if err := b.gathered.drain(b.writeRaw); err != nil {
 		return err
 	}
 	if b.zipping {
@@ -100,37 +128,43 @@ func (b *Body) write(p encode.Part) error {
 
 func (b *Body) writeSegment(s *encode.Segment) error {
 	b.sum.Add(s)
-	_, err := b.Write(s.Bytes())
-	return err
+	return b.writeZipped(s.Bytes())
+}
+
+// writeZipped writes compressed bytes, a whole piece at a time.
+func (b *Body) writeZipped(zipped []byte) error {
+	for len(zipped) > b.zipped.room() {
+		n := b.zipped.room()
+		b.zipped.add(zipped[:n])
+		if err := b.zipped.drain(b.writeAll); err != nil {
+			return err
+		}
+		zipped = zipped[n:]
+	}
+	b.zipped.add(zipped)
+	return nil
 }
 
 // gather adds bytes to those that are written together.
 func (b *Body) gather(raw []byte) error {
-	if len(b.gathered)+len(raw) > encode.PieceBytes {
-		if err := b.Drain(); err != nil {
+	if len(raw) > b.gathered.room() {
+		if err := b.gathered.drain(b.writeRaw); err != nil {
 			return err
 		}
 	}
 	if len(raw) > encode.PieceBytes {
 		return b.writeRaw(raw)
 	}
-	if b.buffer == nil {
-		b.buffer = encode.GetPiece()
-		b.gathered = b.buffer[:0]
-	}
-	b.gathered = append(b.gathered, raw...)
+	b.gathered.add(raw)
 	return nil
 }
 
-// Drain writes what was gathered.
+// Drain writes everything that was added.
 func (b *Body) Drain() error {
-	if b.buffer == nil {
-		return nil
+	if err := b.gathered.drain(b.writeRaw); err != nil {
+		return err
 	}
-	err := b.writeRaw(b.gathered)
-	encode.PutPiece(b.buffer)
-	b.gathered, b.buffer = nil, nil
-	return err
+	return b.zipped.drain(b.writeAll)
 }
 
 func (b *Body) writeRaw(raw []byte) error {
@@ -138,7 +172,11 @@ func (b *Body) writeRaw(raw []byte) error {
 		s := encode.Deflate(raw)
 		return b.writeSegment(&s)
 	}
-	_, err := b.Write(raw)
+	return b.writeAll(raw)
+}
+
+func (b *Body) writeAll(bytes []byte) error {
+	_, err := b.Write(bytes)
 	return err
 }
 
@@ -149,14 +187,15 @@ func (b *Body) close() error {
 			return err
 		}
 	}
-	if err := b.Drain(); err != nil {
+	if err := b.gathered.drain(b.writeRaw); err != nil {
 		return err
 	}
 	if b.zipping {
-		_, err := b.Write(b.sum.Tail())
-		return err
+		if err := b.writeZipped(b.sum.Tail()); err != nil {
+			return err
+		}
 	}
-	return nil
+	return b.zipped.drain(b.writeAll)
 }
 
 // Tail returns the end of the gzip stream that the body has written so far.

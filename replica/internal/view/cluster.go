@@ -6,6 +6,7 @@ package view
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,11 +20,13 @@ type Cluster struct {
 	member     *fleet.Member
 	feed       *fleet.Feed
 	namespaced bool
+	allow      func(time.Time) error
 }
 
-// OfCluster returns the view of a feed of a member.
-func OfCluster(m *fleet.Member, feed *fleet.Feed) *Cluster {
-	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced}
+// OfCluster returns the view of a feed of a member. Allow returns an error if the caller may
+// not read the state of a time that is no longer in memory.
+func OfCluster(m *fleet.Member, feed *fleet.Feed, allow func(time.Time) error) *Cluster {
+	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, allow: allow}
 }
 
 // Spans implements [View].
@@ -77,6 +80,15 @@ func (c *Cluster) Exact(ctx context.Context, version uint64) (*State, error) {
 		}
 		return c.Exact(ctx, version) // the copy has reached it
 	case err != nil:
+		return c.archived(ctx, version)
+	}
+	return &State{Version: version, Parts: []Part{{Cluster: c.member.Name(), objects: past}}}, nil
+}
+
+// archived returns the state at a version from files.
+func (c *Cluster) archived(ctx context.Context, version uint64) (*State, error) {
+	past, err := c.feed.AtVersion(ctx, version)
+	if err != nil || c.allow(past.Time) != nil {
 		return nil, status.Expired(status.VersionExpired, "")
 	}
 	return &State{Version: version, Parts: []Part{{Cluster: c.member.Name(), objects: past}}}, nil

@@ -32,6 +32,9 @@ type Run struct {
 	Cluster string
 	// Objects are the objects by key.
 	Objects iter.Seq2[string, *wire.Object]
+	// Few means that Objects has only the few objects that can match, and not their
+	// neighbours.
+	Few bool
 }
 
 // List reads a list, or the page of it that the options select. The seal binds its continue
@@ -43,7 +46,7 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 	}
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.Version, 10)}, Matcher: m}
 	prefix := prefixOf(m.namespace)
-	p.Runs = s.runs(v, prefix, from.Start)
+	p.Runs = s.runs(v, m, prefix, from.Start)
 	if key, ok := m.key(); ok && from.Start == "" {
 		p.Runs = s.only(key)
 	}
@@ -59,7 +62,7 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 	if m.All() {
 		next.Left = from.Left - limit
 		if next.Left <= 0 {
-			next.Left = count(s.runs(v, prefix, next.Start))
+			next.Left = count(s.runs(v, m, prefix, next.Start))
 		}
 		left := int64(next.Left)
 		p.Meta.RemainingItemCount = &left
@@ -71,7 +74,7 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 
 // Initial returns the objects of a state as the initial events of a watch.
 func Initial(v View, s *State, m *Matcher) *Page {
-	return &Page{Matcher: m, Runs: s.runs(v, prefixOf(m.namespace), "")}
+	return &Page{Matcher: m, Runs: s.runs(v, m, prefixOf(m.namespace), "")}
 }
 
 // stateOf returns the state to list: the newest one, one that is not older than a version,
@@ -103,7 +106,7 @@ func stateOf(ctx context.Context, v View, opts *internalversion.ListOptions, m *
 }
 
 // runs returns the objects of a state after the start of a continue token.
-func (s *State) runs(v View, prefix, start string) []Run {
+func (s *State) runs(v View, m *Matcher, prefix, start string) []Run {
 	from, key := "", ""
 	if start != "" {
 		from, key = v.after(start, prefix)
@@ -113,19 +116,29 @@ func (s *State) runs(v View, prefix, start string) []Run {
 		switch {
 		case p.Cluster < from:
 		case p.Cluster == from:
-			all = append(all, Run{p.Cluster, p.objects.Range(prefix, key)})
+			all = append(all, p.run(m, prefix, key))
 		default:
-			all = append(all, Run{p.Cluster, p.objects.Range(prefix, "")})
+			all = append(all, p.run(m, prefix, ""))
 		}
 	}
 	return all
+}
+
+// run returns the objects of a cluster after a key.
+func (p *Part) run(m *Matcher, prefix, after string) Run {
+	if m.labels != nil {
+		if objects, few := p.objects.Few(m.labels, prefix, after); few {
+			return Run{Cluster: p.Cluster, Objects: objects, Few: true}
+		}
+	}
+	return Run{Cluster: p.Cluster, Objects: p.objects.Range(prefix, after)}
 }
 
 // only returns the objects with a key.
 func (s *State) only(key string) []Run {
 	var all []Run
 	for _, p := range s.Parts {
-		all = append(all, Run{p.Cluster, func(yield func(string, *wire.Object) bool) {
+		all = append(all, Run{Cluster: p.Cluster, Few: true, Objects: func(yield func(string, *wire.Object) bool) {
 			if o := p.get(key); o != nil {
 				yield(key, o)
 			}

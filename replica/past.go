@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+const (
+	// pastParameter is the parameter of a get or a list that reads a state of the past: a
+	// time, or how long ago it was.
+	pastParameter = "at"
+	// changesParameter is the parameter of a get or a list that returns the changes since a
+	// time, or since how long ago, and untilParameter is when they end.
+	changesParameter = "changes"
+	untilParameter   = "until"
+)
+
+// pastHeader is the header of a response with a state of the past: when that state arrived.
+const pastHeader = "Watershed-State-Time"
+
+// readsPast reports whether a request is for a state of the past, or for changes.
+func (q *Request) readsPast() bool {
+	return q.IsResource && (q.Verb == "get" || q.Verb == "list" || q.Verb == "watch") && (q.Query.Has(pastParameter) || q.Query.Has(changesParameter))
+}
+
+// timeOf returns the time of a parameter.
+func (q *Request) timeOf(name string, now time.Time) (time.Time, error) {
+	text := q.Query.Get(name)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		ago, failed := time.ParseDuration(text)
+		if failed != nil {
+			return at, apierrors.NewBadRequest(fmt.Sprintf("%s=%q is neither a time such as 2026-01-31T15:04:05Z nor a duration such as 90m", name, text))
+		}
+		at = now.Add(-ago)
+	}
+	switch {
+	case at.After(now):
+		return at, apierrors.NewBadRequest(fmt.Sprintf("%s=%q is in the future", name, text))
+	case q.Verb == "watch":
+		return at, apierrors.NewBadRequest("the past cannot be watched: use a list")
+	case q.Query.Get("resourceVersion") != "":
+		return at, apierrors.NewBadRequest(name + " and resourceVersion cannot be combined")
+	}
+	return at, nil
+}
+
+// period returns the times of a request for changes. The first is that of a parameter.
+func (q *Request) period(first string, now time.Time) (since, until time.Time, err error) {
+	if since, err = q.timeOf(first, now); err != nil || !q.Query.Has(untilParameter) {
+		return since, now, err
+	}
+	if until, err = q.timeOf(untilParameter, now); err == nil && until.Before(since) {
+		err = apierrors.NewBadRequest(fmt.Sprintf("%s is before %s", untilParameter, first))
+	}
+	return since, until, err
+}
+
+// pastReads reads the past of a cluster.
+type pastReads struct {
+	*shared
+	member *fleet.Member
+}
+
+// allow returns a function that reports whether a request may read a time in the past.
+// Rights are those of now. The namespace of the request may have been deleted and created
+// again since, for others: then its past needs the right for all namespaces.
+func (p *pastReads) allow(r *http.Request, q *Request) func(time.Time) error {
+	return func(at time.Time) error {
+		namespace := q.attributes.Namespace
+		if p.authorize == nil || namespace == "" || p.existed(namespace, at) {
+			return nil
+		}
+		wide := *q
+		wide.attributes.Namespace, wide.Namespace = "", ""
+		_, err := p.authorize(r, &wide)
+		return err
+	}
+}
+
+// existed reports whether a namespace is the same as at a time. It is false if that is not
+// known.
+func (p *pastReads) existed(namespace string, at time.Time) bool {
+	created, ok := p.created(namespace)
+	return ok && !at.Before(created)
+}
+
+// created returns a time at which a namespace existed for a second at most, if it exists
+// and is mirrored. The time of its creation is in seconds.
+func (p *pastReads) created(namespace string) (time.Time, bool) {
+	feed, ok := p.member.Feed(schema.GroupResource{Resource: "namespaces"})
+	if !ok {
+		return time.Time{}, false
+	}
+	now, err := feed.Now()
+	if err != nil {
+		return time.Time{}, false
+	}
+	o, ok := now.State.Get(namespace)
+	if !ok {
+		return time.Time{}, false
+	}
+	return o.Created().Add(time.Second), true
+}
