@@ -4,10 +4,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"log/slog"
-	"sync"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
@@ -34,22 +31,4 @@ func (o *auditOptions) open(logger *slog.Logger) (*audit.Log, error) {
 		return nil, nil
 	}
 	return audit.Open(audit.Options{Path: o.path, MaxSize: o.maxSize << 20, MaxBackups: o.maxBackups, Logger: logger})
-}
-
-// audited returns a part that runs another part and the audit log, which ends after it: the
-// end of a replica ends WebSockets, and their events are recorded too. Log may be nil.
-func audited(part func(context.Context) error, log *audit.Log) func(context.Context) error {
-	if log == nil {
-		return part
-	}
-	return func(ctx context.Context) error {
-		logging, end := context.WithCancel(context.WithoutCancel(ctx))
-		var running sync.WaitGroup
-		var failed error
-		running.Go(func() { failed = log.Run(logging) })
-		err := part(ctx)
-		end()
-		running.Wait()
-		return errors.Join(err, failed)
-	}
 }

@@ -51,14 +51,14 @@ func TestAuditOptions(t *testing.T) {
 }
 
 // The log ends after the part, and the error of the part is returned.
-func TestAudited(t *testing.T) {
+func TestRecorded(t *testing.T) {
 	o := auditOptions{path: filepath.Join(t.TempDir(), "audit.log"), maxSize: 1}
 	log, err := o.open(quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fault := errors.New("fault")
-	if err := audited(func(context.Context) error { return fault }, log)(t.Context()); !errors.Is(err, fault) {
+	if err := recorded(func(context.Context) error { return fault }, log.Run)(t.Context()); !errors.Is(err, fault) {
 		t.Errorf("the error is %v", err)
 	}
 }

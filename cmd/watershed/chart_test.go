@@ -212,6 +212,8 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"clusters.inCluster.enabled=false"}, "there is nothing to mirror"},
 		{[]string{"replicas=2"}, "tls.secretName"},
 		{[]string{"replicas=2", "tls.secretName=x", "state.persistence.enabled=true"}, "state.persistence"},
+		{[]string{"state.persistence.objects=true"}, "enable state.persistence"},
+		{[]string{"state.persistence.enabled=true", "state.persistence.keySecret=x"}, "no effect without state.persistence.objects"},
 		{[]string{"tls.certManager.enabled=true"}, "issuerRef"},
 		{[]string{"tls.certManager.enabled=true", "tls.secretName=x"}, "either"},
 		{[]string{"config.fleet.users={a}"}, "config.fleet.home"},

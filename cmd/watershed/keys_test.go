@@ -37,7 +37,7 @@ func TestKeys_haveAnEffect(t *testing.T) {
 	}
 	w := newKeyWorld(t)
 	cases := map[string]keyCase{}
-	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.tracing()} {
+	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.storage(), w.tracing()} {
 		maps.Copy(cases, some)
 	}
 	for _, k := range newServeOptions().keys.Keys() {
@@ -108,7 +108,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 	changed := map[string]any{}
 	var want []string
 	for _, k := range c.options().keys.Keys() {
-		if k.Live {
+		if k.Live || k.Path == "storage.keyVariable" || k.Path == "storage.kms" { // which exclude storage.keyFile
 			continue
 		}
 		want = append(want, k.Path)
@@ -123,7 +123,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 			changed[k.Path] = "other"
 		}
 	}
-	changed["mirror.namespace"], changed["logFormat"], changed["verifyEvery"], changed["tracing.endpoint"] = "other", "json", "1h", "http://127.0.0.1:1"
+	changed["mirror.namespace"], changed["logFormat"], changed["verifyEvery"], changed["storage.retention"], changed["tracing.endpoint"] = "other", "json", "1h", "1h", "http://127.0.0.1:1"
 	c.change(changed)
 	line := `msg="some changes of the configuration have no effect yet: restart to apply them"`
 	expect.Soon(t, "the line", func() bool { return strings.Contains(c.log.String(), line) })

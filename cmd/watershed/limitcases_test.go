@@ -140,6 +140,64 @@ func (w *keyWorld) audit() map[string]keyCase {
 	}
 }
 
+// storage has the cases of the keys about the files of mirrored objects.
+func (w *keyWorld) storage() map[string]keyCase {
+	return map[string]keyCase{
+		"storage.dir": {run: func(t *testing.T) {
+			with := w.one("storage.dir", filepath.Join(t.TempDir(), "data"))
+			read := func() int {
+				return w.eu.asked("/pods?limit=") + w.eu.asked("/pods?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true")
+			}
+			before := read()
+			expect.NoError(t, configure(t, with).stopped())
+			once := read()
+			c := configure(t, with)
+			if again := read(); once == before || again != once {
+				t.Errorf("the pods were read %d times, and after a restart %d times", once-before, again-once)
+			}
+			var list struct{ Items []any }
+			code, body := c.get("/clusters/eu/api/v1/pods", c.owner())
+			if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || len(list.Items) != 40 {
+				t.Errorf("%d with %d pods, %v", code, len(list.Items), err)
+			}
+		}},
+		"storage.retention":  {run: w.logged("storage.retention", "12h", "past=12h0m0s")},
+		"storage.maxSizeMiB": {run: w.logged("storage.maxSizeMiB", 77, `limit="77 MiB"`)},
+		"storage.keyVariable": {run: func(t *testing.T) {
+			t.Setenv("KEYS_OF_A_TEST", "c2hvcnQ=")
+			c := launch(t, w.one("storage.dir", t.TempDir(), "storage.keyVariable", "KEYS_OF_A_TEST"))
+			if err := c.wait(); err == nil || !strings.Contains(err.Error(), "--data-key-env: disk: environment variable KEYS_OF_A_TEST: key 1") {
+				t.Errorf("a key that is too short: %v", err)
+			}
+		}},
+		"storage.kms": {run: func(t *testing.T) {
+			c := launch(t, w.one("storage.dir", t.TempDir(), "storage.kms", "tcp://127.0.0.1:1"))
+			if err := c.wait(); err == nil || !strings.Contains(err.Error(), "--data-kms: unsupported scheme") {
+				t.Errorf("an address that is not a socket: %v", err)
+			}
+		}},
+		"storage.keyFile": {run: func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "keys")
+			expect.NoError(t, os.WriteFile(path, []byte("short\n"), 0o600))
+			c := launch(t, w.one("storage.dir", t.TempDir(), "storage.keyFile", path))
+			if err := c.wait(); err == nil || !strings.Contains(err.Error(), "--data-key-file") {
+				t.Errorf("a key that is too short: %v", err)
+			}
+		}},
+	}
+}
+
+// logged returns a case that looks for a text in the log of a server that stores objects.
+// What it does with the value takes hours; package disk has the tests of that.
+func (w *keyWorld) logged(key string, value any, text string) func(*testing.T) {
+	return func(t *testing.T) {
+		c := configure(t, w.one("storage.dir", t.TempDir(), key, value))
+		if log := c.log.String(); !strings.Contains(log, text) {
+			t.Errorf("no %s in\n%s", text, log)
+		}
+	}
+}
+
 // fill sends requests until the audit log has a size.
 func fill(t *testing.T, c *configured, path string, size int64) {
 	t.Helper()

@@ -43,6 +43,6 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newServeCommand(), newStatusCommand(), newCheckCommand(), newVerifyCommand(), newKubeconfigCommand(), newRBACCommand(), newConfigCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newStatusCommand(), newCheckCommand(), newVerifyCommand(), newDiskCommand(), newLogCommand(), newDiffCommand(), newChangesCommand(), newKubeconfigCommand(), newRBACCommand(), newConfigCommand(), newVersionCommand())
 	return root
 }

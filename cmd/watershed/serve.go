@@ -234,6 +234,8 @@ type guarded struct {
 	parts []func(context.Context) error
 	// tracing is nil if there is none.
 	tracing *tracing.Tracing
+	// files are nil if objects are not stored.
+	files *storedFiles
 }
 
 // close ends what is done in the background. No requests may follow.
@@ -242,25 +244,36 @@ func (g *guarded) close() {
 	if g.tracing != nil {
 		g.tracing.Close()
 	}
+	if g.files != nil {
+		_ = g.files.Close() // everything is written
+	}
 }
 
 // openReplica returns the replica of the clusters in a directory. Only on a loopback
 // address, where other machines cannot connect, the owner has access.
 func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopback bool, logger *slog.Logger) (*guarded, error) {
-	traces, err := o.tracing.open(ctx, logger)
+	files, err := o.storage.open(ctx, logger)
 	if err != nil {
 		return nil, err
 	}
-	g, err := o.openTraced(ctx, d, loopback, traces, logger)
+	traces, err := o.tracing.open(ctx, logger)
+	var g *guarded
+	if err == nil {
+		g, err = o.openTraced(ctx, d, loopback, traces, files, logger)
+	}
 	if err != nil && traces != nil {
 		traces.Close()
+	}
+	if err != nil && files != nil {
+		_ = files.Close()
 	}
 	return g, err
 }
 
-// openTraced is openReplica with a tracing, nil if there is none.
-func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, logger *slog.Logger) (*guarded, error) {
+// openTraced is openReplica with a tracing and files, nil if there are none.
+func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *storedFiles, logger *slog.Logger) (*guarded, error) {
 	settings := o.fleetOptions(logger)
+	settings.Disk = files.directory()
 	traceInto(traces, settings, nil)
 	f, err := fleet.New(d, settings)
 	if err != nil {
@@ -296,11 +309,17 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 		return nil, err
 	}
 	memory := o.openBudget(f, server, logger)
-	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, DroppedSpans: droppedSpans(traces), Version: version(), Logger: logger}); err != nil {
+	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Storage: files.directory(), DroppedSpans: droppedSpans(traces), Version: version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
-	parts := []func(context.Context) error{f.Run, audited(server.Run, log), control.Run}
+	parts := []func(context.Context) error{f.Run, server.Run, control.Run}
+	if files != nil {
+		parts[0] = recorded(f.Run, files.Run)
+	}
+	if log != nil {
+		parts[1] = recorded(server.Run, log.Run)
+	}
 	if memory != nil {
 		parts = append(parts, memory.Run)
 	}
@@ -310,7 +329,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
 	}
-	return &guarded{f, control, log, control.Handler(server), page, parts, traces}, nil
+	return &guarded{f, control, log, control.Handler(server), page, parts, traces, files}, nil
 }
 
 // openBudget returns the memory budget of the process, nil if there is no limit.

@@ -35,6 +35,7 @@ type serveOptions struct {
 	access            accessOptions
 	audit             auditOptions
 	tracing           tracingOptions
+	storage           storageOptions
 	listen            string
 	resources, except []string
 	expendable        []string
@@ -84,6 +85,7 @@ func (o *serveOptions) declare(keys *config.Set) {
 		AtLeast(0, "use 0 for the default")
 	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
 		AtLeast(0, "use 0 for never")
+	o.storage.declare(keys)
 	o.access.declare(keys)
 	o.audit.declare(keys)
 	o.tracing.declare(keys)
@@ -138,6 +140,7 @@ func (o *serveOptions) validate() error {
 		add(config.About("log-format", "--log-format %s: use text or json", o.logFormat))
 	}
 	add(o.listening.validate())
+	add(o.storage.validate())
 	add(o.sources.validate())
 	add(o.access.validate())
 	add(o.tracing.validate())

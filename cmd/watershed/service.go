@@ -57,3 +57,19 @@ func (s *service) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// recorded returns a part that runs another part and its recorder, which ends after it: the
+// end of a part is recorded too. The end of a replica ends WebSockets, which have audit
+// events, and the end of a fleet leaves changes to be written.
+func recorded(part, recorder func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		recording, end := context.WithCancel(context.WithoutCancel(ctx))
+		var running sync.WaitGroup
+		var failed error
+		running.Go(func() { failed = recorder(recording) })
+		err := part(ctx)
+		end()
+		running.Wait()
+		return errors.Join(err, failed)
+	}
+}

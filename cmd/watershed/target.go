@@ -208,6 +208,14 @@ func (t *target) get(ctx context.Context, transport http.RoundTripper, path, tok
 	return transport.RoundTrip(req)
 }
 
+// clusterList is the response at /clusters, without the states of the clusters.
+type clusterList struct {
+	Clusters []struct {
+		Name    string   `json:"name"`
+		Aliases []string `json:"aliases"`
+	} `json:"clusters"`
+}
+
 // clusters requests the names of the server's clusters, including aliases, as the owner.
 func (t *target) clusters(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, targetTimeout)
@@ -225,12 +233,7 @@ func (t *target) clusters(ctx context.Context) ([]string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("server at %s: list clusters: %s", t.url, resp.Status)
 	}
-	var answer struct {
-		Clusters []struct {
-			Name    string   `json:"name"`
-			Aliases []string `json:"aliases"`
-		} `json:"clusters"`
-	}
+	var answer clusterList
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxClusters)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("server at %s: list clusters: %w", t.url, err)
 	}

@@ -26,7 +26,7 @@ const verifyAtOnce = 3
 
 // verifyOptions are the flags of verify.
 type verifyOptions struct {
-	verifyServer
+	serverChoice
 	spec   verification.Spec
 	output string
 }
@@ -85,11 +85,12 @@ func (o *verifyOptions) run(ctx context.Context, out io.Writer) error {
 	if o.output != "table" && o.output != "json" {
 		return fmt.Errorf("--output %s: use table or json", o.output)
 	}
-	client, err := o.open()
+	server, err := o.open()
 	if err != nil {
 		return err
 	}
-	defer client.close()
+	defer server.close()
+	client := verifyClient{server}
 	plan, err := client.create(ctx, o.spec, true)
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (o *verifyOptions) run(ctx context.Context, out io.Writer) error {
 
 // compare requests each comparison of the plan: those of one cluster one after the other,
 // so that results appear while the others run.
-func (o *verifyOptions) compare(ctx context.Context, client *verifyClient, plan []verification.Result, report *verifyReport) {
+func (o *verifyOptions) compare(ctx context.Context, client verifyClient, plan []verification.Result, report *verifyReport) {
 	byCluster := map[string][]verification.Result{}
 	for _, p := range plan {
 		byCluster[p.Cluster] = append(byCluster[p.Cluster], p)

@@ -24,9 +24,10 @@ func TestVerify_rights(t *testing.T) {
 	target, err := localTarget(*s, "")
 	expect.NoError(t, err)
 	as := func(token string) error {
-		client, err := newVerifyClient(&rest.Config{Host: target.url + "/fleet", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: target.authority}})
+		server, err := newServerClient(&rest.Config{Host: target.url + "/fleet", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: target.authority}})
 		expect.NoError(t, err)
-		defer client.close()
+		defer server.close()
+		client := verifyClient{server}
 		results, err := client.create(t.Context(), verification.Spec{Resources: []string{"configmaps"}}, false)
 		if err == nil && (len(results) != 1 || results[0].Error != "" || results[0].Objects == 0 || results[0].Diverged() != 0) {
 			t.Errorf("the results are %+v", results)

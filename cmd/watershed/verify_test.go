@@ -137,7 +137,7 @@ func TestVerify_contextOfTheFleet(t *testing.T) {
 	}
 	expect.Soon(t, "the copy was verified", func() bool {
 		out, err := command(t.Context(), "verify", "--kubeconfig", path, "--context", "watershed-fleet", "--resource", "pods")
-		if err != nil && !strings.Contains(err.Error(), "no selected cluster") {
+		if err != nil && !strings.Contains(err.Error(), "no selected cluster") && !strings.Contains(err.Error(), "has not answered yet") {
 			t.Fatal(out, err)
 		}
 		return err == nil && strings.Contains(out, fmt.Sprint(100))

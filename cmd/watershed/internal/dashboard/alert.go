@@ -200,6 +200,10 @@ func servingAlerts() []Alert {
 			Summary: "Audit events were lost", Description: "{{ $value | humanize }} audit events could not be written in 15 minutes.",
 		},
 		{
+			Name: "WatershedStorageFailing", Signal: `sum by (instance) (increase(watershed_storage_errors_total[15m]))`, Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "Watershed cannot write its files", Description: "{{ $value | humanize }} operations on the files of {{ $labels.instance }} failed in 15 minutes. Reads do not suffer, but a restart would, and the past has gaps.",
+		},
+		{
 			Name: "WatershedMemoryPressure", Signal: `max by (instance) (watershed_memory_pressure)`, Condition: ">= 2", For: "5m", Severity: "warning",
 			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} keeps less history than configured and, at a pressure of 3 and more, does not mirror further resources. The pressure is {{ $value }}.",
 		},

@@ -191,6 +191,11 @@ func process() []Panel {
 		{Title: "Audit log", Description: "Events that were written or lost, and those that wait.", Kind: "timeseries", Unit: "short", Width: 12, Queries: []Query{
 			{perSecond("result", "watershed_audit_events_total"), "{{result}} per second"}, {`sum(watershed_audit_pending_events)`, "waiting"},
 		}},
+		{Title: "Files", Description: "Bytes of objects that are written to files, those that wait, and errors.", Kind: "timeseries", Unit: "short", Width: 12, Queries: []Query{
+			{`sum(rate(watershed_storage_written_bytes_total[$__rate_interval]))`, "bytes per second"}, {`sum(watershed_storage_queued_bytes)`, "bytes waiting"},
+			{`sum(rate(watershed_storage_errors_total[$__rate_interval]))`, "errors per second"}, {`sum(watershed_storage_behind_resources)`, "resources behind"},
+			{`sum(rate(watershed_storage_dropped_total[$__rate_interval]))`, "dropped per second"}, {`sum(rate(watershed_storage_changes_total[$__rate_interval]))`, "changes per second"},
+		}},
 		{Title: "Dropped spans", Description: "Spans of traces that the collector did not take.", Kind: "timeseries", Unit: "ops", Width: 12, Queries: []Query{
 			{`sum(rate(watershed_trace_spans_dropped_total[$__rate_interval]))`, "dropped"},
 		}},

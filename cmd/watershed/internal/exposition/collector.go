@@ -34,12 +34,19 @@ var (
 	memoryUsed      = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes", "The memory that counts against the limit: the live heap, and what else the process needs.")
 	memoryPressure  = metrics.Define(metrics.Gauge, "watershed_memory_pressure", "What the limit has made the process do: 0 nothing, 1 smaller caches, 2 shorter history, 3 no further resources, 4 no further objects.")
 	spansDropped    = metrics.Define(metrics.Counter, "watershed_trace_spans_dropped_total", "Spans that were dropped because the collector did not take them. Without tracing there is no series.")
+	storedChanges   = metrics.Define(metrics.Counter, "watershed_storage_changes_total", "Changes of objects that were written to files. Without --data-dir there are no series of storage.")
+	storedBytes     = metrics.Define(metrics.Counter, "watershed_storage_written_bytes_total", "Bytes that were written to files.")
+	storageQueued   = metrics.Define(metrics.Gauge, "watershed_storage_queued_bytes", "Size of the changes that wait to be written.")
+	storageErrors   = metrics.Define(metrics.Counter, "watershed_storage_errors_total", "Operations on files that failed.")
+	storageDropped  = metrics.Define(metrics.Counter, "watershed_storage_dropped_total", "How often the waiting changes of a resource were dropped, because the disk failed or was too slow. A complete state is written instead.")
+	storageBehind   = metrics.Define(metrics.Gauge, "watershed_storage_behind_resources", "Resources whose files need a complete state before they are current again.")
 	auditPending    = metrics.Define(metrics.Gauge, "watershed_audit_pending_events", "Audit events that wait to be written.")
 )
 
 var programMetrics = []*metrics.Definition{
 	build, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
 	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed, memoryPressure, spansDropped,
+	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
 }
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
@@ -61,6 +68,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	sink.Put(build, 1, c.of.Version)
 	c.access(sink)
 	c.memory(sink)
+	c.storage(sink)
 	if c.of.DroppedSpans != nil {
 		sink.Count(spansDropped, c.of.DroppedSpans())
 	}
@@ -90,6 +98,20 @@ func (c *collector) memory(sink metrics.Sink) {
 	for d, value := range map[*metrics.Definition]int64{memoryLimit: b.Limit, memoryUsed: b.Used, memoryPressure: int64(b.Pressure)} {
 		sink.Put(d, float64(value))
 	}
+}
+
+// storage sends the metrics of the files.
+func (c *collector) storage(sink metrics.Sink) {
+	if c.of.Storage == nil {
+		return
+	}
+	s := c.of.Storage.Stats()
+	sink.Count(storedChanges, uint64(s.Changes))
+	sink.Count(storedBytes, uint64(s.Bytes))
+	sink.Put(storageQueued, float64(s.Queued))
+	sink.Count(storageErrors, s.Errors)
+	sink.Count(storageDropped, s.Dropped)
+	sink.Put(storageBehind, float64(s.Behind))
 }
 
 // access sends the metrics of access control.

@@ -10,6 +10,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -24,6 +25,8 @@ type Sources struct {
 	Audit *audit.Log
 	// Budget is nil if the memory of the process has no limit.
 	Budget *budget.Budget
+	// Storage is nil if objects are not stored.
+	Storage *disk.Directory
 	// DroppedSpans counts the spans that were dropped, nil without tracing.
 	DroppedSpans func() uint64
 	// Version is that of the program.

@@ -29,6 +29,11 @@ Copyright The Watershed Authors
 {{- end -}}
 {{- if $sources }}{{ $_ = set $config "sources" $sources }}{{ end -}}
 {{- $_ = set $config.mirror "resources" (include "watershed.resources" . | fromJsonArray) -}}
+{{- if .Values.state.persistence.objects -}}
+{{- $storage := merge (dict "dir" "/var/lib/watershed/objects") (default dict $config.storage) -}}
+{{- if .Values.state.persistence.keySecret }}{{ $_ = set $storage "keyFile" "/etc/watershed/keys/keys" }}{{ end -}}
+{{- $_ = set $config "storage" $storage -}}
+{{- end -}}
 {{- if .Values.oidcCASecret }}{{ $_ = set $config "oidc" (merge (dict "caFile" "/etc/watershed/oidc/ca.crt") (default dict $config.oidc)) }}{{ end -}}
 {{- if .Values.monitoring.plainPort }}{{ $_ = set $config "metricsListen" (printf "0.0.0.0:%d" (int .Values.monitoring.plainPort)) }}{{ end -}}
 {{- toYaml $config -}}

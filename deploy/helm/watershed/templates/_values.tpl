@@ -18,6 +18,12 @@ Copyright The Watershed Authors
 {{- if and (gt (int .Values.replicas) 1) .Values.state.persistence.enabled -}}
 {{- fail "state.persistence: only one server can use a state folder: use one replica, or disable state.persistence" -}}
 {{- end -}}
+{{- if and .Values.state.persistence.objects (not .Values.state.persistence.enabled) -}}
+{{- fail "state.persistence.objects: objects are stored in the claim: enable state.persistence" -}}
+{{- end -}}
+{{- if and .Values.state.persistence.keySecret (not .Values.state.persistence.objects) -}}
+{{- fail "state.persistence.keySecret has no effect without state.persistence.objects" -}}
+{{- end -}}
 {{- if and .Values.tls.certManager.enabled .Values.tls.secretName -}}
 {{- fail "tls: set either tls.secretName or tls.certManager.enabled" -}}
 {{- end -}}

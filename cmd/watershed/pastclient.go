@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/watershed-project/watershed/kube"
+)
+
+// maxPast limits, in bytes, how much of a response is read.
+const maxPast = 1 << 30
+
+// pastOptions are the flags of the commands that read the past.
+type pastOptions struct {
+	serverChoice
+	clusters  []string
+	namespace string
+	output    string
+}
+
+func (o *pastOptions) declare(cmd *cobra.Command) {
+	stateFlag(cmd, &o.state)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.clusters, "cluster", nil, "the `name` of a cluster; may be repeated (default all)")
+	flags.StringVarP(&o.output, "output", "o", "text", "the `format` of the output: text or json")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&o.context, "context", "", "a `context` for the fleet of a server (default the server of this machine, from the state folder)")
+}
+
+// newPastCommand returns a command that reads the past. Run is called with its argument, ""
+// if there is none.
+func newPastCommand(use, short, long, example string, args cobra.PositionalArgs, run func(ctx context.Context, out, warn io.Writer, text string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: args}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), strings.Join(args, " "))
+	}
+	return cmd
+}
+
+// each calls read for each cluster that is selected. A cluster that fails is a warning, if
+// another one does not.
+func (o *pastOptions) each(ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error) error {
+	client, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer client.close()
+	clusters, err := client.names(ctx, o.clusters)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, cluster := range clusters {
+		if err := read(client, cluster); err != nil {
+			failed = append(failed, fmt.Errorf("cluster %s: %w", cluster, err))
+		}
+	}
+	if len(failed) == len(clusters) {
+		return errors.Join(failed...)
+	}
+	for _, err := range failed {
+		fmt.Fprintln(warn, err)
+	}
+	return nil
+}
+
+// open returns a client of the selected server.
+func (o *pastOptions) open() (*pastClient, error) {
+	if o.output != "text" && o.output != "json" {
+		return nil, fmt.Errorf("--output %s: use text or json", o.output)
+	}
+	c, err := o.serverChoice.open()
+	if err != nil {
+		return nil, err
+	}
+	return &pastClient{url: strings.TrimSuffix(c.url, "/fleet"), client: c.client}, nil
+}
+
+// pastClient reads the past from a server.
+type pastClient struct {
+	url    string // of the server
+	client *http.Client
+}
+
+func (c *pastClient) close() { c.client.CloseIdleConnections() }
+
+// get requests a path, and decodes the response.
+func (c *pastClient) get(ctx context.Context, path string, query url.Values, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	text, err := exchange(c.client, c.url, req, http.StatusOK, maxPast)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("server at %s: %w", c.url, err)
+	}
+	return nil
+}
+
+// names returns the names of the clusters that are selected.
+func (c *pastClient) names(ctx context.Context, selected []string) ([]string, error) {
+	var answer clusterList
+	if err := c.get(ctx, "/clusters", nil, &answer); err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	var all []string
+	for _, cluster := range answer.Clusters {
+		if len(selected) == 0 || slices.ContainsFunc(append(cluster.Aliases, cluster.Name), func(name string) bool { return slices.Contains(selected, name) }) {
+			all = append(all, cluster.Name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the server has no cluster %s", strings.Join(selected, " or "))
+	}
+	return all, nil
+}
+
+// subject is the objects that a command is about.
+type subject struct {
+	// resource is the plural name with the group, as in deployments.apps.
+	resource, namespace, name string
+	// path is that of the object, or of the list if there is no name, below the root of the
+	// cluster. list is that of the list.
+	path, list string
+}
+
+// find returns the objects with a kind and a name in a cluster. The kind is a resource, a
+// kind or a short name, with or without a group, as kubectl takes it.
+func (c *pastClient) find(cluster, namespace, text string) (subject, error) {
+	kind, name, _ := strings.Cut(text, "/")
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(&rest.Config{Host: c.url + "/clusters/" + url.PathEscape(cluster)}, c.client)
+	if err != nil {
+		return subject{}, err
+	}
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		return subject{}, fmt.Errorf("resources of the cluster: %w", err)
+	}
+	mapping, err := mappingOf(restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client, nil), kind)
+	if err != nil {
+		return subject{}, err
+	}
+	s := subject{resource: mapping.Resource.GroupResource().String(), name: name}
+	path := kube.APIPath(mapping.Resource.GroupVersion())
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace && namespace != "" {
+		s.namespace = namespace
+		path += "/namespaces/" + url.PathEscape(namespace)
+	}
+	s.list = path + "/" + mapping.Resource.Resource
+	s.path = s.list
+	if name != "" {
+		s.path += "/" + url.PathEscape(name)
+	}
+	return s, nil
+}
+
+// mappingOf returns the resource with a name.
+func mappingOf(m meta.RESTMapper, name string) (*meta.RESTMapping, error) {
+	full, short := schema.ParseResourceArg(name)
+	if full != nil {
+		if kind, err := m.KindFor(*full); err == nil {
+			return m.RESTMapping(kind.GroupKind(), kind.Version)
+		}
+	}
+	if kind, err := m.KindFor(short.WithVersion("")); err == nil {
+		return m.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	kind := schema.ParseGroupKind(name)
+	mapping, err := m.RESTMapping(kind)
+	if err != nil {
+		return nil, fmt.Errorf("the server has no resource %q", name)
+	}
+	return mapping, nil
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/replica"
+)
+
+// logLong and logExample are the help text of log.
+const (
+	logLong = `Log shows the changes of an object, the newest first: when each arrived, which field manager
+made it, and the fields that differ. The object may be deleted meanwhile. Without a name it
+shows the changes of all objects of the kind in the namespace.
+
+The server must store the past: watershed serve --data-dir. It answers as far back as
+--data-retention and --data-max-size allow. Your rights are those of now.
+
+An API server records the manager of a change by the second. If several wrote within the same
+one, all that may have made the change are shown. A deletion has no manager.
+
+Without --context, log uses the server of this machine, as its owner.`
+	logExample = `  watershed log deployment/cart -n shop
+  watershed log pods -n shop --since 15m --cluster prod-eu
+  watershed log node/worker-7 --since 2026-11-17T06:00:00Z --until 2026-11-17T07:00:00Z
+  watershed log configmap/settings -o json`
+)
+
+// logOptions are the flags of log.
+type logOptions struct {
+	pastOptions
+	since, until string
+	full         bool
+}
+
+func newLogCommand() *cobra.Command {
+	var o logOptions
+	cmd := newPastCommand("log KIND[/NAME]", "Show the changes of an object", logLong, logExample, cobra.ExactArgs(1), o.run)
+	o.declare(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "the `namespace` of the object, for kinds that have one")
+	flags.StringVar(&o.since, "since", "24h", "the first `time`, or how long ago")
+	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
+	flags.BoolVar(&o.full, "full", false, "show long values completely")
+	return cmd
+}
+
+// logged is a change with its cluster and resource.
+type logged struct {
+	Cluster  string `json:"cluster"`
+	Resource string `json:"resource"`
+	replica.Change
+}
+
+func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) error {
+	query := url.Values{"changes": {o.since}}
+	if o.until != "" {
+		query.Set("until", o.until)
+	}
+	var all []logged
+	err := o.each(ctx, warn, func(client *pastClient, cluster string) error {
+		changes, err := o.changes(ctx, client, cluster, text, query, warn)
+		all = append(all, changes...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(a, b logged) int { return b.Time.Compare(a.Time) })
+	return o.print(out, all)
+}
+
+// changes returns the changes in a cluster.
+func (o *logOptions) changes(ctx context.Context, client *pastClient, cluster, text string, query url.Values, warn io.Writer) ([]logged, error) {
+	s, err := client.find(cluster, o.namespace, text)
+	if err != nil {
+		return nil, err
+	}
+	var list replica.ChangeList
+	if err := client.get(ctx, "/clusters/"+url.PathEscape(cluster)+s.path, query, &list); err != nil {
+		return nil, err
+	}
+	if since, err := sinceTime(o.since); err == nil && list.Since.After(since.Add(time.Second)) {
+		fmt.Fprintf(warn, "cluster %s: the past begins at %s\n", cluster, list.Since.Local().Format(time.DateTime))
+	}
+	var all []logged
+	for _, c := range list.Items {
+		all = append(all, logged{cluster, s.resource, c})
+	}
+	slices.Reverse(all) // the newest first, also those of the same time
+	return all, nil
+}
+
+// sinceTime returns a time that is given as a time or as how long ago it was.
+func sinceTime(text string) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil {
+		return time.Now().Add(-ago), nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// print writes the changes.
+func (o *logOptions) print(out io.Writer, all []logged) error {
+	b := bufio.NewWriter(out)
+	if o.output == "json" {
+		encoder := json.NewEncoder(b)
+		for i := range all {
+			if err := encoder.Encode(&all[i]); err != nil {
+				return err
+			}
+		}
+		return b.Flush()
+	}
+	for i := range all {
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		o.printChange(b, &all[i])
+	}
+	return b.Flush()
+}
+
+var changeWords = map[string]string{"ADDED": "created", "MODIFIED": "changed", "DELETED": "deleted"}
+
+func (o *logOptions) printChange(b *bufio.Writer, c *logged) {
+	if c.Type == "MISSING" {
+		fmt.Fprintf(b, "changes of %s in %s are missing here: %s\n", c.Resource, c.Cluster, c.Message)
+		return
+	}
+	key := c.Name
+	if c.Namespace != "" {
+		key = c.Namespace + "/" + key
+	}
+	fmt.Fprintf(b, "%s %s %s in %s, version %s\n", changeWords[c.Type], c.Resource, key, c.Cluster, c.ResourceVersion)
+	fmt.Fprintf(b, "Time:    %s", c.Time.Local().Format("2006-01-02 15:04:05.000"))
+	if c.Relisted {
+		fmt.Fprint(b, ", or some time before: the watch was interrupted")
+	}
+	fmt.Fprintln(b)
+	if len(c.Managers) > 0 {
+		fmt.Fprintf(b, "Manager: %s\n", strings.Join(c.Managers, " or "))
+	}
+	if c.Unknown {
+		fmt.Fprint(b, "\n    the state before is not known\n")
+	}
+	if c.Message != "" {
+		fmt.Fprintf(b, "\n    %s\n", c.Message)
+	}
+	if len(c.Differences) > 0 {
+		fmt.Fprintln(b)
+	}
+	for _, d := range c.Differences {
+		o.printDifference(b, d)
+	}
+}
+
+func (o *logOptions) printDifference(b *bufio.Writer, d replica.Difference) {
+	switch old, now := o.value(d.Old), o.value(d.New); {
+	case d.Old == nil:
+		fmt.Fprintf(b, "    + %s: %s\n", d.Path, now)
+	case d.New == nil:
+		fmt.Fprintf(b, "    - %s: %s\n", d.Path, old)
+	default:
+		fmt.Fprintf(b, "    %s: %s -> %s\n", d.Path, old, now)
+	}
+}
+
+// maxValue is how much of a value is shown.
+const maxValue = 100
+
+// value returns a value for people.
+func (o *logOptions) value(raw json.RawMessage) string {
+	text := []rune(string(raw))
+	if o.full || len(text) <= maxValue {
+		return string(text)
+	}
+	return fmt.Sprintf("%s... (%d characters)", string(text[:maxValue]), len(text))
+}
