@@ -89,31 +89,8 @@ func (c churnSize) String() string {
 // benchChurn measures the cost of 10,000 changes a second of 100,000 pods, and their
 // latency until the handler is called.
 func benchChurn(out io.Writer) error {
-	if done, err := churnTrial.RunAsSubject(out); done {
-		return err
-	}
-	size, err := newChurnSize()
-	if err != nil {
-		return err
-	}
-	stream, err := harness.NewStream(size.pods)
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	written := make(chan struct{})
-	var writer float64
-	go func() {
-		defer close(written)
-		writer = stream.Serve(listener, size.pace, size.warming(), size.measured())
-	}()
-	median, err := churnTrial.Run(context.Background(), streamVariable+"="+listener.Addr().String())
-	_ = listener.Close() // ends Serve
-	<-written
-	if err != nil {
+	size, median, writer, err := runChurn(&churnTrial, out)
+	if median == nil || err != nil {
 		return err
 	}
 	if err := churnReport(size, writer, median).Write(out); err != nil {
@@ -123,6 +100,42 @@ func benchChurn(out io.Writer) error {
 	fmt.Fprintf(out, "\nchurn: p99-ms ours=%.1f client-go=%.1f cpu ours=%.2f client-go=%.2f heap-growth=%.1f\n",
 		inMilliseconds(ours.P99), inMilliseconds(theirs.P99), ours.CPU, theirs.CPU, ours.growth())
 	return nil
+}
+
+// runChurn runs a trial whose subjects read the watch of the benchmark, and returns its size,
+// its results, and how many processors writing the watch took. In the process of a subject
+// it prints the result of that, and median is nil.
+func runChurn[R any](t *harness.Trial[R], out io.Writer) (size churnSize, median map[string]R, writer float64, err error) {
+	if done, err := t.RunAsSubject(out); done {
+		return size, nil, 0, err
+	}
+	if size, err = newChurnSize(); err != nil {
+		return size, nil, 0, err
+	}
+	median, writer, err = runWithStream(t, size)
+	return size, median, writer, err
+}
+
+// runWithStream runs a trial whose subjects read the watch of the benchmark, one after the
+// other. It also returns how many processors writing the watch took.
+func runWithStream[R any](t *harness.Trial[R], size churnSize) (median map[string]R, writer float64, err error) {
+	stream, err := harness.NewStream(size.pods)
+	if err != nil {
+		return nil, 0, err
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, 0, err
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		writer = stream.Serve(listener, size.pace, size.warming(), size.measured())
+	}()
+	median, err = t.Run(context.Background(), streamVariable+"="+listener.Addr().String())
+	_ = listener.Close() // ends Serve
+	<-written
+	return median, writer, err
 }
 
 func inMilliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }

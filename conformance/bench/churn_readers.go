@@ -33,22 +33,26 @@ type churnReader func(ctx context.Context, body io.Reader, n int, received func(
 // churnTyped returns a reader with our informer and a handler of typed values.
 func churnTyped(memory watershed.Memory) churnReader {
 	return func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-		i := newChurnInformer(body, memory)
-		reg := i.Handle(watershed.Handler[*corev1.Pod]{Update: func(old, now *corev1.Pod) { received(comparePods(old, now)) }})
-		go func() { _ = i.Run(ctx) }() // lives as long as the process
-		select {
-		case <-reg.Synced():
-			return harness.CheckCount(i.Len(), n)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return churnWith(ctx, newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: memory}), n, received)
+	}
+}
+
+// churnWith reads with an informer and a handler of typed values.
+func churnWith(ctx context.Context, i *watershed.Informer[*corev1.Pod], n int, received func(uint64)) error {
+	reg := i.Handle(watershed.Handler[*corev1.Pod]{Update: func(old, now *corev1.Pod) { received(comparePods(old, now)) }})
+	go func() { _ = i.Run(ctx) }() // lives as long as the process
+	select {
+	case <-reg.Synced():
+		return harness.CheckCount(i.Len(), n)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // churnKeys is a reader with our informer and a watch loop that reads keys and
 // versions, for which nothing is decoded.
 func churnKeys(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-	i := newChurnInformer(body, watershed.Packed)
+	i := newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
 	go func() { _ = i.Run(ctx) }() // lives as long as the process
 	synced := make(chan struct{})
 	go func() {
@@ -77,10 +81,10 @@ func churnKeys(ctx context.Context, body io.Reader, n int, received func(uint64)
 }
 
 // newChurnInformer returns our informer with the watch as its source.
-func newChurnInformer(body io.Reader, memory watershed.Memory) *watershed.Informer[*corev1.Pod] {
+func newChurnInformer(body io.Reader, opts *watershed.Options[*corev1.Pod]) *watershed.Informer[*corev1.Pod] {
 	kind, _ := kube.KindOf(harness.Pods)
 	source := &churnSource{frames: wire.NewWatchReader(body, wire.Protobuf, kind)}
-	return watershed.FromSource(source, &watershed.Options[*corev1.Pod]{Memory: memory})
+	return watershed.FromSource(source, opts)
 }
 
 // churnSource is a source with a single watch, which is open already.

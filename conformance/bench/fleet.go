@@ -78,23 +78,8 @@ type fleetReading struct {
 
 // benchFleet measures a process that mirrors many clusters.
 func benchFleet(out io.Writer) error {
-	if done, err := harness.RunAsChild(fleetRoles, out); done {
-		return err
-	}
-	if addr := os.Getenv(fleetVariable); addr != "" {
-		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
-		r, err := measureFleet(addr)
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(out).Encode(r)
-	}
-	pods, err := harness.EnvInt(harness.EnvPods, podsPerCluster)
-	if err != nil {
-		return err
-	}
-	sizes, err := fleetSizes()
-	if err != nil {
+	pods, sizes, done, err := beginFleet(out, func(addr string) (any, error) { return measureFleet(addr) })
+	if done || err != nil {
 		return err
 	}
 	var readings []fleetReading
@@ -126,6 +111,27 @@ func benchFleet(out io.Writer) error {
 	fmt.Fprintf(out, "\nfleet: clusters=%d objects=%d bytes/object=%.0f goroutines/resource=%.2f sync-cpu-us/object=%.1f\n",
 		last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), float64(last.Goroutines)/float64(last.Resources), last.perObject(last.CPU))
 	return nil
+}
+
+// beginFleet returns the size of a benchmark of fleets: the pods of a cluster, and the numbers
+// of clusters. In a process that measures one fleet it prints the result instead, and done is
+// true.
+func beginFleet(out io.Writer, measure func(addr string) (any, error)) (pods int, sizes []int, done bool, err error) {
+	if done, err := harness.RunAsChild(fleetRoles, out); done {
+		return 0, nil, true, err
+	}
+	if addr := os.Getenv(fleetVariable); addr != "" {
+		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+		r, err := measure(addr)
+		if err == nil {
+			err = json.NewEncoder(out).Encode(r)
+		}
+		return 0, nil, true, err
+	}
+	if pods, err = harness.EnvInt(harness.EnvPods, podsPerCluster); err == nil {
+		sizes, err = fleetSizes()
+	}
+	return pods, sizes, false, err
 }
 
 // fleetSizes returns the numbers of clusters to measure.
@@ -172,17 +178,26 @@ func (d fixedDirectory) Follow(ctx context.Context, tell func([]fleet.Entry)) er
 	return nil
 }
 
-// measureFleet mirrors the clusters of a simulation and measures this process.
-func measureFleet(addr string) (fleetReading, error) {
-	var r fleetReading
-	debug.SetMemoryLimit(fleetMemory)
+// dialClusters connects to a simulation, and returns its clusters.
+func dialClusters(addr string) (*harness.SimulationClient, fixedDirectory, error) {
 	simulation, err := harness.DialSimulation(addr)
 	if err != nil {
-		return r, err
+		return nil, nil, err
 	}
 	var clusters fixedDirectory
 	for _, c := range simulation.Clusters {
 		clusters = append(clusters, fleet.Entry{Name: c.Name, Config: c.Config(), Access: c.Host})
+	}
+	return simulation, clusters, nil
+}
+
+// measureFleet mirrors the clusters of a simulation and measures this process.
+func measureFleet(addr string) (fleetReading, error) {
+	var r fleetReading
+	debug.SetMemoryLimit(fleetMemory)
+	simulation, clusters, err := dialClusters(addr)
+	if err != nil {
+		return r, err
 	}
 	settled := os.Getenv(settledVariable) != ""
 	opts := &fleet.Options{Resources: []string{"pods"}, Drop: wire.ManagedFields}

@@ -188,8 +188,9 @@ func (w *world) compareOne(ctx context.Context, r request) result {
 }
 
 // compareEach sends a request to the server and to the subjects of columns. The response of
-// the server is compared with each. If one differs and the server does not send the same
-// response twice, something was changing, and the request is sent to all again.
+// the server is compared with each. If one differs, the request is sent to all again after a
+// pause, because a copy may not have the last change yet, and then until the server sends the
+// same response twice.
 func (w *world) compareEach(ctx context.Context, r request, columns []column) []result {
 	for attempt := 0; ; attempt++ {
 		server, copies := w.ask(ctx, r, columns)
@@ -198,9 +199,10 @@ func (w *world) compareEach(ctx context.Context, r request, columns []column) []
 			results[i] = w.compare(&columns[i], r, server, copies[i])
 			equal = equal && len(results[i].found) == 0
 		}
-		if equal || attempt == 3 || reflect.DeepEqual(stable(server), stable(w.askOne(ctx, w.server, r))) {
+		if equal || attempt == 3 || attempt > 0 && reflect.DeepEqual(stable(server), stable(w.askOne(ctx, w.server, r))) {
 			return results
 		}
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 

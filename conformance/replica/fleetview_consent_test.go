@@ -37,6 +37,10 @@ func testFleetConsent(t *testing.T, p *pair) {
 	if err := p.process.writeKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
+	// kubectl does not print why discovery is refused, so it has the documents before.
+	if o := k.run(t.Context(), words("--context fleet get configmaps -n consent")...); o.code != 0 {
+		t.Fatal(o.stderr)
+	}
 	for line, want := range map[string]string{
 		"get configmaps -n consent -w --request-timeout=3s":                               "CLUSTER",
 		"get configmaps -n consent -w -o json --request-timeout=3s":                       `"watershed.dev/cluster": "west"`,

@@ -18,12 +18,18 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 )
 
-// EncodeEvent returns an event as a frame of a watch in protobuf, with its length in
-// front, as an API server writes it. It sets the kind of the pod.
+// EncodeEvent returns an event of a pod as [EncodeObjectEvent] does. It sets the kind of
+// the pod.
 func EncodeEvent(kind watch.EventType, p *corev1.Pod) ([]byte, error) {
-	var object bytes.Buffer
 	p.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(p, &object); err != nil {
+	return EncodeObjectEvent(kind, p)
+}
+
+// EncodeObjectEvent returns an event as a frame of a watch in protobuf, with its length in
+// front, as an API server writes it. The object must have its kind.
+func EncodeObjectEvent(kind watch.EventType, o runtime.Object) ([]byte, error) {
+	var object bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &object); err != nil {
 		return nil, err
 	}
 	event := metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object.Bytes()}}

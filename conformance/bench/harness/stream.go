@@ -150,8 +150,8 @@ func (s *Stream) Write(conn net.Conn, p Pace, parts ...int) (float64, error) {
 // sleepUntil is more exact than time.Sleep, which wakes up to a millisecond late: as
 // long as a PaceInterval.
 func sleepUntil(t time.Time) {
-	if wait := time.Until(t); wait > 0 {
+	for wait := time.Until(t); wait > 0; wait = time.Until(t) {
 		ts := syscall.NsecToTimespec(int64(wait))
-		_ = syscall.Nanosleep(&ts, nil) // an early wake-up only sends the burst early
+		_ = syscall.Nanosleep(&ts, nil) // the runtime's signals interrupt it
 	}
 }

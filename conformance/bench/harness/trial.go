@@ -18,7 +18,7 @@ import (
 const (
 	// subjectVariable makes the command measure one subject and nothing else.
 	subjectVariable = "WATERSHED_BENCH_SUBJECT"
-	// subjectLimit is how long one measurement of a subject may take.
+	// subjectLimit is how long one measurement of a subject may take, by default.
 	subjectLimit = 15 * time.Minute
 )
 
@@ -31,6 +31,8 @@ type Trial[R any] struct {
 	Subjects []Subject[R]
 	// Warm measures the first subject once before all others, so that the server is warm.
 	Warm bool
+	// Limit is how long one measurement of a subject may take. Default 15 minutes.
+	Limit time.Duration
 	// Order returns the number by which the median run is chosen.
 	Order func(R) float64
 }
@@ -57,7 +59,7 @@ func (t *Trial[R]) RunAsSubject(out io.Writer) (bool, error) {
 		if s.Name != name {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), subjectLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(t.Limit, subjectLimit))
 		defer cancel()
 		r, err := s.Measure(ctx)
 		if err != nil {

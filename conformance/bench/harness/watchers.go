@@ -92,7 +92,11 @@ func (w *Watchers) Close() { w.child.Close() }
 
 // Count begins to count events: those that are written from now on.
 func (w *Watchers) Count() error {
-	return w.child.Command(strconv.FormatInt(time.Now().UnixNano(), 10))
+	if err := w.child.Command(strconv.FormatInt(time.Now().UnixNano(), 10)); err != nil {
+		return err
+	}
+	var from int64
+	return w.child.Answer(&from) // otherwise the first events may arrive before the command
 }
 
 // Wait returns when the given number of events has been counted, or none for watchGrace.
@@ -148,6 +152,9 @@ func ServeWatchers(text []byte, in io.Reader, out io.Writer) error {
 			return err
 		}
 		g.from.Store(from)
+		if err := answers.Encode(from); err != nil {
+			return err
+		}
 	}
 	cancel()
 	g.running.Wait()

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/wire"
+)
+
+var diskTrial = harness.Trial[diskReading]{
+	Name: "disk",
+	Subjects: []harness.Subject[diskReading]{
+		{Name: "memory only", Runs: 3, Measure: measureDisk(false)},
+		{Name: "with files", Runs: 3, Measure: measureDisk(true)},
+	},
+	Order: func(r diskReading) float64 { return r.P99.Seconds() },
+}
+
+// diskReading is the result that a process has measured of itself.
+type diskReading struct {
+	churnReading
+	// Written is the number of bytes in files, and Logical the number of bytes of the
+	// stored changes and their keys.
+	Written, Logical float64
+	// Dropped is how often changes were not written because the files were behind.
+	Dropped int64
+}
+
+// benchDisk measures the cost of storing 10,000 changes a second of 100,000 pods.
+func benchDisk(out io.Writer) error {
+	size, median, _, err := runChurn(&diskTrial, out)
+	if median == nil || err != nil {
+		return err
+	}
+	return printDisk(out, size, median)
+}
+
+// printDisk prints the table, and the line for scripts.
+func printDisk(out io.Writer, size churnSize, median map[string]diskReading) error {
+	fmt.Fprintf(out, "%v, %d s, one packed informer with a handler; %s\n\n", size, size.seconds, diskTrial.Repetitions())
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "objects are kept in\tp50 ms\tp99 ms\tCPU, processors\twritten MB\tdropped")
+	for _, s := range diskTrial.Subjects {
+		r := median[s.Name]
+		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.2f\t%.0f\t%d\n", s.Name, inMilliseconds(r.P50), inMilliseconds(r.P99), r.CPU, r.Written/1e6, r.Dropped)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	without, with := median["memory only"], median["with files"]
+	fmt.Fprintf(out, "\ndisk: cpu=%.2f write-amplification=%.2f p99-ratio=%.2f\n", with.CPU-without.CPU, with.Written/with.Logical, with.P99.Seconds()/without.P99.Seconds())
+	return nil
+}
+
+// measureDisk returns the measurement of an informer in this process, with or without
+// files.
+func measureDisk(stored bool) func(context.Context) (diskReading, error) {
+	return func(ctx context.Context) (r diskReading, err error) {
+		read := churnTyped(watershed.Packed)
+		if !stored {
+			r.churnReading, err = measureChurn(read)(ctx)
+			return r, err
+		}
+		folder, err := os.MkdirTemp("", "watershed-disk-")
+		if err != nil {
+			return r, err
+		}
+		defer os.RemoveAll(folder)
+		files, err := openFiles(folder, nil)
+		if err != nil {
+			return r, err
+		}
+		d := files.Directory
+		var i *watershed.Informer[*corev1.Pod]
+		var before disk.Stats
+		r.churnReading, err = measureChurn(func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
+			i = newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Stored: churnFiles(d)})
+			err := churnWith(ctx, i, n, received)
+			before = d.Stats()
+			return err
+		})(ctx)
+		if err == nil {
+			now, held := d.Stats(), i.Stats()
+			r.Written, r.Dropped = float64(now.Bytes-before.Bytes), int64(now.Dropped)
+			r.Logical = float64(now.Changes-before.Changes) * float64(held.ObjectBytes+int64(held.Objects)*averageKey) / float64(held.Objects)
+		}
+		return r, errors.Join(err, files.end())
+	}
+}
+
+// runningFiles are files that are being written.
+type runningFiles struct {
+	*disk.Directory
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// openFiles opens a folder and writes what is stored there. The caller calls end.
+func openFiles(folder string, opts *disk.Options) (*runningFiles, error) {
+	d, err := disk.Open(folder, opts)
+	if err != nil {
+		return nil, err
+	}
+	f := &runningFiles{Directory: d, ended: make(chan error, 1)}
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	go func() { f.ended <- d.Run(ctx) }()
+	return f, nil
+}
+
+// end writes what is left.
+func (f *runningFiles) end() error {
+	f.stop()
+	return <-f.ended
+}
+
+// averageKey is about the length of the pods' keys.
+const averageKey = 30
+
+// churnFiles returns the files of the benchmark's pods.
+func churnFiles(d *disk.Directory) *watershed.Stored {
+	return &watershed.Stored{Open: func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+		kind, _ := kube.KindOf(harness.Pods)
+		id := watershed.Identity(kube.Query{Resource: harness.Pods}, kind)
+		return d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+	}}
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// dataVariable is the folder with the files of a fleet that is measured.
+const dataVariable = "WATERSHED_BENCH_DATA"
+
+// wantedVariable makes that process read the last cluster from its start on, as a client of
+// a replica does.
+const wantedVariable = "WATERSHED_BENCH_WANTED"
+
+// fleetStart is the start of a process with a fleet, which it has measured of itself.
+type fleetStart struct {
+	Clusters, Objects int
+	// First is when the objects of one cluster could be read, All when those of all could
+	// be, and Live when all were current. CPU is until then.
+	First, All, Live, CPU time.Duration
+	// Wanted is when the objects of the cluster that is read from the start on could be read.
+	Wanted time.Duration
+	// Lists is how many resources were listed.
+	Lists  uint64
+	Memory fleetMemoryUse
+	// Files is the size of the files at the end of the process.
+	Files float64
+}
+
+// benchFleetrestart measures a fleet that starts with files, after one that starts without
+// and writes them.
+func benchFleetrestart(out io.Writer) error {
+	pods, sizes, done, err := beginFleet(out, func(addr string) (any, error) { return measureFleetStart(addr, os.Getenv(dataVariable)) })
+	if done || err != nil {
+		return err
+	}
+	for _, n := range sizes {
+		if err := restartFleet(out, simulated.Options{Clusters: n, Pods: pods}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartFleet measures a fleet of one size.
+func restartFleet(out io.Writer, opts simulated.Options) error {
+	folder, err := os.MkdirTemp("", "watershed-fleet-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	ctx := context.Background()
+	s, err := harness.StartSimulation(ctx, "fleetrestart", opts)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var without, writing, with, wanted fleetStart
+	for _, run := range []struct {
+		into         *fleetStart
+		data, wanted string
+	}{{&without, "", ""}, {&writing, folder, ""}, {&with, folder, ""}, {&wanted, folder, "1"}} {
+		if err := harness.RunSelf(ctx, "fleetrestart", []string{fleetVariable + "=" + s.Addr, dataVariable + "=" + run.data, wantedVariable + "=" + run.wanted}, run.into); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d clusters, %d objects, %.0f MB of files\n\n", with.Clusters, with.Objects, with.Files/1e6)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "start\tfirst cluster readable, s\tall readable, s\tall current, s\tCPU, s\tlists\tbytes per object\tRSS, MB")
+	for _, row := range []struct {
+		name string
+		r    fleetStart
+	}{{"without files", without}, {"without files, written meanwhile", writing}, {"with files", with}} {
+		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.1f\t%.1f\t%d\t%d\t%d\n", row.name, row.r.First.Seconds(), row.r.All.Seconds(), row.r.Live.Seconds(), row.r.CPU.Seconds(),
+			row.r.Lists, row.r.Memory.Bytes/int64(max(row.r.Objects, 1)), row.r.Memory.RSS/1e6)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nA cluster that is read from the start on, the last one by name, is readable after %.2f s.\n", wanted.Wanted.Seconds())
+	fmt.Fprintf(out, "\nfleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f\n",
+		inMilliseconds(with.First), inMilliseconds(wanted.Wanted), with.All.Seconds(), with.Live.Seconds(), with.Lists, float64(with.Memory.Bytes)/float64(without.Memory.Bytes))
+	return nil
+}
+
+// measureFleetStart mirrors the clusters of a simulation, with the files in a folder if it is
+// not "", and measures this process until all is current. Then it writes the files.
+func measureFleetStart(addr, folder string) (r fleetStart, err error) {
+	debug.SetMemoryLimit(fleetMemory)
+	_, clusters, err := dialClusters(addr)
+	if err != nil {
+		return r, err
+	}
+	opts := &fleet.Options{Resources: []string{"pods"}, Drop: wire.ManagedFields}
+	if os.Getenv(wantedVariable) != "" {
+		opts.History = 1 << 20 // so that there are feeds
+	}
+	before := measureFleetMemory()
+	began, used := time.Now(), harness.CPUTime()
+	finish := func() error { return nil }
+	if folder != "" {
+		files, err := openFiles(filepath.Join(folder, "data"), nil)
+		if err != nil {
+			return r, err
+		}
+		opts.Disk = files.Directory
+		finish = func() error {
+			awaitSnapshots(files.Directory)
+			return files.end()
+		}
+	}
+	f, err := fleet.New(clusters, opts)
+	if err != nil {
+		return r, err
+	}
+	ctx := context.Background()
+	go func() { _ = f.Run(ctx) }() // lives as long as the process
+	if opts.History > 0 {
+		r.awaitWanted(f, clusters[len(clusters)-1].Name, began)
+	}
+	r.awaitObjects(f, len(clusters), began)
+	if err := f.WaitForSync(ctx); err != nil {
+		return r, err
+	}
+	r.Live, r.CPU = time.Since(began), harness.CPUTime()-used
+	r.Clusters = len(clusters)
+	for _, m := range f.Members() {
+		for _, s := range m.Resources() {
+			r.Lists += s.Reflector.Lists
+		}
+	}
+	r.Objects = fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"}).Len()
+	r.Memory = measureFleetMemory().since(before)
+	if err := finish(); err != nil {
+		return r, err
+	}
+	if folder != "" {
+		r.Files, err = folderSize(folder)
+	}
+	return r, err
+}
+
+// awaitObjects waits until the objects of the first cluster, and of all, can be read.
+func (r *fleetStart) awaitObjects(f *fleet.Fleet, clusters int, began time.Time) {
+	pods := fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"})
+	for ; ; time.Sleep(5 * time.Millisecond) {
+		readable := 0
+		for _, m := range f.Members() {
+			if pods.In(m.Name()).Len() > 0 {
+				readable++
+			}
+		}
+		if readable > 0 && r.First == 0 {
+			r.First = time.Since(began)
+		}
+		if readable == clusters {
+			r.All = time.Since(began)
+			return
+		}
+	}
+}
+
+// awaitWanted waits until the objects of a cluster can be read.
+func (r *fleetStart) awaitWanted(f *fleet.Fleet, name string, began time.Time) {
+	for ; ; time.Sleep(5 * time.Millisecond) {
+		m, ok := f.Member(name)
+		if !ok {
+			continue
+		}
+		if feed, ok := m.Feed(schema.GroupResource{Resource: "pods"}); ok {
+			if _, err := feed.Now(); err == nil {
+				r.Wanted = time.Since(began)
+				return
+			}
+		}
+	}
+}
+
+// awaitSnapshots waits until no snapshot is being written: little is written then, because
+// the bookmarks of many watches still arrive.
+func awaitSnapshots(d *disk.Directory) {
+	for last := d.Stats().Bytes; ; {
+		time.Sleep(3 * time.Second)
+		now := d.Stats().Bytes
+		if now-last < 1<<20 {
+			return
+		}
+		last = now
+	}
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	goruntime "runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/watershed-project/watershed/compat"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
+)
+
+// operatorsSync is how long the first state of an operator may take.
+const operatorsSync = 3 * time.Minute
+
+// operatorTask is the task of a process: one operator with one cache.
+type operatorTask struct {
+	// URL is the address of the operator's objects.
+	URL string
+	// Operator is the number of the operator, and Percent its size.
+	Operator, Percent int
+	// Ours uses compat.NewInformer, and Tap compat.Tap in addition.
+	Ours, Tap bool
+	// Settle is how long to wait, at least, until the memory has settled.
+	Settle time.Duration
+	// Profile, if it is not empty, is the file for a CPU profile of the reconciles.
+	Profile string
+}
+
+// operatorReading is the result that a process has measured of itself.
+type operatorReading struct {
+	// CPU is the processor time of all measured reconciles, with the changes that caused
+	// them and the garbage collection.
+	CPU time.Duration
+	// P50 and P99 are how long the reads of one reconcile took.
+	P50, P99 time.Duration
+	// Heap is the live heap at the end. It includes the values that are kept decoded.
+	Heap int64
+	// Gets, Lists and Objects are the numbers of reads and of objects that the lists
+	// returned, per reconcile.
+	Gets, Lists, Objects float64
+}
+
+// runOperator is the role of a process. It syncs, settles and answers. It measures the
+// reconciles when the benchmark requests that.
+func runOperator(text []byte, in io.Reader, out io.Writer) error {
+	var task operatorTask
+	if err := json.Unmarshal(text, &task); err != nil {
+		return err
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	ctrl.SetLogger(logr.FromSlogHandler(slog.Default().Handler()))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	before := harness.MeasureFootprint()
+	p, err := startOperator(ctx, &task)
+	if err != nil {
+		return err
+	}
+	if task.Settle > 0 {
+		harness.Settle(task.Settle)
+	}
+	answers, commands := json.NewEncoder(out), bufio.NewReader(in)
+	if err := answers.Encode(true); err != nil {
+		return err
+	}
+	if _, err := commands.ReadString('\n'); err != nil {
+		return nil // the benchmark has ended
+	}
+	r, err := p.measure(ctx, &task)
+	if err != nil {
+		return err
+	}
+	r.Heap = harness.MeasureFootprint().Since(before).Heap
+	goruntime.KeepAlive(p)
+	return answers.Encode(r)
+}
+
+// operatorProcess is an operator with its caches.
+type operatorProcess struct {
+	*operator
+	reads *operatorReads
+	// changed receives the keys of changed resources of the first kind.
+	changed chan types.NamespacedName
+}
+
+// startOperator starts the caches and waits until they have synced.
+func startOperator(ctx context.Context, task *operatorTask) (*operatorProcess, error) {
+	op := operators(task.Percent)[task.Operator]
+	p := &operatorProcess{operator: &op, changed: make(chan types.NamespacedName, 2*operatorsBatch)}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for i := range op.kinds {
+		op.kinds[i].register(scheme, mapper)
+	}
+	var caches [2]cache.Cache
+	for n := range caches {
+		var err error
+		if caches[n], err = newOperatorCache(task, &op, n == 1, scheme, mapper); err != nil {
+			return nil, err
+		}
+		if err := p.inform(ctx, caches[n], n == 1); err != nil {
+			return nil, err
+		}
+		go func() { _ = caches[n].Start(ctx) }() // lives as long as the process
+	}
+	p.reads = &operatorReads{ctx: ctx, main: caches[0], selected: caches[1]}
+	limited, cancel := context.WithTimeout(ctx, operatorsSync)
+	defer cancel()
+	for _, c := range caches {
+		if !c.WaitForCacheSync(limited) {
+			return nil, fmt.Errorf("the cache of %s did not sync in %v", op.name, operatorsSync)
+		}
+	}
+	return p, nil
+}
+
+// register makes the kind known to clients.
+func (k *cachedKind) register(scheme *runtime.Scheme, mapper *meta.DefaultRESTMapper) {
+	scope := meta.RESTScopeNamespace
+	if k.cluster {
+		scope = meta.RESTScopeRoot
+	}
+	gv := k.gvk.GroupVersion()
+	mapper.AddSpecific(k.gvk, gv.WithResource(k.plural()), gv.WithResource(strings.ToLower(k.gvk.Kind)), scope)
+	switch k.example().(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+	default:
+		if !scheme.Recognizes(k.gvk) {
+			scheme.AddKnownTypeWithName(k.gvk, k.example())
+			scheme.AddKnownTypeWithName(gv.WithKind(k.gvk.Kind+"List"), k.list())
+			metav1.AddToGroupVersion(scheme, gv)
+		}
+	}
+}
+
+// newOperatorCache returns the first or the second cache of an operator, with its indexes.
+func newOperatorCache(task *operatorTask, op *operator, second bool, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
+	cfg := &rest.Config{Host: task.URL, QPS: -1}
+	opts := cache.Options{Scheme: scheme, Mapper: mapper, ByObject: map[client.Object]cache.ByObject{}}
+	if task.Ours {
+		opts.NewInformer = compat.NewInformer(&compat.Options{Scheme: scheme})
+	}
+	if task.Tap {
+		cfg.Wrap(compat.Tap)
+	}
+	for i := range op.kinds {
+		if k := &op.kinds[i]; k.selector != "" && k.second == second {
+			selector, err := labels.Parse(k.selector)
+			if err != nil {
+				return nil, err
+			}
+			opts.ByObject[k.example()] = cache.ByObject{Label: selector}
+		}
+	}
+	return cache.New(cfg, opts)
+}
+
+// inform starts the informers of a cache, each with a handler, as operators do.
+func (p *operatorProcess) inform(ctx context.Context, c cache.Cache, second bool) error {
+	for i := range p.kinds {
+		k := &p.kinds[i]
+		if k.second != second {
+			continue
+		}
+		for field, values := range k.indexes {
+			if err := c.IndexField(ctx, k.example(), field, values); err != nil {
+				return err
+			}
+		}
+		informer, err := c.GetInformer(ctx, k.example(), cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) {
+			if o := now.(client.Object); i == 0 {
+				p.changed <- client.ObjectKeyFromObject(o)
+			}
+		}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure runs the reconciles.
+func (p *operatorProcess) measure(ctx context.Context, task *operatorTask) (r operatorReading, err error) {
+	if _, err := p.run(ctx, task, p.warm); err != nil {
+		return r, err
+	}
+	goruntime.GC()
+	if task.Profile != "" {
+		f, err := os.Create(task.Profile)
+		if err != nil {
+			return r, err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return r, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	*p.reads = operatorReads{ctx: p.reads.ctx, main: p.reads.main, selected: p.reads.selected}
+	used := harness.CPUTime()
+	took, err := p.run(ctx, task, p.reconciles)
+	if err != nil {
+		return r, err
+	}
+	r.CPU = harness.CPUTime() - used
+	r.P50, r.P99, _ = took.Quantiles()
+	n := float64(len(took))
+	r.Gets, r.Lists, r.Objects = float64(p.reads.gets)/n, float64(p.reads.lists)/n, float64(p.reads.objects)/n
+	return r, nil
+}
+
+// run requests changes and reconciles them, at least n. It returns how long the reads of
+// each took.
+func (p *operatorProcess) run(ctx context.Context, task *operatorTask, n int) (took harness.Latencies, err error) {
+	for len(took) < n {
+		resp, err := http.Get(task.URL + changePath)
+		if err != nil {
+			return nil, err
+		}
+		_ = resp.Body.Close() // it is empty
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("request changes of %s: %s", p.name, resp.Status)
+		}
+		for range p.batch() {
+			select {
+			case key := <-p.changed:
+				began := time.Now()
+				if err := p.reconcile(ctx, p.reads, key); err != nil {
+					return nil, fmt.Errorf("reconcile %s of %s: %w", key, p.name, err)
+				}
+				took = append(took, time.Since(began))
+			case <-time.After(time.Minute):
+				return nil, fmt.Errorf("a change of %s did not arrive", p.name)
+			}
+		}
+	}
+	return took, nil
+}

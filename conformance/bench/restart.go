@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/kube"
+)
+
+const (
+	// restartFolder is the variable with the folder of the stored objects.
+	restartFolder = "WATERSHED_RESTART_FOLDER"
+	// restartChanges is how many pods change between two runs of the subject with files.
+	restartChanges = 100
+)
+
+var restartTrial = harness.Trial[restartReading]{
+	Name: "restart",
+	Subjects: []harness.Subject[restartReading]{
+		{Name: "ours, stored", Runs: 5, Measure: harness.OfCluster(restartStored)},
+		{Name: "ours, cold", Runs: 3, Measure: harness.OfCluster(restartCold)},
+		{Name: "client-go", Runs: 3, Measure: harness.OfCluster(restartClientGo)},
+	},
+	Warm:  true, // stores the objects
+	Order: func(r restartReading) float64 { return r.Ready.Seconds() },
+}
+
+// restartReading is the result that a process has measured of itself, since it was executed.
+type restartReading struct {
+	// Ready is when the first pod could be read, Live when the copy was current.
+	Ready, Live time.Duration
+	CPU         time.Duration
+	Lists       uint64 // complete states that were requested
+	Bytes       uint64 // of all responses
+}
+
+// benchRestart measures the time until 100,000 pods can be read after a restart.
+func benchRestart(out io.Writer) error {
+	if os.Getenv(restartFolder) == "" {
+		folder, err := os.MkdirTemp("", "watershed-restart-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(folder)
+		if err := os.Setenv(restartFolder, folder); err != nil {
+			return err
+		}
+	}
+	return restartTrial.RunWithPods(out, 100_000, printRestart)
+}
+
+// printRestart prints the table, and the line for scripts.
+func printRestart(out io.Writer, c *harness.Cluster, median map[string]restartReading) error {
+	fmt.Fprintf(out, "%d pods of kube-apiserver, of which %d have changed since the stored state; each reader in a process of its own, times since it was executed; the median of several\n\n", c.Pods, restartChanges)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "reader\tfirst read ms\tcurrent ms\tCPU s\tlists\treceived KB")
+	for _, s := range restartTrial.Subjects {
+		r := median[s.Name]
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.2f\t%d\t%.0f\n", s.Name, r.Ready.Milliseconds(), r.Live.Milliseconds(), r.CPU.Seconds(), r.Lists, float64(r.Bytes)/1e3)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	ours, cold, theirs := median["ours, stored"], median["ours, cold"], median["client-go"]
+	fmt.Fprintf(out, "\nrestart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d upstream-bytes ours=%d client-go=%d lists=%d\n",
+		ours.Ready.Milliseconds(), cold.Ready.Milliseconds(), theirs.Ready.Milliseconds(), ours.Live.Milliseconds(), ours.Bytes, theirs.Bytes, ours.Lists)
+	return nil
+}
+
+// restartStored reads with an informer that has files. In the end it changes some pods, for
+// the next run.
+func restartStored(ctx context.Context, cfg *rest.Config, pods int) (restartReading, error) {
+	d, err := disk.Open(os.Getenv(restartFolder), nil)
+	if err != nil {
+		return restartReading{}, err
+	}
+	writing, stop := context.WithCancel(context.Background())
+	written := make(chan error, 1)
+	go func() { written <- d.Run(writing) }()
+	r, err := restartOurs(ctx, cfg, pods, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Disk: d})
+	stop()
+	if failed := <-written; err == nil {
+		err = failed
+	}
+	if closed := d.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = changePods(ctx, cfg)
+	}
+	return r, err
+}
+
+func restartCold(ctx context.Context, cfg *rest.Config, pods int) (restartReading, error) {
+	return restartOurs(ctx, cfg, pods, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+}
+
+// restartOurs reads with an informer, and returns when it has ended.
+func restartOurs(ctx context.Context, cfg *rest.Config, pods int, opts *watershed.Options[*corev1.Pod]) (r restartReading, err error) {
+	traffic := &kube.Traffic{}
+	cluster, err := kube.FromConfig(cfg, &kube.Options{Traffic: traffic})
+	if err != nil {
+		return r, err
+	}
+	i, err := watershed.New(cluster, opts)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(ctx) }()
+	defer func() {
+		cancel()
+		if failed := <-ended; err == nil {
+			err = failed
+		}
+	}()
+	for i.Len() < pods && ctx.Err() == nil && !i.HasSynced() {
+		time.Sleep(time.Millisecond)
+	}
+	for range i.All() {
+		break // one pod has been decoded
+	}
+	if r.Ready, err = harness.SinceExec(); err != nil {
+		return r, err
+	}
+	if err := i.WaitForSync(ctx); err != nil {
+		return r, err
+	}
+	if r.Live, err = harness.SinceExec(); err != nil {
+		return r, err
+	}
+	s := traffic.Stats()
+	r.CPU, r.Lists, r.Bytes = harness.CPUTime(), i.Connection().Lists, s.Get.Bytes+s.List.Bytes+s.Watch.Bytes
+	return r, harness.CheckCount(i.Len(), pods)
+}
+
+// restartClientGo reads with client-go's informer.
+func restartClientGo(ctx context.Context, cfg *rest.Config, pods int) (r restartReading, err error) {
+	counted := rest.CopyConfig(cfg)
+	var received atomic.Uint64
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper { return receiving{&received, next} })
+	if _, err := harness.ReadClientGo(ctx, counted, pods); err != nil {
+		return r, err
+	}
+	if r.Ready, err = harness.SinceExec(); err != nil {
+		return r, err
+	}
+	r.Live, r.CPU, r.Lists, r.Bytes = r.Ready, harness.CPUTime(), 1, received.Load()
+	return r, nil
+}
+
+// receiving counts the bytes of bodies as they arrive, before decompression.
+type receiving struct {
+	bytes *atomic.Uint64
+	next  http.RoundTripper
+}
+
+func (t receiving) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = &receivedBody{resp.Body, t.bytes}
+	}
+	return resp, err
+}
+
+type receivedBody struct {
+	io.ReadCloser
+	bytes *atomic.Uint64
+}
+
+func (b *receivedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(uint64(n))
+	return n, err
+}
+
+// changePods changes some pods.
+func changePods(ctx context.Context, cfg *rest.Config) error {
+	own := rest.CopyConfig(cfg)
+	own.QPS = -1
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return err
+	}
+	some, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: restartChanges})
+	if err != nil {
+		return err
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"changed":"%d"}}}`, time.Now().UnixNano())
+	for i := range some.Items {
+		p := &some.Items[i]
+		if _, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
