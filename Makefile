@@ -152,6 +152,12 @@ KILLS ?= 2
 soak: ## informers and an operator on the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes
 	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestSoak$$' ./soak -soak.time $(MINUTES)m -soak.kills $(KILLS)
 
+RESTARTS ?= 200
+
+.PHONY: restarts
+restarts: ## a replica with files, and then a library program, is killed RESTARTS times (default 200) during writes: clients and handlers miss nothing, and nothing is listed
+	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestRestarts' ./soak -soak.restarts $(RESTARTS)
+
 .PHONY: writing
 writing: ## an operator that reads and writes only through the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes; before that, one without the replica
 	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestWriting$$' ./soak -writing.time $(MINUTES)m -writing.kills $(KILLS) -writing.direct
@@ -183,10 +189,15 @@ writes: ## kubectl, helm and curl that write through the replica, and WRITES (de
 budget: ## a process with a limit of 1 GiB and clusters that need 2 GiB, for ten minutes
 	cd conformance && go test -timeout 30m -count=1 -v -run '^TestBudget$$' ./replica -budget 1024 -budget-for 10m
 
+# More than 40 rounds take longer than kube-apiserver keeps old versions in etcd.
+.PHONY: past
+past: ## random changes while the replica and the API server are restarted, ROUNDS times (default 20): the stored past against etcd; needs make kube
+	WATERSHED_KUBE=required go test -timeout 20m -count=1 -v -run '^TestPast_replay$$' ./cmd/watershed -past.rounds $(ROUNDS)
+
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
@@ -197,7 +208,7 @@ diff: ## the full differential runs: against client-go with the race detector, a
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|churn|fleet|list|watch|overhead|secrets|auth|scrape|verify
+bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators
 	cd conformance && go run ./bench $(NAME)
 
 .PHONY: figures
