@@ -4,12 +4,8 @@
 package compat
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,23 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/reflector"
 )
 
-const (
-	// sampleBytes limits the response to a request with a sample's credentials, and
-	// sampleTimeout all of them.
-	sampleBytes   = 16 << 20
-	sampleTimeout = 30 * time.Second
-	// startingFor is how long uid tries again while a server forbids everything, and
-	// startingPoll the time between two tries.
-	startingFor  = 5 * time.Second
-	startingPoll = 250 * time.Millisecond
-)
+// sampleTimeout limits the requests that identify the cluster and the kind of a sample.
+const sampleTimeout = 30 * time.Second
 
 // sampleKey is the key of a sample in a context.
 type sampleKey struct{}
@@ -121,77 +108,19 @@ func (s *sample) protobuf() bool {
 	return strings.HasPrefix(s.header.Get("Accept"), runtime.ContentTypeProtobuf)
 }
 
-// uid returns the UID of the cluster's namespace kube-system. It is "" if the client may not
-// read it. The error has the reason [reflector.Busy] if the server may answer later. A server
-// that starts forbids everything until it has read the rights: see [kube.Cluster.UID].
-func (s *sample) uid(ctx context.Context) (string, error) {
-	for end := time.Now().Add(startingFor); ; {
-		var o metav1.PartialObjectMetadata
-		code, err := s.get(ctx, "/api/v1/namespaces/kube-system", &o)
-		switch {
-		case err != nil:
-			return "", fmt.Errorf("identity of the cluster: %w", err)
-		case code == http.StatusOK, code == http.StatusNotFound, code == http.StatusMethodNotAllowed:
-			return string(o.UID), nil
-		case code != http.StatusForbidden:
-			return "", cmp.Or(busy("identity of the cluster", code), fmt.Errorf("identity of the cluster: the server responded with status %d", code))
-		}
-		if code, err = s.get(ctx, "/readyz", nil); err != nil {
-			return "", fmt.Errorf("readiness of the server: %w", err)
-		}
-		if code != http.StatusForbidden || time.Now().After(end) {
-			return "", busy("readiness of the server", code)
-		}
-		if err := timer.Sleep(ctx, startingPoll); err != nil {
-			return "", fmt.Errorf("identity of the cluster: %w", err)
-		}
-	}
+// cluster returns the cluster that the sample would be sent to, with the sample's credentials.
+func (s *sample) cluster() (*kube.Cluster, error) {
+	return kube.FromConfig(&rest.Config{Host: s.server.String(), UserAgent: s.header.Get("User-Agent"), Transport: s}, nil)
 }
 
-// busy returns an error if a status means that the server may answer later.
-func busy(doing string, code int) error {
-	if code != http.StatusTooManyRequests && code < http.StatusInternalServerError {
-		return nil
-	}
-	return &reflector.Error{Reason: reflector.Busy, Err: fmt.Errorf("%s: the server responded with status %d", doing, code)}
-}
-
-// kind returns the kind of the resource, as the server describes it.
-func (s *sample) kind(ctx context.Context) (schema.GroupVersionKind, error) {
-	gv := s.resource.GroupVersion()
-	var list metav1.APIResourceList
-	code, err := s.get(ctx, kube.APIPath(gv), &list)
-	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("kind of %v: %w", s.resource, err)
-	}
-	for i := range list.APIResources {
-		if r := &list.APIResources[i]; r.Name == s.resource.Resource {
-			return gv.WithKind(r.Kind), nil
+// RoundTrip sends a request with those headers of the sample that the request does not have.
+// The credentials are among them: the client has added them before its tap took the sample.
+func (s *sample) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	for name, values := range s.header {
+		if _, ok := req.Header[name]; !ok {
+			req.Header[name] = slices.Clone(values)
 		}
 	}
-	if err := busy("kind of "+s.resource.String(), code); err != nil {
-		return schema.GroupVersionKind{}, err
-	}
-	return schema.GroupVersionKind{}, fmt.Errorf("kind of %v: the server does not describe it (status %d)", s.resource, code)
-}
-
-// get reads an object with the credentials of the sample. It decodes only a successful
-// response, and only if into is not nil.
-func (s *sample) get(ctx context.Context, path string, into any) (code int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.JoinPath(path).String(), nil)
-	if err != nil {
-		return 0, err
-	}
-	req.Header = s.header.Clone()
-	req.Header.Set("Accept", runtime.ContentTypeJSON)
-	req.Header.Del("Accept-Encoding")
-	resp, err := s.next.RoundTrip(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || into == nil {
-		return resp.StatusCode, nil
-	}
-	return resp.StatusCode, json.NewDecoder(io.LimitReader(resp.Body, sampleBytes)).Decode(into)
+	return s.next.RoundTrip(req)
 }

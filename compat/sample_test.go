@@ -8,10 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"sync/atomic"
 	"testing"
 
-	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/kube"
 )
 
 func TestParseList(t *testing.T) {
@@ -45,52 +44,41 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-// TestSample_uid has servers that respond as an API server does after its start, and with
-// other rights.
-func TestSample_uid(t *testing.T) {
-	for _, tt := range []struct {
-		namespace, ready int // the status of each response
-		later            int // the status for the namespace from the third request on
-		uid              string
-		fails            bool
-		reason           reflector.Reason
-	}{
-		{namespace: 200, ready: 500, uid: "u-1"},
-		{namespace: 403, ready: 200},
-		{namespace: 403, ready: 404},
-		{namespace: 403, ready: 403, later: 200, uid: "u-1"},
-		{namespace: 403, ready: 403},
-		{namespace: 403, ready: 500, fails: true, reason: reflector.Busy},
-		{namespace: 404, ready: 500},
-		{namespace: 401, ready: 500, fails: true},
-		{namespace: 429, ready: 200, fails: true, reason: reflector.Busy},
-		{namespace: 503, ready: 200, fails: true, reason: reflector.Busy},
-	} {
-		t.Run(fmt.Sprintf("%d and %d, then %d", tt.namespace, tt.ready, tt.later), func(t *testing.T) {
-			t.Parallel() // some wait
-			requests := atomic.Int32{}
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/readyz" {
-					w.WriteHeader(tt.ready)
-					return
-				}
-				status := tt.namespace
-				if requests.Add(1) >= 3 && tt.later != 0 {
-					status = tt.later
-				}
-				w.WriteHeader(status)
-				fmt.Fprint(w, `{"metadata":{"uid":"u-1"}}`)
-			}))
-			defer server.Close()
-			u, err := url.Parse(server.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := sample{server: *u, header: http.Header{}, next: server.Client().Transport}
-			uid, err := s.uid(t.Context())
-			if uid != tt.uid || (err != nil) != tt.fails || reflector.ReasonOf(err) != tt.reason {
-				t.Errorf("UID %q, %v (%v)", uid, err, reflector.ReasonOf(err))
-			}
-		})
+// TestSample_cluster has a server that responds only to the credentials of the sample.
+func TestSample_cluster(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Header.Get("Authorization") != "Bearer secret" || r.UserAgent() != "operator/1" || len(r.Header.Values("Accept")) != 1:
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/below/api/v1/namespaces/kube-system":
+			fmt.Fprint(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`)
+		case r.URL.Path == "/below/apis/example.com/v1":
+			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[{"name":"boats","kind":"Boat","namespaced":true,"verbs":["list","watch"]}]}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL + "/below/apis/example.com/v1/boats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := parseList(u)
+	s.header = http.Header{"Authorization": {"Bearer secret"}, "User-Agent": {"operator/1"}, "Accept": {"application/vnd.kubernetes.protobuf"}}
+	s.next = server.Client().Transport
+	cluster, err := s.cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid, err := cluster.UID(t.Context()); uid != "u-1" || err != nil {
+		t.Errorf("UID %q, %v", uid, err)
+	}
+	source, err := cluster.Source(kube.Query{Resource: s.resource})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, err := source.Kind(t.Context()); err != nil || kind.Kind != "Boat" {
+		t.Errorf("kind %v, %v", kind, err)
 	}
 }

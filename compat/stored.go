@@ -9,9 +9,11 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -31,12 +33,16 @@ func (i *informer) stored(s *source, opts *Options) *watershed.Stored {
 		}
 		ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 		defer cancel()
-		uid, err := sample.uid(ctx)
+		cluster, err := sample.cluster()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := cluster.UID(ctx)
 		if err != nil {
 			i.complain(ctx, err)
 			return nil, err
 		}
-		kind, err := i.storedKind(ctx, sample)
+		kind, err := i.storedKind(ctx, cluster, sample.resource)
 		if err != nil {
 			return nil, err
 		}
@@ -54,18 +60,21 @@ func (i *informer) stored(s *source, opts *Options) *watershed.Stored {
 }
 
 // storedKind returns the kind of the informer's objects.
-func (i *informer) storedKind(ctx context.Context, s *sample) (*wire.Kind, error) {
+func (i *informer) storedKind(ctx context.Context, cluster *kube.Cluster, resource schema.GroupVersionResource) (*wire.Kind, error) {
 	kind := i.prototype.kind
 	if _, ok := i.example.(*unstructured.Unstructured); ok {
 		// Each object contains its kind, and the example may have none.
-		gvk, err := s.kind(ctx)
-		return &wire.Kind{GroupVersionKind: gvk}, err
+		source, err := cluster.Source(kube.Query{Resource: resource})
+		if err != nil {
+			return nil, err
+		}
+		return source.Kind(ctx)
 	}
 	switch {
 	case kind == nil:
 		return nil, fmt.Errorf("the kind of %v is not known: set it in the example or in compat.Options.Scheme", i.prototype)
-	case kind.GroupVersion() != s.resource.GroupVersion():
-		return nil, fmt.Errorf("its client lists %v, and its objects are %v", s.resource, kind.GroupVersionKind)
+	case kind.GroupVersion() != resource.GroupVersion():
+		return nil, fmt.Errorf("its client lists %v, and its objects are %v", resource, kind.GroupVersionKind)
 	}
 	return kind, nil
 }
