@@ -98,13 +98,17 @@ func (p *pastReader) list(path string, query url.Values) (all pastList) {
 	}
 }
 
-// write makes random changes of configmaps, each of 20 KB, and returns the versions of the
-// objects that it has written.
+// writePast makes random changes of configmaps, each of 20 KB, and returns the versions of the
+// objects that it has written. The first two create and update item-3 of the first namespace,
+// so that its changes can be examined whatever follows.
 func writePast(t *testing.T, client kubernetes.Interface, r *rand.Rand, namespaces []string, changes int) (versions []string) {
 	t.Helper()
 	exist := map[string]bool{}
 	for i := range changes {
 		namespace, name := namespaces[r.IntN(len(namespaces))], fmt.Sprintf("item-%d", r.IntN(12))
+		if i < 2 {
+			namespace, name = namespaces[0], "item-3"
+		}
 		maps, key := client.CoreV1().ConfigMaps(namespace), namespace+"/"+name
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"n": fmt.Sprint(i % 3)}}, Data: map[string]string{"text": fmt.Sprint(i, r.Uint64(), strings.Repeat(fmt.Sprintf("%016x", r.Uint64()), 1200))}}
 		var written *corev1.ConfigMap
@@ -113,7 +117,7 @@ func writePast(t *testing.T, client kubernetes.Interface, r *rand.Rand, namespac
 		case !exist[key]:
 			written, err = maps.Create(t.Context(), object, metav1.CreateOptions{})
 			exist[key] = true
-		case r.IntN(4) == 0:
+		case i >= 2 && r.IntN(4) == 0:
 			err = maps.Delete(t.Context(), name, metav1.DeleteOptions{})
 			exist[key] = false
 		default:
