@@ -79,13 +79,20 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 	@go build -o $(CACHE)/kubecluster ./internal/kubetest/kubecluster
 	@exec $(CACHE)/kubecluster -n $(N)
 
+# What e2e tests: those with the longest tests first, so that none runs alone at the end.
+# Left out are the layout rules, which check tests, and package disk, which needs no
+# control plane: race runs it, and files in full.
+E2E = ./conformance/replica ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
+	$$(go list $(PACKAGES) | grep -v -e /internal/layout$$ -e /watershed/disk$$) ./examples/gin/... ./examples/operator/...
+
 # Two packages at a time: these tests wait for servers about half of the time.
 .PHONY: e2e
-e2e: ## every test, those against a real control plane included; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 2 $(PACKAGES)
-	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -p 2 ./replica ./soak ./compat
-	cd examples/gin && WATERSHED_KUBE=required go test ./...
-	cd examples/operator && WATERSHED_KUBE=required go test ./...
+e2e: ## the tests against a real control plane, and the others of their packages; needs make kube, with the same VERSION
+	WATERSHED_KUBE=required go test -timeout 30m -p 2 $(E2E)
+
+.PHONY: files
+files: ## stored objects: every byte of the files damaged, hundreds of random histories and kills
+	go test -timeout 30m -count=1 -v ./disk
 
 CASES ?= 1000000
 
@@ -197,7 +204,7 @@ past: ## random changes while the replica and the API server are restarted, ROUN
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "e2e" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -161,9 +161,10 @@ func asServed(p *corev1.Pod) {
 	}
 }
 
-func TestReal_thirtyThousandPodsEqualEtcd(t *testing.T) {
+// TestReal_manyPodsEqualEtcd reads pods in every form. $WATERSHED_PODS is their number.
+func TestReal_manyPodsEqualEtcd(t *testing.T) {
 	c := kubetest.Start(t, nil)
-	n := 30_000
+	n := 6_000
 	if size := os.Getenv("WATERSHED_PODS"); size != "" {
 		n, _ = strconv.Atoi(size)
 	}
