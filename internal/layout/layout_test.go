@@ -112,6 +112,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/statefile":        {},
 	"cmd/watershed/internal/budget":           {own: []string{"fleet"}},
 	"cmd/watershed/internal/kms":              {others: []string{"github.com/google/uuid", "google.golang.org/grpc", "k8s.io/kms/"}},
+	"cmd/watershed/internal/kms/vault":        {others: []string{"k8s.io/kms/"}},
 	"cmd/watershed/internal/config":           {others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/serving":          {own: []string{"cmd/watershed/internal/statefile"}},
 	"cmd/watershed/internal/overload":         {others: []string{"k8s.io/apimachinery/"}},

@@ -5,106 +5,26 @@ package kms
 
 import (
 	"bytes"
-	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"k8s.io/kms/pkg/service"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/kms/vault"
 )
 
-// vault is a key management service with keys in memory, behind Kubernetes' own server of
-// the API.
-type vault struct {
-	mu      sync.Mutex
-	keys    map[string]cipher.AEAD
-	current string
-	healthz string
-	// hang is not nil while the plugin does not answer. Closing it ends that.
-	hang chan struct{}
-}
-
-func (v *vault) rotate(id string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	key := make([]byte, 32)
-	_, _ = rand.Read(key)
-	block, _ := aes.NewCipher(key)
-	v.keys[id], _ = cipher.NewGCM(block)
-	v.current = id
-}
-
-func (v *vault) set(healthz string, hang chan struct{}) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.healthz, v.hang = healthz, hang
-}
-
-func (v *vault) Status(context.Context) (*service.StatusResponse, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return &service.StatusResponse{Version: "v2", Healthz: v.healthz, KeyID: v.current}, nil
-}
-
-func (v *vault) Encrypt(_ context.Context, uid string, data []byte) (*service.EncryptResponse, error) {
-	v.mu.Lock()
-	hang := v.hang
-	v.mu.Unlock()
-	if hang != nil {
-		// The end of the call's context does not end this: an answer sent at the
-		// deadline could still reach the client.
-		<-hang
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if uid == "" {
-		return nil, errors.New("no uid")
-	}
-	nonce := make([]byte, 12)
-	_, _ = rand.Read(nonce)
-	return &service.EncryptResponse{
-		Ciphertext: v.keys[v.current].Seal(nil, nonce, data, nil), KeyID: v.current, Annotations: map[string][]byte{"nonce.example.com": nonce},
-	}, nil
-}
-
-func (v *vault) Decrypt(_ context.Context, _ string, r *service.DecryptRequest) ([]byte, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	key, ok := v.keys[r.KeyID]
-	if !ok {
-		return nil, fmt.Errorf("there is no key %q", r.KeyID)
-	}
-	return key.Open(nil, r.Annotations["nonce.example.com"], r.Ciphertext, nil)
-}
-
-// serve runs a vault at a socket until the test ends.
-func serve(t *testing.T) (*vault, *Plugin) {
+// serve runs a vault until the test ends, and returns a client of it.
+func serve(t *testing.T) (*vault.Vault, *Plugin) {
 	t.Helper()
-	v := &vault{keys: map[string]cipher.AEAD{}, healthz: "ok"}
-	v.rotate("first")
-	socket := filepath.Join(t.TempDir(), "kms.sock")
-	server := service.NewGRPCService(socket, time.Second, v)
-	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServe() }()
-	p, err := Open("unix://" + socket)
+	v := vault.Start(t)
+	p, err := Open(v.Endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = p.Close() })
 	if err := p.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = p.Close()
-		server.Close()
-		<-ended
-	})
 	return v, p
 }
 
@@ -116,7 +36,7 @@ func TestPlugin_wraps(t *testing.T) {
 	if err != nil || bytes.Contains(old, key) {
 		t.Fatalf("%q, %v", old, err)
 	}
-	v.rotate("second")
+	v.Rotate("second")
 	other, err := p.Wrap(ctx, key)
 	if err != nil || !bytes.Contains(other, []byte("second")) {
 		t.Fatalf("%q, %v", other, err)
@@ -126,16 +46,14 @@ func TestPlugin_wraps(t *testing.T) {
 			t.Errorf("%q: %x, %v", wrapped, got, err)
 		}
 	}
-	v.mu.Lock()
-	delete(v.keys, "first")
-	v.mu.Unlock()
+	v.Destroy("first")
 	if _, err := p.Unwrap(ctx, old); err == nil || !strings.Contains(err.Error(), `there is no key "first"`) {
 		t.Errorf("with a key that was destroyed: %v", err)
 	}
 	if _, err := p.Unwrap(ctx, []byte("\x01\x02")); err == nil {
 		t.Error("something else was decrypted")
 	}
-	v.set("broken", nil)
+	v.Set("broken", nil)
 	if err := p.Check(ctx); err == nil || !strings.Contains(err.Error(), "not healthy: broken") {
 		t.Errorf("with a plugin that is not healthy: %v", err)
 	}
@@ -146,7 +64,7 @@ func TestPlugin_hangs(t *testing.T) {
 	v, p := serve(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
-	v.set("ok", hang)
+	v.Set("ok", hang)
 	began := time.Now()
 	for range 3 {
 		if _, err := p.Wrap(t.Context(), []byte("key")); err == nil {
@@ -156,7 +74,7 @@ func TestPlugin_hangs(t *testing.T) {
 	if took := time.Since(began); took < callTimeout || took > callTimeout+2*time.Second {
 		t.Errorf("three calls took %v", took)
 	}
-	v.set("ok", nil)
+	v.Set("ok", nil)
 	p.mu.Lock()
 	p.resume = time.Time{}
 	p.mu.Unlock()
