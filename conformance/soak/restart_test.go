@@ -4,9 +4,8 @@
 package soak
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -14,6 +13,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -43,9 +43,13 @@ var restarts = flag.Int("soak.restarts", 10, "how often TestRestarts kills the r
 // only when a connection breaks before the response to a watch, as it does with any server. The
 // replica never lists at the API server.
 func TestRestarts(t *testing.T) {
-	seed, c, direct, client := newKillTest(t)
+	seed, c, log, direct, client := newKillTest(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	r := newReplica(t, c, "--data-dir", filepath.Join(t.TempDir(), "data"))
+	key := filepath.Join(t.TempDir(), "key") // without one, secrets are not stored
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(t, c, "--data-dir", filepath.Join(t.TempDir(), "data"), "--data-key-file", key)
 	through, err := restConfig(r)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +71,7 @@ func TestRestarts(t *testing.T) {
 	if !cache.WaitForCacheSync(ctx.Done(), informed.informer.HasSynced) {
 		t.Fatal("informer has not synced")
 	}
-	lists := listsOf(t, client)
+	lists, _ := log.lists(t)
 
 	writers := startScribblers(ctx, client, seed)
 	began := time.Now()
@@ -84,17 +88,15 @@ func TestRestarts(t *testing.T) {
 	compare(t, c, oracle, follower, informed)
 	t.Logf("%d events at %.0f writes per second; the watch was begun %d times, the informer's requests were %d for the state and %d to continue",
 		len(oracle.events()), rate, follower.begun.Load(), informed.states.Load(), informed.watches.Load())
-	if now := listsOf(t, client); now != lists {
-		t.Errorf("the API server received %d lists of configmaps", now-lists)
-	}
+	judgeLists(t, log, lists)
 	if n := informed.expired.Load(); n > 0 {
 		t.Errorf("%d versions of the informer have expired", n)
 	}
 }
 
-// newKillTest returns the seed of a test that kills programs, and the cluster that they
-// read.
-func newKillTest(t *testing.T) (seed uint64, c *kubetest.Cluster, direct *rest.Config, client *kubernetes.Clientset) {
+// newKillTest returns the seed of a test that kills programs, the cluster that they read, and
+// the lists and watches that it receives.
+func newKillTest(t *testing.T) (seed uint64, c *kubetest.Cluster, log audit, direct *rest.Config, client *kubernetes.Clientset) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a real Kubernetes: not in short mode")
@@ -103,10 +105,11 @@ func newKillTest(t *testing.T) (seed uint64, c *kubetest.Cluster, direct *rest.C
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d: %d kills", seed, *restarts)
-	c = kubetest.Start(t, &kubetest.Options{Name: clusterName})
+	log, args := newAudit(t, `{"level":"Metadata","verbs":["list","watch"]}`)
+	c = kubetest.Start(t, &kubetest.Options{Name: clusterName, APIServerArgs: args})
 	direct = c.Config()
 	direct.QPS = -1
-	return seed, c, direct, kubernetes.NewForConfigOrDie(direct)
+	return seed, c, log, direct, kubernetes.NewForConfigOrDie(direct)
 }
 
 // compare waits until the follower has the last event, and compares the events, and the
@@ -194,25 +197,19 @@ func scribble(ctx context.Context, client kubernetes.Interface, rng *rand.Rand, 
 	}
 }
 
-// listsOf returns how many lists of configmaps the API server has answered.
-func listsOf(t *testing.T, client kubernetes.Interface) int {
+// judgeLists checks that programs with files have not read a state since a moment, in any
+// form. They read events again after each start.
+func judgeLists(t *testing.T, log audit, before map[string]int) {
 	t.Helper()
-	page, err := client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0.0
-	for scan := bufio.NewScanner(bytes.NewReader(page)); scan.Scan(); {
-		line := scan.Text()
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="configmaps"`) && strings.Contains(line, `verb="LIST"`) {
-			value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += value
+	lists, watches := log.lists(t)
+	for resource, n := range lists {
+		if n != before[resource] && resource != "events" {
+			t.Errorf("the API server received %d lists of %s", n-before[resource], resource)
 		}
 	}
-	return int(n)
+	if watches < *restarts {
+		t.Errorf("the API server received %d watches from a version", watches)
+	}
 }
 
 // pursuit is a watch of configmaps that is continued at the last version whenever it ends.

@@ -4,13 +4,10 @@
 package soak
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +17,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -54,12 +50,10 @@ func TestWriting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a real Kubernetes: not in short mode")
 	}
-	dir := t.TempDir()
-	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	expect.NoError(t, os.WriteFile(policy, []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"None","userGroups":["system:masters"]},{"level":"Metadata"}],"omitStages":["RequestReceived"]}`), 0o600))
+	log, args := newAudit(t, `{"level":"None","userGroups":["system:masters"]},{"level":"Metadata"}`)
 	c := kubetest.Start(t, &kubetest.Options{
 		Name: clusterName, Nodes: 4, Users: []kubetest.User{{Name: directUser}, {Name: throughUser}},
-		APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=10000"},
+		APIServerArgs: args,
 	})
 	defineSites(t, c)
 	for _, user := range []string{directUser, throughUser} {
@@ -237,22 +231,13 @@ func (u usage) String() string {
 }
 
 // usageOf reads the usage of a user from the audit log of the API server.
-func usageOf(t *testing.T, path, user string) (u usage) {
+func usageOf(t *testing.T, log audit, user string) (u usage) {
 	t.Helper()
-	f, err := os.Open(path)
-	expect.NoError(t, err)
-	defer f.Close()
-	lines, seen := bufio.NewScanner(f), map[types.UID]bool{}
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e auditv1.Event
-		expect.NoError(t, json.Unmarshal(lines.Bytes(), &e))
-		if e.User.Username == user && e.ObjectRef != nil && !seen[e.AuditID] {
-			seen[e.AuditID] = true // a watch has an event at its begin, and one at its end
-			u.add(&e)
+	log.requests(t, func(e *auditv1.Event) {
+		if e.User.Username == user {
+			u.add(e)
 		}
-	}
-	expect.NoError(t, lines.Err())
+	})
 	return u
 }
 
