@@ -207,7 +207,7 @@ func judgeLists(t *testing.T, log audit, before map[string]int) {
 			t.Errorf("the API server received %d lists of %s", n-before[resource], resource)
 		}
 	}
-	if watches < *restarts {
+	if watches < *restarts/2 { // some programs are killed before they begin one
 		t.Errorf("the API server received %d watches from a version", watches)
 	}
 }
