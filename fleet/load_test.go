@@ -65,10 +65,17 @@ func requests(t *testing.T, c *kubetest.Cluster) (begun map[string]int, open map
 // server's counters.
 func TestReaders_doNotReachTheServer(t *testing.T) {
 	c := kubetest.Start(t, nil)
+	_, alone := requests(t, c)
 	if err := c.LoadPods(t.Context(), kubetest.Workload{Seed: 1, Namespaces: 10}, 500); err != nil {
 		t.Fatal(err)
 	}
-	_, alone := requests(t, c)
+	// Loading interrupts the server's own watch of pods, which comes back some seconds later.
+	expect.Eventually(t, time.Minute, func() error {
+		if _, open := requests(t, c); open["pods"] != alone["pods"] {
+			return fmt.Errorf("%d watches of pods, %d before they were loaded", open["pods"], alone["pods"])
+		}
+		return nil
+	})
 	r := newRoster()
 	r.set("one", c.Config())
 	f := start(t, r, nil)
