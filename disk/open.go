@@ -114,6 +114,12 @@ func (d *Directory) Cluster(name string) *Cluster {
 	return c
 }
 
+// Has reports whether there are files of a cluster.
+func (d *Directory) Has(cluster string) bool {
+	info, err := os.Stat(filepath.Join(d.path, clustersFolder, clusterFolder(cluster)))
+	return err == nil && info.IsDir()
+}
+
 // Remove removes all files of a cluster, which must not have open mirrors.
 func (d *Directory) Remove(cluster string) error {
 	c, err := d.forget(cluster)

@@ -61,7 +61,7 @@ func newDiskCommand() *cobra.Command {
 		Short: "Remove the files of clusters",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return o.remove(cmd.Context(), cmd.OutOrStdout(), names)
+			return o.remove(cmd.OutOrStdout(), names)
 		},
 	})
 	return cmd
@@ -73,12 +73,18 @@ var errNoFolder = errors.New("no folder: use --data-dir")
 // errDamaged is the end of a command that has found damaged files.
 var errDamaged = errors.New("some files are damaged: a server lists these resources again")
 
+// exists returns an error if there is no folder.
+func (o *storageOptions) exists() error {
+	if o.dir == "" {
+		return errNoFolder
+	}
+	_, err := os.Stat(o.dir)
+	return err
+}
+
 // report reads all files.
 func (o *storageOptions) report(ctx context.Context) (*disk.Report, error) {
-	if o.dir == "" {
-		return nil, errNoFolder
-	}
-	if _, err := os.Stat(o.dir); err != nil {
+	if err := o.exists(); err != nil {
 		return nil, err
 	}
 	keys, closeKeys, err := o.keys(ctx)
@@ -130,20 +136,10 @@ func (o *storageOptions) show(ctx context.Context, out io.Writer, resources bool
 	return nil
 }
 
-// remove removes the files of clusters.
-func (o *storageOptions) remove(ctx context.Context, out io.Writer, names []string) error {
-	r, err := o.report(ctx)
-	if err != nil {
+// remove removes the files of clusters, or nothing if one of them has none.
+func (o *storageOptions) remove(out io.Writer, names []string) (err error) {
+	if err := o.exists(); err != nil {
 		return err
-	}
-	known := map[string]bool{}
-	for i := range r.Clusters {
-		known[r.Clusters[i].Name] = true
-	}
-	for _, name := range names {
-		if !known[name] {
-			return fmt.Errorf("%s has no files of a cluster %s", o.dir, name)
-		}
 	}
 	d, err := disk.Open(o.dir, nil)
 	if errors.Is(err, disk.ErrInUse) {
@@ -152,6 +148,12 @@ func (o *storageOptions) remove(ctx context.Context, out io.Writer, names []stri
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	for _, name := range names {
+		if !d.Has(name) {
+			return fmt.Errorf("%s has no files of a cluster %s", o.dir, name)
+		}
+	}
 	for _, name := range names {
 		if failed := d.Remove(name); failed != nil {
 			err = errors.Join(err, failed)
@@ -159,7 +161,7 @@ func (o *storageOptions) remove(ctx context.Context, out io.Writer, names []stri
 		}
 		fmt.Fprintf(out, "removed the files of %s\n", name)
 	}
-	return errors.Join(err, d.Close())
+	return err
 }
 
 // firstLine returns the first line of an error, "" for nil.
