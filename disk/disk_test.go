@@ -68,11 +68,7 @@ func TestMirror_roundTrip(t *testing.T) {
 
 func TestMirror_mode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
-	d := openDirectory(t, path, nil)
-	w := newWorld(t, openMirror(t, d, identify("configmaps"), MirrorOptions{}), 1)
-	w.fill(60)
-	step(d)
-	finish(t, d)
+	storeWorld(t, path, "configmaps", 1, 60)
 	for name := range allFiles(t, path) {
 		for ; len(name) >= len(path); name = filepath.Dir(name) {
 			info, err := os.Stat(name)
@@ -136,11 +132,7 @@ func TestMirror_openRelist(t *testing.T) {
 
 func TestMirror_identity(t *testing.T) {
 	path := t.TempDir()
-	d := openDirectory(t, path, nil)
-	w := newWorld(t, openMirror(t, d, identify("configmaps"), MirrorOptions{}), 1)
-	w.fill(60)
-	step(d)
-	finish(t, d)
+	storeWorld(t, path, "configmaps", 1, 60)
 	other := identify("configmaps")
 	other.Cluster = "uid-2"
 	another := identify("pods")

@@ -218,12 +218,8 @@ func TestFault_buffer(t *testing.T) {
 // TestFault_read fails reads: the mirror is rejected, and stored again.
 func TestFault_read(t *testing.T) {
 	path := t.TempDir()
+	w := storeWorld(t, path, "configmaps", 1, 40)
 	d := openDirectory(t, path, nil)
-	w := newWorld(t, openMirror(t, d, identify("configmaps"), MirrorOptions{}), 1)
-	w.fill(40)
-	step(d)
-	finish(t, d)
-	d = openDirectory(t, path, nil)
 	d.files.fault = func(op, path string, size int) (int, error) {
 		if op == "read" {
 			return 0, &os.PathError{Op: op, Path: path, Err: syscall.EIO}

@@ -242,11 +242,7 @@ func TestDictionaries_sweep(t *testing.T) {
 // TestFormat_newer refuses files of a newer format, and leaves them as they are.
 func TestFormat_newer(t *testing.T) {
 	path := t.TempDir()
-	d := openDirectory(t, path, nil)
-	w := newWorld(t, openMirror(t, d, identify("pods"), MirrorOptions{}), 4)
-	w.fill(60)
-	step(d)
-	finish(t, d)
+	w := storeWorld(t, path, "pods", 4, 60)
 	files := allFiles(t, path)
 	for name, content := range files {
 		switch {

@@ -332,6 +332,17 @@ func finish(tb testing.TB, d *Directory) {
 	must(tb, d.Close())
 }
 
+// storeWorld stores some objects of a resource in a new directory, and closes it.
+func storeWorld(tb testing.TB, path, resource string, seed uint64, objects int) *world {
+	tb.Helper()
+	d := openDirectory(tb, path, nil)
+	w := newWorld(tb, openMirror(tb, d, identify(resource), MirrorOptions{}), seed)
+	w.fill(objects)
+	step(d)
+	finish(tb, d)
+	return w
+}
+
 func openMirror(tb testing.TB, d *Directory, id Identity, opts MirrorOptions) *Mirror {
 	tb.Helper()
 	m, err := d.Cluster("east").Mirror(id, opts)
