@@ -100,29 +100,20 @@ func runHandler(ctx context.Context, folder string) error {
 // every object as an initial one, each of its versions is one that the server had, and the
 // versions of an object grow. The program never lists.
 func TestRestarts_handler(t *testing.T) {
-	seed, c, log, direct, client := newKillTest(t)
-	rng := rand.New(rand.NewPCG(seed, 4))
+	k := newKillTest(t)
+	rng := rand.New(rand.NewPCG(k.seed, 4))
 	folder := t.TempDir()
-	kubeconfig, err := os.ReadFile(c.Kubeconfig())
+	kubeconfig, err := os.ReadFile(k.cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "kubeconfig"), kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := k.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	first, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	oracle := newPursuit(t, direct, first.ResourceVersion)
-	running.Go(func() { oracle.run(ctx) })
+	ctx, first, oracle := k.observe(t)
 	t.Setenv(handlerVariable, folder)
 	start := func() *child {
 		p, err := startChild(os.Args[0])
@@ -136,10 +127,10 @@ func TestRestarts_handler(t *testing.T) {
 	for _, o := range first.Items {
 		record.known[o.Name+" "+o.ResourceVersion] = true
 	}
-	record.await(t, p, c)
+	record.await(t, p, k.cluster)
 	time.Sleep(time.Second) // until the first state is in the files
-	lists, _ := log.lists(t)
-	writers := startScribblers(ctx, client, seed)
+	lists, _ := k.log.lists(t)
+	writers := startScribblers(ctx, k.client, k.seed)
 	for range *restarts {
 		time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second)))) // also before it has caught up
 		p.kill()
@@ -147,14 +138,14 @@ func TestRestarts_handler(t *testing.T) {
 	}
 	writers.end()
 	defer p.kill()
-	record.await(t, p, c)
+	record.await(t, p, k.cluster)
 	for _, e := range oracle.events() {
 		_, object, _ := strings.Cut(e, " ")
 		record.known[object] = true
 	}
 	record.check(t)
 	t.Logf("%d writes, %d lines of the handler", writers.writes.Load(), record.lines)
-	judgeLists(t, log, lists)
+	judgeLists(t, k.log, lists)
 }
 
 // handlerRecord is the file of the handler.

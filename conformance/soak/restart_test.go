@@ -4,6 +4,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -43,37 +44,28 @@ var restarts = flag.Int("soak.restarts", 10, "how often TestRestarts kills the r
 // only when a connection breaks before the response to a watch, as it does with any server. The
 // replica never lists at the API server.
 func TestRestarts(t *testing.T) {
-	seed, c, log, direct, client := newKillTest(t)
-	rng := rand.New(rand.NewPCG(seed, 3))
+	k := newKillTest(t)
+	rng := rand.New(rand.NewPCG(k.seed, 3))
 	key := filepath.Join(t.TempDir(), "key") // without one, secrets are not stored
 	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := newReplica(t, c, "--data-dir", filepath.Join(t.TempDir(), "data"), "--data-key-file", key)
+	r := newReplica(t, k.cluster, "--data-dir", filepath.Join(t.TempDir(), "data"), "--data-key-file", key)
 	through, err := restConfig(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	oracle, follower := newPursuit(t, direct, first.ResourceVersion), newPursuit(t, through, first.ResourceVersion)
-	running.Go(func() { oracle.run(ctx) })
-	running.Go(func() { follower.run(ctx) })
+	ctx, first, oracle := k.observe(t)
+	follower := newPursuit(t, through, first.ResourceVersion)
+	k.running.Go(func() { follower.run(ctx) })
 	informed := newInformed(through)
-	running.Go(func() { informed.informer.RunWithContext(ctx) })
+	k.running.Go(func() { informed.informer.RunWithContext(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), informed.informer.HasSynced) {
 		t.Fatal("informer has not synced")
 	}
-	lists, _ := log.lists(t)
+	lists, _ := k.log.lists(t)
 
-	writers := startScribblers(ctx, client, seed)
+	writers := startScribblers(ctx, k.client, k.seed)
 	began := time.Now()
 	for range *restarts {
 		time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second)))) // also before it has caught up
@@ -85,31 +77,58 @@ func TestRestarts(t *testing.T) {
 	}
 	rate := float64(writers.writes.Load()) / time.Since(began).Seconds()
 	writers.end()
-	compare(t, c, oracle, follower, informed)
+	compare(t, k.cluster, oracle, follower, informed)
 	t.Logf("%d events at %.0f writes per second; the watch was begun %d times, the informer's requests were %d for the state and %d to continue",
 		len(oracle.events()), rate, follower.begun.Load(), informed.states.Load(), informed.watches.Load())
-	judgeLists(t, log, lists)
+	judgeLists(t, k.log, lists)
 	if n := informed.expired.Load(); n > 0 {
 		t.Errorf("%d versions of the informer have expired", n)
 	}
 }
 
-// newKillTest returns the seed of a test that kills programs, the cluster that they read, and
-// the lists and watches that it receives.
-func newKillTest(t *testing.T) (seed uint64, c *kubetest.Cluster, log audit, direct *rest.Config, client *kubernetes.Clientset) {
+// killTest is a cluster and programs that read it and are killed.
+type killTest struct {
+	seed    uint64
+	cluster *kubetest.Cluster
+	// log has the lists and watches that the API server received.
+	log    audit
+	direct *rest.Config
+	client *kubernetes.Clientset
+	// running has the goroutines of the test.
+	running sync.WaitGroup
+}
+
+func newKillTest(t *testing.T) *killTest {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a real Kubernetes: not in short mode")
 	}
-	if seed = *seeded; seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d: %d kills", seed, *restarts)
+	k := &killTest{seed: cmp.Or(*seeded, rand.Uint64())}
+	t.Logf("seed %d: %d kills", k.seed, *restarts)
 	log, args := newAudit(t, `{"level":"Metadata","verbs":["list","watch"]}`)
-	c = kubetest.Start(t, &kubetest.Options{Name: clusterName, APIServerArgs: args})
-	direct = c.Config()
-	direct.QPS = -1
-	return seed, c, log, direct, kubernetes.NewForConfigOrDie(direct)
+	k.log, k.cluster = log, kubetest.Start(t, &kubetest.Options{Name: clusterName, APIServerArgs: args})
+	k.direct = k.cluster.Config()
+	k.direct.QPS = -1
+	k.client = kubernetes.NewForConfigOrDie(k.direct)
+	return k
+}
+
+// observe lists the configmaps, and watches the API server from there on. The context and the
+// watch end with the test.
+func (k *killTest) observe(t *testing.T) (ctx context.Context, first *corev1.ConfigMapList, oracle *pursuit) {
+	t.Helper()
+	first, err := k.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		k.running.Wait()
+	})
+	oracle = newPursuit(t, k.direct, first.ResourceVersion)
+	k.running.Go(func() { oracle.run(ctx) })
+	return ctx, first, oracle
 }
 
 // compare waits until the follower has the last event, and compares the events, and the
