@@ -9,6 +9,10 @@ export WATERSHED_CACHE := $(CACHE)
 
 GOLANGCI_VERSION := v2.14.0
 GOLANGCI := $(CACHE)/golangci-lint/$(GOLANGCI_VERSION)/golangci-lint
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := $(CACHE)/gotestsum/$(GOTESTSUM_VERSION)/gotestsum
+# The folder for the results of race and e2e, one file of go test -json each.
+RESULTS ?= $(CURDIR)/dist/tests
 
 MODULES := . metrics cmd/watershed conformance examples/gin examples/operator
 # The packages that users get, of all modules that are published.
@@ -28,9 +32,8 @@ help: ## print this
 .PHONY: check
 check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 	@test -z "$$(gofmt -l .)" || { echo "gofmt is needed on:"; gofmt -l .; exit 1; }
-	@set -e; for m in $(MODULES); do echo "check $$m"; ( cd $$m; \
-		$(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./... ); done
-	go vet -tags invariants ./...
+	$(GOLANGCI) run --allow-parallel-runners $(addsuffix /...,$(patsubst %,./%,$(MODULES)))
+	go vet -tags invariants ./store ./wire
 	go test ./internal/layout
 
 .PHONY: modules
@@ -50,15 +53,30 @@ test: ## unit tests and a short differential run; no Kubernetes needed
 	go test -short $(PACKAGES)
 	cd conformance && go test -short ./...
 
+# $(call packages,PATTERN,FILES) lists the tested packages in which one of the files matches the pattern. Every test
+# runs at least once: with -short in race if its package has goroutines or locks, and in e2e if its package has tests
+# that are longer without -short or need a control plane, or if race leaves its package out, as it does with the
+# examples and the programs of the tests.
+TESTED = $(PACKAGES) ./conformance/bench/... ./conformance/compat ./conformance/diff/... ./conformance/servers
+concurrent := (^|[^a-z])(go func|go [a-z][A-Za-z.]*\(|sync\.|atomic\.|chan )
+longer := testing\.Short|kubetest|WATERSHED_
+packages = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}}{{end}}' $(TESTED) | \
+	while read -r dir path; do if grep -qsE '$($(1))' $$dir/$(2); then echo $$path; fi; done
+RACED = $(shell $(call packages,concurrent,*.go) | grep -v -e /examples -e /internal/kubetest -e /internal/layout)
+LONGER = $(shell $(call packages,longer,*_test.go))
+
+# check runs vet for all packages, so the tests do not: each run of vet reads all dependencies again.
+GOTEST = $(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/$@.json -- -vet=off
+
 .PHONY: race
-race: ## unit tests and a short differential run, with the race detector and index invariants
-	go test -short -race -tags invariants $(PACKAGES)
-	cd conformance && go test -short -race ./bench/... ./compat ./diff/... ./servers
+race: $(GOTESTSUM) ## unit tests and a short differential run, with the race detector and index invariants
+	@mkdir -p $(RESULTS)
+	CGO_ENABLED=1 $(GOTEST) -short -race -tags invariants $(RACED)
 
 # At the end of its time the fuzzer sometimes takes its own deadline for a failure of
 # the target. A failure that is one has a failing input.
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME each (default 60s)
+fuzz: ## every fuzz target for FUZZTIME each (default 60s); race runs their stored inputs
 	@set -e; for p in $$(go list $(PACKAGES)); do d=$$(go list -f '{{.Dir}}' $$p); \
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go 2>/dev/null | sed 's/func //'); do \
 			echo "$$p $$f"; out=$$(go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x 2>&1) || \
@@ -79,16 +97,22 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 	@go build -o $(CACHE)/kubecluster ./internal/kubetest/kubecluster
 	@exec $(CACHE)/kubecluster -n $(N)
 
-# What e2e tests: those with the longest tests first, so that none runs alone at the end.
+# What e2e tests: the packages with the longest tests first, so that none runs alone at the end.
 # Left out are the layout rules, which check tests, and package disk, which needs no
-# control plane: race runs it, and files in full.
+# control plane: race runs it, and files in full. Package diff and the benchmarks need none either.
 E2E = ./conformance/replica ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
-	$$(go list $(PACKAGES) | grep -v -e /internal/layout$$ -e /watershed/disk$$) ./examples/gin/... ./examples/operator/...
+	$(filter-out %/internal/layout %/watershed/disk %/conformance/bench %/bench/harness %/conformance/diff, \
+	$(LONGER) $(filter-out $(RACED),$(shell go list $(PACKAGES)))) ./conformance/servers ./examples/gin/... ./examples/operator/...
 
 # Two packages at a time: these tests wait for servers about half of the time.
 .PHONY: e2e
-e2e: ## the tests against a real control plane, and the others of their packages; needs make kube, with the same VERSION
-	WATERSHED_KUBE=required go test -timeout 30m -p 2 $(E2E)
+e2e: $(GOTESTSUM) ## the tests against a real control plane, and what race leaves out; needs make kube, with the same VERSION
+	@mkdir -p $(RESULTS)
+	WATERSHED_KUBE=required $(GOTEST) -timeout 30m -p 2 $(E2E)
+
+.PHONY: slowest
+slowest: $(GOTESTSUM) ## the ten slowest tests of the last race and e2e
+	@cat $(RESULTS)/*.json | $(GOTESTSUM) tool slowest --num 10
 
 .PHONY: files
 files: ## stored objects: every byte of the files damaged, hundreds of random histories and kills
@@ -211,7 +235,7 @@ nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, strea
 
 .PHONY: diff
 diff: ## the full differential runs: against client-go with the race detector, and 20,000 histories of the replica's watches
-	cd conformance && go test -timeout 60m -race ./bench/... ./compat ./diff/... ./servers
+	cd conformance && CGO_ENABLED=1 go test -timeout 60m -race ./bench/... ./compat ./diff/... ./servers
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
@@ -227,5 +251,8 @@ figures: ## count names, references against the flow, duplicates, long functions
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"
 	@GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+$(GOTESTSUM):
+	@$(call build-tool,gotestsum,$(GOTESTSUM_VERSION),gotest.tools/gotestsum)
 
 include deploy/deploy.mk
