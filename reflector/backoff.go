@@ -9,24 +9,17 @@ import (
 	"time"
 )
 
-// calm is how long there must be no failure before the next one counts as the first.
-const calm = 2 * time.Minute
-
 // backoff counts failures and computes the wait after each. The first wait is a random
 // time below the first step: the clients of a restarted server must not all reconnect at
-// once, and one that lost a single connection must not wait long.
+// once, and one whose request failed once must not wait long.
 type backoff struct {
 	first, most time.Duration
-	failures    int
-	// calmed is when the next failure counts as the first again.
-	calmed time.Time
+	// failures counts the failures since the last sound watch, see [stream.sound].
+	failures int
 }
 
+// next counts a failure and returns how long to wait after it.
 func (b *backoff) next(err error) time.Duration {
-	now := time.Now()
-	if now.After(b.calmed) {
-		b.failures = 0
-	}
 	first := min(b.first, b.most)
 	wait := rand.N(first)
 	if b.failures > 0 {
@@ -46,6 +39,8 @@ func (b *backoff) next(err error) time.Duration {
 		// Wait as long as the server asks for, and a little more, for the same reason.
 		wait = max(wait, e.RetryAfter+rand.N(min(first, e.RetryAfter/4+1)))
 	}
-	b.calmed = now.Add(wait + calm)
 	return wait
 }
+
+// reset makes the next failure count as the first.
+func (b *backoff) reset() { b.failures = 0 }

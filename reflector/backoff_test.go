@@ -4,11 +4,14 @@
 package reflector_test
 
 import (
+	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -75,34 +78,100 @@ func TestBackoff_isBoundedFromTheFirst(t *testing.T) {
 	})
 }
 
-func TestBackoff_beginsAgainAfterACalm(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		calm        time.Duration
-		least, most time.Duration
-	}{
-		{"short", 119 * time.Second, 25600 * time.Millisecond, 51200 * time.Millisecond},
-		{"long", 121 * time.Second, 0, 800 * time.Millisecond},
-	} {
-		bubble(tt.name, t, func(t *testing.T) {
-			w := watching(t, nil)
-			w.server.fail(lists, slices.Repeat([]fault{{err: refused}}, 5)...)
-			w.server.send(item{err: refused})
-			w.until("watching", func() bool { return w.Status().Watches == 2 })
-			// The calm begins after the wait for the last failure.
-			w.let(tt.calm - time.Since(w.Status().Since))
-			w.server.got()
-			w.server.send(item{err: refused})
-			cut := time.Now()
-			w.until("watching", func() bool { return w.Status().Watches == 3 })
-			within(t, w.times(1)[0].Sub(cut), tt.least, tt.most)
+// TestBackoff_isNotForTheLossOfASoundWatch: a proxy or a load balancer that ends
+// connections after a time, and servers that restart one after another, must not leave the
+// copy without a watch.
+func TestBackoff_isNotForTheLossOfASoundWatch(t *testing.T) {
+	for name, ended := range map[string]error{"cut": errReset, "ended": io.EOF} {
+		for _, after := range []time.Duration{time.Second, 3 * time.Second, time.Minute} {
+			bubble(fmt.Sprint(name, " after ", after), t, func(t *testing.T) {
+				w := watching(t, nil)
+				for range 20 {
+					w.let(after)
+					w.server.got()
+					w.server.send(item{err: ended})
+					synctest.Wait()
+					w.wantAsked(check3, "watch 3")
+				}
+				expect.Equal(t, w.Status().Watches, 21)
+				expect.Equal(t, w.Status().Lists, 1)
+			})
+		}
+	}
+}
+
+// TestBackoff_isNotForTheLossOfAWatchWithNews: the watch has worked, however short it was.
+func TestBackoff_isNotForTheLossOfAWatchWithNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, nil)
+		began := time.Now()
+		for range 20 {
+			w.puts("d")
+			w.server.send(item{err: errReset})
+			synctest.Wait()
+		}
+		expect.Equal(t, w.Status().Watches, 21)
+		expect.Equal(t, time.Since(began), 0)
+		w.wantCopy()
+	})
+}
+
+// TestBackoff_isForWatchesThatAreCutAtOnce: otherwise they would be opened as fast as the
+// server responds. The initial state is not news.
+func TestBackoff_isForWatchesThatAreCutAtOnce(t *testing.T) {
+	for name, only := range map[string]bool{"streamed": false, "listed": true} {
+		bubble(name, t, func(t *testing.T) {
+			w := newWorld(t, &reflector.Options{ListOnly: only}, nil)
+			w.puts("a", "b", "c")
+			w.start()
+			for range 1000 {
+				synctest.Wait()
+				w.server.send(item{err: errReset})
+				w.let(100 * time.Millisecond)
+			}
+			if n := w.Status().Watches; n > 12 {
+				t.Errorf("%d watches in 100 seconds, each cut after at most 100 ms", n)
+			}
 		})
 	}
 }
 
-func TestBackoff_longRetryAfterIsNoCalm(t *testing.T) {
+// TestBackoff_beginsAgainAfterASoundWatch: what happened before the watch says nothing about
+// the server that it was lost to.
+func TestBackoff_beginsAgainAfterASoundWatch(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		lasts       time.Duration
+		least, most time.Duration
+	}{
+		{"short", 999 * time.Millisecond, 12800 * time.Millisecond, 25600 * time.Millisecond},
+		{"sound", time.Second, 0, 800 * time.Millisecond},
+	} {
+		bubble(tt.name, t, func(t *testing.T) {
+			w := watching(t, nil)
+			w.grain = time.Millisecond
+			w.server.fail(lists, slices.Repeat([]fault{{err: refused}}, 5)...)
+			w.server.send(item{err: errReset})
+			w.until("watching", func() bool { return w.Status().Watches == 2 })
+			w.let(tt.lasts - time.Since(w.Status().Since))
+			w.server.got()
+			w.server.fail(lists, fault{err: refused})
+			w.server.send(item{err: errReset})
+			cut := time.Now()
+			w.until("watching", func() bool { return w.Status().Watches == 3 })
+			times := w.times(2)
+			if tt.lasts < time.Second {
+				within(t, times[0].Sub(cut), tt.least, tt.most)
+				return
+			}
+			expect.Equal(t, times[0], cut)
+			within(t, times[1].Sub(times[0]), tt.least, tt.most)
+		})
+	}
+}
+
+func TestBackoff_countsFailuresWithALongRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// A wait that the server asked for does not count as a time without failures.
 		w := watching(t, nil)
 		w.server.fail(lists, slices.Repeat([]fault{{err: busy(10 * time.Minute)}}, 4)...)
 		w.server.fail(lists, fault{err: refused})
@@ -112,6 +181,6 @@ func TestBackoff_longRetryAfterIsNoCalm(t *testing.T) {
 		for i := range 4 {
 			within(t, times[i+1].Sub(times[i]), 10*time.Minute, 10*time.Minute+time.Second)
 		}
-		within(t, times[5].Sub(times[4]), 12800*time.Millisecond, 25600*time.Millisecond)
+		within(t, times[5].Sub(times[4]), 6400*time.Millisecond, 12800*time.Millisecond)
 	})
 }

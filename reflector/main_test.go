@@ -217,13 +217,14 @@ func (w *world) puts(names ...string) {
 	}
 }
 
-// watching returns a world with three objects that is up to date. The requests and deltas
-// so far are already read.
+// watching returns a world with three objects that is up to date, and whose watch has
+// lasted a second. The requests and deltas so far are already read.
 func watching(t *testing.T, opts *reflector.Options) *world {
 	t.Helper()
 	w := newWorld(t, opts, nil)
 	w.puts("a", "b", "c")
 	w.start().untilCopied()
+	w.let(time.Second)
 	w.server.got()
 	w.got()
 	return w

@@ -33,8 +33,9 @@ type Options struct {
 	Silence time.Duration
 	// Backoff limits the first wait after a failure, which is a random time below it. The
 	// second wait begins with Backoff; the waits double, up to MaxBackoff, and each is
-	// stretched by a random factor of up to two. After two minutes without a failure the
-	// next one counts as the first. Default 0.8 seconds.
+	// stretched by a random factor of up to two. After a watch that had news or lasted a
+	// second, the next failure counts as the first, and the loss of that watch's connection
+	// is not followed by a wait. Default 0.8 seconds.
 	Backoff time.Duration
 	// MaxBackoff limits the waits before they are stretched. Default 30 seconds.
 	MaxBackoff time.Duration

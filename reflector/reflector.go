@@ -18,8 +18,8 @@ import (
 // ErrRunning is returned by a second Run before the first has returned.
 var ErrRunning = errors.New("reflector is running already")
 
-// fruitless is how many watches in a row may fail without a new version before the state
-// is read again: the stream may contain something that cannot be read.
+// fruitless is how many watches in a row may fail without being sound (see stream) before
+// the state is read again: the stream may contain something that cannot be read.
 const fruitless = 3
 
 // catchUpWatches is how many watches may end before a continued copy is current. The state
@@ -37,8 +37,10 @@ type Reflector[T any] struct {
 	backoff backoff
 	// streams means that the state is requested as a stream.
 	streams bool
-	// barren counts watches that failed without a new version.
+	// barren counts watches that failed since the last sound one. sound is set if the last
+	// step was the end of a sound watch.
 	barren int
+	sound  bool
 }
 
 // plan is the next step of the reflector.
@@ -171,6 +173,7 @@ func (s *session[T]) advance() bool {
 // step begins a session, or queues the next event of its watch. It returns false if the
 // session is over, and no error if the watch ended in good order.
 func (s *session[T]) step() (following bool, err error) {
+	s.sound = false
 	if s.stream == nil {
 		err = s.connect()
 		if err == nil {
@@ -181,8 +184,9 @@ func (s *session[T]) step() (following bool, err error) {
 		if following {
 			return true, nil
 		}
-		if s.stream.news > 0 {
+		if s.sound = err == nil || s.stream.sound(); s.sound {
 			s.barren = 0
+			s.backoff.reset()
 		}
 		if err == nil {
 			s.giveUpCatchingUp(s.stream.news)
@@ -277,7 +281,9 @@ func (r *Reflector[T]) state(ctx context.Context) (*stream[T], error) {
 	return s, err
 }
 
-// recover plans the next step after a failure, and waits before it if necessary.
+// recover plans the next step after a failure, and waits before it if necessary. It does
+// not wait if the connection of a sound watch was lost: something between the source and
+// the reflector may end all connections after a time.
 func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	if err == nil {
 		return nil // the watch ended in good order
@@ -310,6 +316,12 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case r.plan.list:
 		// Alternate between a stream and pages, whatever the error was.
 		r.plan.pages = !r.plan.pages
+	case r.sound && reason == Unknown:
+		r.intake.enter(Waiting)
+		r.intake.logger.Info("watch was interrupted", "err", err, "rv", r.intake.version)
+		return nil
+	case r.sound:
+		// The source itself has ended the watch, and may be in trouble.
 	default:
 		if r.barren++; r.barren >= fruitless {
 			r.barren, r.plan = 0, plan{list: true, cause: WatchFailed}

@@ -51,9 +51,10 @@ func TestSilence_endsAWatchThatHadBookmarks(t *testing.T) {
 func TestSilence_endsAStreamBetweenItsEndAndTheNextBookmark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, nil)
+		heard := w.Status().Heard
 		w.server.deafen()
 		w.untilFailed(1)
-		w.wantSilence(w.Status().Heard, 150*time.Second)
+		w.wantSilence(heard, 150*time.Second)
 	})
 }
 

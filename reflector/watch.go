@@ -20,8 +20,8 @@ const (
 	// initialPause is the longest permitted pause in the initial events. If Silence is
 	// shorter, Silence is the limit.
 	initialPause = 30 * time.Second
-	// short is how long a watch must last at least. A watch that ends sooner and without
-	// news (see stream) counts as failed.
+	// short is how long a watch without news (see stream) must last at least. A watch that
+	// ends sooner counts as failed.
 	short = time.Second
 )
 
@@ -38,12 +38,20 @@ type stream[T any] struct {
 	// waiter is the watch if it is one, otherwise nil.
 	waiter Waiter
 	quiet  *silence
-	began  time.Time
+	// began is when the watch was requested, and opened when the source responded. If there
+	// were initial events, both are when these ended.
+	began, opened time.Time
 	// due is the time at which the source should end the watch.
 	due time.Time
-	// news counts initial events and events that changed the version.
+	// news counts events that changed the version, other than initial events.
 	news int
 }
+
+// sound reports whether a watch has worked: it had news, or has lasted some time since the
+// source responded. The time before that does not count. If the source sends something that
+// cannot be read, it sends that first when the watch is resumed, however slow it is to
+// respond.
+func (s *stream[T]) sound() bool { return s.news > 0 || time.Since(s.opened) >= short }
 
 // wait waits until an event arrives, if the watch can do that. Next waits otherwise.
 func (s *stream[T]) wait() {
@@ -87,7 +95,7 @@ func (in *intake[T]) open(ctx context.Context, cancel context.CancelCauseFunc, o
 	in.counters.watches.Add(1)
 	in.note(func(s *Status) { s.Watches++ })
 	waiter, _ := watch.(Waiter)
-	return &stream[T]{watch: watch, waiter: waiter, quiet: quiet, began: now, due: due}, nil
+	return &stream[T]{watch: watch, waiter: waiter, quiet: quiet, began: now, opened: time.Now(), due: due}, nil
 }
 
 // watch opens a watch from the last version. It is the last part of a session, whose context
@@ -117,6 +125,7 @@ func (in *intake[T]) stream(ctx context.Context, recent bool) (*stream[T], error
 		return nil, fmt.Errorf("stream: %w", err)
 	}
 	s.quiet.within(in.opts.Silence)
+	s.began, s.opened = time.Now(), time.Now()
 	in.note(func(s *Status) { s.Streams = true })
 	return s, nil
 }
@@ -139,7 +148,6 @@ func (in *intake[T]) initial(ctx context.Context, s *stream[T]) error {
 			return err
 		}
 		in.heard("")
-		s.news++
 		switch {
 		case e.Type == delta.Deleted:
 			err = in.keep(ctx, relist.Delete(ctx, e.Object))
@@ -191,7 +199,7 @@ func (in *intake[T]) follow(ctx context.Context, s *stream[T]) (bool, error) {
 		return false, fmt.Errorf("watch: %w", errSilent)
 	case !errors.Is(err, io.EOF):
 		return false, fmt.Errorf("watch: %w", err)
-	case s.news == 0 && time.Since(s.began) < short:
+	case s.news == 0 && time.Since(s.began) < short && time.Now().Before(s.due):
 		return false, errShort
 	default:
 		return false, nil

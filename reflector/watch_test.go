@@ -163,11 +163,11 @@ func TestWatch_thatFailsThriceWithoutNewsIsReplacedByAList(t *testing.T) {
 			w.server.fail(watches,
 				fault{first: []item{{err: err}}},
 				fault{first: []item{bookmark(4), {err: err}}},
-				fault{err: err}, fault{cut: err, after: 1, first: []item{bookmark(4)}})
+				fault{err: err}, fault{first: []item{{err: err}}}, fault{cut: err, after: 1, first: []item{bookmark(4)}})
 			w.server.skip(1)
 			w.until("listed", func() bool { return w.Status().Lists == 2 })
 			check4 := `list "4" or newer, limit 1`
-			w.wantAsked(check3, "watch 3", check3, "watch 3", check4, "watch 4", check4, "watch 4", "stream 4")
+			w.wantAsked(check3, "watch 3", check3, "watch 3", check4, "watch 4", check4, "watch 4", check4, "watch 4", "stream 4")
 		})
 	}
 }
