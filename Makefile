@@ -57,7 +57,7 @@ test: ## unit tests and a short differential run; no Kubernetes needed
 # runs at least once: with -short in race if its package has goroutines or locks, and in e2e if its package has tests
 # that are longer without -short or need a control plane, or if race leaves its package out, as it does with the
 # examples and the programs of the tests.
-TESTED = $(PACKAGES) ./conformance/bench/... ./conformance/compat ./conformance/diff/... ./conformance/servers
+TESTED = $(PACKAGES) ./conformance/bench/... ./conformance/compat ./conformance/cuts ./conformance/diff/... ./conformance/servers
 concurrent := (^|[^a-z])(go func|go [a-z][A-Za-z.]*\(|sync\.|atomic\.|chan )
 longer := testing\.Short|kubetest|WATERSHED_
 packages = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}}{{end}}' $(TESTED) | \
@@ -123,6 +123,10 @@ CASES ?= 1000000
 .PHONY: oracle
 oracle: ## RBAC decisions against those of kube-apiserver's authorizer: CASES random requests (default 1000000)
 	cd $(ORACLE) && GOWORK=off go vet . && GOWORK=off go test -count=1 -v . -cases $(CASES)
+
+.PHONY: cuts
+cuts: ## for how long informers, compat, a fleet and client-go have no watch, when watches are cut and a real API server restarts; needs make kube
+	cd conformance && WATERSHED_KUBE=required go test -timeout 30m -count=1 -v ./cuts -cuts.full | grep --line-buffered -v '^ *[IWE][0-9]'
 
 ROUNDS ?= 20
 
@@ -228,7 +232,7 @@ past: ## random changes while the replica and the API server are restarted, ROUN
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -44,18 +44,6 @@ func TestDifference_shortWatch(t *testing.T) {
 	})
 }
 
-func TestDifference_fruitlessWatches(t *testing.T) {
-	apart(t, func(d *duo) {
-		d.start()
-		for range 3 {
-			time.Sleep(time.Hour)
-			d.world.end(torn)
-			d.settle()
-		}
-		want(t, "states read", fmt.Sprint(d.world.ours.lists, d.world.theirs.lists), "2 1")
-	})
-}
-
 func TestDifference_olderList(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.streaming = false

@@ -32,7 +32,6 @@ func (x *informers) disconnect() {
 	writing := x.chance(2)
 	compacted := writing && x.chance(2)
 	x.repair()
-	w.bookmark() // otherwise see TestDifference_fruitlessWatches
 	x.settle()
 	x.compare(inOrder)
 
