@@ -211,7 +211,8 @@ func (i *Informer[T]) RelistBack() { i.engine.current.Load().reflector.RelistBac
 // Write applies deltas to the copy, and returns when readers can see them. The source
 // does not know about them: its next state of an object, or its next list, replaces
 // them. Write is for tests, and for programs that want to read their own writes to the
-// server. Each delta must have its key.
+// server. Each delta must have its key. One that is Listed begins a list, which ends with a
+// Bookmark that is Listed.
 func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
 	i.engine.current.Load().apply(deltas)
 }

@@ -260,10 +260,9 @@ func (l *life) process(deltas delta.Deltas[*wire.Object], _ bool) error {
 	if l.batch != nil {
 		defer l.report(time.Now(), len(deltas))
 	}
-	// A complete list ends with a bookmark, and nothing else queues one before the first
-	// list. Events of the watch may follow it in the same batch. Only the consumer
+	// Events of the watch may follow the first list in the same batch. Only the consumer
 	// changes live.
-	if end := slices.IndexFunc(deltas, isBookmark); !l.live && end >= 0 {
+	if end := slices.IndexFunc(deltas, endsList); !l.live && end >= 0 {
 		l.apply(deltas[:end+1])
 		l.goLive()
 		deltas = deltas[end+1:]
@@ -314,7 +313,7 @@ func (l *life) restore(ctx context.Context) {
 func (l *life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Object] {
 	goal := l.reflector.Goal()
 	end := slices.IndexFunc(deltas, func(d delta.Delta[*wire.Object]) bool {
-		return isBookmark(d) && (d.Listed || goal > 0 && d.Version >= goal)
+		return endsList(d) || d.Type == delta.Bookmark && goal > 0 && d.Version >= goal
 	})
 	if end < 0 {
 		return deltas
@@ -330,7 +329,8 @@ func (l *life) report(began time.Time, changes int) {
 	l.batch(BatchStats{Changes: changes, Queued: l.queue.Len(), Took: time.Since(began), Version: l.store.Snapshot().Version()})
 }
 
-func isBookmark(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark }
+// endsList reports whether a complete list ends with a delta.
+func endsList(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmark && d.Listed }
 
 // goLive begins the log at the state of the first list, and starts the waiting readers
 // there.
@@ -403,25 +403,22 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 // together: the items of one list, the bookmark that ends it, or ordinary changes. It
 // records in l.relisting whether the list continues after the prefix. While a list is
 // queued nothing else is, so a tap that receives such a prefix knows that all of it is
-// of the list. stretchLocked returns 0 for a list without queued items before its bookmark.
+// of the list. stretchLocked returns 0 for a list without queued items before its bookmark:
+// it is empty, or nothing has changed, and the tap must be called for the list before its
+// end.
 func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 	for i := range deltas {
-		d := &deltas[i]
-		listed := d.Type == delta.Replaced || d.Type == delta.Deleted && d.Missed
-		switch {
-		case l.relisting && d.Type == delta.Bookmark && i > 0:
+		switch end := endsList(deltas[i]); {
+		case !deltas[i].Listed:
+		case i > 0 && (end || !l.relisting):
 			return i
-		case l.relisting && d.Type == delta.Bookmark:
+		case end && l.relisting:
 			l.relisting = false
 			return 1
-		case !l.relisting && (listed || d.Listed) && i > 0:
-			return i
-		case !l.relisting && d.Listed:
-			// Nothing of the list was queued: it is empty, or nothing has changed. The tap
-			// must be called for the list before its end.
+		case end:
 			l.relisting = true
 			return 0
-		case !l.relisting && listed:
+		default:
 			l.relisting = true
 		}
 	}

@@ -173,6 +173,52 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 	})
 }
 
+// TestTap_isNotConfusedByWrites: a program that writes a Replaced, or a Missed deletion, to
+// the copy does not begin a list.
+func TestTap_isNotConfusedByWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted("10", podAt(t, "1", 3))
+		var calls []tapped
+		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet}, Tap: tapOf(&calls),
+		})
+		stop := running(t, i.Run)
+		synctest.Wait()
+		own := podAt(t, "own", 11)
+		i.Write(delta.Delta[*wire.Object]{Type: delta.Replaced, Missed: true, Key: own.Key(), Object: own, Version: 11})
+		s.watches <- []reflector.Event[*wire.Object]{{Type: delta.Updated, Object: podAt(t, "1", 12), Version: "12"}}
+		synctest.Wait()
+		i.Write(delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Key: own.Key(), Object: own, Version: 13})
+		s.watches <- []reflector.Event[*wire.Object]{{Type: delta.Updated, Object: podAt(t, "1", 14), Version: "14"}}
+		synctest.Wait()
+		expect.Equal(t, len(calls), 5)
+		for _, c := range calls {
+			expect.Equal(t, c.Whole, true)
+		}
+		stop()
+	})
+}
+
+// TestWrite_duringTheFirstListIsReplacedByIt: the server does not have the object, so the
+// copy must not have it after the list.
+func TestWrite_duringTheFirstListIsReplacedByIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted("")
+		s.listed = true // the first list takes a prepared response, too
+		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet},
+		})
+		stop := running(t, i.Run)
+		synctest.Wait()
+		own := podAt(t, "own", 5)
+		i.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: own.Key(), Object: own, Version: 5})
+		s.lists <- scriptedList{objects: []*wire.Object{podAt(t, "1", 3)}, version: "10"}
+		<-i.Synced()
+		expect.Equal(t, slices.Sorted(maps.Keys(maps.Collect(i.All()))), []string{"a/1"})
+		stop()
+	})
+}
+
 // part is the origin of a delta.
 type part int
 
@@ -259,16 +305,20 @@ func deltasOf(t *testing.T, rng *rand.Rand) (deltas []delta.Delta[*wire.Object],
 	object := func(p part, typ delta.Type, missed bool) {
 		version++
 		o := podAt(t, strconv.Itoa(rng.IntN(5)), version)
-		add(p, delta.Delta[*wire.Object]{Type: typ, Missed: missed, Key: o.Key(), Object: o, Version: version})
+		add(p, delta.Delta[*wire.Object]{Type: typ, Missed: missed, Listed: p == listed, Key: o.Key(), Object: o, Version: version})
 	}
 	for range 12 {
 		for range rng.IntN(4) {
-			switch rng.IntN(4) {
+			switch rng.IntN(6) {
 			case 0:
 				version++
 				add(event, delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version})
 			case 1:
 				object(event, delta.Deleted, false)
+			case 2:
+				object(event, delta.Deleted, true) // its final state could not be read
+			case 3:
+				object(event, delta.Replaced, true) // a program has written it to the copy
 			default:
 				object(event, delta.Updated, false)
 			}
@@ -282,7 +332,7 @@ func deltasOf(t *testing.T, rng *rand.Rand) (deltas []delta.Delta[*wire.Object],
 			object(listed, delta.Deleted, true)
 		}
 		version++
-		add(listEnd, delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version})
+		add(listEnd, delta.Delta[*wire.Object]{Type: delta.Bookmark, Listed: true, Version: version})
 	}
 	return deltas, parts
 }

@@ -57,7 +57,8 @@ type Delta[T any] struct {
 	// state. On a Replaced or a Bookmark it means that the source has gone back to
 	// Version.
 	Missed bool
-	// Listed marks the Bookmark that ends a complete list.
+	// Listed marks the deltas of a complete list: its objects, the deletions that it
+	// implies, those that arrived during it, and the Bookmark that ends it.
 	Listed bool
 	// Key is the object's key, computed once, before any transform.
 	Key string

@@ -271,7 +271,7 @@ func TestRelistBack_tellsTheConsumer(t *testing.T) {
 	expect.NoError(t, f.Bookmark(ctx, 4))
 	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
 		expect.Equal(t, ds, delta.Deltas[pod]{
-			{Type: delta.Replaced, Missed: true, Key: "pod1", Object: pod{"pod1", 2}, Version: 2},
+			{Type: delta.Replaced, Missed: true, Listed: true, Key: "pod1", Object: pod{"pod1", 2}, Version: 2},
 			{Type: delta.Bookmark, Missed: true, Listed: true, Version: 4},
 		})
 		return nil

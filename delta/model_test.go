@@ -72,7 +72,8 @@ func (m *model) of(key string) (ds delta.Deltas[pod]) {
 
 func (m *model) put(d delta.Delta[pod]) {
 	if ds := m.of(d.Key); len(ds) > 0 && ds.Newest().Type == delta.Deleted && d.Type == delta.Deleted {
-		if ds.Newest().Missed {
+		if last := ds.Newest(); last.Missed {
+			d.Listed = d.Listed || last.Listed
 			for i := len(m.queued) - 1; i >= 0; i-- {
 				if m.queued[i].Key == d.Key {
 					m.queued[i] = d
@@ -101,7 +102,7 @@ func (m *model) replace(list []pod, version uint64) {
 	listed := map[string]bool{}
 	for _, p := range list {
 		listed[p.Name] = true
-		m.put(delta.Delta[pod]{Type: delta.Replaced, Key: p.Name, Object: p, Version: podVersion(p)})
+		m.put(delta.Delta[pod]{Type: delta.Replaced, Listed: true, Key: p.Name, Object: p, Version: podVersion(p)})
 	}
 	gone := map[string]pod{}
 	for key, p := range m.known {
@@ -114,7 +115,7 @@ func (m *model) replace(list []pod, version uint64) {
 		if ds := m.of(key); listed[key] || len(ds) > 0 && ds.Newest().Type == delta.Deleted {
 			continue
 		}
-		m.put(delta.Delta[pod]{Type: delta.Deleted, Missed: true, Key: key, Object: gone[key], Version: version})
+		m.put(delta.Delta[pod]{Type: delta.Deleted, Missed: true, Listed: true, Key: key, Object: gone[key], Version: version})
 	}
 	if first {
 		m.initial = len(m.keys())

@@ -62,6 +62,7 @@ func (q *queue[T]) put(d Delta[T], initial bool) bool {
 	c, chained := q.chains[d.Key]
 	if chained && d.Type == Deleted && q.deltas[c.last].Type == Deleted {
 		if last := &q.deltas[c.last]; last.Missed {
+			d.Listed = d.Listed || last.Listed
 			*last = d
 		}
 		return false

@@ -31,8 +31,7 @@ func (f *FIFO[T]) Replace(ctx context.Context, list []T, version uint64) error {
 // by one goroutine.
 //
 // It remembers the keys it has seen: a string header and a share of a map per object,
-// some 40 bytes, for as long as the list takes. The key of a known object is shared. A list
-// before which nothing was queued or known need not remember them.
+// some 40 bytes, for as long as the list takes. The key of a known object is shared.
 type Relist[T any] struct {
 	fifo *FIFO[T]
 	// initial marks the first list, which determines HasSynced.
@@ -41,12 +40,9 @@ type Relist[T any] struct {
 	back bool
 	// vague means that the list has an object whose key could not be read.
 	vague bool
-	// first means that there was nothing before the list, so that all objects are from it.
-	// Then gone has the keys that Forget has removed. Otherwise seen has the keys of the
-	// list.
-	first      bool
-	seen, gone map[string]struct{}
-	closed     bool
+	// seen has the keys of the list.
+	seen   map[string]struct{}
+	closed bool
 }
 
 // Relist begins a complete list. The caller must Close it.
@@ -65,43 +61,9 @@ func (f *FIFO[T]) relist(ctx context.Context, back bool) (*Relist[T], error) {
 	if err := turn(ctx, f.producing, f.closed); err != nil {
 		return nil, err
 	}
-	first := f.empty()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &Relist[T]{fifo: f, initial: !f.populated, back: back, first: first, seen: make(map[string]struct{}), gone: make(map[string]struct{})}, nil
-}
-
-// empty reports whether nothing is queued, being processed or known.
-func (f *FIFO[T]) empty() bool {
-	if len(f.pending()) > 0 {
-		return false
-	}
-	if f.opts.Known != nil {
-		for range f.opts.Known.All() {
-			return false
-		}
-	}
-	return true
-}
-
-// see records that the list has a key.
-func (r *Relist[T]) see(key string) {
-	if r.first {
-		delete(r.gone, key)
-	} else {
-		r.seen[key] = struct{}{}
-	}
-}
-
-// missing reports whether the list does not have the key of an object that is queued or
-// known.
-func (r *Relist[T]) missing(key string) bool {
-	if r.first {
-		_, gone := r.gone[key]
-		return gone
-	}
-	_, seen := r.seen[key]
-	return !seen
+	return &Relist[T]{fifo: f, initial: !f.populated, back: back, seen: make(map[string]struct{})}, nil
 }
 
 // Add queues obj as Replaced, unless it is the known state, see [Options.Same].
@@ -110,17 +72,21 @@ func (r *Relist[T]) Add(ctx context.Context, obj T) error {
 	if err != nil {
 		return err
 	}
-	if known := r.fifo.opts.Known; known != nil && !r.first {
+	if known := r.fifo.opts.Known; known != nil {
+		// Share the text of the known key. The key of the known object is another one if a
+		// transform has renamed the object.
 		if last, ok := known.Get(key); ok {
-			key = r.fifo.key(last)
+			if own := r.fifo.key(last); own == key {
+				key = own
+			}
 		}
 	}
-	r.see(key)
-	return r.fifo.enqueue(ctx, Delta[T]{Type: Replaced, Missed: r.back, Key: key, Object: obj}, r.initial)
+	r.seen[key] = struct{}{}
+	return r.fifo.enqueue(ctx, Delta[T]{Type: Replaced, Missed: r.back, Listed: true, Key: key, Object: obj}, r.initial)
 }
 
 // Keep marks an object as listed that could not be read. Its last state stays.
-func (r *Relist[T]) Keep(key string) { r.see(key) }
+func (r *Relist[T]) Keep(key string) { r.seen[key] = struct{}{} }
 
 // KeepAll records that the list has an object whose key could not be read. It may be any
 // of the known objects, so the list infers no deletion.
@@ -128,13 +94,7 @@ func (r *Relist[T]) KeepAll() { r.vague = true }
 
 // Forget records that an object of the list was deleted while the list was arriving, and
 // that its final state could not be read. Commit infers its deletion.
-func (r *Relist[T]) Forget(key string) {
-	if r.first {
-		r.gone[key] = struct{}{}
-	} else {
-		delete(r.seen, key)
-	}
-}
+func (r *Relist[T]) Forget(key string) { delete(r.seen, key) }
 
 // Delete queues obj as the final state of an object that was deleted while the list was
 // arriving, as happens when a list is streamed as a watch.
@@ -147,7 +107,7 @@ func (r *Relist[T]) Delete(ctx context.Context, obj T) error {
 	if !r.fifo.exists(key) {
 		return nil
 	}
-	return r.fifo.enqueue(ctx, Delta[T]{Type: Deleted, Key: key, Object: obj}, r.initial)
+	return r.fifo.enqueue(ctx, Delta[T]{Type: Deleted, Listed: true, Key: key, Object: obj}, r.initial)
 }
 
 // Commit completes the list at the given version. It queues the deletions that the list
@@ -159,8 +119,8 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	pending := f.pending()
 	var gone []Delta[T]
 	leave := func(key string, obj T) {
-		if !r.vague && r.missing(key) {
-			gone = append(gone, Delta[T]{Type: Deleted, Missed: true, Key: key, Object: obj, Version: version})
+		if _, seen := r.seen[key]; !seen && !r.vague {
+			gone = append(gone, Delta[T]{Type: Deleted, Missed: true, Listed: true, Key: key, Object: obj, Version: version})
 		}
 	}
 	for key, d := range pending {

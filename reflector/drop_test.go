@@ -85,7 +85,7 @@ func TestDrop_objectsWithoutAKey(t *testing.T) {
 			w.server.del("")
 			w.let(time.Second)
 			w.wantDropped(3, "no key")
-			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4", "Bookmark 5")
+			w.wantGot("Replaced a@2", "Bookmark 2", "Added b@4")
 			// The version is after them, so that they are not sent again.
 			expect.Equal(t, w.Status().Version, "5")
 		})
@@ -164,7 +164,7 @@ func TestDelete_thatCannotBeReadDeletes(t *testing.T) {
 		w.server.skip(1)
 		w.server.send(unreadable(delta.Deleted, "b", "4"))
 		w.let(time.Second)
-		w.wantGot("Deleted b@2 (missed)", "Bookmark 4")
+		w.wantGot("Deleted b@2 (missed)")
 		w.wantDropped(1, "no such wire type")
 		expect.Equal(t, w.Status().Version, "4")
 		w.wantAsked()
@@ -179,7 +179,8 @@ func TestDelete_thatCannotBeReadMayBeOfAnUnknownObject(t *testing.T) {
 		w.server.skip(1)
 		w.server.send(unreadable(delta.Deleted, "z", "4"))
 		w.let(time.Second)
-		w.wantGot("Bookmark 4")
+		w.wantGot()
+		expect.Equal(t, w.Status().Version, "4")
 		w.wantAsked()
 	})
 }

@@ -228,11 +228,6 @@ func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error 
 	default:
 		err = fmt.Errorf("event of unknown type %d", e.Type)
 	}
-	if err != nil && e.Type == delta.Deleted {
-		// If the transform refuses the final state, the deletion is marked as Missed.
-		// Such a deletion must be followed by a bookmark, as in unreadable.
-		err = errors.Join(err, in.queue.Bookmark(ctx, number(e.Version)))
-	}
 	if err := in.keep(ctx, err); err != nil {
 		return err
 	}
@@ -263,10 +258,7 @@ func (in *intake[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], e
 		in.drop(err)
 	case e.Type == delta.Deleted && key != "":
 		in.drop(err)
-		// The consumer takes a Missed deletion for part of a list, so a bookmark has to
-		// end that list.
-		version := number(e.Version)
-		if err := errors.Join(in.queue.DeleteKey(ctx, key, version), in.queue.Bookmark(ctx, version)); err != nil {
+		if err := in.queue.DeleteKey(ctx, key, number(e.Version)); err != nil {
 			return err
 		}
 	case e.Version == "":
