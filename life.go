@@ -68,7 +68,9 @@ type life struct {
 	// relisting means that a list is being applied: the store is between two states of
 	// the server.
 	relisting bool
-	// maintained stops the periodic work. It is nil before the first change.
+	// running is set while the life runs. maintained stops the periodic work. It is nil
+	// before the first change.
+	running    bool
 	maintained []func()
 
 	// mu guards the fields below.
@@ -154,6 +156,7 @@ func (l *life) startSettling() bool {
 // [reflector.Waiter].
 func (l *life) run(ctx context.Context, ended func()) error {
 	l.begin(ctx)
+	l.maintain()
 	l.restore(ctx)
 	err := l.reflector.Run(ctx)
 	l.end(ended)
@@ -174,10 +177,21 @@ func (l *life) begin(ctx context.Context) {
 	l.waiting = nil
 }
 
+// maintain starts the periodic work if something was written before the life began.
+func (l *life) maintain() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.running = true
+	if l.store.Snapshot().Revision() > 0 {
+		l.maintainLocked()
+	}
+}
+
 // maintainLocked starts the periodic work, unless it has started. There is none before
-// the first change.
+// the first change, and none unless the life runs: nothing would stop it, and it would keep
+// the life in memory.
 func (l *life) maintainLocked() {
-	if l.maintained != nil {
+	if l.maintained != nil || !l.running {
 		return
 	}
 	l.maintained = append(l.maintained, timer.Every(time.Minute, l.tidy))
@@ -202,11 +216,19 @@ func (l *life) end(ended func()) {
 	l.log.Close()
 	ended()
 	l.children.Wait()
-	for _, stop := range l.maintained {
-		stop()
-	}
+	l.endMaintenance()
 	if l.packing != nil {
 		l.packing.shared.users.Add(-1)
+	}
+}
+
+// endMaintenance stops the periodic work, for ever.
+func (l *life) endMaintenance() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.running = false
+	for _, stop := range l.maintained {
+		stop()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -244,6 +245,47 @@ func TestPacking_doesNotKeepStoppedInformers(t *testing.T) {
 			expect.Equal(t, p.Waiting(), 0)
 		}
 		done()
+	})
+}
+
+// TestPacking_turnsAreForRunningInformers: an informer that is written to and does not run
+// would never end its turn.
+func TestPacking_turnsAreForRunningInformers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.put("shop/a", nil)
+		own := s.event(delta.Added, s.pods["shop/a"]).Object
+		p := watershed.NewPacking(nil)
+		done := p.Occupy()
+		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Memory: watershed.Packed, Packing: p})
+		pods.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: own.Key(), Object: own, Version: own.Version()})
+		time.Sleep(2 * time.Minute)
+		expect.Equal(t, p.Waiting(), 0)
+		// When it runs, it requests a turn, also if the list changes nothing.
+		stop := running(t, pods.Run)
+		<-pods.Synced()
+		time.Sleep(2 * time.Minute)
+		expect.Equal(t, p.Waiting(), 1)
+		stop()
+		done()
+	})
+}
+
+// TestInformer_thatNeverRunsIsFreed: nothing that it has started keeps it in memory.
+func TestInformer_thatNeverRunsIsFreed(t *testing.T) {
+	written := func() weak.Pointer[corev1.Pod] {
+		mark := new(corev1.Pod) // the informer alone refers to it
+		i := watershed.FromSource(newServer(), &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+			p.Name = mark.Name
+			return p, nil
+		}})
+		own := podAt(t, "own", 5)
+		i.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: own.Key(), Object: own, Version: 5})
+		return weak.Make(mark)
+	}()
+	expect.Soon(t, "free", func() bool {
+		runtime.GC()
+		return written.Value() == nil
 	})
 }
 
