@@ -6,6 +6,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // link is how a mirror's frames continue those before a declaration.
@@ -33,6 +34,32 @@ type declaration struct {
 	Open bool `json:"open,omitempty"`
 	// Key is the encrypted data key of the frames that follow, if they are encrypted.
 	Key []byte `json:"key,omitempty"`
+	// Time is when the complete state arrived that follows a declaration that restarts.
+	Time time.Time `json:"time,omitzero"`
+	// Gap is the last state that was written before the missing changes of a declaration
+	// that restarts. It is nil if nothing of the mirror was stored before.
+	Gap *stamp `json:"gap,omitempty"`
+	// Restored is the last restore of the server from a backup before the frames that
+	// follow, nil if there was none.
+	Restored *Restored `json:"restored,omitempty"`
+}
+
+// stamp is the version and the time of a state. Both are zero if they are not known.
+type stamp struct {
+	Version uint64    `json:"version"`
+	Time    time.Time `json:"time,omitzero"`
+}
+
+// Restored is a restore of the server from a backup. A version up to Version may be one from
+// before the restore, when it had another meaning.
+type Restored struct {
+	// Version is the highest version that the mirror had before.
+	Version uint64 `json:"version"`
+	// Time is when the first state after the restore arrived.
+	Time time.Time `json:"time"`
+	// Former are versions that the mirror had before, as far as the files that were read
+	// have them, in no order.
+	Former []uint64 `json:"-"`
 }
 
 // position is a place in the log of a cluster.
@@ -58,8 +85,10 @@ type chain struct {
 	// tail means that the beginning of the current batch is not known.
 	tail         bool
 	version, era uint64
-	pending      []item
-	listed       bool
+	// time is when the last batch or state arrived.
+	time    time.Time
+	pending []item
+	listed  bool
 }
 
 // commit is a complete batch, or a complete state.
@@ -101,6 +130,21 @@ func (c *chain) declare(d *declaration) error {
 	return nil
 }
 
+// gapBefore returns the last state before the changes that are missing before a declaration.
+// It returns nil if nothing is missing, or if the loss is known from damage. It is called
+// before declare.
+func (c *chain) gapBefore(d *declaration) *stamp {
+	switch {
+	case d.Link == continues || c.seen && !c.attached:
+		return nil
+	case !c.seen:
+		return d.Gap
+	case d.Link == resumes && d.Version == c.version:
+		return nil
+	}
+	return &stamp{c.version, c.time}
+}
+
 // damage records that a frame is lost. It may have named dictionaries, so that the numbers
 // of the others are not known until the next declaration.
 func (c *chain) damage() {
@@ -116,6 +160,9 @@ func (c *chain) attach(version uint64) {
 
 // frame handles a batch or a state, and returns it if it is complete.
 func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
+	if kind != batchFrame && kind != stateFrame {
+		return nil, fmt.Errorf("frame has the unknown kind %q", kind)
+	}
 	h, items, err := c.batch(payload)
 	if err != nil {
 		return nil, err
@@ -133,7 +180,7 @@ func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
 		done.flags |= listedBatch
 	}
 	c.pending, c.listed, c.tail = nil, false, false
-	c.version, c.era = h.version, h.era
+	c.version, c.era, c.time = h.version, h.era, h.time
 	c.attached = c.attached || done.state
 	if !c.attached {
 		return nil, nil

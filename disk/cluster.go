@@ -78,7 +78,7 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 		}
 		d.dropLocked(other, nil)
 		other.forgetLocked()
-		m.base, m.baseBytes, m.snapshot = other.base, other.baseBytes, other.snapshot
+		m.base, m.baseBytes, m.snapshot, m.written = other.base, other.baseBytes, other.snapshot, other.written
 	}
 	switch {
 	case c.off != nil:
@@ -94,10 +94,14 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 			obsolete = append(obsolete, c.forgetLocked(f)...)
 		}
 	}
-	name, _ := c.index.damagedSnapshot(m.digest)
+	name, damaged := c.index.damagedSnapshot(m.digest)
 	m.snapshot = cmp.Or(m.snapshot, name)
-	if f := c.unclaimed[m.digest]; f != nil {
+	f := c.unclaimed[m.digest]
+	if f != nil {
 		m.stored, m.base, m.snapshot = f, f.base, cmp.Or(f.file(), m.snapshot)
+	}
+	if m.written == nil && (f != nil || damaged != nil || c.index.problem != nil) {
+		m.written = &stamp{} // what the files have is not known unless the mirror is loaded
 	}
 	delete(c.unclaimed, m.digest)
 	if !m.closed {

@@ -102,6 +102,7 @@ type queuedBatch struct {
 	epoch  uint64
 	size   int64
 	batchHead
+	restored *Restored // the last restore of the server up to the batch
 	changes  []store.Change[*wire.Object]
 	managers []string
 	// raw has the bytes of those new objects that were not packed when the batch arrived.
@@ -115,6 +116,8 @@ type stateJob struct {
 	epoch  uint64
 	state  *Snapshot
 	time   time.Time // when the state arrived
+	// restored is the last restore of the server up to the state.
+	restored *Restored
 	// large means that the state gets a file of its own.
 	large bool
 	// after is the place in the log after the batches that the state contains. It is zero
@@ -212,6 +215,10 @@ type Mirror struct {
 	latest     *Snapshot
 	latestTime time.Time
 	open       bool
+	// newest is the newest state that was appended or loaded, and written the newest one
+	// that the files have, nil if they have none.
+	newest  appended
+	written *stamp
 	// accept means that batches are queued. Otherwise they are dropped until a complete
 	// state is written. linked means that the files lead to the queued batches without a
 	// gap. epoch counts the gaps.
@@ -244,11 +251,32 @@ type Mirror struct {
 	// oldest is the first epoch whose batches can still be written.
 	oldest       uint64
 	version, era uint64
+	restored     *Restored
 	relisting    bool
 	// resumed means that the batches continue the loaded state.
 	resumed bool
 	// large means that the state needed a file of its own when it was last checked.
 	large bool
+}
+
+// appended is what the next batch of a mirror is compared with, to find out whether the server
+// was restored from a backup: then the state has another era.
+type appended struct {
+	known        bool
+	version, era uint64
+	restored     *Restored // the last restore
+}
+
+// next returns the state after a batch.
+func (a appended) next(s *Snapshot, at time.Time) appended {
+	next := appended{known: true, version: s.Version(), era: s.Era(), restored: a.restored}
+	if a.known && next.era != a.era {
+		next.restored = &Restored{Version: a.version, Time: at}
+		if a.restored != nil {
+			next.restored.Version = max(a.version, a.restored.Version)
+		}
+	}
+	return next
 }
 
 // MirrorStatus is the progress of one mirror.

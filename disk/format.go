@@ -11,8 +11,9 @@ import (
 )
 
 // formatVersion is the version of all files. It changes when an older program could
-// misread them.
-const formatVersion = 1
+// misread them. Format 1 has no gaps and no restores in its declarations: it is read, and
+// a directory of format 1 becomes one of format 2 when it is opened.
+const formatVersion = 2
 
 const (
 	// headSize is the size of a file's head: magic, version and checksum. Heads are the
@@ -67,7 +68,11 @@ func checkHead(path string, b []byte, magic string) error {
 	return nil
 }
 
-// The kinds of frames.
+// The kinds of frames. A reader leaves out a frame of a kind that it does not know if the
+// kind is a lower-case letter, and counts any other one as damage. So a later version can
+// add an index by key to a segment without a new format: as the last frame, with number 0,
+// encrypted as the objects that it is of, and with its own offset as the last 8 bytes of
+// the payload.
 const (
 	// segmentFrame is the first frame of a segment: a segmentHeader.
 	segmentFrame = 'H'
@@ -80,6 +85,9 @@ const (
 	// damagedFrame stands for a frame with a wrong checksum. It is never written.
 	damagedFrame = 'X'
 )
+
+// skippable reports whether frames of a kind can be left out.
+func skippable(kind byte) bool { return 'a' <= kind && kind <= 'z' }
 
 // frame is a unit of a log: a payload with a checksum.
 type frame struct {
@@ -128,7 +136,8 @@ func parseFrame(data []byte, segment uint64, offset int64) (f frame, next int64,
 
 // contents are the frames of a segment.
 type contents struct {
-	// frames are the frames in order. One with a wrong checksum is a damagedFrame.
+	// frames are the frames in order, without skippable ones. One with a wrong checksum is a
+	// damagedFrame.
 	frames []frame
 	// end is the length of the frames that were read.
 	end int64
@@ -143,6 +152,7 @@ func parseSegment(data []byte, segment uint64, last bool) contents {
 	c := contents{end: headSize}
 	for c.end < int64(len(data)) {
 		f, next, good := parseFrame(data, segment, c.end)
+		kind := f.kind
 		switch {
 		case good:
 		case last && !anyFrame(data, segment, max(next, c.end+1)):
@@ -153,7 +163,9 @@ func parseSegment(data []byte, segment uint64, last bool) contents {
 		default:
 			f = frame{kind: damagedFrame, number: f.number, offset: f.offset, payload: []byte{f.kind}}
 		}
-		c.frames, c.end = append(c.frames, f), next
+		if c.end = next; !skippable(kind) {
+			c.frames = append(c.frames, f)
+		}
 	}
 	return c
 }

@@ -22,7 +22,8 @@ type Entry struct {
 // History yields the stored records of mirrors from a time on, in the order in which they
 // arrived, as far as the log reaches. Want selects the mirrors. It can be called at any
 // time, and sees the records that have been written. An error means that records are
-// missing there; the sequence continues after it.
+// missing there; the sequence continues after it. It is a [*GapError] if the mirror was
+// not written for a while.
 //
 // [Change.Old] is not set, because History does not read complete states. A caller that
 // needs it begins with the state that [Cluster.At] returns for the same time.
@@ -48,6 +49,30 @@ func (c *Cluster) History(since time.Time, want func(Identity) bool) iter.Seq2[E
 			}
 		}
 	}
+}
+
+// GapError is yielded by [Cluster.History] where changes of a mirror may be missing: they
+// could not be written, or the mirror did not run.
+type GapError struct {
+	Identity Identity
+	// After is the version of the last state before the gap, and Since is when it arrived.
+	// Version is that of the first state after the gap, which arrived at Until. The times
+	// are zero if they are not known.
+	After, Version uint64
+	Since, Until   time.Time
+}
+
+// Error implements error.
+func (e *GapError) Error() string {
+	text := fmt.Sprintf("changes of %v may be missing", e.Identity)
+	if !e.Since.IsZero() {
+		text += fmt.Sprintf(" after version %d of %s", e.After, e.Since.UTC().Format(time.RFC3339))
+	}
+	text += fmt.Sprintf(" up to version %d", e.Version)
+	if !e.Until.IsZero() {
+		text += " of " + e.Until.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
 // history reads the segments of a cluster in order.
@@ -95,7 +120,12 @@ func (h *history) segment(number uint64, limit int64, last bool, yield func(Entr
 	for i := range content.frames {
 		f := &content.frames[i]
 		entry, ok, err := h.frame(numbers, f)
+		gap := (*GapError)(nil)
 		switch {
+		case errors.As(err, &gap):
+			if (gap.Until.IsZero() || gap.Until.After(h.since)) && !yield(Entry{}, err) {
+				return false
+			}
 		case err != nil && !failed(fmt.Errorf("frame at %d: %w", f.offset, err)):
 			return false
 		case ok && !entry.Time.Before(h.since) && !yield(entry, nil):
@@ -128,7 +158,11 @@ func (h *history) frame(numbers map[uint32]*historyChain, f *frame) (entry Entry
 			h.chains[key] = c
 		}
 		numbers[f.number] = c
-		return entry, false, errors.Join(c.declare(&d), c.locked)
+		before := c.gapBefore(&d)
+		if err := errors.Join(c.declare(&d), c.locked); err != nil || before == nil {
+			return entry, false, err
+		}
+		return entry, false, &GapError{Identity: d.Identity, After: before.Version, Since: before.Time, Version: d.Version, Until: d.Time}
 	}
 	c := numbers[f.number]
 	if c == nil || c.locked != nil {

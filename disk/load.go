@@ -29,6 +29,9 @@ type State struct {
 	// version before the first of them: nothing is missing between After and Version.
 	Records []Record
 	After   uint64
+	// Restored is the last restore of the server from a backup before the state, nil if none
+	// is known. Records has no changes from before it.
+	Restored *Restored
 	// Last means that no later state is stored, although the mirror may have had one. Only
 	// [Cluster.At] sets it.
 	Last bool
@@ -53,6 +56,8 @@ type loading struct {
 	time        time.Time
 	// problem is why there is no state, if there should be one.
 	problem error
+	// restored is the last restore of the server from a backup, nil if none is known.
+	restored *Restored
 
 	// window are the last batches, of size bytes, and windowAfter is the version before
 	// them. Without a limit there is no window.
@@ -149,6 +154,7 @@ func (l *loading) reach(p position) {
 			l.damage(s.After, err)
 			continue
 		}
+		l.restore(s.Restored)
 		l.begin(s.Version, s.Time)
 		l.snapshot = s
 		l.chain.attach(s.Version)
@@ -197,6 +203,7 @@ func (l *loading) declare(payload []byte) error {
 	if err := l.chain.declare(&d); err != nil {
 		return err
 	}
+	l.restore(d.Restored)
 	live := l.live
 	switch d.Link {
 	case continues:
@@ -219,6 +226,28 @@ func (l *loading) damage(at position, err error) {
 	l.chain.damage()
 	l.interrupt(l.problem)
 	l.known, l.live = false, false
+}
+
+// restore records a restore of the server from a backup, unless it is known. The versions of
+// the window are from before it.
+func (l *loading) restore(r *Restored) {
+	if r == nil || l.restored != nil && l.restored.Version == r.Version && l.restored.Time.Equal(r.Time) {
+		return
+	}
+	next := *r
+	if l.restored != nil {
+		next.Former = l.restored.Former
+	}
+	if l.known {
+		next.Former = append(next.Former, l.windowAfter, l.version)
+	}
+	for _, c := range l.window {
+		next.Former = append(next.Former, c.version)
+		for i := range c.items {
+			next.Former = append(next.Former, c.items[i].version)
+		}
+	}
+	l.restored = &next
 }
 
 // cut begins the window anew.
@@ -255,6 +284,13 @@ func (l *loading) commit(c *commit) {
 		if l.changed[i.key] = i; i.deleted() {
 			l.changed[i.key] = nil
 		}
+	}
+	if c.again && !c.state {
+		last := l.version
+		if l.restored != nil {
+			last = max(last, l.restored.Version)
+		}
+		l.restore(&Restored{Version: last, Time: c.time})
 	}
 	l.version, l.time = c.version, c.time
 	l.record(c)
@@ -305,7 +341,7 @@ func (l *loading) awaited() map[string]*item {
 // state makes the objects. It reads the snapshot one chunk at a time, so that each can be
 // freed.
 func (l *loading) state(r *restorer) (*State, error) {
-	s := &State{Version: l.version, Time: l.time, After: l.version}
+	s := &State{Version: l.version, Time: l.time, After: l.version, Restored: l.restored}
 	add := func(i *item) error {
 		if i == nil {
 			return nil

@@ -203,18 +203,19 @@ func (l *clusterLog) abandon(c *Cluster, err error, now time.Time) {
 }
 
 // declare writes the declaration of a mirror, unless the segment has it. Version and era
-// are those before the frames that follow.
-func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64) error {
+// are those before the frames that follow, and at is the time of a complete state that
+// follows.
+func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, at time.Time) error {
 	if m.segment == l.current.number && m.declared == epoch {
 		return nil
 	}
-	d := declaration{Identity: m.id, Link: continues, Version: version, Era: era, Open: m.relisting}
+	d := declaration{Identity: m.id, Link: continues, Version: version, Era: era, Open: m.relisting, Restored: m.restored}
 	switch {
 	case m.segment != 0 && m.declared == epoch:
 	case m.segment == 0 && m.resumed && epoch == 0:
 		d.Link = resumes
 	default:
-		d.Link, d.Open = restarts, false
+		d.Link, d.Open, d.Time, d.Gap = restarts, false, at, m.lastWritten()
 	}
 	e := &encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
 	if m.id.sealed() {

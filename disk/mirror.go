@@ -48,7 +48,8 @@ func (m *Mirror) Load(window int64) (*State, error) {
 		return nil, rejection(m.id, errors.New("load after append"))
 	}
 	m.stored, f.frames = nil, nil
-	m.accept, m.linked, m.resumed, m.version = true, true, true, s.Version
+	m.accept, m.linked, m.resumed, m.version, m.restored = true, true, true, s.Version, s.Restored
+	m.written, m.newest = &stamp{s.Version, s.Time}, appended{known: true, version: s.Version, restored: s.Restored}
 	m.base, m.logBytes, m.status.Version = f.base, f.bytes, s.Version
 	if snap := f.newest(); snap != nil {
 		m.baseBytes = snap.size
@@ -110,7 +111,7 @@ func (m *Mirror) Append(b Batch) {
 	}
 	m.open = b.Open
 	if !b.Open {
-		m.latest, m.latestTime = b.State, b.Time
+		m.latest, m.latestTime, m.newest = b.State, b.Time, m.newest.next(b.State, b.Time)
 	}
 	if m.accept {
 		d.roomLocked(m, size)
@@ -119,7 +120,7 @@ func (m *Mirror) Append(b Batch) {
 		d.wantLocked(m)
 		return
 	}
-	q := queuedBatch{mirror: m, epoch: m.epoch, size: size, changes: b.Changes, managers: b.Managers, raw: rawOf(b.Changes)}
+	q := queuedBatch{mirror: m, epoch: m.epoch, size: size, changes: b.Changes, managers: b.Managers, raw: rawOf(b.Changes), restored: m.newest.restored}
 	q.version, q.era, q.time = b.State.Version(), b.State.Era(), b.Time
 	if b.Open {
 		// The version of a state between two others has no meaning.
@@ -145,6 +146,13 @@ func (m *Mirror) Close() {
 	if m.linked || m.open {
 		m.forgetLocked()
 	}
+}
+
+// lastWritten returns the newest state that the files have, nil if they have none.
+func (m *Mirror) lastWritten() *stamp {
+	m.cluster.directory.mu.Lock()
+	defer m.cluster.directory.mu.Unlock()
+	return m.written
 }
 
 // forgetLocked forgets that a complete state was to be written.

@@ -65,10 +65,12 @@ func (d *Directory) open() error {
 	if err := lock(f); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrInUse, err), f.Close())
 	}
-	if err := checkFormat(d.path); err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, f.Close())
-		}
+	version, err := checkFormat(d.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, f.Close())
+	}
+	if version != formatVersion {
+		// An older program must refuse the directory before this one writes to it.
 		text := fmt.Sprintf("watershed %d\n", formatVersion)
 		err = d.files.replace(filepath.Join(d.path, formatFile), func(write func([]byte) error) error { return write([]byte(text)) })
 		if err != nil {
@@ -79,21 +81,21 @@ func (d *Directory) open() error {
 	return nil
 }
 
-// checkFormat checks the version of a directory.
-func checkFormat(path string) error {
+// checkFormat returns the version of a directory, and an error if this program does not
+// support it.
+func checkFormat(path string) (version uint32, err error) {
 	path = filepath.Join(path, formatFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var version uint32
 	if _, err := fmt.Sscanf(string(text), "watershed %d\n", &version); err != nil {
-		return fmt.Errorf("%s is not the format of a directory of this program", path)
+		return 0, fmt.Errorf("%s is not the format of a directory of this program", path)
 	}
 	if version > formatVersion {
-		return &newerError{path, version}
+		return 0, &newerError{path, version}
 	}
-	return nil
+	return version, nil
 }
 
 // Close releases the directory. Run must have returned.

@@ -5,6 +5,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -257,7 +258,7 @@ func TestFormat_newer(t *testing.T) {
 		d := openDirectory(t, path, nil)
 		w.mirror = openMirror(t, d, identify("pods"), MirrorOptions{})
 		_, err := w.mirror.Load(0)
-		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Newer || !strings.Contains(err.Error(), "format 2") {
+		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Newer || !strings.Contains(err.Error(), fmt.Sprint("format ", formatVersion+1)) {
 			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 		w.change(1)
@@ -268,12 +269,12 @@ func TestFormat_newer(t *testing.T) {
 		}
 		must(t, os.WriteFile(name, content, 0o600))
 	}
-	must(t, os.WriteFile(filepath.Join(path, formatFile), []byte("watershed 2\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(path, formatFile), fmt.Appendf(nil, "watershed %d\n", formatVersion+1), 0o600))
 	for _, open := range []func() error{
 		func() error { _, err := Open(path, nil); return err },
 		func() error { _, err := Verify(path, nil); return err },
 	} {
-		if err := open(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "format 2") {
+		if err := open(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("format ", formatVersion+1)) {
 			t.Errorf("a directory of a newer program: %v", err)
 		}
 	}

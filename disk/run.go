@@ -145,7 +145,7 @@ func (d *Directory) round(now time.Time) (later bool) {
 		delete(d.wanting, m)
 		// The batches of this round must not request the state again.
 		m.accept, m.logBytes, d.busy = true, 0, d.busy || large
-		jobs = append(jobs, &stateJob{mirror: m, epoch: m.epoch, state: m.latest, time: m.latestTime, large: large})
+		jobs = append(jobs, &stateJob{mirror: m, epoch: m.epoch, state: m.latest, time: m.latestTime, restored: m.newest.restored, large: large})
 		if m.closed {
 			m.latest = nil
 		}
@@ -220,18 +220,22 @@ func (d *Directory) writeBatch(l *clusterLog, q *queuedBatch) error {
 	if q.epoch < m.oldest {
 		return nil
 	}
-	if err := l.declare(m.cluster, m, q.epoch, m.version, m.era); err != nil {
+	if err := l.declare(m.cluster, m, q.epoch, m.version, m.era, time.Time{}); err != nil {
 		return err
 	}
 	size, err := l.write(m.cluster, m, batchFrame, q.batchHead, q.all())
 	if err != nil {
 		return err
 	}
+	m.restored = q.restored
 	d.batches.Add(1)
 	d.changes.Add(int64(len(q.changes)))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.status.Version = m.version
+	if q.flags&openBatch == 0 {
+		m.written = &stamp{q.version, q.time}
+	}
 	if m.logBytes += size; m.linked && m.logBytes > max(d.limits.minLog, m.baseBytes) {
 		d.wantLocked(m)
 	}
@@ -245,7 +249,8 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 		return nil
 	}
 	h := batchHead{version: j.state.Version(), era: j.state.Era(), time: j.time}
-	if err := l.declare(m.cluster, m, j.epoch, h.version, h.era); err != nil {
+	m.restored = j.restored
+	if err := l.declare(m.cluster, m, j.epoch, h.version, h.era, h.time); err != nil {
 		return err
 	}
 	after := position{l.current.number, l.current.size + int64(len(l.buffer))}
@@ -260,7 +265,7 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 	j.after = after
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m.nextBase = after.Segment
+	m.nextBase, m.written = after.Segment, &stamp{h.version, h.time}
 	return nil
 }
 
@@ -331,7 +336,7 @@ func (d *Directory) writeSnapshot(j *stateJob, name string, rest func(time.Durat
 	m := j.mirror
 	w := snapshotWriter{size: int(d.limits.chunk), rest: rest, began: time.Now()}
 	w.encoder = encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
-	w.foot = footer{Identity: m.id, Name: m.cluster.name, Version: j.state.Version(), Time: j.time, After: j.after}
+	w.foot = footer{Identity: m.id, Name: m.cluster.name, Version: j.state.Version(), Time: j.time, After: j.after, Restored: j.restored}
 	if m.id.sealed() {
 		var err error
 		if w.seal, w.foot.Key, err = newDataKey(d.opts.Keys); err != nil {

@@ -37,7 +37,10 @@ type footer struct {
 	// After is the place in the log where the changes after the snapshot begin.
 	After        position `json:"after"`
 	Dictionaries []string `json:"dictionaries,omitempty"`
-	Chunks       []chunk  `json:"chunks"`
+	// Restored is the last restore of the server from a backup before the state, nil if
+	// there was none.
+	Restored *Restored `json:"restored,omitempty"`
+	Chunks   []chunk   `json:"chunks"`
 	// Key is the encrypted data key of the objects, if they are encrypted.
 	Key []byte `json:"key,omitempty"`
 }

@@ -6,18 +6,19 @@ package disk
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 )
 
-var recordFormat = flag.Bool("record-format", false, "record testdata/format-1 anew")
+var recordFormat = flag.Bool("record-format", false, "record the testdata of the newest format anew")
 
-const (
-	formatFolder = "testdata/format-1"
-	statesFile   = "states.json"
-)
+const statesFile = "states.json"
+
+// formatFolder returns the folder of recorded files.
+func formatFolder(version int) string { return fmt.Sprintf("testdata/format-%d", version) }
 
 // recordedState is a state of a recorded mirror. Its objects have a version and a text.
 type recordedState struct {
@@ -58,12 +59,19 @@ func parseState(t *testing.T, p pastState) recordedState {
 	return s
 }
 
-// TestFormat_recorded loads the files of format 1 that were recorded with the first version
-// of the format. Every later version must load them, and read their past.
+// TestFormat_recorded loads the recorded files of each format: one cluster with configmaps in
+// the log, pods with snapshots and encrypted secrets, each with changes, a deletion and a
+// relist. Every later version must load them, read their past, and continue them.
 func TestFormat_recorded(t *testing.T) {
 	if *recordFormat {
-		recordFiles(t)
+		recordFiles(t, formatFolder(formatVersion))
 	}
+	for version := 1; version <= formatVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) { testRecorded(t, formatFolder(version)) })
+	}
+}
+
+func testRecorded(t *testing.T, formatFolder string) {
 	path := filepath.Join(t.TempDir(), "data")
 	must(t, os.CopyFS(path, os.DirFS(filepath.Join(formatFolder, "data"))))
 	text, err := os.ReadFile(filepath.Join(formatFolder, statesFile))
@@ -93,13 +101,19 @@ func TestFormat_recorded(t *testing.T) {
 			t.Errorf("%s: version %d of %v with %d records", resource, s.Version, s.Time, len(s.Records))
 		}
 	}
+	if version, err := checkFormat(path); err != nil || version != formatVersion {
+		t.Errorf("the directory has format %d, %v", version, err)
+	}
+	if _, gaps := readHistory(t, d.Cluster("east"), time.Time{}); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
 	if a.exact < 3*12 || a.rejected+a.atEnd > 0 || a.tooOld != 3*2 {
 		t.Errorf("%+v", a)
 	}
 }
 
 // recordFiles records a mirror in the log, one with snapshots and one that is encrypted.
-func recordFiles(t *testing.T) {
+func recordFiles(t *testing.T, formatFolder string) {
 	t.Helper()
 	must(t, os.RemoveAll(formatFolder))
 	d := openDirectory(t, filepath.Join(formatFolder, "data"), &Options{Keys: testKeys(t)})

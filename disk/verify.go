@@ -52,7 +52,7 @@ type MirrorReport struct {
 // Verify reads all files of a directory and checks them. It changes nothing. Keys decrypts
 // encrypted mirrors and may be nil; without it their objects are not checked.
 func Verify(path string, keys Keys) (*Report, error) {
-	if err := checkFormat(path); err != nil {
+	if _, err := checkFormat(path); err != nil {
 		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
 	}
 	r := &Report{}
