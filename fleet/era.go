@@ -67,6 +67,20 @@ func (e *era) legacy(last uint64) *restore {
 	return next
 }
 
+// with returns what is remembered of two times: before the restore, and before another one
+// that may be nil.
+func (r *restore) with(other *restore) *restore {
+	if other == nil {
+		return r
+	}
+	both := &restore{last: max(r.last, other.last), former: slices.Concat(r.former, other.former), at: r.at}
+	if other.at.After(both.at) {
+		both.at = other.at
+	}
+	slices.Sort(both.former)
+	return both
+}
+
 // versions returns the versions of the changes in the log.
 func (e *era) versions() []uint64 {
 	stats := e.log.Stats()

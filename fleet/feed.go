@@ -163,6 +163,10 @@ func (f *Feed) restore(s *disk.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.covered = coverage{began: s.After}
+	if was := s.Restored; was != nil {
+		f.era.restored = &restore{last: was.Version, former: slices.Sorted(slices.Values(was.Former)), at: was.Time}
+		f.era.mark(s.After)
+	}
 	last := &Moment{Version: s.After}
 	for i := range s.Records {
 		r := &s.Records[i]
@@ -457,8 +461,11 @@ func (f *Feed) succeed(before *Feed) {
 func (f *Feed) inheritLocked() {
 	before := f.predecessor
 	f.predecessor = nil
-	for ; before != nil && f.era.restored == nil; before = before.former() {
-		f.era.restored = before.legacy()
+	for ; before != nil; before = before.former() {
+		if was := before.legacy(); was != nil {
+			f.era.restored = was.with(f.era.restored)
+			return
+		}
 	}
 }
 
