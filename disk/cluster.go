@@ -50,11 +50,22 @@ func (c *Cluster) open() {
 	for _, number := range x.torn {
 		_ = os.Remove(filepath.Join(c.folder, segmentName(number))) // or else the next number is used
 	}
+	if c.off == nil {
+		removeUnfinished(c.folder, x.unfinished)
+	}
 	c.log.begin(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c.addSnapshots(x)
-	c.opened = true
+	c.opened, c.newest = true, x.newest
+}
+
+// removeUnfinished removes files of a folder whose writing was interrupted by the end of the
+// process.
+func removeUnfinished(folder string, names []string) {
+	for _, name := range names {
+		_ = os.Remove(filepath.Join(folder, name)) // or else the next process does
+	}
 }
 
 // Mirror returns the handle of a mirror, which must not be open. It does not read files.

@@ -4,6 +4,7 @@
 package disk
 
 import (
+	linked "container/list"
 	"log/slog"
 	"os"
 	"sync"
@@ -23,8 +24,9 @@ type Options struct {
 	// [Cluster.History] and [Cluster.At]. Default 5 minutes.
 	Window time.Duration
 	// WindowBytes limits the size of the logs of all open clusters, together with the
-	// snapshots that have a newer one. If they are larger, the oldest files are removed
-	// first. Files that are needed to restore a mirror stay in any case. Default 10 GiB.
+	// snapshots that have a newer one, and of all files of clusters that have left. If they
+	// are larger, the oldest files are removed first. Files that are needed to restore a
+	// mirror of an open cluster stay in any case. Default 10 GiB.
 	WindowBytes int64
 	// Keys encrypts the mirrors that request it. Default: these are not stored.
 	Keys Keys
@@ -77,11 +79,25 @@ type Directory struct {
 
 	written, syncs, snapshots, batches, changes atomic.Int64
 
+	clock  clock
+	opened time.Time
+	// Only the goroutine that writes uses the next fields. settling means that the clock may
+	// be wrong because the process has just begun. departed are the folders of clusters that
+	// have left, which were last searched for at searched.
+	settling bool
+	searched time.Time
+	departed []*departed
+
 	// mu guards the fields below and many fields of clusters and mirrors. It is never
 	// held during a file operation.
 	mu       sync.Mutex
 	clusters map[string]*Cluster
-	queue    []queuedBatch
+	// leaving is the folder that is being removed, and left is closed at the end of it.
+	leaving string
+	left    chan struct{}
+	// queue has the batches that wait, in their order, and fullest the mirrors of them.
+	queue   linked.List
+	fullest fullest
 	// queued is the size of the batches in the queue and of those being written.
 	queued int64
 	// wanting are the mirrors that need a complete state.
@@ -150,6 +166,8 @@ type Cluster struct {
 	snapshots []storedSnapshot
 	// mismatched are the stored identities that mirrors have replaced.
 	mismatched map[digest]Identity
+	// newest is the time of the newest batch. Times of batches never go back.
+	newest time.Time
 	// readers is how many calls of At read the files, and delayed since when the removal of
 	// old ones waits for them, the zero time if it does not.
 	readers int
@@ -224,7 +242,11 @@ type Mirror struct {
 	// gap. epoch counts the gaps.
 	accept, linked bool
 	epoch          uint64
-	queued         int64
+	// waiting are the mirror's batches in the queue, queued is their size, and place where
+	// the mirror is in fullest.
+	waiting []*linked.Element
+	queued  int64
+	place   int
 	// retry is when a complete state may be written again after an error, and wait the
 	// time before the next attempt.
 	retry time.Time
@@ -232,6 +254,9 @@ type Mirror struct {
 	// base and nextBase are the oldest segments that the stored state and the snapshot
 	// that is being written need, 0 if there is none.
 	base, nextBase uint64
+	// durable is the complete state before the newest one, if the newest one is in a segment
+	// that may not be synced yet.
+	durable durableState
 	// baseBytes is the size of the newest complete state, logBytes that of the batches
 	// since.
 	baseBytes, logBytes int64
@@ -257,6 +282,13 @@ type Mirror struct {
 	resumed bool
 	// large means that the state needed a file of its own when it was last checked.
 	large bool
+}
+
+// durableState is a complete state in the files: the oldest segment that it needs, and its
+// snapshot, if it has one.
+type durableState struct {
+	base     uint64
+	snapshot string
 }
 
 // appended is what the next batch of a mirror is compared with, to find out whether the server
@@ -302,6 +334,11 @@ type clusterLog struct {
 	previous int64
 	// sums are the dictionaries that the newest segment names.
 	sums map[string]bool
+	// newest is the newest time that was written.
+	newest time.Time
+	// inherited means that the last segment was written by another process, which may not
+	// have synced it.
+	inherited bool
 
 	// current has the newest segment while it is written.
 	current *segmentInfo

@@ -43,6 +43,8 @@ func segmentName(number uint64) string { return fmt.Sprintf("%s%016x", segmentPr
 type listing struct {
 	segments  []uint64 // in order
 	snapshots []string // names, in order
+	// unfinished are the names of files whose writing was interrupted.
+	unfinished []string
 }
 
 // list lists the files of a cluster.
@@ -57,7 +59,9 @@ func list(folder string) (l listing, err error) {
 		switch {
 		case ok && bad == nil:
 			l.segments = append(l.segments, number)
-		case strings.HasPrefix(e.Name(), snapshotPrefix) && !strings.HasSuffix(e.Name(), unfinished):
+		case strings.HasSuffix(e.Name(), unfinished):
+			l.unfinished = append(l.unfinished, e.Name())
+		case strings.HasPrefix(e.Name(), snapshotPrefix):
 			l.snapshots = append(l.snapshots, e.Name())
 		}
 	}
@@ -107,6 +111,8 @@ type index struct {
 	ends map[uint64]int64
 	// sums are the dictionaries that the last segment names.
 	sums map[string]bool
+	// newest is the newest time of a segment, batch or state.
+	newest time.Time
 	// torn are segments without frames at the end of the log: a process ended when it had
 	// created them.
 	torn []uint64
@@ -154,6 +160,7 @@ func (x *index) readSnapshots() error {
 		default:
 			f := x.mirror(snap.Identity)
 			f.snapshots, f.base, x.name = append(f.snapshots, snap), snap.After.Segment, snap.Name
+			x.newest = later(x.newest, snap.Time)
 		}
 	}
 	return nil
@@ -305,9 +312,11 @@ func (x *index) add(number uint64, c contents) {
 		case segmentFrame:
 			var h segmentHeader
 			if json.Unmarshal(f.payload, &h) == nil {
-				x.name = h.Name
+				x.name, x.newest = h.Name, later(x.newest, h.Time)
 			}
 			continue
+		case batchFrame, stateFrame:
+			x.newest = later(x.newest, timeOf(f.payload))
 		case mirrorFrame:
 			var d declaration
 			if json.Unmarshal(f.payload, &d) != nil {

@@ -21,7 +21,7 @@ import (
 
 // begin takes over the segments that the cluster has.
 func (l *clusterLog) begin(c *Cluster) {
-	l.next, l.previous, l.sums = 1, 0, c.index.sums
+	l.next, l.previous, l.sums, l.newest = 1, 0, c.index.sums, c.index.newest
 	for _, number := range c.index.segments {
 		s := segmentInfo{number: number}
 		if info, err := os.Stat(filepath.Join(c.folder, segmentName(number))); err == nil {
@@ -31,7 +31,7 @@ func (l *clusterLog) begin(c *Cluster) {
 			s.began, s.base = h.Time, cmp.Or(h.Base, h.From)
 		}
 		l.segments = append(l.segments, s)
-		l.next, l.previous = number+1, c.index.end
+		l.next, l.previous, l.inherited = number+1, c.index.end, true
 	}
 	// If a segment is lost, its number stays unused as long as a snapshot continues there:
 	// other frames at that place would seem to be before or after the snapshot.
@@ -48,6 +48,7 @@ func (l *clusterLog) begin(c *Cluster) {
 // ready makes sure that there is a segment to write to.
 func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	d := c.directory
+	now = later(d.clock.read(now), l.newest)
 	if s := l.current; s != nil && (s.size+int64(len(l.buffer)) >= d.limits.segment || s.size > d.limits.chunk && now.Sub(s.began) > d.opts.Window/4) {
 		if err := l.finish(c); err != nil {
 			return err
@@ -56,7 +57,7 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	if l.current != nil {
 		return nil
 	}
-	if err := os.MkdirAll(c.folder, folderMode); err != nil {
+	if err := l.prepare(c); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -80,13 +81,41 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	l.segments = append(l.segments, segmentInfo{number: l.next, began: now, base: base})
 	l.current = &l.segments[len(l.segments)-1]
 	l.next++
+	before := l.sums
 	l.mirrors, l.seal, l.sums = 0, nil, map[string]bool{}
 	l.buffer = append(l.buffer[:0], head(logMagic, formatVersion)...)
 	l.frame(segmentFrame, 0, text)
 	if err := l.flush(c); err != nil {
+		l.sums = before // the next header has to name them
 		return errors.Join(err, l.discard(c))
 	}
 	return d.files.syncFolder(c.folder)
+}
+
+// prepare makes the folder of the cluster, and everything that another process has written
+// there, durable: the next segment continues it.
+func (l *clusterLog) prepare(c *Cluster) error {
+	s := &c.directory.files
+	if _, err := os.Stat(c.folder); err != nil {
+		if err := os.MkdirAll(c.folder, folderMode); err != nil {
+			return err
+		}
+		all := filepath.Dir(c.folder)
+		if err := errors.Join(s.syncFolder(all), s.syncFolder(filepath.Dir(all))); err != nil {
+			return err
+		}
+	}
+	if !l.inherited {
+		return nil
+	}
+	f, err := s.open(filepath.Join(c.folder, segmentName(l.segments[len(l.segments)-1].number)))
+	if err != nil {
+		l.inherited = false // no state was loaded from it either
+		return nil
+	}
+	err = errors.Join(s.sync(f), f.Close())
+	l.inherited = err != nil
+	return err
 }
 
 // discard removes a segment whose header could not be written.
@@ -188,6 +217,7 @@ func (c *Cluster) sync() error {
 func (l *clusterLog) abandon(c *Cluster, err error, now time.Time) {
 	d := c.directory
 	c.exchange(nil)
+	failed := l.current
 	l.current, l.buffer = nil, l.buffer[:0]
 	l.wait = min(max(2*l.wait, d.limits.minRetry), d.limits.maxRetry)
 	l.retry = now.Add(l.wait)
@@ -195,6 +225,9 @@ func (l *clusterLog) abandon(c *Cluster, err error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range c.mirrors {
+		if failed != nil && m.base == failed.number && m.snapshot == "" {
+			m.base, m.snapshot = m.durable.base, m.durable.snapshot // the newest state may be lost
+		}
 		if m.accept {
 			d.dropLocked(m, err)
 			m.oldest = m.epoch

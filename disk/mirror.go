@@ -91,7 +91,7 @@ func (c *Cluster) absent(id Identity) *Rejection {
 // keeps the batch's slices, which must not be modified.
 func (m *Mirror) Append(b Batch) {
 	if b.Time.IsZero() {
-		b.Time = time.Now()
+		b.Time = m.cluster.directory.clock.read(time.Now())
 	}
 	size := int64(200)
 	for i := range b.Changes {
@@ -109,6 +109,8 @@ func (m *Mirror) Append(b Batch) {
 	if m.stored != nil {
 		m.stored.frames, m.stored = nil, nil
 	}
+	b.Time = later(m.cluster.newest, b.Time)
+	m.cluster.newest = b.Time
 	m.open = b.Open
 	if !b.Open {
 		m.latest, m.latestTime, m.newest = b.State, b.Time, m.newest.next(b.State, b.Time)

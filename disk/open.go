@@ -29,7 +29,8 @@ var ErrInUse = errors.New("another process uses the directory")
 // [Directory.Run].
 func Open(path string, opts *Options) (*Directory, error) {
 	d := &Directory{
-		path: path, limits: defaultLimits, clusters: map[string]*Cluster{}, wanting: map[*Mirror]struct{}{},
+		opened: time.Now(),
+		path:   path, limits: defaultLimits, clusters: map[string]*Cluster{}, wanting: map[*Mirror]struct{}{},
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), syncNow: make(chan struct{}, 1), jobs: make(chan *stateJob, 1),
 	}
 	if opts != nil {
@@ -77,6 +78,9 @@ func (d *Directory) open() error {
 			return errors.Join(err, f.Close())
 		}
 	}
+	if all, err := list(d.dictionaries.folder); err == nil {
+		removeUnfinished(d.dictionaries.folder, all.unfinished)
+	}
 	d.lock = f
 	return nil
 }
@@ -109,6 +113,11 @@ func (d *Directory) Cluster(name string) *Cluster {
 	c := d.clusters[name]
 	if c == nil {
 		c = newCluster(d, name)
+		d.awaitRemovalLocked(c.folder)
+	}
+	if other := d.clusters[name]; other != nil {
+		c = other
+	} else {
 		d.clusters[name] = c
 	}
 	d.mu.Unlock()

@@ -70,6 +70,7 @@ func (e *TooOldError) Error() string {
 // next state of the mirror, for a version up to its end, and perhaps from twice as far back.
 func (c *Cluster) At(id Identity, m Moment) (*State, error) {
 	defer c.hold()()
+	m = c.sinceSetBack(m, time.Now())
 	var s *State
 	var err error
 	for range maxReads {
@@ -82,6 +83,20 @@ func (c *Cluster) At(id Identity, m Moment) (*State, error) {
 		return s, err
 	}
 	return nil, rejection(id, err)
+}
+
+// nearNow is how long ago a moment can be to mean the newest state if the clock was set back.
+const nearNow = 10 * time.Second
+
+// sinceSetBack returns the moment that selects what a caller wants if the clock was set back.
+// Then the newest states seem to be from the future, and the newest one is that of now.
+func (c *Cluster) sinceSetBack(m Moment, now time.Time) Moment {
+	c.directory.mu.Lock()
+	defer c.directory.mu.Unlock()
+	if m.Version == 0 && c.newest.After(now) && now.Sub(m.Time) < nearNow {
+		m.Time = later(m.Time, c.newest)
+	}
+	return m
 }
 
 // hold delays the removal of old files until release is called, for some seconds at most: a

@@ -164,6 +164,15 @@ func (d *decoder) batch(payload []byte) (h batchHead, items []item, err error) {
 	return h, items, err
 }
 
+// timeOf returns the time of a batch.
+func timeOf(payload []byte) time.Time {
+	r := fields{b: payload}
+	r.byte()
+	r.number() // the version
+	r.number() // the era
+	return time.Unix(0, int64(r.number()))
+}
+
 // items parses n items, which must be all that is left.
 func (d *decoder) items(r *fields, n uint64) (items []item, err error) {
 	for ; n > 0 && r.err == nil; n-- {

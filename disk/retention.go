@@ -26,11 +26,17 @@ type storedSnapshot struct {
 
 // maintain removes the files that are older than the window, and those that are too many.
 func (d *Directory) maintain(now time.Time) {
-	clusters := d.allClusters()
-	for _, c := range clusters {
-		c.maintain(now)
+	var all []*removal
+	for _, c := range d.allClusters() {
+		if c.off == nil { // files of a newer program stay as they are
+			c.maintain(now)
+			all = append(all, c.oldest())
+		}
 	}
-	d.limit(clusters)
+	for _, g := range d.removeDeparted(now) {
+		all = append(all, g.removal())
+	}
+	d.limit(all)
 }
 
 // maintain removes files of a cluster that are older than the window, and requests complete
@@ -43,8 +49,11 @@ func (c *Cluster) maintain(now time.Time) {
 	if failed != nil {
 		c.log.abandon(c, failed, now)
 	}
-	cutoff := now.Add(-d.opts.Window)
 	d.mu.Lock()
+	if d.settling && now.After(c.newest) {
+		now = c.newest // the clock may be wrong after a start
+	}
+	cutoff := now.Add(-d.opts.Window)
 	if c.heldLocked(now) {
 		d.mu.Unlock()
 		return
@@ -190,7 +199,9 @@ func (c *Cluster) removeSegment() bool {
 
 // removal is the oldest file of a cluster that is not needed to restore its mirrors.
 type removal struct {
-	cluster *Cluster
+	// cluster is the open cluster, or else departed is one that has left.
+	cluster  *Cluster
+	departed *departed
 	// total is the size of the cluster's log and its older snapshots.
 	total int64
 	// possible means that there is such a file, and time is when it became old. snapshot
@@ -202,13 +213,10 @@ type removal struct {
 
 // limit removes the oldest files of any cluster until the rest is within
 // [Options.WindowBytes], or needed to restore the mirrors.
-func (d *Directory) limit(clusters []*Cluster) {
+func (d *Directory) limit(oldest []*removal) {
 	var total int64
-	oldest := make([]*removal, 0, len(clusters))
-	for _, c := range clusters {
-		r := c.oldest()
+	for _, r := range oldest {
 		total += r.total
-		oldest = append(oldest, r)
 	}
 	for total > d.opts.WindowBytes {
 		next := -1
@@ -221,28 +229,36 @@ func (d *Directory) limit(clusters []*Cluster) {
 			return // the rest is needed
 		}
 		before := oldest[next]
-		before.remove()
-		oldest[next] = before.cluster.oldest()
+		oldest[next] = before.remove()
 		if total += oldest[next].total - before.total; oldest[next].total >= before.total {
 			return // a file cannot be removed
 		}
 	}
 }
 
-// remove removes the file, and the snapshots that the log does not continue any more.
-func (r *removal) remove() {
+// removal returns the removal of all files of a cluster that has left.
+func (g *departed) removal() *removal {
+	return &removal{departed: g, total: g.bytes, possible: true, time: g.time}
+}
+
+// remove removes the file, and the snapshots that the log does not continue any more. It
+// returns the next removal of the cluster.
+func (r *removal) remove() *removal {
 	c := r.cluster
-	if r.snapshot != nil {
+	switch {
+	case r.departed != nil && r.departed.remove():
+		return &removal{}
+	case r.departed != nil:
+		return r
+	case r.snapshot != nil:
 		c.removeSnapshots([]storedSnapshot{*r.snapshot})
-		return
+	case c.removeSegment():
+		c.directory.mu.Lock()
+		obsolete := c.obsoleteLocked(time.Time{})
+		c.directory.mu.Unlock()
+		c.removeSnapshots(obsolete)
 	}
-	if !c.removeSegment() {
-		return
-	}
-	c.directory.mu.Lock()
-	obsolete := c.obsoleteLocked(time.Time{})
-	c.directory.mu.Unlock()
-	c.removeSnapshots(obsolete)
+	return c.oldest()
 }
 
 // oldest returns the oldest file of the cluster that is not needed to restore its mirrors.

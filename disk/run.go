@@ -37,7 +37,8 @@ func (d *Directory) Run(ctx context.Context) error {
 
 // writeLoop writes queued batches until ctx ends.
 func (d *Directory) writeLoop(ctx context.Context) {
-	maintained := time.Now()
+	began := time.Now()
+	maintained := began
 	tick := time.NewTicker(d.limits.maintainEvery)
 	defer tick.Stop()
 	var again <-chan time.Time
@@ -60,8 +61,8 @@ func (d *Directory) writeLoop(ctx context.Context) {
 			again = time.After(d.limits.minRetry / 10)
 		}
 		if now.Sub(maintained) >= d.limits.maintainEvery {
-			maintained = now
-			d.maintain(now)
+			maintained, d.settling = now, now.Sub(began) < confirmStep
+			d.maintain(d.clock.read(now))
 			d.reportRecovery(now)
 		}
 	}
@@ -132,11 +133,9 @@ func (d *Directory) round(now time.Time) (later bool) {
 	candidates, later := d.candidates(now)
 	var jobs []*stateJob
 	d.mu.Lock()
-	queue, bytes := d.queue, int64(0)
-	d.queue = nil
-	for i := range queue {
-		queue[i].mirror.queued -= queue[i].size
-		bytes += queue[i].size
+	queue, bytes := d.takeLocked(), int64(0)
+	for _, q := range queue {
+		bytes += q.size
 	}
 	for m, large := range candidates {
 		if _, ok := d.wanting[m]; !ok || m.open || m.latest == nil {
@@ -152,9 +151,9 @@ func (d *Directory) round(now time.Time) (later bool) {
 	}
 	d.mu.Unlock()
 	touched := map[*Cluster]bool{}
-	for i := range queue {
-		touched[queue[i].mirror.cluster] = true
-		d.guard(queue[i].mirror, now, func(l *clusterLog) error { return d.writeBatch(l, &queue[i]) })
+	for _, q := range queue {
+		touched[q.mirror.cluster] = true
+		d.guard(q.mirror, now, func(l *clusterLog) error { return d.writeBatch(l, q) })
 	}
 	for _, j := range jobs {
 		touched[j.mirror.cluster] = true
@@ -227,7 +226,7 @@ func (d *Directory) writeBatch(l *clusterLog, q *queuedBatch) error {
 	if err != nil {
 		return err
 	}
-	m.restored = q.restored
+	m.restored, l.newest = q.restored, later(l.newest, q.time)
 	d.batches.Add(1)
 	d.changes.Add(int64(len(q.changes)))
 	d.mu.Lock()
@@ -279,6 +278,9 @@ func (d *Directory) stateWritten(j *stateJob, snapshot string) {
 	}
 	if snapshot != "" {
 		m.cluster.addSnapshotLocked(storedSnapshot{snapshot, snapshotNames(m.digest), j.after, j.time, j.bytes})
+	}
+	if m.base != j.after.Segment {
+		m.durable = durableState{m.base, m.snapshot}
 	}
 	m.base, m.nextBase, m.baseBytes, m.snapshot = j.after.Segment, 0, j.bytes, snapshot
 	m.wait = 0

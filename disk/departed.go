@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+const (
+	// departedAfter is how long after the start of the process a cluster that is not open
+	// counts as one that has left. A cluster that cannot be reached is opened later.
+	departedAfter = time.Hour
+	// departedEvery is how often the folders are searched for.
+	departedEvery = time.Minute
+)
+
+// departed is the folder of a cluster that is not open: nothing writes to it.
+type departed struct {
+	directory *Directory
+	folder    string
+	bytes     int64
+	// time is when the newest file was written.
+	time time.Time
+}
+
+// departedFolders returns the folders of clusters that have left. It searches for them from
+// time to time.
+func (d *Directory) departedFolders(now time.Time) []*departed {
+	if now.Sub(d.opened) < departedAfter {
+		return nil
+	}
+	if now.Sub(d.searched) >= departedEvery {
+		d.searched, d.departed = now, nil
+		folders, err := clusterFolders(d.path)
+		d.report(err)
+		for _, folder := range folders {
+			if g := (&departed{directory: d, folder: folder}); !d.isOpen(folder) && g.measure() {
+				d.departed = append(d.departed, g)
+			}
+		}
+	}
+	d.departed = slices.DeleteFunc(d.departed, func(g *departed) bool { return d.isOpen(g.folder) })
+	return d.departed
+}
+
+// isOpen reports whether a folder is that of a cluster in use.
+func (d *Directory) isOpen(folder string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.clusters {
+		if c.folder == folder {
+			return true
+		}
+	}
+	return false
+}
+
+// measure reads the size and the time of the files. It returns false if the folder must stay,
+// because files are from a newer program or cannot be read.
+func (g *departed) measure() bool {
+	entries, err := os.ReadDir(g.folder)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return false
+		}
+		g.bytes, g.time = g.bytes+info.Size(), later(g.time, info.ModTime())
+		if newer(&g.directory.files, filepath.Join(g.folder, e.Name())) {
+			return false
+		}
+	}
+	return true
+}
+
+// newer reports whether a file is of a newer format, or cannot be read.
+func newer(s *files, path string) bool {
+	f, err := s.open(path)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	b, err := readAt(f, 0, headSize)
+	if err != nil {
+		return false // it is too short to be of any format
+	}
+	for _, magic := range []string{logMagic, snapshotMagic} {
+		if newer := (*newerError)(nil); errors.As(checkHead(path, b, magic), &newer) {
+			return true
+		}
+	}
+	return false
+}
+
+// remove removes the folder, unless the cluster has been opened meanwhile. It reports whether
+// the folder is gone. A call of [Directory.Cluster] waits for it.
+func (g *departed) remove() bool {
+	d := g.directory
+	d.mu.Lock()
+	for _, c := range d.clusters {
+		if c.folder == g.folder {
+			d.mu.Unlock()
+			return false
+		}
+	}
+	done := make(chan struct{})
+	d.leaving, d.left = g.folder, done
+	d.mu.Unlock()
+	err := os.RemoveAll(g.folder)
+	d.report(err)
+	d.searched = time.Time{} // the list has changed
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leaving, d.left = "", nil
+	close(done)
+	return err == nil
+}
+
+// awaitRemovalLocked waits while a folder is being removed.
+func (d *Directory) awaitRemovalLocked(folder string) {
+	for d.leaving == folder {
+		left := d.left
+		d.mu.Unlock()
+		<-left
+		d.mu.Lock()
+	}
+}
+
+// removeDeparted removes the folders of clusters that have left and whose files are older
+// than the window, and returns the others.
+func (d *Directory) removeDeparted(now time.Time) (rest []*departed) {
+	cutoff := now.Add(-d.opts.Window)
+	for _, g := range d.departedFolders(now) {
+		if g.time.After(cutoff) || !g.remove() {
+			rest = append(rest, g)
+		}
+	}
+	return rest
+}
