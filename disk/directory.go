@@ -87,6 +87,9 @@ type Directory struct {
 	settling bool
 	searched time.Time
 	departed []*departed
+	// items and payload are buffers, and spare are those that the logs have returned.
+	items, payload []byte
+	spare          [][]byte
 
 	// mu guards the fields below and many fields of clusters and mirrors. It is never
 	// held during a file operation.
@@ -345,9 +348,8 @@ type clusterLog struct {
 	mirrors uint32
 	seal    *seal
 	wrapped []byte
-	buffer  []byte
-	// items and payload are buffers.
-	items, payload []byte
+	// buffer has the frames of a round that are not written yet, nil between rounds.
+	buffer []byte
 
 	retry time.Time
 	wait  time.Duration
@@ -360,6 +362,25 @@ type segmentInfo struct {
 	// base is the oldest segment that was needed to restore the mirrors when the segment
 	// began, 0 if it is not known.
 	base uint64
+}
+
+// maxSpare limits the buffers that wait for a log.
+const maxSpare = 4
+
+// lend gives a log a buffer, unless it has one. Logs have none between rounds: there may be
+// thousands of them.
+func (d *Directory) lend(l *clusterLog) {
+	if n := len(d.spare); n > 0 && l.buffer == nil {
+		l.buffer, d.spare = d.spare[n-1], d.spare[:n-1]
+	}
+}
+
+// takeBack takes the buffer of a log back.
+func (d *Directory) takeBack(l *clusterLog) {
+	if l.buffer != nil && len(d.spare) < maxSpare {
+		d.spare = append(d.spare, l.buffer[:0])
+	}
+	l.buffer = nil
 }
 
 // report counts an error, and logs it if it is the first since everything was written.

@@ -24,6 +24,12 @@
 // segment if not. No record is ever left out of the middle. A mirror is loaded only with an
 // equal [Identity]. Files of a newer format are refused and left as they are.
 //
+// Where changes of a mirror were not written, [Cluster.History] yields a [*GapError] with
+// the bounds of the gap in time. Times never go back: if the clock of the machine is set
+// back, they stand still until it has caught up. A clock that is more than a minute ahead
+// is believed when it has been so for five minutes. Until then the logs go by the time that
+// passes, so that a wrong clock does not remove the past.
+//
 // [State.Records] has no gaps: it leads from the state at [State.After] to the loaded one,
 // and each change has the state of its object before. Damage in files that only the records
 // need makes them fewer, and does not cost the state. [Cluster.At] returns the last state
@@ -51,7 +57,7 @@
 // # Bounds and ownership
 //
 // Batches that wait take at most [Options.Buffer]. If there are more, the mirror with the
-// most of them is dropped. A mirror holds its newest state, which its owner has anyway. An
+// most of them is dropped. Append takes the same time whether there is room or not. A mirror holds its newest state, which its owner has anyway. An
 // open cluster has one open file.
 //
 // A mirror gets a new complete state when its batches since the last one are larger than
@@ -59,7 +65,9 @@
 // about twice. The changes of [Options.Window] come on top, also about twice: the log, and
 // the complete states that were written meanwhile. They are kept until all mirrors have a
 // newer complete state from before the window. [Options.WindowBytes] limits them for all
-// clusters together.
+// clusters together. A cluster that is not opened within an hour of the start has left: all
+// its files are removed when the newest is older than the window, or when there are too
+// many files and it is the oldest.
 //
 // To load a mirror, at most 256 MiB of its cluster's log are read, or as much as the
 // cluster's snapshots if that is more. A stored mirror that is not opened is forgotten when

@@ -49,6 +49,7 @@ func (l *clusterLog) begin(c *Cluster) {
 func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	d := c.directory
 	now = later(d.clock.read(now), l.newest)
+	d.lend(l)
 	if s := l.current; s != nil && (s.size+int64(len(l.buffer)) >= d.limits.segment || s.size > d.limits.chunk && now.Sub(s.began) > d.opts.Window/4) {
 		if err := l.finish(c); err != nil {
 			return err
@@ -274,30 +275,31 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 // write adds a batch or a complete state to the buffer, in as many frames as it needs. It
 // returns the size of the frames.
 func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, changes iter.Seq[queuedChange]) (size int64, err error) {
+	d := c.directory
 	named, count := len(m.encoder.sums), 0
-	l.items = l.items[:0]
+	d.items = d.items[:0]
 	emit := func(flags byte) error {
 		part := h
 		part.flags |= flags
 		for _, s := range m.encoder.sums[named:] {
 			l.sums[dictionaryFile{s, false}.name()] = true
 		}
-		l.payload = append(part.append(l.payload[:0], m.encoder.sums[named:], count), l.items...)
-		l.frame(kind, m.number, l.payload)
-		size += frameSize + int64(len(l.payload))
-		named, count, l.items = len(m.encoder.sums), 0, l.items[:0]
-		if int64(len(l.buffer)) >= c.directory.limits.chunk {
+		d.payload = append(part.append(d.payload[:0], m.encoder.sums[named:], count), d.items...)
+		l.frame(kind, m.number, d.payload)
+		size += frameSize + int64(len(d.payload))
+		named, count, d.items = len(m.encoder.sums), 0, d.items[:0]
+		if int64(len(l.buffer)) >= d.limits.chunk {
 			return l.flush(c)
 		}
 		return nil
 	}
 	for change := range changes {
-		if int64(len(l.items)) >= c.directory.limits.chunk {
+		if int64(len(d.items)) >= d.limits.chunk {
 			if err := emit(partialBatch); err != nil {
 				return 0, err
 			}
 		}
-		if l.items, err = m.encoder.append(l.items, change, kind == stateFrame); err != nil {
+		if d.items, err = m.encoder.append(d.items, change, kind == stateFrame); err != nil {
 			return 0, &mirrorError{err}
 		}
 		count++

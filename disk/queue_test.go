@@ -122,3 +122,25 @@ func BenchmarkAppend_stalled(b *testing.B) {
 		})
 	}
 }
+
+// TestRound_buffers keeps the buffers of the writer, and none for each cluster.
+func TestRound_buffers(t *testing.T) {
+	d := openDirectory(t, t.TempDir(), nil)
+	for i := range 20 {
+		m, err := d.Cluster(fmt.Sprint("c", i)).Mirror(identify("configmaps"), MirrorOptions{})
+		must(t, err)
+		w := newWorld(t, m, 1)
+		w.fill(10)
+		step(d)
+		w.change(20)
+		step(d)
+	}
+	for _, c := range d.allClusters() {
+		if c.log.buffer != nil {
+			t.Errorf("cluster %s keeps a buffer of %d bytes", c.name, cap(c.log.buffer))
+		}
+	}
+	if n := len(d.spare); n == 0 || n > maxSpare {
+		t.Errorf("%d buffers are kept", n)
+	}
+}

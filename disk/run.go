@@ -165,6 +165,7 @@ func (d *Directory) round(now time.Time) (later bool) {
 		} else if c.log.current != nil {
 			c.log.wait = 0
 		}
+		d.takeBack(&c.log)
 	}
 	d.mu.Lock()
 	d.queued -= bytes

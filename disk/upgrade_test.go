@@ -84,6 +84,7 @@ func testRecorded(t *testing.T, formatFolder string) {
 	opts := &Options{Keys: testKeys(t)}
 	d := openDirectory(t, path, opts)
 	var a answers
+	var worlds []*world
 	for resource, states := range recorded {
 		id, known := identify(resource), truth{}
 		var past []pastState
@@ -94,13 +95,21 @@ func testRecorded(t *testing.T, formatFolder string) {
 		for _, m := range moments(past) {
 			must(t, a.at(d.Cluster("east"), id, past, m))
 		}
-		s, err := openMirror(t, d, id, MirrorOptions{}).Load(1 << 20)
+		w := newWorld(t, openMirror(t, d, id, MirrorOptions{}), 1)
+		s, err := w.mirror.Load(1 << 20)
 		must(t, err)
 		must(t, known.check(s))
 		if newest := states[len(states)-1]; s.Version != newest.Version || !s.Time.Equal(newest.Time) || len(s.Records) != len(states)-1 {
 			t.Errorf("%s: version %d of %v with %d records", resource, s.Version, s.Time, len(s.Records))
 		}
+		w.truth, w.version, w.past = known, s.Version, past
+		w.resume(s)
+		worlds = append(worlds, w)
 	}
+	for _, w := range worlds {
+		w.change(3)
+	}
+	step(d)
 	if version, err := checkFormat(path); err != nil || version != formatVersion {
 		t.Errorf("the directory has format %d, %v", version, err)
 	}
@@ -109,6 +118,15 @@ func testRecorded(t *testing.T, formatFolder string) {
 	}
 	if a.exact < 3*12 || a.rejected+a.atEnd > 0 || a.tooOld != 3*2 {
 		t.Errorf("%+v", a)
+	}
+	finish(t, d)
+	for _, w := range worlds {
+		s, err := load(t, path, w.mirror.id, opts, MirrorOptions{})
+		must(t, err)
+		must(t, w.truth.check(s))
+		if s.Version != w.version {
+			t.Errorf("%v: version %d instead of %d", w.mirror.id, s.Version, w.version)
+		}
 	}
 }
 
