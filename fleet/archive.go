@@ -242,6 +242,23 @@ func (a *archive) tidy() {
 	a.kept = slices.DeleteFunc(a.kept, func(k keptState) bool { return time.Since(k.used) > archiveAge })
 }
 
+// nearNow is how long ago the end of a period can be that means everything up to now.
+const nearNow = 10 * time.Second
+
+// beyond reports whether an entry, or a gap, is after a period. An entry from the future was
+// written before the clock was set back, and belongs to a period that ends now.
+func beyond(entry *disk.Entry, err error, until time.Time) bool {
+	at, gap := entry.Time, (*disk.GapError)(nil)
+	switch {
+	case errors.As(err, &gap):
+		at = gap.Since
+	case err != nil:
+		return false
+	}
+	now := time.Now()
+	return at.After(until) && !(at.After(now) && now.Sub(until) < nearNow)
+}
+
 // entries yields the entries between two times of the files of a cluster, of the resources
 // that are wanted. An error means that changes are missing there, or that ctx has ended,
 // which is the last one. It waits while too many others read the past.
@@ -258,7 +275,7 @@ func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until
 				yield(disk.Entry{}, context.Cause(ctx))
 				return
 			}
-			if err == nil && entry.Time.After(until) || !yield(entry, err) {
+			if beyond(&entry, err, until) || !yield(entry, err) {
 				return
 			}
 		}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package fleet
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/watershed-project/watershed/disk"
+)
+
+// TestArchive_periodEnds ends a period at the first entry or gap after it. Entries from the
+// future are from before the clock was set back: a period that ends now has them.
+func TestArchive_periodEnds(t *testing.T) {
+	now := time.Now()
+	entry := func(at time.Time) *disk.Entry { return &disk.Entry{Record: disk.Record{Time: at}} }
+	gap := func(since time.Time) error { return &disk.GapError{Since: since, Until: since.Add(time.Second)} }
+	for _, c := range []struct {
+		what   string
+		entry  *disk.Entry
+		err    error
+		until  time.Time
+		beyond bool
+	}{
+		{"an entry before", entry(now.Add(-2 * time.Minute)), nil, now.Add(-time.Minute), false},
+		{"an entry after", entry(now.Add(-time.Second)), nil, now.Add(-time.Minute), true},
+		{"an entry from the future, up to now", entry(now.Add(time.Hour)), nil, now, false},
+		{"an entry from the future, up to a time before", entry(now.Add(time.Hour)), nil, now.Add(-time.Minute), true},
+		{"a gap that begins before", entry(time.Time{}), gap(now.Add(-2 * time.Minute)), now.Add(-time.Minute), false},
+		{"a gap that begins after", entry(time.Time{}), gap(now.Add(-time.Second)), now.Add(-time.Minute), true},
+		{"damage", entry(time.Time{}), errors.New("damage"), now.Add(-time.Minute), false},
+	} {
+		if got := beyond(c.entry, c.err, c.until); got != c.beyond {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}
