@@ -14,9 +14,14 @@
 //	})
 //
 // Objects are kept as packed bytes and decoded when they are read. [Tap] in the client's
-// transport passes those bytes to informers as the server sent them. Without it the
-// client decodes objects first and they are encoded again, which costs CPU time at every
-// change, but no memory.
+// transport passes the bytes of watches to informers as the server sent them. Without it,
+// and in lists, the client decodes objects first and they are encoded again, which costs
+// CPU time at every change, but no memory.
+//
+// An informer has the objects that its ListerWatcher returns, as with client-go, also if
+// that merges, filters or edits what its client returns, and whether or not the client has
+// a tap. A watch that the ListerWatcher has not left as it was, which includes the watches
+// of metadata in controller-runtime, is decoded by the client.
 //
 // # Guarantees
 //
@@ -49,7 +54,9 @@
 // # What blocks
 //
 // Run and RunWithContext return when everything they started has returned, handlers
-// included. All other methods return at once, except AddIndexers, which decodes all
+// included. They do not wait for a call of the ListerWatcher, which may have no context and
+// hang, as with client-go: the goroutine of that call belongs to the ListerWatcher, and its
+// result is discarded. All other methods return at once, except AddIndexers, which decodes all
 // objects. Reads decode the objects that they return.
 //
 // # Bounds and ownership

@@ -267,10 +267,10 @@ func TestIndexer_takesAnyVersion(t *testing.T) {
 // key.
 func TestIndexer_deletesWhatCannotBeDecoded(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON)
-	s.list = func(w http.ResponseWriter, _ *http.Request) {
+	s.watch = func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", s.media)
-		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[
-			{"metadata":{"namespace":"a","name":"1","resourceVersion":"1"},"spec":{"nodeName":7}}]}`)
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"a","name":"1","resourceVersion":"1"},"spec":{"nodeName":7}}}`)
+		s.stream(w, r, bookmark(10))
 	}
 	cfg, _ := s.config()
 	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)

@@ -35,7 +35,9 @@ type apiServer struct {
 	list, watch func(w http.ResponseWriter, r *http.Request)
 	// lists and watches count requests, open counts the current watches.
 	lists, watches, open atomic.Int32
-	url                  string
+	// watched counts the bytes of watches that clients of config read.
+	watched atomic.Int64
+	url     string
 }
 
 // serve returns a server that has pods and does not support initial events.
@@ -73,7 +75,9 @@ func (s *apiServer) refuseStream(w http.ResponseWriter, r *http.Request) {
 
 // stream is a watch that continues until the client ends it.
 func (s *apiServer) stream(w http.ResponseWriter, r *http.Request, events ...watch.Event) {
-	w.Header().Set("Content-Type", s.streamMedia())
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", s.streamMedia())
+	}
 	for _, e := range events {
 		if _, err := w.Write(s.frame(e)); err != nil {
 			s.t.Error(err)
@@ -143,16 +147,20 @@ func (s *apiServer) frame(e watch.Event) []byte {
 	return b.Bytes()
 }
 
-// meter counts the bytes that the client reads of responses to lists and watches.
+// meter counts the bytes that the client reads of responses to lists and watches, and
+// those of watches again.
 type meter struct {
-	next http.RoundTripper
-	read *atomic.Int64
+	next          http.RoundTripper
+	read, watched *atomic.Int64
 }
 
 func (m meter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := m.next.RoundTrip(r)
 	if err == nil {
 		resp.Body = metered{resp.Body, m.read}
+		if r.URL.Query().Get("watch") != "" && resp.StatusCode == http.StatusOK {
+			resp.Body = metered{resp.Body, m.watched}
+		}
 	}
 	return resp, err
 }
@@ -174,7 +182,7 @@ func (s *apiServer) config() (*rest.Config, *atomic.Int64) {
 	read := &atomic.Int64{}
 	cfg := &rest.Config{Host: s.url, ContentConfig: rest.ContentConfig{ContentType: s.media}, QPS: -1}
 	cfg.Wrap(compat.Tap)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return meter{next, read} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return meter{next, read, &s.watched} })
 	return cfg, read
 }
 

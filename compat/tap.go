@@ -18,10 +18,17 @@ import (
 )
 
 // Tap lets informers read the bytes that a server sends, before the client decodes them.
-// Add it to the transport of the clients that informers list and watch with, using Wrap
-// of their rest.Config. It affects only requests of informers made by this package, and
-// only responses that they can read. The client handles everything else, including errors
-// and retries.
+// Add it to the transport of the clients that informers watch with, using Wrap of their
+// rest.Config. It affects only watches of informers made by this package, which are also
+// how they read their first state from a server that streams it, and only responses that
+// they can read. The client handles everything else: lists, errors and retries.
+//
+// An informer reads bytes only if its ListerWatcher returns the watch of one response as
+// the client made it. A ListerWatcher that filters, edits or merges watches is called
+// again, without the tap, and from then on the client decodes its watches. What lies
+// between the tap and such a watch is not seen by the bytes: a round tripper outside of the
+// tap that changes bodies, and a serializer of the client's that converts objects or sets
+// defaults.
 //
 // To the client, a response that was taken looks like one without a body, so that its
 // metrics, warnings and traces stay the same.
@@ -88,17 +95,18 @@ func (a *attached) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// call is one call of a ListerWatcher, stored in the context of the call. If a call is
-// nil, the client reads the response.
+// call is one call of a ListerWatcher for a watch, stored in the context of the call. If a
+// call is nil, the client reads the response.
 type call struct {
 	asked context.Context
-	watch bool
 	reads func(wire.Encoding) bool
 
 	// mu guards the fields below.
-	mu    sync.Mutex
-	over  bool
-	taken *answer
+	mu   sync.Mutex
+	over bool
+	// responses counts the watches that servers have accepted.
+	responses int
+	taken     *answer
 }
 
 // context returns ctx with the call in it.
@@ -109,42 +117,41 @@ func (c *call) context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// wants reports whether a request is the one that the call is for: a ListerWatcher may
-// send other requests, too.
+// wants reports whether a request is a watch: a ListerWatcher may send other requests, too.
 func (c *call) wants(req *http.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	watch := req.URL.Query().Get("watch")
-	return !c.over && req.Method == http.MethodGet && c.watch == (watch == "true" || watch == "1")
+	return !c.over && req.Method == http.MethodGet && (watch == "true" || watch == "1")
 }
 
-// take keeps a response if the informer can read it, and reports whether it did.
+// take keeps the first response if the informer can read it, and reports whether it did.
 func (c *call) take(resp *http.Response, cancel context.CancelCauseFunc) bool {
-	encoding := encodingOf(resp)
-	if encoding == 0 || !c.reads(encoding) {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.over || resp.StatusCode != http.StatusOK {
 		return false
 	}
-	a := &answer{encoding: encoding, body: resp.Body, cancel: cancel}
-	a.detach = context.AfterFunc(c.asked, func() { cancel(context.Cause(c.asked)) })
-	c.over, c.taken = true, a
+	c.responses++
+	encoding := encodingOf(resp)
+	if c.responses > 1 || encoding == 0 || !c.reads(encoding) {
+		return false
+	}
+	c.taken = &answer{encoding: encoding, body: resp.Body, cancel: cancel}
+	c.taken.detach = context.AfterFunc(c.asked, func() { cancel(context.Cause(c.asked)) })
 	return true
 }
 
-// answer ends the call and returns the response, which the caller must close. It returns
-// nil if the client reads the response.
-func (c *call) answer() *answer {
+// answer ends the call and returns the response that was taken, which the caller must
+// close, and whether there was no other one. It returns nil if none was taken.
+func (c *call) answer() (a *answer, only bool) {
 	if c == nil {
-		return nil
+		return nil, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
-	return c.taken
+	return c.taken, c.responses == 1
 }
 
 // encodingOf returns the encoding of the objects in a successful response. It returns 0
@@ -164,7 +171,7 @@ func encodingOf(resp *http.Response) wire.Encoding {
 	return 0
 }
 
-// answer is the response to a list or a watch.
+// answer is the response to a watch.
 type answer struct {
 	encoding wire.Encoding
 	body     io.ReadCloser

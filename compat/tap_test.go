@@ -4,7 +4,6 @@
 package compat_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,20 +17,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed/compat"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// TestTap_clientReadsNothing checks that lists and watches reach the informer, and that
-// the client reads and decodes nothing of them.
+// TestTap_clientReadsNothing checks that streamed lists and watches reach the informer, and
+// that the client reads and decodes nothing of them. A list that is not streamed is read by
+// the client.
 func TestTap_clientReadsNothing(t *testing.T) {
 	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		for _, streams := range []bool{true, false} {
@@ -68,12 +65,11 @@ func TestTap_clientReadsNothing(t *testing.T) {
 					t.Errorf("it is %v", p)
 				}
 				expect.Soon(t, "version 12", func() bool { return i.LastSyncResourceVersion() == "12" })
-				n := read.Load()
-				if streams && n != 0 {
+				if n := read.Load(); streams && n != 0 {
 					t.Errorf("the client read %d bytes", n)
 				}
-				if !streams && (n == 0 || n > 1000) {
-					t.Errorf("the client read %d bytes, want a refusal", n)
+				if n := s.watched.Load(); n != 0 {
+					t.Errorf("the client read %d bytes of watches", n)
 				}
 				stop()
 				expect.Soon(t, "the end of the watch at the server", func() bool { return s.open.Load() == 0 })
@@ -100,7 +96,11 @@ func (c *counted) UnmarshalJSON(text []byte) error {
 // they are read. The namespace index does not decode them either.
 func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
 	decodings.Store(0)
-	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1), versioned(pod("a", "2"), 2), versioned(pod("b", "1"), 3))
+	s := serve(t, runtime.ContentTypeJSON)
+	s.watch = func(w http.ResponseWriter, r *http.Request) {
+		s.stream(w, r, watch.Event{Type: watch.Added, Object: versioned(pod("a", "1"), 1)}, watch.Event{Type: watch.Added, Object: versioned(pod("a", "2"), 2)},
+			watch.Event{Type: watch.Added, Object: versioned(pod("b", "1"), 3)}, bookmark(10))
+	}
 	cfg, _ := s.config()
 	i := compat.NewInformer(quiet)(podsOf(clientset(t, cfg)), &counted{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	r := join(t, i, cache.ResourceEventHandlerFuncs{})
@@ -200,21 +200,10 @@ func TestTap_leavesOthersAlone(t *testing.T) {
 }
 
 // TestTap_clientsTimeoutIsForTheAnswersBeginning checks that the client's timeout ends
-// with its response, while the informer continues to read.
+// with its response, while the informer continues to read the watch.
 func TestTap_clientsTimeoutIsForTheAnswersBeginning(t *testing.T) {
 	const timeout = 300 * time.Millisecond
-	s := serve(t, runtime.ContentTypeJSON)
-	s.list = func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", s.media)
-		body := s.encode(s.podList(versioned(pod("a", "1"), 1)))
-		for _, part := range [][]byte{body[:len(body)/2], body[len(body)/2:]} {
-			if _, err := w.Write(part); err != nil {
-				t.Errorf("the list was not read to its end: %v", err)
-			}
-			w.(http.Flusher).Flush()
-			time.Sleep(2 * timeout)
-		}
-	}
+	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1))
 	changed := make(chan struct{})
 	s.watch = func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("sendInitialEvents") != "" {
@@ -273,61 +262,26 @@ func TestTap_endsWithTheInformer(t *testing.T) {
 // encoding that we do not support.
 func TestTap_whatIsNotOursToReadIsTheClients(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON)
-	s.list = func(w http.ResponseWriter, _ *http.Request) {
-		yaml := &apiServer{t: t, media: runtime.ContentTypeYAML}
-		yaml.send(w, http.StatusOK, s.podList(versioned(pod("a", "1"), 1)))
+	s.watch = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON+";as=Other")
+		s.stream(w, r, watch.Event{Type: watch.Added, Object: versioned(pod("a", "1"), 1)}, bookmark(10))
 	}
-	cfg, read := s.config()
+	cfg, _ := s.config()
 	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
 	synced(t, i)
 	expectNames(t, "List", i.GetStore().List(), "a/1")
-	if read.Load() == 0 {
+	if s.watched.Load() == 0 {
 		t.Error("the response was not read")
 	}
 }
 
-// TestTap_fallsBackWhereItCannotRead checks a list whose items come before its kind and
-// have none themselves.
-func TestTap_fallsBackWhereItCannotRead(t *testing.T) {
-	s := serve(t, runtime.ContentTypeJSON)
-	s.list = func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", s.media)
-		_, _ = io.WriteString(w, `{"items":[{"metadata":{"namespace":"a","name":"1","resourceVersion":"1"}}],
-			"metadata":{"resourceVersion":"10"},"kind":"PodList","apiVersion":"v1"}`)
-	}
-	cfg, _ := s.config()
-	hc, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hc.CloseIdleConnections()
-	client, err := dynamic.NewForConfigAndClient(cfg, hc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
-	i := compat.NewInformer(quiet)(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return resource.List(ctx, opts)
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return resource.Watch(ctx, opts)
-		},
-	}, &unstructured.Unstructured{}, 0, nil)
-	synced(t, i)
-	if got := i.GetStore().List()[0].(*unstructured.Unstructured); got.GetKind() != "Pod" || got.GetName() != "1" {
-		t.Errorf("it is %v", got)
-	}
-}
-
 // TestTap_clientHearsWarnings checks that the client handles warnings, though it does not
-// see the list.
+// see the events.
 func TestTap_clientHearsWarnings(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON, versioned(pod("a", "1"), 1))
-	list := s.list
-	s.list = func(w http.ResponseWriter, r *http.Request) {
+	s.watch = func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Warning", `299 - "pods are old"`)
-		list(w, r)
+		s.stream(w, r, bookmark(10))
 	}
 	cfg, _ := s.config()
 	heard := make(chan string, 10)
