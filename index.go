@@ -54,7 +54,13 @@ func IndexBy[T any, K cmp.Ordered](of Indexable[T], values func(T) []K) *Index[T
 
 // join adds the index to a new life.
 func (x *Index[T, K]) join(l *life) {
-	x.current.Store(&indexed[K]{store: l.store, index: store.NewIndex(l.store, "index", x.values)})
+	next := &indexed[K]{store: l.store}
+	if was := x.current.Load(); was != nil {
+		next.index = was.index.AddTo(l.store) // snapshots of the last life stay indexed
+	} else {
+		next.index = store.NewIndex(l.store, "index", x.values)
+	}
+	x.current.Store(next)
 }
 
 // Remove frees the index, which must not be used afterwards.
@@ -71,8 +77,8 @@ func (x *Index[T, K]) Get(value K) iter.Seq[T] {
 	return x.get(c, c.store.Snapshot(), value)
 }
 
-// GetIn is Get in a given snapshot. If the snapshot is of an earlier run, all its
-// objects are searched, with the same result.
+// GetIn is Get in a given snapshot, which may be of an earlier run. If the index was added
+// after the snapshot was taken, all its objects are searched, with the same result.
 func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq[T] {
 	return x.get(x.current.Load(), s.state, value)
 }

@@ -4,7 +4,9 @@
 package watershed_test
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,4 +87,29 @@ func TestIndexBy_acrossTheEndOfARun(t *testing.T) {
 	running(t, pods.Run)
 	<-pods.Synced()
 	expect.Equal(t, names(x.Get("n1")), []string{"a"})
+}
+
+// TestIndex_ofAnEarlierRunIsNotComputedAgain reads an index in a snapshot of a run that has
+// ended.
+func TestIndex_ofAnEarlierRunIsNotComputedAgain(t *testing.T) {
+	s := newServer()
+	s.put("shop/a", onNode("n1"))
+	s.put("shop/b", onNode("n2"))
+	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	var calls atomic.Int32
+	x := watershed.IndexBy(pods, func(p *corev1.Pod) []string {
+		calls.Add(1)
+		return byNode(p)
+	})
+	stop := running(t, pods.Run)
+	<-pods.Synced()
+	was := pods.Snapshot()
+	stop()
+	before := calls.Load()
+	expect.Equal(t, names(x.GetIn(was, "n1")), []string{"a"})
+	expect.Equal(t, slices.Collect(x.ValuesIn(was)), []string{"n1", "n2"})
+	if n := calls.Load() - before; n != 0 {
+		t.Errorf("the function was called %d times for objects that were indexed", n)
+	}
+	expect.Equal(t, names(x.Get("n1")), []string{})
 }

@@ -22,6 +22,8 @@ type Index[T any, K cmp.Ordered] struct {
 	store *Store[T]
 	// values computes the values of an object, in any order.
 	values func(T) ([]K, error)
+	// family is shared by the indexes that [Index.AddTo] has made of one.
+	family *family
 
 	// The store's mu guards the fields below, except failing.
 	entries *btree.BTreeG[entry[K]]
@@ -36,6 +38,9 @@ type Index[T any, K cmp.Ordered] struct {
 
 	failing atomic.Pointer[failing]
 }
+
+// family identifies indexes of several stores with the same function.
+type family struct{ _ byte } // not empty: each needs an address of its own
 
 // term is the value that an object is indexed under.
 type term[K cmp.Ordered] struct {
@@ -88,10 +93,20 @@ func newEntries[K cmp.Ordered]() *btree.BTreeG[entry[K]] {
 // NewIndex computes the values of the stored objects in the caller's goroutine. Writers
 // do not wait for that. The first snapshot that has the index has all of it.
 func NewIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]K, error)) *Index[T, K] {
+	return newIndex(s, name, values, &family{})
+}
+
+// AddTo adds the index to another store, which succeeds the first one: the result is also
+// found in snapshots of the first store, without computing values again. It does not refer
+// to that store.
+func (x *Index[T, K]) AddTo(s *Store[T]) *Index[T, K] { return newIndex(s, x.name, x.values, x.family) }
+
+func newIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]K, error), of *family) *Index[T, K] {
 	x := &Index[T, K]{
 		name:    name,
 		store:   s,
 		values:  values,
+		family:  of,
 		entries: newEntries[K](),
 	}
 	s.addIndex(x)
@@ -183,7 +198,7 @@ func (x *Index[T, K]) Values(s *Snapshot[T]) iter.Seq[K] {
 // index, it computes them.
 func (x *Index[T, K]) in(s *Snapshot[T]) *btree.BTreeG[entry[K]] {
 	for _, f := range s.indexes {
-		if f.index == indexer[T](x) {
+		if own, ok := f.index.(*Index[T, K]); ok && own.family == x.family {
 			return f.entries.(*btree.BTreeG[entry[K]])
 		}
 	}
