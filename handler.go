@@ -217,6 +217,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 	for {
 		d.position.Store(f.Position())
 		d.busy.Store(0)
+		b = nil // a handler that waits does not keep decoded changes
 		next, err := again.next(ctx, f)
 		if err != nil {
 			return

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,6 +36,30 @@ func random(t *testing.T) *rand.Rand {
 	}
 	t.Logf("again: go test . -run '^%s$' -seed=%d", t.Name(), s)
 	return rand.New(rand.NewPCG(s, 1))
+}
+
+// TestHandler_thatWaitsKeepsNothing checks that the decoded states of a change can be freed
+// when the handler has received them and waits for the next change.
+func TestHandler_thatWaitsKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.put("shop/a", nil)
+		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+		var old weak.Pointer[corev1.Pod] // only handlers have the old state
+		pods.Handle(watershed.Handler[*corev1.Pod]{Update: func(was, _ *corev1.Pod) { old = weak.Make(was) }})
+		running(t, pods.Run)
+		<-pods.Synced()
+		synctest.Wait()
+		s.put("shop/a", nil)
+		synctest.Wait()
+		if old == (weak.Pointer[corev1.Pod]{}) {
+			t.Fatal("the handler was not called")
+		}
+		runtime.GC()
+		if old.Value() != nil {
+			t.Error("the old state is still in memory")
+		}
+	})
 }
 
 func TestHandler_thatPanicsHarmsNobody(t *testing.T) {
