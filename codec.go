@@ -17,9 +17,9 @@ import (
 type Codec[T any] struct {
 	// Decode returns a new value for an object. Readers share it.
 	Decode func(*wire.Object) (T, error)
-	// DecodeLike, if it is not nil, does the same given the value of another state of
-	// the object. The new value may share equal parts with it: see
-	// [wire.Object.DecodeIntoLike].
+	// DecodeLike, if it is not nil, returns a value for the old state of a change, given
+	// that of the new one. It may share equal parts with it: see
+	// [wire.Object.DecodeIntoLike]. Only handlers of that change get it.
 	DecodeLike func(o, like *wire.Object, value T) (T, error)
 	// Encode returns an object for a value that Transform returned for like. Only
 	// [Options.Transform] needs it.
@@ -30,13 +30,11 @@ type Codec[T any] struct {
 type codec[T any] struct {
 	// decode returns the shared value of an object, fresh a new one.
 	decode, fresh func(*wire.Object) (T, error)
-	// held returns the value that decode would return without decoding. like is decode
-	// given the value of another state, and freshLike the same without sharing the
-	// result.
-	held      func(*wire.Object) (T, bool)
-	freshLike func(o, like *wire.Object, value T) (T, error)
-	like      func(o, like *wire.Object, value T) (T, error)
-	encode    func(value T, like *wire.Object) (*wire.Object, error)
+	// held returns the value that decode would return without decoding. like is fresh
+	// given the value of another state, with which the new value shares parts.
+	held   func(*wire.Object) (T, bool)
+	like   func(o, like *wire.Object, value T) (T, error)
+	encode func(value T, like *wire.Object) (*wire.Object, error)
 	// raw means that T is *wire.Object and nothing is decoded.
 	raw bool
 	// recent keeps the values that decode returned last.
@@ -49,15 +47,12 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 		decode: func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, recent) },
 		fresh:  wire.DecodeFresh[T, P],
 		held:   wire.Held[T, P],
-		freshLike: func(o, like *wire.Object, value T) (T, error) {
+		like: func(o, like *wire.Object, value T) (T, error) {
 			if raw {
 				return any(o).(T), nil
 			}
 			into := T(new(P))
 			return into, o.DecodeIntoLike(into, like, value)
-		},
-		like: func(o, like *wire.Object, value T) (T, error) {
-			return wire.DecodeLike[T](o, recent, like, value)
 		},
 		encode: func(value T, like *wire.Object) (*wire.Object, error) {
 			return wire.Encode(value, like.Encoding(), like.Kind())
@@ -72,9 +67,9 @@ func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
 	if c.DecodeLike == nil {
 		c.DecodeLike = func(o, _ *wire.Object, _ T) (T, error) { return c.Decode(o) }
 	}
-	shared := &wire.Sharer[T]{Make: c.Decode, MakeLike: c.DecodeLike, Recent: recent}
+	shared := &wire.Sharer[T]{Make: c.Decode, Recent: recent}
 	return codec[T]{
-		decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: shared.DecodeLike, freshLike: c.DecodeLike,
+		decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: c.DecodeLike,
 		encode: c.Encode, recent: recent,
 	}
 }

@@ -94,7 +94,6 @@ func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
 		// States share no parts of their values, so that a mutation is found in one
 		// state only.
 		i.decoder.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.decoder.codec.decode(o) }
-		i.decoder.codec.freshLike = i.decoder.codec.like
 		i.decoder.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
 		e.add(d, i)
 	}

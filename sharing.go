@@ -84,21 +84,19 @@ func (b *changeBlock[T]) decode(d *decoder[T], c *change) *decoded[T] {
 	return at.Load()
 }
 
-// decodeChange decodes the states of a change for a handler. They share their equal
-// parts: the state that is already decoded, or else the new one, is the base for
-// decoding the other. Only handlers still need the old state.
+// decodeChange decodes the states of a change for a handler. The new state is decoded from
+// its own bytes: readers of the informer share it, and a part of an older value might have
+// been modified by a program, against the rules. The old state, which only handlers still
+// need, shares its equal parts with the new one, unless it is already decoded.
 func (d *decoder[T]) decodeChange(c *change) *decoded[T] {
 	v := new(decoded[T])
-	if c.Type != delta.Updated {
-		v.now, v.ok = d.decode(c.New)
+	if v.now, v.ok = d.decode(c.New); !v.ok || c.Type != delta.Updated {
 		v.old = v.now
 		return v
 	}
 	var held bool
-	if v.old, held = d.codec.held(c.Old); held {
-		v.now, v.ok = d.decoded(c.New)(d.codec.like(c.New, c.Old, v.old))
-	} else if v.now, v.ok = d.decode(c.New); v.ok {
-		v.old, v.ok = d.decoded(c.Old)(d.codec.freshLike(c.Old, c.New, v.now))
+	if v.old, held = d.codec.held(c.Old); !held {
+		v.old, v.ok = d.decoded(c.Old)(d.codec.like(c.Old, c.New, v.now))
 	}
 	return v
 }

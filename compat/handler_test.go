@@ -6,6 +6,7 @@ package compat_test
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -306,4 +307,42 @@ func TestResync_ofTheInformer(t *testing.T) {
 		stop()
 		j.expect(t, "add a/1 true", "update a/1 a/1", "update a/1 a/1")
 	})
+}
+
+// TestHandler_modifiedObjectIsGoneWithTheNextState has a program that modifies an object of
+// the cache, against the rules. The next state must be that of the server.
+func TestHandler_modifiedObjectIsGoneWithTheNextState(t *testing.T) {
+	for name, newInformer := range map[string]func(cache.ListerWatcher) cache.SharedIndexInformer{
+		"ours": func(lw cache.ListerWatcher) cache.SharedIndexInformer { return podInformer(lw, 0, nil) },
+		"client-go": func(lw cache.ListerWatcher) cache.SharedIndexInformer {
+			return cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod("a", "1")
+			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+			source := podSource(t, p)
+			i := newInformer(source)
+			j := &journal{}
+			synced(t, i, join(t, i, j))
+			j.expect(t, "add a/1 true")
+			modified := []any{}
+			for _, label := range []string{"x", "y", "z"} {
+				obj, _, err := i.GetStore().GetByKey("a/1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				now := obj.(*corev1.Pod)
+				if now.Spec.NodeSelector["disk"] != "ssd" {
+					t.Errorf("before %s: the node selector is %v", label, now.Spec.NodeSelector)
+				}
+				now.Spec.NodeSelector["disk"] = "modified"
+				modified = append(modified, obj) // it is not freed
+				was := describe(now)
+				source.Modify(labelled(p.DeepCopy(), label))
+				j.expect(t, fmt.Sprintf("update %s a/1=%s", was, label))
+			}
+			goruntime.KeepAlive(modified)
+		})
+	}
 }

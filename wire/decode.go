@@ -31,16 +31,10 @@ func Decode[T Pointer[P], P any](o *Object) (T, error) { return DecodeRecent[T](
 
 // DecodeRecent is [Decode], but also adds the value to recent if it had to be decoded.
 func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
-	return decodeShared(o, recent, DecodeFresh[T, P])
-}
-
-// decodeShared returns the shared value. If there is none, it makes one with fresh and
-// shares it.
-func decodeShared[T Pointer[P], P any](o *Object, recent *Recent, fresh func(*Object) (T, error)) (T, error) {
 	if held, ok := Held[T](o); ok {
 		return held, nil
 	}
-	value, err := fresh(o)
+	value, err := DecodeFresh[T](o)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,8 @@
 // [io.EOF] means that nothing is missing. Malformed bytes cause an error, never a panic.
 //
 // [Decode] returns the same value of a type to all callers while one of them holds it,
-// also when they call at the same time. [DecodeLike] lets two states of an object share
-// the parts that have the same bytes in both.
+// also when they call at the same time. [Object.DecodeIntoLike] lets two states of an
+// object share the parts that have the same bytes in both.
 //
 // [Packer] changes how an object's bytes are stored, never the bytes: packed data is
 // unpacked once and compared. Key, kind, version and labels are read without unpacking.

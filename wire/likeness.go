@@ -16,18 +16,12 @@ import (
 // bytes, and decoding the rest. Fields are those of protobuf messages: the value of a
 // field depends only on its own bytes.
 
-// DecodeLike is [DecodeRecent] for an object that is another state of like, which was
-// decoded as value. The two values then share what they have in common, which takes less
-// time and less memory. Where that is not possible, the object is decoded as usual.
-func DecodeLike[T Pointer[P], P any](o *Object, recent *Recent, like *Object, value T) (T, error) {
-	return decodeShared(o, recent, func(o *Object) (T, error) {
-		into := T(new(P))
-		return into, o.DecodeIntoLike(into, like, value)
-	})
-}
-
-// DecodeIntoLike is DecodeLike for a type that is known only at run time: into is a
-// pointer to an empty value of it, value is a pointer to the value of like.
+// DecodeIntoLike is [Object.DecodeInto] for an object that is another state of like, which
+// was decoded as value: into and value are pointers to the same type, and into is empty.
+// The two values then share what they have in common, which takes less time and less
+// memory, and a part that was modified in one is modified in the other. So the value is not
+// for readers that did not ask for it. Where sharing is not possible, the object is decoded
+// as usual.
 func (o *Object) DecodeIntoLike(into any, like *Object, value any) error {
 	t := reflect.TypeOf(into)
 	if reflect.TypeOf(value) != t || !o.resembles(like, t) || reflect.ValueOf(value).IsNil() {

@@ -21,7 +21,13 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// likeness decodes one of two states with DecodeLike and compares with decoding each on
+// decodeLike decodes an object beside another state.
+func decodeLike[T wire.Pointer[P], P any](o, like *wire.Object, value T) (T, error) {
+	into := T(new(P))
+	return into, o.DecodeIntoLike(into, like, value)
+}
+
+// likeness decodes one of two states with decodeLike and compares with decoding each on
 // its own.
 func likeness[T interface {
 	wire.Pointer[P]
@@ -44,7 +50,7 @@ func likeness[T interface {
 		must(t, err)
 		first, err := wire.Decode[T](x)
 		must(t, err)
-		got, err := wire.DecodeLike[T, P](y, nil, x, first)
+		got, err := decodeLike[T](y, x, first)
 		must(t, err)
 		want, err := wire.DecodeFresh[T](y)
 		must(t, err)
@@ -107,7 +113,7 @@ func TestDecodeLike_sharesWhatIsTheSame(t *testing.T) {
 	must(t, err)
 	first, err := wire.Decode[*corev1.Pod](x)
 	must(t, err)
-	second, err := wire.DecodeLike[*corev1.Pod](y, nil, x, first)
+	second, err := decodeLike(y, x, first)
 	must(t, err)
 	wantEqual(t, "phase", second.Status.Phase, corev1.PodFailed)
 	wantEqual(t, "version", second.ResourceVersion, "77")
@@ -117,13 +123,13 @@ func TestDecodeLike_sharesWhatIsTheSame(t *testing.T) {
 	}
 	third, err := wire.Decode[*corev1.Pod](y)
 	must(t, err)
-	if third != second {
-		t.Error("the value is not shared")
+	if third == second || &third.Spec.Containers[0] == &first.Spec.Containers[0] {
+		t.Error("readers of the object get the parts of another state")
 	}
 	fresh := testing.AllocsPerRun(20, func() { _, _ = wire.DecodeFresh[*corev1.Pod](y) })
 	like := testing.AllocsPerRun(20, func() {
 		z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
-		_, _ = wire.DecodeLike[*corev1.Pod](z, nil, x, first)
+		_, _ = decodeLike(z, x, first)
 	})
 	t.Logf("%v allocations, beside another state %v", fresh, like)
 	if like > fresh/3 {
@@ -139,12 +145,9 @@ func TestDecodeLike_decodesWhatIsNotLike(t *testing.T) {
 			x, y := podObject(t, e, 1), podObject(t, other, 2)
 			first, err := wire.Decode[*corev1.Pod](x)
 			must(t, err)
-			got, err := wire.DecodeLike[*corev1.Pod](y, nil, x, first)
+			got, err := decodeLike(y, x, first)
 			must(t, err)
 			wantEqual(t, "name", got.Name, y.Name())
-			raw, err := wire.DecodeLike[*wire.Object](y, nil, x, x)
-			must(t, err)
-			wantEqual(t, "object", raw, y)
 		}
 	}
 }
@@ -162,7 +165,7 @@ func BenchmarkDecodeLike(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
-			_, _ = wire.DecodeLike[*corev1.Pod](z, nil, x, first)
+			_, _ = decodeLike(z, x, first)
 		}
 	})
 	b.Run("fresh", func(b *testing.B) {

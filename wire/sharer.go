@@ -9,9 +9,6 @@ package wire
 type Sharer[T any] struct {
 	// Make makes a new value from an object.
 	Make func(*Object) (T, error)
-	// MakeLike makes a value that shares parts with the value of another state, see
-	// [DecodeLike].
-	MakeLike func(o, like *Object, value T) (T, error)
 	// Recent keeps the values that were made last. It may be nil.
 	Recent *Recent
 }
@@ -20,14 +17,6 @@ type Sharer[T any] struct {
 type boxed[T any] struct {
 	by    *Sharer[T]
 	value T
-}
-
-// Decode returns the value of an object, which must not be modified.
-func (s *Sharer[T]) Decode(o *Object) (T, error) { return s.decode(o, s.Make) }
-
-// DecodeLike is Decode, but a new value shares parts with the value of another state.
-func (s *Sharer[T]) DecodeLike(o, like *Object, value T) (T, error) {
-	return s.decode(o, func(o *Object) (T, error) { return s.MakeLike(o, like, value) })
 }
 
 // Held returns the value that Decode would return, if it exists already.
@@ -42,11 +31,12 @@ func (s *Sharer[T]) Held(o *Object) (T, bool) {
 	return *new(T), false
 }
 
-func (s *Sharer[T]) decode(o *Object, make func(*Object) (T, error)) (T, error) {
+// Decode returns the value of an object, which must not be modified.
+func (s *Sharer[T]) Decode(o *Object) (T, error) {
 	if value, ok := s.Held(o); ok {
 		return value, nil
 	}
-	value, err := make(o)
+	value, err := s.Make(o)
 	if err != nil {
 		return value, err
 	}

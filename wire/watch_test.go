@@ -308,5 +308,5 @@ func useObject(o *wire.Object) {
 	pod, _ := wire.DecodeFresh[*corev1.Pod](o)
 	less := o.Without(wire.ManagedFields | wire.LastApplied)
 	_, _ = wire.MetaOf(less)
-	_, _ = wire.DecodeLike(less, nil, o, pod)
+	_ = less.DecodeIntoLike(new(corev1.Pod), o, pod)
 }
