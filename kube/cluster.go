@@ -91,6 +91,8 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	}
 	c := &Cluster{name: o.Name, traffic: o.Traffic, config: rest.CopyConfig(cfg), catalogue: newCatalogue(), reading: make(chan struct{}, documentsAtOnce)}
 
+	c.callers.check = newCallersCheck(c.checkCallers)
+
 	// Settings for one API group do not apply to a client of all groups. The timeout
 	// would end every watch, so send applies it.
 	own := rest.CopyConfig(cfg)

@@ -29,10 +29,13 @@ var forwardedPrefixes = []string{"Impersonate-", "Kubectl-"}
 // callers sends the requests of callers to an API server, over connections that have no
 // credentials.
 type callers struct {
-	// mu guards the fields below, which are set by the first request.
+	// mu guards shared and single, which are set by the first request.
 	mu sync.Mutex
 	// shared uses HTTP/2 if the server does. single uses a connection for each request.
 	shared, single http.RoundTripper
+
+	// check is made with the cluster.
+	check *callersCheck
 }
 
 // transport returns a transport for a request. It verifies the server as the cluster does.
@@ -72,7 +75,8 @@ func (f *callers) closeIdle() {
 // Forward sends a request of a caller to the API server, with the credentials that the
 // request has in its headers and never with those of the cluster, and returns the response
 // as it is. The caller handles errors, redirects and compressed bodies or passes them on,
-// and must close the body, which is an [io.ReadWriteCloser] after a 101.
+// and must close the body, which is an [io.ReadWriteCloser] after a 101. Nothing is sent if the
+// server does not tell callers apart, see [Cluster.CheckCallers].
 //
 // The path and the query are relative to the root of the API. The method, the body and some
 // headers are forwarded; from is the address of the caller for the audit log of the server,
@@ -82,6 +86,9 @@ func (f *callers) closeIdle() {
 // the wait.
 func (c *Cluster) Forward(req *http.Request, from string, single bool) (*http.Response, error) {
 	doing := fmt.Sprintf("%s %s in %s", req.Method, req.URL.Path, c.name)
+	if err := c.CheckCallers(req.Context()); err != nil {
+		return nil, err
+	}
 	protocol := upgrade(req.Header)
 	transport, err := c.callers.transport(c.config, single || protocol != "")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,6 +20,10 @@ func TestForward_upgradesUseNewConnections(t *testing.T) {
 	var mu sync.Mutex
 	requests := map[string]int{} // per connection
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+			http.Error(w, "who are you?", http.StatusUnauthorized) // the check of callers
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		requests[r.RemoteAddr]++

@@ -75,8 +75,11 @@ func (o *origin) ask(ctx context.Context, send func(context.Context, *kube.Clust
 	if err != nil {
 		late := errors.Is(context.Cause(ctx), errNoResponse)
 		cancel(nil)
-		if late {
+		switch {
+		case late:
 			return nil, status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not respond within %s", o.timeout))
+		case errors.Is(err, kube.ErrIndistinctCallers):
+			return nil, status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "requests are not passed on: "+err.Error())
 		}
 		return nil, badGateway(err.Error())
 	}

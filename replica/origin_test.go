@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ type origin struct {
 	config *rest.Config
 	// end ends the run of the fleet that reads it.
 	end func()
+	// lends means that the cluster takes every caller for one user.
+	lends atomic.Bool
 
 	mu sync.Mutex
 	// answer, unless it is nil, responds in place of the cluster if it returns true.
@@ -67,6 +70,10 @@ func newOrigin(t *testing.T, c *simulated.Cluster) *origin {
 		o.mu.Lock()
 		answer := o.answer
 		o.mu.Unlock()
+		if r.URL.Path == "/apis/authentication.k8s.io/v1/selfsubjectreviews" && !o.lends.Load() {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
 		if answer == nil || !answer(w, r) {
 			pass.ServeHTTP(w, r)
 		}

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,6 +41,10 @@ type passThrough struct {
 	// requests end soon. connections stay open, such as watches, logs and terminals.
 	requests, connections places
 	writes                writes
+	logger                *slog.Logger
+	// warned is when the log last had that the cluster does not tell callers apart, in
+	// nanoseconds since 1970.
+	warned atomic.Int64
 }
 
 func newPassThrough(m *fleet.Member, s *shared, opts *Options) *passThrough {
@@ -45,6 +52,16 @@ func newPassThrough(m *fleet.Member, s *shared, opts *Options) *passThrough {
 		origin:      origin{m, &s.tracker, opts.OriginTimeout},
 		requests:    places{limit: opts.PassedRequests, perUser: max(1, opts.PassedRequests/2)},
 		connections: places{limit: opts.PassedConnections, perUser: max(1, opts.PassedConnections/2)},
+		logger:      s.logger,
+	}
+}
+
+// warn logs once a minute that nothing is passed on, because the cluster does not tell callers
+// apart.
+func (p *passThrough) warn(err error) {
+	now, last := time.Now().UnixNano(), p.warned.Load()
+	if now-last >= int64(time.Minute) && p.warned.CompareAndSwap(last, now) {
+		p.logger.Warn("requests are not passed on", "cluster", p.member.Name(), "err", err)
 	}
 }
 
@@ -76,7 +93,11 @@ func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 	from, _, _ := net.SplitHostPort(r.RemoteAddr)
 	ctx, ended := q.passOn(r.Context(), passed.Header)
 	resp, err := p.ask(ctx, func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
-		return connection.Forward(passed.WithContext(ctx), from, stays || q.Verb == "list")
+		resp, err := connection.Forward(passed.WithContext(ctx), from, stays || q.Verb == "list")
+		if errors.Is(err, kube.ErrIndistinctCallers) {
+			p.warn(err)
+		}
+		return resp, err
 	})
 	if err != nil {
 		ended(0, err)

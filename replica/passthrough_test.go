@@ -403,3 +403,33 @@ func TestPassThrough_fleet(t *testing.T) {
 		t.Errorf("create: %d %s", resp.StatusCode, text)
 	}
 }
+
+// TestPassThrough_indistinctCallers: the address of the cluster leads to a proxy that answers all
+// callers as one user. Nothing is passed on, and the copy still answers.
+func TestPassThrough_indistinctCallers(t *testing.T) {
+	w, origins := newOriginsWith(t, 1, func(origins []*origin) { origins[0].lends.Store(true) }, &replica.Options{OriginTimeout: originTimeout, PassThrough: true})
+	w.until(http.StatusOK, w.pods(0))
+	origins[0].answers(func(rw http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
+			rw.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(rw, `{"kind":"SelfSubjectReview","status":{"userInfo":{"username":"operator"}}}`)
+			return true
+		case r.Header.Get("Authorization") == userToken:
+			t.Errorf("%s %s reaches the proxy", r.Method, r.URL)
+		}
+		return false
+	})
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		resp, body := w.send(method, w.root(0)+"/api/v1/namespaces/n/secrets", "{}", "Authorization", userToken)
+		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "callers are not told apart by their tokens") {
+			t.Errorf("%s: %d %s", method, resp.StatusCode, body)
+		}
+	}
+	if resp, body := w.send(http.MethodGet, w.pods(0), "", "Authorization", userToken); resp.StatusCode != http.StatusOK || resp.Header.Get("Watershed-Age") == "" {
+		t.Errorf("the copy: %d %s", resp.StatusCode, body)
+	}
+	if resp, body := w.send(http.MethodGet, w.root(0)+"/api/v1", "", "Authorization", userToken); resp.StatusCode != http.StatusOK {
+		t.Errorf("discovery: %d %s", resp.StatusCode, body)
+	}
+}

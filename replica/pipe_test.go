@@ -6,10 +6,15 @@ package replica
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -94,6 +99,10 @@ type apiServer struct {
 func (s *apiServer) answers(f func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&f) }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
+		http.Error(w, "Unauthorized", http.StatusUnauthorized) // the check whether it tells callers apart
+		return
+	}
 	if answer := s.answer.Load(); answer != nil && (*answer)(w, r) {
 		return
 	}
@@ -170,6 +179,9 @@ func (d pipeDirectory) Follow(ctx context.Context, notify func([]fleet.Entry)) e
 // entry returns the entry of a cluster with an origin.
 func (w *pipeWorld) entry(name, origin string) fleet.Entry {
 	config := &rest.Config{Host: "http://" + origin, Dial: w.origins[origin].network.dial}
+	if w.options.PassThrough { // tokens of callers are not sent without encryption
+		config.Host, config.TLSClientConfig = "https://"+origin, rest.TLSClientConfig{Insecure: true}
+	}
 	return fleet.Entry{Name: name, Access: origin, Config: config}
 }
 
@@ -193,13 +205,28 @@ func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test 
 	})
 }
 
+// selfSigned returns a certificate that is valid for a client that verifies none.
+func selfSigned(t testing.TB) tls.Certificate {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
+}
+
 // newPipeWorld starts a replica of clusters in memory.
 func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (_ *pipeWorld, stop func()) {
 	t.Helper()
 	w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}, lists: make(pipeDirectory)}
 	var running sync.WaitGroup
 	var servers []*http.Server
-	run := func(h http.Handler, l *pipeListener) {
+	run := func(h http.Handler, l net.Listener) {
 		s := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 		servers = append(servers, s)
 		running.Go(func() { _ = s.Serve(l) })
@@ -216,7 +243,11 @@ func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (
 		w.options.Logger = logger
 	}
 	for _, o := range w.origins {
-		run(o, o.network)
+		if w.options.PassThrough {
+			run(o, tls.NewListener(o.network, &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}))
+		} else {
+			run(o, o.network)
+		}
 	}
 	var err error
 	if w.fleet, err = fleet.New(w.lists, &fleet.Options{History: 1 << 20, Logger: logger}); err != nil {

@@ -39,6 +39,7 @@ whether its sources can be read, and for each cluster, or for those that are nam
   discovery       the resources to mirror are served
   permissions     the credentials may list and watch them
   reviews         the credentials may create token and access reviews, for callers
+  callers         the address is one of https, and does not add credentials to their requests
   stability       a watch stays open for a while
   clock           the clocks agree
   speed           the API server answers in time
@@ -90,7 +91,7 @@ func (o *checkOptions) run(ctx context.Context, out io.Writer, program string, n
 	entries, contexts, configuration := o.entries(ctx, names)
 	p.print(configuration)
 	opts := &preflight.Options{
-		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), Open: !isLoopbackAddress(o.serve.listen), Contexts: contexts, Observe: o.observe, Program: program,
+		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.passThrough, Open: !isLoopbackAddress(o.serve.listen), Contexts: contexts, Observe: o.observe, Program: program,
 	}
 	if o.serve.keys.IsSet("resources") {
 		opts.Named = o.serve.resources

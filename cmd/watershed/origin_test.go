@@ -69,6 +69,10 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.requests = append(o.requests, r.Method+" "+r.URL.String())
 	o.parents[r.Method] = r.Header.Get("Traceparent")
 	o.mu.Unlock()
+	if token := r.Header.Get("Authorization"); token == "" || strings.HasPrefix(token, "Bearer watershed-check-") {
+		http.Error(w, "Unauthorized", http.StatusUnauthorized)
+		return
+	}
 	r.Header.Set("Authorization", "Bearer "+o.cluster.Config().BearerToken)
 	switch {
 	case strings.HasSuffix(r.URL.Path, "reviews"):

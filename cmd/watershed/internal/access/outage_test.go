@@ -28,7 +28,7 @@ func TestOutage(t *testing.T) {
 	}
 	proxy := b.Proxy(t)
 	w.world = newWorldOf(t, access.Options{Crossing: access.Crossing{Home: "a", Users: []string{"oidc:*"}}},
-		[]*kubetest.Cluster{a, b}, []fleet.Entry{{Name: "a", Config: a.Config()}, {Name: "b", Config: proxy.Config(b.Config())}})
+		[]*kubetest.Cluster{a, b}, []fleet.Entry{{Name: "a", Config: a.Config()}, {Name: "b", Config: proxy.Config(b.Config())}}, false)
 	cy, other := w.token(a, "oidc:cy"), w.token(b, "oidc:cy")
 	left := func() bool {
 		began := time.Now()

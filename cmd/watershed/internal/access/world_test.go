@@ -49,11 +49,11 @@ func newWorld(t *testing.T, opts access.Options, clusters ...*kubetest.Cluster) 
 	for _, k := range clusters {
 		entries = append(entries, fleet.Entry{Name: k.Name(), Config: k.Config()})
 	}
-	return newWorldOf(t, opts, clusters, entries)
+	return newWorldOf(t, opts, clusters, entries, false)
 }
 
-// newWorldOf is newWorld with other ways to the clusters.
-func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry) *world {
+// newWorldOf is newWorld with other ways to the clusters, and with pass-through if it is wanted.
+func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool) *world {
 	t.Helper()
 	w := &world{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
 	for _, k := range clusters {
@@ -74,7 +74,7 @@ func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster,
 	if w.control, err = access.New(w.fleet, opts); err != nil {
 		t.Fatal(err)
 	}
-	handler, err := replica.New(w.fleet, &replica.Options{Logger: logger, Admit: w.admit, Authorize: w.authorize, Own: w.control.Own()})
+	handler, err := replica.New(w.fleet, &replica.Options{Logger: logger, Admit: w.admit, Authorize: w.authorize, Own: w.control.Own(), PassThrough: passThrough})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func New(c *kube.Cluster, opts *Options) *Cluster {
 	o := opts.withDefaults()
 	j := newJournal(o.Logger.With("cluster", c.Name()))
 	review := func(context.Context, string) (*Identity, error) { return nil, unavailable(reviewUnavailable) }
-	if v, err := newReviewer(c.Config(), o.Audiences, j); err == nil {
+	if v, err := newReviewer(c, o.Audiences, j); err == nil {
 		review = v.review
 	} else {
 		j.report("cannot check tokens", err.Error())

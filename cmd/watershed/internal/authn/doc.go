@@ -17,6 +17,9 @@
 //     credentials. No caller is anonymous: one without credentials, or whose credentials
 //     name system:anonymous or the group system:unauthenticated, gets a 401. The headers
 //     X-Remote-* are not read.
+//   - If the cluster lets the program review no tokens, it is asked with the token itself, after
+//     [kube.Cluster.CheckCallers] has found that it tells callers apart. Else no token is
+//     accepted: a proxy that adds credentials would know every caller by their user.
 //   - A 401 means that the credentials were checked and are not valid, or are malformed. If
 //     they could not be checked the error is a 503. Both are statuses for the caller, without
 //     addresses, causes or tokens; causes are logged, each kind once a minute as a warning.

@@ -25,6 +25,7 @@ const (
 const (
 	reviewUnavailable    = "the cluster could not check the token; try again"
 	reviewForbidden      = "the replica may not check tokens in this cluster: its credentials lack the right create tokenreviews.authentication.k8s.io"
+	reviewIndistinct     = "the replica may not check tokens in this cluster, and its address does not tell callers apart by their tokens: it leads to a proxy that adds credentials, or is not one of https"
 	authorityUnavailable = "the cluster's certificate authority for clients could not be read; try again"
 	authorityForbidden   = "the replica may not read the certificate authority for clients of this cluster: its credentials lack the right get configmaps/extension-apiserver-authentication in namespace kube-system"
 	issuerUnavailable    = "the keys of the token's issuer could not be read; try again"

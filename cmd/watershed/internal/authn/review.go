@@ -16,6 +16,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/kube"
 )
 
 // retryAfter is the pause before the second attempt of a TokenReview.
@@ -27,19 +29,22 @@ type reviewer struct {
 	// anonymous has no credentials. It is nil if the connection has a transport of the
 	// program, which may add some.
 	anonymous authenticationclient.AuthenticationV1Interface
-	audiences []string
-	journal   *journal
+	// checkCallers returns nil if the cluster tells callers apart by their tokens.
+	checkCallers func(context.Context) error
+	audiences    []string
+	journal      *journal
 }
 
-// newReviewer returns a reviewer with the credentials of cfg, which it modifies.
-func newReviewer(cfg *rest.Config, audiences []string, j *journal) (*reviewer, error) {
+// newReviewer returns a reviewer with the credentials of a cluster.
+func newReviewer(c *kube.Cluster, audiences []string, j *journal) (*reviewer, error) {
+	cfg := c.Config()
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	client, err := newReviewClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	v := &reviewer{client: client, audiences: audiences, journal: j}
+	v := &reviewer{client: client, checkCallers: c.CheckCallers, audiences: audiences, journal: j}
 	if cfg.Transport == nil {
 		if v.anonymous, err = newReviewClient(rest.AnonymousClientConfig(cfg)); err != nil {
 			return nil, err
@@ -100,8 +105,17 @@ func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) 
 
 // reviewSelf asks the cluster with the token itself for its user. Every user may do that, so it
 // works without the right to review the tokens of others, which people seldom have. Only
-// kube-apiserver's own audiences are accepted that way.
+// kube-apiserver's own audiences are accepted that way. A proxy that adds credentials of its own
+// would answer for every token with the user of its credentials, so the cluster is checked first.
 func (v *reviewer) reviewSelf(ctx context.Context, token string) (*Identity, error) {
+	if err := v.checkCallers(ctx); err != nil {
+		message := reviewUnavailable
+		if errors.Is(err, kube.ErrIndistinctCallers) {
+			message = reviewIndistinct
+		}
+		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing, and the tokens' users cannot be asked for", token, err)
+		return nil, unavailable(message)
+	}
 	var result authenticationv1.SelfSubjectReview
 	err := v.anonymous.RESTClient().Post().Resource("selfsubjectreviews").MaxRetries(0).SetHeader("Authorization", "Bearer "+token).
 		Body(&authenticationv1.SelfSubjectReview{}).Do(ctx).Into(&result)

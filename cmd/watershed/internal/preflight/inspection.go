@@ -24,6 +24,7 @@ const (
 	checkDiscovery      = "discovery"
 	checkPermissions    = "permissions"
 	checkReviews        = "reviews"
+	checkCallers        = "callers"
 	checkStability      = "stability"
 	checkClock          = "clock"
 	checkSpeed          = "speed"
@@ -37,6 +38,8 @@ type Options struct {
 	// Named are patterns of resources that the user has named. A cluster must serve those
 	// without a star.
 	Named []string
+	// PassThrough means that requests of callers are passed on to the cluster.
+	PassThrough bool
 	// Open means that other users than the owner can connect. They need reviews.
 	Open bool
 	// Observe is how long a watch must stay open. Default: that is not checked.

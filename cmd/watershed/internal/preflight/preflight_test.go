@@ -6,6 +6,9 @@ package preflight
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +23,7 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/authority"
+	"github.com/watershed-project/watershed/kube"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,5 +98,43 @@ func TestCluster_ends(t *testing.T) {
 	results := Cluster(ctx, fleet.Entry{Name: "one", Config: &rest.Config{Host: "https://127.0.0.1:1"}}, &Options{Fleet: &fleet.Options{}})
 	if last := results[len(results)-1]; last.Outcome != Bad {
 		t.Errorf("%+v", last)
+	}
+}
+
+// A proxy that adds credentials, or an address without encryption, limits serve, and is a failure
+// if serve is to pass requests on.
+func TestCallers(t *testing.T) {
+	for _, c := range []struct {
+		plain       bool
+		user        string // whom the server answers for
+		passThrough bool
+		want        Outcome
+	}{
+		{want: Good, passThrough: true},
+		{want: Warning, user: "operator"},
+		{want: Bad, user: "operator", passThrough: true},
+		{want: Warning, plain: true},
+		{want: Bad, plain: true, passThrough: true},
+	} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if c.user == "" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			fmt.Fprintf(w, `{"status":{"userInfo":{"username":%q}}}`, c.user)
+		}))
+		if c.plain {
+			server.Start()
+		} else {
+			server.StartTLS()
+		}
+		cluster, err := kube.FromConfig(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: !c.plain}}, nil)
+		expect.NoError(t, err)
+		i := &inspection{opts: &Options{PassThrough: c.passThrough}, cluster: cluster}
+		i.callers(t.Context())
+		cluster.CloseIdleConnections()
+		server.Close()
+		if got := i.all[0]; got.Outcome != c.want || c.want != Good && (got.Reason != "IndistinctCallers" || !strings.HasPrefix(got.Remedy, "use the https address of the API server itself")) {
+			t.Errorf("%+v: %+v", c, got)
+		}
 	}
 }

@@ -34,7 +34,7 @@ type Result struct {
 	Cluster string  `json:"cluster,omitempty"`
 	Check   string  `json:"check"`
 	Outcome Outcome `json:"outcome"`
-	// Reason is the kind of problem: a fleet.Trouble or a reason of package replica.
+	// Reason is the kind of problem: a fleet.Trouble, or a reason of package replica or remedy.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 	// Remedy says what to do. It is "" if the outcome is [Good].

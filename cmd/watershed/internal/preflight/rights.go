@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
 )
@@ -78,6 +80,7 @@ func (i *inspection) resources(ctx context.Context) {
 	}
 	i.permissions(ctx, slices.Concat(mirrored, metadata))
 	i.reviews(ctx)
+	i.callers(ctx)
 	if i.opts.Observe > 0 && len(mirrored) > 0 {
 		// A watch begins with all objects, and there are few namespaces.
 		at := max(0, slices.IndexFunc(mirrored, func(r kube.Resource) bool { return r.GroupResource() == schema.GroupResource{Resource: "namespaces"} }))
@@ -217,6 +220,24 @@ func (i *inspection) reviews(ctx context.Context) {
 		i.problem(Warning, checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so only the owner of the server, and the user of serve, have access", names...)
 	default:
 		i.good(checkReviews, "may authenticate and authorize callers")
+	}
+}
+
+// callers checks that the API server authenticates callers by their own tokens. Without that, their
+// requests are not passed on, and tokens can be checked only by TokenReviews.
+func (i *inspection) callers(ctx context.Context) {
+	err := i.cluster.CheckCallers(ctx)
+	outcome := Warning
+	if i.opts.PassThrough {
+		outcome = Bad
+	}
+	switch {
+	case err == nil:
+		i.good(checkCallers, "the address tells callers apart by their tokens")
+	case errors.Is(err, kube.ErrIndistinctCallers):
+		i.problem(outcome, checkCallers, remedy.IndistinctCallers, rootOf(err))
+	default:
+		i.problem(outcome, checkCallers, string(fleet.TroubleOf(err)), rootOf(err))
 	}
 }
 

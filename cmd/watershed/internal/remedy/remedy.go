@@ -23,6 +23,10 @@ type Subject struct {
 	Resources []string
 }
 
+// IndistinctCallers is the reason of a problem that only check finds: the server does not tell
+// callers apart by their tokens.
+const IndistinctCallers = "IndistinctCallers"
+
 // texts have the remedies. Words in braces are replaced.
 var texts = map[string]string{
 	string(fleet.Unreachable):        "start the API server, or correct its address in the kubeconfig; to see the address: {kubectl} cluster-info",
@@ -47,6 +51,7 @@ var texts = map[string]string{
 	fleet.Flapping:                   "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
 	fleet.NameTaken:                  "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
 	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
+	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: kubectl config set-cluster {entry} --server https://HOST:6443",
 	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
 }
 
