@@ -31,6 +31,9 @@ type Access struct {
 	// User identifies the user that sent the request, over all of its credentials and also
 	// if it impersonates another one. A user sees its own writes, see [Options.PassThrough].
 	User string
+	// Ambient means that the caller is known by credentials that a browser adds to a request by
+	// itself, such as a client certificate. Then pages of other sites cannot open a WebSocket.
+	Ambient bool
 	// Withheld, unless it is "", is why the request cannot be passed on to the cluster: the
 	// caller has no credentials that can be. The response then contains it.
 	Withheld string

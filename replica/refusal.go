@@ -44,6 +44,10 @@ func refusal(m *fleet.Member, resource kube.Resource, r *http.Request, q *Reques
 		if err := subresourceRefusal(m, get, q, where); err != nil {
 			return err
 		}
+		if q.Name == "" {
+			// Its attributes have the subresource, and a list would have whole objects.
+			return apierrors.NewBadRequest("name must be provided")
+		}
 	}
 	if !get {
 		return status.ReadOnly(q.GroupResource(), q.Verb, where())

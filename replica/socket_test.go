@@ -235,6 +235,10 @@ func TestSocket_handshakes(t *testing.T) {
 		{"other site", false, []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"}, 403, ""},
 		{"other site with a token", false, []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Sec-Websocket-Protocol", token + ",a"}, 101, "a"},
 		{"other site with a header", false, []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Authorization", "Bearer x"}, 101, ""},
+		{"other site with a certificate and a made-up token", false, []string{
+			"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Sec-Websocket-Protocol", token + ",a", "X-Test-Ambient", "yes",
+		}, 403, ""},
+		{"a certificate", false, []string{"X-Test-Ambient", "yes"}, 101, ""},
 		{"without access control", true, nil, 101, ""},
 		{"other origin without access control", true, []string{"Origin", "https://evil.example.com"}, 403, ""},
 		{"other upgrade", false, []string{"Upgrade", "h2c"}, 200, ""},
@@ -244,6 +248,9 @@ func TestSocket_handshakes(t *testing.T) {
 			inMemory(t, []string{"one"}, func(w *pipeWorld) {
 				if !c.open {
 					w.options.Admit = func(*http.Request, *Request) (func(), error) { return func() {}, nil }
+					w.options.Authorize = func(r *http.Request, _ *Request) (*Access, error) {
+						return &Access{Ambient: r.Header.Get("X-Test-Ambient") != ""}, nil
+					}
 				}
 			}, func(t *testing.T, w *pipeWorld) {
 				time.Sleep(10 * time.Second)

@@ -67,7 +67,7 @@ func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, erro
 		}
 	}
 	if respond.WantsSocket(c.r) {
-		handshake, err := respond.CheckHandshake(c.r, c.w.Header(), c.guarded)
+		handshake, err := respond.CheckHandshake(c.r, c.w.Header(), c.guarded, c.access != nil && c.access.Ambient)
 		if err != nil {
 			return nil, err
 		}

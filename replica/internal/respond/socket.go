@@ -68,10 +68,11 @@ type Handshake struct {
 // If there is access control, any Origin is good, as for kube-apiserver: no cookie identifies
 // a user, and a page of another site can neither add an Authorization header to a WebSocket
 // nor know a token. The credential that a browser adds by itself is a client certificate. So a
-// handshake that the browser declares to be of another site must bring a token. Without access
-// control, which guarded reports, only pages of this server may connect: the rules that keep
-// other pages from reading a response do not apply to WebSockets.
-func CheckHandshake(r *http.Request, h http.Header, guarded bool) (Handshake, error) {
+// handshake that the browser declares to be of another site must bring a token, and if ambient
+// means that the caller is known by a certificate, no token helps: a page can make one up. Without
+// access control, which guarded reports, only pages of this server may connect: the rules that
+// keep other pages from reading a response do not apply to WebSockets.
+func CheckHandshake(r *http.Request, h http.Header, guarded, ambient bool) (Handshake, error) {
 	c := Handshake{key: r.Header.Get("Sec-Websocket-Key")}
 	if c.key == "" {
 		return c, apierrors.NewBadRequest("the handshake of the WebSocket has no Sec-WebSocket-Key")
@@ -100,8 +101,8 @@ func CheckHandshake(r *http.Request, h http.Header, guarded bool) (Handshake, er
 			}
 		}
 	}
-	if !token && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-		return c, forbidden("a page of another site must send a token with the handshake of a WebSocket")
+	if (!token || ambient) && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return c, forbidden("a page of another site must send a valid token with the handshake of a WebSocket")
 	}
 	return c, nil
 }
