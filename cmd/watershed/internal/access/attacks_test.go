@@ -26,7 +26,7 @@ import (
 
 // attackUsers are users with rights in cluster a only, except for oidc:cy. Each cluster has
 // users of these names, and they are different people.
-var attackUsers = []kubetest.User{{Name: "ann", Groups: []string{"dev"}}, {Name: "oidc:cy", Groups: []string{"oidc:dev", "dev"}}, {Name: "dan"}}
+var attackUsers = []kubetest.User{{Name: "ann", Groups: []string{"dev"}}, {Name: "oidc:cy", Groups: []string{"oidc:dev", "dev"}}, {Name: "dan"}, {Name: "eve"}}
 
 // attackWorld is two clusters, of which a is the home cluster.
 type attackWorld struct {
@@ -48,6 +48,8 @@ func TestAttacks(t *testing.T) {
 	w.grant(t, w.a, "oidc:cy", "n1", read)
 	w.grant(t, w.b, "oidc:cy", "n1", read)
 	w.grant(t, w.a, "dan", "n1", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"x"}})
+	w.grant(t, w.a, "eve", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments/status"}},
+		rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"ann"}})
 	w.bot = serviceAccount(t, w.a, "ci", "bot")
 	w.world = newWorld(t, access.Options{
 		Owner: ownerToken, Recheck: time.Second,
@@ -65,6 +67,8 @@ func TestAttacks(t *testing.T) {
 		"absent and forbidden clusters":       attackAbsence,
 		"identities on one connection":        attackConnection,
 		"no credentials":                      attackAnonymous,
+		"a subresource of all objects":        attackSubresource,
+		"impersonation of the past":           attackImpersonation,
 	} {
 		t.Run(name, func(t *testing.T) { attack(t, w) })
 	}
@@ -226,6 +230,39 @@ func attackForms(t *testing.T, w *attackWorld) {
 		}
 	}
 	w.expectCode(t, http.StatusOK, dan, "/clusters/a"+configmaps+"/x")
+}
+
+// eve may read the status of deployments, and not the deployments. A path with an empty name is
+// authorized for the status, so it must not be answered with a list.
+func attackSubresource(t *testing.T, w *attackWorld) {
+	eve := w.token(w.a, "eve")
+	for _, path := range []string{
+		"/apis/apps/v1/namespaces/n1/deployments//status", "/apis/apps/v1/namespaces/n1/deployments//status?watch=1",
+		"/apis/apps/v1/namespaces/n1/deployments//status?limit=1", "/apis/apps/v1/namespaces/n1/deployments//status/",
+	} {
+		direct, err := ask(t.Context(), w.clients["a"], w.a.URL()+path, eve, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := w.get(t, eve, "/clusters/a"+path)
+		if got.code != direct.code || got.code != http.StatusBadRequest {
+			t.Errorf("%s: %d %.200s, and from kube-apiserver %d %.200s", path, got.code, got.body, direct.code, direct.body)
+		}
+	}
+	w.expectCode(t, http.StatusForbidden, eve, "/clusters/a/apis/apps/v1/namespaces/n1/deployments")
+}
+
+// eve may be ann, and ann may be nobody else. The right to impersonate is asked for once, also if
+// parts of the answer need decisions of their own.
+func attackImpersonation(t *testing.T, w *attackWorld) {
+	path := "/clusters/a" + configmaps + "/x?at=1h"
+	own := w.get(t, w.token(w.a, "ann"), path)
+	got := w.get(t, w.token(w.a, "eve"), path, "Impersonate-User", "ann")
+	if got.code != own.code || string(got.body) != string(own.body) || own.code == http.StatusForbidden {
+		t.Errorf("eve as ann: %d %.200s, and ann %d %.200s", got.code, got.body, own.code, own.body)
+	}
+	w.expectCode(t, http.StatusForbidden, w.token(w.a, "eve"), path)
+	w.expectCode(t, http.StatusForbidden, w.token(w.a, "eve"), path, "Impersonate-User", "dan")
 }
 
 // A right to one name opens lists and watches of that name, and no others.

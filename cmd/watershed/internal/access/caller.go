@@ -6,6 +6,8 @@ package access
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -41,6 +43,27 @@ func (c *caller) key() string {
 	return "oidc\x00" + c.Username
 }
 
+// presenter returns the caller that has presented the credential of the request.
+func (c *caller) presenter() *caller {
+	if c.impersonator != nil {
+		return c.impersonator
+	}
+	return c
+}
+
+// identity returns a digest of everything that a decision about the caller depends on: name, UID,
+// groups and extra values, also those of an impersonator.
+func (c *caller) identity() [sha256.Size]byte {
+	h := sha256.New()
+	for _, one := range []*caller{c, c.presenter()} {
+		text, _ := json.Marshal(&one.UserInfo) // strings can always be encoded, and keys are sorted
+		fmt.Fprintf(h, "%s\x00%s\x00", one.key(), text)
+	}
+	var sum [sha256.Size]byte
+	h.Sum(sum[:0])
+	return sum
+}
+
 // withheld returns why requests of the caller cannot be passed on to a cluster with the
 // caller's own credentials, "" if they can.
 func (c *caller) withheld() string {
@@ -74,7 +97,8 @@ func credentialOf(r *http.Request) [sha256.Size]byte {
 type Call struct {
 	// User is the identity that the request was decided for, nil before it is known.
 	User *authenticationv1.UserInfo
-	// Impersonator is the caller, if the request was decided for another user, else nil.
+	// Impersonator is the caller, if the request is for another user, else nil. Whether the caller
+	// may be that user has been decided, except if the request is passed on to the cluster.
 	Impersonator *authenticationv1.UserInfo
 	// Decision is "allow" or "forbid", "" before there is one, and Reason is its reason.
 	Decision, Reason string
@@ -82,6 +106,17 @@ type Call struct {
 	caller *caller
 	// end has the functions to call when the response is complete.
 	end []func()
+}
+
+// recordImpersonation records the user that a request names, if the cluster is to decide whether
+// the caller may be that user. A request that the cluster cannot understand is left as it is.
+func (c *Call) recordImpersonation(r *http.Request) {
+	if !impersonates(r) || c.Impersonator != nil {
+		return
+	}
+	if user, _, err := impersonated(r.Header); err == nil {
+		c.User, c.Impersonator = &user, &c.caller.UserInfo
+	}
 }
 
 type callKey struct{}

@@ -175,21 +175,30 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 	}
 	if q.Passed && call.caller.withheld() == "" {
 		// The cluster decides with the caller's own credentials, also about impersonation.
+		call.recordImpersonation(r)
 		return &replica.Access{Caller: call.caller.key(), User: call.caller.key()}, nil
 	}
-	user := call.caller
-	if impersonates(r) {
+	// A request is decided about once. Further calls are questions about parts of its answer.
+	first := call.Decision == ""
+	if impersonates(r) && call.caller.impersonator == nil {
 		if err := c.impersonate(r, q, call); err != nil {
 			return nil, err
 		}
 	}
+	reason := call.Reason
 	access, err := c.authorize(r, q, call)
 	c.authorizations.count(err)
+	if !first {
+		call.Reason = reason
+	}
 	switch {
 	case err == nil:
-		call.Decision = "allow"
-		access.User, access.Withheld = user.key(), user.withheld()
-	case apierrors.IsForbidden(err):
+		user := call.caller.presenter()
+		access.User, access.Withheld, access.Ambient = user.key(), user.withheld(), user.Method == authn.MethodCertificate
+		if first {
+			call.Decision = "allow"
+		}
+	case apierrors.IsForbidden(err) && first:
 		call.Decision = "forbid"
 	}
 	return access, err
@@ -267,7 +276,7 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	if a.Resource == selfReviews && a.Verb == "create" {
 		return &replica.Access{Caller: who.key()}, nil // it contains nothing but the identity
 	}
-	seen := c.review(r.Context(), who, a)
+	seen := c.review(r.Context(), who, a, c.fleet.Members())
 	if len(seen.members) == 0 {
 		if seen.unavailable > 0 {
 			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster allows the request, and %d did not answer within %s whether they do", seen.unavailable, fleetTimeout))
@@ -282,7 +291,7 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	}
 	if a.Verb == "watch" {
 		access.Ends = c.add(r, call, nil, a, func(ctx context.Context) (bool, error) {
-			return seen.still(c.review(ctx, who, a))
+			return seen.still(c.review(ctx, who, a, c.present(seen.members)))
 		})
 	}
 	return access, nil
@@ -342,7 +351,7 @@ func (c *Control) authorizeMetrics(r *http.Request, call *Call, a replica.Attrib
 	if c.opts.Crossing.Home == "" || !ok {
 		return nil, authz.Forbidden(&who.UserInfo, a, "only a home cluster can allow it, see --home")
 	}
-	as := c.opts.Crossing.cross(who, home)
+	as := c.crossing.Load().cross(who, home)
 	if as == nil {
 		return nil, authz.Forbidden(&who.UserInfo, a, "the home cluster does not accept the identity")
 	}

@@ -6,6 +6,8 @@ package access
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,13 +30,11 @@ type visible struct {
 	unavailable int
 }
 
-// still reports whether no member that allowed a request denies it now. The error says that
-// some members did not decide.
+// still reports whether no member that allowed a request denies it now, which is a review of
+// these members. The error says that some of them did not decide.
 func (v visible) still(now visible) (bool, error) {
-	for m := range v.members {
-		if now.denied[m] {
-			return false, nil
-		}
+	if len(now.denied) > 0 {
+		return false, nil
 	}
 	if now.unavailable > 0 {
 		return true, fmt.Errorf("%d clusters did not decide", now.unavailable)
@@ -42,8 +42,14 @@ func (v visible) still(now visible) (bool, error) {
 	return true, nil
 }
 
-// review asks every member whether it allows a request.
-func (g *guards) review(ctx context.Context, who *caller, a replica.Attributes) visible {
+// present returns those of some members that are still in the fleet.
+func (g *guards) present(members map[*fleet.Member]bool) []*fleet.Member {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(members)), func(m *fleet.Member) bool { return !g.fleet.Has(m) })
+}
+
+// review asks members whether they allow a request. A member where the caller has no identity
+// denies it.
+func (g *guards) review(ctx context.Context, who *caller, a replica.Attributes, members []*fleet.Member) visible {
 	ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
 	defer cancel()
 	var (
@@ -52,9 +58,12 @@ func (g *guards) review(ctx context.Context, who *caller, a replica.Attributes) 
 		asking  sync.WaitGroup
 		limited = make(chan struct{}, fleetReviews)
 	)
-	for _, m := range g.fleet.Members() {
+	for _, m := range members {
 		as := g.crossing.Load().cross(who, m)
 		if as == nil {
+			mu.Lock()
+			v.denied[m] = true
+			mu.Unlock()
 			continue
 		}
 		limited <- struct{}{}

@@ -45,19 +45,21 @@ type watches struct {
 	// changed has the guards whose watches are to be checked.
 	changed chan *guard
 
-	// mu guards rights.
-	mu     sync.Mutex
-	rights map[right]*rightState
+	// mu guards the fields below. checking has the guards whose rights are being checked because
+	// it is time.
+	mu       sync.Mutex
+	rights   map[right]*rightState
+	checking map[*guard]bool
 }
 
 func newWatches(g *guards, opts Options) *watches {
-	return &watches{guards: g, opts: opts, changed: make(chan *guard, 1024), rights: map[right]*rightState{}}
+	return &watches{guards: g, opts: opts, changed: make(chan *guard, 1024), rights: map[right]*rightState{}, checking: map[*guard]bool{}}
 }
 
 // right is what a watch needs.
 type right struct {
 	guard      *guard // nil below /fleet
-	caller     string
+	caller     [sha256.Size]byte
 	credential [sha256.Size]byte
 	attributes replica.Attributes
 }
@@ -84,7 +86,7 @@ type rightState struct {
 // lost the right.
 func (w *watches) add(r *http.Request, call *Call, g *guard, a replica.Attributes, still func(context.Context) (bool, error)) context.Context {
 	who := call.caller
-	key := right{guard: g, caller: who.key(), credential: credentialOf(r), attributes: a}
+	key := right{guard: g, caller: who.identity(), credential: credentialOf(r), attributes: a}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	state := w.rights[key]
@@ -127,10 +129,7 @@ func (w *watches) endLocked(key right, state *rightState) {
 // validity returns a function that checks the credential of a request again, and what it
 // needs to impersonate.
 func (w *watches) validity(r *http.Request, who *caller) func(context.Context) error {
-	presented := who
-	if who.impersonator != nil {
-		presented = who.impersonator
-	}
+	presented := who.presenter()
 	return func(ctx context.Context) error {
 		switch {
 		case presented.owner:
@@ -177,7 +176,7 @@ func (w *watches) run(ctx context.Context) {
 		case <-tidy.C:
 			w.guards.tidy()
 		case <-all.C:
-			w.recheck(ctx, func(right) bool { return true }, true)
+			w.recheckAll(ctx, &running)
 		case at := <-w.changed:
 			// Other clusters change in the meantime, so goroutines wait. There are at most two
 			// for each guard, see follow.
@@ -212,6 +211,26 @@ func (w *watches) follow(ctx context.Context, resource schema.GroupResource) {
 				return
 			}
 		}
+	}
+}
+
+// recheckAll starts to check all rights. Those of each cluster have limits of their own, so that
+// one which does not answer delays no other; it is not asked again while it has not answered.
+func (w *watches) recheckAll(ctx context.Context, running *sync.WaitGroup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key := range w.rights {
+		at := key.guard
+		if w.checking[at] {
+			continue
+		}
+		w.checking[at] = true
+		running.Go(func() {
+			w.recheck(ctx, func(r right) bool { return r.guard == at }, true)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.checking, at)
+		})
 	}
 }
 
