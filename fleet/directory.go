@@ -28,6 +28,28 @@ type Directory interface {
 	Follow(ctx context.Context, notify func([]Entry)) error
 }
 
+// Sources is a [Directory] that consists of several sources. A [Fleet] reports their states,
+// and knows from them whether a cluster that it does not have may exist: see [Fleet.Known].
+type Sources interface {
+	Directory
+	// Sources returns the states of the sources that are configured. It is safe for
+	// concurrent use and does not block.
+	Sources() []SourceState
+}
+
+// SourceState is the state of a source of clusters.
+type SourceState struct {
+	// Name describes the source for people.
+	Name string
+	// Reported is whether the source has reported its clusters since it was configured, and
+	// the fleet has them. Before that, clusters may exist that the fleet does not have.
+	Reported bool
+	// Clusters is how many clusters of the source are used.
+	Clusters int
+	// Err is why the source cannot be read at present, nil if that is not known or it can be.
+	Err error
+}
+
 // Entry is one cluster of a [Directory].
 type Entry struct {
 	// Name is the cluster's name in the fleet. See [ValidateName].

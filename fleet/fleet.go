@@ -286,11 +286,22 @@ func (f *Fleet) Has(m *Member) bool {
 	return f.members[m.name] == m
 }
 
-// Known reports whether the directory has reported its clusters.
+// Known reports whether the directory has reported its clusters, and each of its sources has.
+// Before that, a name that no member has may be the name of a cluster.
 func (f *Fleet) Known() bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.admitted
+	admitted := f.admitted
+	f.mu.Unlock()
+	return admitted && !slices.ContainsFunc(f.Sources(), func(s SourceState) bool { return !s.Reported })
+}
+
+// Sources returns the states of the sources of clusters, nil if the directory does not report
+// them: see [Sources].
+func (f *Fleet) Sources() []SourceState {
+	if d, ok := f.directory.(Sources); ok {
+		return d.Sources()
+	}
+	return nil
 }
 
 // resolve returns the name of the member that a name leads to.
@@ -325,7 +336,7 @@ func (f *Fleet) Resources() []schema.GroupResource {
 // reader wanted decoded. Each is logged once.
 func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
 
-// WaitForSync waits until the directory has reported its clusters, and each of them has
+// WaitForSync waits until all clusters are known, see [Fleet.Known], and each of them has
 // synced or has been found to be unreachable: see [Member.WaitForSync]. The error is that
 // of ctx.
 func (f *Fleet) WaitForSync(ctx context.Context) error {

@@ -121,28 +121,29 @@ func (o *checkOptions) entries(ctx context.Context, names []string) ([]fleet.Ent
 	if err := o.serve.load(); err != nil {
 		return fail(err, "correct the settings; watershed config print says where each comes from")
 	}
-	clusters, err := o.serve.sources.open(slog.New(slog.DiscardHandler))
+	discard := slog.New(slog.DiscardHandler)
+	opened, err := o.serve.sources.open(discard)
 	if err != nil {
 		return fail(err, "correct the settings of the sources of clusters")
 	}
-	defer clusters.close()
+	clusters := opened.join(discard)
 	entries, err := readEntries(ctx, clusters)
 	if err != nil {
 		return fail(err, "look whether the sources can be read")
 	}
 	if len(entries) == 0 {
-		return fail(errors.New("the sources have no clusters"), "add a cluster to one of them: "+fmt.Sprint(clusters.Directory))
+		return fail(errors.New("the sources have no clusters"), "add a cluster to one of them: "+clusters.String())
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(entries, func(e fleet.Entry) bool { return e.Name == name }) {
 			return fail(fmt.Errorf("cluster %q not found", name), "name one of those that the sources have: "+entryNames(entries))
 		}
 	}
-	result.Message = fmt.Sprintf("%d clusters from %v", len(entries), clusters.Directory)
+	result.Message = fmt.Sprintf("%d clusters from %v", len(entries), clusters)
 	if len(names) > 0 {
 		entries = slices.DeleteFunc(entries, func(e fleet.Entry) bool { return !slices.Contains(names, e.Name) })
 	}
-	return entries, clusterContexts(clusters), result
+	return entries, clusterContexts(opened), result
 }
 
 // readEntries returns the first report of a directory.

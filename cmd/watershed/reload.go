@@ -30,7 +30,7 @@ type reload struct {
 	// started are the settings at the start, and now those of the last file without an error.
 	// Settings that need a restart are those of started.
 	started, now *serveOptions
-	clusters     *directory.Switch
+	clusters     *directory.Join
 	replica      *guarded
 	front        *serving.Server
 	logger       *slog.Logger
@@ -99,7 +99,6 @@ func (r *reload) apply(next *serveOptions) error {
 		err = r.replica.control.Cross(next.access.crossing())
 	}
 	if err != nil { // impossible: the patterns have been checked
-		opened.close()
 		return err
 	}
 	r.front.Limit(next.listening.limits())
@@ -107,7 +106,7 @@ func (r *reload) apply(next *serveOptions) error {
 		r.replica.audit.Rotate(next.audit.maxSize<<20, next.audit.maxBackups)
 	}
 	if opened != nil {
-		r.clusters.Use(opened)
+		r.clusters.Use(opened.parts)
 		if err := r.describe(opened); err != nil {
 			r.logger.Error("cannot announce the sources of clusters", "err", err)
 		}

@@ -20,7 +20,7 @@ import (
 // recognized by its address and by its certificate authority, which stays the same when
 // it listens elsewhere.
 type selfFilter struct {
-	fleet.Directory
+	fleet.Sources
 	// addresses are those at which the server can be reached, with its port.
 	addresses []string
 	// authority is nil if the server's certificate has another one.
@@ -32,7 +32,7 @@ type selfFilter struct {
 // when none is left.
 func (d selfFilter) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	logged := map[string]bool{}
-	return d.Directory.Follow(ctx, func(entries []fleet.Entry) {
+	return d.Sources.Follow(ctx, func(entries []fleet.Entry) {
 		entries = slices.DeleteFunc(entries, func(e fleet.Entry) bool {
 			if e.Config == nil || !d.isServer(e.Config) {
 				return false

@@ -24,6 +24,8 @@ func (l list) Follow(_ context.Context, notify func([]fleet.Entry)) error {
 	return nil
 }
 
+func (l list) Sources() []fleet.SourceState { return nil }
+
 func TestSelfFilter(t *testing.T) {
 	entry := func(name, host string) fleet.Entry { return fleet.Entry{Name: name, Config: &rest.Config{Host: host}} }
 	from := list{

@@ -27,7 +27,6 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -143,8 +142,7 @@ func serve(ctx context.Context, logger *slog.Logger, o *serveOptions) error {
 	if err != nil {
 		return o.keys.Locate(err)
 	}
-	defer opened.close()
-	clusters := directory.NewSwitch(opened, &directory.SwitchOptions{Logger: logger})
+	clusters := opened.join(logger)
 	clusters.Label(o.labels())
 	certificates, ca, hosts, err := o.listening.certificates(listener, &o.state, logger)
 	if err != nil {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,29 +54,23 @@ func (o *sourceOptions) declare(keys *config.Set) {
 
 // sources are the opened sources of clusters.
 type sources struct {
-	fleet.Directory
+	parts []directory.Part
 	// kubeconfig is the source of contexts, nil if contexts are not mirrored. contexts are
 	// those of its contexts that are mirrored, nil if all are.
 	kubeconfig *directory.Kubeconfig
 	contexts   []string
-	// hub is the hub cluster, nil if no source needs one.
-	hub *kube.Cluster
 }
 
-// Follow reports the clusters. Then it closes the connections to the hub.
-func (s *sources) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
-	defer s.close()
-	return s.Directory.Follow(ctx, notify)
+// add adds a source. The name is that of the setting which selects it: after a change of other
+// settings of the source, such as the context of the hub, it is still the same source, whose
+// clusters stay until it can be read.
+func (s *sources) add(name string, d fleet.Directory) {
+	s.parts = append(s.parts, directory.Part{Name: name, Directory: d})
 }
 
-// String returns the names of the sources.
-func (s *sources) String() string { return fmt.Sprint(s.Directory) }
-
-// close closes the connections to the hub. Follow must have returned.
-func (s *sources) close() {
-	if s != nil && s.hub != nil {
-		s.hub.CloseIdleConnections()
-	}
+// join returns the directory of all clusters.
+func (s *sources) join(logger *slog.Logger) *directory.Join {
+	return directory.NewJoin(s.parts, &directory.JoinOptions{Logger: logger})
 }
 
 // paths returns the absolute paths of the kubeconfig files whose contexts are mirrored.
@@ -95,42 +88,34 @@ func (s *sources) paths() ([]string, error) {
 	return paths, nil
 }
 
-// open returns the sources that the settings select, joined. If two of them
-// have a cluster of the same name, the one that is opened first is used.
+// open returns the sources that the settings select. If two of them have a cluster of the same
+// name, the one that is opened first is used.
 func (o *sourceOptions) open(logger *slog.Logger) (*sources, error) {
 	s := &sources{contexts: o.contexts}
-	var parts []fleet.Directory
 	if o.usesContexts() {
 		k, err := o.openKubeconfig(logger)
 		if err != nil {
 			return nil, err
 		}
 		s.kubeconfig = k
-		parts = append(parts, k)
+		s.add("contexts", k)
 	}
 	for _, path := range o.folders {
 		if _, err := os.ReadDir(path); err != nil {
 			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a folder that exists, or a single file with --kubeconfig", err)
 		}
-		parts = append(parts, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
+		s.add("folder "+path, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
 	}
 	if o.inCluster != "" {
 		if err := o.checkInCluster(); err != nil {
 			return nil, err
 		}
-		parts = append(parts, directory.NewInCluster(o.inCluster, &directory.InClusterOptions{Logger: logger}))
+		s.add("in-cluster", directory.NewInCluster(o.inCluster, &directory.InClusterOptions{Logger: logger}))
 	}
 	if o.usesHub() {
-		hub, inventories, err := o.openHub(logger)
-		if err != nil {
+		if err := o.openHub(s, logger); err != nil {
 			return nil, err
 		}
-		s.hub = hub
-		parts = append(parts, inventories...)
-	}
-	s.Directory = parts[0]
-	if len(parts) > 1 {
-		s.Directory = directory.NewJoin(parts, &directory.JoinOptions{Logger: logger})
 	}
 	return s, nil
 }
@@ -222,29 +207,28 @@ func (o *sourceOptions) checkInCluster() error {
 	return nil
 }
 
-// openHub returns the hub and the sources that read it.
-func (o *sourceOptions) openHub(logger *slog.Logger) (*kube.Cluster, []fleet.Directory, error) {
+// openHub adds the sources that read the hub.
+func (o *sourceOptions) openHub(s *sources, logger *slog.Logger) error {
 	var plugins map[string]directory.AccessPlugin
 	if o.providerFile != "" {
 		var err error
 		if plugins, err = readAccessPlugins(o.providerFile); err != nil {
-			return nil, nil, fmt.Errorf("--cluster-profile-provider-file: %w", err)
+			return fmt.Errorf("--cluster-profile-provider-file: %w", err)
 		}
 	}
 	hub, err := o.connectHub()
 	if err != nil {
-		return nil, nil, fmt.Errorf("hub: %w: name the context of the hub with --hub-context, and its file with --hub-kubeconfig", err)
+		return fmt.Errorf("hub: %w: name the context of the hub with --hub-context, and its file with --hub-kubeconfig", err)
 	}
-	var parts []fleet.Directory
 	if o.clusterAPI {
-		parts = append(parts, directory.NewClusterAPI(hub, &directory.ClusterAPIOptions{Namespace: o.hubNamespace, Logger: logger}))
+		s.add("cluster-api", directory.NewClusterAPI(hub, &directory.ClusterAPIOptions{Namespace: o.hubNamespace, Logger: logger}))
 	}
 	if o.clusterProfiles {
-		parts = append(parts, directory.NewClusterProfile(hub, &directory.ClusterProfileOptions{
+		s.add("cluster-profiles", directory.NewClusterProfile(hub, &directory.ClusterProfileOptions{
 			Namespace: o.hubNamespace, Consumer: o.profileConsumer, Plugins: plugins, Logger: logger,
 		}))
 	}
-	return hub, parts, nil
+	return nil
 }
 
 func (o *sourceOptions) connectHub() (*kube.Cluster, error) {

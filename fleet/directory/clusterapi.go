@@ -46,8 +46,9 @@ type ClusterAPIOptions struct {
 // Secret on the hub must not be able to run commands in this program, or to send files
 // that it can read to a server. Cluster API does not create such kubeconfigs.
 type ClusterAPI struct {
-	hub  *kube.Cluster
-	opts ClusterAPIOptions
+	hub   *kube.Cluster
+	opts  ClusterAPIOptions
+	state hubState
 }
 
 // NewClusterAPI returns the directory of the clusters that Cluster API manages from
@@ -66,6 +67,9 @@ func NewClusterAPI(hub *kube.Cluster, opts *ClusterAPIOptions) *ClusterAPI {
 // String returns a short name of the directory for log lines and errors.
 func (c *ClusterAPI) String() string { return "Cluster API on " + hubName(c.hub) }
 
+// Err returns why the clusters cannot be read at present, nil if they can be.
+func (c *ClusterAPI) Err() error { return c.state.Err() }
+
 // Follow reports the clusters. See [fleet.Directory].
 func (c *ClusterAPI) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	if c.hub == nil {
@@ -82,7 +86,7 @@ func (c *ClusterAPI) Follow(ctx context.Context, notify func([]fleet.Entry)) err
 	}
 	n := notifier{notify: notify}
 	var parsed secretEntries
-	return followHub(ctx, func() {
+	return c.state.follow(ctx, c.hub, func() {
 		var entries []fleet.Entry
 		for key, s := range secrets.All() {
 			cluster := s.Labels[capiClusterLabel]

@@ -99,8 +99,9 @@ type AccessPlugin struct {
 //
 // The health that a profile reports is ignored: the fleet observes its clusters itself.
 type ClusterProfile struct {
-	hub  *kube.Cluster
-	opts ClusterProfileOptions
+	hub   *kube.Cluster
+	opts  ClusterProfileOptions
+	state hubState
 }
 
 // NewClusterProfile returns the directory of the ClusterProfiles on hub. A nil opts
@@ -122,6 +123,9 @@ func NewClusterProfile(hub *kube.Cluster, opts *ClusterProfileOptions) *ClusterP
 // String returns a short name of the directory for log lines and errors.
 func (c *ClusterProfile) String() string { return "ClusterProfiles on " + hubName(c.hub) }
 
+// Err returns why the clusters cannot be read at present, nil if they can be.
+func (c *ClusterProfile) Err() error { return c.state.Err() }
+
 // Follow reports the clusters. See [fleet.Directory].
 func (c *ClusterProfile) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	if c.hub == nil {
@@ -133,7 +137,7 @@ func (c *ClusterProfile) Follow(ctx context.Context, notify func([]fleet.Entry))
 		return fmt.Errorf("cluster profiles on %s: %w", c.hub.Name(), err)
 	}
 	n := notifier{notify: notify}
-	return followHub(ctx, func() { n.update(v.entries()) }, parts...)
+	return c.state.follow(ctx, c.hub, func() { n.update(v.entries()) }, parts...)
 }
 
 // profileView is the state of one Follow.

@@ -10,13 +10,13 @@
 //   - [ClusterAPI]: the clusters that Cluster API manages from a hub cluster
 //   - [ClusterProfile]: the ClusterProfiles on a hub cluster
 //   - [Static]: clusters that the program sets
-//   - [Join]: the clusters of several of these
+//   - [Join]: the clusters of several of these, which can be replaced while it is followed
 //
 // For example:
 //
-//	clusters := directory.NewJoin([]fleet.Directory{
-//		directory.NewKubeconfig(nil),
-//		directory.NewFolder("/etc/clusters", nil),
+//	clusters := directory.NewJoin([]directory.Part{
+//		{Name: "contexts", Directory: directory.NewKubeconfig(nil)},
+//		{Name: "folder", Directory: directory.NewFolder("/etc/clusters", nil)},
 //	}, nil)
 //	f, err := fleet.New(clusters, nil)
 //
@@ -28,9 +28,10 @@
 // settled, so that a partly written kubeconfig is not used.
 //
 // A source that cannot be read keeps the clusters of its last report. A cluster is
-// removed only if a source was read and does not have it. A cluster whose own
+// removed only if a source was read and does not have it, or was removed from a [Join]. A
+// source that replaces another one in a Join has to be read first. A cluster whose own
 // credentials cannot be read is reported with [fleet.Entry.Err], and the fleet keeps its
-// connection.
+// connection. The method Err of a source returns why it cannot be read at present.
 //
 // Errors and log lines do not contain credentials. Kubeconfigs from a hub cannot run
 // commands or read files of this machine.

@@ -59,6 +59,9 @@ func NewFolder(path string, opts *FolderOptions) *Folder {
 // String returns a short name of the directory for log lines and errors.
 func (f *Folder) String() string { return "folder " + f.path }
 
+// Err returns why the clusters cannot be read at present, nil if they can be.
+func (f *Folder) Err() error { return f.poller.last.Err() }
+
 // Follow reports the files. See [fleet.Directory].
 func (f *Folder) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	if f.path == "" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershed-project/watershed"
@@ -18,6 +19,8 @@ import (
 type hubPart struct {
 	run    func(context.Context) error
 	synced <-chan struct{}
+	// err returns why the objects cannot be read at present, nil if they can be.
+	err func() error
 	// parked reports whether the hub does not have the resource.
 	parked func() bool
 	// follow calls changed after every change until its context ends.
@@ -28,6 +31,13 @@ func hubPartOf[T any](i *watershed.Informer[T]) hubPart {
 	return hubPart{
 		run:    i.Run,
 		synced: i.Synced(),
+		err: func() error {
+			is := i.Status()
+			if is.Synced && is.Reflector.StaleSince.IsZero() || is.Reflector.State == reflector.Parked {
+				return nil
+			}
+			return is.Reflector.Err
+		},
 		parked: func() bool { return i.Status().Reflector.State == reflector.Parked },
 		follow: func(ctx context.Context, changed func()) {
 			for range i.Watch(ctx) { // objects are not decoded here
@@ -41,10 +51,29 @@ func hubPartOf[T any](i *watershed.Informer[T]) hubPart {
 // whether the hub does not have its resource.
 const parkedPoll = 100 * time.Millisecond
 
-// followHub runs informers until ctx ends. It calls changed once every informer has
+// hubState has the informers of a directory that is followed.
+type hubState struct{ parts atomic.Pointer[[]hubPart] }
+
+// Err returns why the clusters cannot be read at present, nil if they can be.
+func (s *hubState) Err() error {
+	parts := s.parts.Load()
+	if parts == nil {
+		return nil
+	}
+	for _, p := range *parts {
+		if err := p.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow runs informers until ctx ends, then it closes the idle connections to the hub. It calls changed once every informer has
 // synced or its resource is known to be absent, and again after changes. While the hub
 // cannot be reached, the informers keep their objects.
-func followHub(ctx context.Context, changed func(), parts ...hubPart) error {
+func (s *hubState) follow(ctx context.Context, hub *kube.Cluster, changed func(), parts ...hubPart) error {
+	defer hub.CloseIdleConnections()
+	s.parts.Store(&parts)
 	ctx, cancel := context.WithCancel(ctx)
 	var children sync.WaitGroup
 	defer children.Wait()

@@ -45,6 +45,9 @@ func NewInCluster(name string, opts *InClusterOptions) *InCluster {
 // String returns a short name of the directory for log lines and errors.
 func (c *InCluster) String() string { return "in-cluster " + c.name }
 
+// Err returns why the clusters cannot be read at present, nil if they can be.
+func (c *InCluster) Err() error { return c.poller.last.Err() }
+
 // Follow reports the cluster. It returns [rest.ErrNotInCluster] if the program does not
 // run in a pod. See [fleet.Directory].
 func (c *InCluster) Follow(ctx context.Context, notify func([]fleet.Entry)) error {

@@ -5,7 +5,6 @@ package directory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,51 +15,105 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 )
 
-// joinTimeout is how long a Join waits, at the start, for the parts that have not
-// reported yet when others have.
+// joinTimeout is how long a Join waits, at the start and after its parts were replaced, for
+// the parts that have not reported yet when others have.
 const joinTimeout = 5 * time.Second
 
 // JoinOptions tune [Join]. The zero value, and nil, are the defaults.
 type JoinOptions struct {
-	// Logger receives a line for each name that two parts have, and for each part that
-	// has failed. Default: slog.Default().
+	// Logger receives a line for each name that two parts have, for each part that has
+	// failed, and for each that the Join does not wait for any longer. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Join is a [fleet.Directory] of the clusters of several directories. If two of them
-// have a cluster of the same name, the earlier one is used, and the other is logged.
+// Part is one directory of a [Join].
+type Part struct {
+	// Name identifies the part when parts are replaced: a directory replaces the one that
+	// had its name before. Names are distinct.
+	Name      string
+	Directory fleet.Directory
+}
+
+// Join is a [fleet.Sources] of the clusters of several directories. If two of them have a
+// cluster of the same name, the earlier one is used, and the other is logged. A Join also adds
+// labels to clusters. All methods are safe for concurrent use, except that Follow runs once at
+// a time.
 //
 // Follow first notifies when every part has reported its clusters or failed. After 5
 // seconds it does not wait for the others any longer, and notifies as soon as one part
 // has reported. So a part that cannot be read delays the rest by 5 seconds at most.
 // Its clusters are added when it can be read. Then they replace clusters of the same
-// name from later parts.
+// name from later parts. Until then [Join.Sources] says that it has not reported.
+//
+// [Join.Use] replaces parts while the Join is followed. Only a part that has reported takes
+// clusters away, or a part that was removed:
+//
+//   - The clusters of a part stay until the directory that replaces it has reported its own.
+//     Until then the previous directory is followed.
+//   - The clusters of a part that was removed stay until every other part has reported, because
+//     one of those may have them. After 5 seconds they leave if one other part has reported.
 //
 // If a part returns an error, Join logs it and keeps the clusters that the part
 // reported last. Follow returns the error if no other part is left.
 type Join struct {
-	parts []fleet.Directory
-	opts  JoinOptions
+	opts JoinOptions
+	// changed receives a value after a change of what mu guards.
+	changed chan struct{}
+
+	// mu guards the fields below, and what the parts have reported.
+	mu    sync.Mutex
+	parts []Part
+	// uses counts the calls of Use.
+	uses   int
+	labels map[string]map[string]string
+	// published are the states of the parts in the last report.
+	published []publishedState
 }
 
 // NewJoin returns the directory of all clusters of parts, the earlier ones first. A nil
 // opts means the defaults.
-func NewJoin(parts []fleet.Directory, opts *JoinOptions) *Join {
-	j := &Join{parts: slices.Clone(parts)}
+func NewJoin(parts []Part, opts *JoinOptions) *Join {
+	j := &Join{changed: make(chan struct{}, 1)}
 	if opts != nil {
 		j.opts = *opts
 	}
 	if j.opts.Logger == nil {
 		j.opts.Logger = slog.Default()
 	}
+	j.Use(parts)
 	return j
 }
 
-// String returns the names of the parts for log lines and errors.
+// Use replaces the parts.
+func (j *Join) Use(parts []Part) {
+	j.set(func() { j.parts, j.uses = slices.Clone(parts), j.uses+1 })
+}
+
+// Label replaces the labels that are added to those that the parts report, by the names of
+// the clusters. They have precedence.
+func (j *Join) Label(labels map[string]map[string]string) {
+	j.set(func() { j.labels = labels })
+}
+
+// set makes a change and wakes Follow.
+func (j *Join) set(change func()) {
+	j.mu.Lock()
+	change()
+	j.mu.Unlock()
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
+}
+
+// String returns the names of the directories for log lines and errors.
 func (j *Join) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	names := make([]string, 0, len(j.parts))
 	for _, p := range j.parts {
-		names = append(names, nameOf(p))
+		names = append(names, nameOf(p.Directory))
 	}
 	return strings.Join(names, ", ")
 }
@@ -74,43 +127,39 @@ func nameOf(d fleet.Directory) string {
 	return fmt.Sprintf("%T", d)
 }
 
-// joinState is what the parts of a Join have reported.
-type joinState struct {
-	board
-	// parts have the errors of those that failed until the errors were logged or returned.
-	parts []part
+// publishedState is the state of a part in a report of a Join.
+type publishedState struct {
+	fleet.SourceState
+	directory fleet.Directory
 }
 
-// take returns a copy of the state, and the errors since the last call.
-func (s *joinState) take(directories []fleet.Directory) (parts []part, errs []error, left int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.parts {
-		if p := &s.parts[i]; p.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", nameOf(directories[i]), p.err))
-			p.err = nil
-		}
-		if !s.parts[i].failed {
-			left++
+// Sources returns the states of the parts, in their order. A part has reported if its clusters
+// are in the last report of the Join: the caller of Follow has them.
+func (j *Join) Sources() []fleet.SourceState {
+	j.mu.Lock()
+	published := j.published
+	j.mu.Unlock()
+	all := make([]fleet.SourceState, len(published))
+	for i, p := range published {
+		all[i] = p.SourceState
+		if d, ok := p.directory.(interface{ Err() error }); ok && all[i].Err == nil {
+			all[i].Err = d.Err()
 		}
 	}
-	return slices.Clone(s.parts), errs, left
+	return all
 }
 
 // Follow reports the clusters of all parts. See [fleet.Directory].
 func (j *Join) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var followers sync.WaitGroup
-	defer followers.Wait()
-	defer cancel()
-	state := &joinState{board: newBoard(), parts: make([]part, len(j.parts))}
-	for i, directory := range j.parts {
-		followers.Go(func() { state.follow(ctx, directory, &state.parts[i]) })
-	}
-	v := joinView{join: j, state: state, notifier: notifier{notify: notify}}
+	v := &joinView{join: j, notifier: notifier{notify: notify}}
+	defer v.end()
 	timeout := time.NewTimer(joinTimeout)
 	defer timeout.Stop()
 	for {
+		if v.arrange(ctx) {
+			v.timedOut = false
+			timeout.Reset(joinTimeout)
+		}
 		if err := v.update(); err != nil {
 			return err
 		}
@@ -119,62 +168,8 @@ func (j *Join) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 			return nil
 		case <-timeout.C:
 			v.timedOut = true
-		case <-state.changed:
+			v.complain()
+		case <-j.changed:
 		}
 	}
-}
-
-// joinView merges the parts and notifies the caller of Follow.
-type joinView struct {
-	join     *Join
-	state    *joinState
-	notifier notifier
-	clashes  clashes
-	timedOut bool // joinTimeout is over
-}
-
-// update notifies if all parts have reported, or one has and the timeout is over. It
-// returns an error if the last part has failed.
-func (v *joinView) update() error {
-	parts, errs, left := v.state.take(v.join.parts)
-	if left == 0 && len(errs) > 0 {
-		return fmt.Errorf("every source of clusters has failed: %w", errors.Join(errs...))
-	}
-	for _, err := range errs {
-		v.join.opts.Logger.Error("source of clusters failed; its clusters stay as they are", "err", err)
-	}
-	some, all := false, true
-	for _, p := range parts {
-		some = some || p.reported
-		all = all && (p.reported || p.failed)
-	}
-	if all || some && v.timedOut {
-		v.notifier.update(v.merge(parts))
-	}
-	return nil
-}
-
-// merge returns the entries of all parts, without those whose name an earlier part has.
-func (v *joinView) merge(parts []part) []fleet.Entry {
-	defer v.clashes.done()
-	var entries []fleet.Entry
-	type place struct{ part, entry int }
-	first := map[string]place{} // the part that a name was taken from, and the index of its entry
-	for i, part := range parts {
-		for _, e := range part.entries {
-			used, ok := first[e.Name]
-			if !ok {
-				first[e.Name] = place{i, len(entries)}
-				entries = append(entries, e)
-				continue
-			}
-			taken := &entries[used.entry]
-			taken.Shadowed = append(slices.Clip(taken.Shadowed), nameOf(v.join.parts[i]))
-			if v.clashes.add(fmt.Sprintf("%d/%s", i, e.Name)) {
-				v.join.opts.Logger.Warn("cluster left out: an earlier source has one of the same name",
-					"cluster", e.Name, "source", nameOf(v.join.parts[i]), "used", nameOf(v.join.parts[used.part]))
-			}
-		}
-	}
-	return entries
 }

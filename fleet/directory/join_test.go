@@ -50,7 +50,7 @@ func (d *failing) Follow(ctx context.Context, notify func([]fleet.Entry)) error 
 func TestJoin(t *testing.T) {
 	var log logBuffer
 	var one, two directory.Static
-	seen := follow(t, directory.NewJoin([]fleet.Directory{&one, &two}, &directory.JoinOptions{Logger: log.logger()}))
+	seen := follow(t, directory.NewJoin([]directory.Part{{Name: "one", Directory: &one}, {Name: "two", Directory: &two}}, &directory.JoinOptions{Logger: log.logger()}))
 	must(t, two.Set(entriesIn("two", "b", "c", "d")...))
 	seen.quiet("the first part has not reported")
 	must(t, one.Set(entriesIn("one", "a", "b", "c")...))
@@ -86,7 +86,7 @@ func TestJoin(t *testing.T) {
 func TestJoin_timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var one, two directory.Static
-		seen := follow(t, directory.NewJoin([]fleet.Directory{&one, &two}, nil))
+		seen := follow(t, directory.NewJoin([]directory.Part{{Name: "one", Directory: &one}, {Name: "two", Directory: &two}}, nil))
 		must(t, two.Set(entriesIn("two", "a", "b")...))
 		time.Sleep(4900 * time.Millisecond)
 		if n := seen.count(); n != 0 {
@@ -105,7 +105,7 @@ func TestJoin_timeout(t *testing.T) {
 func TestJoin_lateStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var one, two directory.Static
-		seen := follow(t, directory.NewJoin([]fleet.Directory{&one, &two}, nil))
+		seen := follow(t, directory.NewJoin([]directory.Part{{Name: "one", Directory: &one}, {Name: "two", Directory: &two}}, nil))
 		time.Sleep(time.Minute)
 		if n := seen.count(); n != 0 {
 			t.Errorf("%d reports of nothing", n)
@@ -121,7 +121,7 @@ func TestJoin_failure(t *testing.T) {
 	must(t, one.Set(entriesIn("one", "a")...))
 	seen := newRecorder(t)
 	done := make(chan error, 1)
-	join := directory.NewJoin([]fleet.Directory{one, two}, &directory.JoinOptions{Logger: log.logger()})
+	join := directory.NewJoin([]directory.Part{{Name: "one", Directory: one}, {Name: "two", Directory: two}}, &directory.JoinOptions{Logger: log.logger()})
 	go func() { done <- join.Follow(t.Context(), seen.notify) }()
 	two.fail <- errors.New("first")
 	seen.names("a")

@@ -72,6 +72,9 @@ func NewKubeconfig(opts *KubeconfigOptions) *Kubeconfig {
 // String returns a short name of the directory for log lines and errors.
 func (k *Kubeconfig) String() string { return "kubeconfig " + strings.Join(k.Paths(), ", ") }
 
+// Err returns why the clusters cannot be read at present, nil if they can be.
+func (k *Kubeconfig) Err() error { return k.poller.last.Err() }
+
 // Follow reports the contexts. See [fleet.Directory].
 func (k *Kubeconfig) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	if len(k.Paths()) == 0 {

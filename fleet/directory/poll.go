@@ -6,6 +6,7 @@ package directory
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -22,8 +23,29 @@ type poller struct {
 	interval time.Duration // pollInterval, except in tests
 	logger   *slog.Logger
 	source   string // the name of the source, for log lines
-	// lastErr is the text of the current error, "" if there is none.
-	lastErr string
+	// last is the current error. Copies of the poller share it.
+	last *present
+}
+
+// present is the error of a source that cannot be read at present.
+type present struct {
+	mu  sync.Mutex
+	err error // nil if the source can be read
+}
+
+// swap replaces the error, and returns the previous one.
+func (p *present) swap(err error) (before error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.err = p.err, err
+	return before
+}
+
+// Err returns why the source cannot be read at present, nil if it can be.
+func (p *present) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
 }
 
 // newPoller returns a poller that logs to logger, or to slog.Default() if that is nil.
@@ -31,7 +53,7 @@ func newPoller(logger *slog.Logger, source string) poller {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return poller{interval: pollInterval, logger: logger, source: source}
+	return poller{interval: pollInterval, logger: logger, source: source, last: &present{}}
 }
 
 // run calls check at once and then every interval until ctx ends. If check returns
@@ -83,13 +105,9 @@ func (p *poller) follow(ctx context.Context, read func(*fileStates) ([]fleet.Ent
 
 // log writes a line when an error begins, changes or ends. A nil err is the end.
 func (p *poller) log(err error) {
-	before := p.lastErr
-	p.lastErr = ""
-	if err != nil {
-		p.lastErr = err.Error()
-	}
+	before := p.last.swap(err)
 	switch {
-	case p.lastErr == before:
+	case err == nil && before == nil, err != nil && before != nil && err.Error() == before.Error():
 	case err != nil:
 		p.logger.Warn("cannot read clusters; they stay as they are", "source", p.source, "err", err)
 	default:
