@@ -42,13 +42,16 @@ func (r *fleetResource) close() {
 }
 
 func (r *fleetResource) state(cluster string) (state, error) {
-	if !r.fleet.Known() {
+	members, view := r.fleet.Members(), r.view
+	if len(members) == 0 && !r.fleet.Known() {
 		return nil, refuse(http.StatusServiceUnavailable, "the clusters are not known yet")
 	}
-	members, view := r.fleet.Members(), r.view
 	if cluster != "" {
 		m, ok := r.fleet.Member(cluster)
-		if !ok {
+		switch {
+		case !ok && !r.fleet.Known():
+			return nil, refuse(http.StatusServiceUnavailable, "the clusters are not all known yet, and cluster %q is not one of those that are", cluster)
+		case !ok:
 			return nil, refuse(http.StatusNotFound, "cluster %q not found", cluster)
 		}
 		cluster = m.Name() // the parameter may be an alias

@@ -65,7 +65,7 @@ func (f *seenFleet) unknown() error {
 	case slices.ContainsFunc(f.members, (*fleet.Member).Discovered):
 		return nil
 	case !f.fleet.Known():
-		return status.RetrySoon("the clusters are not known yet")
+		return status.RetrySoon(unreported(f.fleet))
 	case len(f.members) == 0:
 		return apierrors.NewServiceUnavailable("there are no clusters")
 	}

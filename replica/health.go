@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -14,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
-// readiness is whether the replica can be used: its directory has been read, and every
+// readiness is whether the replica can be used: every source of clusters has been read, and every
 // cluster has synced or turned out to be unreachable, which takes a minute at most. Once it
 // was ready it stays so: a cluster that joins later, or comes back, must not take all
 // replicas out of a load balancer. Lists name the clusters that they leave out.
@@ -33,17 +34,41 @@ func (s *readiness) serve(w http.ResponseWriter, r *http.Request, seen *sight) {
 		respond.Text(w, http.StatusOK, "ok")
 		return
 	}
-	detail := "reason withheld"
+	directory, clusters := "reason withheld", "reason withheld"
 	if verbose {
 		warning.Add(w.Header(), seen.warnings("them")...)
-		detail = progressOf(seen.members)
+		clusters = progressOf(seen.members)
 	}
-	text := checkLine(known, "directory", "") + checkLine(ready, "clusters", detail)
+	switch {
+	case known:
+		directory = ""
+	case verbose && seen.names == nil:
+		directory = unreported(s.fleet)
+	}
+	text := checkLine(known, "directory", directory) + checkLine(ready, "clusters", clusters)
 	if !ready {
 		respond.Text(w, http.StatusInternalServerError, text+"readyz check failed\n")
 		return
 	}
 	respond.Text(w, http.StatusOK, text+"readyz check passed\n")
+}
+
+// unreported says which sources of clusters have not reported since they were configured.
+func unreported(f *fleet.Fleet) string {
+	var names []string
+	for _, s := range f.Sources() {
+		switch {
+		case s.Reported:
+		case s.Err != nil:
+			names = append(names, s.Name+": "+warning.Shorten(s.Err.Error(), warning.MaxCause))
+		default:
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "the clusters are not known yet"
+	}
+	return "the clusters are not known yet: no report of " + strings.Join(names, ", and of ")
 }
 
 // isReady reports whether the replica is ready, or was once.

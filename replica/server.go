@@ -335,6 +335,15 @@ func (s *Server) isServerPath(path string) bool {
 	return false
 }
 
+// noMember returns the error for a name that no member had when the request was resolved. The
+// cluster may have joined since: then the client tries again.
+func (s *Server) noMember(name string) error {
+	if _, joined := s.fleet.Member(name); joined {
+		return status.RetrySoon(fmt.Sprintf("the cluster %q has just joined", name))
+	}
+	return noCluster(name)
+}
+
 // noCluster returns the 404 for a name that no cluster has.
 func noCluster(name string) error {
 	return status.New(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no cluster %q", name))
@@ -351,9 +360,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 		case q.Member != nil:
 			s.cluster(q.Member).serve(w, r, q)
 		case !s.fleet.Known():
-			respond.Error(w, r, status.RetrySoon("the clusters are not known yet"))
+			respond.Error(w, r, status.RetrySoon(unreported(s.fleet)))
 		default:
-			respond.Error(w, r, noCluster(q.Cluster))
+			respond.Error(w, r, s.noMember(q.Cluster))
 		}
 		return
 	}

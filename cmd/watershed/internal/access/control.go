@@ -106,6 +106,9 @@ func (c *Control) authenticate(r *http.Request, q *replica.Request) (*caller, er
 	case !c.fleet.Known():
 		return nil, apierrors.NewServiceUnavailable("the clusters are not known yet")
 	}
+	if _, joined := c.fleet.Member(q.Cluster); joined { // since the request was resolved
+		return nil, apierrors.NewServiceUnavailable("the cluster has just joined")
+	}
 	return nil, errUnauthorized()
 }
 
