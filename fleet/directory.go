@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/client-go/rest"
 )
@@ -76,14 +78,27 @@ type Entry struct {
 	Err error
 }
 
-// ValidateName returns an error if a cluster cannot have this name: it must not be
-// empty or contain a slash.
+// maxName is the most bytes that the name of a cluster may have. A namespace and an object on a
+// hub have at most 317 together.
+const maxName = 512
+
+// ValidateName returns an error if a cluster cannot have this name. Names are parts of paths and
+// labels of metrics: a name must not be empty, ".", ".." or longer than 512 bytes, must be valid
+// UTF-8, and must not contain a slash or characters without a glyph, such as control characters.
 func ValidateName(name string) error {
-	if name == "" {
+	switch {
+	case name == "":
 		return errors.New("cluster name is empty")
-	}
-	if strings.Contains(name, "/") {
+	case name == ".", name == "..":
+		return fmt.Errorf("cluster name %q is a path", name)
+	case len(name) > maxName:
+		return fmt.Errorf("cluster name %.40q... has %d bytes: it may have %d", name, len(name), maxName)
+	case strings.Contains(name, "/"):
 		return fmt.Errorf("cluster name %q contains a slash", name)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("cluster name %q is not valid UTF-8", name)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) }):
+		return fmt.Errorf("cluster name %q contains a character without a glyph", name)
 	}
 	return nil
 }

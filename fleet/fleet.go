@@ -130,11 +130,17 @@ func (f *Fleet) admit(entries []Entry) {
 	}
 	f.admitted = true
 	there := map[string]bool{}
-	for _, e := range f.aliases.merge(entries, f.members, f.settings) {
-		if err := ValidateName(e.Name); err != nil || there[e.Name] {
+	entries = slices.DeleteFunc(entries, func(e Entry) bool {
+		err := ValidateName(e.Name)
+		if err != nil || there[e.Name] {
 			f.settings.Logger.Error("cluster left out: its name is not valid or occurs twice", "cluster", e.Name, "err", err)
-			continue
+			return true
 		}
+		there[e.Name] = true
+		return false
+	})
+	clear(there)
+	for _, e := range f.aliases.merge(entries, f.members, f.settings) {
 		there[e.Name] = true
 		f.admitLocked(e)
 		f.members[e.Name].shadow(e.Shadowed)

@@ -26,6 +26,7 @@ func (r *fileStates) kubeconfig(path string) (*clientcmdapi.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
+	r.contexts = r.contexts || contextsKey.Match(data)
 	for _, cluster := range k.Clusters {
 		cluster.LocationOfOrigin = path
 	}
@@ -37,6 +38,9 @@ func (r *fileStates) kubeconfig(path string) (*clientcmdapi.Config, error) {
 	}
 	return k, nil
 }
+
+// contextsKey matches the key of the contexts in YAML and JSON.
+var contextsKey = regexp.MustCompile(`\bcontexts"?\s*:`)
 
 var lineNumber = regexp.MustCompile(`\bline \d+`)
 

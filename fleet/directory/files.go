@@ -30,6 +30,8 @@ type fileStates struct {
 	// retry is set if the read failed for a reason that can end without a change of the
 	// recorded files. Then the files are read again at the next poll.
 	retry bool
+	// contexts is set if a kubeconfig has the key of the contexts, even if it has none.
+	contexts bool
 }
 
 func newFileStates() *fileStates { return &fileStates{at: time.Now(), files: map[string]fs.FileInfo{}} }

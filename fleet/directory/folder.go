@@ -34,7 +34,7 @@ type FolderOptions struct {
 // .kubeconfig or .conf. If two files have the same name without it, the first in
 // alphabetical order is used, and the other is logged. Files whose names begin with "."
 // or end with "~" are ignored. So is everything that is not a regular file or a link to
-// one.
+// one. A file whose name a cluster cannot have, see [fleet.ValidateName], is left out and logged.
 //
 // The files are polled and read like those of [Kubeconfig]. A truncated or broken file
 // is a cluster with an error until the file changes. If a file is removed, so is its
@@ -136,6 +136,12 @@ func (v *folderView) entries() []fleet.Entry {
 	for _, name := range slices.Sorted(maps.Keys(v.files)) {
 		e := v.files[name].entry
 		if e.Name == "" {
+			continue
+		}
+		if err := fleet.ValidateName(e.Name); err != nil {
+			if v.clashes.add(name) {
+				v.poller.logger.Warn("file left out: rename it", "folder", v.folder.path, "file", name, "err", err)
+			}
 			continue
 		}
 		if first, ok := used[e.Name]; ok {

@@ -254,3 +254,19 @@ func TestFolder_many(t *testing.T) {
 		t.Errorf("%d reports, want 1", seen.count())
 	}
 }
+
+// TestFolder_invalidNames leaves out files that a cluster cannot be named after.
+func TestFolder_invalidNames(t *testing.T) {
+	log := &logBuffer{}
+	dir := t.TempDir()
+	for _, name := range []string{"a.yaml", "caf\xe9.yaml", "b\nc.yaml"} {
+		write(t, kubeconfigWith(nil, "x"), dir, name)
+	}
+	seen := follow(t, directory.Poll(directory.NewFolder(dir, &directory.FolderOptions{Logger: log.logger()}), testInterval))
+	seen.names("a")
+	write(t, kubeconfigWith(nil, "x"), dir, "d.yaml")
+	seen.names("a", "d")
+	if n := strings.Count(log.String(), "file left out"); n != 2 || !strings.Contains(log.String(), "not valid UTF-8") || !strings.Contains(log.String(), "without a glyph") {
+		t.Errorf("logged %d times:\n%s", n, log.String())
+	}
+}

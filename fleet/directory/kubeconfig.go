@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -38,8 +40,10 @@ type KubeconfigOptions struct {
 // the same server once, see [fleet.Member.Aliases].
 //
 // The name of a cluster is the name of its context, with "/" written as "%2F" and "%"
-// as "%25": contexts of EKS and OpenShift have slashes. Different contexts have
-// different names. The context with the empty name is the cluster "%".
+// as "%25": contexts of EKS and OpenShift have slashes. What else [fleet.ValidateName] does not
+// accept is written in the same way: "." and "..", control characters and bytes that are not
+// UTF-8. Different contexts have different names. The context with the empty name is the cluster
+// "%". A context whose name is too long is left out, and logged.
 //
 // The files are polled every 2 seconds. They are read again when their time, size or
 // inode has changed and they have settled. The same holds for the certificates and
@@ -49,7 +53,8 @@ type KubeconfigOptions struct {
 // every minute, and so are credential plugins.
 //
 // A missing or empty file has no contexts. While all files are missing or empty, or one
-// cannot be parsed, the clusters stay as they are.
+// cannot be parsed, or none has the key contexts, the clusters stay as they are: a program that
+// does not rename files may be writing one.
 type Kubeconfig struct {
 	opts   KubeconfigOptions
 	poller poller
@@ -104,6 +109,10 @@ func (k *Kubeconfig) read(r *fileStates) ([]fleet.Entry, error) {
 	for _, name := range names {
 		cfg, err := r.config(merged, name)
 		labels, invalid := kubeconfigLabels(merged, name)
+		if err := fleet.ValidateName(contextCluster(name)); err != nil {
+			k.poller.logger.Warn("context left out", "source", k.String(), "err", err)
+			continue
+		}
 		e := labelled(newEntry(contextCluster(name), cfg, err), labels, invalid)
 		if e.Err != nil {
 			e.Err = fmt.Errorf("kubeconfig context %q: %w", name, e.Err)
@@ -134,8 +143,11 @@ func (k *Kubeconfig) load(r *fileStates) (*clientcmdapi.Config, error) {
 		addMissing(merged.AuthInfos, one.AuthInfos)
 		addMissing(merged.Contexts, one.Contexts)
 	}
-	if !found {
+	switch {
+	case !found:
 		return nil, emptyKubeconfig(k.Paths())
+	case !r.contexts:
+		return nil, fmt.Errorf("kubeconfig %s has no key contexts: it is not complete", strings.Join(k.Paths(), ", "))
 	}
 	return merged, nil
 }
@@ -162,7 +174,22 @@ func contextCluster(context string) string {
 	if context == "" {
 		return "%"
 	}
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(context)
+	if context == "." || context == ".." {
+		return strings.ReplaceAll(context, ".", "%2E")
+	}
+	var b strings.Builder
+	for len(context) > 0 {
+		r, size := utf8.DecodeRuneInString(context)
+		if r == '%' || r == '/' || r == utf8.RuneError && size == 1 || !unicode.IsGraphic(r) {
+			for _, c := range []byte(context[:size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(context[:size])
+		}
+		context = context[size:]
+	}
+	return b.String()
 }
 
 var errNoKubeconfigPath = errors.New("kubeconfig: no path")

@@ -4,6 +4,7 @@
 package directory_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func newKubeconfig(log *logBuffer, paths ...string) *directory.Kubeconfig {
@@ -30,8 +32,13 @@ func TestKubeconfig_names(t *testing.T) {
 		"default/api-crc-testing:6443/kube:admin": "default%2Fapi-crc-testing:6443%2Fkube:admin",
 		"kind-kind": "kind-kind",
 		"arn:aws:eks:eu-west-1:1234:cluster%2Fprod": "arn:aws:eks:eu-west-1:1234:cluster%252Fprod",
-		"%": "%25",
-		"":  "%",
+		"%":           "%25",
+		"":            "%",
+		".":           "%2E",
+		"..":          "%2E%2E",
+		"a\tb\u202e":  "a%09b%E2%80%AE",
+		"user@host b": "user@host b",
+		"Zürich":      "Zürich",
 	}
 	var contexts, clusters []string
 	for context, cluster := range names {
@@ -44,6 +51,37 @@ func TestKubeconfig_names(t *testing.T) {
 			t.Errorf("context %q: %v", context, e.Err)
 		}
 	}
+}
+
+// TestKubeconfig_longName leaves out a context whose name is too long.
+func TestKubeconfig_longName(t *testing.T) {
+	log := &logBuffer{}
+	path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
+		k.Contexts[strings.Repeat("/", 171)] = k.Contexts["a"].DeepCopy()
+	}, "a"), t.TempDir(), "config")
+	follow(t, newKubeconfig(log, path)).names("a")
+	if !strings.Contains(log.String(), "has 513 bytes") {
+		t.Errorf("logged:\n%s", log.String())
+	}
+}
+
+// TestKubeconfig_incomplete writes the first part of a file, which is valid YAML: its clusters
+// stay. A file without any context has none.
+func TestKubeconfig_incomplete(t *testing.T) {
+	dir := t.TempDir()
+	whole := kubeconfigWith(nil, "a", "b")
+	path := write(t, whole, dir, "config")
+	k := newKubeconfig(&logBuffer{}, path)
+	seen := follow(t, k)
+	seen.names("a", "b")
+	write(t, whole[:bytes.Index(whole, []byte("\ncontexts:"))], dir, "config")
+	expect.Soon(t, "the error", func() bool { return k.Err() != nil && strings.Contains(k.Err().Error(), "not complete") })
+	if n := seen.count(); n != 1 {
+		t.Errorf("%d reports: %v", n, describe(seen.last()))
+	}
+	write(t, kubeconfigWith(nil), dir, "config")
+	seen.names()
+	expect.NoError(t, k.Err())
 }
 
 func TestKubeconfig_sameServerTwice(t *testing.T) {

@@ -176,7 +176,7 @@ func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(
 func kubeconfigWith(change func(*clientcmdapi.Config), names ...string) []byte {
 	k := clientcmdapi.NewConfig()
 	for _, n := range names {
-		k.Clusters[n] = &clientcmdapi.Cluster{Server: "https://" + strings.ToLower(strings.NewReplacer("/", "-", ":", "-", "@", "-", "%", "-").Replace(n)) + ".example.com"}
+		k.Clusters[n] = &clientcmdapi.Cluster{Server: "https://" + strings.ToLower(strings.NewReplacer("/", "-", ":", "-", "@", "-", "%", "-", " ", "-", "\t", "-", "\u202e", "-").Replace(n)) + ".example.com"}
 		k.AuthInfos[n] = &clientcmdapi.AuthInfo{Token: "token-of-" + n}
 		k.Contexts[n] = &clientcmdapi.Context{Cluster: n, AuthInfo: n}
 	}
