@@ -51,8 +51,8 @@ func (r *reload) run(ctx context.Context) error {
 	return nil
 }
 
-// changed applies a new content of the file.
-func (r *reload) changed(content []byte) {
+// changed applies a new content of the file. It returns an error if that has changed nothing.
+func (r *reload) changed(content []byte) error {
 	next := newServeOptions()
 	next.file = r.now.file
 	err := next.keys.CopyFlags(r.started.keys)
@@ -62,12 +62,10 @@ func (r *reload) changed(content []byte) {
 	if err == nil {
 		err = next.state.find() // as at the start
 	}
-	if err == nil {
-		err = r.apply(next)
-	}
 	if err != nil {
-		r.reject(err)
+		return err
 	}
+	return r.apply(next)
 }
 
 // reject records that the content of the file is not in effect.

@@ -144,12 +144,15 @@ func (o *serveOptions) validate() error {
 	add(o.sources.validate())
 	add(o.access.validate())
 	add(o.tracing.validate())
-	for flag, opts := range map[string]fleet.Options{
-		"resources": {Resources: o.resources}, "except": {Except: o.except}, "expendable": {Except: o.expendable},
-		"namespace": {Scope: fleet.Scope{Namespace: o.scope.Namespace}}, "selector": {Scope: fleet.Scope{LabelSelector: o.scope.LabelSelector}},
+	for _, one := range []struct {
+		flag string
+		opts fleet.Options
+	}{
+		{"resources", fleet.Options{Resources: o.resources}}, {"except", fleet.Options{Except: o.except}}, {"expendable", fleet.Options{Except: o.expendable}},
+		{"namespace", fleet.Options{Scope: fleet.Scope{Namespace: o.scope.Namespace}}}, {"selector", fleet.Options{Scope: fleet.Scope{LabelSelector: o.scope.LabelSelector}}},
 	} {
-		if _, _, err := opts.Selected(nil); err != nil {
-			add(config.About(flag, "--%s: %v", flag, err))
+		if _, _, err := one.opts.Selected(nil); err != nil {
+			add(config.About(one.flag, "--%s: %v", one.flag, err))
 		}
 	}
 	if len(all) == 0 {

@@ -42,10 +42,11 @@ func ReadFile(path string) ([]byte, error) {
 }
 
 // Follow calls changed when the content of a file differs from the last content, until ctx
-// ends, and failed when the file cannot be read, once for each different error. It reads the
-// file after each period. After a value from now it reads the file at once, and calls changed
-// even if the content is the same.
-func Follow(ctx context.Context, path string, last []byte, period time.Duration, now <-chan os.Signal, changed func(content []byte), failed func(error)) {
+// ends, and failed when the file cannot be read or changed returns an error, once for each
+// different error. It reads the file after each period. After an error it calls changed with
+// the same content again: a file that the content names may be right by then. After a value
+// from now it reads the file at once, and calls changed even if the content is the same.
+func Follow(ctx context.Context, path string, last []byte, period time.Duration, now <-chan os.Signal, changed func(content []byte) error, failed func(error)) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	failure := ""
@@ -59,15 +60,19 @@ func Follow(ctx context.Context, path string, last []byte, period time.Duration,
 			forced = true
 		}
 		content, err := readSettled(ctx, path, last)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil && err.Error() != failure:
+		}
+		if err == nil && (forced || failure != "" || !bytes.Equal(content, last)) {
+			last = content
+			err = changed(content)
+		}
+		switch {
+		case err == nil:
+			failure = ""
+		case forced || err.Error() != failure:
 			failure = err.Error()
 			failed(err)
-		case err == nil && (forced || failure != "" || !bytes.Equal(content, last)):
-			last, failure = content, ""
-			changed(content)
 		}
 	}
 }

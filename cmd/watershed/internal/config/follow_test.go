@@ -5,6 +5,7 @@ package config_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,8 @@ type following struct {
 	mu       sync.Mutex
 	contents []string
 	failures []string
+	// refused is the error for each content, "" if they are accepted.
+	refused string
 }
 
 // follow follows a file for the duration of the test.
@@ -34,10 +37,14 @@ func follow(t *testing.T, path, last string, period time.Duration) *following {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		config.Follow(ctx, path, []byte(last), period, f.now, func(content []byte) {
+		config.Follow(ctx, path, []byte(last), period, f.now, func(content []byte) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			if f.refused != "" {
+				return errors.New(f.refused)
+			}
 			f.contents = append(f.contents, string(content))
+			return nil
 		}, func(err error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -105,6 +112,25 @@ func TestFollow_reportsEachErrorOnce(t *testing.T) {
 	f.expect(t, "one") // reported again, so that the error is known to be over
 	write(t, path, strings.Repeat("x", 1<<20+1))
 	expect.Soon(t, "an error", func() bool { _, failures := f.reported(); return strings.Contains(failures, "larger than 1 MiB") })
+}
+
+// TestFollow_triesAgain refuses a content for a while: it takes effect without another change.
+func TestFollow_triesAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	write(t, path, "one")
+	f := follow(t, path, "one", 5*time.Millisecond)
+	refuse := func(text string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.refused = text
+	}
+	refuse("no such folder")
+	write(t, path, "two")
+	expect.Soon(t, "the first error", func() bool { _, failures := f.reported(); return failures == "no such folder" })
+	refuse("not a folder")
+	expect.Soon(t, "the second error", func() bool { _, failures := f.reported(); return failures == "no such folder|not a folder" })
+	refuse("")
+	f.expect(t, "two")
 }
 
 // TestFollow_waitsForTheWriter writes a file in small parts, with less time between them than
