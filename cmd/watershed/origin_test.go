@@ -44,6 +44,9 @@ type origin struct {
 	parents map[string]string
 }
 
+// refusedToken is a token that origins do not accept.
+const refusedToken = "refused"
+
 // startOrigins starts clusters that end with the test.
 func startOrigins(t *testing.T, n, pods int) []*origin {
 	t.Helper()
@@ -73,8 +76,11 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		return
 	}
+	refused := r.Header.Get("Authorization") == "Bearer "+refusedToken
 	r.Header.Set("Authorization", "Bearer "+o.cluster.Config().BearerToken)
 	switch {
+	case refused:
+		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 	case strings.HasSuffix(r.URL.Path, "reviews"):
 		o.review(w, r)
 	case r.Method != http.MethodGet:

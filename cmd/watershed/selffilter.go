@@ -20,7 +20,7 @@ import (
 // recognized by its address and by its certificate authority, which stays the same when
 // it listens elsewhere.
 type selfFilter struct {
-	fleet.Sources
+	from fleet.Sources
 	// addresses are those at which the server can be reached, with its port.
 	addresses []string
 	// authority is nil if the server's certificate has another one.
@@ -28,11 +28,13 @@ type selfFilter struct {
 	logger    *slog.Logger
 }
 
+var _ fleet.Sources = selfFilter{}
+
 // Follow reports the clusters of the directory that are not this server. It logs a line
 // when none is left.
 func (d selfFilter) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	logged := map[string]bool{}
-	return d.Sources.Follow(ctx, func(entries []fleet.Entry) {
+	return d.from.Follow(ctx, func(entries []fleet.Entry) {
 		entries = slices.DeleteFunc(entries, func(e fleet.Entry) bool {
 			if e.Config == nil || !d.isServer(e.Config) {
 				return false
@@ -49,6 +51,9 @@ func (d selfFilter) Follow(ctx context.Context, notify func([]fleet.Entry)) erro
 		notify(entries)
 	})
 }
+
+// Sources returns the states of the directory's sources.
+func (d selfFilter) Sources() []fleet.SourceState { return d.from.Sources() }
 
 func (d selfFilter) isServer(cfg *rest.Config) bool {
 	return d.authority != nil && d.authority.IsIn(cfg.CAData) ||
