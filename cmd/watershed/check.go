@@ -20,6 +20,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/preflight"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 const (
@@ -29,8 +30,9 @@ const (
 	sourcesTimeout = 30 * time.Second
 )
 
-const checkLong = `Check finds out whether serve would work with the same settings: whether they are valid,
-whether its sources can be read, and for each cluster, or for those that are named, whether
+const checkLong = `Check finds out whether serve would work with the same settings: whether they are valid, its
+addresses are free, its files can be read and written and its sources can be read (one check:
+configuration), and for each cluster, or for those that are named, whether
 
   name            no two clusters have it
   credentials     they can be used, and do not expire soon
@@ -140,10 +142,30 @@ func (o *checkOptions) entries(ctx context.Context, names []string) ([]fleet.Ent
 		}
 	}
 	result.Message = fmt.Sprintf("%d clusters from %v", len(entries), clusters)
+	if err := errors.Join(o.serve.startErrors(ctx), unreadSources(clusters)); err != nil {
+		// The clusters can be checked all the same.
+		result.Outcome, result.Message = preflight.Bad, strings.ReplaceAll(err.Error(), "\n", "; ")
+		result.Remedy = "correct the settings; serve would end with this error, or not have all clusters"
+	}
 	if len(names) > 0 {
 		entries = slices.DeleteFunc(entries, func(e fleet.Entry) bool { return !slices.Contains(names, e.Name) })
 	}
 	return entries, clusterContexts(opened), result
+}
+
+// unreadSources returns an error that names the sources that have not reported.
+func unreadSources(clusters *directory.Join) error {
+	var errs []error
+	for _, s := range clusters.Sources() {
+		switch {
+		case s.Reported:
+		case s.Err != nil:
+			errs = append(errs, fmt.Errorf("source %s cannot be read: %w", s.Name, s.Err))
+		default:
+			errs = append(errs, fmt.Errorf("source %s has not answered", s.Name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // readEntries returns the first report of a directory.

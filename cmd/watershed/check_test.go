@@ -6,6 +6,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,11 +42,54 @@ func TestCheck_configuration(t *testing.T) {
 	}
 }
 
+// TestCheck_start has settings with which serve ends at its start: check says so before.
+func TestCheck_start(t *testing.T) {
+	config := writeKubeconfig(t, map[string]string{"one": ""})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	expect.NoError(t, err)
+	defer taken.Close()
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	expect.NoError(t, os.WriteFile(plain, nil, 0o600))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen", taken.Addr().String()}, "choose another address with --listen"},
+		{[]string{"--listen", "7443"}, "--listen 7443: "},
+		{[]string{"--listen", "localhost:99999"}, "--listen localhost:99999: "},
+		{[]string{"--tls-cert-file", "/nope", "--tls-key-file", "/nope"}, "--tls-cert-file and --tls-key-file: "},
+		{[]string{"--audit-log", "/nope/x"}, "--audit-log: "},
+		{[]string{"--data-dir", plain + "/x"}, "--data-dir: "},
+		{[]string{"--data-dir", dir + "/data", "--data-key-file", "/nope"}, "--data-key-file: "},
+		{[]string{"--metrics-listen", taken.Addr().String()}, "--metrics-listen: "},
+		{[]string{"--state-dir", plain}, "--state-dir: "},
+	} {
+		args := append([]string{"check", "--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"}, c.args...)
+		out, err := command(t.Context(), args...)
+		line, _, _ := strings.Cut(out, "\n")
+		if !errors.Is(err, errChecksFailed) || !strings.HasPrefix(line, "FAIL    configuration: ") || !strings.Contains(line, c.want) {
+			t.Errorf("%q: %v: %s", c.args, err, line)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("check has left %v, %v", left, err)
+	}
+	// A server that runs has its addresses.
+	s := &state{dir: t.TempDir()}
+	release, err := s.lock()
+	expect.NoError(t, err)
+	defer release()
+	if out, _ := command(t.Context(), "check", "--kubeconfig", config, "--state-dir", s.dir, "--listen", taken.Addr().String()); !strings.HasPrefix(out, "ok ") {
+		t.Errorf("while a server runs:\n%s", out)
+	}
+}
+
 func TestCheck_document(t *testing.T) {
 	config := writeConfigs(t, filepath.Join(t.TempDir(), "config"), map[string]*rest.Config{
 		"one": {Host: "https://127.0.0.1:1", BearerToken: "x"}, "two": {Host: "https://127.0.0.1:1", BearerToken: "y"},
 	})
-	text, err := command(t.Context(), "check", "--kubeconfig", config, "-o", "json", "two")
+	text, err := command(t.Context(), "check", "--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0", "-o", "json", "two")
 	var document struct {
 		Checks []preflight.Result
 		Failed int
