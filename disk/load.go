@@ -343,7 +343,7 @@ func (l *loading) awaited() map[string]*item {
 func (l *loading) state(r *restorer) (*State, error) {
 	s := &State{Version: l.version, Time: l.time, After: l.version, Restored: l.restored}
 	add := func(i *item) error {
-		if i == nil {
+		if i == nil || r.want != nil && !r.want(i.key) {
 			return nil
 		}
 		o, err := r.object(i)
@@ -372,7 +372,9 @@ func (l *loading) state(r *restorer) (*State, error) {
 		return add(i)
 	}
 	if l.snapshot != nil {
-		s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.size/8))))
+		if r.want == nil {
+			s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.size/8))))
+		}
 		if err := l.snapshot.items(l.index.files, l.chain.keys, each); err != nil {
 			return nil, err
 		}

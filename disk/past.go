@@ -68,13 +68,17 @@ func (e *TooOldError) Error() string {
 //
 // At reads the log from the last complete state before the moment on: for a time up to the
 // next state of the mirror, for a version up to its end, and perhaps from twice as far back.
-func (c *Cluster) At(id Identity, m Moment) (*State, error) {
+func (c *Cluster) At(id Identity, m Moment) (*State, error) { return c.AtKeys(id, m, nil) }
+
+// AtKeys is At, but the state has only the objects whose keys are wanted. A nil want wants
+// all.
+func (c *Cluster) AtKeys(id Identity, m Moment, want func(key string) bool) (*State, error) {
 	defer c.hold()()
 	m = c.sinceSetBack(m, time.Now())
 	var s *State
 	var err error
 	for range maxReads {
-		if s, err = c.at(id, m); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
+		if s, err = c.at(id, m, want); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
 			break
 		}
 	}
@@ -113,9 +117,9 @@ func (c *Cluster) hold() (release func()) {
 	}
 }
 
-func (c *Cluster) at(id Identity, m Moment) (*State, error) {
+func (c *Cluster) at(id Identity, m Moment, want func(key string) bool) (*State, error) {
 	d := c.directory
-	r := &restorer{digest: id.digest(), kind: c.kindOf(id), dictionaries: d.dictionaries}
+	r := &restorer{digest: id.digest(), kind: c.kindOf(id), dictionaries: d.dictionaries, want: want}
 	x, err := listIndex(&d.files, c.folder)
 	if err != nil {
 		return nil, err

@@ -203,6 +203,8 @@ type restorer struct {
 	dictionaries *dictionaries
 	// lazy is [wire.Stored.Lazy].
 	lazy bool
+	// want selects the keys of the objects of a state, nil for all.
+	want func(key string) bool
 }
 
 // object returns the object of an item, and makes it once. It copies the bytes.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,9 +25,9 @@ import (
 
 const (
 	// archiveReads is how many reads of files may run at once. Each takes the memory of a
-	// resource, and a processor until it has ended.
+	// resource, and a processor until it has ended. None waits for a client.
 	archiveReads = 2
-	// archiveKept is how many of them are kept for archiveAge after their last use, for the
+	// archiveKept is how many states are kept for archiveAge after their last use, for the
 	// next pages of a list.
 	archiveKept = 2
 	archiveAge  = time.Minute
@@ -105,6 +106,8 @@ type archive struct {
 	// logger receives a line for each read that finds damage or missing changes.
 	logger *slog.Logger
 	slots  slots
+	// partBytes is about how many bytes a part of changes has.
+	partBytes int
 	// mu guards kept, the states that were used last.
 	mu   sync.Mutex
 	kept []keptState
@@ -118,7 +121,7 @@ type keptState struct {
 }
 
 func newArchive(logger *slog.Logger) *archive {
-	return &archive{logger: logger, slots: make(slots, archiveReads)}
+	return &archive{logger: logger, slots: make(slots, archiveReads), partBytes: partBytes}
 }
 
 // storedFeed is the files of a feed.
@@ -127,6 +130,8 @@ type storedFeed struct {
 	cluster *disk.Cluster
 	name    string // of the cluster
 	id      disk.Identity
+	// tooOld is the last error about a moment before the oldest state, nil if there was none.
+	tooOld atomic.Pointer[disk.TooOldError]
 }
 
 // AtTime returns the state that the copy had at a time, from files. The error is
@@ -147,14 +152,41 @@ func (f *Feed) AtVersion(ctx context.Context, version uint64) (*Archived, error)
 	return f.archived(ctx, disk.Moment{Version: version})
 }
 
+// Reaches reports whether the files may have the state at a version. It does not read them,
+// and does not wait.
+func (f *Feed) Reaches(version uint64) bool {
+	stored := f.files.Load()
+	return stored != nil && !f.ambiguous(version) && f.forgets(stored, disk.Moment{Version: version}) == nil
+}
+
+// forgets returns an error if it is known that the files do not reach back to a moment, which
+// they will not do later either, unless the server goes back to a lower version.
+func (f *Feed) forgets(stored *storedFeed, at disk.Moment) error {
+	e := stored.tooOld.Load()
+	switch {
+	case e == nil, at.Version != 0 && (at.Version >= e.Version || f.wasRestored()), at.Version == 0 && !at.Time.Before(e.Time):
+		return nil
+	}
+	return &TooOldError{e.Time, &disk.TooOldError{Identity: e.Identity, Moment: at, Version: e.Version, Time: e.Time}}
+}
+
+func (f *Feed) wasRestored() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.era.restored != nil
+}
+
 func (f *Feed) archived(ctx context.Context, at disk.Moment) (*Archived, error) {
 	stored := f.files.Load()
 	if stored == nil {
-		return nil, fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotStored)
+		return nil, f.notStored()
 	}
 	a := stored.archive
 	if s := a.find(f, at); s != nil {
 		return s, nil
+	}
+	if err := f.forgets(stored, at); err != nil {
+		return nil, err
 	}
 	leave, err := a.slots.enter(ctx)
 	if err != nil {
@@ -164,20 +196,33 @@ func (f *Feed) archived(ctx context.Context, at disk.Moment) (*Archived, error) 
 	if s := a.find(f, at); s != nil {
 		return s, nil // another request has read it meanwhile
 	}
-	s, err := f.read(ctx, stored, at)
+	state, err := f.state(ctx, stored, at, nil)
+	if err == nil {
+		a.keep(keptState{state, f, at, time.Now()})
+	}
+	return state, err
+}
+
+func (f *Feed) notStored() error {
+	return fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotStored)
+}
+
+// state reads a state, of the objects whose keys are wanted. A nil want wants all. The caller
+// has a slot.
+func (f *Feed) state(ctx context.Context, stored *storedFeed, at disk.Moment, want func(key string) bool) (*Archived, error) {
+	s, err := f.read(ctx, stored, at, want)
 	tooOld, rejected := (*disk.TooOldError)(nil), (*disk.Rejection)(nil)
 	switch {
 	case errors.As(err, &tooOld):
+		stored.tooOld.Store(tooOld)
 		return nil, &TooOldError{tooOld.Time, err}
 	case errors.As(err, &rejected):
-		a.logger.Warn("a state of the past cannot be read from files", "cluster", stored.name, "resource", f.resource.GroupResource(), "err", err)
+		stored.archive.logger.Warn("a state of the past cannot be read from files", "cluster", stored.name, "resource", f.resource.GroupResource(), "err", err)
 		return nil, ErrIncomplete
 	case err != nil:
 		return nil, err
 	}
-	state := &Archived{Version: s.Version, Time: s.Time, objects: s.Objects}
-	a.keep(keptState{state, f, at, time.Now()})
-	return state, nil
+	return &Archived{Version: s.Version, Time: s.Time, objects: s.Objects}, nil
 }
 
 // ambiguous reports whether a version can be one from before the server was restored.
@@ -190,9 +235,9 @@ func (f *Feed) ambiguous(version uint64) bool {
 
 // read reads a state. If it is the last one in the files, and the copy has a newer one, then
 // the state of the moment may not be written yet.
-func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment) (*disk.State, error) {
+func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment, want func(key string) bool) (*disk.State, error) {
 	for tries := archiveTries; ; tries-- {
-		s, err := stored.cluster.At(stored.id, at)
+		s, err := stored.cluster.AtKeys(stored.id, at, want)
 		if err != nil || !s.Last || at.Version == s.Version {
 			return s, err
 		}
@@ -261,7 +306,8 @@ func beyond(entry *disk.Entry, err error, until time.Time) bool {
 
 // entries yields the entries between two times of the files of a cluster, of the resources
 // that are wanted. An error means that changes are missing there, or that ctx has ended,
-// which is the last one. It waits while too many others read the past.
+// which is the last one. It waits while too many others read the past, and then they wait
+// for the caller.
 func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool) iter.Seq2[disk.Entry, error] {
 	return func(yield func(disk.Entry, error) bool) {
 		leave, err := a.slots.enter(ctx)
@@ -270,6 +316,13 @@ func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until
 			return
 		}
 		defer leave()
+		entriesOf(ctx, files, since, until, want)(yield)
+	}
+}
+
+// entriesOf is entries, for a caller that has a slot.
+func entriesOf(ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool) iter.Seq2[disk.Entry, error] {
+	return func(yield func(disk.Entry, error) bool) {
 		for entry, err := range files.History(since, want) {
 			if ctx.Err() != nil {
 				yield(disk.Entry{}, context.Cause(ctx))

@@ -32,7 +32,7 @@ func (s *settings) storedIn(to *server, r kube.Resource, q kube.Query, x *mirror
 		files := s.Disk.Cluster(to.name)
 		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
-			x.stored(&storedFeed{s.archive, files, to.name, id})
+			x.stored(&storedFeed{archive: s.archive, cluster: files, name: to.name, id: id})
 		}
 		return m, err
 	}}

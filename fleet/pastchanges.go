@@ -45,7 +45,16 @@ func (c *PastChange) Managers() []string {
 	return c.Object.Managers(c.Old)
 }
 
-// PastChanges are the changes of a resource between two times.
+const (
+	// partBytes is about how many bytes a part of [PastChanges] has, and itemBytes is how many
+	// of them each item has besides its objects.
+	partBytes = 4 << 20
+	itemBytes = 200
+)
+
+// PastChanges are the changes of a resource between two times. They are read in parts, each
+// with the state before it, so that a reader that is slow holds no more than a part, and does
+// not make others wait. The price is that a long sequence reads one state for each part.
 type PastChanges struct {
 	// Since is when they begin. It is later than requested if the files do not reach back so
 	// far.
@@ -55,50 +64,188 @@ type PastChanges struct {
 	stored *storedFeed
 	until  time.Time
 	want   func(key string) bool
-	start  *Archived // nil if it is not known
+	// part has what was read and not yielded yet, of size bytes. more means that there is more
+	// in the files.
+	part []pastItem
+	size int
+	more bool
+	// last is the time of the last entry that was read, zero before the first, and read is
+	// how many items were, from the first entry of that time on.
+	last time.Time
+	read int
+}
+
+// pastItem is a change, or the error for changes that are missing.
+type pastItem struct {
+	PastChange
+	err error
 }
 
 // Changes returns the changes of a resource between two times, of the objects whose keys are
-// wanted. It reads the state at the beginning. The errors are those of AtTime.
+// wanted. It reads the state at the beginning and the first part. The errors are those of
+// AtTime.
 func (f *Feed) Changes(ctx context.Context, since, until time.Time, want func(key string) bool) (*PastChanges, error) {
-	start, err := f.AtTime(ctx, since)
-	tooOld := (*TooOldError)(nil)
-	if errors.As(err, &tooOld) {
-		since = tooOld.Oldest
-		start, err = f.AtTime(ctx, since)
+	p := &PastChanges{Since: since, feed: f, stored: f.files.Load(), until: until, want: want}
+	if p.stored == nil {
+		return nil, f.notStored()
 	}
-	if err != nil && !errors.Is(err, ErrIncomplete) {
+	if err := p.fill(ctx); err != nil {
 		return nil, err
 	}
-	return &PastChanges{Since: since, feed: f, stored: f.files.Load(), until: until, want: want, start: start}, nil
+	return p, nil
 }
 
 // All yields the changes in the order in which they arrived. An error means that changes are
 // missing there, or that ctx has ended, which is the last one. It waits while too many other
-// states are being read.
+// states are being read. None of them waits for the caller.
 func (p *PastChanges) All(ctx context.Context) iter.Seq2[PastChange, error] {
 	return func(yield func(PastChange, error) bool) {
-		last := pastObjects{start: p.start}
-		mine := func(id disk.Identity) bool { return id == p.stored.id }
-		for entry, err := range p.stored.archive.entries(ctx, p.stored.cluster, p.Since, p.until, mine) {
-			switch {
-			case err != nil:
-				last = pastObjects{}
-				if !yield(PastChange{}, err) {
+		for {
+			for len(p.part) > 0 {
+				item := p.part[0]
+				p.part[0], p.part = pastItem{}, p.part[1:]
+				if !yield(item.PastChange, item.err) {
 					return
 				}
-				continue
-			case p.start != nil && !entry.Time.After(p.start.Time):
-				continue
 			}
-			for i := range entry.Changes {
-				c := &entry.Changes[i]
-				if p.want(c.Key) && !yield(last.change(&entry, c), nil) {
-					return
-				}
+			if !p.more {
+				return
+			}
+			if err := p.fill(ctx); err != nil {
+				p.more = false
+				yield(PastChange{}, err)
+				return
 			}
 		}
 	}
+}
+
+// fill reads the next part. One slot is for the state before it, and for its changes.
+func (p *PastChanges) fill(ctx context.Context) error {
+	leave, err := p.stored.archive.slots.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	start, err := p.before(ctx)
+	if err != nil {
+		return err
+	}
+	p.part, p.size, p.more = nil, 0, false
+	r := partReader{PastChanges: p, objects: pastObjects{start: start}, skip: p.read, resumed: !p.last.IsZero()}
+	since := p.Since
+	if r.resumed {
+		since = p.last
+	}
+	mine := func(id disk.Identity) bool { return id == p.stored.id }
+	for entry, err := range entriesOf(ctx, p.stored.cluster, since, p.until, mine) {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			r.missing(err)
+		case start != nil && !entry.Time.After(start.Time):
+			continue
+		default:
+			r.add(&entry)
+		}
+		if p.more {
+			return nil
+		}
+	}
+	r.arrive(time.Time{})
+	return nil
+}
+
+// before returns the state before the next part, nil if it is not known.
+func (p *PastChanges) before(ctx context.Context) (*Archived, error) {
+	at := p.Since
+	if !p.last.IsZero() {
+		at = p.last.Add(-1)
+	}
+	start, err := p.wanted(ctx, at)
+	tooOld := (*TooOldError)(nil)
+	if errors.As(err, &tooOld) && p.last.IsZero() {
+		p.Since = tooOld.Oldest
+		start, err = p.wanted(ctx, p.Since)
+	}
+	if errors.Is(err, ErrIncomplete) || errors.As(err, &tooOld) && !p.last.IsZero() {
+		return nil, nil
+	}
+	return start, err
+}
+
+// wanted returns the state of the wanted objects at a time.
+func (p *PastChanges) wanted(ctx context.Context, at time.Time) (*Archived, error) {
+	moment := disk.Moment{Time: at}
+	if s := p.stored.archive.find(p.feed, moment); s != nil {
+		return s, nil
+	}
+	return p.feed.state(ctx, p.stored, moment, p.want)
+}
+
+// partReader reads one part.
+type partReader struct {
+	*PastChanges
+	objects pastObjects
+	// resumed means that the part is not the first, and that the entry with which the one
+	// before it ended is not read again yet. skip is how many items the parts before have.
+	resumed bool
+	skip    int
+}
+
+// errRemoved means that files were removed while a slow reader read them.
+var errRemoved = errors.New("the files were removed before their changes could be read")
+
+// arrive handles that the next entry has a time, zero for the end of the files.
+func (r *partReader) arrive(at time.Time) {
+	if r.resumed && !at.Equal(r.last) {
+		r.skip = 0
+		r.put(pastItem{err: errRemoved}, 0)
+	}
+	r.resumed = false
+	if !at.IsZero() && !at.Equal(r.last) {
+		r.last, r.read, r.skip = at, 0, 0
+	}
+}
+
+// missing handles that changes are missing.
+func (r *partReader) missing(err error) {
+	r.objects = pastObjects{}
+	if !r.resumed { // else it is before the part
+		r.put(pastItem{err: err}, 0)
+	}
+}
+
+// add adds the changes of an entry that are wanted, up to the end of the part.
+func (r *partReader) add(entry *disk.Entry) {
+	r.arrive(entry.Time)
+	for i := range entry.Changes {
+		c := &entry.Changes[i]
+		if !r.want(c.Key) {
+			continue
+		}
+		change := r.objects.change(entry, c)
+		size := change.Object.Size()
+		if change.Old != nil {
+			size += change.Old.Size()
+		}
+		if r.put(pastItem{PastChange: change}, size); r.more {
+			return
+		}
+	}
+}
+
+// put adds an item, unless a part before has it.
+func (r *partReader) put(item pastItem, size int) {
+	if r.skip > 0 {
+		r.skip--
+		return
+	}
+	r.read++
+	r.part = append(r.part, item)
+	r.size += size + itemBytes
+	r.more = r.size >= r.stored.archive.partBytes
 }
 
 // pastObjects has the states of the objects of a resource while its changes are read: those

@@ -26,6 +26,8 @@ type shared struct {
 	values *view.Values
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
+	// past bounds the memory of the reads of the past.
+	budget pastBudget
 	// tally counts the requests.
 	tally  tally
 	clock  view.Clock

@@ -103,7 +103,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := refusal(c.member, resource, r, q, c.where(q)); err != nil {
 		return err
 	}
-	if wantsOrigin(r, q) && !q.readsPast() {
+	if wantsOrigin(r, q) && !q.ReadsPast() {
 		return c.direct.serve(w, r, q)
 	}
 	if err := limits.RefusePart(q.GroupResource(), q.Namespace, q.Name); err != nil {
@@ -113,9 +113,11 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
 	}
-	source := view.OfCluster(c.member, feed, c.past.allow(r, q))
-	if q.readsPast() {
-		return c.readPast(w, r, q, feed, source)
+	place := c.past.place(q, feed)
+	defer place.leave()
+	source := view.OfCluster(c.member, feed, view.Gate{Allow: c.past.allow(r, q), Enter: place.enter})
+	if q.ReadsPast() {
+		return c.readPast(w, r, q, place, source)
 	}
 	if c.pass != nil && q.withheld() == "" {
 		end := q.phase(PhaseWait)
@@ -151,9 +153,9 @@ func (c *clusterAPI) call(w http.ResponseWriter, r *http.Request, q *Request, re
 
 // readPast answers with a state of the past, or with changes. It is never passed on, because
 // a cluster has no past.
-func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed, source *view.Cluster) error {
+func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, place *pastPlace, source *view.Cluster) error {
 	if q.Query.Has(changesParameter) {
-		return c.past.serveChanges(w, r, q, feed)
+		return c.past.serveChanges(w, r, q, place)
 	}
 	at, err := q.timeOf(pastParameter, time.Now())
 	if err != nil {
@@ -164,7 +166,7 @@ func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request
 		return err
 	}
 	w.Header().Set(pastHeader, past.Time.UTC().Format(time.RFC3339Nano))
-	return c.call(w, r, q, feed.Resource(), past).serve()
+	return c.call(w, r, q, place.feed.Resource(), past).serve()
 }
 
 // passLate passes a request on that the copy was to answer. From then on it does not count as
@@ -234,7 +236,7 @@ func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 		return false
 	case !q.IsResource:
 		return true
-	case q.readsPast():
+	case q.ReadsPast():
 		return false
 	}
 	if own := ownOf(c, q); own != nil {

@@ -225,7 +225,7 @@ func (c *census) warnings(q *Request) []string {
 }
 
 func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) error {
-	if q.readsPast() {
+	if q.ReadsPast() {
 		return apierrors.NewBadRequest("the past can be read from one cluster, below /clusters, and not from the fleet")
 	}
 	warning.Add(w.Header(), f.warnings("this resource there")...)

@@ -27,8 +27,9 @@ const (
 // pastHeader is the header of a response with a state of the past: when that state arrived.
 const pastHeader = "Watershed-State-Time"
 
-// readsPast reports whether a request is for a state of the past, or for changes.
-func (q *Request) readsPast() bool {
+// ReadsPast reports whether a request is for a state of the past, or for changes. Then files are
+// read, with all objects of the resource, also if the request names one.
+func (q *Request) ReadsPast() bool {
 	return q.IsResource && (q.Verb == "get" || q.Verb == "list" || q.Verb == "watch") && (q.Query.Has(pastParameter) || q.Query.Has(changesParameter))
 }
 

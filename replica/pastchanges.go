@@ -65,7 +65,7 @@ type Difference struct {
 }
 
 // serveChanges answers with the changes of the objects that the request names.
-func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed) error {
+func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, place *pastPlace) error {
 	since, until, err := q.period(changesParameter, time.Now())
 	switch {
 	case err != nil:
@@ -76,9 +76,12 @@ func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Requ
 	if since, err = p.visibleSince(r, q, since); err != nil {
 		return err
 	}
-	changes, err := feed.Changes(r.Context(), since, until, q.names())
+	if err := place.enter(); err != nil {
+		return err
+	}
+	changes, err := place.feed.Changes(r.Context(), since, until, q.names())
 	if err != nil {
-		return view.PastError(feed.Resource().GroupResource(), since, err)
+		return view.PastError(place.feed.Resource().GroupResource(), since, err)
 	}
 	b := respond.NewBody(&p.tracker, w, r, encode.JSON.MediaType(), p.logger)
 	return b.Finish(func() error {

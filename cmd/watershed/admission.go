@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
@@ -39,7 +41,11 @@ func (a *admission) admit(r *http.Request, q *replica.Request, user string) (don
 func (a *admission) cost(q *replica.Request) overload.Cost {
 	attributes := q.Attributes()
 	switch {
-	case !attributes.IsResource, attributes.Name != "":
+	case q.ReadsPast():
+		return overload.List(a.objects(q))
+	case q.Member != nil && q.Path == replica.ChangesPath:
+		return overload.List(allObjects(q.Member))
+	case !attributes.IsResource, q.Name != "", attributes.Name != "" && a.hasKey(q):
 		return overload.Get
 	case attributes.Verb == "watch":
 		if version := q.Query.Get("resourceVersion"); version != "" && version != "0" && q.Query.Get("sendInitialEvents") == "" {
@@ -49,6 +55,10 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 		return overload.Get
 	}
 	objects := a.objects(q)
+	if strings.TrimSpace(q.Namespace) != "" && !q.Fleet {
+		// The objects of a namespace are next to each other, and are usually a small part.
+		objects /= 10
+	}
 	// A page of a list without selectors reads no more than the page.
 	if limit, err := strconv.Atoi(q.Query.Get("limit")); err == nil && limit > 0 && q.Query.Get("resourceVersion") != "0" && attributes.FieldSelector == "" && attributes.LabelSelector == "" {
 		objects = min(objects, limit)
@@ -56,7 +66,17 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 	return overload.List(objects)
 }
 
-// objects returns about how many objects of a resource a list reads.
+// hasKey reports whether the name that the field selector of a list requires leads to one
+// object. Without a namespace it does not, and all objects are read.
+func (a *admission) hasKey(q *replica.Request) bool {
+	if q.Namespace != "" || q.Member == nil {
+		return q.Namespace != ""
+	}
+	feed, ok := q.Member.Feed(q.GroupResource())
+	return ok && !feed.Resource().Namespaced
+}
+
+// objects returns how many objects a resource has.
 func (a *admission) objects(q *replica.Request) int {
 	if q.Fleet {
 		return fleet.OfResource[*wire.Object](a.fleet, q.GroupResource()).Len()
@@ -64,17 +84,26 @@ func (a *admission) objects(q *replica.Request) int {
 	if q.Member == nil {
 		return 0
 	}
-	feed, ok := q.Member.Feed(q.GroupResource())
+	return objectsOf(q.Member, q.GroupResource())
+}
+
+// allObjects returns how many objects a member has.
+func allObjects(m *fleet.Member) (n int) {
+	for _, mirrored := range m.Resources() {
+		n += objectsOf(m, mirrored.Resource.GroupResource())
+	}
+	return n
+}
+
+// objectsOf returns how many objects of a resource a member has.
+func objectsOf(m *fleet.Member, resource schema.GroupResource) int {
+	feed, ok := m.Feed(resource)
 	if !ok {
 		return 0
 	}
 	now, err := feed.Now()
 	if err != nil {
 		return 0
-	}
-	if strings.TrimSpace(q.Namespace) != "" {
-		// The objects of a namespace are next to each other, and are usually a small part.
-		return now.State.Len() / 10
 	}
 	return now.State.Len()
 }

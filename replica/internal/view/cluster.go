@@ -20,13 +20,21 @@ type Cluster struct {
 	member     *fleet.Member
 	feed       *fleet.Feed
 	namespaced bool
-	allow      func(time.Time) error
+	gate       Gate
 }
 
-// OfCluster returns the view of a feed of a member. Allow returns an error if the caller may
-// not read the state of a time that is no longer in memory.
-func OfCluster(m *fleet.Member, feed *fleet.Feed, allow func(time.Time) error) *Cluster {
-	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, allow: allow}
+// Gate decides whether a request may read states that are no longer in memory.
+type Gate struct {
+	// Allow returns an error if the caller may not read the state of a time.
+	Allow func(time.Time) error
+	// Enter is called before files are read. It returns an error if too much of the past is
+	// being read.
+	Enter func() error
+}
+
+// OfCluster returns the view of a feed of a member.
+func OfCluster(m *fleet.Member, feed *fleet.Feed, gate Gate) *Cluster {
+	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, gate: gate}
 }
 
 // Spans implements [View].
@@ -87,8 +95,14 @@ func (c *Cluster) Exact(ctx context.Context, version uint64) (*State, error) {
 
 // archived returns the state at a version from files.
 func (c *Cluster) archived(ctx context.Context, version uint64) (*State, error) {
+	if !c.feed.Reaches(version) {
+		return nil, status.Expired(status.VersionExpired, "")
+	}
+	if err := c.gate.Enter(); err != nil {
+		return nil, err
+	}
 	past, err := c.feed.AtVersion(ctx, version)
-	if err != nil || c.allow(past.Time) != nil {
+	if err != nil || c.gate.Allow(past.Time) != nil {
 		return nil, status.Expired(status.VersionExpired, "")
 	}
 	return &State{Version: version, Parts: []Part{{Cluster: c.member.Name(), objects: past}}}, nil

@@ -28,7 +28,10 @@ type Past struct {
 
 // At returns the view of the state that the copy of a cluster had at a time.
 func (c *Cluster) At(ctx context.Context, at time.Time) (*Past, error) {
-	if err := c.allow(at); err != nil {
+	if err := c.gate.Allow(at); err != nil {
+		return nil, err
+	}
+	if err := c.gate.Enter(); err != nil {
 		return nil, err
 	}
 	past, err := c.feed.AtTime(ctx, at)

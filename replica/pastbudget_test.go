@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// TestPastBudget_isFair has users that never release what they have taken: each gets less
+// than the ones before it, and a user that has nothing is served.
+func TestPastBudget_isFair(t *testing.T) {
+	var b pastBudget
+	all := func(user string) (n int) {
+		for {
+			if _, err := b.take(user, changesObjects); err != nil {
+				if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds == 0 {
+					t.Fatalf("not a 429 with Retry-After: %v", err)
+				}
+				return n
+			}
+			n++
+		}
+	}
+	const most = pastObjects / changesObjects
+	if n := all("first"); n != most/2 {
+		t.Errorf("the first user has %d of %d", n, most)
+	}
+	if n := all("second"); n != most/4 {
+		t.Errorf("the second user has %d of %d", n, most)
+	}
+	if n := all("third"); n == 0 {
+		t.Error("a user that has nothing is not served")
+	}
+}
+
+// TestPastBudget_releasesWhatItTook has a request for more than there is.
+func TestPastBudget_releasesWhatItTook(t *testing.T) {
+	var b pastBudget
+	for range 10 {
+		done, err := b.take("user", 100*pastObjects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.taken != mostPastObjects {
+			t.Errorf("%d objects are taken", b.taken)
+		}
+		done()
+	}
+	if b.taken != 0 || len(b.users) != 0 {
+		t.Errorf("%d objects of %v are taken", b.taken, b.users)
+	}
+}
