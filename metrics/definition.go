@@ -4,7 +4,9 @@
 package metrics
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -55,7 +57,7 @@ func (s Sink) Put(d *Definition, value float64, labels ...string) {
 	if d.Kind == Counter {
 		kind = prometheus.CounterValue
 	}
-	s <- prometheus.MustNewConstMetric(d.desc, kind, value, labels...)
+	s <- prometheus.MustNewConstMetric(d.desc, kind, value, valid(labels)...)
 }
 
 // Count sends the value of a counter.
@@ -69,7 +71,18 @@ func (s Sink) Distribution(d *Definition, h histogram.Snapshot, labels ...string
 	for i, bound := range h.Bounds {
 		buckets[bound.Seconds()] = h.Buckets[i]
 	}
-	s <- prometheus.MustNewConstHistogram(d.desc, h.Count, h.Sum.Seconds(), buckets, labels...)
+	s <- prometheus.MustNewConstHistogram(d.desc, h.Count, h.Sum.Seconds(), buckets, valid(labels)...)
+}
+
+// valid returns labels without bytes that are not UTF-8: one such label would make the whole
+// page fail.
+func valid(labels []string) []string {
+	for i, label := range labels {
+		if !utf8.ValidString(label) {
+			labels[i] = strings.ToValidUTF8(label, "\uFFFD")
+		}
+	}
+	return labels
 }
 
 // Age returns the seconds since a time, 0 if it is zero.

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/encode"
@@ -227,8 +229,8 @@ func (s *Server) concerned(q *Request) int {
 	return 1
 }
 
-// labels returns the labels of a request. The resource of a successful response exists. That
-// of any other response may be a name that a client has made up.
+// labels returns the labels of a request. Only names that a discovery has become labels: any
+// other may be made up by a client, also if a cluster has answered with success.
 func (s *Server) labels(q *Request, verb, scope string, code int) RequestLabels {
 	a := &q.attributes
 	l := RequestLabels{Verb: verb, Scope: scope, Code: code}
@@ -237,7 +239,7 @@ func (s *Server) labels(q *Request, verb, scope string, code int) RequestLabels 
 	}
 	r := resourceLabels{a.Group, a.Version, a.Resource, a.Subresource}
 	known := s.tally.known(r)
-	if !known && (code < http.StatusMultipleChoices || a.Subresource == "" && q.Member != nil && q.Member.Lists(q.GroupVersionResource)) {
+	if !known && s.lists(q) {
 		known = s.tally.admit(r)
 	}
 	if !known {
@@ -246,6 +248,29 @@ func (s *Server) labels(q *Request, verb, scope string, code int) RequestLabels 
 	}
 	l.Group, l.Version, l.Resource, l.Subresource = r.group, r.version, r.resource, r.subresource
 	return l
+}
+
+// lists reports whether the program itself, or the discovery of a cluster that a request
+// concerns, has the resource of the request.
+func (s *Server) lists(q *Request) bool {
+	a := &q.attributes
+	resource := schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource}
+	if slices.ContainsFunc(s.owned, func(o OwnResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }) {
+		return true
+	}
+	members := []*fleet.Member{q.Member}
+	switch {
+	case q.Fleet:
+		members = s.fleet.Members()
+	case q.Member == nil:
+		return false
+	}
+	return slices.ContainsFunc(members, func(m *fleet.Member) bool {
+		if a.Subresource == "" {
+			return m.Lists(resource)
+		}
+		return m.ListsSubresource(resource, a.Subresource)
+	})
 }
 
 // refuse writes the error of a hook. A refusal is that of kube-apiserver, without a warning.

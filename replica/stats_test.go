@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,4 +115,27 @@ func stats(s *replica.Server, cluster string) replica.ClusterStats {
 		}
 	}
 	return replica.ClusterStats{}
+}
+
+// TestStats_namesThatNoDiscoveryHas has a cluster that answers with success to a request for
+// any resource.
+func TestStats_namesThatNoDiscoveryHas(t *testing.T) {
+	w, origins := newPassing(t, 1)
+	origins[0].answers(func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/apis/made-up/") {
+			return false
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(rw, `{}`)
+		return true
+	})
+	for _, path := range []string{"/apis/made-up/v1/things", "/apis/made-up/v1/things%ff"} {
+		resp, _ := w.send(http.MethodGet, w.root(0)+path, "", "Authorization", "Bearer mine")
+		expect.Equal(t, resp.StatusCode, http.StatusOK)
+	}
+	for _, r := range w.server.Stats().Requests {
+		if r.Group != "" || r.Resource != "" && r.Resource != "other" && r.Resource != "pods" {
+			t.Errorf("labels of a resource that no discovery has: %+q", r.RequestLabels)
+		}
+	}
 }
