@@ -39,11 +39,14 @@ func (f storedForm) of(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	transform := fmt.Sprintf("%v %s", f.drop, f.name)
 	return &Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
 		ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 		defer cancel()
 		uid, err := cluster.UID(ctx)
+		if err != nil {
+			return nil, err
+		}
+		known, err := disk.ClusterIdentity(uid, cluster.Config().Host)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +55,7 @@ func (f storedForm) of(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 			return nil, err
 		}
 		id := Identity(q, kind)
-		id.Cluster, id.Transform = uid+" at "+cluster.Config().Host, transform
+		id.Cluster, id.Transform = known, disk.TransformIdentity(f.drop, f.name)
 		return f.directory.Cluster(cluster.Name()).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 	}}, nil
 }

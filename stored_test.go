@@ -6,8 +6,11 @@ package watershed_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +24,9 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -260,5 +265,43 @@ func TestStored_needsToKnowTheObjects(t *testing.T) {
 		if _, err := watershed.New(c, &tt.opts); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// forbidden answers requests for the namespace kube-system with 403.
+type forbidden struct{ next http.RoundTripper }
+
+func (f forbidden) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(req.URL.Path, "/namespaces/kube-system") {
+		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+	}
+	return f.next.RoundTrip(req)
+}
+
+// TestStored_nothingWithoutIdentity has credentials that cannot read the UID of the cluster:
+// another one could take its address.
+func TestStored_nothingWithoutIdentity(t *testing.T) {
+	server, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 5})
+	expect.NoError(t, err)
+	defer server.Close()
+	cfg := server.Cluster(0).Config()
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidden{next} })
+	c, err := kube.FromConfig(cfg, nil)
+	expect.NoError(t, err)
+	defer c.CloseIdleConnections()
+	d, err := disk.Open(t.TempDir(), nil)
+	expect.NoError(t, err)
+	defer d.Close()
+	var log expect.Output
+	i, err := watershed.New[*corev1.Pod](c, &watershed.Options[*corev1.Pod]{Disk: d, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	expect.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- i.Run(ctx) }()
+	expect.NoError(t, i.WaitForSync(ctx))
+	cancel()
+	expect.NoError(t, <-done)
+	if d.Has(c.Name()) || !strings.Contains(log.String(), disk.ErrUnidentified.Error()) {
+		t.Errorf("files of the cluster: %v, log: %s", d.Has(c.Name()), log.String())
 	}
 }

@@ -42,15 +42,19 @@ func (i *informer) stored(s *source, opts *Options) *watershed.Stored {
 			i.complain(ctx, err)
 			return nil, err
 		}
+		known, err := disk.ClusterIdentity(uid, sample.server.String())
+		if err != nil {
+			return nil, err
+		}
 		kind, err := i.storedKind(ctx, cluster, sample.resource)
 		if err != nil {
 			return nil, err
 		}
 		id := disk.Identity{
-			Cluster: uid + " at " + sample.server.String(),
+			Cluster: known,
 			Group:   sample.resource.Group, Version: sample.resource.Version, Resource: sample.resource.Resource, Kind: kind.Kind,
 			Encoding: wire.JSON.String(), Form: i.prototype.goType.String(),
-			Namespace: sample.namespace, Selector: sample.query, Transform: fmt.Sprintf("%v %s", opts.Drop, opts.TransformName),
+			Namespace: sample.namespace, Selector: sample.query, Transform: disk.TransformIdentity(opts.Drop, opts.TransformName),
 		}
 		if sample.protobuf() && i.prototype.reads(wire.Protobuf) {
 			id.Encoding = wire.Protobuf.String()

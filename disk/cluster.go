@@ -69,7 +69,8 @@ func removeUnfinished(folder string, names []string) {
 }
 
 // Mirror returns the handle of a mirror, which must not be open. It does not read files.
-// A stored mirror of the same objects with another identity is removed.
+// A stored mirror of the same objects with another identity is not needed for a restart any
+// more: its files are removed as those of the past are. Until then it can be opened again.
 func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	if opts.Kind == nil {
 		opts.Kind = id.kind()
@@ -79,8 +80,6 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	}
 	m := &Mirror{cluster: c, id: id, digest: id.digest(), opts: opts}
 	d := c.directory
-	var obsolete []storedSnapshot
-	defer func() { c.removeSnapshots(obsolete) }()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if other := c.mirrors[m.digest]; other != nil {
@@ -101,8 +100,7 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	}
 	for key, f := range c.unclaimed {
 		if key != m.digest && id.replaces(f.identity) {
-			c.mismatched[m.digest] = f.identity
-			obsolete = append(obsolete, c.forgetLocked(f)...)
+			c.mismatched[m.digest], f.replaced = f.identity, true
 		}
 	}
 	name, damaged := c.index.damagedSnapshot(m.digest)

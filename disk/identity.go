@@ -17,8 +17,7 @@ import (
 // Identity is everything that the content of a mirror depends on. Stored objects are used
 // only for a mirror with an equal identity.
 type Identity struct {
-	// Cluster identifies the cluster itself, by the UID of its namespace kube-system. The
-	// caller may add the endpoint, because a restored backup has the same UID.
+	// Cluster identifies the cluster itself, see [ClusterIdentity].
 	Cluster  string `json:"cluster"`
 	Group    string `json:"group,omitempty"`
 	Version  string `json:"version"`
@@ -34,9 +33,30 @@ type Identity struct {
 	Selector  string `json:"selector,omitempty"`
 	// Shard is the range of a sharded list, empty for all objects.
 	Shard string `json:"shard,omitempty"`
-	// Transform names the dropped fields and the transforms, with their version.
+	// Transform names the dropped fields and the transforms, see [TransformIdentity].
 	Transform string `json:"transform,omitempty"`
 }
+
+// ErrUnidentified means that it is not known which cluster a server has. Its objects are not
+// stored: after a restart they could be taken for those of another cluster at the same
+// address.
+var ErrUnidentified = errors.New("it is not known which cluster this is: allow to get the namespace kube-system, whose UID identifies it")
+
+// ClusterIdentity returns the identity of a cluster: the UID of its namespace kube-system, and
+// the address of its server, because a cluster that was restored from the backup of another has
+// the same UID. The certificate authority is not a substitute for the UID: several clusters can
+// have the same one, and a cluster that is made anew can keep it. The error is
+// [ErrUnidentified] if uid is "".
+func ClusterIdentity(uid, address string) (string, error) {
+	if uid == "" {
+		return "", ErrUnidentified
+	}
+	return uid + " at " + address, nil
+}
+
+// TransformIdentity returns the identity of what is done with objects before they are stored:
+// the fields that are dropped, and the name of the transforms, which has their version.
+func TransformIdentity(drop wire.Fields, name string) string { return fmt.Sprintf("%v %s", drop, name) }
 
 // digest is the hash of an identity.
 type digest [sha256.Size]byte
@@ -91,7 +111,8 @@ type Reason string
 const (
 	// Absent means that nothing is stored for the identity.
 	Absent Reason = "absent"
-	// Mismatched means that the mirror was stored with another identity. It is removed.
+	// Mismatched means that the mirror was stored with another identity. Its files stay as
+	// long as the past does.
 	Mismatched Reason = "mismatched"
 	// Damaged means that a checksum is wrong, or that a part is missing.
 	Damaged Reason = "damaged"

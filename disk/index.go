@@ -82,6 +82,9 @@ type found struct {
 	inLog bool
 	// stateAt is where a complete state in the log begins that may not be complete yet.
 	stateAt uint64
+	// replaced means that a mirror of the same objects with another identity was opened. The
+	// directory's mu guards it.
+	replaced bool
 }
 
 // frameRef is the place of a frame.

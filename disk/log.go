@@ -62,9 +62,9 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 		return err
 	}
 	d.mu.Lock()
-	base := c.neededLocked()
+	base, from := c.neededLocked(false), l.from(d.limits, c.neededLocked(true), now)
 	d.mu.Unlock()
-	h := segmentHeader{Name: c.name, Time: now, From: l.from(d.limits, base, now), Base: base, Previous: l.previous, Dictionaries: slices.Sorted(maps.Keys(l.sums))}
+	h := segmentHeader{Name: c.name, Time: now, From: from, Base: base, Previous: l.previous, Dictionaries: slices.Sorted(maps.Keys(l.sums))}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return err

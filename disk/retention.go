@@ -59,7 +59,7 @@ func (c *Cluster) maintain(now time.Time) {
 		return
 	}
 	obsolete := c.forgetOldLocked()
-	needed := min(c.neededLocked(), c.log.neededAt(cutoff))
+	needed := min(c.neededLocked(false), c.log.neededAt(cutoff))
 	d.mu.Unlock()
 	c.removeSnapshots(obsolete)
 	for c.log.removable(needed) {
@@ -107,7 +107,7 @@ func (c *Cluster) forgetOldLocked() (obsolete []storedSnapshot) {
 		}
 	}
 	for _, f := range c.unclaimed {
-		if c.log.since(f.base) > limit {
+		if c.log.since(f.base) > limit || f.replaced && !c.log.has(f.base) {
 			obsolete = append(obsolete, c.forgetLocked(f)...)
 		}
 	}
@@ -138,7 +138,9 @@ func (c *Cluster) olderLocked() (older []storedSnapshot) {
 	}
 	newest := map[string]string{}
 	for key, f := range c.unclaimed {
-		newest[snapshotNames(key)] = f.file()
+		if newest[snapshotNames(key)] = f.file(); f.replaced {
+			newest[snapshotNames(key)] = "" // only the past needs it
+		}
 	}
 	for key, m := range c.mirrors {
 		if m.base != 0 {
@@ -264,7 +266,7 @@ func (r *removal) remove() *removal {
 // oldest returns the oldest file of the cluster that is not needed to restore its mirrors.
 func (c *Cluster) oldest() *removal {
 	c.directory.mu.Lock()
-	older, needed, held := c.olderLocked(), c.neededLocked(), !c.delayed.IsZero()
+	older, needed, held := c.olderLocked(), c.neededLocked(false), !c.delayed.IsZero()
 	c.directory.mu.Unlock()
 	r := &removal{cluster: c, total: c.log.since(0)}
 	if !held && c.log.removable(needed) {
@@ -280,11 +282,12 @@ func (c *Cluster) oldest() *removal {
 	return r
 }
 
-// neededLocked returns the oldest segment that is needed to restore the mirrors.
-func (c *Cluster) neededLocked() uint64 {
+// neededLocked returns the oldest segment that is needed to restore the mirrors: all, or those
+// that no other has replaced.
+func (c *Cluster) neededLocked(all bool) uint64 {
 	oldest := c.log.next
 	for _, f := range c.unclaimed {
-		if f.base != 0 {
+		if f.base != 0 && (all || !f.replaced) {
 			oldest = min(oldest, f.base)
 		}
 	}
@@ -301,6 +304,11 @@ func (c *Cluster) neededLocked() uint64 {
 // removable reports whether the oldest segment is before one that is needed.
 func (l *clusterLog) removable(needed uint64) bool {
 	return len(l.segments) > 1 && l.segments[0].number < needed
+}
+
+// has reports whether a segment is in the folder, or is not written yet.
+func (l *clusterLog) has(number uint64) bool {
+	return len(l.segments) == 0 || l.segments[0].number <= number
 }
 
 // since returns the bytes of a segment and the later ones.

@@ -70,6 +70,48 @@ func TestRetention_logIsBounded(t *testing.T) {
 	}
 }
 
+// TestRetention_anotherIdentity has another cluster under the name of one: the files of the
+// first stay loadable, as long as the past does, and are removed then.
+func TestRetention_anotherIdentity(t *testing.T) {
+	for name, size := range map[string]int{"in the log": 2, "in a snapshot": 60} {
+		for limit, opts := range map[string]*Options{"window": {Window: time.Hour}, "size": {Window: time.Hour, WindowBytes: 1}} {
+			t.Run(name+", "+limit, func(t *testing.T) {
+				path := t.TempDir()
+				before := storeWorld(t, path, "configmaps", 1, size)
+				other := identify("configmaps")
+				other.Cluster = "uid-2"
+				d := openDirectory(t, path, opts)
+				w := newWorld(t, openMirror(t, d, other, MirrorOptions{}), 2)
+				w.fill(3)
+				step(d)
+				finish(t, d)
+				s, err := load(t, path, before.mirror.id, opts, MirrorOptions{})
+				must(t, err)
+				must(t, before.truth.check(s))
+
+				d = openDirectory(t, path, opts)
+				w.mirror = openMirror(t, d, other, MirrorOptions{})
+				s, err = w.mirror.Load(0)
+				must(t, err)
+				w.resume(s)
+				for range 100 { // several segments
+					w.change(3)
+					step(d)
+				}
+				d.maintain(time.Now().Add(map[string]time.Duration{"window": 2 * time.Hour}[limit]))
+				finish(t, d)
+				_, err = load(t, path, before.mirror.id, opts, MirrorOptions{})
+				if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Mismatched {
+					t.Errorf("the files of the cluster before: %v", err)
+				}
+				s, err = load(t, path, other, opts, MirrorOptions{})
+				must(t, err)
+				must(t, w.truth.check(s))
+			})
+		}
+	}
+}
+
 // TestRetention_waitsForReaders reads the past while files become too old.
 func TestRetention_waitsForReaders(t *testing.T) {
 	for name, opts := range map[string]*Options{"time": {Window: time.Nanosecond}, "size": {Window: time.Hour, WindowBytes: 1}} {

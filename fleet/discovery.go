@@ -155,22 +155,24 @@ func (m *Member) resolve(ctx context.Context) error {
 	defer cancel()
 	served, err := cluster.Resources(timed)
 	served, err = m.limitServed(served, err)
+	var unknown error
 	if len(served) > 0 {
-		if err := m.identify(timed, cluster, nil); errors.Is(err, errAnotherCluster) {
-			return err
-		} // any other error is returned again on the next connection
+		// An error other than errAnotherCluster is returned again on the next connection.
+		if unknown = m.identify(timed, cluster, nil); errors.Is(unknown, errAnotherCluster) {
+			return unknown
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err() // the member has left: no mirror may start any more
-	}
-	if len(served) == 0 {
-		if err == nil {
-			err = errors.New("the cluster serves nothing")
-		}
-		m.err = err
-		return err
+	case len(served) == 0:
+		m.err = cmp.Or(err, errors.New("the cluster serves nothing"))
+		return m.err
+	case unknown != nil && m.awaitsIdentityLocked():
+		m.err = unknown
+		return unknown
 	}
 	m.foundLocked(served, err)
 	if m.former != nil {
@@ -178,6 +180,13 @@ func (m *Member) resolve(ctx context.Context) error {
 	}
 	m.mirrorLocked(ctx, served, err)
 	return nil
+}
+
+// awaitsIdentityLocked reports whether no mirror may start before the identity of the cluster is
+// known: it decides which files are those of the cluster. Without them everything would be
+// listed, and the past could not be read.
+func (m *Member) awaitsIdentityLocked() bool {
+	return m.settings.Disk != nil && m.discovered.IsZero() && m.Identity().UID == ""
 }
 
 // foundLocked records the result of a discovery that found resources.
@@ -188,8 +197,14 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 	for _, r := range served {
 		m.served[r.GroupResource()] = struct{}{}
 	}
-	if m.discovered.IsZero() {
-		m.discovered = time.Now()
+	if !m.discovered.IsZero() {
+		return
+	}
+	m.discovered = time.Now()
+	if m.settings.Disk != nil {
+		if _, m.unstored = m.known.stored(); m.unstored != nil {
+			m.logger.Warn("objects of the cluster are not stored", "err", m.unstored)
+		}
 	}
 }
 

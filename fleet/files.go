@@ -5,7 +5,6 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
@@ -27,8 +26,12 @@ func (s *settings) storedIn(to *server, r kube.Resource, q kube.Query, x *mirror
 		if !ok {
 			kind = &wire.Kind{GroupVersionKind: q.Resource.GroupVersion().WithKind(r.Kind)}
 		}
+		cluster, err := to.known.stored()
+		if err != nil {
+			return nil, err
+		}
 		id := watershed.Identity(q, kind)
-		id.Cluster, id.Transform = to.known.text(), fmt.Sprintf("%v %s", s.Drop, s.TransformName)
+		id.Cluster, id.Transform = cluster, disk.TransformIdentity(s.Drop, s.TransformName)
 		files := s.Disk.Cluster(to.name)
 		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
@@ -38,13 +41,10 @@ func (s *settings) storedIn(to *server, r kube.Resource, q kube.Query, x *mirror
 	}}
 }
 
-// text returns the identity of the cluster for stored objects.
-func (k *identification) text() string {
+// stored returns the identity of the cluster for stored objects. The error is
+// [disk.ErrUnidentified] if they are not stored.
+func (k *identification) stored() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := k.identity
-	if i.UID == "" {
-		return i.Authority + " at " + i.Endpoint
-	}
-	return i.UID + " at " + i.Endpoint
+	return disk.ClusterIdentity(k.identity.UID, k.identity.Endpoint)
 }

@@ -23,7 +23,7 @@ import (
 type Identity struct {
 	// UID is that of the namespace kube-system. It is empty if the cluster has not been
 	// reached, or its credentials do not allow reading that namespace. Then another
-	// cluster at the same endpoint is not detected.
+	// cluster at the same endpoint is not detected, and nothing is stored in files.
 	UID string
 	// Endpoint is the address of the API server, without credentials.
 	Endpoint string

@@ -33,6 +33,8 @@ type front struct {
 	uid        string // of kube-system; "" means that reading it is forbidden
 	proxy      http.Handler
 	identified int
+	// failures is how many of the next requests for kube-system fail.
+	failures int
 	// allowed, if it is not nil, reports which paths of the API may be read.
 	allowed func(path string) bool
 }
@@ -78,13 +80,19 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	proxy, uid, allowed := f.proxy, f.uid, f.allowed
 	kubeSystem := r.URL.Path == "/api/v1/namespaces/kube-system"
+	failing := kubeSystem && f.failures > 0
 	if kubeSystem {
 		f.identified++
+	}
+	if failing {
+		f.failures--
 	}
 	f.mu.Unlock()
 	switch {
 	case allowed != nil && !allowed(r.URL.Path):
 		w.WriteHeader(http.StatusForbidden)
+	case failing:
+		w.WriteHeader(http.StatusServiceUnavailable)
 	case !kubeSystem:
 		proxy.ServeHTTP(w, r)
 	case uid == "":

@@ -49,6 +49,8 @@ type Member struct {
 	before *Member
 	// discovered is when discovery first succeeded.
 	discovered time.Time
+	// unstored is why the objects are not stored although there are files for them.
+	unstored error
 	// mirrors are those that run, or are about to. next are those that are to replace one
 	// of them.
 	mirrors, next map[schema.GroupResource]*mirror

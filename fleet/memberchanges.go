@@ -32,8 +32,14 @@ func (m *Member) Changes(ctx context.Context, since, until time.Time, want func(
 			yield(ResourceChange{}, fmt.Errorf("cluster %s: %w", m.name, ErrNotStored))
 			return
 		}
+		// The files may have changes of another cluster that had the name before.
+		cluster, err := m.known.stored()
+		if err != nil {
+			yield(ResourceChange{}, fmt.Errorf("cluster %s: %w: %w", m.name, ErrNotStored, err))
+			return
+		}
 		all := map[disk.Identity]*pastObjects{}
-		wanted := func(id disk.Identity) bool { return want(resourceOf(id)) }
+		wanted := func(id disk.Identity) bool { return id.Cluster == cluster && want(resourceOf(id)) }
 		for entry, err := range m.settings.archive.entries(ctx, files.Cluster(m.name), since, until, wanted) {
 			if err != nil {
 				clear(all)

@@ -30,6 +30,9 @@ const (
 	Diverged = "Diverged"
 	// ClusterIsNewer means that the cluster is newer than the types of this program.
 	ClusterIsNewer = "ClusterIsNewer"
+	// NotStored means that the objects of the cluster are not stored in files, so that they are
+	// listed again after a restart, and have no past.
+	NotStored = "NotStored"
 )
 
 // maxNamed limits how many resources a problem names.
@@ -82,6 +85,9 @@ func (s Status) Problems() []Problem {
 	}
 	if s.Probe.IsNewer() {
 		all = append(all, Problem{Reason: ClusterIsNewer, Message: newer(s)})
+	}
+	if s.Unstored != nil {
+		all = append(all, Problem{Reason: NotStored, Message: "the objects are not stored, and will be listed again after a restart: " + s.Unstored.Error()})
 	}
 	for i := range all {
 		all[i].Since = all[i].Since.UTC().Truncate(time.Second) // for people, and for JSON

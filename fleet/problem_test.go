@@ -71,7 +71,7 @@ func TestStatus_problems(t *testing.T) {
 				State: Live, Joined: noon, Shadowed: []string{"folder /a"}, Removals: []Removal{{Resource: schema.GroupResource{Group: "x.io", Resource: "wells"}, At: noon}},
 				Interruptions: FlappingLimit, Interrupted: noon, Probe: Probe{Version: "v1.99.0", Skew: -time.Hour, Took: 3210 * time.Millisecond},
 				Identity: Identity{Endpoint: "https://a", UID: "2"}, Predecessor: Identity{Endpoint: "https://a", UID: "1"},
-				JSON: []schema.GroupResource{{Resource: "pods"}},
+				JSON: []schema.GroupResource{{Resource: "pods"}}, Unstored: errors.New("no UID"),
 			},
 			[]Problem{
 				{Reason: "NameTaken", Message: "another cluster of this name is left out; it is in folder /a"},
@@ -81,6 +81,7 @@ func TestStatus_problems(t *testing.T) {
 				{Reason: "ClockSkew", Message: "the clock of the API server is 1h0m0s behind"},
 				{Reason: "Slow", Message: "the API server took 3.2s to answer a request for its version"},
 				{Reason: "ClusterIsNewer", Message: fmt.Sprintf("the cluster has Kubernetes v1.99.0, and this program has the types of 1.%d; 1 resources are read as JSON", KubernetesMinor)},
+				{Reason: "NotStored", Message: "the objects are not stored, and will be listed again after a restart: no UID"},
 			},
 		},
 	} {

@@ -100,6 +100,9 @@ type Status struct {
 	// Identity is the cluster's. Without a UID, another cluster at the same endpoint is
 	// not detected.
 	Identity Identity
+	// Unstored is why the objects of the cluster are not stored, although [Options.Disk] is
+	// set: the UID of its Identity was not known at the first discovery.
+	Unstored error
 	// Scope is the part of the cluster that is mirrored.
 	Scope Scope
 	// JSON has the resources that are read as JSON, because objects have fields that the
@@ -155,7 +158,7 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
-	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
+	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Unstored: m.unstored, Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
 	m.observeLocked(&s, resources)
 	givenUp := 0 // resources that WaitForSync does not wait for any more
 	for i := range resources {

@@ -5,9 +5,12 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
@@ -87,4 +90,105 @@ func TestStats_storedStateIsStale(t *testing.T) {
 		close(open)
 		expect.Soon(t, "a current copy", func() bool { return member().State == fleet.Live && member().StaleSince.IsZero() })
 	})
+}
+
+// storedRun runs a fleet of the cluster "one" with files until the function returns.
+func storedRun(t *testing.T, path string, at *front, during func(*testing.T, *fleet.Member)) {
+	t.Helper()
+	t.Run("run", func(t *testing.T) {
+		r := newRoster()
+		r.set("one", at.config())
+		f := start(t, r, &fleet.Options{Logger: quiet, Disk: storing(t, path), History: 1 << 20, Resources: []string{"pods"}})
+		expect.NoError(t, f.WaitForSync(t.Context()))
+		m, _ := f.Member("one")
+		expect.Soon(t, "a current copy", func() bool { return m.Status().State == fleet.Live })
+		during(t, m)
+	})
+}
+
+// changesOf returns how many changes of pods the files of a member have.
+func changesOf(t *testing.T, m *fleet.Member) (n int) {
+	t.Helper()
+	for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(), func(schema.GroupVersionResource) bool { return true }) {
+		expect.NoError(t, err)
+		n++
+	}
+	return n
+}
+
+// TestStored_waitsForTheIdentity restarts while a request for the identity of the cluster fails.
+// The files stay, and are used.
+func TestStored_waitsForTheIdentity(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 20})
+	path, at := t.TempDir(), newFront(t)
+	at.lead(t, s.Cluster(0), "uid-0")
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+		s.Cluster(0).Touch(3)
+		expect.Soon(t, "a stored change", func() bool { return changesOf(t, m) == 1 })
+	})
+	at.mu.Lock()
+	at.failures = 1
+	at.mu.Unlock()
+	lists := s.Stats().Lists
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+		if i := m.Identity(); i.UID != "uid-0" {
+			t.Errorf("the identity is %+v", i)
+		}
+		if n := s.Stats().Lists - lists; n != 0 {
+			t.Errorf("%d lists instead of the files", n)
+		}
+		if n := changesOf(t, m); n != 1 {
+			t.Errorf("the past has %d changes", n)
+		}
+	})
+}
+
+// TestStored_anotherCluster gives the name and the address of a cluster to another one, and back.
+// Each has its own files, and its own past.
+func TestStored_anotherCluster(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 20})
+	path, at := t.TempDir(), newFront(t)
+	at.lead(t, s.Cluster(0), "uid-0")
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+		s.Cluster(0).Touch(3)
+		expect.Soon(t, "a stored change", func() bool { return changesOf(t, m) == 1 })
+	})
+	at.lead(t, s.Cluster(1), "uid-1")
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+		if n := changesOf(t, m); n != 0 {
+			t.Errorf("%d changes of the cluster before", n)
+		}
+	})
+	at.lead(t, s.Cluster(0), "uid-0")
+	lists := s.Stats().Lists
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+		if n := s.Stats().Lists - lists; n != 0 {
+			t.Errorf("%d lists instead of the files", n)
+		}
+		if n := changesOf(t, m); n != 1 {
+			t.Errorf("the past has %d changes", n)
+		}
+	})
+}
+
+// TestStored_nothingWithoutIdentity has credentials that cannot read the identity of the cluster:
+// another one could take its address.
+func TestStored_nothingWithoutIdentity(t *testing.T) {
+	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 20})
+	path, at := t.TempDir(), newFront(t)
+	at.lead(t, s.Cluster(0), "")
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+		is := m.Status()
+		if problems := is.Problems(); !errors.Is(is.Unstored, disk.ErrUnidentified) || len(problems) != 1 || problems[0].Reason != fleet.NotStored {
+			t.Errorf("%v, problems %+v", is.Unstored, problems)
+		}
+		for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(), func(schema.GroupVersionResource) bool { return true }) {
+			if !errors.Is(err, fleet.ErrNotStored) {
+				t.Errorf("the past: %v", err)
+			}
+		}
+	})
+	if storing(t, path).Has("one") {
+		t.Error("there are files of the cluster")
+	}
 }

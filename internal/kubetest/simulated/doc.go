@@ -41,7 +41,7 @@
 //   - Other resources than pods, namespaces, custom resource definitions and API
 //     services, of which only the first two have objects, and the custom types of
 //     [Options.Types], which have none. The namespaces default and kube-system
-//     are missing.
+//     are missing from lists; a get of the latter returns the UID of the cluster.
 //   - Access control: the token allows everything, and without it everything is 401.
 //     There are no anonymous requests, rate limits, audit ids and ETags.
 //   - The time between a write and its visibility, and a server's cold start.

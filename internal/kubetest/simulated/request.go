@@ -4,6 +4,7 @@
 package simulated
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -128,6 +129,17 @@ func (c *Cluster) nothing(w http.ResponseWriter, r *http.Request, group string) 
 	return nil
 }
 
+// systemNamespace is the namespace whose UID identifies a cluster. It is not listed.
+const systemNamespace = "kube-system"
+
+// systemNamespace returns the metadata of the namespace.
+func (c *Cluster) systemNamespace() []byte {
+	uid := make([]byte, len("00000000-0000-0000-0000-000000000000"))
+	r := sequence(c.seed, 4)
+	r.uid(uid)
+	return fmt.Appendf(nil, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"uid":%q,"resourceVersion":"%d"}}`, systemNamespace, uid, firstVersion)
+}
+
 // get responds to a GET of one object.
 func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
 	c.stats.gets.Add(1)
@@ -137,6 +149,10 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
 	}
 	if newest, ok := c.reach(r.Context(), uint64(version)); !ok {
 		return tooLarge(uint64(version), newest)
+	}
+	if q.resource.namespaces && q.name == systemNamespace {
+		c.answer(w, http.StatusOK, "application/json", c.systemNamespace())
+		return nil
 	}
 	p := c.population
 	lo, hi := q.resource.objects(p, q.namespace)

@@ -53,6 +53,7 @@ var texts = map[string]string{
 	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
 	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: kubectl config set-cluster {entry} --server https://HOST:6443",
 	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
+	fleet.NotStored:                  "grant the rights and restart the server: {rbac} | {kubectl} apply -f -; or serve without --data-dir",
 }
 
 // For returns what to do about a problem. It is never "".
