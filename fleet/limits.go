@@ -31,8 +31,8 @@ type Limits struct {
 	Objects int
 	// Bytes is the memory that the objects take as they are kept, packed or not, with
 	// their keys and labels, and with the objects that wait to be stored. Default: half of
-	// the memory limit of the process, see [debug.SetMemoryLimit], if it has one, and
-	// otherwise 8 GiB.
+	// the memory limit that the process has when the cluster joins, see
+	// [debug.SetMemoryLimit], and 8 GiB if it has none.
 	Bytes int64
 	// Resources is the number of resources that are mirrored. Resources that are mirrored
 	// already and built-in ones come first. Default 2000.

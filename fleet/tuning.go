@@ -15,7 +15,7 @@ type Tuning struct {
 	History                       int64
 }
 
-// tuned is a tuning with its defaults and the values that are derived from it. It is replaced,
+// tuned is a tuning and the values that are derived from it. It is replaced,
 // not modified.
 type tuned struct {
 	selection selection
@@ -23,11 +23,11 @@ type tuned struct {
 	// reduced is the selection without them.
 	expendable []string
 	reduced    selection
-	limits     Limits
+	limits     Limits // without defaults
 	history    int64
 }
 
-// newTuned fills in the defaults and checks the patterns.
+// newTuned checks the patterns.
 func newTuned(t Tuning) (*tuned, error) {
 	selection, err := newSelection(t.Resources, t.Except)
 	if err != nil {
@@ -37,7 +37,7 @@ func newTuned(t Tuning) (*tuned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expendable resources: %w", err)
 	}
-	return &tuned{selection: selection, expendable: t.Expendable, reduced: reduced, limits: t.Limits.withDefaults(), history: t.History}, nil
+	return &tuned{selection: selection, expendable: t.Expendable, reduced: reduced, limits: t.Limits, history: t.History}, nil
 }
 
 // selection returns which resources to mirror.
@@ -48,8 +48,9 @@ func (s *settings) selection() selection {
 	return s.tuned.Load().selection
 }
 
-// limits returns what bounds each cluster.
-func (s *settings) limits() Limits { return s.tuned.Load().limits }
+// limits returns what bounds each cluster. The defaults are those of now: the memory limit of
+// the process may be set after the fleet is made.
+func (s *settings) limits() Limits { return s.tuned.Load().limits.withDefaults() }
 
 // history returns how many bytes of changes are kept for feeds.
 func (s *settings) history() int64 {

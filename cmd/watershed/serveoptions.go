@@ -79,7 +79,7 @@ func (o *serveOptions) declare(keys *config.Set) {
 		AtLeast(1, "clients could not resume a watch").Reloads()
 	keys.Int(&o.maxObjects, "limits.clusterObjects", "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)").
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of GOMEMLIMIT, or 8192)").
+	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of the memory limit, or 8192 without one)").
 		AtLeast(0, "use 0 for the default").Reloads()
 	keys.Int64(&o.memoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the limit it reduces caches, then history, drops what is --expendable, and then mirrors nothing further (default GOMEMLIMIT, else 90 % of the container's memory, else none)").
 		AtLeast(0, "use 0 for the default")
