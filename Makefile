@@ -224,6 +224,10 @@ WRITES ?= 100000
 writes: ## kubectl, helm and curl that write through the replica, and WRITES (default 100000) random writes, each followed by a read
 	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^(TestWrites|TestReadYourWrites)$$' ./replica -slow -writes $(WRITES)
 
+.PHONY: loads
+loads: ## LOADS (default 20) random loads, half of which fit into the memory limit of the process: memory, lists, what is current; SEED repeats them
+	cd conformance && go test -timeout 4h -count=1 -v -run '^TestLoads$$' ./replica -loads $(or $(LOADS),20) -loads-for 2m -loads-seed $(or $(SEED),0)
+
 .PHONY: budget
 budget: ## a process with a limit of 1 GiB and clusters that need 2 GiB, for ten minutes
 	cd conformance && go test -timeout 30m -count=1 -v -run '^TestBudget$$' ./replica -budget 1024 -budget-for 10m
@@ -236,7 +240,7 @@ past: ## random changes while the replica and the API server are restarted, ROUN
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, sources, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "sources ROUNDS=50" "attack" "budget" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "sources ROUNDS=50" "attack" "budget" "loads" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -131,9 +131,8 @@ func (u *usage) close() {
 	a.measured = amount{max(0, a.measured.objects-u.measured.objects), max(0, a.measured.bytes-u.measured.bytes)}
 }
 
-// drop removes the objects of a first list that is given up, so that they do not take memory
-// until the next one. Nothing has read them.
-func (u *usage) drop() {
+// empty removes all objects.
+func (u *usage) empty() {
 	var gone []delta.Delta[*wire.Object]
 	for key, o := range u.of.Snapshot().Raw() {
 		gone = append(gone, delta.Delta[*wire.Object]{Type: delta.Deleted, Key: key, Object: o})
@@ -141,15 +140,14 @@ func (u *usage) drop() {
 	u.of.Write(gone...)
 }
 
-// checkMemory returns an error if there is no memory for an object that is not kept yet.
-func (u *usage) checkMemory(o *wire.Object) error {
-	if !u.account.pressure.is(PressureCritical) {
-		return nil
+// kept returns about how many bytes the objects take, with those on their way to the informer.
+// It reads counters.
+func (u *usage) kept() int64 {
+	if u.of == nil {
+		return 0
 	}
-	if _, ok := u.of.Snapshot().GetRaw(o.Key()); ok {
-		return nil
-	}
-	return &reflector.Error{RetryAfter: pressureRetry, Err: fmt.Errorf("%w: the process has no memory for another object", ErrLimit)}
+	s := u.of.Stats()
+	return s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes + int64(u.of.Status().QueuedBytes)
 }
 
 // charge adds an object that has arrived. It returns an error that is [ErrLimit] if the

@@ -13,9 +13,7 @@ func (f *Fleet) Pressure() Pressure { return Pressure(f.settings.pressure.now.Lo
 // use.
 func (f *Fleet) SetMemory(m Memory) {
 	p := &f.settings.pressure
-	p.room.Store(m.Room)
-	p.now.Store(int32(m.Pressure))
-	p.limited.Store(true)
+	p.set(m)
 	f.recent.Resize(int(p.share(int64(f.settings.Decoded), PressureCaches)))
 	if m.Pressure >= PressureFull || p.refused.Load() {
 		f.shed()

@@ -6,9 +6,6 @@ package fleet
 import (
 	"fmt"
 	"sync/atomic"
-	"time"
-
-	"github.com/watershed-project/watershed/reflector"
 )
 
 // Pressure is how scarce the memory of the process is. Each step includes those before it.
@@ -23,12 +20,14 @@ const (
 	// readers. Readers that fall behind more than that receive differences, and watches of
 	// feeds begin again.
 	PressureHistory
-	// PressureFull drops the resources of [Options.Expendable] and lists no further resource.
-	// They fail with an error that is [ErrLimit], and are tried again every 10 seconds.
+	// PressureFull drops the resources of [Options.Expendable] and lists no further resource
+	// that is not small, see [Memory.Spare]. They fail with an error that is [ErrLimit], and
+	// are listed when there is room for them.
 	PressureFull
-	// PressureCritical keeps no further object. A resource that has a new object ceases to be
-	// read, as one that exceeds [Limits], and if it is being listed for the first time its
-	// objects are dropped. Changes of objects that are kept still arrive.
+	// PressureCritical keeps no further object of a resource that is not small. A resource
+	// that has a new object ceases to be read, as one that exceeds [Limits], and if it is being
+	// listed for the first time its objects are dropped. Changes of objects that are kept still
+	// arrive.
 	PressureCritical
 )
 
@@ -41,36 +40,42 @@ func (p Pressure) String() string {
 	return names[p]
 }
 
-const (
-	// reliefShare is the part of a cache or a log that is kept under pressure.
-	reliefShare = 8
-	// pressureRetry is how long a resource that needs more memory waits.
-	pressureRetry = 10 * time.Second
-)
+// reliefShare is the part of a cache or a log that is kept under pressure.
+const reliefShare = 8
 
 // Memory is how much memory a fleet may use.
 type Memory struct {
 	Pressure Pressure
 	// Room is how many bytes further resources may take. A resource is not listed if its
-	// objects would take more, by an estimate. Without that, many lists could begin and none
-	// could end.
+	// objects would take more, by an estimate, and its first list is given up if they do.
+	// Without that, many lists could begin and none could end.
 	Room int64
+	// Spare is how many bytes small resources may take for which there is no Room: those that
+	// take less than a sixteenth of it. So one large resource cannot keep the many small ones
+	// of its cluster from being current.
+	Spare int64
+	// Collections is how many garbage collections Room and Spare have taken into account.
+	Collections uint64
 }
-
-// objectEstimate is how many bytes an object is expected to take.
-const objectEstimate = 1536
 
 // pressure is the memory that a fleet may use now. It has no limit before SetMemory is called.
 type pressure struct {
-	now     atomic.Int32
-	limited atomic.Bool
-	room    atomic.Int64
-	// reserved is for the first lists that have begun.
-	reserved atomic.Int64
+	now atomic.Int32
 	// refused means that there was no room for a list.
 	refused atomic.Bool
 	// shed means that expendable resources are not mirrored.
 	shed atomic.Bool
+	// room is what is left for lists.
+	room room
+}
+
+// set sets the memory that may be used.
+func (p *pressure) set(m Memory) {
+	if p.room.isShort() && m.Pressure < PressureHistory {
+		m.Pressure = PressureHistory // objects are more important than history
+	}
+	p.now.Store(int32(m.Pressure))
+	p.room.set(m)
 }
 
 func (p *pressure) is(at Pressure) bool { return Pressure(p.now.Load()) >= at }
@@ -81,17 +86,4 @@ func (p *pressure) share(bound int64, at Pressure) int64 {
 		return bound / reliefShare
 	}
 	return bound
-}
-
-// reserve reserves memory for the first list of a resource with so many objects. The caller
-// calls release when the list has ended.
-func (p *pressure) reserve(objects int64) (release func(), err error) {
-	need := max(objects, 0) * objectEstimate
-	reserved := p.reserved.Add(need)
-	if p.limited.Load() && (p.is(PressureFull) || reserved > p.room.Load()) {
-		p.reserved.Add(-need)
-		p.refused.Store(true)
-		return nil, &reflector.Error{RetryAfter: pressureRetry, Err: fmt.Errorf("%w: the process has no memory for another resource, with %d objects", ErrLimit, max(objects, 0))}
-	}
-	return func() { p.reserved.Add(-need) }, nil
 }

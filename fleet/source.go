@@ -43,6 +43,13 @@ type source struct {
 	// have arrived in the current turn.
 	used   *usage
 	listed int64
+	// demand is the memory of the first list, nil if the state is not being listed or it is
+	// not the first time. unmeasured is how many bytes have arrived since it was checked.
+	demand     *demand
+	unmeasured int64
+	// short is the last lack of memory, and refused means that there was none for a list.
+	short   shortage
+	refused bool
 	// kinds are the kinds of the objects, and kind is that of the last one.
 	kinds map[schema.GroupVersionKind]struct{}
 	kind  *wire.Kind
@@ -68,27 +75,37 @@ func newSource(to *server, q kube.Query, unknownFields func(*wire.Object)) (*sou
 	return s, nil
 }
 
-// wait takes a turn. See [reflector.Options.Turn].
+// wait takes a turn. See [reflector.Options.Turn]. If there is no memory for the list, it
+// returns an error the first time, so that the status has it, and waits the next time.
 func (s *source) wait(ctx context.Context) (func(), error) {
-	t, err := s.server.takeTurn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.turn, s.listed = t, 0
-	s.count(ctx)
-	release := func() {}
-	if !s.synced.Load() {
-		if release, err = s.used.account.pressure.reserve(s.expected.Load()); err != nil {
-			s.turn = nil
-			t.leave()
+	for {
+		if err := s.awaitMemory(ctx); err != nil {
 			return nil, err
 		}
-	}
-	return func() {
-		release()
-		s.turn = nil
+		t, err := s.server.takeTurn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.count(ctx)
+		if s.reserve() {
+			s.turn, s.listed, s.unmeasured, s.refused = t, 0, 0, false
+			return s.leave, nil
+		}
 		t.leave()
-	}, nil
+		if !s.refused {
+			s.refused = true
+			return nil, memoryError("for another resource, with %d objects", max(s.expected.Load(), 0))
+		}
+	}
+}
+
+// leave ends a turn.
+func (s *source) leave() {
+	if s.demand != nil {
+		s.used.account.pressure.room.release(s.demand)
+	}
+	s.turn.leave()
+	s.turn, s.demand = nil, nil
 }
 
 // count requests the number of objects, once, for [Status.Expected]. If the server does
@@ -148,7 +165,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 		if err := s.checkFields(o); err != nil {
 			return err
 		}
-		if err := s.charge(o); err != nil {
+		if err := s.charge(ctx, o); err != nil {
 			return err
 		}
 		defer s.awaits()
@@ -163,6 +180,14 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 
 // Watch implements [reflector.Source].
 func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
+	if s.turn == nil {
+		if s.short.listing {
+			s.short = shortage{} // the first list is complete
+		}
+		if err := s.awaitMemory(ctx); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{source: s, ctx: ctx, cancel: cancel}
 	s.mu.Lock()
@@ -259,9 +284,9 @@ func (s *source) checkKind(o *wire.Object) error {
 }
 
 // charge counts an object that is about to be kept. It returns an error if that would
-// exceed a limit of the cluster, and if a list does not end: the same objects over and
-// over exceed no other limit.
-func (s *source) charge(o *wire.Object) error {
+// exceed a limit of the cluster or the memory of the process, and if a list does not end: the
+// same objects over and over exceed no other limit. It may wait for memory.
+func (s *source) charge(ctx context.Context, o *wire.Object) error {
 	if err := s.checkKind(o); err != nil {
 		return err
 	}
@@ -271,13 +296,16 @@ func (s *source) charge(o *wire.Object) error {
 	if limit := s.used.account.bounds.Load().limit.objects; limit >= 0 && s.listed > 2*limit+1 {
 		return s.used.account.refuse(fmt.Errorf("%w: a list has more than %d objects, and does not end", ErrLimit, 2*limit))
 	}
-	if err := s.used.checkMemory(o); err != nil {
-		if !s.synced.Load() {
-			s.used.drop()
-		}
-		return err
+	err := s.checkMemory(ctx, o)
+	if err == nil {
+		err = s.used.charge(o, s.turn != nil && s.synced.Load())
 	}
-	return s.used.charge(o, s.turn != nil && s.synced.Load())
+	if errors.Is(err, ErrLimit) && !s.synced.Load() {
+		if err := s.used.drop(ctx); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // received records an object of a state that is being read, and waits if the budget requires
@@ -345,7 +373,7 @@ func (w *watch) received(e reflector.Event[*wire.Object]) error {
 	if err := w.source.checkFields(e.Object); err != nil || e.Type == delta.Deleted {
 		return err
 	}
-	return w.source.charge(e.Object)
+	return w.source.charge(w.ctx, e.Object)
 }
 
 // slowDown waits if the watches of the cluster send more than its limit.

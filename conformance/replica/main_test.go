@@ -33,6 +33,12 @@ var shared struct {
 var binaryFolder string
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(loadVariable); text != "" {
+		if err := serveLoad(text); err != nil {
+			panic(err)
+		}
+		return
+	}
 	os.Exit(run(m))
 }
 

@@ -31,13 +31,16 @@ const (
 // collector needs the rest: at 84 % it runs after every 16 % that are allocated.
 var thresholds = [...]int64{fleet.PressureCaches: 60, fleet.PressureHistory: 68, fleet.PressureFull: 76, fleet.PressureCritical: 84}
 
+// spare is the percentage of the limit up to which small resources are kept.
+const spare = 90
+
 // effects are what each pressure means, for the log.
 var effects = [...]string{
 	fleet.PressureNone:     "everything is kept again",
 	fleet.PressureCaches:   "the caches are reduced",
 	fleet.PressureHistory:  "the history is reduced: clients that resume old watches list again",
-	fleet.PressureFull:     "no further resources are mirrored",
-	fleet.PressureCritical: "resources with new objects are not kept up to date",
+	fleet.PressureFull:     "no further resources are mirrored, except small ones",
+	fleet.PressureCritical: "resources with new objects are not kept up to date, except small ones",
 }
 
 // Stats are the state of a budget.
@@ -52,7 +55,7 @@ type Budget struct {
 	limit  int64
 	apply  func(fleet.Memory)
 	logger *slog.Logger
-	used   func() int64
+	read   func() (used int64, collections uint64)
 
 	now, bytes atomic.Int64
 	// below is when the memory was first low enough for the pressure before this one, zero
@@ -64,7 +67,7 @@ type Budget struct {
 // apply after each reading.
 func New(limit int64, logger *slog.Logger, apply func(fleet.Memory)) *Budget {
 	debug.SetMemoryLimit(limit)
-	return &Budget{limit: limit, apply: apply, logger: logger, used: newReading().used}
+	return &Budget{limit: limit, apply: apply, logger: logger, read: newReading().read}
 }
 
 // Stats returns the present state.
@@ -88,11 +91,11 @@ func (b *Budget) Run(ctx context.Context) error {
 
 // step reads the memory once.
 func (b *Budget) step(at time.Time) {
-	used := b.used()
+	used, collections := b.read()
 	b.bytes.Store(used)
 	now := fleet.Pressure(b.now.Load())
 	next := b.next(now, used, at)
-	b.apply(fleet.Memory{Pressure: next, Room: b.limit*thresholds[fleet.PressureFull]/100 - used})
+	b.apply(fleet.Memory{Pressure: next, Room: b.limit*thresholds[fleet.PressureFull]/100 - used, Spare: b.limit*spare/100 - used, Collections: collections})
 	if next == now {
 		return
 	}

@@ -25,10 +25,10 @@ func newBudget(t *testing.T) (b *Budget, used *int64, applied *[]fleet.Pressure)
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 	used, applied = new(int64), &[]fleet.Pressure{fleet.PressureNone}
 	b = &Budget{
-		limit: 1000, logger: slog.New(slog.DiscardHandler), used: func() int64 { return *used },
+		limit: 1000, logger: slog.New(slog.DiscardHandler), read: func() (int64, uint64) { return *used, 7 },
 		apply: func(m fleet.Memory) {
-			if want := int64(760) - *used; m.Room != want {
-				t.Errorf("with %d of 1000 bytes there is room for %d, want %d", *used, m.Room, want)
+			if m.Room != 760-*used || m.Spare != 900-*used || m.Collections != 7 {
+				t.Errorf("with %d of 1000 bytes the memory is %+v, want 760 and 900 bytes less that, and 7 collections", *used, m)
 			}
 			if last := len(*applied) - 1; last < 0 || (*applied)[last] != m.Pressure {
 				*applied = append(*applied, m.Pressure)
@@ -88,15 +88,18 @@ func TestReading_countsWhatIsLive(t *testing.T) {
 	const size = 64 << 20
 	r := newReading()
 	runtime.GC()
-	before := r.used()
+	before, earlier := r.read()
 	kept := make([]byte, size)
 	runtime.GC()
-	with := r.used()
+	with, later := r.read()
 	runtime.KeepAlive(kept)
 	runtime.GC()
-	after := r.used()
+	after, _ := r.read()
 	if grown := with - before; grown < size*9/10 || grown > size*11/10 {
 		t.Errorf("%d live bytes count as %d", size, grown)
+	}
+	if later <= earlier {
+		t.Errorf("%d collections after one more, and %d before", later, earlier)
 	}
 	if left := after - before; left > size/10 {
 		t.Errorf("%d bytes of garbage count as %d", size, left)
