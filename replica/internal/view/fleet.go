@@ -164,6 +164,9 @@ func (f *Fleet) hasState(s fleet.Snapshot[*wire.Object]) bool {
 // are there.
 func (f *Fleet) Exact(ctx context.Context, version uint64) (*State, error) {
 	if s, ok := f.pins.find(f.pinKey(version)); ok && version >= f.began && f.view.Recognize(version) == nil {
+		if f.lacks(s) {
+			return nil, status.Expired(status.VersionExpired, "")
+		}
 		return f.state(s), nil
 	}
 	s, err := f.NotOlder(ctx, version)
@@ -174,6 +177,17 @@ func (f *Fleet) Exact(ctx context.Context, version uint64) (*State, error) {
 		return nil, status.Expired(status.SetExpired, "")
 	}
 	return nil, status.Expired(status.VersionExpired, "")
+}
+
+// lacks reports whether a selected cluster of a snapshot has left since, or has another version
+// of the resource now. The rest of a list would then omit its objects silently.
+func (f *Fleet) lacks(s fleet.Snapshot[*wire.Object]) bool {
+	for name, objects := range s.States() {
+		if Selects(f.Selector, name) && !f.holds(name) && f.ownsAny(objects) {
+			return true
+		}
+	}
+	return false
 }
 
 // exceed makes the next version of the caller greater than one that another process has
