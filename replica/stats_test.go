@@ -135,7 +135,7 @@ func TestStats_namesThatNoDiscoveryHas(t *testing.T) {
 	}
 	for _, r := range w.server.Stats().Requests {
 		if r.Group != "" || r.Resource != "" && r.Resource != "other" && r.Resource != "pods" {
-			t.Errorf("labels of a resource that no discovery has: %+q", r.RequestLabels)
+			t.Errorf("labels of a resource that no discovery has: %+q", r.Group+"/"+r.Resource)
 		}
 	}
 }
