@@ -19,15 +19,6 @@ const (
 	departedEvery = time.Minute
 )
 
-// departed is the folder of a cluster that is not open: nothing writes to it.
-type departed struct {
-	directory *Directory
-	folder    string
-	bytes     int64
-	// time is when the newest file was written.
-	time time.Time
-}
-
 // departedFolders returns the folders of clusters that have left. It searches for them from
 // time to time.
 func (d *Directory) departedFolders(now time.Time) []*departed {
@@ -121,16 +112,6 @@ func (g *departed) remove() bool {
 	d.leaving, d.left = "", nil
 	close(done)
 	return err == nil
-}
-
-// awaitRemovalLocked waits while a folder is being removed.
-func (d *Directory) awaitRemovalLocked(folder string) {
-	for d.leaving == folder {
-		left := d.left
-		d.mu.Unlock()
-		<-left
-		d.mu.Lock()
-	}
 }
 
 // removeDeparted removes the folders of clusters that have left and whose files are older

@@ -314,6 +314,18 @@ func (a appended) next(s *Snapshot, at time.Time) appended {
 	return next
 }
 
+// departed is the folder of a cluster that is not open: nothing writes to it.
+type departed struct {
+	directory *Directory
+	folder    string
+	bytes     int64
+	// time is when the newest file was written.
+	time time.Time
+}
+
+// fullest is a heap of the mirrors that have batches in the queue. The first one has most.
+type fullest []*Mirror
+
 // MirrorStatus is the progress of one mirror.
 type MirrorStatus struct {
 	// Version is the version of the newest batch that was written, which may not be

@@ -125,6 +125,16 @@ func (d *Directory) Cluster(name string) *Cluster {
 	return c
 }
 
+// awaitRemovalLocked waits while a folder is being removed.
+func (d *Directory) awaitRemovalLocked(folder string) {
+	for d.leaving == folder {
+		left := d.left
+		d.mu.Unlock()
+		<-left
+		d.mu.Lock()
+	}
+}
+
 // Has reports whether there are files of a cluster.
 func (d *Directory) Has(cluster string) bool {
 	info, err := os.Stat(filepath.Join(d.path, clustersFolder, clusterFolder(cluster)))

@@ -87,9 +87,6 @@ func (d *Directory) takeLocked() (all []*queuedBatch) {
 	return all
 }
 
-// fullest is a heap of the mirrors that have batches in the queue. The first one has most.
-type fullest []*Mirror
-
 // Len implements heap.Interface.
 func (f fullest) Len() int { return len(f) }
 
