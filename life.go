@@ -448,6 +448,7 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 }
 
 func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
+	l.files.note(deltas)
 	changes := l.storeLocked(deltas)
 	if len(changes) > 0 {
 		l.maintainLocked()

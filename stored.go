@@ -13,6 +13,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
@@ -51,6 +52,18 @@ type files struct {
 	// it.
 	mirror  *disk.Mirror
 	writers writers
+	// vague means that the last list could not read the keys of all objects. The life's writing
+	// guards it.
+	vague bool
+}
+
+// note records whether a list among the deltas is vague.
+func (f *files) note(deltas delta.Deltas[*wire.Object]) {
+	for i := range deltas {
+		if d := &deltas[i]; d.Listed {
+			f.vague = d.Vague
+		}
+	}
 }
 
 // open opens the files and loads the state. It returns nil if there is none.
@@ -123,7 +136,7 @@ func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m 
 // continues the loaded state. Open means that a list is being applied.
 func (f *files) append(s *snapshot, changes []change, open bool) {
 	if f.mirror != nil {
-		f.mirror.Append(disk.Batch{State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open})
+		f.mirror.Append(disk.Batch{State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open, Vague: f.vague && !open})
 	}
 }
 

@@ -60,6 +60,9 @@ type Delta[T any] struct {
 	// Listed marks the deltas of a complete list: its objects, the deletions that it
 	// implies, those that arrived during it, and the Bookmark that ends it.
 	Listed bool
+	// Vague marks a Listed Bookmark of a list with an object whose key could not be read: the
+	// list inferred no deletion, and known objects may not exist any more.
+	Vague bool
 	// Key is the object's key, computed once, before any transform.
 	Key string
 	// Object is the state after the change; for a deletion, the last state.

@@ -95,7 +95,9 @@ func (q *queue[T]) put(d Delta[T], initial bool) bool {
 func (q *queue[T]) putBookmark(d Delta[T], initial bool) bool {
 	if n := len(q.deltas); n > 0 && q.deltas[n-1].Type == Bookmark && !initial {
 		d.Missed = d.Missed || q.deltas[n-1].Missed
-		d.Listed = d.Listed || q.deltas[n-1].Listed
+		if !d.Listed { // otherwise the newer list counts
+			d.Listed, d.Vague = q.deltas[n-1].Listed, q.deltas[n-1].Vague
+		}
 		q.deltas[n-1] = d
 		return false
 	}

@@ -144,7 +144,7 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	f.mu.Lock()
 	f.populated = true
 	f.mu.Unlock()
-	if err := f.put(ctx, Delta[T]{Type: Bookmark, Missed: r.back, Listed: true, Version: version}, r.initial); err != nil {
+	if err := f.put(ctx, Delta[T]{Type: Bookmark, Missed: r.back, Listed: true, Vague: r.vague, Version: version}, r.initial); err != nil {
 		return err
 	}
 	f.mu.Lock()

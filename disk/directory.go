@@ -213,6 +213,10 @@ type Batch struct {
 	// Open means that a relist is being applied and State is between two states of the
 	// server. The next batch that is not open ends the relist.
 	Open bool
+	// Vague means that State may have objects that the server does not have: a relist could not
+	// read all keys. Such a state is not stored, and neither is what follows, until a batch that
+	// is not vague.
+	Vague bool
 	// Listed means that a relist found the changes. Open batches imply it.
 	Listed bool
 	// Time is when the changes arrived. Default: now.

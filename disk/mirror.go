@@ -111,7 +111,13 @@ func (m *Mirror) Append(b Batch) {
 	}
 	b.Time = later(m.cluster.newest, b.Time)
 	m.cluster.newest = b.Time
-	m.open = b.Open
+	m.open = b.Open || b.Vague
+	if b.Vague && m.accept {
+		d.dropLocked(m, nil)
+	}
+	if b.Vague {
+		return
+	}
 	if !b.Open {
 		m.latest, m.latestTime, m.newest = b.State, b.Time, m.newest.next(b.State, b.Time)
 	}
