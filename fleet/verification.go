@@ -118,6 +118,9 @@ func (m *Member) verifiable(r schema.GroupResource) (*mirror, error) {
 	case x == nil || x.collection == nil:
 		return nil, ErrNotMirrored
 	case x.whole.Load() == nil:
+		if err := x.informer.Connection().Err; err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotReady, err)
+		}
 		return nil, ErrNotReady
 	}
 	return x, nil
@@ -232,13 +235,25 @@ func (m *Member) relist(ctx context.Context, x *mirror, result *Verification) er
 	return nil
 }
 
+// Mirrored returns the resources that can be read or could be, had their first list not
+// failed, sorted by name.
+func (m *Member) Mirrored() []schema.GroupResource {
+	return m.selected(func(*mirror) bool { return true })
+}
+
 // Verifiable returns the resources that [Member.Verify] can compare now, sorted by name.
 func (m *Member) Verifiable() []schema.GroupResource {
+	return m.selected(func(x *mirror) bool { return x.whole.Load() != nil })
+}
+
+// selected returns the resources that are selected and for which has returns true, sorted by
+// name.
+func (m *Member) selected(has func(*mirror) bool) []schema.GroupResource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []schema.GroupResource
 	for at, x := range m.mirrors {
-		if x.collection != nil && x.whole.Load() != nil {
+		if x.collection != nil && has(x) {
 			all = append(all, at)
 		}
 	}

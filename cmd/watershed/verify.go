@@ -45,7 +45,8 @@ content of the objects too, for which the cluster sends them whole.
 --repair makes the server list a resource again whose copy differs, and compares once more.
 Watches of clients see the corrections as ordinary events.
 
-The exit code is 1 if a copy differs, even if it was repaired, or could not be compared.
+The exit code is 1 if a copy differs, even if it was repaired, or could not be compared. A
+resource that was never read is not compared, nor is a cluster.
 
 Without --context, verify uses the server of this machine, as its owner. With --context it
 uses a context for the whole fleet that watershed kubeconfig has written. Each cluster must
@@ -96,7 +97,7 @@ func (o *verifyOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if len(plan) == 0 {
-		return errors.New("verify: nothing to compare: no cluster that you may verify has synced yet")
+		return errors.New("verify: nothing to compare: no cluster that you may verify has a copy")
 	}
 	report := newVerifyReport(out, plan, o.output == "json")
 	o.compare(ctx, client, plan, report)
@@ -120,6 +121,10 @@ func (o *verifyOptions) compare(ctx context.Context, client verifyClient, plan [
 		running.Go(func() {
 			defer func() { <-slots }()
 			for _, p := range byCluster[cluster] {
+				if p.Resource == verification.AllResources {
+					report.add(p) // there is nothing to request
+					continue
+				}
 				spec := o.spec
 				spec.Clusters, spec.Resources = []string{p.Cluster}, []string{p.Resource}
 				results, err := client.create(ctx, spec, false)
@@ -241,6 +246,8 @@ func (r *verifyReport) end() error {
 		}
 	}
 	switch {
+	case differ > 0 && failed > 0:
+		return fmt.Errorf("verify: %d objects differ from their clusters, in %d of %d copies, and %d copies were not compared", divergences, differ, len(r.results), failed)
 	case differ > 0:
 		return fmt.Errorf("verify: %d objects differ from their clusters, in %d of %d copies", divergences, differ, len(r.results))
 	case failed > 0:

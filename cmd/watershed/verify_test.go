@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -137,9 +139,44 @@ func TestVerify_contextOfTheFleet(t *testing.T) {
 	}
 	expect.Soon(t, "the copy was verified", func() bool {
 		out, err := command(t.Context(), "verify", "--kubeconfig", path, "--context", "watershed-fleet", "--resource", "pods")
-		if err != nil && !strings.Contains(err.Error(), "no selected cluster") && !strings.Contains(err.Error(), "has not answered yet") {
+		if err != nil && !strings.Contains(err.Error(), "no selected cluster") && !strings.Contains(err.Error(), "has not answered yet") && !strings.Contains(err.Error(), "not compared") {
 			t.Fatal(out, err)
 		}
 		return err == nil && strings.Contains(out, fmt.Sprint(100))
 	})
+}
+
+// TestVerify_reportsWhatWasNeverRead checks that a resource that the cluster forbids and a
+// cluster that cannot be reached count as not compared.
+func TestVerify_reportsWhatWasNeverRead(t *testing.T) {
+	sim, err := simulated.New(&simulated.Options{Clusters: 2, Pods: 20})
+	expect.NoError(t, err)
+	t.Cleanup(sim.Close)
+	namespaces := schema.GroupResource{Resource: "namespaces"}
+	configs := map[string]*rest.Config{
+		"good":        reviewing(t, sim.Cluster(0).Config(), nil),
+		"forbidding":  reviewing(t, sim.Cluster(1).Config(), refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
+		"unreachable": {Host: "https://127.0.0.1:1"},
+	}
+	dir := t.TempDir()
+	s := &state{dir: filepath.Join(dir, "state")}
+	startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--resources", "pods,namespaces")
+	verify := func(args ...string) (string, error) {
+		return command(t.Context(), append([]string{"verify", "--state-dir", s.dir}, args...)...)
+	}
+	var out string
+	expect.Soon(t, "the pods have synced", func() bool {
+		out, err = verify()
+		return err != nil && strings.HasSuffix(err.Error(), "2 of 5 copies were not compared")
+	})
+	for _, want := range []string{`(?m)^good +namespaces .* none$`, `(?m)^forbidding +pods .* none$`, `(?m)^forbidding +namespaces .* not compared: .*not synced yet: .*forbidden`, `(?m)^unreachable +\* .* not compared: .*refused`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("verify prints %v\n%s\nwant %s", err, out, want)
+		}
+	}
+	for _, args := range [][]string{{"--cluster", "unreachable"}, {"--cluster", "unreachable", "--resource", "pods"}, {"--cluster", "forbidding", "--resource", "namespaces", "-o", "json"}} {
+		if _, err := verify(args...); err == nil || !strings.HasSuffix(err.Error(), "1 of 1 copies were not compared") {
+			t.Errorf("verify %v: %v", args, err)
+		}
+	}
 }

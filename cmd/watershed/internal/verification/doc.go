@@ -9,8 +9,8 @@
 //
 // A request concerns only the clusters that the caller sees: each cluster decides whether
 // the caller may create verifications.watershed.dev, and the owner of the server may. With
-// dryRun=All nothing is compared, and the results name what would be. The server stores
-// nothing.
+// dryRun=All nothing is compared, and the results name what would be. What was never read has
+// a result too, with an error. The server stores nothing.
 //
 // # What blocks
 //

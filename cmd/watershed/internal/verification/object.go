@@ -61,9 +61,14 @@ type Status struct {
 	Results []Result `json:"results"`
 }
 
+// AllResources is the resource of a result about a cluster that was never read: its resources
+// are not known.
+const AllResources = "*"
+
 // Result is the comparison of one resource of one cluster.
 type Result struct {
-	Cluster  string `json:"cluster"`
+	Cluster string `json:"cluster"`
+	// Resource is a name such as pods or deployments.apps, or [AllResources].
 	Resource string `json:"resource"`
 	// Error is why there is no result, "" if there is one.
 	Error string `json:"error,omitempty"`

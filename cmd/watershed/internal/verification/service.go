@@ -4,6 +4,7 @@
 package verification
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (s *Service) create(r *http.Request, q *replica.Request, o runtime.Object) 
 	v.Status = Status{Results: make([]Result, len(plan))}
 	if slices.Contains(q.Query["dryRun"], metav1.DryRunAll) {
 		for i, p := range plan {
-			v.Status.Results[i] = Result{Cluster: p.member.Name(), Resource: p.resource.String()}
+			v.Status.Results[i] = p.result()
 		}
 		return v, nil
 	}
@@ -69,32 +70,52 @@ func (s *Service) create(r *http.Request, q *replica.Request, o runtime.Object) 
 	return v, nil
 }
 
-// pair is one resource of one cluster.
+// pair is one resource of one cluster. Unread is why no resource of the cluster is known: then
+// the resource is [AllResources].
 type pair struct {
 	member   *fleet.Member
 	resource schema.GroupResource
+	unread   error
 }
 
-// plan returns the pairs that a request selects, of the clusters that its caller sees.
+// result returns the result of a pair before the comparison.
+func (p pair) result() Result {
+	r := Result{Cluster: p.member.Name(), Resource: p.resource.String()}
+	if p.unread != nil {
+		r.Error = p.unread.Error()
+	}
+	return r
+}
+
+// errUnread means that nothing of a cluster was ever read.
+var errUnread = errors.New("the cluster was never read")
+
+// plan returns the pairs that a request selects, of the clusters that its caller sees. They
+// include what was never read.
 func (s *Service) plan(spec *Spec, sees func(*fleet.Member) bool) ([]pair, error) {
 	members, err := s.members(spec.Clusters, sees)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]bool{}
+	found, unread := map[string]bool{}, false
 	var all []pair
 	for _, m := range members {
-		for _, r := range m.Verifiable() {
+		if !m.Discovered() {
+			unread = true
+			all = append(all, pair{m, schema.GroupResource{Resource: AllResources}, cmp.Or(m.Status().Err, errUnread)})
+			continue
+		}
+		for _, r := range m.Mirrored() {
 			name := r.String()
 			if len(spec.Resources) > 0 && !slices.Contains(spec.Resources, name) {
 				continue
 			}
 			found[name] = true
-			all = append(all, pair{m, r})
+			all = append(all, pair{member: m, resource: r})
 		}
 	}
 	for _, name := range spec.Resources {
-		if !found[name] {
+		if !found[name] && !unread {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("no selected cluster has a copy of the resource %q: use its plural name with its group, such as pods or deployments.apps", name))
 		}
 	}
@@ -122,7 +143,10 @@ func (s *Service) members(names []string, sees func(*fleet.Member) bool) ([]*fle
 
 // compare compares one pair.
 func (p pair) compare(ctx context.Context, spec *Spec) Result {
-	result := Result{Cluster: p.member.Name(), Resource: p.resource.String()}
+	result := p.result()
+	if p.unread != nil {
+		return result
+	}
 	v, err := p.member.Verify(ctx, p.resource, fleet.VerifyOptions{Deep: spec.Deep, Repair: spec.Repair})
 	switch {
 	case errors.Is(err, fleet.ErrNotMirrored):
