@@ -40,7 +40,9 @@ type Options struct {
 	// with the server. Reads before that return the stored objects. It needs a [Tap] in the
 	// clients: other informers log a warning, and store nothing. So do two informers of the
 	// same objects and Go type, except for the first. Secrets are kept only if the directory
-	// has keys. Default: nothing is stored.
+	// has keys. Files are identified by the first list request of the ListerWatcher: it is
+	// not for one that merges several requests, and one that filters or edits objects counts
+	// as a transform that TransformName names. Default: nothing is stored.
 	Disk *disk.Directory
 	// TransformName names the transforms, with their version. An informer with a transform
 	// that is stored needs it: objects that were stored by another version are not used.
