@@ -51,8 +51,9 @@ func (s *sealed) write(name, password string) {
 	s.secrets[name] = password
 }
 
-// run starts the server, waits until it has the secrets of the cluster, changes one, waits
-// again, and stops the server. It returns how many complete states the server has read.
+// run starts the server, waits until it has both resources of the cluster, changes a secret,
+// waits until the files have that, and stops the server. It returns how many complete states
+// the server has read.
 func (s *sealed) run() (lists int) {
 	s.t.Helper()
 	_, stop := startServe(s.t, s.state, s.flags...)
@@ -74,20 +75,33 @@ func (s *sealed) run() (lists int) {
 		})
 	}
 	follow()
+	expect.Soon(s.t, "the server has the configmaps", func() bool {
+		code, _, _ := owner.get("/clusters/a/api/v1/configmaps", nil)
+		return code == http.StatusOK
+	})
 	s.write("token-0", fmt.Sprint("written-", time.Now().UnixNano()))
 	follow()
-	_, _, metrics := owner.get("/metrics", nil)
-	for line := range strings.Lines(string(metrics)) {
-		if strings.HasPrefix(line, "watershed_relists_total{") {
-			var n int
-			_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &n)
-			expect.NoError(s.t, err)
-			lists += n
-		}
-	}
-	time.Sleep(300 * time.Millisecond) // the complete states are stored
+	expect.Soon(s.t, "the files are current", func() bool {
+		return s.metric(owner, "watershed_storage_behind_resources") == 0 && s.metric(owner, "watershed_storage_queued_bytes") == 0
+	})
+	lists = s.metric(owner, "watershed_relists_total")
 	expect.NoError(s.t, stop())
 	return lists
+}
+
+// metric returns the sum of all series of a metric.
+func (s *sealed) metric(owner *pastReader, name string) (sum int) {
+	s.t.Helper()
+	_, _, metrics := owner.get("/metrics", nil)
+	for line := range strings.Lines(string(metrics)) {
+		if rest, ok := strings.CutPrefix(line, name); ok && strings.ContainsRune("{ ", rune(rest[0])) {
+			var n float64
+			_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &n)
+			expect.NoError(s.t, err)
+			sum += int(n)
+		}
+	}
+	return sum
 }
 
 // inFiles returns the name of a file that contains a password.
