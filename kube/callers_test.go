@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestCheckCallers has servers that tell callers apart, and proxies that do not. Forward sends
+// TestCheckCallers has servers that distinguish callers, and proxies that do not. Forward sends
 // nothing to the latter.
 func TestCheckCallers(t *testing.T) {
 	type reply struct {

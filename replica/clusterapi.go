@@ -90,14 +90,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 		return limits.Refuse(q.GroupResource(), q.Name)
 	}
 	if !ok || feed.Resource().Version != q.Version {
-		if slices.Contains(c.member.Stale(), q.GroupVersion()) {
-			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
-			return nil
-		}
-		if slices.ContainsFunc(c.member.Unmirrored(), isResourceOf(q)) {
-			return notMirrored(q, c.where(q))
-		}
-		return missing(q.Path)
+		return c.absent(w, q, feed)
 	}
 	resource := feed.Resource()
 	if err := refusal(c.member, resource, r, q, c.where(q)); err != nil {
@@ -142,6 +135,22 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 		return err // the client can go on without the cluster
 	}
 	return nil
+}
+
+// absent answers a request for a resource without a copy in the requested version. Feed is the
+// copy in another version, nil if there is none. A version that the cluster serves is 503 and
+// not 404: an informer takes 404 for the end of the resource, and its objects for deleted.
+func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *fleet.Feed) error {
+	switch {
+	case slices.Contains(c.member.Stale(), q.GroupVersion()):
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		return nil
+	case slices.ContainsFunc(c.member.Unmirrored(), isResourceOf(q)):
+		return notMirrored(q, c.where(q))
+	case feed != nil && c.member.Lists(q.GroupVersionResource):
+		return otherVersion(q, feed.Resource().Version, c.where(q))
+	}
+	return missing(q.Path)
 }
 
 // call returns the read of a view.

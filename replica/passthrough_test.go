@@ -422,7 +422,7 @@ func TestPassThrough_indistinctCallers(t *testing.T) {
 	})
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		resp, body := w.send(method, w.root(0)+"/api/v1/namespaces/n/secrets", "{}", "Authorization", userToken)
-		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "callers are not told apart by their tokens") {
+		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "callers are not distinguished by their tokens") {
 			t.Errorf("%s: %d %s", method, resp.StatusCode, body)
 		}
 	}

@@ -64,6 +64,15 @@ func notMirrored(q *Request, where func() string) error {
 	return status.NotMirrored(q.GroupResource(), q.Name, where())
 }
 
+// otherVersion returns the error for a request for a resource that the copy has in another
+// version than the requested one.
+func otherVersion(q *Request, version string, where func() string) error {
+	if !q.reads() {
+		return status.ReadOnly(q.GroupResource(), q.Verb, where())
+	}
+	return status.OtherVersion(q.GroupVersionResource, version, where())
+}
+
 // isResourceOf returns whether a resource is that of a request.
 func isResourceOf(q *Request) func(kube.Resource) bool {
 	return func(r kube.Resource) bool { return r.GroupVersionResource == q.GroupVersionResource }

@@ -35,9 +35,13 @@ var differences = []difference{
 		},
 	},
 	{
-		"Other versions of a resource", "A resource is mirrored in one version, the one that the server prefers. Other versions are 404.",
+		"Other versions of a resource", "A resource is mirrored in one version, the one that the server prefers. Discovery has no other versions: 404. Their objects are 503 and not 404, which an informer takes for the end of the resource.",
 		func(w *world, r *result) bool {
-			return w.otherVersion(r.request.path()) && r.copy.code == http.StatusNotFound
+			want := http.StatusNotFound
+			if resourceOf(r.request.path()) != "" {
+				want = http.StatusServiceUnavailable
+			}
+			return w.otherVersion(r.request.path()) && r.copy.code == want
 		},
 	},
 	{

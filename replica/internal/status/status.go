@@ -118,3 +118,10 @@ func NotMirrored(r schema.GroupResource, name, where string) error {
 	err.ErrStatus.Message = fmt.Sprintf("%[1]s is not mirrored by this replica: to read it here, add %[1]s to --resources of watershed serve and leave it out of --except; or read it from %[2]s", r, where)
 	return err
 }
+
+// OtherVersion returns the 503 for a read of a resource in a version that the cluster serves,
+// of which the copy has another version. It is not a 404, from which an informer would
+// conclude that the resource has ended.
+func OtherVersion(r schema.GroupVersionResource, version, where string) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s is not mirrored in version %s: read it in version %s, or from %s", r.GroupResource(), r.Version, version, where))
+}

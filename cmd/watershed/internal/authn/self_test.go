@@ -77,7 +77,7 @@ func TestAuthenticate_selfReview(t *testing.T) {
 			if id, err := a.Authenticate(t.Context(), bearer("made-up")); code(err) != want {
 				t.Errorf("a made-up token: %v, %v, want %d", id, err, want)
 			}
-			if logged := strings.Contains(log.String(), "callers are not told apart"); logged != (c.code == 503) {
+			if logged := strings.Contains(log.String(), "callers are not distinguished"); logged != (c.code == 503) {
 				t.Errorf("the log is %s", log)
 			}
 		})
