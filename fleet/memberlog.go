@@ -135,7 +135,7 @@ func (p *memberLog) unreadable(now time.Time, x examination) (message string, si
 	default:
 		since = now
 		for _, r := range x.Failing {
-			if at := failingSince(r); at.Before(since) {
+			if at := r.failingSince(); at.Before(since) {
 				since = at
 			}
 		}
@@ -147,10 +147,6 @@ func (p *memberLog) unreadable(now time.Time, x examination) (message string, si
 		return accessRefused, since
 	}
 	return unreachable, since
-}
-
-func failingSince(r ResourceStatus) time.Time {
-	return cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt)
 }
 
 // answers reports whether an error is a response of the server, rather than an error of
@@ -218,7 +214,7 @@ func (p *memberLog) parts(now time.Time, x examination) {
 		if !answers(r.Reflector.Err) {
 			grace = p.patience // more likely the whole cluster is about to fail
 		}
-		if p.begins(name, r.Reflector.Err, failingSince(r), now.Add(-grace)) {
+		if p.begins(name, r.Reflector.Err, r.failingSince(), now.Add(-grace)) {
 			begun = append(begun, name)
 		}
 	}

@@ -118,10 +118,10 @@ func currency(is Status) (all []Problem) {
 		if !ok {
 			i = len(all)
 			at[reason] = i
-			all = append(all, Problem{Reason: string(reason), Since: cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), Message: err.Error()})
+			all = append(all, Problem{Reason: string(reason), Since: r.failingSince(), Message: err.Error()})
 		}
 		p := &all[i]
-		if since := cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt); since.Before(p.Since) {
+		if since := r.failingSince(); since.Before(p.Since) {
 			p.Since = since
 		}
 		if len(p.Resources) < maxNamed {

@@ -60,7 +60,7 @@ type MemberStats struct {
 type ResourceStats struct {
 	Resource schema.GroupResource
 	Objects  int
-	// StaleSince is when the copy of the resource ceased to be current, or the last
+	// StaleSince is when the copy of the resource ceased to be current, or the first
 	// failure if it has never been current. It is zero while the copy is current and
 	// during the first list. Cause is why, "" while the copy catches up from stored state.
 	StaleSince time.Time
@@ -129,7 +129,7 @@ func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
 	case r.resuming():
 		s.StaleSince, s.Cause = r.Reflector.StaleSince, TroubleOf(err)
 	case r.Synced || err != nil:
-		s.StaleSince, s.Cause = cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt), TroubleOf(cmp.Or(err, errUnknown))
+		s.StaleSince, s.Cause = r.failingSince(), TroubleOf(cmp.Or(err, errUnknown))
 	}
 	return s
 }

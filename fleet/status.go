@@ -202,7 +202,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		if s.State != Stale {
 			break
 		}
-		if since := cmp.Or(r.Reflector.StaleSince, r.Reflector.ErrAt); since.Before(s.Since) {
+		if since := r.failingSince(); since.Before(s.Since) {
 			s.Since, s.Err = since, fmt.Errorf("%s: %w", r.Resource.GroupResource(), cmp.Or(r.Reflector.Err, errUnknown))
 		}
 	}
@@ -246,6 +246,12 @@ func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
 func (r *ResourceStatus) current() bool {
 	c := &r.Reflector
 	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked && (c.State == reflector.Watching || c.Err == nil)
+}
+
+// failingSince returns when a resource that is not current ceased to be, or its first failure
+// if it has never been current. Retries do not change it.
+func (r *ResourceStatus) failingSince() time.Time {
+	return cmp.Or(r.Reflector.StaleSince, r.Reflector.FailingSince, r.Reflector.ErrAt)
 }
 
 // resuming reports whether the resource has stored state, and has not caught up with the

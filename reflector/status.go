@@ -59,6 +59,9 @@ type Status struct {
 	// StaleSince is when the copy ceased to be current. It is zero while the copy is
 	// current, and before it was for the first time.
 	StaleSince time.Time
+	// FailingSince is when the first failure occurred since the copy was last current. It is
+	// zero while the copy is current.
+	FailingSince time.Time
 	// Err is the last failure or the reason of the last dropped object, and ErrAt its
 	// time. They are kept after a recovery.
 	Err   error
@@ -117,7 +120,7 @@ func (r *recorder) enter(state State) {
 		if !s.StaleSince.IsZero() && s.State != Resuming {
 			s.Recoveries++
 		}
-		s.StaleSince = time.Time{}
+		s.StaleSince, s.FailingSince = time.Time{}, time.Time{}
 	case s.State == Watching:
 		s.StaleSince = now
 	}
@@ -141,6 +144,9 @@ func (r *recorder) failed(err error) {
 	r.note(func(s *Status) {
 		s.Failures++
 		s.Err, s.ErrAt = err, time.Now()
+		if s.FailingSince.IsZero() {
+			s.FailingSince = s.ErrAt
+		}
 	})
 }
 

@@ -55,6 +55,7 @@ func TestStatus_alongALife(t *testing.T) {
 		failed := time.Now()
 		want.State, want.Since, want.StaleSince = reflector.Waiting, failed, failed
 		want.Err, want.ErrAt, want.Failures = w.Status().Err, failed, 2
+		want.FailingSince = failed
 		expect.Equal(t, reflector.ReasonOf(want.Err), reflector.Busy)
 		want.Heard = failed // the check was answered
 		w.wantStatus(want)
@@ -62,6 +63,7 @@ func TestStatus_alongALife(t *testing.T) {
 		// After the recovery it is not. The error is kept.
 		w.untilState(reflector.Watching)
 		want.State, want.Since, want.StaleSince = reflector.Watching, w.Status().Since, time.Time{}
+		want.FailingSince = time.Time{}
 		want.Heard, want.Watches, want.Recoveries = want.Since, 2, 1
 		w.wantStatus(want)
 		within(t, want.Since.Sub(want.ErrAt), time.Minute, 62*time.Second)
@@ -152,5 +154,26 @@ func TestNames_areWords(t *testing.T) {
 	expect.Equal(t, reasons, []string{
 		"unknown", "expired", "too large version", "busy", "refused", "not served",
 		"not supported", "internal", "undecodable",
+	})
+}
+
+// TestStatus_failingSinceTheFirstFailure: retries of a copy that was never current do not make
+// it look as if it had just begun to fail.
+func TestStatus_failingSinceTheFirstFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil, nil)
+		for range 5 {
+			w.server.fail(lists, fault{err: errReset})
+			w.server.fail(watches, fault{err: errReset})
+		}
+		w.start()
+		synctest.Wait()
+		first := w.Status().ErrAt
+		w.until("failed again", func() bool { return w.Status().Failures > 2 })
+		if s := w.Status(); !s.FailingSince.Equal(first) || !s.ErrAt.After(first) || !s.StaleSince.IsZero() {
+			t.Errorf("failing since %v, last failure at %v, want the first at %v", s.FailingSince, s.ErrAt, first)
+		}
+		w.untilState(reflector.Watching)
+		expect.Equal(t, w.Status().FailingSince, time.Time{})
 	})
 }
