@@ -97,15 +97,20 @@ func deleted(o *wire.Object) delta.Delta[*wire.Object] {
 }
 
 func replaced(o *wire.Object) delta.Delta[*wire.Object] {
-	return delta.Delta[*wire.Object]{Type: delta.Replaced, Key: o.Key(), Object: o, Version: o.Version()}
+	return delta.Delta[*wire.Object]{Type: delta.Replaced, Listed: true, Key: o.Key(), Object: o, Version: o.Version()}
 }
 
 func missing(o *wire.Object, version uint64) delta.Delta[*wire.Object] {
-	return delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Key: o.Key(), Object: o, Version: version}
+	return delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Listed: true, Key: o.Key(), Object: o, Version: version}
 }
 
 func reached(version uint64) delta.Delta[*wire.Object] {
 	return delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: version}
+}
+
+// listed ends a list that began with replaced or missing.
+func listed(version uint64) delta.Delta[*wire.Object] {
+	return delta.Delta[*wire.Object]{Type: delta.Bookmark, Listed: true, Version: version}
 }
 
 func moment(t *testing.T, f *Feed) *Moment {
@@ -168,7 +173,7 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 			t.Errorf("while the list is read a reader received %v", got)
 		}
 	}
-	i.Write(missing(plain("d", 13), 20), missing(plain("g", 14), 20), reached(20), updated(plain("f", 21)))
+	i.Write(missing(plain("d", 13), 20), missing(plain("g", 14), 20), listed(20), updated(plain("f", 21)))
 	want := []string{"10 Deleted n/d", "10 Updated n/a", "10 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f"}
 	if got := received(t, cursor); !slices.Equal(got, want) {
 		t.Errorf("a reader received %v, want %v", got, want)
@@ -195,7 +200,7 @@ func TestFeed_boundsItsGaps(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 	i.Write(updated(newPod(t, "a", 2, nil)))
 	for v := uint64(10); v <= 1000; v += 10 {
-		i.Write(replaced(newPod(t, "a", 2, nil)), reached(v))
+		i.Write(replaced(newPod(t, "a", 2, nil)), listed(v))
 	}
 	if len(f.covered.gaps) != mostGaps {
 		t.Errorf("%d gaps are kept", len(f.covered.gaps))
@@ -229,7 +234,7 @@ func TestFeed_noticesARestore(t *testing.T) {
 		synctest.Wait()
 		restored := replaced(newPod(t, "a", 8, nil))
 		restored.Missed = true
-		end := reached(20)
+		end := listed(20)
 		end.Missed = true
 		i.Write(restored, missing(newPod(t, "b", 40, nil), 20))
 		if v := moment(t, f).Version; v != 50 {
@@ -272,7 +277,7 @@ func TestFeed_noticesARestoreThatHasPassed(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 	i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)))
 	cursor := feedCursor(t, f, moment(t, f).Revision, fanout.Everything())
-	restored, end := replaced(newPod(t, "a", 38, nil)), reached(42)
+	restored, end := replaced(newPod(t, "a", 38, nil)), listed(42)
 	restored.Missed, end.Missed = true, true
 	i.Write(restored, missing(newPod(t, "b", 40, nil), 42), end)
 	if _, err := cursor.TryNext(); !errors.Is(err, ErrExpired) {
@@ -326,7 +331,7 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 		wait(20)
 		i.Write(replaced(newPod(t, "a", 21, nil))) // part of a list
 		check(0)
-		i.Write(reached(25))
+		i.Write(listed(25))
 		check(25)
 		wait(30)
 		time.Sleep(time.Minute)

@@ -167,7 +167,7 @@ func TestPast_besideAWriter(t *testing.T) {
 	}
 	for v := uint64(2); v <= last; v++ {
 		if v%100 == 0 {
-			i.Write(replaced(newPod(t, "a", v, nil)), reached(v))
+			i.Write(replaced(newPod(t, "a", v, nil)), listed(v))
 		} else {
 			i.Write(updated(newPod(t, "a", v, nil)))
 		}

@@ -19,7 +19,7 @@ import (
 func TestFeed_remembersARestoreFromFiles(t *testing.T) {
 	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
 	i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)), reached(50))
-	restored, end := replaced(newPod(t, "a", 8, nil)), reached(20)
+	restored, end := replaced(newPod(t, "a", 8, nil)), listed(20)
 	restored.Missed, end.Missed = true, true
 	i.Write(restored, missing(newPod(t, "b", 40, nil), 20), end)
 	stored := &disk.State{

@@ -229,7 +229,7 @@ func (u *upstream) relist() {
 		all := slices.Sorted(maps.Keys(u.objects))
 		for _, key := range all[:u.rng.IntN(len(all)+1)] {
 			u.keys[key] = u.objects[key]
-			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: u.objects[key], Version: u.objects[key].Version()}, began})
+			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Listed: true, Key: key, Object: u.objects[key], Version: u.objects[key].Version()}, began})
 		}
 		for range u.rng.IntN(3) {
 			u.happen()
@@ -239,11 +239,11 @@ func (u *upstream) relist() {
 	for _, key := range slices.Sorted(maps.Keys(u.objects)) {
 		o := u.objects[key]
 		state[key] = contentOf(o)
-		u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: o, Version: o.Version()}, began})
+		u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Listed: true, Key: key, Object: o, Version: o.Version()}, began})
 	}
 	for _, key := range slices.Sorted(maps.Keys(u.keys)) {
 		if _, there := u.objects[key]; !there {
-			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Key: key, Object: u.keys[key], Version: u.version}, began})
+			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Listed: true, Key: key, Object: u.keys[key], Version: u.version}, began})
 		}
 	}
 	u.sent, u.keys = len(u.events), maps.Clone(u.objects)
