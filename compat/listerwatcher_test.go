@@ -298,10 +298,12 @@ func TestListerWatcher_thatHangsDoesNotKeepAStoppedInformer(t *testing.T) {
 				}
 				late := watch.NewFake()
 				i := newInformer(listOnly{&cache.ListWatch{
+					//nolint:staticcheck // a function without a context is what can hang
 					ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
 						hang("list")
 						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod("a", "1")}}, nil
 					},
+					//nolint:staticcheck // a function without a context is what can hang
 					WatchFunc: func(metav1.ListOptions) (watch.Interface, error) {
 						hang("watch")
 						return late, nil

@@ -301,7 +301,7 @@ func beyond(entry *disk.Entry, err error, until time.Time) bool {
 		return false
 	}
 	now := time.Now()
-	return at.After(until) && !(at.After(now) && now.Sub(until) < nearNow)
+	return at.After(until) && (!at.After(now) || now.Sub(until) >= nearNow)
 }
 
 // entries yields the entries between two times of the files of a cluster, of the resources

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -158,7 +159,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	var unknown error
 	if len(served) > 0 {
 		// An error other than errAnotherCluster is returned again on the next connection.
-		if unknown = m.identify(timed, cluster, nil); errors.Is(unknown, errAnotherCluster) {
+		if unknown = m.awaitIdentity(timed, cluster); errors.Is(unknown, errAnotherCluster) {
 			return unknown
 		}
 	}
@@ -180,6 +181,23 @@ func (m *Member) resolve(ctx context.Context) error {
 	}
 	m.mirrorLocked(ctx, served, err)
 	return nil
+}
+
+// awaitIdentity requests the identity of the cluster. Before the first mirrors of a cluster with
+// files it waits for a while if there is none: a server that has just started creates the
+// namespace that identifies its cluster after it answers the first requests, and whether the
+// cluster is stored is decided once.
+func (m *Member) awaitIdentity(ctx context.Context, cluster *kube.Cluster) error {
+	err := m.identify(ctx, cluster, nil)
+	m.mu.Lock()
+	undecided := m.settings.Disk != nil && m.discovered.IsZero()
+	m.mu.Unlock()
+	for end := time.Now().Add(identityGrace); undecided && err == nil && m.Identity().UID == "" && time.Now().Before(end); {
+		if err = timer.Sleep(ctx, identityPoll); err == nil {
+			err = m.identify(ctx, cluster, nil)
+		}
+	}
+	return err
 }
 
 // awaitsIdentityLocked reports whether no mirror may start before the identity of the cluster is

@@ -57,6 +57,13 @@ func identityOf(cfg *rest.Config) Identity {
 // identifyTimeout limits how long a cluster may take to return its identity.
 const identifyTimeout = 10 * time.Second
 
+// identityGrace is how long a cluster may have no identity before it counts as one that has
+// none, and identityPoll the time between two requests for it.
+const (
+	identityGrace = 5 * time.Second
+	identityPoll  = 250 * time.Millisecond
+)
+
 // errAnotherCluster is returned to mirrors whose requests reached a cluster with another
 // identity than theirs.
 var errAnotherCluster = errors.New("another cluster now has the address")

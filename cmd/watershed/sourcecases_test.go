@@ -70,7 +70,7 @@ func (w *keyWorld) hubs() map[string]keyCase {
 			observe: asked(w.us, "labelSelector=x-k8s.io%2Fcluster-profile"), want: yes,
 		},
 		"sources.clusterProfiles.providerFile": {
-			with: w.one(enabled, true, "sources.clusterProfiles.consumer", "me"), to: "/nonexistent/plugins.json", want: yes,
+			with: w.one(enabled, true), from: plugins, to: "/nonexistent/plugins.json", want: yes,
 			observe: func(c *configured) string {
 				return fmt.Sprint(strings.Contains(c.log.String(), "/nonexistent/plugins.json: no such file"))
 			},

@@ -129,7 +129,8 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	dir := t.TempDir()
 	s := &state{dir: filepath.Join(dir, "state")}
 	log, _ := startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600",
-		"--verify-every", "2s", "--memory-limit", "16384", "--tracing-endpoint", "http://127.0.0.1:1", "--tracing-sampling-rate-per-million", "1000000", "--audit-log", filepath.Join(dir, "audit.log"))
+		"--verify-every", "2s", "--memory-limit", "16384", "--tracing-endpoint", "http://127.0.0.1:1", "--tracing-sampling-rate-per-million", "1000000", "--audit-log", filepath.Join(dir, "audit.log"),
+		"--data-dir", filepath.Join(dir, "data"))
 	w := &troubledFleet{t: t, clusters: small, troubles: map[string]string{
 		"unauthorized": "WatershedCredentialsRefused", "distrusted": "WatershedCertificateRefused", "unreachable": "WatershedClusterUnreachable",
 		"forbidding": "WatershedResourceForbidden", "failing": "WatershedResourceStale", "large": "WatershedLimitExceeded", "incomplete": "WatershedAnotherCluster",

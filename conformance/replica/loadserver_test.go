@@ -90,7 +90,7 @@ func serveLoad(text string) error {
 		running.Go(func() { _ = server.Serve(listener) })
 		defer server.Close()
 		running.Go(func() { s.change(ctx, l.Churn/len(l.Clusters)) })
-		fmt.Println(listener.Addr())
+		fmt.Fprintln(os.Stdout, listener.Addr())
 	}
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
