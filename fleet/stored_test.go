@@ -116,16 +116,23 @@ func changesOf(t *testing.T, m *fleet.Member) (n int) {
 	return n
 }
 
+// storeChange changes a pod until the files have a change. One that arrives before the first
+// complete state is written is a part of that state.
+func storeChange(t *testing.T, m *fleet.Member, c *simulated.Cluster) {
+	t.Helper()
+	expect.Soon(t, "a stored change", func() bool {
+		c.Touch(3)
+		return changesOf(t, m) > 0
+	})
+}
+
 // TestStored_waitsForTheIdentity restarts while a request for the identity of the cluster fails.
 // The files stay, and are used.
 func TestStored_waitsForTheIdentity(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 20})
 	path, at := t.TempDir(), newFront(t)
 	at.lead(t, s.Cluster(0), "uid-0")
-	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
-		s.Cluster(0).Touch(3)
-		expect.Soon(t, "a stored change", func() bool { return changesOf(t, m) == 1 })
-	})
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) { storeChange(t, m, s.Cluster(0)) })
 	at.mu.Lock()
 	at.failures = 1
 	at.mu.Unlock()
@@ -137,8 +144,8 @@ func TestStored_waitsForTheIdentity(t *testing.T) {
 		if n := s.Stats().Lists - lists; n != 0 {
 			t.Errorf("%d lists instead of the files", n)
 		}
-		if n := changesOf(t, m); n != 1 {
-			t.Errorf("the past has %d changes", n)
+		if n := changesOf(t, m); n == 0 {
+			t.Error("the past has no changes")
 		}
 	})
 }
@@ -149,10 +156,7 @@ func TestStored_anotherCluster(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 20})
 	path, at := t.TempDir(), newFront(t)
 	at.lead(t, s.Cluster(0), "uid-0")
-	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
-		s.Cluster(0).Touch(3)
-		expect.Soon(t, "a stored change", func() bool { return changesOf(t, m) == 1 })
-	})
+	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) { storeChange(t, m, s.Cluster(0)) })
 	at.lead(t, s.Cluster(1), "uid-1")
 	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
 		if n := changesOf(t, m); n != 0 {
@@ -165,8 +169,8 @@ func TestStored_anotherCluster(t *testing.T) {
 		if n := s.Stats().Lists - lists; n != 0 {
 			t.Errorf("%d lists instead of the files", n)
 		}
-		if n := changesOf(t, m); n != 1 {
-			t.Errorf("the past has %d changes", n)
+		if n := changesOf(t, m); n == 0 {
+			t.Error("the past has no changes")
 		}
 	})
 }

@@ -129,7 +129,8 @@ func TestReal_controllerRuntime(t *testing.T) {
 					t.Fatal(err)
 				}
 				results = append(results, items(t, l)[:9]) // any three
-				if n := m.read.Load(); k.tapped != (n == 0) {
+				// controller-runtime edits the watches of metadata, so its client reads them.
+				if n, tapped := m.read.Load(), k.tapped && f.name != "metadata"; tapped != (n == 0) {
 					t.Errorf("the client read %d bytes of lists and watches", n)
 				}
 				return results

@@ -134,6 +134,8 @@ var chance = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
+	// kubectl logs this if its own timeout ends a watch that has just begun.
+	{regexp.MustCompile(`(?m)^[IWE]\d{4} .*very short watch.*\n?`), ""},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UID"},
 	{regexp.MustCompile(`resourceVersion(\\?"?): ?\\?"?\d+\\?"?`), "resourceVersion$1: VERSION"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d{4}( UTC)?)?`), "TIME"},
