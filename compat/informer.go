@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/features"
@@ -81,6 +82,9 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 	}
 	i.logger = i.logger.With("informer", p.String())
 	s := &source{lister: cache.ToListerWatcherWithContext(lw), prototype: p, complain: i.complain}
+	// controller-runtime edits the watches of metadata: each would be requested twice, first
+	// with the tap.
+	s.decoded.Store(p.goType == reflect.TypeFor[*metav1.PartialObjectMetadata]())
 	streams := features.FeatureGates().Enabled(features.WatchListClient) && !watchlist.DoesClientNotSupportWatchListSemantics(lw)
 	i.engine = watershed.FromSourceWith(s, watershed.Codec[runtime.Object]{Decode: p.decode, DecodeLike: p.decodeLike}, &watershed.Options[runtime.Object]{
 		Memory:         opts.memory(),
