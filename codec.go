@@ -18,8 +18,8 @@ type Codec[T any] struct {
 	// Decode returns a new value for an object. Readers share it.
 	Decode func(*wire.Object) (T, error)
 	// DecodeLike, if it is not nil, returns a value for the old state of a change, given
-	// that of the new one. It may share equal parts with it: see
-	// [wire.Object.DecodeIntoLike]. Only handlers of that change get it.
+	// the value of the new state. Both values may share equal parts: see
+	// [wire.Object.DecodeIntoLike]. Only handlers of that change get the old value.
 	DecodeLike func(o, like *wire.Object, value T) (T, error)
 	// Encode returns an object for a value that Transform returned for like. Only
 	// [Options.Transform] needs it.

@@ -310,7 +310,7 @@ func TestResync_ofTheInformer(t *testing.T) {
 }
 
 // TestHandler_modifiedObjectIsGoneWithTheNextState has a program that modifies an object of
-// the cache, against the rules. The next state must be that of the server.
+// the cache, against the rules. The next state must be the server's.
 func TestHandler_modifiedObjectIsGoneWithTheNextState(t *testing.T) {
 	for name, newInformer := range map[string]func(cache.ListerWatcher) cache.SharedIndexInformer{
 		"ours": func(lw cache.ListerWatcher) cache.SharedIndexInformer { return podInformer(lw, 0, nil) },

@@ -148,7 +148,7 @@ func (s *apiServer) frame(e watch.Event) []byte {
 }
 
 // meter counts the bytes that the client reads of responses to lists and watches, and
-// those of watches again.
+// separately the bytes of watches.
 type meter struct {
 	next          http.RoundTripper
 	read, watched *atomic.Int64

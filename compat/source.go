@@ -139,7 +139,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 // watch calls the ListerWatcher. It returns the response of the server if the ListerWatcher
 // returns the watch of that response, and of no other, as its client made it. Otherwise it
 // returns the ListerWatcher's watch: a watch of another type may filter, edit or merge
-// events, also those of a response that was taken, so the ListerWatcher is called again.
+// events, also events of a response that was taken, so the ListerWatcher is called again.
 func (s *source) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, *answer, error) {
 	call := s.call(ctx)
 	w, err := s.callWatch(call.context(ctx), opts)

@@ -16,9 +16,10 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 )
 
-// startErrors returns the errors with which serve would end at its start, besides those of the
-// sources of clusters: addresses, certificates, keys, and files that cannot be written. It leaves
-// nothing behind. Addresses are not checked while a server runs with the state folder: it has them.
+// startErrors returns the errors with which serve would end at its start: addresses,
+// certificates, keys, and files that cannot be written. The caller checks the sources of clusters.
+// startErrors leaves nothing behind. It does not check addresses while a server runs with the
+// state folder, because that server listens on them.
 func (o *serveOptions) startErrors(ctx context.Context) error {
 	discard := slog.New(slog.DiscardHandler)
 	if err := o.state.find(); err != nil {

@@ -136,8 +136,8 @@ func (w *sourcesWorld) converge(round int) {
 	})
 }
 
-// podsOf returns the versions of the pods of a list. If it is from a cluster, name is that of the
-// cluster.
+// podsOf returns the versions of the pods of a list. Name is the cluster's name if the list is of
+// one cluster.
 func (w *sourcesWorld) podsOf(url, token, name string) map[string]string {
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, url, http.NoBody)
 	expect.NoError(w.t, err)

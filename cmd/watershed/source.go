@@ -61,9 +61,9 @@ type sources struct {
 	contexts   []string
 }
 
-// add adds a source. The name is that of the setting which selects it: after a change of other
-// settings of the source, such as the context of the hub, it is still the same source, whose
-// clusters stay until it can be read.
+// add adds a source, named after the setting that selects it. After a change of other settings
+// of the source, such as the context of the hub, it is still the same source: its clusters stay
+// until the source can be read.
 func (s *sources) add(name string, d fleet.Directory) {
 	s.parts = append(s.parts, directory.Part{Name: name, Directory: d})
 }
@@ -89,7 +89,7 @@ func (s *sources) paths() ([]string, error) {
 }
 
 // open returns the sources that the settings select. If two of them have a cluster of the same
-// name, the one that is opened first is used.
+// name, the cluster of the source that is opened first is used.
 func (o *sourceOptions) open(logger *slog.Logger) (*sources, error) {
 	s := &sources{contexts: o.contexts}
 	if o.usesContexts() {

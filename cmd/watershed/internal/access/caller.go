@@ -52,7 +52,7 @@ func (c *caller) presenter() *caller {
 }
 
 // identity returns a digest of everything that a decision about the caller depends on: name, UID,
-// groups and extra values, also those of an impersonator.
+// groups and extra values, and the same of its impersonator.
 func (c *caller) identity() [sha256.Size]byte {
 	h := sha256.New()
 	for _, one := range []*caller{c, c.presenter()} {

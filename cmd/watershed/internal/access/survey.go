@@ -42,7 +42,7 @@ func (v visible) still(now visible) (bool, error) {
 	return true, nil
 }
 
-// present returns those of some members that are still in the fleet.
+// present returns the members of a set that are still in the fleet.
 func (g *guards) present(members map[*fleet.Member]bool) []*fleet.Member {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(members)), func(m *fleet.Member) bool { return !g.fleet.Has(m) })
 }

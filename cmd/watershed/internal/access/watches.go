@@ -214,8 +214,8 @@ func (w *watches) follow(ctx context.Context, resource schema.GroupResource) {
 	}
 }
 
-// recheckAll starts to check all rights. Those of each cluster have limits of their own, so that
-// one which does not answer delays no other; it is not asked again while it has not answered.
+// recheckAll starts to check all rights. Each cluster has limits of its own, so that a cluster
+// which does not answer delays no other. Such a cluster is not asked again until it has answered.
 func (w *watches) recheckAll(ctx context.Context, running *sync.WaitGroup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
