@@ -103,6 +103,10 @@ func TestDifference_indexFailureIsCounted(t *testing.T) {
 	want(t, "the object and the other index", linesOf(good.Get(ours.Snapshot(), "x")), "a/1=1")
 }
 
+// invariants says that the tests are built with the tag of this name: the store then computes every index again after
+// each batch.
+var invariants bool
+
 func TestDifference_indexOncePerState(t *testing.T) {
 	theirCalls, ourCalls := 0, 0
 	theirs := cache.NewIndexer(podKeyFunc, cache.Indexers{"tag": func(obj any) ([]string, error) {
@@ -119,6 +123,9 @@ func TestDifference_indexOncePerState(t *testing.T) {
 	must(t, theirs.Update(q))
 	must(t, ours.Put(p))
 	must(t, ours.Put(q))
+	if invariants {
+		ourCalls -= 2 // the check after each batch asks once for the only object
+	}
 	isTrue(t, theirCalls == 3 && ourCalls == 2, "for two states client-go asks three times, ours twice")
 
 	q.Tags = []string{"blue"} // forbidden, but it happens
