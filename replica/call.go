@@ -26,8 +26,9 @@ type shared struct {
 	values *view.Values
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
-	// past bounds the memory of the reads of the past.
-	budget pastBudget
+	// past bounds the objects that reads of the past hold, and written the bytes that responses to
+	// passed-on writes hold.
+	past, written budget
 	// tally counts the requests.
 	tally  tally
 	clock  view.Clock

@@ -83,11 +83,11 @@ func (p *pastReads) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	for _, mirrored := range p.member.Resources() {
 		listable(mirrored.Resource) // before the files are read, which few requests may do at once
 	}
-	done, err := p.budget.take(q.user(), changesObjects)
+	taken, err := takePast(&p.past, q.user(), changesObjects)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer p.past.release(q.user(), taken)
 	for change, err := range p.member.Changes(ctx, since, until, listable) {
 		switch {
 		case errors.Is(err, fleet.ErrNotStored), err != nil && ctx.Err() != nil:

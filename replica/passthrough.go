@@ -30,9 +30,12 @@ const (
 	// smallBody is how many bytes of a request are read before it is passed on. Then the
 	// request can be sent again if the cluster has just closed the connection.
 	smallBody = 256 << 10
-	// largestWritten is how many bytes of the response to a write are read before they are
-	// passed back, to find the version of the object.
+	// The response to a write is read before it is passed back, to find the version of the
+	// object, if it has at most largestWritten bytes. Each response may have smallWritten of
+	// them, and all together writtenBytes more.
 	largestWritten = 16 << 20
+	smallWritten   = 64 << 10
+	writtenBytes   = 64 << 20
 )
 
 // passThrough passes requests of callers on to a cluster, with their own credentials.
@@ -41,7 +44,9 @@ type passThrough struct {
 	// requests end soon. connections stay open, such as watches, logs and terminals.
 	requests, connections places
 	writes                writes
-	logger                *slog.Logger
+	// buffered bounds the bytes of responses to writes, of all clusters.
+	buffered *budget
+	logger   *slog.Logger
 	// warned is when the log last had that the cluster does not tell callers apart, in
 	// nanoseconds since 1970.
 	warned atomic.Int64
@@ -52,6 +57,7 @@ func newPassThrough(m *fleet.Member, s *shared, opts *Options) *passThrough {
 		origin:      origin{m, &s.tracker, opts.OriginTimeout},
 		requests:    places{limit: opts.PassedRequests, perUser: max(1, opts.PassedRequests/2)},
 		connections: places{limit: opts.PassedConnections, perUser: max(1, opts.PassedConnections/2)},
+		buffered:    &s.written,
 		logger:      s.logger,
 	}
 }
@@ -252,18 +258,49 @@ func (p *passThrough) refused(q *Request, passed *http.Request) {
 }
 
 // written passes the response to a write back, after it has recorded what the next reads of
-// the user must see.
+// the user must see. A response that is too large, or for which there is no memory, has an
+// unknown effect.
 func (p *passThrough) written(w *respond.Response, q *Request, resp *answer) {
-	head, err := io.ReadAll(io.LimitReader(resp.prompt, largestWritten+1))
+	head, taken, err := p.buffer(q.user(), resp.prompt)
 	e := effect{unknown: true}
-	if err == nil && len(head) <= largestWritten {
-		e = effectOf(q, resp.Header.Get("Content-Type"), head)
+	if errors.Is(err, io.EOF) {
+		e, err = effectOf(q, resp.Header.Get("Content-Type"), head), nil
 	}
 	if feed, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && !e.isNone() {
 		p.writes.add(q.user(), feed, e)
 	}
 	w.WriteHeader(resp.StatusCode)
-	if _, failed := io.Copy(w, io.MultiReader(bytes.NewReader(head), resp.prompt)); failed != nil || err != nil {
+	_, failed := w.Write(head)
+	p.buffered.release(q.user(), taken)
+	if failed == nil && err == nil {
+		_, err = io.Copy(w, resp.prompt)
+	}
+	if failed != nil || err != nil {
 		panic(http.ErrAbortHandler) // a part must not look like the whole
 	}
+}
+
+// buffer reads the beginning of a body, and all of it if the budget allows: err is then io.EOF.
+// The caller releases the bytes that were taken from the budget.
+func (p *passThrough) buffer(user string, body io.Reader) (head []byte, taken int, err error) {
+	head = make([]byte, 0, 4<<10)
+	for err == nil {
+		if len(head) == cap(head) {
+			more := cap(head)
+			if 2*more > smallWritten {
+				got := 0
+				if 2*more <= largestWritten {
+					got = p.buffered.take(user, more)
+				}
+				if taken += got; got < more {
+					return head, taken, nil
+				}
+			}
+			head = append(make([]byte, 0, 2*more), head...)
+		}
+		var n int
+		n, err = body.Read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+	}
+	return head, taken, err
 }

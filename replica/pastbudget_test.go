@@ -12,10 +12,10 @@ import (
 // TestPastBudget_isFair has users that never release what they have taken: each gets less
 // than the ones before it, and a user that has nothing is served.
 func TestPastBudget_isFair(t *testing.T) {
-	var b pastBudget
+	b := budget{limit: pastObjects}
 	all := func(user string) (n int) {
 		for {
-			if _, err := b.take(user, changesObjects); err != nil {
+			if _, err := takePast(&b, user, changesObjects); err != nil {
 				if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds == 0 {
 					t.Fatalf("not a 429 with Retry-After: %v", err)
 				}
@@ -38,16 +38,16 @@ func TestPastBudget_isFair(t *testing.T) {
 
 // TestPastBudget_releasesWhatItTook has a request for more than there is.
 func TestPastBudget_releasesWhatItTook(t *testing.T) {
-	var b pastBudget
+	b := budget{limit: pastObjects}
 	for range 10 {
-		done, err := b.take("user", 100*pastObjects)
+		taken, err := takePast(&b, "user", 100*pastObjects)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if b.taken != mostPastObjects {
 			t.Errorf("%d objects are taken", b.taken)
 		}
-		done()
+		b.release("user", taken)
 	}
 	if b.taken != 0 || len(b.users) != 0 {
 		t.Errorf("%d objects of %v are taken", b.taken, b.users)
