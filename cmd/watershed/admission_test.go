@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -70,5 +71,26 @@ func TestAdmission_costIsWhatIsRead(t *testing.T) {
 		if cost != want {
 			t.Errorf("%s costs %d, want %d", path, cost, want)
 		}
+	}
+
+	limited := &admission{fleet: f, limiter: overload.New(&overload.Options{Watches: 200})}
+	var open []func()
+	server, err = replica.New(f, &replica.Options{Logger: quiet, Admit: func(r *http.Request, q *replica.Request) (func(), error) {
+		done, err := limited.admit(r, q, "user")
+		if err == nil {
+			open = append(open, done)
+		}
+		return nil, apierrors.NewTooManyRequests("only the number of watches is of interest", 1)
+	}})
+	expect.NoError(t, err)
+	for range 10 {
+		path := root + "/api/v1/pods?watch=1&resourceVersion=5&labelSelector=a!=" + strings.Repeat("b", 10_000)
+		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	}
+	if len(open) != 100/overload.Places(10_000) {
+		t.Errorf("%d watches with a selector of 10 KB are open", len(open))
+	}
+	for _, done := range open {
+		done()
 	}
 }

@@ -17,8 +17,8 @@ type account struct {
 	name string
 	// units are those that its requests in flight hold.
 	units int
-	// watches counts its watches, and slow its slow lists.
-	watches, slow int
+	// places are those that its watches take, and slow counts its slow lists.
+	places, slow int
 	// waiting has its waiting requests (*request) in the order of their arrival.
 	waiting list.List
 	// turn is its place among the users that wait, nil if none of its requests waits.
@@ -36,7 +36,7 @@ func accountName(user string) string {
 }
 
 func (a *account) isIdle() bool {
-	return a.units == 0 && a.watches == 0 && a.slow == 0 && a.waiting.Len() == 0
+	return a.units == 0 && a.places == 0 && a.slow == 0 && a.waiting.Len() == 0
 }
 
 // request is one request that waits or holds units.

@@ -19,3 +19,10 @@ const objectsPerUnit = 100
 func List(objects int) Cost {
 	return Get + Cost(max(objects, 0)/objectsPerUnit)
 }
+
+// bytesPerPlace is how many bytes of a selector count as much as a watch. The parsed selector
+// takes some nine times its bytes of memory, so a place is some 5 KB of it.
+const bytesPerPlace = 512
+
+// Places returns how many watches a watch counts as, by the bytes of its selectors.
+func Places(selectors int) int { return 1 + max(selectors, 0)/bytesPerPlace }

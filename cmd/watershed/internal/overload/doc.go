@@ -26,6 +26,7 @@
 //     of such lists is bounded, by the same rule.
 //   - Watches are long. They hold units only while they start. After that they count only
 //     against the number of watches, which is bounded in total and per user by the same rule.
+//     A watch with long selectors takes more memory, and counts as several.
 //
 // # What blocks
 //

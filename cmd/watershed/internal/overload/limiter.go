@@ -30,6 +30,7 @@ type Limiter struct {
 	requests int // requests that hold units
 	waiting  int
 	watches  int
+	places   int // those that the watches take
 	slow     int // requests that have ceased to hold units because their clients are slow
 	accounts map[string]*account
 	// turns has the accounts (*account) with waiting requests. The first is next.
@@ -66,25 +67,29 @@ func (l *Limiter) Admit(ctx context.Context, user string, cost Cost) (done func(
 }
 
 // AdmitWatch waits until the watch of a user may start. Cost is that of its start: of a
-// list if it begins with all objects, else of a GET. The caller calls done when the watch
+// list if it begins with all objects, else of a GET. Places is how many watches it counts as,
+// see [Places]: a user that has no other watch may have one that takes more than its limit. The caller calls done when the watch
 // has ended. It can call started when the objects that the watch begins with are sent;
 // otherwise the units of the start are released after [Options.WatchStart]. The error is a
 // status of the Kubernetes API with code 429.
-func (l *Limiter) AdmitWatch(ctx context.Context, user string, cost Cost) (started, done func(), err error) {
+func (l *Limiter) AdmitWatch(ctx context.Context, user string, cost Cost, places int) (started, done func(), err error) {
 	l.mu.Lock()
 	a := l.accountLocked(user)
-	if a.watches >= min(l.opts.WatchesPerUser, l.opts.Watches-l.watches) {
+	places = max(places, 1)
+	limit := min(l.opts.WatchesPerUser, l.opts.Watches-l.places)
+	if a.places >= limit || a.places > 0 && a.places+places > limit {
 		l.rejected.Watches++
 		l.dropIdleLocked(a)
 		l.mu.Unlock()
 		return nil, nil, tooMany(5, 15)
 	}
-	a.watches++
+	a.places += places
+	l.places += places
 	l.watches++
 	r, ok := l.admitLocked(a, cost)
 	l.mu.Unlock()
 	if !ok || r.ready != nil && !l.wait(ctx, r) {
-		l.endWatch(a)
+		l.endWatch(a, places)
 		return nil, nil, tooMany(1, 2)
 	}
 	timer := time.AfterFunc(l.opts.WatchStart, func() { l.release(r) })
@@ -94,7 +99,7 @@ func (l *Limiter) AdmitWatch(ctx context.Context, user string, cost Cost) (start
 	}
 	return started, sync.OnceFunc(func() {
 		started()
-		l.endWatch(a)
+		l.endWatch(a, places)
 	}), nil
 }
 
@@ -286,10 +291,11 @@ func (l *Limiter) dispatchLocked() {
 	}
 }
 
-func (l *Limiter) endWatch(a *account) {
+func (l *Limiter) endWatch(a *account, places int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a.watches--
+	a.places -= places
+	l.places -= places
 	l.watches--
 	l.dropIdleLocked(a)
 }

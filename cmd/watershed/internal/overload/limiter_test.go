@@ -29,7 +29,7 @@ func (l *Limiter) check(t *testing.T) {
 		slow += a.slow
 		held += a.units
 		waiting += a.waiting.Len()
-		watches += a.watches
+		watches += a.places
 		switch {
 		case a.isIdle():
 			t.Errorf("the account of %s has no work", name)
@@ -44,8 +44,8 @@ func (l *Limiter) check(t *testing.T) {
 	if slow != l.slow || slow > l.opts.Slow {
 		t.Errorf("accounts have %d slow lists of %d", slow, l.slow)
 	}
-	if held != l.opts.Units-l.free || l.free < 0 || waiting != l.waiting || waiting > l.opts.Waiting || watches != l.watches || l.requests > l.opts.Units {
-		t.Errorf("accounts hold %d units of %d with %d free, %d wait of %d, %d watch of %d", held, l.opts.Units, l.free, waiting, l.waiting, watches, l.watches)
+	if held != l.opts.Units-l.free || l.free < 0 || waiting != l.waiting || waiting > l.opts.Waiting || watches != l.places || l.requests > l.opts.Units {
+		t.Errorf("accounts hold %d units of %d with %d free, %d wait of %d, %d watch of %d", held, l.opts.Units, l.free, waiting, l.waiting, watches, l.places)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestLimiter_random(t *testing.T) {
 			for range 2000 {
 				user, cost := fmt.Sprint(random.IntN(12)), Cost(random.IntN(8)-1)
 				service, patience := time.Duration(random.IntN(40))*time.Millisecond, time.Duration(random.IntN(80))*time.Millisecond
-				kind := random.IntN(4)
+				kind, places := random.IntN(4), random.IntN(4)
 				running.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
@@ -185,7 +185,7 @@ func TestLimiter_random(t *testing.T) {
 					var started, done func()
 					var err error
 					if kind == 0 {
-						started, done, err = l.AdmitWatch(ctx, user, cost)
+						started, done, err = l.AdmitWatch(ctx, user, cost, places)
 					} else {
 						done, err = l.Admit(ctx, user, cost)
 					}
@@ -306,7 +306,7 @@ func TestLimiter_watches(t *testing.T) {
 		var ends []func()
 		open := func(user string) int {
 			for n := 0; ; n++ {
-				started, done, err := l.AdmitWatch(t.Context(), user, List(400))
+				started, done, err := l.AdmitWatch(t.Context(), user, List(400), 1)
 				if err != nil {
 					if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds < 5 {
 						t.Error(err)
@@ -341,6 +341,49 @@ func TestLimiter_watches(t *testing.T) {
 			t.Errorf("%d watches, want 2", n)
 		}
 	})
+}
+
+// TestLimiter_longSelectors has watches that take more memory than others.
+func TestLimiter_longSelectors(t *testing.T) {
+	l := New(&Options{Watches: 2000, WatchesPerUser: 1000})
+	watch := func(user string, selector int) (func(), error) {
+		started, done, err := l.AdmitWatch(t.Context(), user, Get, Places(selector))
+		if err == nil {
+			started()
+		}
+		return done, err
+	}
+	var all []func()
+	for {
+		done, err := watch("long", 60_000)
+		if err != nil {
+			break
+		}
+		all = append(all, done)
+	}
+	if s := l.Stats(); len(all) != 1000/Places(60_000) || s.Watches != len(all) {
+		t.Errorf("%d watches with a selector of 60 KB, %+v", len(all), s)
+	}
+	for range 500 {
+		done, err := watch("short", 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, done)
+	}
+	for _, done := range all {
+		done()
+	}
+	l.opts.WatchesPerUser = 10
+	done, err := watch("long", 60_000)
+	if err != nil {
+		t.Fatal("the only watch of a user: ", err)
+	}
+	if _, err := watch("long", 20); err == nil {
+		t.Error("another watch beside one that takes more than the limit")
+	}
+	done()
+	l.checkIdle(t)
 }
 
 // TestLimiter_slowClients checks that lists whose clients are slow give their units to others

@@ -31,7 +31,8 @@ type Options struct {
 	// 300 KB.
 	Slow int
 	// Watches limits the number of open watches. Default 20,000. An idle watch of the
-	// replica takes 17 KB of memory, or 61 KB if it has a connection of its own.
+	// replica takes 17 KB of memory, or 61 KB if it has a connection of its own. A watch with
+	// long selectors counts as several, see [Places].
 	Watches int
 	// WatchesPerUser limits the number of watches of one user. Default half of Watches:
 	// agents that run on every node often share a service account.
