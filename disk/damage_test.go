@@ -150,7 +150,7 @@ func TestDamage_everyByte(t *testing.T) {
 		case kind == sealedSuffix: // it is encrypted as a whole
 			every = 997
 		case testing.Short() && kind != formatFile:
-			every = 17
+			every = 61
 		}
 		for name, content := range only(files, kind) {
 			f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -239,9 +239,13 @@ func TestDamage_missingSegment(t *testing.T) {
 	if len(files) < 5 {
 		t.Fatalf("%d segments", len(files))
 	}
+	checks := 200
+	if testing.Short() {
+		checks = 30
+	}
 	for name, content := range files {
 		must(t, os.Remove(name))
-		for range 200 {
+		for range checks {
 			r.check(t, "without "+filepath.Base(name))
 		}
 		must(t, os.WriteFile(name, content, 0o600))

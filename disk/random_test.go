@@ -64,7 +64,7 @@ func TestDamage_random(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	runs := 60
 	if testing.Short() {
-		runs = 10
+		runs = 4
 	}
 	loaded, rejected := 0, 0
 	var past answers

@@ -30,9 +30,6 @@ const (
 	nameLabel      = "app.kubernetes.io/name"
 )
 
-// queries is how many random queries each subject receives.
-const queries = 100
-
 // indexed are the resources of the differential tests. The index of apps reads a label,
 // that of nodes the decoded pod.
 var indexed = query.Resources{podResource: {"app": byLabel(nameLabel), "node": nodeOf}}
@@ -132,6 +129,10 @@ func TestHandler_sameAsFiltering(t *testing.T) {
 		},
 		"fleet": {ofFleet(t, configs, indexed, nil), all, fleet.Key.String},
 	}
+	queries := 100
+	if testing.Short() {
+		queries = 30
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for name, s := range subjects {
@@ -154,7 +155,7 @@ func TestHandler_sameAsFiltering(t *testing.T) {
 					nonEmpty++
 				}
 			}
-			if nonEmpty < queries/4 {
+			if nonEmpty < queries/10 {
 				t.Errorf("only %d of %d queries have results", nonEmpty, queries)
 			}
 		})
@@ -185,7 +186,11 @@ func pages(t *testing.T, h http.Handler, values url.Values) (keys, bodies []stri
 // The last page of an index costs about as much as the first one. It would cost some thirty
 // times as much if the objects before it were read.
 func TestHandler_latePagesCostNoMore(t *testing.T) {
-	configs, all := simulate(t, 1, 5_000)
+	pods := 5_000
+	if testing.Short() {
+		pods = 1_000
+	}
+	configs, all := simulate(t, 1, pods)
 	everything := query.Resources{podResource: {"all": func(*wire.Object) []string { return []string{"x"} }}}
 	cfg := configs[all[0].key.Cluster]
 	previous := all[len(all)-2].key

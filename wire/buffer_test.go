@@ -110,7 +110,10 @@ func TestObject_readersOfARecycledBuffer(t *testing.T) {
 	for _, e := range encodings {
 		p := wire.NewPacker(0)
 		packedPods(t, p, e, 100)
-		const n = 400
+		n := 400
+		if raceEnabled {
+			n = 100
+		}
 		want := make([]*wire.Object, n)
 		for i := range want {
 			want[i] = podObject(t, e, i)

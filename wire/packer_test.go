@@ -98,6 +98,9 @@ func size(objects []*wire.Object) (n int) {
 }
 
 func TestPacker_sizes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
+	}
 	for _, e := range encodings {
 		plain := size(packedPods(t, wire.NewPacker(0), e, 4)) / 4 // too few for a dictionary
 		p := wire.NewPacker(0)
@@ -180,6 +183,9 @@ func customObject(tb testing.TB, generation, n int) *wire.Object {
 // TestPacker_learnsAgain changes the shape of all objects: the dictionary must be
 // replaced, and the old one freed when no object needs it.
 func TestPacker_learnsAgain(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
+	}
 	p := wire.NewPacker(0)
 	var objects []*wire.Object
 	for n := range 2000 {
@@ -346,6 +352,9 @@ func TestSharer_sharesWhatIsRecent(t *testing.T) {
 // TestPack_largeObjects packs objects that hardly get smaller and are larger than a
 // dictionary can use.
 func TestPack_largeObjects(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
+	}
 	p := wire.NewPacker(0)
 	rng := rand.New(rand.NewPCG(1, 2))
 	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, New: func() apiruntime.Object { return &corev1.Secret{} }}

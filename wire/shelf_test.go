@@ -80,7 +80,10 @@ func TestPacker_limit(t *testing.T) {
 // used any more after that.
 func TestPacker_forgetsKinds(t *testing.T) {
 	kinds := 1000
-	if testing.Short() || raceEnabled {
+	switch {
+	case raceEnabled:
+		kinds = 20
+	case testing.Short():
 		kinds = 100
 	}
 	const limit = 4 << 20

@@ -17,7 +17,10 @@ import (
 // objects, and that the caches return the same number of them.
 func TestOperators_sidesReadTheSame(t *testing.T) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
-	const percent = 2
+	percent := 2
+	if testing.Short() {
+		percent = 1
+	}
 	all := operators(percent)
 	server := httptest.NewServer(newOperatorsServer(all))
 	t.Cleanup(func() {
