@@ -34,6 +34,8 @@ type Process struct {
 	Memory uint64 `json:"memory"`
 	// Readers counts the watches below /fleet.
 	Readers int64 `json:"readers"`
+	// Problems are those of the program itself, see [Options.Problems].
+	Problems []fleet.Problem `json:"problems,omitempty"`
 }
 
 // ClusterState is a cluster in the document at /clusters.
@@ -96,6 +98,9 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *sig
 	document := Clusters{Version: s.opts.Version, Clusters: []ClusterState{}}
 	if seen.names == nil {
 		document.Process = &Process{Memory: processMemory(), Readers: s.all.traffic.watches.Load()}
+		if s.opts.Problems != nil {
+			document.Process.Problems = s.opts.Problems()
+		}
 	}
 	for _, m := range seen.members {
 		if selector.Matches(labels.Set(m.Labels())) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/fleet"
 )
 
 // Options configure a [Server]. The zero value, and nil, are the defaults.
@@ -51,6 +53,9 @@ type Options struct {
 	// as watches and terminals. Any more are refused with 429. Default 400, as many as
 	// kube-apiserver answers, and 1,000.
 	PassedRequests, PassedConnections int
+	// Problems, unless it is nil, returns the problems of the program itself, for the document
+	// at /clusters. It is called at the same time from several goroutines. Default: none.
+	Problems func() []fleet.Problem
 	// Version describes the program, for the document at /clusters. Default: none.
 	Version string
 	// Logger receives all messages. Default: slog.Default().

@@ -187,7 +187,7 @@ func TestPrometheus(t *testing.T) {
 	signals := map[string]string{}
 	for _, a := range dashboard.Alerts() {
 		signals[a.Name] = a.Signal
-		if !strings.Contains(a.Signal, "watershed_problems") { // TestTroubles has those
+		if !strings.Contains(a.Signal, "watershed_problems") && !strings.Contains(a.Signal, "watershed_server_problems") { // TestTroubles and TestProblems have those
 			pending = append(pending, func() error { return p.wantSome(ctx, a.Name, a.Signal) })
 		}
 	}
@@ -216,6 +216,14 @@ func TestPrometheus(t *testing.T) {
 		time.Sleep(time.Second)
 		return errors.Join(errs...)
 	})
+	// A cluster that forbids one resource accepts the credentials.
+	result, err := p.query(ctx, signals["WatershedCredentialsRefused"])
+	expect.NoError(t, err)
+	for _, s := range result {
+		if s.Metric["cluster"] != "unauthorized" {
+			t.Errorf("%s has the signal of refused credentials", s.Metric["cluster"])
+		}
+	}
 	if *picturesFlag > 0 {
 		time.Sleep(*picturesFlag)
 		drawDashboard(t, p, *picturesFlag)

@@ -76,6 +76,7 @@ func (r *reload) reject(err error) {
 		texts = problems.Texts()
 	}
 	r.logger.Error("configuration not reloaded: the settings stay as they are", "file", r.now.file, "errors", strings.Join(texts, "; "))
+	r.replica.problems.reject(r.now.file, texts)
 	is := *r.announced.Configuration
 	is.Errors = texts
 	r.announced.Configuration = &is
@@ -110,6 +111,7 @@ func (r *reload) apply(next *serveOptions) error {
 		}
 	}
 	r.clusters.Label(next.labels())
+	r.replica.problems.accept()
 	r.now = next
 	r.logger.Info("configuration reloaded", "file", next.file, "changed", strings.Join(live, ", "))
 	if len(restart) > 0 {

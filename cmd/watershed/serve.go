@@ -234,6 +234,8 @@ type guarded struct {
 	tracing *tracing.Tracing
 	// files are nil if objects are not stored.
 	files *storedFiles
+	// problems are those of the server itself.
+	problems *problems
 }
 
 // close ends what is done in the background. No requests may follow.
@@ -292,9 +294,10 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 	if err != nil {
 		return nil, err
 	}
-	page := new(exposition.Page)
+	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.access.home}
 	opts := &replica.Options{
-		Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
+		Problems: troubles.all,
+		Version:  version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
 		PassThrough: o.passThrough, Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if log != nil {
@@ -307,7 +310,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 		return nil, err
 	}
 	memory := o.openBudget(f, server, logger)
-	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Storage: files.directory(), DroppedSpans: droppedSpans(traces), Version: version(), Logger: logger}); err != nil {
+	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Storage: files.directory(), DroppedSpans: droppedSpans(traces), Problems: troubles.all, Version: version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
@@ -327,7 +330,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
 	}
-	return &guarded{f, control, log, control.Handler(server), page, parts, traces, files}, nil
+	return &guarded{f, control, log, control.Handler(server), page, parts, traces, files, troubles}, nil
 }
 
 // openBudget returns the memory budget of the process, nil if there is no limit.

@@ -53,9 +53,25 @@ func RenderAlerts(alerts []Alert) []byte {
 	return []byte(b.String())
 }
 
-// stale returns a signal for clusters that are stale because of one of some causes.
+// stale returns a signal for clusters that are stale because of one of some causes. The cause is
+// no label of the alert: it often changes, and the alert would start again each time.
 func stale(causes string) string {
-	return `max by (cluster, cause) (watershed_staleness_seconds{cause=~"` + causes + `"})`
+	return `max by (cluster) (watershed_staleness_seconds{cause=~"` + causes + `"})`
+}
+
+// refused are the causes of a cluster that does not accept the credentials.
+const refused = "Unauthorized|Forbidden"
+
+// mostlyRefused returns a signal for clusters that refuse the credentials for at least half of
+// the resources. A cluster that refuses a few has the alert WatershedResourceForbidden.
+func mostlyRefused() string {
+	some := `count by (cluster) (watershed_resource_staleness_seconds{cause=~"` + refused + `"}) < 0.5 * sum by (cluster) (watershed_resources)`
+	return "(" + stale(refused) + " unless on (cluster) (" + some + "))"
+}
+
+// serverProblem returns a signal for servers with a problem of their own.
+func serverProblem(reason string) string {
+	return `max by (instance, reason) (watershed_server_problems{reason="` + reason + `"})`
 }
 
 // problem returns a signal for clusters with a problem.
@@ -77,24 +93,24 @@ func Alerts() []Alert { return slices.Concat(clusterAlerts(), problemAlerts(), s
 func clusterAlerts() []Alert {
 	return []Alert{
 		{
-			Name: "WatershedClusterUnreachable", Signal: stale("Unreachable|Silent|TimedOut|ServerError|Busy|DiscoveryFailed|NotServed|Failed"), Condition: "> 0", For: "3m", Severity: "warning",
-			Summary: "Cluster {{ $labels.cluster }} cannot be read", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}. Cause: {{ $labels.cause }}.",
+			Name: "WatershedClusterUnreachable", Signal: stale("Unreachable|Silent|TimedOut|ServerError|Busy|DiscoveryFailed|NotServed|Failed"), Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} cannot be read", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}. watershed status has the cause.",
 		},
 		{
-			Name: "WatershedCredentialsRefused", Signal: stale("Unauthorized|Forbidden"), Condition: "> 0", For: "3m", Severity: "warning",
-			Summary: "Cluster {{ $labels.cluster }} refuses the credentials of Watershed", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}, because the cluster answers {{ $labels.cause }}.",
+			Name: "WatershedCredentialsRefused", Signal: mostlyRefused(), Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} refuses the credentials of Watershed", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}, because the cluster refuses at least half of the requests of Watershed.",
 		},
 		{
-			Name: "WatershedCertificateRefused", Signal: stale("CertificateExpired|UnknownAuthority|WrongHost"), Condition: "> 0", For: "3m", Severity: "warning",
+			Name: "WatershedCertificateRefused", Signal: stale("CertificateExpired|UnknownAuthority|WrongHost"), Condition: "> 180", For: "1m", Severity: "warning",
 			Summary: "The certificate of cluster {{ $labels.cluster }} is not accepted", Description: "The certificate has expired, is not yet valid, is for another name, or was issued by an authority that is not in the kubeconfig. The copy has not been current for {{ $value | humanizeDuration }}.",
 		},
 		{
-			Name: "WatershedAnotherCluster", Signal: stale("AnotherCluster|NoCredentials"), Condition: "> 0", For: "3m", Severity: "warning",
-			Summary: "The name {{ $labels.cluster }} does not lead to its cluster", Description: "The address of {{ $labels.cluster }} leads to another cluster, or the source of clusters has no usable configuration for it. Cause: {{ $labels.cause }}.",
+			Name: "WatershedAnotherCluster", Signal: stale("AnotherCluster|NoCredentials"), Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "The name {{ $labels.cluster }} does not lead to its cluster", Description: "The address of {{ $labels.cluster }} leads to another cluster, or the source of clusters has no usable configuration for it. watershed status has the cause.",
 		},
 		{
-			Name: "WatershedResourceStale", Signal: `max by (cluster, resource, cause) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded"})`, Condition: "> 0", For: "10m", Severity: "warning",
-			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current", Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. Cause: {{ $labels.cause }}.",
+			Name: "WatershedResourceStale", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded"})`, Condition: "> 600", For: "1m", Severity: "warning",
+			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current", Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. watershed status has the cause.",
 		},
 		{
 			Name: "WatershedResourceForbidden", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="Forbidden"})`, Condition: "> 0", For: "5m", Severity: "info",
@@ -204,8 +220,20 @@ func servingAlerts() []Alert {
 			Summary: "Watershed cannot write its files", Description: "{{ $value | humanize }} operations on the files of {{ $labels.instance }} failed in 15 minutes. Reads do not suffer, but a restart would, and the past has gaps.",
 		},
 		{
-			Name: "WatershedMemoryPressure", Signal: `max by (instance) (watershed_memory_pressure)`, Condition: ">= 2", For: "5m", Severity: "warning",
-			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} keeps less history than configured and, at a pressure of 3 and more, does not mirror further resources. The pressure is {{ $value }}.",
+			Name: "WatershedMemoryPressure", Signal: `max by (instance) (max_over_time(watershed_memory_pressure[5m]))`, Condition: ">= 2", For: "10m", Severity: "warning",
+			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} keeps less history than configured and, at a pressure of 3 and more, does not mirror further resources. The pressure of the last five minutes is {{ $value }}.",
+		},
+		{
+			Name: "WatershedConfigurationRejected", Signal: serverProblem("ConfigurationRejected"), Condition: "> 0", For: "2m", Severity: "warning",
+			Summary: "The configuration file of Watershed has errors", Description: "{{ $labels.instance }} goes on with the settings from before the last change of its configuration file. It would not start with the present file.",
+		},
+		{
+			Name: "WatershedSourceUnreadable", Signal: serverProblem("SourceUnreadable"), Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "Watershed cannot read a source of clusters", Description: "{{ $labels.instance }} cannot read a file, folder or hub that lists clusters. Clusters that were added there are not mirrored, and those that were removed stay.",
+		},
+		{
+			Name: "WatershedHomeMissing", Signal: serverProblem("HomeMissing"), Condition: "> 0", For: "5m", Severity: "critical",
+			Summary: "The home cluster of Watershed is not in the fleet", Description: "No cluster has the name that serve --home of {{ $labels.instance }} has, so requests below /fleet with tokens of that cluster get a 503.",
 		},
 	}
 }

@@ -17,6 +17,7 @@ import (
 // The metrics of the program, besides those of the fleet and the replica.
 var (
 	build           = metrics.Define(metrics.Gauge, "watershed_build_info", "1, with the version of the program.", "version")
+	serverProblems  = metrics.Define(metrics.Gauge, "watershed_server_problems", "1 for each reason for concern about the server itself: ConfigurationRejected, SourceUnreadable or HomeMissing. Reasons without a problem have no series.", "reason")
 	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total", "Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
 	authorizations  = metrics.Define(metrics.Counter, "watershed_authorizations_total", "Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are passed on are decided by their cluster, and are not counted.", "decision")
 	tokenChecks     = metrics.Define(metrics.Counter, "watershed_token_checks_total", "Bearer tokens by how they were checked: cached, reviewed or limited.", "result")
@@ -44,7 +45,7 @@ var (
 )
 
 var programMetrics = []*metrics.Definition{
-	build, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
+	build, serverProblems, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
 	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed, memoryPressure, spansDropped,
 	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
 }
@@ -66,6 +67,13 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) { metrics.Describe(to, 
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	sink := metrics.Sink(to)
 	sink.Put(build, 1, c.of.Version)
+	reasons := map[string]bool{}
+	for _, p := range c.of.Problems() {
+		reasons[p.Reason] = true
+	}
+	for reason := range reasons {
+		sink.Put(serverProblems, 1, reason)
+	}
 	c.access(sink)
 	c.memory(sink)
 	c.storage(sink)

@@ -54,7 +54,7 @@ func newPage(t *testing.T, clusters int) (*exposition.Page, *fleet.Fleet) {
 	server, err := replica.New(f, &replica.Options{Logger: logger})
 	expect.NoError(t, err)
 	page := new(exposition.Page)
-	expect.NoError(t, page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: overload.New(nil), Version: "test", Logger: logger}))
+	expect.NoError(t, page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: overload.New(nil), Problems: func() []fleet.Problem { return nil }, Version: "test", Logger: logger}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()

@@ -27,6 +27,17 @@ type Subject struct {
 // callers apart by their tokens.
 const IndistinctCallers = "IndistinctCallers"
 
+// The reasons of problems of the server itself.
+const (
+	// ConfigurationRejected means that the configuration file has errors, and that the settings
+	// from before are in effect.
+	ConfigurationRejected = "ConfigurationRejected"
+	// SourceUnreadable means that a source of clusters cannot be read. Its clusters stay.
+	SourceUnreadable = "SourceUnreadable"
+	// HomeMissing means that the home cluster is not in the fleet.
+	HomeMissing = "HomeMissing"
+)
+
 // texts have the remedies. Words in braces are replaced.
 var texts = map[string]string{
 	string(fleet.Unreachable):        "start the API server, or correct its address in the kubeconfig; to see the address: {kubectl} cluster-info",
@@ -53,6 +64,9 @@ var texts = map[string]string{
 	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
 	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: kubectl config set-cluster {entry} --server https://HOST:6443",
 	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
+	ConfigurationRejected:            "correct the file, which is read again within seconds; to test it: {program} config check FILE",
+	SourceUnreadable:                 "make the file, folder or hub readable; it is read again within seconds, and its clusters stay until then; to test it: {program} check",
+	HomeMissing:                      "give serve --home the name of a cluster, see {program} status, or add a cluster of that name to the sources",
 	fleet.NotStored:                  "grant the rights and restart the server: {rbac} | {kubectl} apply -f -; or serve without --data-dir",
 }
 

@@ -134,6 +134,11 @@ func size(bytes int64) string {
 // Problems returns two lines for each problem: what it is and what to do.
 func (r *Report) Problems() []string {
 	var lines []string
+	if r.Process != nil {
+		for _, p := range r.Process.Problems {
+			lines = append(lines, r.describe("server", p), "  do: "+remedy.For(p.Reason, remedy.Subject{Program: r.Program}))
+		}
+	}
 	for _, c := range r.Clusters.Clusters {
 		for _, p := range c.Problems {
 			lines = append(lines, r.describe(c.Name, p), "  do: "+remedy.For(p.Reason, remedy.Subject{

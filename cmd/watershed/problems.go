@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
+)
+
+// problems are those of the server itself, which belong to no cluster. Status, metrics and
+// alerts have them.
+type problems struct {
+	fleet *fleet.Fleet
+	// home is the name of the cluster that authenticates requests below /fleet, "" if there is
+	// none.
+	home string
+
+	mu sync.Mutex
+	// rejected is the problem of the configuration file, nil if its content is in effect.
+	rejected *fleet.Problem
+}
+
+// reject records that the content of the configuration file is not in effect.
+func (p *problems) reject(file string, texts []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since := time.Now()
+	if p.rejected != nil {
+		since = p.rejected.Since
+	}
+	message := fmt.Sprintf("%s is not in effect: %s", file, strings.Join(texts, "; "))
+	p.rejected = &fleet.Problem{Reason: remedy.ConfigurationRejected, Since: since, Message: warning.Shorten(message, warning.MaxCause)}
+}
+
+// accept records that the content of the configuration file is in effect.
+func (p *problems) accept() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rejected = nil
+}
+
+// all returns the present problems. It is safe for concurrent use.
+func (p *problems) all() (all []fleet.Problem) {
+	p.mu.Lock()
+	if p.rejected != nil {
+		all = append(all, *p.rejected)
+	}
+	p.mu.Unlock()
+	for _, s := range p.fleet.Sources() {
+		if s.Err != nil {
+			message := fmt.Sprintf("clusters of %s: %v", s.Name, s.Err)
+			all = append(all, fleet.Problem{Reason: remedy.SourceUnreadable, Message: warning.Shorten(message, warning.MaxCause)})
+		}
+	}
+	if p.home == "" || !p.fleet.Known() {
+		return all
+	}
+	if _, ok := p.fleet.Member(p.home); !ok {
+		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests below /fleet", p.home)})
+	}
+	return all
+}
