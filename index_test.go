@@ -51,7 +51,7 @@ func TestIndexBy_holdsNobodyUp(t *testing.T) {
 	}()
 	select {
 	case <-used:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("a write, Status or Handle waits for the index")
 	}
 	close(release)

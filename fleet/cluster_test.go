@@ -283,7 +283,7 @@ func TestMember_readsWhatItMay(t *testing.T) {
 	r := newRoster()
 	r.set("one", c.UserConfig("limited"))
 	f := start(t, r, &fleet.Options{Logger: quiet})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := f.WaitForSync(ctx); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func TestReconfigure_resources(t *testing.T) {
 	next := func() {
 		t.Helper()
 		s.Cluster(0).Touch(7)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if changes, err := follower.NextUntil(ctx, nil); err != nil || changes == nil {
 			t.Fatalf("the watch of pods ended: %v", err)

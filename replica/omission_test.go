@@ -179,7 +179,7 @@ func TestJSONOrigin_isCompleteInProtobuf(t *testing.T) {
 	if body, _, err := w.whole(one, "Accept", protobufType); err != nil || !strings.HasPrefix(string(body), "k8s\x00") || !strings.Contains(string(body), "node-1") {
 		t.Errorf("get in protobuf: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	resp, err := w.get(ctx, w.pods(0)+"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "Accept", protobufType)
 	if err != nil {
@@ -287,7 +287,7 @@ func (w *world) endsWithError(what, path, shape, encoding string, protobuf bool,
 	case !protobuf:
 		accept, framed = protobufType, true
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	resp, err := w.get(ctx, path+query, "Accept", accept, "Accept-Encoding", encoding)
 	if err != nil {

@@ -53,7 +53,7 @@ func (w *world) untilCopied(cluster int) {
 // send sends a request and returns the response with its body.
 func (w *world) send(method, path, body string, header ...string) (*http.Response, string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, w.url+path, strings.NewReader(body))
 	if err != nil {
@@ -287,7 +287,7 @@ func TestPassThrough_upgrades(t *testing.T) {
 		_ = c.Close()
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the connection to the cluster stays open")
 		}
 	}

@@ -129,7 +129,7 @@ func TestProgram(t *testing.T) {
 		if err != nil {
 			t.Errorf("the server ends with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the server does not end")
 	}
 	if _, err := s.server(); err == nil {

@@ -151,7 +151,7 @@ func synced(t *testing.T, cfg *rest.Config, opts *fleet.Options) *fleet.Member {
 	var running sync.WaitGroup
 	running.Go(func() { _ = f.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	wait, done := context.WithTimeout(t.Context(), 30*time.Second)
+	wait, done := context.WithTimeout(t.Context(), time.Minute)
 	defer done()
 	err = f.WaitForSync(wait)
 	m, ok := f.Member("real")

@@ -52,7 +52,7 @@ func (c *configured) watch(path, token string) *watching {
 // expect waits for an event with a text.
 func (w *watching) expect(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case line, ok := <-w.lines:

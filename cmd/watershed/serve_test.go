@@ -117,7 +117,7 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 		{"not a kubeconfig", []string{"--kubeconfig", broken}, []string{broken, "cannot be parsed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			out, err := command(ctx, append([]string{"serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"}, c.args...)...)
 			if err == nil || ctx.Err() != nil || out != "" {
@@ -132,7 +132,7 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 	}
 	// The environment names the files if no flag does.
 	t.Setenv("KUBECONFIG", "/nonexistent/a:/nonexistent/b")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := command(ctx, "serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), "/nonexistent/b") {
 		t.Errorf("serve ends with %v, want an error with the files", err)
@@ -145,7 +145,7 @@ func TestServe_ownsItsState(t *testing.T) {
 	s := &state{dir: t.TempDir()}
 	config := writeKubeconfig(t, map[string]string{"a": ""})
 	_, stop := startServe(t, s, "--kubeconfig", config)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := command(ctx, "serve", "--state-dir", s.dir, "--listen", "127.0.0.1:0", "--kubeconfig", config)
 	for _, want := range []string{s.dir, "in use", fmt.Sprintf("pid %d", os.Getpid()), "--state-dir"} {

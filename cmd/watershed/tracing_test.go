@@ -281,7 +281,7 @@ func TestTracing_links(t *testing.T) {
 	// A change, from its read to its delivery to two clients.
 	var clients []*bufio.Reader
 	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		resp, err := w.request(ctx, http.MethodGet, "/clusters/eu/api/v1/pods?watch=true&resourceVersion="+fmt.Sprint(w.origin.cluster.Version()), "ann,devs", "")
 		expect.NoError(t, err)

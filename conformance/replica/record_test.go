@@ -197,7 +197,7 @@ func (r *recorder) kubectls(t *testing.T) {
 		r.as("kubectl " + strings.TrimPrefix(version, "v"))
 		cache := t.TempDir()
 		for _, args := range append(commandLines(), words("get pods -n shop -w"), words("get wd -A -w -o yaml"), words("get pod db-0 -n shop -w --output-watch-events")) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if slices.Contains(args, "-w") {
 				ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 			}

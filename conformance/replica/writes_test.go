@@ -321,7 +321,7 @@ func (w *writeTest) checkWatch(ctx context.Context, name string, want *corev1.Co
 			case m.Name == name:
 				got = m
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("no bookmark")
 		}
 	}

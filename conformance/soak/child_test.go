@@ -105,7 +105,7 @@ func (c *child) stop() error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		c.kill()
 		return fmt.Errorf("%s did not end: %s", c.name, c.tail())
 	}

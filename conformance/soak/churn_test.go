@@ -105,7 +105,7 @@ func (c *churn) count(err error) {
 // write changes one object. If it does not exist, it is created. A write that has begun
 // is always finished: a response that is not awaited may come late.
 func (c *churn) write(rng *rand.Rand) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	namespace := namespaces[rng.IntN(len(namespaces))]
 	switch n := rng.IntN(1000); {

@@ -67,7 +67,7 @@ func (p *process) stop() {
 		if err != nil {
 			p.Errorf("operator: %v\n%s", err, p.output())
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Signal(os.Kill)
 		<-ended
 		p.Errorf("operator did not end\n%s", p.output())

@@ -32,7 +32,8 @@ func NoError(tb testing.TB, err error) {
 	}
 }
 
-// patience is how long Soon waits. Nothing takes that long on an idle machine.
+// patience is how long Soon waits, and Eventually at least. Nothing takes that long on an idle
+// machine, and a busy one must not fail a test.
 const patience = time.Minute
 
 // Soon waits until ok returns true, and ends the test if that takes more than a minute.
@@ -47,9 +48,10 @@ func Soon(tb testing.TB, what string, ok func() bool) {
 }
 
 // Eventually calls check until it returns nil, and ends the test with the last error if
-// that takes longer than within.
+// that takes longer than within and longer than a minute.
 func Eventually(tb testing.TB, within time.Duration, check func() error) {
 	tb.Helper()
+	within = max(within, patience)
 	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
 		err := check()
 		if err == nil {

@@ -26,7 +26,7 @@ type watcher interface {
 // returned as an error event.
 func firstOf(ctx context.Context, t *testing.T, w watcher, version string) watch.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	events, err := w.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
 	if status, ok := err.(apierrors.APIStatus); ok {

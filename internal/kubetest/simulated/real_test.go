@@ -354,7 +354,7 @@ func (p *pair) createEmptyType(t *testing.T) {
 	if err := client.RESTClient().Post().AbsPath(path).Body([]byte(crd)).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		err := client.RESTClient().Get().AbsPath("/apis/empty.example.com/v1/empty000s").Do(ctx).Error()

@@ -260,7 +260,7 @@ func TestWatch_sendsWhatHappens(t *testing.T) {
 func TestWatch_compressedIsSeenAtOnce(t *testing.T) {
 	c := start(t, &simulated.Options{Pods: 30}).Cluster(0)
 	sub := newSubject(t, "simulated", c.Config())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	resp, err := sub.begin(ctx, request{target: "/api/v1/pods?" + initialEvents, gzip: true})
 	if err != nil {

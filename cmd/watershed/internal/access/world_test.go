@@ -163,7 +163,7 @@ type answer struct {
 
 // ask sends a request, and reads the response unless it is a watch.
 func ask(ctx context.Context, client *http.Client, url, token string, header http.Header) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 	entries = append(entries, entry(t, "z-down", &rest.Config{Host: "https://127.0.0.1:1"}))
 	f, err := fleet.New(fixed(entries), &fleet.Options{Logger: slog.New(slog.DiscardHandler)})
 	expect.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	running := make(chan error, 1)
 	go func() { running <- f.Run(ctx) }()
 	expect.NoError(t, Run(ctx, f, terminal.NewArea(&out)))
