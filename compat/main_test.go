@@ -37,7 +37,8 @@ var quiet = &compat.Options{Logger: slog.New(slog.DiscardHandler)}
 func podSource(t *testing.T, pods ...*corev1.Pod) *framework.FakeControllerSource {
 	t.Helper()
 	s := framework.NewFakeControllerSource()
-	t.Cleanup(s.Shutdown)
+	// Not s.Shutdown, which makes every later call wait for ever: a stopped informer may have left one.
+	t.Cleanup(func() { s.Broadcaster.Shutdown() })
 	for _, p := range pods {
 		s.Add(p)
 	}
