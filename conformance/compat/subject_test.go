@@ -55,7 +55,8 @@ func both(t *testing.T, body func(t *testing.T, subject constructor)) {
 func newSource(t *testing.T, pods ...*corev1.Pod) *framework.FakeControllerSource {
 	t.Helper()
 	s := framework.NewFakeControllerSource()
-	t.Cleanup(s.Shutdown)
+	// Not s.Shutdown, which makes every later call wait for ever: a stopped informer may have left one.
+	t.Cleanup(func() { s.Broadcaster.Shutdown() })
 	// The source reports version 0, that of an empty list, as expired once there is a change.
 	// Informers that watch late would list again, and miss changes that tests expect.
 	if len(pods) == 0 {
