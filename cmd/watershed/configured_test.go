@@ -66,7 +66,7 @@ func launch(t *testing.T, values map[string]any) *configured {
 	maps.Copy(all, values)
 	c := &configured{
 		t: t, path: filepath.Join(t.TempDir(), "watershed.yaml"), values: all, state: &state{dir: fmt.Sprint(all["stateDir"])}, log: &output{},
-		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
+		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 		ended:  make(chan error, 1),
 	}
 	expect.NoError(t, os.WriteFile(c.path, []byte(fileOf(t, all)), 0o600))

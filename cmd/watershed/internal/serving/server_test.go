@@ -84,7 +84,7 @@ func (w *world) client(t *testing.T, http2 bool) *http.Client {
 	protocols.SetHTTP2(http2)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.roots}, Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 // dial opens a TLS connection.
