@@ -68,6 +68,22 @@ func removeUnfinished(folder string, names []string) {
 	}
 }
 
+// Has reports whether there is a complete state of a mirror, readable or damaged. It does not
+// read files.
+func (c *Cluster) Has(id Identity) bool {
+	key, d := id.digest(), c.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := c.unclaimed[key]; f != nil && f.base != 0 {
+		return true
+	}
+	if m := c.mirrors[key]; m != nil && m.base != 0 {
+		return true
+	}
+	_, damaged := c.index.damagedSnapshot(key)
+	return damaged != nil
+}
+
 // Mirror returns the handle of a mirror, which must not be open. It does not read files.
 // A stored mirror of the same objects with another identity is not needed for a restart any
 // more: its files are removed as those of the past are. Until then it can be opened again.

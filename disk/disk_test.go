@@ -151,6 +151,39 @@ func TestMirror_identity(t *testing.T) {
 	}
 }
 
+// TestCluster_has asks for complete states before and after their mirrors are opened, and for a
+// damaged one.
+func TestCluster_has(t *testing.T) {
+	path := t.TempDir()
+	id, other := identify("configmaps"), identify("configmaps")
+	other.Encoding = "protobuf"
+	has := func(d *Directory, want bool) {
+		t.Helper()
+		if c := d.Cluster("east"); c.Has(id) != want || c.Has(other) {
+			t.Errorf("a complete state: %v, in another encoding: %v", c.Has(id), c.Has(other))
+		}
+	}
+	d := openDirectory(t, path, nil)
+	m := openMirror(t, d, id, MirrorOptions{})
+	has(d, false)
+	newWorld(t, m, 1).fill(60)
+	has(d, false)
+	step(d)
+	has(d, true)
+	m.Close()
+	has(d, true)
+	finish(t, d)
+	d = openDirectory(t, path, nil)
+	has(d, true)
+	must(t, d.Close())
+	for name := range only(allFiles(t, path), snapshotPrefix) {
+		must(t, os.Truncate(name, 100))
+	}
+	d = openDirectory(t, path, nil)
+	has(d, true)
+	must(t, d.Close())
+}
+
 // TestDirectory_twoProcesses opens a directory twice.
 func TestDirectory_twoProcesses(t *testing.T) {
 	path := t.TempDir()

@@ -346,6 +346,7 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 	if err != nil || !selected {
 		return x, err
 	}
+	x.useJSON = func() error { return m.continueJSON(x) }
 	if m.settings.history() > 0 {
 		x.feed = newFeed(&x.resource, x.informer, m.settings.Window)
 		x.feed.succeed(m.feedBefore(at))

@@ -5,6 +5,8 @@ package fleet
 
 import (
 	"context"
+	"runtime/debug"
+	"sync"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
@@ -16,30 +18,83 @@ import (
 const mostRestored = 64 << 20
 
 // storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
-func (s *settings) storedIn(to *server, r kube.Resource, q kube.Query, x *mirror) *watershed.Stored {
+func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.Stored {
 	if s.Disk == nil || s.Transform != nil && s.TransformName == "" {
 		return nil
 	}
 	turn := func(ctx context.Context) (func(), error) { return s.loads.enter(ctx, x.wanted) }
-	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostRestored), Loaded: x.restored, Open: func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
-		kind, ok := kube.KindOf(q.Resource)
-		if !ok {
+	open := func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+		q := x.source.selected()
+		kind, builtin := kube.KindOf(q.Resource)
+		if !builtin {
 			kind = &wire.Kind{GroupVersionKind: q.Resource.GroupVersion().WithKind(r.Kind)}
 		}
 		cluster, err := to.known.stored()
 		if err != nil {
 			return nil, err
 		}
-		id := watershed.Identity(q, kind)
-		id.Cluster, id.Transform = cluster, disk.TransformIdentity(s.Drop, s.TransformName)
 		files := s.Disk.Cluster(to.name)
+		id := s.storedIdentity(q, kind, cluster, apiVersion())
+		if inJSON := q; builtin && !q.JSON && !q.MetadataOnly && x.useJSON != nil {
+			inJSON.JSON = true
+			if twin := s.storedIdentity(inJSON, kind, cluster, apiVersion()); files.Has(twin) {
+				if err := x.useJSON(); err != nil {
+					return nil, err
+				}
+				id = twin
+			}
+		}
 		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
 			x.stored(&storedFeed{archive: s.archive, cluster: files, name: to.name, id: id})
 		}
 		return m, err
-	}}
+	}
+	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostRestored), Loaded: x.restored, Open: open}
 }
+
+// storedIdentity returns the identity of the stored objects of a query.
+//
+// A built-in resource is read as JSON only after an object had fields that the Go types of
+// this program do not have. So the identity of its JSON contains the version of these types:
+//
+//   - If a state with this identity is stored, a process with the same types has met such an
+//     object. The state in protobuf is then older, or from a program with other types, and in
+//     both cases the fields may be missing from what is made of it. The mirror continues with
+//     JSON.
+//   - A program with other types does not find that state, and reads protobuf again: it may
+//     know the fields. Otherwise the resource would be read as JSON for ever, which takes more
+//     memory. If it does not know the fields either, it finds that out as the first one did.
+//
+// In a program that was built without the list of its modules, the version is unknown. Such
+// programs share their JSON, and continue with it until the files are removed.
+func (s *settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) disk.Identity {
+	id := watershed.Identity(q, kind)
+	id.Cluster, id.Transform = cluster, disk.TransformIdentity(s.Drop, s.TransformName)
+	if q.JSON {
+		id.Transform += " for k8s.io/api " + types
+	}
+	return id
+}
+
+// apiVersion returns the version of k8s.io/api, which has the Go types of built-in resources,
+// in this program.
+var apiVersion = sync.OnceValue(func() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "unknown"
+	}
+	for _, module := range info.Deps {
+		if module.Path != "k8s.io/api" {
+			continue
+		}
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		return module.Version + " " + module.Sum
+	}
+	return "unknown"
+})
 
 // stored returns the identity of the cluster for stored objects. The error is
 // [disk.ErrUnidentified] if they are not stored.

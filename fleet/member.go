@@ -309,6 +309,20 @@ func (m *Member) useJSON(r schema.GroupResource, o *wire.Object) {
 	}
 }
 
+// continueJSON makes a mirror that has not sent a request yet read JSON, because its resource
+// is stored as JSON.
+func (m *Member) continueJSON(x *mirror) error {
+	at := x.resource.GroupResource()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := x.source.useJSON(); err != nil {
+		return err
+	}
+	m.asJSON[at] = true
+	m.logger.Info("stored objects have fields that this program does not know, reading the resource as JSON", "resource", at.String())
+	return nil
+}
+
 // lags reports whether discovery lacks some of the types that are defined: it is behind,
 // or one of them cannot be served.
 func (m *Member) lags(defined state) bool {

@@ -36,6 +36,9 @@ type mirror struct {
 	relisting bool
 	// verified is the last verification, nil if there was none.
 	verified atomic.Pointer[Verification]
+	// useJSON makes the member and the source read the resource as JSON. It is called before
+	// the first request of the informer.
+	useJSON func() error
 	// end ends the run.
 	end context.CancelFunc
 }
@@ -65,7 +68,7 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 		Reflector:      s.Reflector,
 		Logger:         s.Logger,
 		Tap:            t,
-		Stored:         s.storedIn(to, r, q, x),
+		Stored:         s.storedIn(to, r, x),
 	}
 	opts.Reflector.Logger = slog.New(lowered{s.Logger.Handler(), to.disturb})
 	opts.Reflector.Turn = src.wait
@@ -131,7 +134,7 @@ func (x *mirror) stop(replaced bool) {
 // same reports whether the mirror is of a resource as it is served now, and whether it
 // reads JSON as wanted and can be read if the resource is selected.
 func (x *mirror) same(r kube.Resource, json, selected bool) bool {
-	return (x.collection != nil) == selected && x.source.query.JSON == json && x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
+	return (x.collection != nil) == selected && x.source.selected().JSON == json && x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
 }
 
 // lowered passes records on with level Debug, and calls disturb for each record of a

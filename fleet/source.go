@@ -24,7 +24,6 @@ import (
 // to another connection when the credentials change.
 type source struct {
 	server *server
-	query  kube.Query
 	// unknownFields is called with an object that has fields which its Go type does not
 	// have, see checkFields.
 	unknownFields func(*wire.Object)
@@ -58,8 +57,10 @@ type source struct {
 	expected atomic.Int64
 
 	// mu guards the fields below: the connection in use and the watch that is open on it,
-	// if any.
+	// if any. Only useJSON changes query, before the first request, so that the reflector's
+	// goroutine can read it without mu.
 	mu      sync.Mutex
+	query   kube.Query
 	current *kube.Source
 	open    *watch
 }
@@ -126,17 +127,39 @@ func (s *source) count(ctx context.Context) {
 // use switches to another connection. The open watch ends with io.EOF, so that the
 // reflector continues from its version on the new connection.
 func (s *source) use(cluster *kube.Cluster) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	next, err := cluster.Source(s.query)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.current = next
 	if s.open != nil {
 		s.open.replace()
 	}
 	return nil
+}
+
+// useJSON reads JSON from now on. The goroutine of the reflector calls it, before the first
+// request.
+func (s *source) useJSON() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	query := s.query
+	query.JSON = true
+	next, err := s.server.cluster.Load().Source(query)
+	if err != nil {
+		return err
+	}
+	s.query, s.current = query, next
+	return nil
+}
+
+// selected returns the query of the source.
+func (s *source) selected() kube.Query {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.query
 }
 
 func (s *source) source() *kube.Source {

@@ -182,7 +182,7 @@ func (m *Member) compared(ctx context.Context, x *mirror, opts VerifyOptions) (*
 func (m *Member) compareAt(ctx context.Context, x *mirror, now state, opts VerifyOptions) (*Verification, error) {
 	c := newComparison(now, x.resource.GroupVersionResource, opts.Deep, opts.Examples)
 	c.transform = x.informer.Transformed
-	list := &listing{server: m.server, query: x.source.query, each: c.add, skip: c.skip}
+	list := &listing{server: m.server, query: x.source.selected(), each: c.add, skip: c.skip}
 	list.query.MetadataOnly = !opts.Deep
 	version, err := list.read(ctx, now.Version())
 	if apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) {

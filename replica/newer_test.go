@@ -4,6 +4,7 @@
 package replica_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -12,8 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // newerPod returns a pod with a field that this program's k8s.io/api does not have.
@@ -78,6 +82,91 @@ func TestNewerCluster_losesNoFields(t *testing.T) {
 			t.Errorf("later %v: /clusters has %s", later, page)
 		}
 	}
+}
+
+// TestNewerCluster_afterARestart restarts a replica that has changed to JSON. The files have
+// both states of the pods, and the API server does not answer: the state in JSON is served, which
+// is newer and has all fields.
+func TestNewerCluster_afterARestart(t *testing.T) {
+	s, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 1})
+	expect.NoError(t, err)
+	t.Cleanup(s.Close)
+	path := t.TempDir()
+	inProtobuf := &script{protobuf: true, initial: [][]byte{scriptedPod(true, "web-0", 10, false)}, later: make(chan []byte)}
+	inJSON := &script{initial: [][]byte{
+		scriptedPod(false, "web-0", 10, false), newerPod(false, "web-1", 20), scriptedPod(false, "web-2", 90, false),
+	}}
+	var silent atomic.Bool
+	o := newOrigin(t, s.Cluster(0))
+	o.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case silent.Load() && strings.HasSuffix(r.URL.Path, "/pods"):
+			<-r.Context().Done()
+			return true
+		case strings.Contains(r.Header.Get("Accept"), protobufType):
+			return inProtobuf.answer(w, r)
+		}
+		return inJSON.answer(w, r)
+	})
+	entries := []fleet.Entry{{Name: s.Cluster(0).Name(), Config: o.config}}
+	served := func(w *world) string {
+		body, _, err := w.whole(w.pods(0))
+		if err != nil {
+			return err.Error()
+		}
+		return string(body)
+	}
+	t.Run("before", func(t *testing.T) {
+		w, _, _ := serveStored(t, s, entries, openFiles(t, path), nil)
+		waitFor(t, func() bool { return storedPods(path, wire.Protobuf) == 1 })
+		inProtobuf.later <- newerPod(true, "web-1", 20)
+		waitFor(t, func() bool { return strings.Contains(served(w), `"field":"newer"`) })
+		waitFor(t, func() bool { return storedPods(path, wire.JSON) == 3 })
+	})
+	silent.Store(true)
+	t.Run("after", func(t *testing.T) {
+		w, f, _ := serveStored(t, s, entries, openFiles(t, path), nil)
+		w.until(http.StatusOK, w.pods(0))
+		if body := served(w); strings.Count(body, `"field":"newer"`) != 1 || strings.Count(body, `"name":"web-`) != 3 {
+			t.Errorf("a state without all fields and objects is served: %s", body)
+		}
+		m, _ := f.Member(s.Cluster(0).Name())
+		if got := m.Status().JSON; len(got) != 1 || got[0] != (schema.GroupResource{Resource: "pods"}) {
+			t.Errorf("%v are read as JSON", got)
+		}
+	})
+}
+
+// openFiles opens a directory of files, and writes to it until the test ends.
+func openFiles(t *testing.T, path string) *disk.Directory {
+	t.Helper()
+	d, err := disk.Open(path, nil)
+	expect.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		expect.NoError(t, <-done)
+		expect.NoError(t, d.Close())
+	})
+	return d
+}
+
+// storedPods returns how many pods the files have in an encoding.
+func storedPods(path string, in wire.Encoding) int {
+	report, err := disk.Verify(path, nil)
+	if err != nil {
+		return 0 // the files change meanwhile
+	}
+	for _, c := range report.Clusters {
+		for _, m := range c.Mirrors {
+			if m.Identity.Resource == "pods" && m.Identity.Encoding == in.String() && m.Err == nil {
+				return m.Objects
+			}
+		}
+	}
+	return 0
 }
 
 func waitFor(t *testing.T, ok func() bool) {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
@@ -64,12 +65,20 @@ func newWorld(t testing.TB, clusters, pods int, opts *replica.Options) *world {
 // replica.
 func serve(t testing.TB, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
 	t.Helper()
+	return serveStored(t, s, entries, nil, opts)
+}
+
+// serveStored is serve with files, unless they are nil.
+func serveStored(
+	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, opts *replica.Options,
+) (w *world, f *fleet.Fleet, end func()) {
+	t.Helper()
 	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	f, err = fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger})
+	f, err = fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger, Disk: files})
 	if err != nil {
 		t.Fatal(err)
 	}
