@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -266,6 +267,75 @@ func TestStored_needsToKnowTheObjects(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// redirected sends requests to another server.
+type redirected struct {
+	next http.RoundTripper
+	to   *url.URL
+}
+
+func (r redirected) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.URL.Host, req.Host = r.to.Host, ""
+	return r.next.RoundTrip(req)
+}
+
+// TestStored_restoredAndAhead restarts an informer after its cluster was restored from a backup
+// and has passed the stored version. The informer reads the state of the cluster instead of
+// continuing.
+func TestStored_restoredAndAhead(t *testing.T) {
+	server, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 5})
+	expect.NoError(t, err)
+	defer server.Close()
+	backup, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 5})
+	expect.NoError(t, err)
+	defer backup.Close()
+	next, err := rest.TransportFor(backup.Cluster(0).Config())
+	expect.NoError(t, err)
+	to, err := url.Parse(backup.Cluster(0).Config().Host)
+	expect.NoError(t, err)
+	dir := t.TempDir()
+	run := func(cfg *rest.Config, during func(*watershed.Informer[*corev1.Pod])) {
+		t.Helper()
+		c, err := kube.FromConfig(cfg, nil)
+		expect.NoError(t, err)
+		defer c.CloseIdleConnections()
+		d, err := disk.Open(dir, nil)
+		expect.NoError(t, err)
+		writing, stop := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- d.Run(writing) }()
+		i, err := watershed.New[*corev1.Pod](c, &watershed.Options[*corev1.Pod]{Disk: d, Logger: slog.New(slog.DiscardHandler)})
+		expect.NoError(t, err)
+		go func() { ended <- i.Run(ctx) }()
+		expect.NoError(t, i.WaitForSync(ctx))
+		during(i)
+		cancel()
+		expect.NoError(t, <-ended)
+		stop()
+		expect.NoError(t, <-ended)
+		expect.NoError(t, d.Close())
+	}
+	lost := server.Cluster(0).Touch(1)
+	run(server.Cluster(0).Config(), func(i *watershed.Informer[*corev1.Pod]) { expect.Equal(t, i.Snapshot().Version(), lost) })
+	for backup.Cluster(0).Version() <= lost {
+		backup.Cluster(0).Touch(2)
+	}
+	cfg := server.Cluster(0).Config()
+	cfg.Wrap(func(http.RoundTripper) http.RoundTripper { return redirected{next, to} })
+	run(cfg, func(i *watershed.Informer[*corev1.Pod]) {
+		for _, n := range []int{1, 2} {
+			want := backup.Cluster(0).Pod(n)
+			if got, _ := i.Get(want.Namespace + "/" + want.Name); got == nil || got.ResourceVersion != want.ResourceVersion {
+				t.Errorf("pod %d is %v, want version %s", n, got, want.ResourceVersion)
+			}
+		}
+		is := i.Connection()
+		expect.Equal(t, is.Restores, 1)
+		expect.Equal(t, is.Lists, 1)
+	})
 }
 
 // forbidden answers requests for the namespace kube-system with 403.

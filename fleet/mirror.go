@@ -134,7 +134,8 @@ func (x *mirror) stop(replaced bool) {
 // same reports whether the mirror is of a resource as it is served now, and whether it
 // reads JSON as wanted and can be read if the resource is selected.
 func (x *mirror) same(r kube.Resource, json, selected bool) bool {
-	return (x.collection != nil) == selected && x.source.selected().JSON == json && x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
+	return (x.collection != nil) == selected && x.source.selected().JSON == json &&
+		x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
 }
 
 // lowered passes records on with level Debug, and calls disturb for each record of a

@@ -20,6 +20,8 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
+var _ reflector.Getter = (*source)(nil)
+
 // source lists and watches a resource of a server, within the server's budget. It moves
 // to another connection when the credentials change.
 type source struct {
@@ -199,6 +201,17 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	}
 	s.server.heed(err)
 	return page, err
+}
+
+// Get implements [reflector.Getter].
+func (s *source) Get(ctx context.Context, key string) (uid, version string, err error) {
+	var a arrival
+	uid, version, err = s.source().Get(a.traced(ctx), key)
+	if err == nil {
+		err = s.server.recognize(ctx, &a)
+	}
+	s.server.heed(err)
+	return uid, version, err
 }
 
 // Watch implements [reflector.Source].

@@ -6,6 +6,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -173,6 +174,42 @@ func TestStored_anotherCluster(t *testing.T) {
 			t.Error("the past has no changes")
 		}
 	})
+}
+
+// TestStored_restoredAndAhead restarts a fleet after the cluster was restored from a backup and has
+// passed the stored version. The copy is that of the cluster, and versions from before expire.
+func TestStored_restoredAndAhead(t *testing.T) {
+	for name, touched := range map[string][]int{"the same object": {3}, "others": {4, 5}} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(t, &simulated.Options{Clusters: 1, Pods: 20})
+			backup := simulate(t, &simulated.Options{Clusters: 1, Pods: 20})
+			path, at := t.TempDir(), newFront(t)
+			at.lead(t, s.Cluster(0), "uid-0")
+			storedRun(t, path, at, func(t *testing.T, m *fleet.Member) { storeChange(t, m, s.Cluster(0)) })
+			restored := backup.Cluster(0)
+			for _, pod := range touched {
+				restored.Touch(pod)
+			}
+			for restored.Version() <= s.Cluster(0).Version() {
+				restored.Touch(7)
+			}
+			at.lead(t, restored, "uid-0")
+			storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
+				feed, ok := m.Feed(podResource)
+				expect.Equal(t, ok, true)
+				now, err := feed.Now()
+				expect.NoError(t, err)
+				for key, o := range now.State.Raw() {
+					for i := range restored.Pods() {
+						if p := restored.Pod(i); p.Namespace+"/"+p.Name == key && p.ResourceVersion != fmt.Sprint(o.Version()) {
+							t.Errorf("%s has version %d, and %s in the cluster", key, o.Version(), p.ResourceVersion)
+						}
+					}
+				}
+				expect.Equal(t, feed.Connection().Restores, 1)
+			})
+		})
+	}
 }
 
 // TestStored_nothingWithoutIdentity has credentials that cannot read the identity of the cluster:

@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/http"
-	"net/url"
 
-	"github.com/watershed-project/watershed/internal/listwatch"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -87,24 +84,8 @@ func (c *Cluster) Get(ctx context.Context, q Query, name string) (*wire.Object, 
 	if err != nil {
 		return nil, err
 	}
-	doing := fmt.Sprintf("get %s of %s", name, source.doing("")[1:])
 	if q.LabelSelector != "" || q.FieldSelector != "" {
-		return nil, fmt.Errorf("%s: %w", doing, errors.New("a get of one object has no selector"))
+		return nil, fmt.Errorf("%s: %w", source.getting(name), errors.New("a get of one object has no selector"))
 	}
-	if err := validateSegment("name", name); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	kind, err := source.kindFor(ctx, doing)
-	if err != nil {
-		return nil, err
-	}
-	return c.object(ctx, &request{
-		method: http.MethodGet,
-		path:   append(resourcePath(q.Resource, q.Namespace), url.PathEscape(name)),
-		accept: source.accept(partialObject),
-
-		resource: q.Resource.GroupResource(),
-		name:     name,
-		Request:  listwatch.Request{Doing: doing},
-	}, kind)
+	return source.object(ctx, name)
 }

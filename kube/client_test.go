@@ -99,7 +99,23 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 		}
 	}
 
+	// A source returns the version of any object, whatever it selects.
+	selecting := sourceOf(t, c, kube.Query{Resource: configMaps, LabelSelector: "test=none"})
+	uid, is, err := selecting.Get(ctx, "default/first")
+	if err != nil || uid == "" || is == "" {
+		t.Errorf("UID %q, version %q, %v", uid, is, err)
+	}
+	if uid, is, err := selecting.Get(ctx, "default/third"); err != nil || uid+is != "" {
+		t.Errorf("a missing object has UID %q and version %q, %v", uid, is, err)
+	}
+	if _, _, err := sourceOf(t, c, kube.Query{Resource: nonsense}).Get(ctx, "default/first"); !apierrors.IsNotFound(err) {
+		t.Errorf("an object of an unknown resource: %v", err)
+	}
+
 	o, err := c.Get(ctx, kube.Query{Resource: configMaps, Namespace: "default"}, "first")
+	if is != fmt.Sprint(o.Version()) {
+		t.Errorf("version %s, want %d", is, o.Version())
+	}
 	if err != nil || o.Key() != "default/first" {
 		t.Errorf("got %v, %v", o, err)
 	}

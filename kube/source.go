@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +39,10 @@ type Source struct {
 	kind atomic.Pointer[wire.Kind]
 }
 
-var _ reflector.Source[*wire.Object] = (*Source)(nil)
+var (
+	_ reflector.Source[*wire.Object] = (*Source)(nil)
+	_ reflector.Getter               = (*Source)(nil)
+)
 
 // Source returns a source for the query's objects. It does not check with the server
 // whether the resource exists.
@@ -74,11 +80,7 @@ func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func
 // its metadata. If the server does not send the number of remaining objects, as with a
 // selector, Count takes it as 0.
 func (s *Source) Count(ctx context.Context) (int, error) {
-	one := &Source{cluster: s.cluster, query: s.query, builtin: s.builtin}
-	one.query.MetadataOnly = true
-	// The kind is not used, so it need not be discovered.
-	one.kind.Store(&wire.Kind{GroupVersionKind: s.query.Resource.GroupVersion().WithKind(partialObject)})
-	r, kind, err := one.prepare(ctx, "count", partialObjectList, metav1.ListOptions{Limit: 1})
+	r, kind, err := s.metadata().prepare(ctx, "count", partialObjectList, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -103,6 +105,77 @@ func (s *Source) Count(ctx context.Context) (int, error) {
 			return 0, resp.failed(err)
 		}
 	}
+}
+
+// metadata returns a source of the metadata of the same objects. Their kind is not used, so it
+// need not be discovered.
+func (s *Source) metadata() *Source {
+	m := &Source{cluster: s.cluster, query: s.query, builtin: s.builtin}
+	m.query.MetadataOnly = true
+	m.kind.Store(&wire.Kind{GroupVersionKind: s.query.Resource.GroupVersion().WithKind(partialObject)})
+	return m
+}
+
+// Get requests the metadata of one object, and returns its UID and version. See
+// [reflector.Getter].
+func (s *Source) Get(ctx context.Context, key string) (uid, version string, err error) {
+	namespace, name, namespaced := strings.Cut(key, "/")
+	if !namespaced {
+		namespace, name = "", key
+	}
+	m := s.metadata()
+	m.query.Namespace = namespace
+	o, err := m.object(ctx, name)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err):
+		return "", "", &reflector.Error{Reason: reflector.NotSupported, Err: err}
+	case isAbsent(err, name):
+		return "", "", nil
+	case err != nil:
+		return "", "", err
+	}
+	decoded, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
+	if err != nil {
+		return "", "", err
+	}
+	return string(decoded.UID), decoded.ResourceVersion, nil
+}
+
+// getting returns the prefix of errors about one object.
+func (s *Source) getting(name string) string {
+	return fmt.Sprintf("get %s of %s", name, s.doing("")[1:])
+}
+
+// object returns one object of the source's namespace, whatever the selectors are.
+func (s *Source) object(ctx context.Context, name string) (*wire.Object, error) {
+	doing := s.getting(name)
+	if err := validateSegment("name", name); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	kind, err := s.kindFor(ctx, doing)
+	if err != nil {
+		return nil, err
+	}
+	return s.cluster.object(ctx, &request{
+		method: http.MethodGet,
+		path:   append(resourcePath(s.query.Resource, s.query.Namespace), url.PathEscape(name)),
+		accept: s.accept(partialObject),
+
+		resource: s.query.Resource.GroupResource(),
+		name:     name,
+		Request:  listwatch.Request{Doing: doing},
+	}, kind)
+}
+
+// isAbsent reports whether a server has answered that it does not have an object. Any other 404
+// is about the resource, or comes from a proxy.
+func isAbsent(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name == name
 }
 
 // Watch starts a watch and returns when the response headers have arrived. See

@@ -247,3 +247,32 @@ func TestErrorBody_isNotWaitedFor(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSource_getRefused has the meaning of each refusal of a get for a reflector that compares
+// stored objects: only a server that names the object does not have it.
+func TestSource_getRefused(t *testing.T) {
+	status := func(code int32, reason metav1.StatusReason, name string) string {
+		return jsonStatus(t, metav1.Status{Code: code, Reason: reason, Details: &metav1.StatusDetails{Name: name, Kind: "pods"}})
+	}
+	for name, tt := range map[string]struct {
+		code   int
+		body   string
+		absent bool
+		reason reflector.Reason
+	}{
+		"absent":       {http.StatusNotFound, status(404, metav1.StatusReasonNotFound, "web"), true, reflector.Unknown},
+		"no resource":  {http.StatusNotFound, status(404, metav1.StatusReasonNotFound, ""), false, reflector.Unknown},
+		"no path":      {http.StatusNotFound, "404 page not found", false, reflector.Unknown},
+		"a proxy":      {http.StatusNotFound, "<html>", false, reflector.Unknown},
+		"forbidden":    {http.StatusForbidden, status(403, metav1.StatusReasonForbidden, "web"), false, reflector.NotSupported},
+		"no such verb": {http.StatusMethodNotAllowed, status(405, metav1.StatusReasonMethodNotAllowed, "web"), false, reflector.NotSupported},
+		"busy":         {http.StatusTooManyRequests, status(429, metav1.StatusReasonTooManyRequests, "web"), false, reflector.Busy},
+		"internal":     {http.StatusInternalServerError, status(500, metav1.StatusReasonInternalError, "web"), false, reflector.Internal},
+	} {
+		c := answering(t, tt.code, http.Header{"Content-Type": {"application/json"}}, tt.body)
+		uid, version, err := sourceOf(t, c, kube.Query{Resource: pods}).Get(t.Context(), "shop/web")
+		if (err == nil) != tt.absent || uid+version != "" || reflector.ReasonOf(err) != tt.reason {
+			t.Errorf("%s: UID %q, version %q, %v with reason %s", name, uid, version, err, reflector.ReasonOf(err))
+		}
+	}
+}

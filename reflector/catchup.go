@@ -23,8 +23,13 @@ const (
 // errObjects is the error for a server that sends objects although none is selected.
 var errObjects = errors.New("the server ignores the field selector")
 
-// aim requests the current version of the source, which the copy has to reach.
+// aim compares stored objects with the source, and then requests the current version of the
+// source, which the copy has to reach.
 func (in *intake[T]) aim(ctx context.Context) error {
+	unanswered := in.compareStored(ctx)
+	if errors.Is(unanswered, errRestored) {
+		return unanswered
+	}
 	version, err := in.currentVersion(ctx)
 	if ReasonOf(err) == NotSupported || errors.Is(err, errObjects) {
 		var page Page
@@ -36,6 +41,9 @@ func (in *intake[T]) aim(ctx context.Context) error {
 		return fmt.Errorf("current version: %w", err)
 	case number(version) < number(in.version):
 		return fmt.Errorf("%w: %s after %s", errBack, version, in.version)
+	}
+	if err := in.uncompared(unanswered); err != nil {
+		return err
 	}
 	in.goal.Store(number(version))
 	return in.caughtUp(ctx)
@@ -69,7 +77,10 @@ func (in *intake[T]) caughtUp(ctx context.Context) error {
 	if number(in.version) < in.goal.Load() {
 		return nil
 	}
-	in.continued = false
+	if err := in.undeleted(); err != nil {
+		return err
+	}
+	in.continued, in.stored = false, comparison{}
 	in.enter(Watching)
 	in.logger.Info("stored state is current", "rv", in.version)
 	return in.queue.Bookmark(ctx, number(in.version))

@@ -15,7 +15,9 @@
 // ([Status.Restores]), and accepts the older state.
 //
 // The protocol sets one limit: if the source goes back, and advances beyond the last seen
-// version before the reflector checks, the reflector cannot detect it.
+// version before the reflector checks, the reflector cannot detect it by versions alone. When it
+// continues a stored state, it also compares the newest objects of that state with the source,
+// which finds most of these cases: see [Reflector.Continue].
 //
 // The reflector requests the state as a stream first ([WatchOptions.InitialEvents]), and
 // as pages if the source does not support that, which it remembers. A resource that the

@@ -38,6 +38,8 @@ type intake[T any] struct {
 	continued, elsewhere bool
 	attempts             int
 	goal                 atomic.Uint64
+	// stored compares a continued copy with the source.
+	stored comparison
 	// cause is why the state is being read.
 	cause Cause
 	// arrived is when the first watch event arrived that [Reflector.Arrived] has not

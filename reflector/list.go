@@ -152,7 +152,7 @@ func (in *intake[T]) commit(ctx context.Context, relist *delta.Relist[T], versio
 	if err := relist.Commit(ctx, number(version)); err != nil {
 		return err
 	}
-	in.version, in.back, in.continued = version, false, false
+	in.version, in.back, in.continued, in.stored = version, false, false, comparison{}
 	in.heard(version)
 	in.counters.listed(in.cause, back)
 	in.note(func(s *Status) {

@@ -79,8 +79,18 @@ func (r *Reflector[T]) Status() Status { return r.intake.current() }
 // [Reflector.Goal]. Run then queues a bookmark with that version or a later one. If the
 // source no longer has the changes, Run reads the state, once it has tried another
 // connection: another server may still have them.
-func (r *Reflector[T]) Continue(version uint64, at time.Time) {
+//
+// Newest are the objects of the state with the highest versions. If the source is a [Getter],
+// Run compares up to [ComparedObjects] of them with the source first, usually one. If they show that the
+// source has another history, because it was restored from a backup, Run reads the state, and
+// accepts older objects, as after any restore.
+//
+// A restore is not found if the source has advanced beyond the version and the compared objects
+// show nothing: their versions are older than the backup, or all of them were written again after
+// version.
+func (r *Reflector[T]) Continue(version uint64, at time.Time, newest ...StoredObject) {
 	r.intake.continued, r.intake.holds = true, true
+	r.intake.stored = newComparison(newest, version)
 	r.intake.version = fmt.Sprint(version)
 	r.intake.note(func(s *Status) {
 		s.Version, s.StaleSince = r.intake.version, at
@@ -305,7 +315,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	case reason == Expired:
 		// If the version was too old even for a list, only the most recent state is left.
 		r.plan = plan{list: true, recent: r.plan.list, cause: r.causeUnlessListing(VersionExpired)}
-	case reason == TooLarge, errors.Is(err, errBack):
+	case reason == TooLarge, errors.Is(err, errBack), errors.Is(err, errRestored):
 		r.plan = plan{list: true, recent: true, cause: r.causeUnlessListing(WentBack)}
 	case reason == Undecodable:
 		// A deletion could not be read. The list must be from after it. If its version

@@ -33,6 +33,7 @@ const (
 	lists   kind = "list"
 	watches kind = "watch"
 	serves  kind = "served"
+	gets    kind = "get"
 )
 
 // streaming is how a server handles a request for initial events.

@@ -103,6 +103,21 @@ func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Pag
 	return pods, page, nil
 }
 
+// Get implements [reflector.Getter]. The text of a pod is its UID.
+func (s *server) Get(ctx context.Context, key string) (uid, version string, err error) {
+	f := s.ask(gets, "get "+key)
+	if err := f.answer(ctx); err != nil {
+		return "", "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.stateLocked(s.version)[key]
+	if !ok {
+		return "", "", nil
+	}
+	return p.Text, fmt.Sprint(p.Version), nil
+}
+
 func (s *server) Served(ctx context.Context) (bool, error) {
 	f := s.ask(serves, "served?")
 	if err := f.answer(ctx); err != nil {

@@ -221,6 +221,7 @@ func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error 
 	case delta.Updated:
 		err = in.queue.Update(ctx, e.Object)
 	case delta.Deleted:
+		in.deletedObject(e.Object)
 		err = in.queue.Delete(ctx, e.Object)
 	case delta.Bookmark:
 		s.quiet.within(in.opts.Silence)
@@ -258,6 +259,7 @@ func (in *intake[T]) unreadable(ctx context.Context, s *stream[T], e Event[T], e
 		in.drop(err)
 	case e.Type == delta.Deleted && key != "":
 		in.drop(err)
+		in.deleted(key)
 		if err := in.queue.DeleteKey(ctx, key, number(e.Version)); err != nil {
 			return err
 		}
