@@ -316,10 +316,17 @@ func TestHostile_watchFlood(t *testing.T) {
 // TestHostile_keepsItsLastState checks that a resource which exceeds a limit after it has
 // synced stays readable, and recovers when it has become smaller.
 func TestHostile_keepsItsLastState(t *testing.T) {
-	var small atomic.Bool
+	var small, flooded atomic.Bool
+	smaller := make(chan struct{})
 	h := &hostile{}
-	h.list = func(o *out, _ *http.Request) {
+	h.list = func(o *out, r *http.Request) {
 		n, version := 100, 5000
+		if flooded.Load() { // it is tried again
+			select {
+			case <-smaller:
+			case <-r.Context().Done():
+			}
+		}
 		if small.Load() {
 			n, version = 10, 100_000
 		}
@@ -340,6 +347,7 @@ func TestHostile_keepsItsLastState(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
+		flooded.Store(true)
 		for n := 5001; o.print(`{"type":"ADDED","object":%s}`, widget(fmt.Sprint("new", n), n, "")); n++ {
 			continue
 		}
@@ -355,7 +363,8 @@ func TestHostile_keepsItsLastState(t *testing.T) {
 		t.Errorf("%d objects can be read", n)
 	}
 	small.Store(true)
-	expect.Eventually(t, 20*time.Second, func() error {
+	close(smaller)
+	expect.Eventually(t, time.Minute, func() error {
 		if s, n := a.bad.Status(), view.Len(); s.State != fleet.Live || n != 10 {
 			return fmt.Errorf("%d objects, %s", n, s)
 		}
