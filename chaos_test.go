@@ -32,7 +32,7 @@ import (
 )
 
 var (
-	rounds = flag.Int("chaos.rounds", 3, "how many rounds of faults to go through")
+	rounds = flag.Int("chaos.rounds", 2, "how many rounds of faults to go through")
 	writes = flag.Int("chaos.writes", 2000, "how many writes there are in a round")
 )
 

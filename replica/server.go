@@ -56,7 +56,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.owned = s.opts.Own
 	s.deliveries = s.opts.Deliveries
 	s.shared.authorize = s.opts.Authorize
-	s.shared.past.limit, s.shared.written.limit = pastObjects, writtenBytes
+	s.past.limit, s.written.limit = pastObjects, writtenBytes
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)

@@ -296,9 +296,8 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 	}
 	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.access.home}
 	opts := &replica.Options{
-		Problems: troubles.all,
-		Version:  version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
-		PassThrough: o.passThrough, Pages: map[string]http.Handler{access.MetricsPath: page},
+		Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
+		PassThrough: o.passThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if log != nil {
 		opts.Audit = log.Audit

@@ -126,6 +126,9 @@ func (w *sourcesWorld) clash() {
 func (w *sourcesWorld) restart() {
 	w.did["hub down at the start"]++
 	w.witness.end()
+	if wrong := w.witness.wrong; len(wrong) > 0 { // the next watch begins without them
+		w.t.Errorf("before a restart: %d wrong events, the first is %s", len(wrong), wrong[0])
+	}
 	expect.NoError(w.t, w.c.stopped())
 	w.hub.stop(true)
 	w.c = launch(w.t, w.c.values)

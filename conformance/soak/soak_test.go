@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("soak.time", 40*time.Second, "how long to write")
+	duration = flag.Duration("soak.time", 25*time.Second, "how long to write")
 	kills    = flag.Int("soak.kills", 1, "how often to kill the replica meanwhile")
 	rate     = flag.Int("soak.rate", 100, "how many writes there should be in a second")
 	seeded   = flag.Uint64("soak.seed", 0, "what the writes are drawn from; 0 is any")
