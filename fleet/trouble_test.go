@@ -65,12 +65,7 @@ func TestTroubleOf_connections(t *testing.T) {
 	strange.CAData = other.CAData
 	named := startTLS(t, later, []string{"one"}, answer)
 	named.ServerName = "two"
-	stalled := startTLS(t, later, []string{"one"}, func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-silent:
-		case <-r.Context().Done():
-		}
-	})
+	stalled := startTLS(t, later, []string{"one"}, func(http.ResponseWriter, *http.Request) { <-silent })
 	defer close(silent)
 	for want, cfg := range map[Trouble]*rest.Config{
 		Unreachable:        {Host: "https://127.0.0.1:1"},
