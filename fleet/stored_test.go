@@ -177,7 +177,7 @@ func TestStored_anotherCluster(t *testing.T) {
 }
 
 // TestStored_restoredAndAhead restarts a fleet after the cluster was restored from a backup and has
-// passed the stored version. The copy is that of the cluster, and versions from before expire.
+// passed the stored version. The copy equals the cluster, and versions from before expire.
 func TestStored_restoredAndAhead(t *testing.T) {
 	for name, touched := range map[string][]int{"the same object": {3}, "others": {4, 5}} {
 		t.Run(name, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 )
 
 // A stored state can be continued with a watch only if the source has the same history up to the
-// version of the state. It does not if etcd was restored from an older backup. A source that is
-// behind the stored version shows it by its own version. One that has advanced beyond the stored
-// version accepts the watch, and sends nothing of what has happened between the backup and the
+// version of the state. After etcd was restored from an older backup, the histories differ. A source
+// that is behind the stored version shows the restore by its own version. A source that has advanced
+// beyond the stored version accepts the watch, and sends nothing of what has happened between the backup and the
 // stored version. So the newest stored objects are compared with the source first.
 //
 // Example: the state is stored at version 100, its newest objects are a, written at 99, and b,
@@ -24,8 +24,8 @@ import (
 //
 //   - version 99 with the same UID: the history is the same up to 99. Nothing else is requested.
 //   - version 50: a was written at 99 in another history.
-//   - a version above 99 and up to 100: a was written in another history, because in that of the
-//     stored state it was not written between 99 and 100.
+//   - a version above 99 and up to 100: a was written in another history, because the history of
+//     the stored state has no write of a between 99 and 100.
 //   - version 105: a was written again, in one history or the other. The next object may show more.
 //   - nothing: a was deleted since version 100, and the watch from there sends the deletion. If the
 //     copy catches up with the source and there was no deletion, a never existed in this history.
@@ -71,7 +71,7 @@ type comparison struct {
 }
 
 // newComparison returns a comparison of the newest of some objects of a state. Versions that are
-// unknown or above that of the state are not comparable.
+// unknown, or above the version of the state, are not comparable.
 func newComparison(objects []StoredObject, version uint64) comparison {
 	objects = slices.DeleteFunc(slices.Clone(objects), func(o StoredObject) bool { return o.Version == 0 || o.Version > version })
 	slices.SortFunc(objects, func(a, b StoredObject) int { return cmp.Compare(b.Version, a.Version) })

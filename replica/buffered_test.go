@@ -49,7 +49,8 @@ func TestPassThrough_buffered(t *testing.T) {
 	var received sync.WaitGroup
 	for i := range writes {
 		received.Go(func() {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+w.root(0)+"/api/v1/namespaces/n/configmaps", strings.NewReader("{}"))
+			address := w.url + w.root(0) + "/api/v1/namespaces/n/configmaps"
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader("{}"))
 			if err != nil {
 				t.Error(err)
 				return

@@ -34,7 +34,7 @@ type Process struct {
 	Memory uint64 `json:"memory"`
 	// Readers counts the watches below /fleet.
 	Readers int64 `json:"readers"`
-	// Problems are those of the program itself, see [Options.Problems].
+	// Problems are the problems of the program itself, see [Options.Problems].
 	Problems []fleet.Problem `json:"problems,omitempty"`
 }
 

@@ -258,8 +258,8 @@ func (p *passThrough) refused(q *Request, passed *http.Request) {
 }
 
 // written passes the response to a write back, after it has recorded what the next reads of
-// the user must see. A response that is too large, or for which there is no memory, has an
-// unknown effect.
+// the user must see. The effect of a response that is too large, or does not fit into the
+// budget, is unknown.
 func (p *passThrough) written(w *respond.Response, q *Request, resp *answer) {
 	head, taken, err := p.buffer(q.user(), resp.prompt)
 	e := effect{unknown: true}

@@ -14,8 +14,8 @@ import (
 	"github.com/watershed-project/watershed/internal/warning"
 )
 
-// problems are those of the server itself, which belong to no cluster. Status, metrics and
-// alerts have them.
+// problems finds the problems of the server itself, which belong to no cluster. They are in the
+// status, in the metrics and in alerts.
 type problems struct {
 	fleet *fleet.Fleet
 	// home is the name of the cluster that authenticates requests below /fleet, "" if there is
@@ -63,7 +63,8 @@ func (p *problems) all() (all []fleet.Problem) {
 		return all
 	}
 	if _, ok := p.fleet.Member(p.home); !ok {
-		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests below /fleet", p.home)})
+		message := fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests below /fleet", p.home)
+		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: message})
 	}
 	return all
 }

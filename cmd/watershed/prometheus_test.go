@@ -193,7 +193,8 @@ func TestPrometheus(t *testing.T) {
 	signals := map[string]string{}
 	for _, a := range dashboard.Alerts() {
 		signals[a.Name] = a.Signal
-		if !strings.Contains(a.Signal, "watershed_problems") && !strings.Contains(a.Signal, "watershed_server_problems") { // TestTroubles and TestProblems have those
+		// TestTroubles has the problems of clusters, and TestProblems the problems of the server.
+		if !strings.Contains(a.Signal, "watershed_problems") && !strings.Contains(a.Signal, "watershed_server_problems") {
 			pending = append(pending, func() error { return p.wantSome(ctx, a.Name, a.Signal) })
 		}
 	}

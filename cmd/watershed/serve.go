@@ -234,7 +234,7 @@ type guarded struct {
 	tracing *tracing.Tracing
 	// files are nil if objects are not stored.
 	files *storedFiles
-	// problems are those of the server itself.
+	// problems finds the problems of the server itself.
 	problems *problems
 }
 

@@ -65,8 +65,9 @@ const refused = "Unauthorized|Forbidden"
 // mostlyRefused returns a signal for clusters that refuse the credentials for at least half of
 // the resources. A cluster that refuses a few has the alert WatershedResourceForbidden.
 func mostlyRefused() string {
-	some := `count by (cluster) (watershed_resource_staleness_seconds{cause=~"` + refused + `"}) < 0.5 * sum by (cluster) (watershed_resources)`
-	return "(" + stale(refused) + " unless on (cluster) (" + some + "))"
+	few := `count by (cluster) (watershed_resource_staleness_seconds{cause=~"` + refused + `"})` +
+		` < 0.5 * sum by (cluster) (watershed_resources)`
+	return "(" + stale(refused) + " unless on (cluster) (" + few + "))"
 }
 
 // serverProblem returns a signal for servers with a problem of their own.
@@ -88,29 +89,52 @@ func increase(by, metric, window string) string {
 }
 
 // Alerts returns the alert rules.
-func Alerts() []Alert { return slices.Concat(clusterAlerts(), problemAlerts(), servingAlerts()) }
+func Alerts() []Alert {
+	return slices.Concat(staleAlerts(), clusterAlerts(), problemAlerts(), servingAlerts(), serverAlerts())
+}
 
-func clusterAlerts() []Alert {
+// staleAlerts are about copies that are not current.
+func staleAlerts() []Alert {
 	return []Alert{
 		{
-			Name: "WatershedClusterUnreachable", Signal: stale("Unreachable|Silent|TimedOut|ServerError|Busy|DiscoveryFailed|NotServed|Failed"), Condition: "> 180", For: "1m", Severity: "warning",
-			Summary: "Cluster {{ $labels.cluster }} cannot be read", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}. watershed status has the cause.",
+			Name:      "WatershedClusterUnreachable",
+			Signal:    stale("Unreachable|Silent|TimedOut|ServerError|Busy|DiscoveryFailed|NotServed|Failed"),
+			Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} cannot be read",
+			Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}. watershed " +
+				"status has the cause.",
 		},
 		{
-			Name: "WatershedCredentialsRefused", Signal: mostlyRefused(), Condition: "> 180", For: "1m", Severity: "warning",
-			Summary: "Cluster {{ $labels.cluster }} refuses the credentials of Watershed", Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}, because the cluster refuses at least half of the requests of Watershed.",
+			Name:      "WatershedCredentialsRefused",
+			Signal:    mostlyRefused(),
+			Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "Cluster {{ $labels.cluster }} refuses the credentials of Watershed",
+			Description: "The copy of {{ $labels.cluster }} has not been current for {{ $value | humanizeDuration }}, because the " +
+				"cluster does not let Watershed read at least half of the resources.",
 		},
 		{
-			Name: "WatershedCertificateRefused", Signal: stale("CertificateExpired|UnknownAuthority|WrongHost"), Condition: "> 180", For: "1m", Severity: "warning",
-			Summary: "The certificate of cluster {{ $labels.cluster }} is not accepted", Description: "The certificate has expired, is not yet valid, is for another name, or was issued by an authority that is not in the kubeconfig. The copy has not been current for {{ $value | humanizeDuration }}.",
+			Name:      "WatershedCertificateRefused",
+			Signal:    stale("CertificateExpired|UnknownAuthority|WrongHost"),
+			Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "The certificate of cluster {{ $labels.cluster }} is not accepted",
+			Description: "The certificate has expired, is not yet valid, is for another name, or was issued by an authority that " +
+				"is not in the kubeconfig. The copy has not been current for {{ $value | humanizeDuration }}.",
 		},
 		{
-			Name: "WatershedAnotherCluster", Signal: stale("AnotherCluster|NoCredentials"), Condition: "> 180", For: "1m", Severity: "warning",
-			Summary: "The name {{ $labels.cluster }} does not lead to its cluster", Description: "The address of {{ $labels.cluster }} leads to another cluster, or the source of clusters has no usable configuration for it. watershed status has the cause.",
+			Name:      "WatershedAnotherCluster",
+			Signal:    stale("AnotherCluster|NoCredentials"),
+			Condition: "> 180", For: "1m", Severity: "warning",
+			Summary: "The name {{ $labels.cluster }} does not lead to its cluster",
+			Description: "The address of {{ $labels.cluster }} leads to another cluster, or the source of clusters has no usable " +
+				"configuration for it. watershed status has the cause.",
 		},
 		{
-			Name: "WatershedResourceStale", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded"})`, Condition: "> 600", For: "1m", Severity: "warning",
-			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current", Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. watershed status has the cause.",
+			Name:      "WatershedResourceStale",
+			Signal:    `max by (cluster, resource) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded"})`,
+			Condition: "> 600", For: "1m", Severity: "warning",
+			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current",
+			Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. watershed status has " +
+				"the cause.",
 		},
 		{
 			Name: "WatershedResourceForbidden", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="Forbidden"})`, Condition: "> 0", For: "5m", Severity: "info",
@@ -120,6 +144,12 @@ func clusterAlerts() []Alert {
 			Name: "WatershedLimitExceeded", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="LimitExceeded"})`, Condition: "> 0", For: "1m", Severity: "warning",
 			Summary: "Cluster {{ $labels.cluster }} exceeds a limit", Description: "{{ $labels.resource }} of {{ $labels.cluster }} has ceased to be read, because the cluster has more objects, bytes or kinds than Watershed may keep of one cluster.",
 		},
+	}
+}
+
+// clusterAlerts are about clusters that are read, with difficulties.
+func clusterAlerts() []Alert {
+	return []Alert{
 		{
 			Name: "WatershedRelists", Signal: increase("cluster", `watershed_relists_total{cause!="begun"}`, "15m"), Condition: "> 200", Severity: "warning",
 			Summary: "Cluster {{ $labels.cluster }} is listed again and again", Description: "{{ $value | humanize }} resources of {{ $labels.cluster }} were read again completely in 15 minutes. That loads its API server.",
@@ -219,21 +249,43 @@ func servingAlerts() []Alert {
 			Name: "WatershedStorageFailing", Signal: `sum by (instance) (increase(watershed_storage_errors_total[15m]))`, Condition: "> 0", For: "5m", Severity: "warning",
 			Summary: "Watershed cannot write its files", Description: "{{ $value | humanize }} operations on the files of {{ $labels.instance }} failed in 15 minutes. Reads do not suffer, but a restart would, and the past has gaps.",
 		},
+	}
+}
+
+// serverAlerts are about the server itself.
+func serverAlerts() []Alert {
+	return []Alert{
 		{
-			Name: "WatershedMemoryPressure", Signal: `max by (instance) (max_over_time(watershed_memory_pressure[5m]))`, Condition: ">= 2", For: "10m", Severity: "warning",
-			Summary: "Watershed is near its memory limit", Description: "{{ $labels.instance }} keeps less history than configured and, at a pressure of 3 and more, does not mirror further resources. The pressure of the last five minutes is {{ $value }}.",
+			Name:      "WatershedMemoryPressure",
+			Signal:    `max by (instance) (max_over_time(watershed_memory_pressure[5m]))`,
+			Condition: ">= 2", For: "10m", Severity: "warning",
+			Summary: "Watershed is near its memory limit",
+			Description: "{{ $labels.instance }} keeps less history than configured and, at a pressure of 3 and more, does not " +
+				"mirror further resources. The pressure of the last five minutes is {{ $value }}.",
 		},
 		{
-			Name: "WatershedConfigurationRejected", Signal: serverProblem("ConfigurationRejected"), Condition: "> 0", For: "2m", Severity: "warning",
-			Summary: "The configuration file of Watershed has errors", Description: "{{ $labels.instance }} goes on with the settings from before the last change of its configuration file. It would not start with the present file.",
+			Name:      "WatershedConfigurationRejected",
+			Signal:    serverProblem("ConfigurationRejected"),
+			Condition: "> 0", For: "2m", Severity: "warning",
+			Summary: "The configuration file of Watershed has errors",
+			Description: "{{ $labels.instance }} goes on with the settings from before the last change of its configuration file. " +
+				"It would not start with the present file.",
 		},
 		{
-			Name: "WatershedSourceUnreadable", Signal: serverProblem("SourceUnreadable"), Condition: "> 0", For: "5m", Severity: "warning",
-			Summary: "Watershed cannot read a source of clusters", Description: "{{ $labels.instance }} cannot read a file, folder or hub that lists clusters. Clusters that were added there are not mirrored, and those that were removed stay.",
+			Name:      "WatershedSourceUnreadable",
+			Signal:    serverProblem("SourceUnreadable"),
+			Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "Watershed cannot read a source of clusters",
+			Description: "{{ $labels.instance }} cannot read a file, folder or hub that lists clusters. Clusters that were added " +
+				"there are not mirrored, and those that were removed stay.",
 		},
 		{
-			Name: "WatershedHomeMissing", Signal: serverProblem("HomeMissing"), Condition: "> 0", For: "5m", Severity: "critical",
-			Summary: "The home cluster of Watershed is not in the fleet", Description: "No cluster has the name that serve --home of {{ $labels.instance }} has, so requests below /fleet with tokens of that cluster get a 503.",
+			Name:      "WatershedHomeMissing",
+			Signal:    serverProblem("HomeMissing"),
+			Condition: "> 0", For: "5m", Severity: "critical",
+			Summary: "The home cluster of Watershed is not in the fleet",
+			Description: "No cluster has the name that serve --home of {{ $labels.instance }} has, so requests below /fleet with " +
+				"tokens of that cluster get a 503.",
 		},
 	}
 }

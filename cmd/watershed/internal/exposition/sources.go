@@ -29,7 +29,7 @@ type Sources struct {
 	Storage *disk.Directory
 	// DroppedSpans counts the spans that were dropped, nil without tracing.
 	DroppedSpans func() uint64
-	// Problems are those of the server itself.
+	// Problems returns the problems of the server itself.
 	Problems func() []fleet.Problem
 	// Version is that of the program.
 	Version string
