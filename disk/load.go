@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -73,6 +74,11 @@ type loading struct {
 	// version is partVersion.
 	part        int
 	partVersion uint64
+	// lost counts the frames and snapshots that could not be read, and removed means that
+	// one of them was in a file that is not there any more. Two passes over the same files
+	// have the same steps only if lost is the same.
+	lost    int
+	removed bool
 }
 
 // load returns the stored state of a mirror, with at most window bytes of the batches that
@@ -223,6 +229,8 @@ func (l *loading) declare(payload []byte) error {
 // follows.
 func (l *loading) damage(at position, err error) {
 	l.problem = fmt.Errorf("log %d at %d: %w", at.Segment, at.Offset, err)
+	l.lost++
+	l.removed = l.removed || errors.Is(err, fs.ErrNotExist)
 	l.chain.damage()
 	l.interrupt(l.problem)
 	l.known, l.live = false, false
@@ -270,7 +278,7 @@ func (l *loading) commit(c *commit) {
 		return
 	}
 	l.passBatch(c)
-	if l.part > 0 && l.step+1 == l.stop {
+	if l.part > 0 && l.step+1 == l.stop && l.part <= len(c.items) {
 		c.items, c.version = c.items[:l.part], l.partVersion
 	}
 	if l.limit > 0 && !c.state {

@@ -181,6 +181,8 @@ func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable m
 	l.seek = &seek{moment: m}
 	l.follow(f)
 	switch s := l.seek; {
+	case l.removed:
+		return nil, nil, errMoved
 	case !s.passed && x.until != math.MaxUint64:
 		return nil, nil, errShort
 	case s.first == nil:
@@ -195,6 +197,9 @@ func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable m
 	l = x.loading(f, keys, unreadable)
 	l.stop, l.part, l.partVersion = found.step, found.part, found.version
 	l.follow(f)
+	if l.lost != found.lost {
+		return nil, nil, fmt.Errorf("%v was found, and could not be read: %w", m, errMoved)
+	}
 	s, err := l.state(r)
 	if err == nil {
 		s.Last = !found.passed
@@ -214,6 +219,8 @@ type seek struct {
 	version uint64
 	passed  bool
 	doubt   error
+	// lost is what [loading] had lost before the step.
+	lost int
 	// part, if it is not 0, is how many items of the batch at step belong to the state.
 	part int
 }
@@ -229,7 +236,7 @@ func (l *loading) arrive() {
 		s.first = &State{Version: l.version, Time: l.time}
 	}
 	if s.moment.includes(l.version, l.time) {
-		s.step, s.version, s.passed, s.doubt, s.part = l.step, l.version, false, nil, 0
+		s.step, s.version, s.passed, s.doubt, s.part, s.lost = l.step, l.version, false, nil, 0, l.lost
 	} else {
 		s.passed = true
 	}
@@ -255,7 +262,7 @@ func (l *loading) passBatch(c *commit) {
 	case c.again || later || c.flags&listedBatch != 0:
 		l.interrupt(errBetween)
 	case n > 0:
-		s.step, s.version, s.passed, s.doubt, s.part = l.step+1, c.items[n-1].version, false, nil, n
+		s.step, s.version, s.passed, s.doubt, s.part, s.lost = l.step+1, c.items[n-1].version, false, nil, n, l.lost
 	}
 }
 

@@ -6,11 +6,13 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -262,6 +264,56 @@ func TestPast_whileWriting(t *testing.T) {
 	t.Logf("%+v of %d states", a, len(w.past))
 	if a.exact < 20 || a.tooOld == 0 || a.rejected > 0 {
 		t.Errorf("%+v, last rejection: %v", a, a.last)
+	}
+}
+
+// TestPast_fileRemovedMeanwhile reads states while one file is gone or cannot be read for a
+// moment: each of the files that a read opens, one after the other.
+func TestPast_fileRemovedMeanwhile(t *testing.T) {
+	path := t.TempDir()
+	w := newWorld(t, nil, 3)
+	w.keys = 10
+	for range 3 {
+		d := openDirectory(t, path, nil)
+		w.mirror = openMirror(t, d, identify("pods"), MirrorOptions{})
+		if s, err := w.mirror.Load(1 << 20); err == nil {
+			w.resume(s)
+		} else {
+			w.fill(w.keys)
+		}
+		w.history(d, rand.New(rand.NewPCG(3, 3)), false)
+		finish(t, d)
+	}
+	d := openDirectory(t, path, nil)
+	for _, failure := range []error{fs.ErrNotExist, syscall.EIO} {
+		var a answers
+		failures := 0
+		some := w.past[max(0, len(w.past)-12):]
+		for _, m := range moments(some) {
+			for n, failed := 1, true; failed; n++ {
+				failed = false
+				opened := 0
+				d.files.fault = func(operation, _ string, size int) (int, error) {
+					if operation == "read" {
+						opened++
+					}
+					if operation == "read" && opened == n {
+						failed = true
+						failures++
+						return 0, &fs.PathError{Op: "open", Path: "file", Err: failure}
+					}
+					return size, nil
+				}
+				if err := a.at(d.Cluster("east"), identify("pods"), w.past, m); err != nil {
+					t.Errorf("%v with a failure of file %d: %v", m, n, err)
+				}
+			}
+		}
+		d.files.fault = nil
+		t.Logf("%d times %v: %+v", failures, failure, a)
+		if failures < 50 || a.exact < 50 || errors.Is(failure, fs.ErrNotExist) && a.rejected > 0 {
+			t.Errorf("%d times %v: %+v, last rejection: %v", failures, failure, a, a.last)
+		}
 	}
 }
 
