@@ -201,8 +201,9 @@ func (s *session[T]) step() (following bool, err error) {
 		if err == nil {
 			s.giveUpCatchingUp(s.stream.news)
 		}
-		// If the stream ended early, the next server may be a different one.
-		s.resume(time.Now().Before(s.stream.due))
+		// If the stream ended early, the next server may be a different one. If it was
+		// silent, the server may have gone back just before it, and would be silent again.
+		s.resume(time.Now().Before(s.stream.due) || !s.stream.heard)
 		s.stream.close()
 	}
 	s.request.end()

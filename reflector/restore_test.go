@@ -79,6 +79,20 @@ func TestRestore_isFoundAfterASilence(t *testing.T) {
 	})
 }
 
+func TestRestore_isFoundAfterASilentWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := advanced(t, nil)
+		// The server is restored after the check, when the watch is on its way. It sends
+		// nothing from a version that it does not have, and ends the watch in good order.
+		w.server.fail(watches, fault{delay: time.Second})
+		w.server.send(item{err: errReset})
+		w.until("checked", func() bool { return len(w.server.got()) > 0 })
+		w.server.restore(2)
+		w.untilCopied()
+		expect.Equal(t, w.Status().Restores, 1)
+	})
+}
+
 func TestRestore_isFoundByTheNextRun(t *testing.T) {
 	for name, only := range map[string]bool{"streamed": false, "listed": true} {
 		bubble(name, t, func(t *testing.T) {

@@ -54,6 +54,8 @@ type fault struct {
 	err error
 	// hang means that there is no response at all.
 	hang bool
+	// delay is how long the request is on its way.
+	delay time.Duration
 	// cut is the error after that many objects or events.
 	cut   error
 	after int

@@ -130,6 +130,9 @@ func (s *server) Served(ctx context.Context) (bool, error) {
 
 // answer returns the error if a request fails at once.
 func (f *fault) answer(ctx context.Context) error {
+	if f.delay > 0 {
+		time.Sleep(f.delay)
+	}
 	if f.hang {
 		<-ctx.Done()
 		return ctx.Err()

@@ -45,6 +45,8 @@ type stream[T any] struct {
 	due time.Time
 	// news counts events that changed the version, other than initial events.
 	news int
+	// heard means that the source has sent an event or a bookmark.
+	heard bool
 }
 
 // sound reports whether a watch has worked: it had news, or has lasted some time since the
@@ -241,6 +243,7 @@ func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error 
 
 // reached records the version of an event.
 func (in *intake[T]) reached(s *stream[T], version string) {
+	s.heard = true
 	if newer(version, in.version) {
 		s.news++
 		in.version = version

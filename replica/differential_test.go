@@ -349,7 +349,9 @@ func (h *history) restore() {
 		if !slices.ContainsFunc(h.sites, func(s *site) bool { return s.feed(which).State.Era() != era }) {
 			break
 		}
-		if waited > 600 {
+		// A restore between a check and the watch after it is noticed when the watch ends,
+		// after ten minutes at most and the grace of the reflector.
+		if waited > 1200 {
 			h.t.Fatalf("the restore is not noticed after %d s", waited)
 		}
 		time.Sleep(time.Second)
