@@ -26,7 +26,7 @@ type Crossing struct {
 	OIDC *authn.OIDC
 	// Users and Groups are the names of Home that cross to other members, each with at most
 	// one star, which stands for any text, such as "oidc:*" or "*@example.com". Names that
-	// begin with "system:" never cross. A service account crosses as
+	// begin with "system:" or "watershed:" never cross. A service account crosses as
 	// "watershed:HOME:NAMESPACE:NAME", without groups, whether it is listed or not.
 	Users, Groups []string
 	// Members are the names of the members that accept identities of another cluster or of
@@ -42,7 +42,7 @@ func (x *Crossing) Validate() error {
 			return fmt.Errorf("access: the pattern %q of names that cross clusters matches every name: add a prefix or a suffix", pattern)
 		case strings.Count(pattern, "*") > 1:
 			return fmt.Errorf("access: the pattern %q of names that cross clusters has more than one star", pattern)
-		case strings.HasPrefix(pattern, "system:"):
+		case strings.HasPrefix(pattern, systemPrefix), strings.HasPrefix(pattern, crossedPrefix):
 			return fmt.Errorf("access: the pattern %q would match names that never cross clusters", pattern)
 		}
 	}
@@ -53,6 +53,9 @@ const (
 	// systemPrefix is the prefix of the names that Kubernetes itself uses. They exist in
 	// every cluster and mean something else in each.
 	systemPrefix = "system:"
+	// crossedPrefix is the prefix of the names by which other members know service accounts. No
+	// other caller may have such a name there.
+	crossedPrefix = "watershed:"
 	// accountPrefix is the prefix of the names of service accounts.
 	accountPrefix = "system:serviceaccount:"
 	// authenticated is the group of all identities.
@@ -71,8 +74,8 @@ func (x *Crossing) cross(who *caller, m *fleet.Member) *caller {
 	user := authenticationv1.UserInfo{}
 	switch account, isAccount := strings.CutPrefix(who.Username, accountPrefix); {
 	case isAccount && who.at != nil:
-		user.Username = "watershed:" + who.at.Name() + ":" + account
-	case strings.HasPrefix(who.Username, systemPrefix), who.Username == "":
+		user.Username = crossedPrefix + who.at.Name() + ":" + account
+	case strings.HasPrefix(who.Username, systemPrefix), strings.HasPrefix(who.Username, crossedPrefix), who.Username == "":
 		return nil
 	case who.at == nil: // OpenID Connect
 		user.Username, user.Groups = who.Username, slices.Clone(who.Groups)

@@ -46,6 +46,7 @@ func TestCross(t *testing.T) {
 		{"not listed", user("jane"), other, nil},
 		{"no trust", user("oidc:jane"), strange, nil},
 		{"system", user("system:admin", "oidc:dev"), other, nil},
+		{"like an account", user("watershed:home:ci:bot@example.com"), other, nil},
 		{"empty", user(""), other, nil},
 		{"service account", user("system:serviceaccount:ci:bot", "system:serviceaccounts"), other, &authenticationv1.UserInfo{Username: "watershed:home:ci:bot", Groups: []string{authenticated}}},
 	} {
@@ -80,7 +81,7 @@ func TestCross(t *testing.T) {
 }
 
 func TestCrossing_refusesEveryone(t *testing.T) {
-	for _, pattern := range []string{"*", "", "**", "a*b*", "system:*", "system:serviceaccount:*"} {
+	for _, pattern := range []string{"*", "", "**", "a*b*", "system:*", "system:serviceaccount:*", "watershed:*"} {
 		for _, x := range []Crossing{{Users: []string{pattern}}, {Groups: []string{pattern}}} {
 			if x.Validate() == nil {
 				t.Errorf("the pattern %q is accepted", pattern)

@@ -21,9 +21,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// reserved is the beginning of the names that Kubernetes gives a meaning. An issuer must
-// not be able to name one.
-const reserved = "system:"
+// reserved are the beginnings of the names that Kubernetes gives a meaning, and of the names of
+// service accounts in other clusters of the fleet. An issuer must not be able to name one.
+var reserved = []string{"system:", "watershed:"}
+
+// isReserved reports whether a name begins with one of them.
+func isReserved(name string) bool {
+	return slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
 
 // signing are the signature algorithms that may be configured.
 var signing = []string{
@@ -84,8 +89,8 @@ func validatePrefix(of, prefix string) error {
 	switch {
 	case prefix == "" || prefix == "-":
 		return fmt.Errorf("%s prefix: it is mandatory, because names of the issuer must not equal other names", of)
-	case strings.HasPrefix(prefix, reserved):
-		return fmt.Errorf("%s prefix %q: names that begin with %s are reserved", of, prefix, reserved)
+	case isReserved(prefix):
+		return fmt.Errorf("%s prefix %q: names that begin with %s are reserved", of, prefix, strings.Join(reserved, " or "))
 	}
 	return nil
 }
@@ -237,15 +242,15 @@ func (o *OIDC) user(claims map[string]json.RawMessage) (user authenticationv1.Us
 	return user, nil
 }
 
-// prefixed returns a name of the issuer with its prefix. A name that begins with system: is
+// prefixed returns a name of the issuer with its prefix. A name that is reserved is
 // refused with and without the prefix, so that no way to remove or add a prefix makes it
 // mean something else.
 func prefixed(prefix, name string) (string, error) {
 	switch {
 	case name == "":
 		return "", errors.New("the name is empty")
-	case strings.HasPrefix(name, reserved) || strings.HasPrefix(prefix+name, reserved):
-		return "", fmt.Errorf("names that begin with %s are reserved", reserved)
+	case isReserved(name) || isReserved(prefix+name):
+		return "", fmt.Errorf("names that begin with %s are reserved", strings.Join(reserved, " or "))
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return "", errors.New("the name contains a control character")
 	}
