@@ -130,8 +130,15 @@ func (s *state) owner() (string, error) {
 // locked the folder.
 func (s *state) openOwner() (string, error) {
 	token, err := s.owner()
-	if token != "" || err != nil {
-		return token, err
+	if err != nil {
+		return "", err
+	}
+	if token != "" {
+		// Whoever has the token is the owner.
+		if err := checkPrivate(s.ownerFile()); err != nil {
+			return "", fmt.Errorf("state: token of the owner: %w: remove the file, and a new token is created", err)
+		}
+		return token, nil
 	}
 	token = access.NewOwnerToken()
 	if err := statefile.Replace(s.ownerFile(), []byte(token+"\n")); err != nil {
