@@ -11,8 +11,10 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -150,7 +152,7 @@ func (o *logOptions) printChange(b *bufio.Writer, c *logged) {
 	}
 	fmt.Fprintln(b)
 	if len(c.Managers) > 0 {
-		fmt.Fprintf(b, "Manager: %s\n", strings.Join(c.Managers, " or "))
+		fmt.Fprintf(b, "Manager: %s\n", printable(strings.Join(c.Managers, " or ")))
 	}
 	if c.Unknown {
 		fmt.Fprint(b, "\n    the state before is not known\n")
@@ -167,14 +169,24 @@ func (o *logOptions) printChange(b *bufio.Writer, c *logged) {
 }
 
 func (o *logOptions) printDifference(b *bufio.Writer, d replica.Difference) {
+	path := printable(d.Path)
 	switch old, now := o.value(d.Old), o.value(d.New); {
 	case d.Old == nil:
-		fmt.Fprintf(b, "    + %s: %s\n", d.Path, now)
+		fmt.Fprintf(b, "    + %s: %s\n", path, now)
 	case d.New == nil:
-		fmt.Fprintf(b, "    - %s: %s\n", d.Path, old)
+		fmt.Fprintf(b, "    - %s: %s\n", path, old)
 	default:
-		fmt.Fprintf(b, "    %s: %s -> %s\n", d.Path, old, now)
+		fmt.Fprintf(b, "    %s: %s -> %s\n", path, old, now)
 	}
+}
+
+// printable returns a text, quoted if it has characters that cannot be printed. The author of an
+// object chooses the names of some of its fields, and must not control the terminal of a reader.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // maxValue is how much of a value is shown.
@@ -184,7 +196,7 @@ const maxValue = 100
 func (o *logOptions) value(raw json.RawMessage) string {
 	text := []rune(string(raw))
 	if o.full || len(text) <= maxValue {
-		return string(text)
+		return printable(string(text))
 	}
-	return fmt.Sprintf("%s... (%d characters)", string(text[:maxValue]), len(text))
+	return fmt.Sprintf("%s... (%d characters)", printable(string(text[:maxValue])), len(text))
 }
