@@ -39,14 +39,19 @@ type reload struct {
 }
 
 // run follows the configuration file, if there is one, until ctx ends. A SIGHUP makes it read
-// the file at once.
+// the file at once. Without a file the signal must not end the server.
 func (r *reload) run(ctx context.Context) error {
-	if r.now.file == "" {
-		return nil
-	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
+	for r.now.file == "" {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangups:
+			r.logger.Warn("nothing to reload: serve has no --config")
+		}
+	}
 	config.Follow(ctx, r.now.file, r.now.content, reloadPeriod, hangups, r.changed, r.reject)
 	return nil
 }

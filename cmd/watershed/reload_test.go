@@ -8,6 +8,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -167,4 +168,20 @@ func TestReload_hangup(t *testing.T) {
 	expect.NoError(t, os.Rename(folderOf(t, "two", w.onlyUS), folder))
 	expect.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	expect.Soon(t, "the folder is used", func() bool { return c.names() == "eu two" })
+}
+
+// TestReload_hangupWithoutFile sends the signal to a server without a configuration file, which
+// goes on.
+func TestReload_hangupWithoutFile(t *testing.T) {
+	early := make(chan os.Signal, 1) // before the server is ready for the signal
+	signal.Notify(early, syscall.SIGHUP)
+	defer signal.Stop(early)
+	s := &state{dir: t.TempDir()}
+	log, stop := startServe(t, s, "--kubeconfig", writeKubeconfig(t, map[string]string{"a": ""}))
+	expect.Soon(t, "the signal is not fatal", func() bool {
+		expect.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+		time.Sleep(10 * time.Millisecond)
+		return strings.Contains(log.String(), "nothing to reload")
+	})
+	expect.NoError(t, stop())
 }
