@@ -200,12 +200,24 @@ func AcceptsGzip(r *http.Request) bool {
 	for _, header := range r.Header.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(header, ",") {
 			name, params, _ := strings.Cut(strings.TrimSpace(part), ";")
-			if strings.TrimSpace(name) == "gzip" && !strings.Contains(strings.ReplaceAll(params, " ", ""), "q=0") {
-				return true
+			if strings.TrimSpace(name) == "gzip" {
+				return weightOf(params) > 0
 			}
 		}
 	}
 	return false
+}
+
+// weightOf returns the weight in the parameters of a clause, 1 if there is none.
+func weightOf(params string) float64 {
+	for param := range strings.SplitSeq(params, ";") {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(param), "q="); ok {
+			if q, err := strconv.ParseFloat(value, 64); err == nil {
+				return q
+			}
+		}
+	}
+	return 1
 }
 
 // Choose returns the offer that an Accept header prefers: by weight, and of equal ones the
@@ -217,14 +229,7 @@ func Choose(header string, offers []string) (string, bool) {
 	best, weight := "", 0.0
 	for clause := range strings.SplitSeq(header, ",") {
 		name, params, _ := strings.Cut(clause, ";")
-		q := 1.0
-		for param := range strings.SplitSeq(params, ";") {
-			if value, ok := strings.CutPrefix(strings.TrimSpace(param), "q="); ok {
-				if parsed, err := strconv.ParseFloat(value, 64); err == nil {
-					q = parsed
-				}
-			}
-		}
+		q := weightOf(params)
 		if offer, ok := matchOffer(strings.ReplaceAll(strings.TrimSpace(name), "@", "."), offers); ok && q > weight {
 			best, weight = offer, q
 		}
