@@ -292,6 +292,12 @@ func TestPage_others(t *testing.T) {
 	l.x.discovery, l.x.unlisted = nil, nil
 	l.after(time.Minute, `level=INFO msg="discovery complete again" cluster=a`, `level=INFO msg="credentials can be read again" cluster=a`)
 
+	// A failure that ends just before it would be logged is not logged.
+	l.x.discovery, l.x.unlisted = errors.New("group x"), errors.New("secret")
+	l.after(l.patience)
+	l.x.discovery, l.x.unlisted = nil, nil
+	l.after(time.Minute)
+
 	r := ResourceStatus{Resource: schema.GroupVersionResource{Resource: "pods"}}
 	l.x.all = []ResourceStatus{r, r}
 	for dropped := range uint64(10) {

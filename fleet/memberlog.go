@@ -243,12 +243,15 @@ func (p *memberLog) parts(now time.Time, x examination) {
 // begins records a failure, if err is one, and reports whether to log it now. Each
 // failure is logged once, if it began before a deadline.
 func (p *memberLog) begins(name string, err error, since, deadline time.Time) bool {
+	if err == nil && (name == discovery || name == directory) {
+		return false
+	}
 	t := p.troubles[name]
-	if t == nil && (err != nil || name != discovery && name != directory) {
+	if t == nil {
 		t = &trouble{since: since}
 		p.troubles[name] = t
 	}
-	if t == nil || t.logged || t.since.After(deadline) {
+	if t.logged || t.since.After(deadline) {
 		return false
 	}
 	t.err, t.logged = err, true
