@@ -24,7 +24,7 @@ var (
 	clusterMemory    = Define(Gauge, "watershed_cluster_memory_bytes", "Memory of a cluster's copy, by part: objects with their keys and indexes, or history.", "cluster", "part")
 	resourceMemory   = Define(Gauge, "watershed_resource_memory_bytes", "Memory of a resource in all clusters, by part: objects with their keys and indexes, history, or window.", "resource", "part")
 	sharedMemory     = Define(Gauge, "watershed_shared_memory_bytes", "Memory that all clusters share, by part: dictionaries or decoded.", "part")
-	relists          = Define(Counter, "watershed_relists_total", "Complete states of resources that were read, by cause: begun, expired, went_back, not_found, lost_deletion, incomplete or watch_failed. Causes that have not occurred have no series.", "cluster", "cause")
+	relists          = Define(Counter, "watershed_relists_total", "Complete states of resources that were read, by cause: begun, expired, went_back, not_found, lost_deletion, incomplete, watch_failed or requested. Causes that have not occurred have no series.", "cluster", "cause")
 	eventsTotal      = Define(Counter, "watershed_events_total", "Watch events that were received, by type: added, updated or deleted.", "cluster", "type")
 	eventDelay       = Define(Histogram, "watershed_event_delay_seconds", "Time from the arrival of the first watch event of a batch until the batch is stored and readers are notified.", "cluster")
 	failures         = Define(Counter, "watershed_failures_total", "Failed lists, watches and checks, by reason. Reasons that have not occurred have no series.", "cluster", "reason")

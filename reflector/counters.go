@@ -31,6 +31,8 @@ const (
 	Incomplete
 	// WatchFailed means that several watches in a row have failed without news.
 	WatchFailed
+	// Requested means that a caller wants the state to be read again, see [Reflector.Relist].
+	Requested
 
 	// Causes is the number of causes.
 	Causes = iota
@@ -51,6 +53,8 @@ func (c Cause) String() string {
 		return "lost_deletion"
 	case Incomplete:
 		return "incomplete"
+	case Requested:
+		return "requested"
 	default:
 		return "watch_failed"
 	}

@@ -27,6 +27,7 @@ func TestCounters_haveTheCauseOfEachList(t *testing.T) {
 			w.server.fail(watches, fault{err: errReset}, fault{err: errReset}, fault{err: errReset})
 			w.server.send(item{err: errReset})
 		}},
+		"requested": {reflector.Requested, func(w *world) { w.Relist() }},
 		"not found": {reflector.NotFound, func(w *world) { w.server.vanish(); w.let(time.Minute); w.server.appear() }},
 		"expired, and the list fails": {reflector.VersionExpired, func(w *world) {
 			w.server.fail(watches, fault{err: errReset}, fault{err: internal})

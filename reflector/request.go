@@ -110,7 +110,7 @@ func (r *Reflector[T]) ask(back bool) {
 // obey plans a list that was requested.
 func (r *Reflector[T]) obey(back bool) {
 	r.intake.logger.Info("reading the state again on request", "rv", r.intake.version, "back", back)
-	r.plan = plan{list: true, recent: true}
+	r.plan = plan{list: true, recent: true, cause: Requested}
 	// Before the first list there is nothing to go back from.
 	r.intake.back = r.intake.back || back && r.intake.version != ""
 }
