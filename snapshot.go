@@ -57,7 +57,7 @@ func (s Snapshot[T]) Unordered() iter.Seq2[string, T] { return s.decoded(s.state
 // Namespace yields the objects of a namespace in key order. "" is [metav1.NamespaceAll]
 // and yields all objects.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[string, T] {
-	return s.decoded(s.namespace(namespace))
+	return s.decoded(s.RawNamespace(namespace))
 }
 
 // Select yields the objects of a namespace that a selector matches, in key order. "" is
@@ -122,8 +122,9 @@ func (s Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 // Raw yields keys and objects as bytes.
 func (s Snapshot[T]) Raw() iter.Seq2[string, *wire.Object] { return s.state.All() }
 
-// namespace yields the objects of a namespace as bytes.
-func (s Snapshot[T]) namespace(namespace string) iter.Seq2[string, *wire.Object] {
+// RawNamespace yields keys and objects of a namespace as bytes, in key order. "" is
+// [metav1.NamespaceAll].
+func (s Snapshot[T]) RawNamespace(namespace string) iter.Seq2[string, *wire.Object] {
 	if namespace == metav1.NamespaceAll {
 		return s.state.All()
 	}

@@ -250,7 +250,7 @@ func (i index) keys(now snapshot, value string) []string {
 		return slices.AppendSeq([]string{}, i.tree.KeysIn(now, value))
 	}
 	out := []string{}
-	for key := range now.Raw() {
+	for key := range now.RawNamespace(value) { // all keys for "", the namespace of cluster-scoped objects
 		if namespaceOf(key) == value {
 			out = append(out, key)
 		}

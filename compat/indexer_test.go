@@ -5,11 +5,13 @@ package compat_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // byLabel indexes pods by the letters of their label.
@@ -136,6 +140,34 @@ func TestIndexer_asClientGos(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestIndexer_keysOfANamespace: the keys of a small namespace are found without a walk of all.
+func TestIndexer_keysOfANamespace(t *testing.T) {
+	x := podInformer(podSource(t), 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}).GetIndexer()
+	var all []any
+	for n := range 20_000 {
+		all = append(all, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", n%2000), Name: fmt.Sprint("pod-", n), ResourceVersion: "1"}})
+	}
+	expect.NoError(t, x.Replace(all, "1"))
+	fastest := func(read func() int, want int) time.Duration {
+		best := time.Hour
+		for range 50 {
+			began := time.Now()
+			expect.Equal(t, read(), want)
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	whole := fastest(func() int { return len(x.ListKeys()) }, len(all))
+	few := fastest(func() int {
+		keys, err := x.IndexKeys(cache.NamespaceIndex, "ns-7")
+		expect.NoError(t, err)
+		return len(keys)
+	}, 10)
+	if few > whole/10 {
+		t.Errorf("%v for the keys of a namespace, %v for all", few, whole)
 	}
 }
 
