@@ -52,7 +52,7 @@ func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Obj
 
 // join compares every second until the life ends.
 func (d *detector[T]) join(l *life) {
-	l.spawn(func(ctx context.Context) {
+	l.spawn(d, func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(d.ended, cancel)()

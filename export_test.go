@@ -12,7 +12,7 @@ func Settle[T any](i *Informer[T]) {
 	if l.packing.due() {
 		done := make(chan struct{})
 		l.packing.shared.ask(&packingTurn{start: func() bool {
-			return l.spawn(func(ctx context.Context) {
+			return l.spawn(l.packing, func(ctx context.Context) {
 				defer close(done)
 				defer l.packing.shared.done()
 				l.packing.settle(ctx)

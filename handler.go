@@ -65,8 +65,9 @@ type Registration struct {
 
 // delivery is the state of a handler in one life.
 type delivery struct {
-	life   *life
-	synced chan struct{}
+	life     *life
+	follower *follower
+	synced   chan struct{}
 	// position is the revision up to which the handler was called. busy is when its
 	// current batch began, in nanoseconds since 1970, or 0 while it waits.
 	position atomic.Uint64
@@ -114,8 +115,11 @@ func (r *Registration) Close() {
 		return
 	}
 	r.end()
-	r.state.Load().over.Store(true)
+	d := r.state.Load()
+	d.over.Store(true)
 	if !r.active {
+		d.life.unspawn(d)
+		d.life.unfollow(d.follower)
 		close(r.done)
 	}
 }
@@ -170,11 +174,11 @@ func (r *registration[T]) discard() { r.Close() }
 
 // join starts calling the handler in a new life.
 func (r *registration[T]) join(l *life) {
-	d := &delivery{life: l, synced: make(chan struct{})}
+	f := l.follow()
+	d := &delivery{life: l, follower: f, synced: make(chan struct{})}
 	r.state.Store(d)
 	shared := r.informer.sharingIn(l)
-	f := l.follow()
-	l.spawn(func(ctx context.Context) {
+	l.spawn(d, func(ctx context.Context) {
 		defer l.unfollow(f)
 		if !r.enter() {
 			return

@@ -82,7 +82,8 @@ type life struct {
 	started bool
 	ctx     context.Context // set while the life runs
 	over    bool
-	waiting []func(context.Context) // functions to start when the life runs
+	// waiting has the functions to start when the life runs, by their owner.
+	waiting map[any]func(context.Context)
 	// children are the goroutines that run waits for.
 	children sync.WaitGroup
 }
@@ -119,20 +120,31 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 }
 
 // spawn runs a function in its own goroutine, now or when the life begins, until its
-// context ends. After the end of the life, spawn does not run it and returns false.
-func (l *life) spawn(run func(context.Context)) bool {
+// context ends. After the end of the life, spawn does not run it and returns false. An owner
+// that must not wait for the life to begin any more calls unspawn.
+func (l *life) spawn(owner any, run func(context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.over:
 		return false
 	case l.ctx == nil:
-		l.waiting = append(l.waiting, run)
+		if l.waiting == nil {
+			l.waiting = map[any]func(context.Context){}
+		}
+		l.waiting[owner] = run
 	default:
 		ctx := l.ctx
 		l.children.Go(func() { run(ctx) })
 	}
 	return true
+}
+
+// unspawn drops the function of an owner if the life has not begun.
+func (l *life) unspawn(owner any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, owner)
 }
 
 // settle requests the life's turn to pack old objects densely, if there are any.
@@ -145,7 +157,7 @@ func (l *life) settle() {
 
 // startSettling starts to pack densely. It returns false if the life is over.
 func (l *life) startSettling() bool {
-	return l.spawn(func(ctx context.Context) {
+	return l.spawn(l.packing, func(ctx context.Context) {
 		defer l.packing.shared.done()
 		l.packing.settle(ctx)
 	})
