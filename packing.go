@@ -149,8 +149,9 @@ type packing struct {
 	waits bool
 	// Versions up to settled are packed densely, with the dictionary newest. The
 	// current turn packs versions up to to. Versions up to next are old enough for the
-	// turn after it.
+	// turn after it. All are versions of the same era of the store.
 	settled, to, next uint64
+	era               uint64
 	newest            any
 }
 
@@ -235,7 +236,11 @@ func (p *packing) due() bool {
 	if p.waits {
 		return false
 	}
-	p.to, p.next = p.next, p.store.Snapshot().Version()
+	now := p.store.Snapshot()
+	if now.Era() != p.era {
+		p.era, p.settled, p.next = now.Era(), 0, 0
+	}
+	p.to, p.next = p.next, now.Version()
 	p.waits = p.to != 0
 	return p.waits
 }

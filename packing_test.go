@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
@@ -273,6 +275,49 @@ func TestPacking_turnsAreForRunningInformers(t *testing.T) {
 		stop()
 		done()
 	})
+}
+
+// TestPacking_afterARestore restores the server from a backup. Its versions are then lower than
+// those of objects that are packed densely, and its objects become as dense.
+func TestPacking_afterARestore(t *testing.T) {
+	fill := func(s *server, from uint64, text string) {
+		s.version = from
+		for n := range 2000 {
+			s.put(fmt.Sprintf("shop/pod-%05d", n), func(p *corev1.Pod) {
+				p.UID = types.UID(strconv.Itoa(n))
+				p.Annotations = map[string]string{"text": strings.Repeat("some text that repeats ", 10) + text + strconv.Itoa(n*7919)}
+				p.Spec.Containers = []corev1.Container{{Name: "web", Image: "registry.example.com/team/image:" + strconv.Itoa(n)}}
+			})
+		}
+	}
+	settled := func(restored bool) (bytes int64) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			fill(s, 1000, "x")
+			if restored {
+				fill(s, 1_000_000, "y")
+			}
+			pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Reflector: patient})
+			stop := running(t, pods.Run)
+			<-pods.Synced()
+			watershed.Settle(pods)
+			if restored {
+				clear(s.streams) // the watch does not see the writes
+				fill(s, 1000, "x")
+				pods.RelistBack()
+				synctest.Wait()
+				expect.Equal(t, pods.Status().Reflector.Restores, 1)
+				watershed.Settle(pods)
+			}
+			bytes = pods.Stats().ObjectBytes
+			stop()
+		})
+		return bytes
+	}
+	want, got := settled(false), settled(true)
+	if float64(got) > 1.05*float64(want) {
+		t.Errorf("the objects take %d bytes after a restore, and %d without one", got, want)
+	}
 }
 
 // TestInformer_thatNeverRunsIsFreed: nothing that it has started keeps it in memory.
