@@ -36,6 +36,9 @@ type Options struct {
 
 	// APIServerArgs are passed to kube-apiserver after all others.
 	APIServerArgs []string
+
+	// env is added to the environment of kube-apiserver.
+	env []string
 }
 
 // User is a user that may log in.

@@ -54,7 +54,9 @@ func (c *Cluster) newAPIServer() *Process {
 		// The plugin refuses pods until a controller has created their service account.
 		"--disable-admission-plugins=ServiceAccount",
 	}
-	return c.process(c.bin.APIServer, c.apiReady, append(args, c.opts.APIServerArgs...)...)
+	p := c.process(c.bin.APIServer, c.apiReady, append(args, c.opts.APIServerArgs...)...)
+	p.env = append(p.env, c.opts.env...)
+	return p
 }
 
 func (c *Cluster) etcdReady(ctx context.Context) error {
