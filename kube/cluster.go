@@ -92,14 +92,14 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	c := &Cluster{name: o.Name, traffic: o.Traffic, config: rest.CopyConfig(cfg), catalogue: newCatalogue(), reading: make(chan struct{}, documentsAtOnce)}
 
 	c.callers.check = newCallersCheck(c.checkCallers)
+	if c.config.UserAgent == "" {
+		c.config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
 
 	// Settings for one API group do not apply to a client of all groups. The timeout
 	// would end every watch, so send applies it.
-	own := rest.CopyConfig(cfg)
+	own := c.Config()
 	own.GroupVersion, own.APIPath, own.Timeout = nil, "", 0
-	if own.UserAgent == "" {
-		own.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
 	root, _, err := rest.DefaultServerUrlFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", o.Name, err)

@@ -36,6 +36,9 @@ func TestAuthenticate_selfReview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if agent := r.UserAgent(); agent != rest.DefaultKubernetesUserAgent() {
+					t.Errorf("%s has the user agent %q", r.URL.Path, agent)
+				}
 				user := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 				if c.adds != nil && c.adds(r) {
 					user = "operator"
