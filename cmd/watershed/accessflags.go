@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/statefile"
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // accessOptions are the flags for access control.
@@ -91,17 +88,11 @@ func (o *accessOptions) mirrored(resources []string) []string {
 	return slices.Concat(resources, access.PolicyResources())
 }
 
-// admit bounds the work in progress, see [access.Options.Admit].
-type admit func(r *http.Request, q *replica.Request, user string) (done func(), err error)
-
-// open returns the access control of a fleet. Owner is "" if there is none.
-func (o *accessOptions) open(ctx context.Context, f *fleet.Fleet, owner string, admit admit, logger *slog.Logger) (*access.Control, error) {
-	opts := access.Options{
-		Owner: owner, Local: o.local(), Admit: admit, Logger: logger,
-		Crossing: o.crossing(),
-	}
+// open returns the access control of a fleet, with the flags and with further options.
+func (o *accessOptions) open(ctx context.Context, f *fleet.Fleet, opts access.Options) (*access.Control, error) {
+	opts.Local, opts.Crossing = o.local(), o.crossing()
 	if o.oidc.Issuer != "" {
-		o.oidc.Logger = logger
+		o.oidc.Logger = opts.Logger
 		issuer, err := authn.NewOIDC(ctx, o.oidc)
 		if err != nil {
 			return nil, fmt.Errorf("--oidc-issuer-url: %w", err)

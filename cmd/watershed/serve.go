@@ -290,7 +290,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 		return nil, err
 	}
 	admission := &admission{fleet: f, limiter: overload.New(nil)}
-	control, err := o.access.open(ctx, f, owner, admission.admit, logger)
+	control, err := o.access.open(ctx, f, access.Options{Owner: owner, Admit: admission.admit, PassThrough: o.passThrough, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,7 @@ func TestAttacks(t *testing.T) {
 		"no credentials":                      attackAnonymous,
 		"a subresource of all objects":        attackSubresource,
 		"impersonation of the past":           attackImpersonation,
+		"reviews below /fleet":                attackReviews,
 	} {
 		t.Run(name, func(t *testing.T) { attack(t, w) })
 	}

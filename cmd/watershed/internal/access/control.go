@@ -258,6 +258,10 @@ func (c *Control) decide(r *http.Request, call *Call, g *guard, who *caller, a r
 	return nil
 }
 
+// usesAPI are the attributes of the request that a caller must be allowed in a cluster to learn
+// that the cluster exists.
+var usesAPI = replica.Attributes{Verb: "get", Path: "/api"}
+
 // authorizeFleet decides which members answer a request below /fleet, or one for the server
 // itself.
 func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call) (*replica.Access, error) {
@@ -271,13 +275,14 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 		return &replica.Access{Caller: who.key()}, nil
 	case !q.Fleet:
 		// The pages of the server are about the members whose API the caller may use.
-		a = replica.Attributes{Verb: "get", Path: "/api"}
+		a = usesAPI
 	}
 	if q.Fleet && who.owner && a.Group == ownGroup {
 		return &replica.Access{Caller: who.key()}, nil // no cluster has the program's own resources
 	}
-	if a.Resource == selfReviews && a.Verb == "create" {
-		return &replica.Access{Caller: who.key()}, nil // it contains nothing but the identity
+	if isReview(a) {
+		// Its answer has the identity, or what the members decide about the caller.
+		return &replica.Access{Caller: who.key()}, nil
 	}
 	seen := c.review(r.Context(), who, a, c.fleet.Members())
 	if len(seen.members) == 0 {

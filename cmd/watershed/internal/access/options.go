@@ -24,6 +24,8 @@ type Options struct {
 	// Admit bounds the work in progress, for each user. Done is called when the response is
 	// complete. Nil means no bound.
 	Admit func(r *http.Request, q *replica.Request, user string) (done func(), err error)
+	// PassThrough is [replica.Options.PassThrough].
+	PassThrough bool
 	// Recheck is how often the right of a watch is checked. Default 30 s.
 	Recheck time.Duration
 	// Logger receives all messages. Default: slog.Default().

@@ -4,7 +4,11 @@
 package access
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,14 +17,31 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 )
 
-// selfReviews is the resource that contains nothing but the identity of the caller.
-const selfReviews = "selfsubjectreviews"
+// The reviews of callers about themselves.
+const (
+	selfReviews   = "selfsubjectreviews"
+	accessReviews = "selfsubjectaccessreviews"
+	rulesReviews  = "selfsubjectrulesreviews"
+)
+
+// isReview reports whether a request creates a review of the caller.
+func isReview(a replica.Attributes) bool {
+	switch a.Group {
+	case authenticationv1.GroupName:
+		return a.Verb == "create" && a.Resource == selfReviews
+	case authorizationv1.GroupName:
+		return a.Verb == "create" && (a.Resource == accessReviews || a.Resource == rulesReviews)
+	}
+	return false
+}
 
 // Own returns the reviews of callers about themselves, for [replica.Options.Own]. Programs
 // use them to find out what to offer to a person.
@@ -32,13 +53,13 @@ func (g *guards) Own() []replica.OwnResource {
 			New: func() runtime.Object { return &authenticationv1.SelfSubjectReview{} }, Create: g.reviewIdentity,
 		},
 		{
-			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews"),
-			Kind:                 "SelfSubjectAccessReview", Singular: "selfsubjectaccessreview",
+			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource(accessReviews),
+			Kind:                 "SelfSubjectAccessReview", Singular: "selfsubjectaccessreview", Fleet: true,
 			New: func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} }, Create: g.reviewAccess,
 		},
 		{
-			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource("selfsubjectrulesreviews"),
-			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Partial: true,
+			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource(rulesReviews),
+			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Fleet: true, Partial: true,
 			New: func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} }, Create: g.reviewRules,
 		},
 	}
@@ -66,6 +87,10 @@ func (g *guards) reviewAccess(r *http.Request, q *replica.Request, o runtime.Obj
 	if err != nil {
 		return nil, err
 	}
+	if q.Member == nil {
+		review.Status = g.reviewFleetAccess(r.Context(), CallOf(r).caller, a)
+		return review, nil
+	}
 	at, err := g.of(q.Member)
 	if err != nil {
 		return nil, err
@@ -75,7 +100,40 @@ func (g *guards) reviewAccess(r *http.Request, q *replica.Request, o runtime.Obj
 		return nil, err
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: d.Allowed, Reason: d.Reason}
+	if d.Allowed && !g.opts.PassThrough && lacks(q.Member, a) {
+		review.Status = authorizationv1.SubjectAccessReviewStatus{
+			Reason: fmt.Sprintf("the cluster allows it, but this server has no copy of %s and passes no requests on", schema.GroupResource{Group: a.Group, Resource: a.Resource}),
+		}
+	}
 	return review, nil
+}
+
+// lacks reports whether a request is for a resource that is neither mirrored nor a review.
+func lacks(m *fleet.Member, a replica.Attributes) bool {
+	if !a.IsResource || a.Group == "*" || a.Resource == "*" || isReview(a) {
+		return false
+	}
+	_, mirrored := m.Feed(schema.GroupResource{Group: a.Group, Resource: a.Resource})
+	return !mirrored
+}
+
+// reviewFleetAccess returns whether the caller may read something below /fleet: whether a
+// response would have at least one cluster. It counts only clusters whose API the caller may
+// use, as the pages of the server do, and so shows nothing about others.
+func (g *guards) reviewFleetAccess(ctx context.Context, who *caller, a replica.Attributes) authorizationv1.SubjectAccessReviewStatus {
+	if a.Verb != "get" && a.Verb != "list" && a.Verb != "watch" {
+		return authorizationv1.SubjectAccessReviewStatus{Reason: "/fleet can only be read: get, list and watch"}
+	}
+	seen := g.review(ctx, who, usesAPI, g.fleet.Members())
+	allow := g.review(ctx, who, a, slices.Collect(maps.Keys(seen.members)))
+	status := authorizationv1.SubjectAccessReviewStatus{
+		Allowed: len(allow.members) > 0,
+		Reason:  fmt.Sprintf("allowed in %d of the clusters whose API you may use, which are %d", len(allow.members), len(seen.members)),
+	}
+	if missing := seen.unavailable + allow.unavailable; missing > 0 {
+		status.EvaluationError = fmt.Sprintf("%d clusters did not answer within %s", missing, fleetTimeout)
+	}
+	return status
 }
 
 // attributesOf returns the attributes that a review is about.
@@ -133,6 +191,11 @@ func (g *guards) reviewRules(r *http.Request, q *replica.Request, o runtime.Obje
 	if review.Spec.Namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
 	}
+	answer := &authorizationv1.SelfSubjectRulesReview{}
+	if q.Member == nil {
+		answer.Status = noRules("clusters have different rules: use the API of one cluster, or a SelfSubjectAccessReview")
+		return answer, nil
+	}
 	at, err := g.of(q.Member)
 	if err != nil {
 		return nil, err
@@ -145,15 +208,19 @@ func (g *guards) reviewRules(r *http.Request, q *replica.Request, o runtime.Obje
 		}
 		return client.SelfSubjectRulesReviews().Create(r.Context(), review, metav1.CreateOptions{})
 	}
-	answer := &authorizationv1.SelfSubjectRulesReview{}
 	if !at.policy.current() {
-		answer.Status = authorizationv1.SubjectRulesReviewStatus{
-			ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
-			Incomplete: true, EvaluationError: "the replica has no current copy of the RBAC objects of the cluster",
-		}
+		answer.Status = noRules("the replica has no current copy of the RBAC objects of the cluster")
 		return answer, nil
 	}
 	answer.Status = at.policy.policy.Rules(&who.UserInfo, review.Spec.Namespace)
 	answer.Status.Incomplete = !at.decidesLocally()
 	return answer, nil
+}
+
+// noRules returns the answer to a review of rules that are not known, with the reason.
+func noRules(reason string) authorizationv1.SubjectRulesReviewStatus {
+	return authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
+		Incomplete: true, EvaluationError: reason,
+	}
 }

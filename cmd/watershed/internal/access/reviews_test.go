@@ -12,6 +12,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -63,6 +64,10 @@ func compareReviews(t *testing.T, w *world, random *rand.Rand, local bool) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+			if a := review.Spec.ResourceAttributes; a != nil && !exists(a.Group, a.Resource) {
+				want.Status.Allowed = false // there is no copy
+				want.Status.Reason = got.Status.Reason
+			}
 			// Of several bindings that allow it, the server names any.
 			if got.Status.Allowed != want.Status.Allowed || !want.Status.Allowed && sortedReasons(got.Status.Reason) != sortedReasons(want.Status.Reason) {
 				t.Errorf("%s, %+v: %+v, want %+v", name, review.Spec, got.Status, want.Status)
@@ -70,6 +75,11 @@ func compareReviews(t *testing.T, w *world, random *rand.Rand, local bool) {
 		}
 		compareRules(t, origin, copied, local)
 	}
+}
+
+// exists reports whether a cluster has one of the random resources, or whether it stands for several.
+func exists(group, resource string) bool {
+	return group == "*" || resource == "*" || (group == "apps") == (resource == "deployments")
 }
 
 // compareRules compares the rules of a user in a namespace.
@@ -90,4 +100,63 @@ func compareRules(t *testing.T, origin, copied *kubernetes.Clientset, local bool
 	}
 	want.Status.Incomplete = got.Status.Incomplete
 	expect.Equal(t, got.Status, want.Status)
+}
+
+// reviewer returns a client of a part of the replica's API.
+func (w *world) reviewer(token, path string) *kubernetes.Clientset {
+	return kubernetes.NewForConfigOrDie(&rest.Config{
+		Host: w.URL + path, BearerToken: token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: w.authority()},
+	})
+}
+
+// A review below /fleet counts only the clusters that the caller may use with the identity that
+// crosses to them, and says yes only for what a request below /fleet may read.
+func attackReviews(t *testing.T, w *attackWorld) {
+	type question struct{ verb, group, resource, namespace string }
+	list, secrets := question{"list", "", "configmaps", "n1"}, question{"get", "", "secrets", "n2"}
+	for _, tt := range []struct {
+		user, token string
+		question
+		allowed bool
+		reason  string
+	}{
+		{"ann", w.token(w.a, "ann"), list, true, "allowed in 1 of the clusters whose API you may use, which are 1"},
+		{"ann", w.token(w.a, "ann"), secrets, true, "allowed in 1 of the clusters whose API you may use, which are 1"},
+		{"oidc:cy", w.token(w.a, "oidc:cy"), list, true, "allowed in 2 of the clusters whose API you may use, which are 2"},
+		{"oidc:cy", w.token(w.a, "oidc:cy"), secrets, false, "allowed in 0 of the clusters whose API you may use, which are 2"},
+		{"dan", w.token(w.a, "dan"), list, false, "allowed in 0 of the clusters whose API you may use, which are 1"},
+		{"owner", ownerToken, secrets, true, "allowed in 2 of the clusters whose API you may use, which are 2"},
+		{"owner", ownerToken, question{"create", "", "configmaps", "n1"}, false, "/fleet can only be read: get, list and watch"},
+		{"owner", ownerToken, question{"*", "*", "*", ""}, false, "/fleet can only be read: get, list and watch"},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: tt.verb, Group: tt.group, Resource: tt.resource, Namespace: tt.namespace,
+		}}}
+		got, err := w.reviewer(tt.token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatalf("%s, %v: %v", tt.user, tt.question, err)
+		}
+		if want := (authorizationv1.SubjectAccessReviewStatus{Allowed: tt.allowed, Reason: tt.reason}); got.Status != want {
+			t.Errorf("%s, %v: %+v, want %+v", tt.user, tt.question, got.Status, want)
+		}
+	}
+	rules, err := w.reviewer(w.token(w.a, "ann"), "/fleet").AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
+		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n1"}}, metav1.CreateOptions{})
+	if err != nil || !rules.Status.Incomplete || len(rules.Status.ResourceRules) > 0 {
+		t.Errorf("rules of ann: %+v, %v", rules, err)
+	}
+	// A certificate or a token of another cluster is no identity below /fleet.
+	for _, token := range []string{"", "made-up", w.token(w.b, "ann")} {
+		_, err := w.reviewer(token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{}, metav1.CreateOptions{})
+		if !apierrors.IsUnauthorized(err) {
+			t.Errorf("a review without an identity of the home: %v", err)
+		}
+	}
+	// The cluster would allow it, but this server cannot answer it.
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "list", Group: "example.com", Resource: "widgets",
+	}}}
+	got, err := w.reviewer(w.bot, "/clusters/a").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	expect.NoError(t, err)
+	expect.Equal(t, got.Status, authorizationv1.SubjectAccessReviewStatus{Reason: "the cluster allows it, but this server has no copy of widgets.example.com and passes no requests on"})
 }
