@@ -4,10 +4,12 @@
 package access_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +42,7 @@ func timeRefusals(t *testing.T, w *attackWorld, ann string) (got, widest time.Du
 	took := make([]time.Duration, timedRequests)
 	next := make(chan int)
 	var running sync.WaitGroup
-	for range 8 {
+	for range 32 {
 		running.Go(func() {
 			for i := range next {
 				path := "/clusters/b" + configmaps
@@ -79,6 +81,22 @@ func median(times []time.Duration) time.Duration {
 	times = slices.Clone(times)
 	slices.Sort(times)
 	return times[len(times)/2]
+}
+
+// The limit of unknown tokens does not show whether a cluster exists: a cluster that exists and one
+// that does not refuse random tokens with 429 at some time.
+func attackLimit(t *testing.T, w *attackWorld) {
+	for _, name := range []string{"b", "c"} {
+		var codes [600]atomic.Int64
+		var running sync.WaitGroup
+		for i := range 200 {
+			running.Go(func() { codes[w.get(t, fmt.Sprint("random-", i), "/clusters/"+name+configmaps).code].Add(1) })
+		}
+		running.Wait()
+		if codes[401].Load() < 50 || codes[429].Load() == 0 {
+			t.Errorf("cluster %s: 200 random tokens had %d times 401 and %d times 429", name, codes[401].Load(), codes[429].Load())
+		}
+	}
 }
 
 // When another cluster takes the name of one that has left, credentials and decisions of the

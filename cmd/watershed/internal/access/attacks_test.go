@@ -76,6 +76,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("the time of a refusal", func(t *testing.T) { attackTiming(t, w) })
 	t.Run("a right that is lost", func(t *testing.T) { attackLostRight(t, w) })
 	t.Run("a name that another cluster takes", func(t *testing.T) { attackTakenName(t, w) })
+	t.Run("the limit of unknown tokens", func(t *testing.T) { attackLimit(t, w) })
 }
 
 func (w *attackWorld) grant(t *testing.T, k *kubetest.Cluster, user, namespace string, rules ...rbacv1.PolicyRule) {

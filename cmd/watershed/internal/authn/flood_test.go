@@ -86,7 +86,7 @@ func TestFlood_manyAddresses(t *testing.T) {
 		if codes := <-done; codes[401] < 4000 || codes[401] > 4210 || codes[401]+codes[429] != 20000 {
 			t.Errorf("codes %v, want 4200 times 401 and 429 otherwise", codes)
 		}
-		if n := len(a.tokens.limiter.addresses.entries); n > maxAddresses {
+		if n := len(a.tokens.limiter.buckets.entries); n > maxSources {
 			t.Errorf("%d addresses", n)
 		}
 		if n := len(a.tokens.refused.entries); n > maxRefused {
@@ -174,5 +174,35 @@ func TestFlood_waitingIsBounded(t *testing.T) {
 			t.Errorf("%d checks, want %d", n, maxWaiting)
 		}
 		all.Wait()
+	})
+}
+
+// TestFlood_absentCluster sends the same tokens to a cluster and to one that does not exist. The
+// responses are the same, also when another name has been flooded.
+func TestFlood_absentCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there, _ := newTestCluster(t, &origin{}, nil)
+		absent := NewAbsent()
+		defer absent.Close()
+		for i := range 1000 {
+			_ = absent.Authenticate(from(fmt.Sprintf("192.0.2.%d:1", i%20), bearer(fmt.Sprint("other-", i))), "other")
+		}
+		codes := map[int]int{}
+		for i := range 2000 {
+			tokens := bearer(fmt.Sprint("x-", i/2*2)) // each is sent twice
+			if i%100 == 0 {
+				tokens = &http.Request{} // no token
+			}
+			r := from(fmt.Sprintf("192.0.2.%d:1", i%7), tokens)
+			_, err := there.Authenticate(t.Context(), r)
+			codes[code(err)]++
+			if got := code(absent.Authenticate(r, "name")); got != code(err) {
+				t.Fatalf("request %d: %d, and %d if the cluster exists", i, got, code(err))
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+		if codes[401] < 100 || codes[429] < 100 || codes[401]+codes[429] != 2000 {
+			t.Errorf("codes %v, want both", codes)
+		}
 	})
 }

@@ -16,9 +16,9 @@ const (
 	// clusterRate and clusterBurst limit how many unknown tokens per second are checked
 	// at one cluster.
 	clusterRate, clusterBurst = 200, 200
-	// maxAddresses is how many addresses are remembered. Each takes about 350 bytes. An
-	// address that is forgotten has its full burst again; clusterRate still holds.
-	maxAddresses = 4096
+	// maxSources is how many sources are remembered. Each takes about 350 bytes. A source
+	// that is forgotten has its full burst again; clusterRate still holds.
+	maxSources = 4096
 )
 
 // bucket is a token bucket.
@@ -45,40 +45,50 @@ func (b *bucket) take(now time.Time, rate, burst float64) bool {
 // limiter limits how often unknown tokens are checked, so that a caller that sends random
 // tokens cannot pass them on to the cluster as a flood of TokenReviews.
 type limiter struct {
-	mu        sync.Mutex
-	cluster   bucket
-	addresses *lru[string, *bucket]
+	mu sync.Mutex
+	// buckets has those of sources, and that of each cluster as a source without an address.
+	buckets *lru[source, *bucket]
 }
+
+// source is where tokens come from, and the name of the absent cluster that they are for. A
+// limiter of a cluster that exists needs no name.
+type source struct{ absent, address string }
 
 func newLimiter() *limiter {
-	return &limiter{addresses: newLRU[string, *bucket](maxAddresses, maxAddresses)}
+	return &limiter{buckets: newLRU[source, *bucket](maxSources, maxSources)}
 }
 
-// allow reports whether an unknown token from the address may be checked now.
-func (l *limiter) allow(address string, now time.Time) bool {
+// allow reports whether an unknown token from a source may be checked now.
+func (l *limiter) allow(from source, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b, ok := l.addresses.get(address)
-	if !ok {
-		b = &bucket{}
-		l.addresses.put(address, b, 1)
-	}
+	b := l.bucketLocked(from)
 	if !b.take(now, addressRate, addressBurst) {
 		return false
 	}
-	if !l.cluster.take(now, clusterRate, clusterBurst) {
+	if !l.bucketLocked(source{absent: from.absent}).take(now, clusterRate, clusterBurst) {
 		b.left++
 		return false
 	}
 	return true
 }
 
+// bucketLocked returns the bucket of a source.
+func (l *limiter) bucketLocked(from source) *bucket {
+	b, ok := l.buckets.get(from)
+	if !ok {
+		b = &bucket{}
+		l.buckets.put(from, b, 1)
+	}
+	return b
+}
+
 // refund takes back the count of a token that was valid. Many users can have one address,
 // such as that of a proxy: only refused tokens count against it.
-func (l *limiter) refund(address string) {
+func (l *limiter) refund(from source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b, ok := l.addresses.get(address); ok {
+	if b, ok := l.buckets.get(from); ok {
 		b.left = min(b.left+1, addressBurst)
 	}
 }

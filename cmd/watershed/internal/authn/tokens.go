@@ -115,12 +115,12 @@ func (t *tokens) close() {
 
 // authenticate returns the identity behind a token, from the cache or by a check.
 func (t *tokens) authenticate(ctx context.Context, token, address string) (*Identity, error) {
-	return t.lookup(ctx, token, address, t.ttl, false)
+	return t.lookup(ctx, token, source{address: network(address)}, t.ttl, false)
 }
 
 // again checks a token that was valid before. It returns a 401 or a 503, not a 429.
 func (t *tokens) again(ctx context.Context, token string) (*Identity, error) {
-	id, err := t.lookup(ctx, token, "", min(recheckAge, t.ttl), true)
+	id, err := t.lookup(ctx, token, source{}, min(recheckAge, t.ttl), true)
 	if apierrors.IsTooManyRequests(err) { // another caller has started the check
 		err = unavailable(t.trouble)
 	}
@@ -129,7 +129,7 @@ func (t *tokens) again(ctx context.Context, token string) (*Identity, error) {
 
 // lookup returns the identity behind a token. It uses a result that is younger than age.
 // A known token is one that was valid before.
-func (t *tokens) lookup(ctx context.Context, token, address string, age time.Duration, known bool) (*Identity, error) {
+func (t *tokens) lookup(ctx context.Context, token string, from source, age time.Duration, known bool) (*Identity, error) {
 	key := t.key(token)
 	now := time.Now()
 	t.mu.Lock()
@@ -145,7 +145,7 @@ func (t *tokens) lookup(ctx context.Context, token, address string, age time.Dur
 		t.mu.Unlock()
 		return nil, unauthorized()
 	}
-	c, err := t.startLocked(key, token, network(address), known, now)
+	c, err := t.startLocked(key, token, from, known, now)
 	t.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (t *tokens) key(token string) (key tokenKey) {
 }
 
 // startLocked returns the check of the token, which it starts unless it runs already.
-func (t *tokens) startLocked(key tokenKey, token, address string, known bool, now time.Time) (*check, error) {
+func (t *tokens) startLocked(key tokenKey, token string, from source, known bool, now time.Time) (*check, error) {
 	if c := t.checks[key]; c != nil {
 		return c, nil
 	}
@@ -180,7 +180,7 @@ func (t *tokens) startLocked(key tokenKey, token, address string, known bool, no
 		return nil, unavailable(t.trouble)
 	}
 	if !known {
-		if t.waiting >= maxWaiting || !t.limiter.allow(address, now) {
+		if t.waiting >= maxWaiting || !t.limiter.allow(from, now) {
 			t.stats.Limited++
 			return nil, tooMany()
 		}
@@ -189,18 +189,18 @@ func (t *tokens) startLocked(key tokenKey, token, address string, known bool, no
 	t.stats.Checks++
 	c := &check{done: make(chan struct{})}
 	t.checks[key] = c
-	t.all.Go(func() { t.run(c, key, token, address, known) })
+	t.all.Go(func() { t.run(c, key, token, from, known) })
 	return c, nil
 }
 
 // run makes one check and remembers its result.
-func (t *tokens) run(c *check, key tokenKey, token, address string, known bool) {
+func (t *tokens) run(c *check, key tokenKey, token string, from source, known bool) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	defer cancel()
 	c.id, c.err = t.inSlot(ctx, token, known)
 	if c.err == nil && !known {
-		t.limiter.refund(address)
+		t.limiter.refund(from)
 	}
 	t.mu.Lock()
 	t.rememberLocked(c, key, begin)
