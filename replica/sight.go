@@ -93,7 +93,7 @@ func (s *sight) audience(q *Request, sets *view.Sets) *view.Audience {
 	a := &view.Audience{Set: s.set, Names: s.names, Caller: q.caller()}
 	if q.Verb == "list" || q.Verb == "watch" {
 		a.Sets = sets
-		a.List = strings.Join([]string{q.String(), q.Namespace, q.Name, q.Query.Get("fieldSelector"), q.Query.Get("labelSelector")}, "\x00")
+		a.List = view.NewListID(q.String(), q.Namespace, q.Name, q.Query.Get("fieldSelector"), q.Query.Get("labelSelector"))
 	}
 	return a
 }

@@ -5,7 +5,9 @@ package view
 
 import (
 	"container/list"
+	"crypto/sha256"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -21,8 +23,15 @@ type Audience struct {
 	// Sets is nil for a request that needs no version.
 	Sets   *Sets
 	Caller string
-	List   string
+	List   ListID
 }
+
+// ListID identifies a list or a watch of a caller. It is a hash, because selectors can be long and
+// are remembered after the list.
+type ListID [sha256.Size]byte
+
+// NewListID returns the identity of a list by everything that an authorizer may decide by.
+func NewListID(parts ...string) ListID { return sha256.Sum256([]byte(strings.Join(parts, "\x00"))) }
 
 // AllMembers is the set of a caller that sees all members.
 const AllMembers = "*"
@@ -57,8 +66,7 @@ func (a *Audience) restart(reserve func() uint64) uint64 {
 }
 
 const (
-	// maxSets limits how many lists of callers are remembered: some 400 bytes each, with
-	// selectors of usual length.
+	// maxSets limits how many lists of callers are remembered: some 400 bytes each.
 	maxSets = 10_000
 	// maxSetsOfCaller limits the same for one caller, so that one caller cannot displace
 	// the others.
@@ -79,19 +87,20 @@ type Sets struct {
 type callerSets struct {
 	caller string
 	place  *list.Element
-	lists  map[string]*list.Element
+	lists  map[ListID]*list.Element
 	// recent has the *listSet of the lists, the least recently used first.
 	recent list.List
 }
 
 type listSet struct {
-	list, set string
-	began     uint64
+	list  ListID
+	set   string
+	began uint64
 }
 
 // began returns the version at which a caller began to see a set in a list. If it saw
 // another set before, or is not known, it begins now.
-func (s *Sets) began(caller, name, set string, reserve func() uint64) uint64 {
+func (s *Sets) began(caller string, name ListID, set string, reserve func() uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.entryLocked(caller, name)
@@ -102,7 +111,7 @@ func (s *Sets) began(caller, name, set string, reserve func() uint64) uint64 {
 }
 
 // restart makes a caller begin again to see a set in a list.
-func (s *Sets) restart(caller, name, set string, reserve func() uint64) uint64 {
+func (s *Sets) restart(caller string, name ListID, set string, reserve func() uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.entryLocked(caller, name)
@@ -111,13 +120,13 @@ func (s *Sets) restart(caller, name, set string, reserve func() uint64) uint64 {
 }
 
 // entryLocked returns the entry of a caller's list, which is empty if it is new.
-func (s *Sets) entryLocked(caller, name string) *listSet {
+func (s *Sets) entryLocked(caller string, name ListID) *listSet {
 	c := s.callers[caller]
 	if c == nil {
 		if s.callers == nil {
 			s.callers = map[string]*callerSets{}
 		}
-		c = &callerSets{caller: caller, lists: map[string]*list.Element{}}
+		c = &callerSets{caller: caller, lists: map[ListID]*list.Element{}}
 		c.place = s.recent.PushBack(c)
 		s.callers[caller] = c
 	}

@@ -5,6 +5,8 @@ package view
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -14,38 +16,57 @@ func TestSets_areBounded(t *testing.T) {
 	var s Sets
 	var now uint64
 	reserve := func() uint64 { now++; return now }
-	first := s.began("quiet", "pods", "a", reserve)
-	if again := s.began("quiet", "pods", "a", reserve); again != first {
+	first := s.began("quiet", NewListID("pods"), "a", reserve)
+	if again := s.began("quiet", NewListID("pods"), "a", reserve); again != first {
 		t.Errorf("the set began at %d, then at %d", first, again)
 	}
 	for i := range 3 * maxSets {
-		s.began("greedy", fmt.Sprint(i), "a", reserve)
+		s.began("greedy", NewListID(fmt.Sprint(i)), "a", reserve)
 	}
 	if n := len(s.callers["greedy"].lists); n != maxSetsOfCaller || s.total != n+1 {
 		t.Errorf("a caller has %d lists, all have %d", n, s.total)
 	}
-	if again := s.began("quiet", "pods", "a", reserve); again != first {
+	if again := s.began("quiet", NewListID("pods"), "a", reserve); again != first {
 		t.Errorf("another caller is displaced: %d, then %d", first, again)
 	}
 	for i := range 2 * maxSets {
-		s.began(fmt.Sprint(i), "pods", "a", reserve)
+		s.began(fmt.Sprint(i), NewListID("pods"), "a", reserve)
 	}
 	if s.total != maxSets || len(s.callers) != maxSets || s.recent.Len() != maxSets {
 		t.Errorf("%d lists of %d callers are remembered", s.total, len(s.callers))
 	}
-	if again := s.began("quiet", "pods", "a", reserve); again == first {
+	if again := s.began("quiet", NewListID("pods"), "a", reserve); again == first {
 		t.Error("a caller that is forgotten does not begin again")
 	}
-	was := s.began("x", "pods", "a", reserve)
-	if other := s.began("x", "pods", "b", reserve); other <= was {
+	was := s.began("x", NewListID("pods"), "a", reserve)
+	if other := s.began("x", NewListID("pods"), "b", reserve); other <= was {
 		t.Errorf("another set began at %d, the one before at %d", other, was)
 	}
-	if back := s.began("x", "pods", "a", reserve); back <= was+1 {
+	if back := s.began("x", NewListID("pods"), "a", reserve); back <= was+1 {
 		t.Errorf("the first set began again at %d", back)
 	}
-	if again := s.restart("x", "pods", "a", reserve); again != now {
+	if again := s.restart("x", NewListID("pods"), "a", reserve); again != now {
 		t.Errorf("restarted at %d, now is %d", again, now)
 	}
+}
+
+// TestSets_keepNoSelectors remembers lists with long selectors.
+func TestSets_keepNoSelectors(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var s Sets
+	before := heap()
+	for i := range 100 {
+		s.began("a", NewListID("pods", strings.Repeat("x", 1<<20)+fmt.Sprint(i)), "*", func() uint64 { return 1 })
+	}
+	if kept := int64(heap()) - int64(before); kept > 10<<20 {
+		t.Errorf("100 lists with selectors of 1 MiB keep %d bytes", kept)
+	}
+	runtime.KeepAlive(&s)
 }
 
 // TestSeal_bindsEveryPart: tokens fit only the parts that they were sealed with.
