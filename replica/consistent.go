@@ -26,8 +26,8 @@ type consistentReads struct {
 func newConsistentReads(m *fleet.Member, s *shared, opts *Options) *consistentReads {
 	return &consistentReads{
 		origin:   origin{m, &s.tracker, opts.OriginTimeout},
-		requests: places{limit: opts.OriginRequests, perUser: opts.OriginRequests},
-		watches:  places{limit: opts.OriginWatches, perUser: opts.OriginWatches},
+		requests: places{limit: opts.OriginRequests, perUser: max(1, opts.OriginRequests/2)},
+		watches:  places{limit: opts.OriginWatches, perUser: max(1, opts.OriginWatches/2)},
 	}
 }
 

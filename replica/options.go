@@ -37,10 +37,10 @@ type Options struct {
 	// before them. Default: none.
 	Pages map[string]http.Handler
 	// OriginRequests is how many requests may be passed on to one cluster at once, apart
-	// from watches. Any more are refused with 429. Default 32.
+	// from watches, half of them for one user. Any more are refused with 429. Default 32.
 	OriginRequests int
-	// OriginWatches is how many watches may be passed on to one cluster at once. Any more
-	// are refused with 429. Default 100.
+	// OriginWatches is how many watches may be passed on to one cluster at once, half of them
+	// for one user. Any more are refused with 429. Default 100.
 	OriginWatches int
 	// PassThrough means that requests below /clusters that the copy cannot answer are passed
 	// on to the cluster with the credentials of the caller, never with those of the fleet:
@@ -62,14 +62,16 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Authorize, unless it is nil, decides whether a request may be answered, and what of
-	// the fleet its caller may see. It is called once for every request that Admit does not
-	// refuse, before the resource or the object is looked up. Its error is the response: one
+	// the fleet its caller may see. It is called for every request that Admit does not
+	// refuse, before the resource or the object is looked up, and again if the copy answers
+	// a request that was to be passed on. Its error is the response: one
 	// without a status of the Kubernetes API becomes a 500. A nil Access means everything.
 	// Requests with Impersonate headers reach it: it must apply or refuse them. Default: all
 	// requests may read everything, and those with Impersonate headers are refused.
 	Authorize func(r *http.Request, q *Request) (*Access, error)
 	// Admit, unless it is nil, may delay or refuse a request, to bound the work in
-	// progress. It is called before Authorize. Done is called when the response is
+	// progress. It is called before Authorize. It may set Passed of the request to false, if
+	// the caller's credentials cannot be passed on. Done is called when the response is
 	// complete, or when a request that the copy was to answer is passed on. Default: no
 	// bound.
 	Admit func(r *http.Request, q *Request) (done func(), err error)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/replica"
 )
 
 // TestOrigin_isBounded checks that a cluster which does not respond gets a limited number
@@ -68,6 +70,44 @@ func TestOrigin_isBounded(t *testing.T) {
 		origins[0].answers(nil)
 		w.until(http.StatusOK, w.pods(0)+"?watershedRead=consistent")
 	}
+}
+
+// TestOrigin_shareOfAUser: one user cannot take all places for consistent reads of a cluster.
+func TestOrigin_shareOfAUser(t *testing.T) {
+	w, origins := newOriginsWith(t, 1, nil, &replica.Options{
+		OriginTimeout: time.Minute, OriginRequests: originRequests,
+		Authorize: func(r *http.Request, _ *replica.Request) (*replica.Access, error) {
+			return &replica.Access{User: r.Header.Get("Authorization")}, nil
+		},
+	})
+	w.until(http.StatusOK, w.pods(0))
+	reached := make(chan struct{}, 100)
+	origins[0].answers(func(_ http.ResponseWriter, r *http.Request) bool {
+		if isRead(r) {
+			reached <- struct{}{}
+			<-r.Context().Done()
+		}
+		return isRead(r)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for range originRequests / 2 {
+		asking.Go(func() {
+			if resp, err := w.get(ctx, w.pods(0)+"?labelSelector=mine&watershedRead=consistent", "Authorization", "Bearer greedy"); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	for range originRequests / 2 {
+		<-reached
+	}
+	for token, want := range map[string]int{"Bearer greedy": http.StatusTooManyRequests, "Bearer other": http.StatusOK} {
+		if code, _, status := w.ask(w.pods(0)+"?watershedRead=consistent", "Authorization", token); code != want {
+			t.Errorf("%s: %d %s, want %d", token, code, status.Message, want)
+		}
+	}
+	cancel()
+	asking.Wait()
 }
 
 // TestOrigin_bodyStalls checks that a response which begins and does not go on is cut off,

@@ -13,7 +13,7 @@ import (
 )
 
 // places bounds how many requests one cluster answers at a time, and how many of them are of
-// one user. It has some 100 bytes for each user that has one.
+// one user, if users are known. It has some 100 bytes for each user that has one.
 type places struct {
 	limit, perUser int
 
@@ -30,7 +30,7 @@ func (p *places) take(user, what, cluster string) (done func(), err error) {
 	switch {
 	case p.taken >= p.limit:
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d %s are being passed on to cluster %s, please try again later", p.limit, what, warning.Shorten(cluster, warning.MaxName)), 1)
-	case p.users[user] >= p.perUser:
+	case user != "" && p.users[user] >= p.perUser:
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d %s of this user are being passed on to cluster %s, please try again later", p.perUser, what, warning.Shorten(cluster, warning.MaxName)), 1)
 	}
 	if p.users == nil {
