@@ -79,6 +79,9 @@ func (c *Control) Admit(r *http.Request, q *replica.Request) (func(), error) {
 	}
 	call := CallOf(r)
 	call.caller, call.User = who, &who.UserInfo
+	if who.withheld() != "" {
+		q.Passed = false // the replica answers or refuses it
+	}
 	if c.opts.Admit == nil {
 		return func() {}, nil
 	}
@@ -177,7 +180,7 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 	if call == nil || call.caller == nil {
 		return nil, errUnauthorized() // Admit was not called
 	}
-	if q.Passed && call.caller.withheld() == "" {
+	if q.Passed {
 		// The cluster decides with the caller's own credentials, also about impersonation.
 		call.recordImpersonation(r)
 		return &replica.Access{Caller: call.caller.key(), User: call.caller.key()}, nil

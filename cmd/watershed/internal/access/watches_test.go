@@ -154,6 +154,26 @@ func TestAuthorize_recordsImpersonationThatIsPassedOn(t *testing.T) {
 	}
 }
 
+// A request whose credentials cannot be passed on is work of the replica, and counts as such.
+func TestAdmit_withheldCredentials(t *testing.T) {
+	var passed []bool
+	c, _ := newControl(t, Options{Owner: "secret", Admit: func(_ *http.Request, q *replica.Request, _ string) (func(), error) {
+		passed = append(passed, q.Passed)
+		return func() {}, nil
+	}})
+	r, _ := requestOf(t, named(""))
+	r.Header.Set("Authorization", "Bearer secret")
+	q := &replica.Request{Cluster: "a", Path: "/apis", Passed: true}
+	_, err := c.Admit(r, q)
+	expect.NoError(t, err)
+	expect.Equal(t, passed, []bool{false})
+	access, err := c.Authorize(r, q)
+	expect.NoError(t, err)
+	if access.Withheld == "" {
+		t.Errorf("the owner's token may be passed on: %+v", access)
+	}
+}
+
 // The record has the decision about the request, not about a part of its answer.
 func TestAuthorize_recordsTheFirstDecision(t *testing.T) {
 	c, _ := newControl(t, Options{})
