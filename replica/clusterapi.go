@@ -280,7 +280,8 @@ func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
 }
 
 // serve answers a request, or passes it on. If the cluster does not answer, the copy does
-// with its own discovery and OpenAPI documents, so that clients can go on to read.
+// with its own discovery and OpenAPI documents, so that clients can go on to read. The cluster
+// has not decided about the caller then, so the hook does.
 func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 	if q.Path == ChangesPath && r.Method == http.MethodGet {
 		if err := c.past.serveSummary(w, r, q); err != nil {
@@ -294,12 +295,24 @@ func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 		return
 	}
 	err := c.pass.serve(w, r, q)
-	switch {
-	case err == nil:
-	case !q.IsResource && r.Method == http.MethodGet && c.member.Discovered():
-		q.Passed = false
-		serveAPI(c, w, r, q)
-	default:
-		respond.Error(w, r, err)
+	if err == nil {
+		return
 	}
+	if status.Of(err).Code >= http.StatusInternalServerError && !q.IsResource && r.Method == http.MethodGet && c.member.Discovered() {
+		q.Passed = false
+		if err = c.allow(r, q); err == nil {
+			serveAPI(c, w, r, q)
+			return
+		}
+	}
+	respond.Error(w, r, err)
+}
+
+// allow decides about a request that was to be passed on and is answered by the copy.
+func (c *clusterAPI) allow(r *http.Request, q *Request) (err error) {
+	if c.authorize == nil {
+		return checkImpersonation(r)
+	}
+	q.access, err = c.authorize(r, q)
+	return err
 }

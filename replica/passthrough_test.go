@@ -19,6 +19,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -431,5 +435,60 @@ func TestPassThrough_indistinctCallers(t *testing.T) {
 	}
 	if resp, body := w.send(http.MethodGet, w.root(0)+"/api/v1", "", "Authorization", userToken); resp.StatusCode != http.StatusOK {
 		t.Errorf("discovery: %d %s", resp.StatusCode, body)
+	}
+}
+
+// TestPassThrough_discoveryOfTheCopy: the copy answers with its own discovery only if the cluster
+// does not, and if the caller may read it. A caller that the cluster refuses cannot make the copy
+// answer with a body that is shorter than announced.
+func TestPassThrough_discoveryOfTheCopy(t *testing.T) {
+	const mayRead = "Bearer may-read"
+	w, origins := newOriginsWith(t, 1, nil, &replica.Options{
+		OriginTimeout: originTimeout, PassThrough: true,
+		Authorize: func(r *http.Request, q *replica.Request) (*replica.Access, error) {
+			if token := r.Header.Get("Authorization"); q.Passed || token == "" || token == mayRead {
+				return &replica.Access{User: "u", Caller: "u"}, nil // if it is passed on, the cluster decides
+			}
+			return nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))
+		},
+	})
+	w.untilCopied(0)
+	origins[0].answers(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Authorization") != userToken {
+			return false
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+		return true
+	})
+	path := w.root(0) + "/api/v1"
+	if resp, text := w.send(http.MethodGet, path, "", "Authorization", userToken); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the cluster refuses: %d %s", resp.StatusCode, text)
+	}
+	config := w.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "https://"), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Length: 10\r\n\r\nabc", path, userToken)
+	expect.NoError(t, conn.CloseWrite())
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a body that ends early: %d", resp.StatusCode)
+	}
+	origins[0].server.CloseClientConnections()
+	origins[0].server.Listener.Close()
+	if resp, text := w.send(http.MethodGet, path, "", "Authorization", userToken); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("without the cluster and without the right: %d %s", resp.StatusCode, text)
+	}
+	if resp, text := w.send(http.MethodGet, path, "", "Authorization", mayRead); resp.StatusCode != http.StatusOK {
+		t.Errorf("without the cluster and with the right: %d %s", resp.StatusCode, text)
 	}
 }

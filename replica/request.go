@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // scaleName is the name of the scale subresource.
@@ -227,4 +228,16 @@ func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Con
 		return ctx, func(int, error) {}
 	}
 	return q.trace.PassOn(ctx, header)
+}
+
+// checkImpersonation refuses a request for the rights of another user. Without access
+// control it would be answered with the replica's own.
+func checkImpersonation(r *http.Request) error {
+	for name := range r.Header {
+		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
+			return status.New(http.StatusForbidden, metav1.StatusReasonForbidden,
+				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
+		}
+	}
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -409,18 +408,6 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	default:
 		respond.Error(w, r, status.NoPath())
 	}
-}
-
-// checkImpersonation refuses a request for the rights of another user. Without access
-// control it would be answered with the replica's own.
-func checkImpersonation(r *http.Request) error {
-	for name := range r.Header {
-		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
-			return status.New(http.StatusForbidden, metav1.StatusReasonForbidden,
-				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
-		}
-	}
-	return nil
 }
 
 // follow answers a request with a trace.
