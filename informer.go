@@ -207,6 +207,10 @@ func (i *Informer[T]) Relist() { i.engine.current.Load().reflector.Relist() }
 // Its states replace newer ones of the copy: see [reflector.Reflector.RelistBack].
 func (i *Informer[T]) RelistBack() { i.engine.current.Load().reflector.RelistBack() }
 
+// Retry ends the wait of an informer whose last request failed, for a program that has corrected
+// the cause: see [reflector.Reflector.Retry].
+func (i *Informer[T]) Retry() { i.engine.current.Load().reflector.Retry() }
+
 // Write applies deltas to the copy, and returns when readers can see them. The source
 // does not know about them: its next state of an object, or its next list, replaces
 // them. Write is for tests, and for programs that want to read their own writes to the

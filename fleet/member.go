@@ -224,6 +224,7 @@ func (m *Member) use(e Entry) {
 		if err := x.source.use(cluster); err != nil {
 			m.err = err
 		}
+		x.informer.Retry()
 	}
 	if old != nil {
 		m.logger.Info("credentials changed")

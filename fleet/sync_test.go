@@ -20,6 +20,7 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -130,7 +131,8 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	r := newRoster()
 	r.set("a", s.Cluster(0).Config())
 	r.set("b", s.Cluster(1).Config())
-	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet})
+	// The wait after a failure does not end by itself: corrected credentials end it.
+	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet, Reflector: reflector.Options{Backoff: 24 * time.Hour, MaxBackoff: 24 * time.Hour}})
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -341,7 +341,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	wait := r.backoff.next(err)
 	r.intake.enter(Waiting)
 	r.intake.logger.Warn("will retry", "err", err, "wait", wait, "rv", r.intake.version)
-	return timer.Sleep(ctx, wait)
+	return r.rest(ctx, wait)
 }
 
 // giveUpCatchingUp plans to read the state if a watch has ended in good order before a
@@ -391,7 +391,7 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 		}
 		r.plan = plan{list: true, cause: r.causeUnlessListing(NotFound)}
 		r.intake.enter(Waiting)
-		return timer.Sleep(ctx, r.backoff.next(err))
+		return r.rest(ctx, r.backoff.next(err))
 	}
 	r.intake.logger.Info("parked: the server does not have the resource", "kept", r.intake.holds)
 	r.intake.enter(Parked)

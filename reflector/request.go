@@ -6,6 +6,9 @@ package reflector
 import (
 	"context"
 	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // request is a list that a caller of [Reflector.Relist] has requested. It also has the
@@ -22,6 +25,10 @@ type request struct {
 	session bool
 	// closed is set when the queue is closed.
 	closed bool
+	// retry is set when the cause of failures may be gone, until the next session begins. wake
+	// ends the wait after a failure. It is nil if there is no wait.
+	retry bool
+	wake  context.CancelFunc
 }
 
 // begin returns a context for the next work, which ends when the queue is closed. The
@@ -31,6 +38,7 @@ func (q *request) begin(ctx context.Context, session bool) (context.Context, con
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.cancel, q.session = cancel, session
+	q.retry = q.retry && !session
 	if q.closed {
 		cancel(nil)
 	}
@@ -113,4 +121,37 @@ func (r *Reflector[T]) obey(back bool) {
 	r.plan = plan{list: true, recent: true, cause: Requested}
 	// Before the first list there is nothing to go back from.
 	r.intake.back = r.intake.back || back && r.intake.version != ""
+}
+
+// Retry ends the wait after a failure, and the next failure counts as the first. It is for a
+// caller that has corrected the cause, such as credentials. If a list or watch is being opened
+// and fails, there is no wait after it. Retry does not end a watch that is open.
+func (r *Reflector[T]) Retry() {
+	q := &r.request
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.retry = true
+	if q.wake != nil {
+		q.wake()
+	}
+}
+
+// rest waits after a failure, until Retry is called.
+func (r *Reflector[T]) rest(ctx context.Context, wait time.Duration) error {
+	short, wake := context.WithCancel(ctx)
+	defer wake()
+	q := &r.request
+	q.mu.Lock()
+	q.wake = wake
+	if q.retry {
+		wake()
+	}
+	q.mu.Unlock()
+	_ = timer.Sleep(short, wait) // Retry has ended it, or ctx
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.wake = nil; q.retry {
+		r.backoff.reset()
+	}
+	return context.Cause(ctx)
 }

@@ -97,6 +97,40 @@ func TestRelist_duringAList(t *testing.T) {
 	}
 }
 
+// TestRetry_endsTheWait corrects the cause of failures while the reflector waits for long, and
+// while its last request is open. Then it does not wait.
+func TestRetry_endsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &reflector.Options{ListOnly: true, Backoff: time.Minute, MaxBackoff: time.Hour}, nil)
+		w.puts("a", "b", "c")
+		w.server.fail(lists, fault{err: refused}, fault{err: refused}, fault{err: refused})
+		w.start()
+		for w.Status().Failures < 3 {
+			w.let(time.Second)
+		}
+		expect.Equal(t, w.Status().State, reflector.Waiting)
+		w.server.fail(lists, fault{err: refused})
+		w.Retry()
+		w.let(0)
+		expect.Equal(t, w.Status().Failures, 4)
+		w.let(time.Minute) // the failure counted as the first
+		w.wantCopy()
+		w.puts("d")
+		w.let(0)
+		w.wantCopy()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &reflector.Options{ListOnly: true, Backoff: time.Hour, MaxBackoff: time.Hour, Silence: time.Second}, nil)
+		w.puts("a", "b", "c")
+		w.server.fail(lists, fault{hang: true})
+		w.start().let(0)
+		w.Retry()
+		w.let(5 * time.Second)
+		w.wantCopy()
+		expect.Equal(t, w.Status().Failures, 1)
+	})
+}
+
 // TestRelist_afterAFailure checks that a request does not shorten the wait after a failure,
 // is not lost, and that requests before Run are kept.
 func TestRelist_afterAFailure(t *testing.T) {
