@@ -51,6 +51,8 @@ const (
 	DiscoveryFailed Trouble = "DiscoveryFailed"
 	// LimitExceeded means that the cluster exceeds a limit of the fleet.
 	LimitExceeded Trouble = "LimitExceeded"
+	// OutOfMemory means that the process has no memory for the resource.
+	OutOfMemory Trouble = "OutOfMemory"
 	// AnotherCluster means that the address leads to another cluster than before.
 	AnotherCluster Trouble = "AnotherCluster"
 	// Failed is any other cause.
@@ -69,6 +71,8 @@ func TroubleOf(err error) Trouble {
 		return NoCredentials
 	case errors.Is(err, errAnotherCluster):
 		return AnotherCluster
+	case errors.Is(err, ErrMemory):
+		return OutOfMemory
 	case errors.Is(err, ErrLimit):
 		return LimitExceeded
 	case reflector.IsSilence(err):

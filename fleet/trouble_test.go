@@ -93,6 +93,7 @@ func TestTroubleOf(t *testing.T) {
 		{&reflector.Error{Reason: reflector.Busy, Err: errors.New("later")}, Busy},
 		{&reflector.Error{Reason: reflector.Refused, Err: errors.New("refused")}, Unreachable},
 		{fmt.Errorf("%w: too many", ErrLimit), LimitExceeded},
+		{memoryError("for another resource"), OutOfMemory},
 		{fmt.Errorf("%w: other", errAnotherCluster), AnotherCluster},
 		{fmt.Errorf("%w: %w", errUnlisted, errors.New("no file")), NoCredentials},
 		{apierrors.NewInternalError(errors.New("broken")), ServerError},

@@ -54,6 +54,7 @@ var texts = map[string]string{
 	string(fleet.NotServed):          "install the definition of the type ({kubectl} get crd), or take it out of serve --resources",
 	string(fleet.Busy):               "the API server refuses work: look at {kubectl} get --raw /debug/api_priority_and_fairness/dump_priority_levels, and give the replica a FlowSchema of its own",
 	string(fleet.LimitExceeded):      "raise serve --max-cluster-objects or --max-cluster-memory, or mirror less with --resources and --except",
+	string(fleet.OutOfMemory):        "give the process more memory with serve --memory-limit and the limit of its container, or mirror less with --resources and --except, or let serve drop resources with --expendable",
 	string(fleet.AnotherCluster):     "if the cluster was replaced on purpose nothing is to be done; else correct its address: kubectl config view --context {context}",
 	string(fleet.Failed):             "look at the log of the server, which has the whole error, and run: {program} check {cluster}",
 	fleet.TypeRemoved:                "if the type was removed on purpose nothing is to be done; else install its definition again: {kubectl} get crd {resources}",
