@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -191,6 +193,25 @@ func checkRestricted(t *testing.T, d *appsv1.Deployment) {
 	for _, m := range container.VolumeMounts {
 		if m.SubPath != "" {
 			t.Errorf("mount %s has a subPath: its files would not follow the Secret", m.Name)
+		}
+	}
+}
+
+// TestChart_auditLog checks that the state folder has room for all files of an audit log: the pod
+// would be evicted otherwise.
+func TestChart_auditLog(t *testing.T) {
+	needsDeploy(t, "short", "full")
+	c := newChart(t)
+	for set, want := range map[string]string{
+		"config.audit.log=-":                            "64Mi",
+		"config.audit.log=/var/lib/watershed/audit.log": "1164Mi",
+		"config.audit.log=/audit,config.audit.maxSizeMiB=10,config.audit.maxBackups=0":   "74Mi",
+		"config.audit.log=/audit,config.audit.maxSizeMiB=2000,config.audit.maxBackups=1": "4064Mi",
+	} {
+		volumes := deploymentOf(t, c.render(t, "--set", set)).Spec.Template.Spec.Volumes
+		i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == "state" })
+		if got := volumes[i].EmptyDir.SizeLimit; got.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("%s: the state folder has %s, want %s", set, got, want)
 		}
 	}
 }

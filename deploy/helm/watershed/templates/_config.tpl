@@ -39,6 +39,17 @@ Copyright The Watershed Authors
 {{- toYaml $config -}}
 {{- end -}}
 
+{{- /* stateMiB is the size of the state folder if it is not a claim: 64 MiB, and the files of the audit log. Its defaults are those of serve. */ -}}
+{{- define "watershed.stateMiB" -}}
+{{- $audit := default dict .Values.config.audit -}}
+{{- $size := 64 -}}
+{{- if not (has (default "-" $audit.log) (list "-" "")) -}}
+{{- $backups := hasKey $audit "maxBackups" | ternary $audit.maxBackups 10 -}}
+{{- $size = add $size (mul (default 100 $audit.maxSizeMiB | int) (add1 (int $backups))) -}}
+{{- end -}}
+{{- $size -}}
+{{- end -}}
+
 {{- /* reloaded is a list, as JSON, of the keys and groups of keys whose changes take effect without a restart. */ -}}
 {{- define "watershed.reloaded" -}}
 {{- list "clusters" "connections" "shutdown" "sources" "mirror.resources" "mirror.except" "mirror.expendable"
