@@ -226,6 +226,9 @@ func (m *Member) use(e Entry) {
 		}
 		x.informer.Retry()
 	}
+	if why := cluster.Unverified(); why != "" && (old == nil || old.Unverified() == "") {
+		m.logger.Warn("the API server is not authenticated: whoever can redirect connections receives the credentials", "cause", why)
+	}
 	if old != nil {
 		m.logger.Info("credentials changed")
 		m.former = old

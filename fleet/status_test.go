@@ -66,6 +66,33 @@ func TestStatus_directoryError(t *testing.T) {
 	check("with new credentials", "")
 }
 
+// TestUse_unverifiedServer warns once of a server whose certificate is not verified.
+func TestUse_unverifiedServer(t *testing.T) {
+	for _, c := range []struct {
+		config rest.Config
+		want   int
+	}{
+		{rest.Config{Host: "https://127.0.0.1:1"}, 0},
+		{rest.Config{Host: "http://127.0.0.1:1"}, 1},
+		{rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, 1},
+	} {
+		log := &lines{}
+		f, err := New(noDirectory{}, &Options{Logger: log.logger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := f.newMember("a")
+		for _, token := range []string{"old", "new"} {
+			c.config.BearerToken = token
+			m.use(Entry{Name: "a", Config: &c.config, Access: token})
+		}
+		if got := strings.Count(strings.Join(log.take(), "\n"), "the API server is not authenticated"); got != c.want {
+			t.Errorf("%s, insecure %t: %d warnings, want %d", c.config.Host, c.config.Insecure, got, c.want)
+		}
+		m.Cluster().CloseIdleConnections()
+	}
+}
+
 // TestStatus_firstWatchFails has a resource that was listed and cannot be watched.
 func TestStatus_firstWatchFails(t *testing.T) {
 	f, err := New(noDirectory{}, nil)

@@ -168,6 +168,18 @@ func (c *Cluster) Name() string { return c.name }
 // apply the rate limits in it: by default 5 requests per second.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
+// Unverified returns why nothing proves that the server is that of the cluster, "" if its
+// certificate is verified.
+func (c *Cluster) Unverified() string {
+	switch {
+	case c.root.Scheme != "https":
+		return "its address is not one of https"
+	case c.config.Insecure:
+		return "its certificate is not verified (insecure-skip-tls-verify)"
+	}
+	return ""
+}
+
 // CloseIdleConnections closes the connections that do not carry a request. Clusters with
 // equal configurations share their connections.
 func (c *Cluster) CloseIdleConnections() {

@@ -166,7 +166,9 @@ func (i *inspection) connection(ctx context.Context) bool {
 	mu.Lock()
 	defer mu.Unlock()
 	address := i.entry.Config.Host
-	switch {
+	switch why := i.cluster.Unverified(); {
+	case why != "":
+		i.problem(Warning, checkConnection, remedy.UnverifiedServer, fmt.Sprintf("%s answers; %s, so whoever can redirect connections receives the credentials", address, why))
 	case ends.IsZero(), time.Until(ends) > expiresSoon:
 		i.good(checkConnection, address+" answers")
 	default:

@@ -101,6 +101,30 @@ func TestCluster_ends(t *testing.T) {
 	}
 }
 
+// A server whose certificate is not verified works, with a warning.
+func TestConnection_unverifiedServer(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"major":"1","minor":"30"}`) }))
+		config := &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: !plain}}
+		want := "insecure-skip-tls-verify"
+		if plain {
+			server.Start()
+			want = "not one of https"
+		} else {
+			server.StartTLS()
+		}
+		config.Host = server.URL
+		cluster, err := kube.FromConfig(config, nil)
+		expect.NoError(t, err)
+		i := &inspection{opts: &Options{}, cluster: cluster, entry: fleet.Entry{Config: config}}
+		if !i.connection(t.Context()) || i.all[0].Outcome != Warning || !strings.Contains(i.all[0].Message, want) || !strings.Contains(i.all[0].Remedy, "--certificate-authority") {
+			t.Errorf("%+v", i.all)
+		}
+		cluster.CloseIdleConnections()
+		server.Close()
+	}
+}
+
 // A proxy that adds credentials, or an address without encryption, limits serve, and is a failure
 // if serve is to pass requests on.
 func TestCallers(t *testing.T) {

@@ -27,6 +27,10 @@ type Subject struct {
 // callers apart by their tokens.
 const IndistinctCallers = "IndistinctCallers"
 
+// UnverifiedServer is the reason of a problem that only check finds: nothing proves that the
+// server is that of the cluster.
+const UnverifiedServer = "UnverifiedServer"
+
 // The reasons of problems of the server itself.
 const (
 	// ConfigurationRejected means that the configuration file has errors, and that the settings
@@ -64,6 +68,7 @@ var texts = map[string]string{
 	fleet.NameTaken:                  "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
 	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
 	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: kubectl config set-cluster {entry} --server https://HOST:6443",
+	UnverifiedServer:                 "use the https address of the API server, and its authority: kubectl config set-cluster {entry} --server https://HOST:6443 --certificate-authority ca.crt --embed-certs --insecure-skip-tls-verify=false",
 	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
 	ConfigurationRejected:            "correct the file, which is read again within seconds; to test it: {program} config check FILE",
 	SourceUnreadable:                 "make the file, folder or hub readable; it is read again within seconds, and its clusters stay until then; to test it: {program} check",
