@@ -123,7 +123,7 @@ func (a *attack) measure() {
 		if a.window > 0 && p99 > max(2*alone, 20*time.Millisecond) { // noise
 			a.t.Errorf("p99 of reads is %v, and %v before the attack", p99, alone)
 		}
-		if p99 > time.Second { // the machine may be busy with other tests
+		if p99 > 5*time.Second { // the machine may be busy with other tests
 			a.t.Errorf("p99 of reads is %v", p99)
 		}
 	})

@@ -284,7 +284,7 @@ func TestVerify_waitsForItsTurn(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := m.Verify(ctx, podResource, fleet.VerifyOptions{})
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
 			t.Errorf("%s: %v after %s", what, err, took)
 		}
 	}

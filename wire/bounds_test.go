@@ -60,7 +60,7 @@ func TestLabels_many(t *testing.T) {
 	if n != 9000 || last != "again" {
 		t.Errorf("%d labels, and the one that occurs twice is %q", n, last)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("reading them took %v", took)
 	}
 }

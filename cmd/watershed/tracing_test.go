@@ -320,7 +320,7 @@ func TestTracing_collectorIsAway(t *testing.T) {
 		for range 100 {
 			began := time.Now()
 			expect.Equal(t, w.code(t, http.MethodGet, w.pod(), "ann,devs", ""), http.StatusOK)
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("a request takes %s", took)
 			}
 		}

@@ -282,7 +282,7 @@ func (c *streaming) shutsDown(t *testing.T) {
 	case <-time.After(3 * shutdownGrace):
 		t.Fatal("the program does not end")
 	}
-	if took := time.Since(began); took < shutdownGrace || took > 2*shutdownGrace {
+	if took := time.Since(began); took < shutdownGrace || took > 3*shutdownGrace {
 		t.Errorf("the program took %s to end, want about %s", took, shutdownGrace)
 	}
 }

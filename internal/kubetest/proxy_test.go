@@ -240,12 +240,17 @@ func TestProxy_delay(t *testing.T) {
 		t.Errorf("an answer took %s, want at least %s each way", took, delay)
 	}
 	p.Delay(0)
-	begin = time.Now()
-	if err := ask(conn, "fast"); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begin); took > delay {
-		t.Errorf("without delay an answer took %s", took)
+	// The machine may be busy, but not each time.
+	for attempt := 1; ; attempt++ {
+		begin = time.Now()
+		if err := ask(conn, "fast"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took <= delay {
+			break
+		} else if attempt == 50 {
+			t.Fatalf("without delay an answer took %s", took)
+		}
 	}
 }
 

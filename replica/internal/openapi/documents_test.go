@@ -224,7 +224,7 @@ func TestServe_outlivesTheOrigin(t *testing.T) {
 	d.Changed()
 	began := time.Now()
 	wantCode(t, get(t, d, "/version", nil), http.StatusOK)
-	if took := time.Since(began); took < time.Second || took > 5*time.Second {
+	if took := time.Since(began); took < time.Second || took > 20*time.Second {
 		t.Errorf("a silent server costs %v, want two seconds", took)
 	}
 	close(wait)
