@@ -5,8 +5,10 @@ package soak
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 )
@@ -128,7 +131,7 @@ func TestRestarts_handler(t *testing.T) {
 		record.known[o.Name+" "+o.ResourceVersion] = true
 	}
 	record.await(t, p, k.cluster)
-	time.Sleep(time.Second) // until the first state is in the files
+	expect.Soon(t, "the first state is in the files", func() bool { return contains(t, filepath.Join(folder, "data"), "default/first") })
 	lists, _ := k.log.lists(t)
 	writers := startScribblers(ctx, k.client, k.seed)
 	for range *restarts {
@@ -146,6 +149,20 @@ func TestRestarts_handler(t *testing.T) {
 	record.check(t)
 	t.Logf("%d writes, %d lines of the handler", writers.writes.Load(), record.lines)
 	judgeLists(t, k.log, lists)
+}
+
+// contains reports whether a file below a folder contains a text.
+func contains(t *testing.T, folder, text string) (found bool) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		found = found || bytes.Contains(content, []byte(text))
+		return err
+	})
+	return found && err == nil
 }
 
 // handlerRecord is the file of the handler.

@@ -176,7 +176,7 @@ func TestServe_asksOnce(t *testing.T) {
 // TestServe_asksAgain: a document is requested again when the copy is old, and when types
 // have changed. Its body is sent only if it has changed.
 func TestServe_asksAgain(t *testing.T) {
-	o, d := start(t, &openapi.Options{Interval: 200 * time.Millisecond})
+	o, d := start(t, &openapi.Options{Interval: 2 * time.Second})
 	for range 3 {
 		wantCode(t, get(t, d, "/openapi/v2", nil), http.StatusOK)
 	}
@@ -188,7 +188,7 @@ func TestServe_asksAgain(t *testing.T) {
 	if n := o.count("/openapi/v2"); n != 2 {
 		t.Fatalf("%d requests after a change", n)
 	}
-	time.Sleep(250 * time.Millisecond)
+	time.Sleep(2100 * time.Millisecond)
 	wantCode(t, get(t, d, "/openapi/v2", nil), http.StatusOK)
 	if n := o.count("/openapi/v2"); n != 3 || o.bodies != 1 {
 		t.Fatalf("%d requests and %d documents after a while, want 3 and 1", n, o.bodies)
