@@ -260,7 +260,7 @@ func TestPage_recovery(t *testing.T) {
 	l.heal(letters(9)...)
 	l.after(10 * time.Second)
 	l.fail("j")
-	l.after(time.Second, `level=INFO msg="cluster live again" cluster=a resources=10 failing=1`, `level=WARN msg="resource not current" cluster=a resource=j`)
+	l.after(time.Second, `level=WARN msg="cluster answers, but not all of its resources can be read" cluster=a resources=10 failing=1`, `level=WARN msg="resource not current" cluster=a resource=j`)
 	l.heal("j")
 	l.after(time.Second, `level=INFO msg="resource current again" cluster=a resource=j`)
 }

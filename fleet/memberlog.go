@@ -107,20 +107,34 @@ func (p *memberLog) update(now time.Time, x examination) {
 	if p.down != "" && !p.recovered(now, x) {
 		return
 	}
-	counts := []any{"resources", x.Resources, "objects", x.Objects}
-	if n := len(x.Failing); n > 0 {
-		counts = append(counts, "failing", n)
-	}
 	switch {
 	case !p.live && (x.State == Live || x.State == Stale):
 		p.live = true
-		p.logger.Log(context.Background(), p.level, "cluster live", append(counts, "after", rounded(now.Sub(x.joined)))...)
+		p.readable(true, now.Sub(x.joined), x)
 	case p.live && p.down != "":
-		p.logger.Info("cluster live again", append(counts, "after", rounded(now.Sub(p.downSince)))...)
+		p.readable(false, now.Sub(p.downSince), x)
 	}
 	p.down = ""
 	if p.live {
 		p.parts(now, x)
+	}
+}
+
+// readable logs that a cluster can be read, for the first time or again. If some resources cannot
+// be read, it is not live, and the line is a warning.
+func (p *memberLog) readable(first bool, after time.Duration, x examination) {
+	counts := []any{"resources", x.Resources, "objects", x.Objects}
+	if n := len(x.Failing); n > 0 {
+		counts = append(counts, "failing", n)
+	}
+	counts = append(counts, "after", rounded(after))
+	switch {
+	case len(x.Failing) > 0:
+		p.logger.Warn("cluster answers, but not all of its resources can be read", counts...)
+	case first:
+		p.logger.Log(context.Background(), p.level, "cluster live", counts...)
+	default:
+		p.logger.Info("cluster live again", counts...)
 	}
 }
 
