@@ -331,10 +331,10 @@ func TestGrant_countsMembersLeftOut(t *testing.T) {
 			{[]string{"a", "b", "c", "d"}, 0, ""},
 			{[]string{"a", "b", "c"}, 0, "1 cluster is left out: you may not read this resource there"},
 			{[]string{"a", "b"}, 0, "2 clusters are left out: you may not read this resource there"},
-			{[]string{"a", "b"}, 1, "1 cluster is left out: you may not read this resource there|1 cluster is left out: its access review did not answer in time"},
-			{[]string{"a", "b"}, 2, "2 clusters are left out: their access reviews did not answer in time"},
-			{[]string{"a", "b", "c"}, 7, "1 cluster is left out: its access review did not answer in time"},
-			{[]string{"a"}, 1, "2 clusters are left out: you may not read this resource there|1 cluster is left out: its access review did not answer in time"},
+			{[]string{"a", "b"}, 1, "1 cluster is left out: you may not read this resource there|1 cluster is left out: its access review failed or took too long"},
+			{[]string{"a", "b"}, 2, "2 clusters are left out: their access reviews failed or took too long"},
+			{[]string{"a", "b", "c"}, 7, "1 cluster is left out: its access review failed or took too long"},
+			{[]string{"a"}, 1, "2 clusters are left out: you may not read this resource there|1 cluster is left out: its access review failed or took too long"},
 		} {
 			g.allow("alice", test.sees...)
 			g.unavailable = test.unavailable

@@ -111,9 +111,9 @@ func (s *sight) warnings(there string) []string {
 	}
 	switch {
 	case s.unavailable == 1:
-		all = append(all, "1 cluster is left out: its access review did not answer in time")
+		all = append(all, "1 cluster is left out: its access review failed or took too long")
 	case s.unavailable > 1:
-		all = append(all, fmt.Sprintf("%d clusters are left out: their access reviews did not answer in time", s.unavailable))
+		all = append(all, fmt.Sprintf("%d clusters are left out: their access reviews failed or took too long", s.unavailable))
 	}
 	return all
 }
