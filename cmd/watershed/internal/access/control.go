@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,8 @@ type Control struct {
 	opts   Options
 	owner  [sha256.Size]byte
 	absent *authn.Absent
+	// homeMissing is what checkHome has logged.
+	homeMissing atomic.Bool
 
 	authentications, authorizations outcomes
 }
@@ -148,7 +151,7 @@ func (c *Control) authenticateFleet(r *http.Request) (*caller, error) {
 	}
 	home, ok := c.fleet.Member(c.opts.Crossing.Home)
 	if !ok {
-		return nil, apierrors.NewServiceUnavailable("the home cluster, which authenticates requests below /fleet, is not in the fleet")
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the home cluster %q, which authenticates requests below /fleet, is not in the fleet: see serve --home", c.opts.Crossing.Home))
 	}
 	plain := *r
 	plain.TLS = nil // its certificate has precedence over the token otherwise
@@ -291,7 +294,7 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	seen := c.review(r.Context(), who, a, c.fleet.Members())
 	if len(seen.members) == 0 {
 		if seen.unavailable > 0 {
-			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster allows the request, and %d did not answer within %s whether they do", seen.unavailable, fleetTimeout))
+			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster allows the request, and access reviews failed or took longer than %s in %d clusters", fleetTimeout, seen.unavailable))
 		}
 		return nil, authz.Forbidden(&who.UserInfo, a, "no cluster allows it")
 	}
@@ -328,8 +331,28 @@ func (c *Control) Cross(x Crossing) error {
 // Run checks the rights of watches again until ctx ends, and drops what belongs to clusters
 // that have left.
 func (c *Control) Run(ctx context.Context) error {
+	defer timer.Every(homePeriod, c.checkHome)()
 	c.run(ctx)
 	return nil
+}
+
+// homePeriod is how often checkHome is called.
+const homePeriod = 5 * time.Second
+
+// checkHome logs when the home cluster has begun or ceased to be missing in the fleet.
+func (c *Control) checkHome() {
+	home := c.opts.Crossing.Home
+	if home == "" || !c.fleet.Known() {
+		return
+	}
+	_, ok := c.fleet.Member(home)
+	switch missing := !ok; {
+	case missing == c.homeMissing.Swap(missing):
+	case missing:
+		c.opts.Logger.Warn("the home cluster is not in the fleet: requests below /fleet cannot be authenticated, see serve --home", "home", home)
+	default:
+		c.opts.Logger.Info("the home cluster is in the fleet", "home", home)
+	}
 }
 
 // Close ends everything that is done in the background. No requests may follow.

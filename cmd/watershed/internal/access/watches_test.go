@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,6 +173,23 @@ func TestAdmit_withheldCredentials(t *testing.T) {
 	expect.NoError(t, err)
 	if access.Withheld == "" {
 		t.Errorf("the owner's token may be passed on: %+v", access)
+	}
+}
+
+// A home cluster that is not in the fleet is logged once, and named to the callers.
+func TestHome_isMissing(t *testing.T) {
+	var log strings.Builder
+	c, _ := newControl(t, Options{Crossing: Crossing{Home: "nope"}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, "a")
+	for range 3 {
+		c.checkHome()
+	}
+	if n := strings.Count(log.String(), "the home cluster is not in the fleet"); n != 1 || !strings.Contains(log.String(), "home=nope") {
+		t.Errorf("logged %d times: %s", n, log.String())
+	}
+	r, _ := requestOf(t, named(""))
+	r.Header.Set("Authorization", "Bearer x")
+	if _, err := c.Admit(r, &replica.Request{Fleet: true}); err == nil || !strings.Contains(err.Error(), `the home cluster "nope"`) {
+		t.Error(err)
 	}
 }
 
