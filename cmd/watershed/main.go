@@ -42,6 +42,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.AddCommand(newServeCommand(), newStatusCommand(), newCheckCommand(), newVerifyCommand(), newDiskCommand(), newLogCommand(), newDiffCommand(), newChangesCommand(), newKubeconfigCommand(), newRBACCommand(), newConfigCommand(), newVersionCommand())
 	return root
