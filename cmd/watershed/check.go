@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/preflight"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
@@ -93,7 +94,7 @@ func (o *checkOptions) run(ctx context.Context, out io.Writer, program string, n
 	entries, contexts, configuration := o.entries(ctx, names)
 	p.print(configuration)
 	opts := &preflight.Options{
-		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.passThrough, Open: !isLoopbackAddress(o.serve.listen), Contexts: contexts, Observe: o.observe, Program: program,
+		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.passThrough, Open: !isLoopbackAddress(o.serve.listen), Contexts: contexts, Kubeconfig: o.serve.sources.kubeconfig, Observe: o.observe, Program: program,
 	}
 	if o.serve.keys.IsSet("resources") {
 		opts.Named = o.serve.resources
@@ -141,7 +142,7 @@ func (o *checkOptions) entries(ctx context.Context, names []string) ([]fleet.Ent
 			return fail(fmt.Errorf("cluster %q not found", name), "name one of those that the sources have: "+entryNames(entries))
 		}
 	}
-	result.Message = fmt.Sprintf("%d clusters from %v", len(entries), clusters)
+	result.Message = fmt.Sprintf("%s from %v", status.Counted(len(entries), "cluster"), clusters)
 	if err := errors.Join(o.serve.startErrors(ctx), unreadSources(clusters)); err != nil {
 		// The clusters can be checked all the same.
 		result.Outcome, result.Message = preflight.Bad, strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -303,7 +304,7 @@ func (p *checkPrinter) line(r preflight.Result) string {
 
 // summary prints the totals.
 func (p *checkPrinter) summary(clusters int) {
-	fmt.Fprintf(p.out, "%d checks of %d clusters: %d ok, %d warnings, %d failed\n", len(p.all), clusters, len(p.all)-p.failed-p.warned, p.warned, p.failed)
+	fmt.Fprintf(p.out, "%s of %s: %d ok, %s, %d failed\n", status.Counted(len(p.all), "check"), status.Counted(clusters, "cluster"), len(p.all)-p.failed-p.warned, status.Counted(p.warned, "warning"), p.failed)
 }
 
 // document prints all results as JSON or YAML.

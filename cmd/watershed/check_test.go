@@ -33,7 +33,7 @@ func TestCheck_configuration(t *testing.T) {
 		{[]string{"--kubeconfig-dir", t.TempDir()}, "FAIL    configuration: the sources have no clusters; do: add a cluster to one of them"},
 	} {
 		out, err := command(t.Context(), append([]string{"check"}, c.args...)...)
-		if !errors.Is(err, errChecksFailed) || !strings.HasPrefix(out, c.want) || !strings.Contains(out, "; do: ") || !strings.HasSuffix(out, "1 checks of 0 clusters: 0 ok, 0 warnings, 1 failed\n") {
+		if !errors.Is(err, errChecksFailed) || !strings.HasPrefix(out, c.want) || !strings.Contains(out, "; do: ") || !strings.HasSuffix(out, "1 check of 0 clusters: 0 ok, 0 warnings, 1 failed\n") {
 			t.Errorf("%q: %v:\n%s", c.args, err, out)
 		}
 	}
@@ -114,7 +114,7 @@ func TestCheckPrinter(t *testing.T) {
 		preflight.Result{Cluster: "a", Check: "speed", Outcome: preflight.Warning, Message: "slow", Remedy: "wait"},
 		preflight.Result{Cluster: "a", Check: "clock", Outcome: preflight.Bad, Message: "late", Remedy: "wind it"})
 	p.summary(1)
-	want := "✓ configuration: 2 clusters\n! a speed: slow; do: wait\n✗ a clock: late; do: wind it\n3 checks of 1 clusters: 1 ok, 1 warnings, 1 failed\n"
+	want := "✓ configuration: 2 clusters\n! a speed: slow; do: wait\n✗ a clock: late; do: wind it\n3 checks of 1 cluster: 1 ok, 1 warning, 1 failed\n"
 	expect.Equal(t, out.String(), want)
 	p.color = true
 	if line := p.line(p.all[2]); !strings.HasPrefix(line, "\x1b[31m✗\x1b[0m a") {

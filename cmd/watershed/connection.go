@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
+	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 // connectionOptions are the flags of commands that read from a running server.
@@ -50,6 +52,8 @@ type connection struct {
 	credentials string
 	// contexts are the user's contexts by the cluster that they are for.
 	contexts map[string]string
+	// kubeconfig is the file with the contexts, "" if kubectl reads it by default.
+	kubeconfig string
 }
 
 // open finds the server and the credentials. It sends no request. The caller closes the
@@ -70,7 +74,7 @@ func (o *connectionOptions) open() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the server at %s: %w", t.url, err)
 	}
-	c := &connection{target: t, contexts: contextsByCluster(mine)}
+	c := &connection{target: t, contexts: contextsByCluster(mine), kubeconfig: unlessDefault(paths)}
 	return c, c.authenticate(mine, o.context)
 }
 
@@ -84,10 +88,19 @@ func openAsOwner(t *target) (*connection, error) {
 	if len(t.kubeconfig) > 0 {
 		// Without the files only the commands in texts have no context.
 		if mine, err := readUserKubeconfig(t.kubeconfig, t.contexts); err == nil {
-			c.contexts = contextsByCluster(mine)
+			c.contexts, c.kubeconfig = contextsByCluster(mine), unlessDefault(t.kubeconfig)
 		}
 	}
 	return c, nil
+}
+
+// unlessDefault returns the path of a kubeconfig, "" if kubectl reads the paths by default, or if
+// there are several, which no flag can name.
+func unlessDefault(paths []string) string {
+	if len(paths) != 1 || slices.Equal(paths, directory.NewKubeconfig(nil).Paths()) {
+		return ""
+	}
+	return paths[0]
 }
 
 // contextsByCluster returns the user's contexts by the cluster that they are for.
@@ -139,7 +152,7 @@ func (c *connection) report(ctx context.Context, program string) (*status.Report
 	if resp.StatusCode != http.StatusOK {
 		return nil, c.refused(resp)
 	}
-	r := &status.Report{At: time.Now(), Program: program, Contexts: c.contexts}
+	r := &status.Report{At: time.Now(), Program: program, Contexts: c.contexts, Kubeconfig: c.kubeconfig}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		r.At = date
 	}

@@ -88,7 +88,7 @@ func TestStatus(t *testing.T) {
 	}
 	for i, want := range []string{
 		"NAME    STATE        VERSION", "down    connecting   <none>", "sim-0   live         v1.", "sim-1   live         v1.", "",
-		"down: Unreachable for ", "  do: start the API server, or correct its address in the kubeconfig; to see the address: kubectl --context down cluster-info", "", "3 clusters (2 live, 1 connecting), 8/8 resources, ",
+		"down: Unreachable for ", "  do: start the API server, or correct its address in the kubeconfig; to see the address: kubectl --kubeconfig ", "", "3 clusters (2 live, 1 connecting), 8/8 resources, ",
 	} {
 		if !strings.HasPrefix(lines[i], want) {
 			t.Errorf("line %d is %q, want %q", i, lines[i], want)

@@ -40,7 +40,7 @@ func Cluster(ctx context.Context, e fleet.Entry, opts *Options) []Result {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	i := &inspection{opts: opts, entry: e}
-	i.about = remedy.Subject{Program: opts.Program, Cluster: e.Name, Context: opts.Contexts[e.Name]}
+	i.about = remedy.Subject{Program: opts.Program, Cluster: e.Name, Context: opts.Contexts[e.Name], Kubeconfig: opts.Kubeconfig}
 	i.name()
 	if !i.credentials() {
 		return i.all

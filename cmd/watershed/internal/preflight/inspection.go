@@ -48,6 +48,8 @@ type Options struct {
 	Program string
 	// Contexts are the kubeconfig contexts of clusters, by the name of the cluster.
 	Contexts map[string]string
+	// Kubeconfig is the file with the contexts, "" if kubectl reads it by default.
+	Kubeconfig string
 }
 
 // inspection is the checks of one cluster.

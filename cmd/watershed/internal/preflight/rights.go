@@ -215,9 +215,9 @@ func (i *inspection) reviews(ctx context.Context) {
 	case err != nil:
 		i.bad(checkReviews, string(fleet.TroubleOf(err)), "review of own rights: "+rootOf(err))
 	case len(missing) > 0 && i.opts.Open:
-		i.bad(checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so no other user than that of serve has access", names...)
+		i.bad(checkReviews, remedy.ReviewsForbidden, "may not create "+listed(names)+", so no other user than that of serve has access", names...)
 	case len(missing) > 0:
-		i.problem(Warning, checkReviews, string(fleet.Forbidden), "may not create "+listed(names)+", so only the owner of the server, and the user of serve, have access", names...)
+		i.problem(Warning, checkReviews, remedy.ReviewsForbidden, "may not create "+listed(names)+", so only the owner of the server, and the user of serve, have access", names...)
 	default:
 		i.good(checkReviews, "may authenticate and authorize callers")
 	}

@@ -15,8 +15,9 @@ import (
 type Subject struct {
 	// Program is the name of the command, such as "watershed" or "kubectl watershed".
 	Program string
-	// Cluster is the name of the cluster, and Context its kubeconfig context if it has one.
-	Cluster, Context string
+	// Cluster is the name of the cluster, and Context its kubeconfig context if it has one, in
+	// the file Kubeconfig. That is "" if kubectl reads the file by default.
+	Cluster, Context, Kubeconfig string
 	// User are the credentials of the replica, "" if they are not known.
 	User string
 	// Resources are the resources that are concerned.
@@ -26,6 +27,10 @@ type Subject struct {
 // IndistinctCallers is the reason of a problem that only check finds: the server does not tell
 // callers apart by their tokens.
 const IndistinctCallers = "IndistinctCallers"
+
+// ReviewsForbidden is the reason of a problem that only check finds: the credentials may not
+// authenticate or authorize other users.
+const ReviewsForbidden = "ReviewsForbidden"
 
 // UnverifiedServer is the reason of a problem that only check finds: nothing proves that the
 // server is that of the cluster.
@@ -50,30 +55,31 @@ var texts = map[string]string{
 	string(fleet.DiscoveryFailed):    "look for aggregated APIs that do not respond: {kubectl} get apiservices",
 	string(fleet.TimedOut):           "look at the load of the API server, and for a proxy or firewall that drops packets: {kubectl} get --raw '/readyz?verbose'",
 	string(fleet.CertificateExpired): "renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver; if it is valid, set the clock of this machine",
-	string(fleet.UnknownAuthority):   "put the authority of the API server into the kubeconfig: kubectl config set-cluster {entry} --certificate-authority ca.crt --embed-certs",
-	string(fleet.WrongHost):          "use an address that the certificate has, or name one of them: kubectl config set-cluster {entry} --tls-server-name NAME",
-	string(fleet.NoCredentials):      "correct the entry of the cluster in its source; to see it: kubectl config view --context {context}",
+	string(fleet.UnknownAuthority):   "put the authority of the API server into the kubeconfig: {config} set-cluster {entry} --certificate-authority ca.crt --embed-certs",
+	string(fleet.WrongHost):          "use an address that the certificate has, or name one of them: {config} set-cluster {entry} --tls-server-name NAME",
+	string(fleet.NoCredentials):      "correct the entry of the cluster in its source; to see it: {config} view --minify{context}",
 	string(fleet.Unauthorized):       "renew the token, certificate or login of the replica; to test it: {kubectl} auth whoami",
-	string(fleet.Forbidden):          "grant the rights: {rbac} | {kubectl} apply -f -; or leave the resources out: serve --except {resources}",
+	string(fleet.Forbidden):          "grant the rights as an administrator: {rbac} | {administrator} apply -f -{except}",
 	string(fleet.NotServed):          "install the definition of the type ({kubectl} get crd), or take it out of serve --resources",
 	string(fleet.Busy):               "the API server refuses work: look at {kubectl} get --raw /debug/api_priority_and_fairness/dump_priority_levels, and give the replica a FlowSchema of its own",
 	string(fleet.LimitExceeded):      "raise serve --max-cluster-objects or --max-cluster-memory, or mirror less with --resources and --except",
 	string(fleet.OutOfMemory):        "give the process more memory with serve --memory-limit and the limit of its container, or mirror less with --resources and --except, or let serve drop resources with --expendable",
-	string(fleet.AnotherCluster):     "if the cluster was replaced on purpose nothing is to be done; else correct its address: kubectl config view --context {context}",
+	string(fleet.AnotherCluster):     "if the cluster was replaced on purpose nothing is to be done; else correct its address: {config} view --minify{context}",
 	string(fleet.Failed):             "look at the log of the server, which has the whole error, and run: {program} check {cluster}",
 	fleet.TypeRemoved:                "if the type was removed on purpose nothing is to be done; else install its definition again: {kubectl} get crd {resources}",
 	fleet.ClockSkew:                  "synchronise the clocks of the API server and of this machine; to see whether they are: timedatectl, or chronyc tracking",
 	fleet.Slow:                       "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
 	fleet.Flapping:                   "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
-	fleet.NameTaken:                  "give each cluster a name of its own: kubectl config rename-context {context} NAME, or rename the file in the folder",
+	fleet.NameTaken:                  "give each cluster a name of its own: {config} rename-context {contextName} NAME, or rename the file in the folder",
 	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
-	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: kubectl config set-cluster {entry} --server https://HOST:6443",
-	UnverifiedServer:                 "use the https address of the API server, and its authority: kubectl config set-cluster {entry} --server https://HOST:6443 --certificate-authority ca.crt --embed-certs --insecure-skip-tls-verify=false",
+	ReviewsForbidden:                 "to let other users in, grant the rights as an administrator: {rbac} | {administrator} apply -f -",
+	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: {config} set-cluster {entry} --server https://HOST:6443",
+	UnverifiedServer:                 "use the https address of the API server, and its authority: {config} set-cluster {entry} --server https://HOST:6443 --certificate-authority ca.crt --embed-certs --insecure-skip-tls-verify=false",
 	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
 	ConfigurationRejected:            "correct the file, which is read again within seconds; to test it: {program} config check FILE",
 	SourceUnreadable:                 "make the file, folder or hub readable; it is read again within seconds, and its clusters stay until then; to test it: {program} check",
 	HomeMissing:                      "give serve --home the name of a cluster, see {program} status, or add a cluster of that name to the sources",
-	fleet.NotStored:                  "grant the rights and restart the server: {rbac} | {kubectl} apply -f -; or serve without --data-dir",
+	fleet.NotStored:                  "grant the rights as an administrator, and restart the server: {rbac} | {administrator} apply -f -; or serve without --data-dir",
 }
 
 // For returns what to do about a problem. It is never "".
@@ -87,16 +93,33 @@ func For(reason string, about Subject) string {
 
 // replacer replaces the words in braces.
 func (s Subject) replacer() *strings.Replacer {
-	context := quoted(s.Context)
+	file := ""
+	if s.Kubeconfig != "" || s.Context == "" {
+		file = " --kubeconfig " + or(quoted(s.Kubeconfig), "FILE")
+	}
+	context := " --context " + or(quoted(s.Context), "CONTEXT")
+	place := file // a cluster that is not a context is in a file that only the user knows
+	if s.Context != "" {
+		place += context
+	}
+	except := ""
+	if n := len(s.Resources); n > 0 && n <= maxExcept {
+		except = "; or leave the resources out: serve --except " + strings.Join(s.Resources, ",")
+	}
 	return strings.NewReplacer(
-		"{program}", s.Program, "{cluster}", or(quoted(s.Cluster), "CLUSTER"), "{context}", or(context, "CONTEXT"), "{kubectl}", "kubectl"+s.place(),
-		"{entry}", "CLUSTER", "{rbac}", s.rbac(), "{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
+		"{program}", s.Program, "{cluster}", or(quoted(s.Cluster), "CLUSTER"), "{contextName}", or(quoted(s.Context), "CONTEXT"), "{context}", context,
+		"{kubectl}", "kubectl"+place, "{administrator}", "kubectl --context ADMIN", "{config}", "kubectl config"+file, "{entry}", "CLUSTER",
+		"{rbac}", s.rbac(place), "{except}", except, "{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
 	)
 }
 
+// maxExcept is how many resources a remedy advises to leave out. If more are concerned, they are
+// hardly to be left out.
+const maxExcept = 5
+
 // rbac returns the command that prints the rights.
-func (s Subject) rbac() string {
-	command := s.Program + " rbac" + s.place()
+func (s Subject) rbac(place string) string {
+	command := s.Program + " rbac" + place
 	account, ok := strings.CutPrefix(s.User, "system:serviceaccount:")
 	switch {
 	case ok:
@@ -105,15 +128,6 @@ func (s Subject) rbac() string {
 		return command + " --user " + quoted(s.User)
 	}
 	return command + " --user USER"
-}
-
-// place returns the flag that leads to the cluster. A cluster that is not a context is in a
-// file that only the user knows.
-func (s Subject) place() string {
-	if s.Context == "" {
-		return " --kubeconfig FILE"
-	}
-	return " --context " + quoted(s.Context)
 }
 
 func or(text, otherwise string) string {

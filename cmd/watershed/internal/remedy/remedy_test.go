@@ -54,12 +54,23 @@ func TestFor_everyReason(t *testing.T) {
 
 func TestFor(t *testing.T) {
 	about := Subject{Program: "watershed", Cluster: "eu", Context: "admin@eu", User: "system:serviceaccount:ws:reader", Resources: []string{"pods", "secrets"}}
-	want := "grant the rights: watershed rbac --context admin@eu --service-account ws/reader | kubectl --context admin@eu apply -f -; or leave the resources out: serve --except pods,secrets"
+	want := "grant the rights as an administrator: watershed rbac --context admin@eu --service-account ws/reader | kubectl --context ADMIN apply -f -; or leave the resources out: serve --except pods,secrets"
 	if got := For("Forbidden", about); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	about.User, about.Context = "o'neil smith", ""
-	want = `grant the rights: watershed rbac --kubeconfig FILE --user 'o'\''neil smith' | kubectl --kubeconfig FILE apply -f -; or leave the resources out: serve --except pods,secrets`
+	about.Kubeconfig = "/the clusters"
+	for reason, want := range map[string]string{
+		"Forbidden":    "watershed rbac --kubeconfig '/the clusters' --context admin@eu --service-account ws/reader |",
+		"Unauthorized": "kubectl --kubeconfig '/the clusters' --context admin@eu auth whoami",
+		"WrongHost":    "kubectl config --kubeconfig '/the clusters' set-cluster CLUSTER --tls-server-name NAME",
+		"NameTaken":    "kubectl config --kubeconfig '/the clusters' rename-context admin@eu NAME",
+	} {
+		if got := For(reason, about); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+	about.User, about.Context, about.Kubeconfig, about.Resources = "o'neil smith", "", "", strings.Split("abcdefgh", "")
+	want = `grant the rights as an administrator: watershed rbac --kubeconfig FILE --user 'o'\''neil smith' | kubectl --context ADMIN apply -f -`
 	if got := For("Forbidden", about); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -63,7 +63,7 @@ func firstOf(problems [][]string, most int) [][]string {
 	used := 2 // the empty line, and the one about the others
 	for i, p := range problems {
 		if used += len(p); used > most {
-			return append(slices.Clone(problems[:i]), []string{fmt.Sprintf("… and %s", counted(len(problems)-i, "more problem"))})
+			return append(slices.Clone(problems[:i]), []string{fmt.Sprintf("… and %s", Counted(len(problems)-i, "more problem"))})
 		}
 	}
 	return problems
@@ -78,7 +78,7 @@ func (r *Report) rows(t *Table, most int) []string {
 	var lines []string
 	for i := range all {
 		if len(all) > most && len(lines) >= most-1 {
-			return append(lines, fmt.Sprintf("… and %s", counted(len(all)-i, "more cluster")))
+			return append(lines, fmt.Sprintf("… and %s", Counted(len(all)-i, "more cluster")))
 		}
 		lines = append(lines, t.Row(r, &all[i]))
 	}

@@ -30,6 +30,8 @@ type Report struct {
 	Program string
 	// Contexts are the kubeconfig contexts of clusters, by the name of the cluster.
 	Contexts map[string]string
+	// Kubeconfig is the file with the contexts, "" if kubectl reads it by default.
+	Kubeconfig string
 }
 
 // Select leaves only the clusters with the names, which may be aliases. It returns an error
@@ -90,25 +92,25 @@ func (r *Report) Totals() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	text := counted(len(r.Clusters.Clusters), "cluster")
+	text := Counted(len(r.Clusters.Clusters), "cluster")
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
-	text += fmt.Sprintf(", %d/%d resources, %s in %s, %s", synced, resources, counted(objects, "object"), size(memory), counted(int(readers), "reader"))
+	text += fmt.Sprintf(", %d/%d resources, %s in %s, %s", synced, resources, Counted(objects, "object"), size(memory), Counted(int(readers), "reader"))
 	if p := r.Process; p != nil {
 		text += fmt.Sprintf("; process: %s", size(int64(p.Memory)))
 		if p.Readers > 0 {
-			text += fmt.Sprintf(", %s of the fleet", counted(int(p.Readers), "reader"))
+			text += fmt.Sprintf(", %s of the fleet", Counted(int(p.Readers), "reader"))
 		}
 	}
 	if problems > 0 {
-		text += fmt.Sprintf("; %s with problems", counted(problems, "cluster"))
+		text += fmt.Sprintf("; %s with problems", Counted(problems, "cluster"))
 	}
 	return text
 }
 
-// counted returns a number with its noun.
-func counted(n int, noun string) string {
+// Counted returns a number with its noun.
+func Counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -141,9 +143,11 @@ func (r *Report) Problems() []string {
 	}
 	for _, c := range r.Clusters.Clusters {
 		for _, p := range c.Problems {
-			lines = append(lines, r.describe(c.Name, p), "  do: "+remedy.For(p.Reason, remedy.Subject{
-				Program: r.Program, Cluster: c.Name, Context: r.Contexts[c.Name], Resources: p.Resources,
-			}))
+			about := remedy.Subject{Program: r.Program, Cluster: c.Name, Context: r.Contexts[c.Name], Kubeconfig: r.Kubeconfig}
+			if p.More == 0 {
+				about.Resources = p.Resources // commands name all or none
+			}
+			lines = append(lines, r.describe(c.Name, p), "  do: "+remedy.For(p.Reason, about))
 		}
 	}
 	return lines
