@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-
-	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 )
 
 // startErrors returns the errors with which serve would end at its start: addresses,
@@ -27,8 +25,8 @@ func (o *serveOptions) startErrors(ctx context.Context) error {
 	}
 	var errs []error
 	if o.listening.certFile != "" {
-		if _, err := serving.OpenFiles(o.listening.certFile, o.listening.keyFile, discard); err != nil {
-			errs = append(errs, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err))
+		if _, err := o.listening.openFiles(discard); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if path := o.audit.path; path != "" && path != "-" {

@@ -143,7 +143,7 @@ func (o *storageOptions) remove(out io.Writer, names []string) (err error) {
 	}
 	d, err := disk.Open(o.dir, nil)
 	if errors.Is(err, disk.ErrInUse) {
-		return fmt.Errorf("%w: stop the server first", err)
+		return fmt.Errorf("%w %s: stop the server first", disk.ErrInUse, o.dir)
 	}
 	if err != nil {
 		return err

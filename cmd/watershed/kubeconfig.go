@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 )
 
 // defaultPrefix is the default prefix of the names in the kubeconfig. Without a prefix
@@ -275,7 +277,7 @@ func (o kubeconfigOutput) deliver(out io.Writer, t *target, k *clientcmdapi.Conf
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "%s has %d contexts of the server at %s; the first is %s\n", path, len(k.Contexts), t.url, firstContext(k))
+		_, err = fmt.Fprintf(out, "%s has %s of the server at %s; kubectl uses %s unless --context names another\n", path, status.Counted(len(k.Contexts), "context"), t.url, k.CurrentContext)
 		return err
 	}
 	if o.merge {

@@ -45,6 +45,15 @@ func (o *listenOptions) validate() error {
 	return nil
 }
 
+// openFiles opens the files with the certificate and the key.
+func (o *listenOptions) openFiles(logger *slog.Logger) (*serving.Files, error) {
+	files, err := serving.OpenFiles(o.certFile, o.keyFile, logger)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
+	}
+	return files, nil
+}
+
 // certificates returns the server's certificates, and the authority that has signed them
 // unless they are from files. names are the hosts at which clients reach the listener.
 func (o *listenOptions) certificates(l net.Listener, s *state, logger *slog.Logger) (certs serving.Certificates, ca *serving.Authority, names []string, err error) {
@@ -52,7 +61,7 @@ func (o *listenOptions) certificates(l net.Listener, s *state, logger *slog.Logg
 		return nil, nil, nil, err
 	}
 	if o.certFile != "" {
-		files, err := serving.OpenFiles(o.certFile, o.keyFile, logger)
+		files, err := o.openFiles(logger)
 		return files, nil, names, err
 	}
 	ca, created, err := serving.OpenAuthority(s.authorityFile(), &serving.AuthorityOptions{Hosts: names, Logger: logger})

@@ -80,8 +80,29 @@ func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) 
 	if err != nil {
 		return err
 	}
+	if len(all) == 0 {
+		return o.explainNone(ctx, warn, text)
+	}
 	slices.SortStableFunc(all, func(a, b logged) int { return b.Time.Compare(a.Time) })
 	return o.print(out, all)
+}
+
+// explainNone says on warn that there are no changes. It returns an error if no cluster has the
+// object now either: its name is probably wrong.
+func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text string) error {
+	err := o.each(ctx, io.Discard, func(client *pastClient, cluster string) error {
+		s, err := client.find(cluster, o.namespace, text)
+		if err != nil || s.name == "" {
+			return err
+		}
+		var object json.RawMessage
+		return client.get(ctx, "/clusters/"+url.PathEscape(cluster)+s.path, nil, &object)
+	})
+	if err != nil {
+		return fmt.Errorf("log of %s: there are no changes since %s, and it cannot be read now: %w", text, o.since, err)
+	}
+	fmt.Fprintf(warn, "%s: there are no changes since %s\n", text, o.since)
+	return nil
 }
 
 // changes returns the changes in a cluster.

@@ -118,7 +118,11 @@ func (r *reload) apply(next *serveOptions) error {
 	r.clusters.Label(next.labels())
 	r.replica.problems.accept()
 	r.now = next
-	r.logger.Info("configuration reloaded", "file", next.file, "changed", strings.Join(live, ", "))
+	attributes := []any{"file", next.file}
+	if len(live) > 0 {
+		attributes = append(attributes, "changed", strings.Join(live, ", "))
+	}
+	r.logger.Info("configuration reloaded", attributes...)
 	if len(restart) > 0 {
 		r.logger.Warn("some changes of the configuration have no effect yet: restart to apply them", "file", next.file, "keys", strings.Join(restart, ", "))
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -65,6 +66,9 @@ func (o *storageOptions) open(ctx context.Context, logger *slog.Logger) (*stored
 		return nil, err
 	}
 	d, err := disk.Open(o.dir, &disk.Options{Keys: keys, Window: max(o.retention, restartWindow), WindowBytes: o.maxSize << 20, Logger: logger})
+	if errors.Is(err, disk.ErrInUse) {
+		err = fmt.Errorf("%w %s: stop that server, or choose another directory", disk.ErrInUse, o.dir)
+	}
 	if err != nil {
 		closeKeys()
 		return nil, fmt.Errorf("--data-dir: %w", err)

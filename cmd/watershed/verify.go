@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 )
 
@@ -247,14 +248,22 @@ func (r *verifyReport) end() error {
 	}
 	switch {
 	case differ > 0 && failed > 0:
-		return fmt.Errorf("verify: %d objects differ from their clusters, in %d of %d copies, and %d copies were not compared", divergences, differ, len(r.results), failed)
+		return fmt.Errorf("verify: differences in %s, in %d of %s; %s not compared", status.Counted(divergences, "object"), differ, copies(len(r.results)), copies(failed))
 	case differ > 0:
-		return fmt.Errorf("verify: %d objects differ from their clusters, in %d of %d copies", divergences, differ, len(r.results))
+		return fmt.Errorf("verify: differences in %s, in %d of %s", status.Counted(divergences, "object"), differ, copies(len(r.results)))
 	case failed > 0:
-		return fmt.Errorf("verify: %d of %d copies were not compared", failed, len(r.results))
+		return fmt.Errorf("verify: %d of %s not compared", failed, copies(len(r.results)))
 	}
 	if !r.asJSON {
-		fmt.Fprintf(r.out, "\n%d objects in %d copies: no divergence\n", objects, len(r.results))
+		fmt.Fprintf(r.out, "\n%s in %s: no divergence\n", status.Counted(objects, "object"), copies(len(r.results)))
 	}
 	return nil
+}
+
+// copies returns a number of copies with its noun.
+func copies(n int) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
 }

@@ -167,7 +167,7 @@ func TestVerify_reportsWhatWasNeverRead(t *testing.T) {
 	var out string
 	expect.Soon(t, "the pods have synced", func() bool {
 		out, err = verify()
-		return err != nil && strings.HasSuffix(err.Error(), "2 of 5 copies were not compared")
+		return err != nil && strings.HasSuffix(err.Error(), "2 of 5 copies not compared")
 	})
 	for _, want := range []string{`(?m)^good +namespaces .* none$`, `(?m)^forbidding +pods .* none$`, `(?m)^forbidding +namespaces .* not compared: .*not synced yet: .*forbidden`, `(?m)^unreachable +\* .* not compared: .*refused`} {
 		if !regexp.MustCompile(want).MatchString(out) {
@@ -175,7 +175,7 @@ func TestVerify_reportsWhatWasNeverRead(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--cluster", "unreachable"}, {"--cluster", "unreachable", "--resource", "pods"}, {"--cluster", "forbidding", "--resource", "namespaces", "-o", "json"}} {
-		if _, err := verify(args...); err == nil || !strings.HasSuffix(err.Error(), "1 of 1 copies were not compared") {
+		if _, err := verify(args...); err == nil || !strings.HasSuffix(err.Error(), "1 of 1 copy not compared") {
 			t.Errorf("verify %v: %v", args, err)
 		}
 	}

@@ -116,7 +116,7 @@ func (s *Service) plan(spec *Spec, sees func(*fleet.Member) bool) ([]pair, error
 	}
 	for _, name := range spec.Resources {
 		if !found[name] && !unread {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("no selected cluster has a copy of the resource %q: use its plural name with its group, such as pods or deployments.apps", name))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("no selected cluster mirrors the resource %q: use its plural name with its group, such as pods or deployments.apps, and see serve --resources and --except", name))
 		}
 	}
 	return all, nil
