@@ -284,12 +284,15 @@ func TestPast_fileRemovedMeanwhile(t *testing.T) {
 		w.history(d, rand.New(rand.NewPCG(3, 3)), false)
 		finish(t, d)
 	}
+	states := 12
+	if testing.Short() {
+		states = 2
+	}
 	d := openDirectory(t, path, nil)
 	for _, failure := range []error{fs.ErrNotExist, syscall.EIO} {
 		var a answers
 		failures := 0
-		some := w.past[max(0, len(w.past)-12):]
-		for _, m := range moments(some) {
+		for _, m := range moments(w.past[max(0, len(w.past)-states):]) {
 			for n, failed := 1, true; failed; n++ {
 				failed = false
 				opened := 0
@@ -311,7 +314,7 @@ func TestPast_fileRemovedMeanwhile(t *testing.T) {
 		}
 		d.files.fault = nil
 		t.Logf("%d times %v: %+v", failures, failure, a)
-		if failures < 50 || a.exact < 50 || errors.Is(failure, fs.ErrNotExist) && a.rejected > 0 {
+		if failures < 20*states || a.exact < 20*states || errors.Is(failure, fs.ErrNotExist) && a.rejected > 0 {
 			t.Errorf("%d times %v: %+v, last rejection: %v", failures, failure, a, a.last)
 		}
 	}

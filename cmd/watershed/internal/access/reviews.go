@@ -131,7 +131,7 @@ func (g *guards) reviewFleetAccess(ctx context.Context, who *caller, a replica.A
 		Reason:  fmt.Sprintf("allowed in %d of the clusters whose API you may use, which are %d", len(allow.members), len(seen.members)),
 	}
 	if missing := seen.unavailable + allow.unavailable; missing > 0 {
-		status.EvaluationError = fmt.Sprintf("%d clusters did not answer within %s", missing, fleetTimeout)
+		status.EvaluationError = fmt.Sprintf("access reviews failed or took longer than %s in %d clusters", fleetTimeout, missing)
 	}
 	return status
 }
