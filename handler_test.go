@@ -163,22 +163,6 @@ func TestHandler_closedBeforeTheRun(t *testing.T) {
 	})
 }
 
-// TestHandler_closedBeforeTheRunIsFreed: an informer that runs later, or never, does not keep
-// handlers that were closed.
-func TestHandler_closedBeforeTheRunIsFreed(t *testing.T) {
-	pods := watershed.FromSource[*corev1.Pod](newServer(), nil)
-	kept := func() weak.Pointer[corev1.Pod] {
-		mark := new(corev1.Pod) // the handler alone refers to it
-		pods.Handle(watershed.Handler[*corev1.Pod]{Add: func(p *corev1.Pod, _ bool) { p.Name = mark.Name }}).Close()
-		return weak.Make(mark)
-	}()
-	expect.Soon(t, "free", func() bool {
-		runtime.GC()
-		return kept.Value() == nil
-	})
-	runtime.KeepAlive(pods)
-}
-
 func TestResync_givesEverythingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -4,7 +4,6 @@
 package watershed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -341,26 +340,6 @@ func (l *life) restore(ctx context.Context) {
 		l.tap(l.store.Snapshot(), nil, true)
 	}
 	l.reflector.Continue(s.Version, s.Time, newestOf(s.Objects)...)
-}
-
-// uidPath is the UID of an object.
-var uidPath = wire.NewPath("metadata.uid")
-
-// newestOf returns the objects with the highest versions, for the reflector.
-func newestOf(objects []*wire.Object) []reflector.StoredObject {
-	var newest []*wire.Object
-	for _, o := range objects {
-		at, _ := slices.BinarySearchFunc(newest, o, func(a, b *wire.Object) int { return cmp.Compare(b.Version(), a.Version()) })
-		if at < reflector.ComparedObjects {
-			newest = slices.Insert(newest, at, o)[:min(len(newest)+1, reflector.ComparedObjects)]
-		}
-	}
-	stored := make([]reflector.StoredObject, len(newest))
-	for i, o := range newest {
-		uid, _ := o.Field(uidPath)
-		stored[i] = reflector.StoredObject{Key: o.Key(), UID: uid, Version: o.Version()}
-	}
-	return stored
 }
 
 // catchUp starts the readers of a restored life if it is current after some of the deltas,

@@ -5,9 +5,11 @@ package watershed_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -87,4 +89,20 @@ func TestHandler_registeredInARunStartsAtItsRegistration(t *testing.T) {
 		synctest.Wait()
 		expect.Equal(t, tr.take(), []string{"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false"})
 	})
+}
+
+// TestHandler_closedBeforeTheRunIsFreed: an informer that runs later, or never, does not keep
+// handlers that were closed.
+func TestHandler_closedBeforeTheRunIsFreed(t *testing.T) {
+	pods := watershed.FromSource[*corev1.Pod](newServer(), nil)
+	kept := func() weak.Pointer[corev1.Pod] {
+		mark := new(corev1.Pod) // the handler alone refers to it
+		pods.Handle(watershed.Handler[*corev1.Pod]{Add: func(p *corev1.Pod, _ bool) { p.Name = mark.Name }}).Close()
+		return weak.Make(mark)
+	}()
+	expect.Soon(t, "free", func() bool {
+		runtime.GC()
+		return kept.Value() == nil
+	})
+	runtime.KeepAlive(pods)
 }

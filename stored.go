@@ -4,11 +4,13 @@
 package watershed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -145,4 +147,24 @@ func (f *files) close() {
 	if f.mirror != nil {
 		f.mirror.Close()
 	}
+}
+
+// uidPath is the UID of an object.
+var uidPath = wire.NewPath("metadata.uid")
+
+// newestOf returns the objects with the highest versions, for the reflector.
+func newestOf(objects []*wire.Object) []reflector.StoredObject {
+	var newest []*wire.Object
+	for _, o := range objects {
+		at, _ := slices.BinarySearchFunc(newest, o, func(a, b *wire.Object) int { return cmp.Compare(b.Version(), a.Version()) })
+		if at < reflector.ComparedObjects {
+			newest = slices.Insert(newest, at, o)[:min(len(newest)+1, reflector.ComparedObjects)]
+		}
+	}
+	stored := make([]reflector.StoredObject, len(newest))
+	for i, o := range newest {
+		uid, _ := o.Field(uidPath)
+		stored[i] = reflector.StoredObject{Key: o.Key(), UID: uid, Version: o.Version()}
+	}
+	return stored
 }

@@ -10,5 +10,5 @@ import "os"
 // lockFile returns true and does nothing: the system has no flock.
 func lockFile(*os.File) (bool, error) { return true, nil }
 
-// checkPrivate returns nil: modes do not tell who can read a file.
+// checkPrivate returns nil: modes do not show which users can read a file.
 func checkPrivate(string) error { return nil }

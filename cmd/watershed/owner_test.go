@@ -15,7 +15,7 @@ import (
 // TestOpenOwner_othersHaveTheToken does not use a token that others can read or have written.
 func TestOpenOwner_othersHaveTheToken(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("modes do not tell who can read a file")
+		t.Skip("modes do not show which users can read a file")
 	}
 	s := &state{dir: t.TempDir()}
 	token, err := s.openOwner()

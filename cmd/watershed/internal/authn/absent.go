@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Absent authenticates the callers of clusters that do not exist. It accepts nobody, and has for
+// Absent authenticates the callers of clusters that do not exist. It accepts no credentials, and has for
 // each name the limits that a cluster has, so that they do not show whether a cluster exists.
 type Absent struct{ tokens *tokens }
 
