@@ -13,7 +13,7 @@ import (
 func TestFlagError(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"serve --kubeconfg x", "unknown flag: --kubeconfg: did you mean --kubeconfig?"},
-		{"serve --data-directory x", "did you mean --data-dir?"},
+		{"serve --data-dirs x", "did you mean --data-dir?"},
 		{"serve --max-cluster-object 1", "did you mean --max-cluster-objects?"},
 		{"status --kubeconfig-file x", "did you mean --kubeconfig?"},
 		{"verify --nonsense", "unknown flag: --nonsense: see watershed verify --help"},

@@ -67,7 +67,7 @@ func (c catalog) hint(full string) string {
 	if i := strings.LastIndexByte(full, '.'); i >= 0 {
 		path, name = full[:i+1], full[i+1:]
 	}
-	if near := nearest(name, c.children(path)); near != "" {
+	if near := Nearest(name, c.children(path)); near != "" {
 		return ": did you mean " + path + near + "?"
 	}
 	plain := func(text string) string { return strings.ToLower(strings.ReplaceAll(text, "-", "")) }

@@ -69,7 +69,7 @@ func (r *reader) cluster(n *yaml.Node) (c Cluster, ok bool) {
 			c.Labels = r.labels(child)
 		default:
 			hint := ""
-			if near := nearest(key.Value, []string{clusterName, clusterLabels}); near != "" {
+			if near := Nearest(key.Value, []string{clusterName, clusterLabels}); near != "" {
 				hint = ": did you mean " + near + "?"
 			}
 			r.add(r.at(key), "clusters: unknown key %s%s", key.Value, hint)

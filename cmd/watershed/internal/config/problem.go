@@ -64,8 +64,8 @@ func (p Problems) orNil() error {
 	return p
 }
 
-// nearest returns the candidate that is most like a name, "" if none is.
-func nearest(name string, candidates []string) string {
+// Nearest returns the candidate that is most like a name, "" if none is.
+func Nearest(name string, candidates []string) string {
 	best, least := "", 1+max(2, len(name)/3)
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < least {
