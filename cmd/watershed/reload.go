@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
@@ -39,8 +40,12 @@ type reload struct {
 }
 
 // run follows the configuration file, if there is one, until ctx ends. A SIGHUP makes it read
-// the file at once. Without a file the signal must not end the server.
+// the file at once. Without a file the signal does not end the server, unless the server runs in
+// a terminal: then the signal means that the terminal was closed.
 func (r *reload) run(ctx context.Context) error {
+	if r.now.file == "" && terminal.Is(os.Stdin) {
+		return nil
+	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
