@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 )
