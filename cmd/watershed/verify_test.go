@@ -111,7 +111,7 @@ func TestVerify(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`no cluster "nosuch"`:             {"--cluster", "nosuch"},
-		`copy of the resource "pod"`:      {"--resource", "pod"},
+		`mirrors the resource "pod"`:      {"--resource", "pod"},
 		"use table or json":               {"-o", "yaml"},
 		"--state-dir has no effect":       {"--context", "one"},
 		"unknown command \"more\" for \"": {"more"},
