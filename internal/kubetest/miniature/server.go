@@ -57,6 +57,8 @@ func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.server.URL}
 
 // Close ends the server and all connections to it.
 func (s *Server) Close() {
+	// A reflector connects again at once, and Close would wait for the end of its new watch.
+	_ = s.server.Listener.Close()
 	s.server.CloseClientConnections()
 	s.server.Close()
 }
