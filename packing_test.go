@@ -277,8 +277,8 @@ func TestPacking_turnsAreForRunningInformers(t *testing.T) {
 	})
 }
 
-// TestPacking_afterARestore restores the server from a backup. Its versions are then lower than
-// those of objects that are packed densely, and its objects become as dense.
+// TestPacking_afterARestore restores the server from a backup. The versions of the restored objects
+// are lower than the versions that are packed densely already, and the objects become as dense.
 func TestPacking_afterARestore(t *testing.T) {
 	fill := func(s *server, from uint64, text string) {
 		s.version = from

@@ -168,8 +168,8 @@ func (c *Cluster) Name() string { return c.name }
 // apply the rate limits in it: by default 5 requests per second.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Unverified returns why nothing proves that the server is that of the cluster, "" if its
-// certificate is verified.
+// Unverified returns why nothing proves that the server belongs to the cluster, "" if the
+// certificate of the server is verified.
 func (c *Cluster) Unverified() string {
 	switch {
 	case c.root.Scheme != "https":

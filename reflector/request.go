@@ -26,7 +26,7 @@ type request struct {
 	// closed is set when the queue is closed.
 	closed bool
 	// retry is set when the cause of failures may be gone, until the next session begins. wake
-	// ends the wait after a failure. It is nil if there is no wait.
+	// ends the wait after a failure, and is nil outside such a wait.
 	retry bool
 	wake  context.CancelFunc
 }
@@ -125,7 +125,7 @@ func (r *Reflector[T]) obey(back bool) {
 
 // Retry ends the wait after a failure, and the next failure counts as the first. It is for a
 // caller that has corrected the cause, such as credentials. If a list or watch is being opened
-// and fails, there is no wait after it. Retry does not end a watch that is open.
+// and fails, the reflector does not wait after the failure. Retry does not end a watch that is open.
 func (r *Reflector[T]) Retry() {
 	q := &r.request
 	q.mu.Lock()

@@ -94,7 +94,8 @@ func (o *checkOptions) run(ctx context.Context, out io.Writer, program string, n
 	entries, contexts, configuration := o.entries(ctx, names)
 	p.print(configuration)
 	opts := &preflight.Options{
-		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.passThrough, Open: !isLoopbackAddress(o.serve.listen), Contexts: contexts, Kubeconfig: o.serve.sources.kubeconfig, Observe: o.observe, Program: program,
+		Fleet: o.serve.fleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.passThrough, Open: !isLoopbackAddress(o.serve.listen),
+		Contexts: contexts, Kubeconfig: o.serve.sources.kubeconfig, Observe: o.observe, Program: program,
 	}
 	if o.serve.keys.IsSet("resources") {
 		opts.Named = o.serve.resources
@@ -304,7 +305,8 @@ func (p *checkPrinter) line(r preflight.Result) string {
 
 // summary prints the totals.
 func (p *checkPrinter) summary(clusters int) {
-	fmt.Fprintf(p.out, "%s of %s: %d ok, %s, %d failed\n", status.Counted(len(p.all), "check"), status.Counted(clusters, "cluster"), len(p.all)-p.failed-p.warned, status.Counted(p.warned, "warning"), p.failed)
+	fmt.Fprintf(p.out, "%s of %s: %d ok, %s, %d failed\n", status.Counted(len(p.all), "check"), status.Counted(clusters, "cluster"),
+		len(p.all)-p.failed-p.warned, status.Counted(p.warned, "warning"), p.failed)
 }
 
 // document prints all results as JSON or YAML.

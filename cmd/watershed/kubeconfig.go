@@ -277,7 +277,8 @@ func (o kubeconfigOutput) deliver(out io.Writer, t *target, k *clientcmdapi.Conf
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "%s has %s of the server at %s; kubectl uses %s unless --context names another\n", path, status.Counted(len(k.Contexts), "context"), t.url, k.CurrentContext)
+		_, err = fmt.Fprintf(out, "%s has %s of the server at %s; kubectl uses %s unless --context names another\n",
+			path, status.Counted(len(k.Contexts), "context"), t.url, k.CurrentContext)
 		return err
 	}
 	if o.merge {

@@ -101,9 +101,9 @@ func (g *guards) reviewAccess(r *http.Request, q *replica.Request, o runtime.Obj
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: d.Allowed, Reason: d.Reason}
 	if d.Allowed && !g.opts.PassThrough && lacks(q.Member, a) {
-		review.Status = authorizationv1.SubjectAccessReviewStatus{
-			Reason: fmt.Sprintf("the cluster allows it, but this server has no copy of %s and passes no requests on", schema.GroupResource{Group: a.Group, Resource: a.Resource}),
-		}
+		of := schema.GroupResource{Group: a.Group, Resource: a.Resource}
+		reason := fmt.Sprintf("the cluster allows it, but this server has no copy of %s and passes no requests on", of)
+		review.Status = authorizationv1.SubjectAccessReviewStatus{Reason: reason}
 	}
 	return review, nil
 }

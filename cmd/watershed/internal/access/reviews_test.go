@@ -65,7 +65,7 @@ func compareReviews(t *testing.T, w *world, random *rand.Rand, local bool) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if a := review.Spec.ResourceAttributes; a != nil && !exists(a.Group, a.Resource) {
-				want.Status.Allowed = false // there is no copy
+				want.Status.Allowed = false // this server has no copy
 				want.Status.Reason = got.Status.Reason
 			}
 			// Of several bindings that allow it, the server names any.
@@ -145,7 +145,7 @@ func attackReviews(t *testing.T, w *attackWorld) {
 	if err != nil || !rules.Status.Incomplete || len(rules.Status.ResourceRules) > 0 {
 		t.Errorf("rules of ann: %+v, %v", rules, err)
 	}
-	// A certificate or a token of another cluster is no identity below /fleet.
+	// A made-up token, or a token of another cluster than the home, gives no identity below /fleet.
 	for _, token := range []string{"", "made-up", w.token(w.b, "ann")} {
 		_, err := w.reviewer(token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{}, metav1.CreateOptions{})
 		if !apierrors.IsUnauthorized(err) {

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Absent authenticates the callers of clusters that do not exist. It accepts no credentials, and has for
-// each name the limits that a cluster has, so that they do not show whether a cluster exists.
+// Absent authenticates the callers of clusters that do not exist. It accepts no credentials. Each
+// name has the limits that a cluster has, so that the limits do not show whether a cluster exists.
 type Absent struct{ tokens *tokens }
 
 // NewAbsent returns an authenticator for all clusters that do not exist. Its caller must call

@@ -46,7 +46,7 @@ func (b *bucket) take(now time.Time, rate, burst float64) bool {
 // tokens cannot pass them on to the cluster as a flood of TokenReviews.
 type limiter struct {
 	mu sync.Mutex
-	// buckets has those of sources, and that of each cluster as a source without an address.
+	// buckets has a bucket for each source, and one for each cluster: a source without an address.
 	buckets *lru[source, *bucket]
 }
 

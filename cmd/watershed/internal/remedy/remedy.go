@@ -33,7 +33,7 @@ const IndistinctCallers = "IndistinctCallers"
 const ReviewsForbidden = "ReviewsForbidden"
 
 // UnverifiedServer is the reason of a problem that only check finds: nothing proves that the
-// server is that of the cluster.
+// server belongs to the cluster.
 const UnverifiedServer = "UnverifiedServer"
 
 // The reasons of problems of the server itself.
