@@ -107,7 +107,7 @@ type commit struct {
 // declare handles a declaration. It returns an error if batches are missing before it that
 // should be there.
 func (c *chain) declare(d *declaration) error {
-	c.decoder, c.locked = decoder{}, nil
+	c.decoder, c.locked = decoder{only: c.only}, nil
 	if d.Key != nil {
 		c.seal, c.locked = openDataKey(c.keys, d.Key)
 	}
@@ -170,10 +170,16 @@ func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
 	if !c.seen {
 		return nil, errors.New("frame has no declaration")
 	}
+	return c.advance(kind, h, items), nil
+}
+
+// advance handles the head of a batch or a state, and the items that are known of it. It
+// returns the commit if the batch or the state is complete.
+func (c *chain) advance(kind byte, h batchHead, items []item) *commit {
 	c.pending = append(c.pending, items...)
 	c.listed = c.listed || h.flags&(openBatch|listedBatch) != 0
 	if h.flags&(openBatch|partialBatch) != 0 {
-		return nil, nil
+		return nil
 	}
 	done := &commit{batchHead: h, items: c.pending, state: kind == stateFrame, again: h.era != c.era, tail: c.tail && kind != stateFrame}
 	if c.listed {
@@ -183,7 +189,7 @@ func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
 	c.version, c.era, c.time = h.version, h.era, h.time
 	c.attached = c.attached || done.state
 	if !c.attached {
-		return nil, nil
+		return nil
 	}
-	return done, nil
+	return done
 }

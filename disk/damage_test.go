@@ -36,7 +36,8 @@ func record(t *testing.T, seed uint64, rounds, size int) *recording {
 	r := &recording{path: t.TempDir(), truths: map[Identity]truth{}, pasts: map[Identity][]pastState{}, newest: map[Identity]uint64{}, opts: &Options{Keys: testKeys(t)}, mirror: map[Identity]MirrorOptions{}}
 	d := openDirectory(t, r.path, r.opts)
 	d.limits.chunk = 2 << 10
-	d.limits.minLog = 1 << 20 // the log is recorded from the beginning
+	d.limits.minLog = 1 << 20   // the log is recorded from the beginning,
+	d.limits.replay = 128 << 10 // and read from there
 	var worlds []*world
 	for i, resource := range []string{"configmaps", "pods", "secrets"} {
 		id := identify(resource)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -40,8 +41,9 @@ type limits struct {
 	// chunk is the size of a write, and of a chunk of a snapshot. A mirror with less than
 	// a chunk has its complete state in the log.
 	chunk int64
-	// segment is the size of a segment of a log.
-	segment int64
+	// segment is the size of a segment of a log. indexed is the size of the frames after which
+	// an index frame follows, and index about the size of the index after which it does.
+	segment, indexed, index int64
 	// minLog is the size of a mirror's batches below which it gets no new snapshot, and
 	// replay the size of a log that may have to be read to restore a mirror.
 	minLog, replay int64
@@ -58,7 +60,7 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	chunk: 256 << 10, segment: 16 << 20, minLog: 1 << 20, replay: 256 << 20, window: 5 * time.Minute,
+	chunk: 256 << 10, segment: 16 << 20, indexed: 2 << 20, index: 32 << 10, minLog: 1 << 20, replay: 256 << 20, window: 5 * time.Minute,
 	delay: 10 * time.Millisecond, syncEvery: time.Second, maintainEvery: 10 * time.Second, hold: 10 * time.Second,
 	minRetry: time.Second, maxRetry: time.Minute,
 }
@@ -89,6 +91,7 @@ type Directory struct {
 	departed []*departed
 	// items and payload are buffers, and spare are those that the logs have returned.
 	items, payload []byte
+	hashes         []uint32
 	spare          [][]byte
 
 	// mu guards the fields below and many fields of clusters and mirrors. It is never
@@ -366,6 +369,10 @@ type clusterLog struct {
 	wrapped []byte
 	// buffer has the frames of a round that are not written yet, nil between rounds.
 	buffer []byte
+	// index has what the next index frame will have, some 32 KB at most. It covers the frames
+	// from covered on, and indexed is where the last index frame is, 0 if there is none.
+	index            keyindex.Builder
+	covered, indexed int64
 
 	retry time.Time
 	wait  time.Duration

@@ -21,7 +21,8 @@ const (
 // files performs the file operations of a directory.
 type files struct {
 	// fault is set by tests only. It is called before an operation on size bytes. If it
-	// returns an error, a write writes the returned number of bytes, and fails.
+	// returns an error, a write writes the returned number of bytes, and fails. If it returns
+	// 0 for a sync, which has size 1, nothing is synced.
 	fault func(operation, path string, size int) (int, error)
 }
 
@@ -50,7 +51,7 @@ func (s *files) write(f *os.File, b []byte) error {
 }
 
 func (s *files) sync(f *os.File) error {
-	if _, err := s.before("sync", f.Name(), 0); err != nil {
+	if n, err := s.before("sync", f.Name(), 1); err != nil || n == 0 {
 		return err
 	}
 	return f.Sync()

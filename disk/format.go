@@ -69,10 +69,7 @@ func checkHead(path string, b []byte, magic string) error {
 }
 
 // The kinds of frames. A reader leaves out a frame of a kind that it does not know if the
-// kind is a lower-case letter, and counts any other one as damage. So a later version can
-// add an index by key to a segment without a new format: as the last frame, with number 0,
-// encrypted as the objects that it is of, and with its own offset as the last 8 bytes of
-// the payload.
+// kind is a lower-case letter, and counts any other one as damage.
 const (
 	// segmentFrame is the first frame of a segment: a segmentHeader.
 	segmentFrame = 'H'
@@ -82,6 +79,9 @@ const (
 	batchFrame = 'B'
 	// stateFrame is the complete state of a small mirror, or a part of it.
 	stateFrame = 'S'
+	// indexFrame is the index by key of the frames since the index frame before it, a block of
+	// package keyindex. Its number is 0. Older programs of the same format leave it out.
+	indexFrame = 'k'
 	// damagedFrame stands for a frame with a wrong checksum. It is never written.
 	damagedFrame = 'X'
 )
@@ -96,6 +96,8 @@ type frame struct {
 	number  uint32
 	offset  int64
 	payload []byte
+	// head is the beginning of a batch or state whose payload was not read.
+	head *batchHead
 }
 
 // appendFrame appends a frame. The checksum of its header covers its place, so that a
@@ -121,17 +123,32 @@ func headerSum(header []byte, segment uint64, offset int64) uint32 {
 // payload is truncated, and otherwise the offset of the next frame. Good reports whether
 // the payload is right, too.
 func parseFrame(data []byte, segment uint64, offset int64) (f frame, next int64, good bool) {
-	if int64(len(data))-offset < frameSize {
+	if offset > int64(len(data)) {
 		return frame{}, 0, false
 	}
-	h := data[offset : offset+frameSize]
-	size := int64(binary.LittleEndian.Uint32(h))
-	if binary.LittleEndian.Uint32(h[16:]) != headerSum(h, segment, offset) || size > maxFrame || size > int64(len(data))-offset-frameSize {
+	return parsePart(data[offset:], segment, offset)
+}
+
+// parsePart is parseFrame for the bytes of a file from the offset on.
+func parsePart(data []byte, segment uint64, offset int64) (f frame, next int64, good bool) {
+	size := payloadSize(data, segment, offset)
+	if size < 0 || size > int64(len(data))-frameSize {
 		return frame{}, 0, false
 	}
-	next = offset + frameSize + size
-	f = frame{kind: h[8], number: binary.LittleEndian.Uint32(h[4:]), offset: offset, payload: data[offset+frameSize : next]}
-	return f, next, binary.LittleEndian.Uint32(h[12:]) == checksum(f.payload)
+	f = frame{kind: data[8], number: binary.LittleEndian.Uint32(data[4:]), offset: offset, payload: data[frameSize : frameSize+size]}
+	return f, offset + frameSize + size, binary.LittleEndian.Uint32(data[12:]) == checksum(f.payload)
+}
+
+// payloadSize returns the size of a payload by the header of its frame, -1 if the header is
+// wrong.
+func payloadSize(header []byte, segment uint64, offset int64) int64 {
+	if len(header) < frameSize || binary.LittleEndian.Uint32(header[16:]) != headerSum(header, segment, offset) {
+		return -1
+	}
+	if size := int64(binary.LittleEndian.Uint32(header)); size <= maxFrame {
+		return size
+	}
+	return -1
 }
 
 // contents are the frames of a segment.
@@ -149,13 +166,18 @@ type contents struct {
 // segment is a write that was interrupted, and the frames before it are complete. Any
 // other wrong frame is damage.
 func parseSegment(data []byte, segment uint64, last bool) contents {
-	c := contents{end: headSize}
-	for c.end < int64(len(data)) {
-		f, next, good := parseFrame(data, segment, c.end)
+	return parseRest(data[min(headSize, len(data)):], headSize, segment, last)
+}
+
+// parseRest is parseSegment for the bytes of a segment from an offset on.
+func parseRest(data []byte, from int64, segment uint64, last bool) contents {
+	c := contents{end: from}
+	for c.end < from+int64(len(data)) {
+		f, next, good := parsePart(data[c.end-from:], segment, c.end)
 		kind := f.kind
 		switch {
 		case good:
-		case last && !anyFrame(data, segment, max(next, c.end+1)):
+		case last && !anyFrame(data, from, segment, max(next, c.end+1)):
 			return c
 		case next == 0:
 			c.lost = true
@@ -170,10 +192,11 @@ func parseSegment(data []byte, segment uint64, last bool) contents {
 	return c
 }
 
-// anyFrame reports whether there is a frame anywhere after an offset.
-func anyFrame(data []byte, segment uint64, offset int64) bool {
-	for ; offset <= int64(len(data))-frameSize; offset++ {
-		if _, _, good := parseFrame(data, segment, offset); good {
+// anyFrame reports whether there is a frame anywhere after an offset. The data is the file
+// from some other offset on.
+func anyFrame(data []byte, from int64, segment uint64, offset int64) bool {
+	for ; offset <= from+int64(len(data))-frameSize; offset++ {
+		if _, _, good := parsePart(data[offset-from:], segment, offset); good {
 			return true
 		}
 	}

@@ -29,25 +29,19 @@ type Entry struct {
 // needs it begins with the state that [Cluster.At] returns for the same time.
 func (c *Cluster) History(since time.Time, want func(Identity) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		all, err := list(c.folder)
-		if err != nil {
-			yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %w", c.name, err))
-			return
-		}
 		h := history{cluster: c, index: &index{files: &c.directory.files, folder: c.folder}, since: since, want: want, chains: map[digest]*historyChain{}}
-		for i, number := range all.segments {
-			limit := int64(-1)
-			if i+1 < len(all.segments) {
-				next, err := h.index.header(all.segments[i+1])
-				if err == nil && next.Time.Before(since) {
-					continue
-				}
-				limit = next.Previous
-			}
-			if !h.segment(number, limit, i+1 == len(all.segments), yield) {
-				return
-			}
-		}
+		h.all(yield)
+	}
+}
+
+// ObjectHistory is History of one object of a mirror. Each record has only the changes of the
+// object, and ends when the mirror has had a state after until, which can be the zero time. It
+// reads what concerns the object, by the index of the log. Damage elsewhere is not noticed.
+func (c *Cluster) ObjectHistory(id Identity, key string, since, until time.Time) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		h := history{cluster: c, index: &index{files: &c.directory.files, folder: c.folder}, since: since, until: until, object: c.objectRead(id, key), chains: map[digest]*historyChain{}}
+		h.want = func(other Identity) bool { return other == id }
+		h.all(yield)
 	}
 }
 
@@ -82,6 +76,35 @@ type history struct {
 	since   time.Time
 	want    func(Identity) bool
 	chains  map[digest]*historyChain
+	// object is the object that the history is of, nil if it is of all. It ends when a state
+	// has arrived after until, if that is not zero.
+	object *objectRead
+	until  time.Time
+	ended  bool
+}
+
+// all yields the records of all segments.
+func (h *history) all(yield func(Entry, error) bool) {
+	all, err := list(h.cluster.folder)
+	if err != nil {
+		yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %w", h.cluster.name, err))
+		return
+	}
+	for i, number := range all.segments {
+		length, last := int64(-1), i+1 == len(all.segments)
+		if !last {
+			next, err := h.index.header(all.segments[i+1])
+			if err == nil && next.Time.Before(h.since) {
+				continue
+			}
+			if err == nil {
+				length = next.Previous
+			}
+		}
+		if !h.segment(number, length, last, yield) {
+			return
+		}
+	}
 }
 
 // historyChain is one mirror of a history.
@@ -91,37 +114,58 @@ type historyChain struct {
 	restorer
 }
 
+// read returns the frames of a segment: those that concern the object, and the last ones, or
+// all. A frame of which only the head is needed has it instead of a payload.
+func (h *history) read(number uint64, length int64, last bool) (c contents, err error) {
+	path := filepath.Join(h.cluster.folder, segmentName(number))
+	if h.object != nil && (last || length >= 0) {
+		part, err := h.object.segment(number, length)
+		if err == nil {
+			c, err = part.all(h.index.files, path)
+		}
+		if !errors.Is(err, errUnindexed) {
+			return c, err
+		}
+	}
+	data, err := h.index.files.readAll(path)
+	if err != nil {
+		return c, err
+	}
+	if length >= 0 && length < int64(len(data)) {
+		data = data[:length]
+	}
+	if len(data) < headSize {
+		return c, nil // the process ended when it had created the segment
+	}
+	if err := checkHead(segmentName(number), data, logMagic); err != nil {
+		return c, err
+	}
+	return parseSegment(data, number, last), nil
+}
+
 // segment yields the records of a segment, and returns false if the caller wants no more.
-func (h *history) segment(number uint64, limit int64, last bool, yield func(Entry, error) bool) bool {
+func (h *history) segment(number uint64, length int64, last bool, yield func(Entry, error) bool) bool {
 	failed := func(err error) bool {
 		for _, c := range h.chains {
 			c.damage()
 		}
 		return yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %s: %w", h.cluster.name, segmentName(number), err))
 	}
-	data, err := h.index.files.readAll(filepath.Join(h.cluster.folder, segmentName(number)))
+	content, err := h.read(number, length, last)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // removed meanwhile, because it is too old
 	}
 	if err != nil {
 		return failed(err)
 	}
-	if limit >= 0 && limit < int64(len(data)) {
-		data = data[:limit]
-	}
-	if len(data) < headSize {
-		return true // the process ended when it had created the segment
-	}
-	if err := checkHead(segmentName(number), data, logMagic); err != nil {
-		return failed(err)
-	}
-	content := parseSegment(data, number, last)
 	numbers := map[uint32]*historyChain{}
 	for i := range content.frames {
 		f := &content.frames[i]
 		entry, ok, err := h.frame(numbers, f)
 		gap := (*GapError)(nil)
 		switch {
+		case h.ended:
+			return false
 		case errors.As(err, &gap):
 			if (gap.Until.IsZero() || gap.Until.After(h.since)) && !yield(Entry{}, err) {
 				return false
@@ -155,6 +199,9 @@ func (h *history) frame(numbers map[uint32]*historyChain, f *frame) (entry Entry
 		if c == nil {
 			dir := h.cluster.directory
 			c = &historyChain{chain: chain{keys: dir.opts.Keys}, identity: d.Identity, restorer: restorer{digest: key, kind: h.cluster.kindOf(d.Identity), dictionaries: dir.dictionaries, lazy: true}}
+			if h.object != nil {
+				c.only = h.object.key
+			}
 			h.chains[key] = c
 		}
 		numbers[f.number] = c
@@ -168,7 +215,15 @@ func (h *history) frame(numbers map[uint32]*historyChain, f *frame) (entry Entry
 	if c == nil || c.locked != nil {
 		return entry, false, nil
 	}
-	done, err := c.frame(f.kind, f.payload)
+	var done *commit
+	if f.head != nil {
+		done = c.advance(f.kind, *f.head, nil)
+	} else {
+		done, err = c.frame(f.kind, f.payload)
+	}
+	if done != nil && !h.until.IsZero() && done.time.After(h.until) {
+		h.ended = true
+	}
 	if err != nil || done == nil || done.state || len(done.items) == 0 {
 		return entry, false, err
 	}

@@ -92,6 +92,9 @@ type frameRef struct {
 	position
 	size int
 	kind byte
+	// head is the beginning of a batch or state that is not read, because it does not concern
+	// the object of [index.object]. It is nil for all other frames.
+	head *batchHead
 }
 
 // index is what the files of a cluster have, without the objects.
@@ -101,8 +104,10 @@ type index struct {
 	name   string // of the cluster, empty if there are no files
 	listing
 	mirrors map[digest]*found
-	// only is the mirror that the index is of, nil if it is of all.
-	only *digest
+	// only is the mirror that the index is of, nil if it is of all. object, if it is not nil,
+	// is the object of the mirror that it is of.
+	only   *digest
+	object *objectRead
 	// damaged are the errors of snapshots whose footers cannot be read, by the names of
 	// the files.
 	damaged map[string]error
@@ -194,7 +199,7 @@ func (x *index) skipTorn() error {
 			return nil
 		}
 		data, err := x.files.readAll(filepath.Join(x.folder, segmentName(number)))
-		if newer := (*newerError)(nil); err != nil || errors.As(checkHead(segmentName(number), data, logMagic), &newer) || anyFrame(data, number, 0) {
+		if newer := (*newerError)(nil); err != nil || errors.As(checkHead(segmentName(number), data, logMagic), &newer) || anyFrame(data, 0, number, 0) {
 			return err
 		}
 		x.segments, x.torn = x.segments[:n-1], append(x.torn, number)
@@ -268,22 +273,33 @@ var errMoved = errors.New("the file was created or removed meanwhile")
 
 // readSegment adds the frames of a segment.
 func (x *index) readSegment(number uint64, last bool) error {
-	path := filepath.Join(x.folder, segmentName(number))
-	data, err := x.files.readAll(path)
-	if err != nil {
-		return err
-	}
+	length := int64(-1)
 	if !last {
 		// The header of the next segment is missing if that segment is.
 		next, err := x.header(number + 1)
 		if _, listed := slices.BinarySearch(x.segments, number+1); listed == errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: %w", segmentName(number+1), errMoved)
 		}
-		if err == nil && next.Previous >= 0 && next.Previous <= int64(len(data)) {
-			data = data[:next.Previous]
-		} else {
-			defer func() { x.lose(number) }()
+		if err == nil {
+			length = next.Previous
 		}
+	}
+	if x.object != nil && (last || length >= 0) {
+		part, err := x.object.segment(number, length)
+		if !errors.Is(err, errUnindexed) {
+			x.addObject(number, part)
+			return err
+		}
+	}
+	path := filepath.Join(x.folder, segmentName(number))
+	data, err := x.files.readAll(path)
+	if err != nil {
+		return err
+	}
+	if length >= 0 && length <= int64(len(data)) {
+		data = data[:length]
+	} else if !last {
+		defer func() { x.lose(number) }()
 	}
 	if err := checkHead(path, data, logMagic); err != nil {
 		if newer := (*newerError)(nil); errors.As(err, &newer) {
@@ -294,23 +310,40 @@ func (x *index) readSegment(number uint64, last bool) error {
 		return nil
 	}
 	c := parseSegment(data, number, last)
-	x.add(number, c)
-	if c.lost {
-		x.lose(number)
-	}
-	x.end, x.ends[number] = c.end, c.end
+	x.add(number, c, map[uint32]*found{}, false)
 	if last {
 		x.sums = sumsOf(c)
 	}
 	return nil
 }
 
-// add adds the frames of a segment to their mirrors.
-func (x *index) add(number uint64, c contents) {
+// addObject adds the frames of a segment that concern an object.
+func (x *index) addObject(number uint64, part *objectFrames) {
+	if part == nil {
+		return
+	}
 	numbers := map[uint32]*found{}
+	if part.number != 0 {
+		m := x.mirror(x.object.identity)
+		m.frames = append(m.frames, part.refs...)
+		numbers[part.number] = m
+	}
+	x.add(number, part.rest, numbers, true)
+}
+
+// add adds the frames of a segment, or its last ones, to their mirrors. The numbers are those
+// of the mirrors that were declared before the frames. Others means that more of them may have
+// been declared, which are not wanted.
+func (x *index) add(number uint64, c contents, numbers map[uint32]*found, others bool) {
+	defer func() {
+		if c.lost {
+			x.lose(number)
+		}
+		x.end, x.ends[number] = c.end, c.end
+	}()
 	for i := range c.frames {
 		f := &c.frames[i]
-		ref := frameRef{position{number, f.offset}, len(f.payload), f.kind}
+		ref := frameRef{position: position{number, f.offset}, size: len(f.payload), kind: f.kind}
 		switch f.kind {
 		case segmentFrame:
 			var h segmentHeader
@@ -336,6 +369,14 @@ func (x *index) add(number uint64, c contents) {
 			}
 		}
 		m := numbers[f.number]
+		if batch := f.kind; m == nil && others {
+			if f.kind == damagedFrame {
+				batch = f.payload[0]
+			}
+			if batch == batchFrame || batch == stateFrame {
+				continue
+			}
+		}
 		if m == nil || f.kind == damagedFrame && f.payload[0] != batchFrame && f.payload[0] != stateFrame {
 			x.lose(number)
 			continue

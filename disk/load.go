@@ -43,6 +43,8 @@ type State struct {
 type loading struct {
 	index *index
 	chain chain
+	// object is the key of the object that is loaded, "" for all.
+	object string
 	// snapshots are those that the frames have not reached yet, and unreadable the errors
 	// of those that cannot be read.
 	snapshots  []*snapshotFile
@@ -103,6 +105,12 @@ func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, er
 // loading returns a loading of a mirror at the beginning of the index.
 func (x *index) loading(f *found, keys Keys, unreadable map[*snapshotFile]error) *loading {
 	l := &loading{index: x, chain: chain{keys: keys}, changed: map[string]*item{}, unreadable: unreadable}
+	if x.object != nil {
+		l.object = x.object.key
+		if x.object.moment.Version == 0 { // or else passBatch needs the versions of all items
+			l.chain.only = l.object
+		}
+	}
 	_, l.problem = x.damagedSnapshot(f.digest)
 	for _, s := range f.snapshots {
 		if s.After.Segment > x.until {
@@ -182,9 +190,12 @@ func (l *loading) frame(file *os.File, ref frameRef) error {
 	if ref.kind == damagedFrame {
 		return errChecksum
 	}
-	payload, err := readAt(file, ref.Offset+frameSize, ref.size)
-	if err != nil {
-		return err
+	var payload []byte
+	var err error
+	if ref.head == nil {
+		if payload, err = readAt(file, ref.Offset+frameSize, ref.size); err != nil {
+			return err
+		}
 	}
 	if ref.kind == mirrorFrame {
 		return l.declare(payload)
@@ -192,12 +203,16 @@ func (l *loading) frame(file *os.File, ref frameRef) error {
 	if l.chain.locked != nil {
 		return l.chain.locked
 	}
-	done, err := l.chain.frame(ref.kind, payload)
-	if done == nil {
-		return err
+	var done *commit
+	if ref.head != nil {
+		done = l.chain.advance(ref.kind, *ref.head, nil)
+	} else {
+		done, err = l.chain.frame(ref.kind, payload)
 	}
-	l.commit(done)
-	return nil
+	if done != nil {
+		l.commit(done)
+	}
+	return err
 }
 
 // declare handles a declaration.
@@ -280,6 +295,9 @@ func (l *loading) commit(c *commit) {
 	l.passBatch(c)
 	if l.part > 0 && l.step+1 == l.stop && l.part <= len(c.items) {
 		c.items, c.version = c.items[:l.part], l.partVersion
+	}
+	if l.object != "" {
+		c.items = slices.DeleteFunc(c.items, func(i item) bool { return i.key != l.object })
 	}
 	if l.limit > 0 && !c.state {
 		c.olds = make([]*item, len(c.items))
@@ -379,11 +397,11 @@ func (l *loading) state(r *restorer) (*State, error) {
 		}
 		return add(i)
 	}
-	if l.snapshot != nil {
-		if r.want == nil {
+	if l.snapshot != nil && (l.object == "" || len(changed) == 0) {
+		if r.want == nil && l.object == "" {
 			s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.size/8))))
 		}
-		if err := l.snapshot.items(l.index.files, l.chain.keys, each); err != nil {
+		if err := l.snapshot.items(l.index.files, l.chain.keys, l.object, each); err != nil {
 			return nil, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -84,6 +85,7 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	l.next++
 	before := l.sums
 	l.mirrors, l.seal, l.sums = 0, nil, map[string]bool{}
+	l.index, l.covered, l.indexed = keyindex.Builder{}, headSize, 0
 	l.buffer = append(l.buffer[:0], head(logMagic, formatVersion)...)
 	l.frame(segmentFrame, 0, text)
 	if err := l.flush(c); err != nil {
@@ -141,9 +143,23 @@ func (c *Cluster) exchange(f *os.File) {
 	c.file, c.unsync, c.failed = f, false, nil
 }
 
+// end returns the length of the current segment with the frames that are not written yet.
+func (l *clusterLog) end() int64 { return l.current.size + int64(len(l.buffer)) }
+
 // frame adds a frame to the buffer.
 func (l *clusterLog) frame(kind byte, number uint32, payload []byte) {
-	l.buffer = appendFrame(l.buffer, l.current.number, l.current.size+int64(len(l.buffer)), kind, number, payload)
+	l.buffer = appendFrame(l.buffer, l.current.number, l.end(), kind, number, payload)
+}
+
+// addIndex adds the index of the frames since the last index to the buffer.
+func (l *clusterLog) addIndex(d *Directory) {
+	own := l.end()
+	if own == l.covered {
+		return
+	}
+	d.payload = l.index.Append(d.payload[:0], l.covered, l.indexed, own)
+	l.frame(indexFrame, 0, d.payload)
+	l.covered, l.indexed = l.end(), own
 }
 
 // flush writes the buffer.
@@ -179,6 +195,7 @@ func (l *clusterLog) finish(c *Cluster) error {
 	if l.current == nil {
 		return nil
 	}
+	l.addIndex(c.directory)
 	if err := l.flush(c); err != nil {
 		return err
 	}
@@ -268,6 +285,7 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 	}
 	l.mirrors++
 	m.encoder, m.segment, m.number, m.declared = e, l.current.number, l.mirrors, epoch
+	l.index.Declare(keyindex.Mirror(m.digest), l.end()-l.covered, e.sealIndex(l.covered))
 	l.frame(mirrorFrame, m.number, text)
 	return nil
 }
@@ -277,17 +295,26 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, changes iter.Seq[queuedChange]) (size int64, err error) {
 	d := c.directory
 	named, count := len(m.encoder.sums), 0
-	d.items = d.items[:0]
+	d.items, d.hashes = d.items[:0], d.hashes[:0]
+	entry := keyindex.Frame{Mirror: keyindex.Mirror(m.digest), Kind: kind}
+	entry.Ordinary = kind == batchFrame && h.flags == 0 && !m.relisting && h.era == m.era && h.version >= m.version
 	emit := func(flags byte) error {
 		part := h
 		part.flags |= flags
+		entry.Offset, entry.Head, entry.Hashes, entry.Seal = l.end()-l.covered, part.indexed(), d.hashes, m.encoder.sealIndex(l.covered)
+		entry.Ordinary = entry.Ordinary && flags == 0
+		entry.Required = len(m.encoder.sums) > named
+		l.index.Add(&entry)
 		for _, s := range m.encoder.sums[named:] {
 			l.sums[dictionaryFile{s, false}.name()] = true
 		}
 		d.payload = append(part.append(d.payload[:0], m.encoder.sums[named:], count), d.items...)
 		l.frame(kind, m.number, d.payload)
 		size += frameSize + int64(len(d.payload))
-		named, count, d.items = len(m.encoder.sums), 0, d.items[:0]
+		named, count, d.items, d.hashes = len(m.encoder.sums), 0, d.items[:0], d.hashes[:0]
+		if l.end()-l.covered >= d.limits.indexed || int64(l.index.Size()) >= d.limits.index {
+			l.addIndex(d)
+		}
 		if int64(len(l.buffer)) >= d.limits.chunk {
 			return l.flush(c)
 		}
@@ -302,6 +329,7 @@ func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, change
 		if d.items, err = m.encoder.append(d.items, change, kind == stateFrame); err != nil {
 			return 0, &mirrorError{err}
 		}
+		d.hashes = append(d.hashes, keyindex.Hash(change.Key))
 		count++
 	}
 	if m.relisting = h.flags&openBatch != 0; !m.relisting {

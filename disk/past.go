@@ -73,12 +73,32 @@ func (c *Cluster) At(id Identity, m Moment) (*State, error) { return c.AtKeys(id
 // AtKeys is At, but the state has only the objects whose keys are wanted. A nil want wants
 // all.
 func (c *Cluster) AtKeys(id Identity, m Moment, want func(key string) bool) (*State, error) {
+	return c.readAt(id, m, want, nil)
+}
+
+// ObjectAt is At, but the state has only the object with a key, if that existed. It reads
+// what concerns this object, by the index of the log, and at most one chunk of a snapshot.
+// Damage elsewhere is not noticed.
+func (c *Cluster) ObjectAt(id Identity, m Moment, key string) (*State, error) {
+	return c.readAt(id, m, nil, c.objectRead(id, key))
+}
+
+// objectRead returns a read of one object.
+func (c *Cluster) objectRead(id Identity, key string) *objectRead {
+	return &objectRead{files: &c.directory.files, folder: c.folder, identity: id, mirror: id.digest(), key: key, keys: c.directory.opts.Keys}
+}
+
+// readAt reads the state of a moment. If object is not nil, it is the state of that object.
+func (c *Cluster) readAt(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
 	defer c.hold()()
 	m = c.sinceSetBack(m, time.Now())
+	if object != nil {
+		object.moment = m
+	}
 	var s *State
 	var err error
 	for range maxReads {
-		if s, err = c.at(id, m, want); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
+		if s, err = c.at(id, m, want, object); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
 			break
 		}
 	}
@@ -117,14 +137,14 @@ func (c *Cluster) hold() (release func()) {
 	}
 }
 
-func (c *Cluster) at(id Identity, m Moment, want func(key string) bool) (*State, error) {
+func (c *Cluster) at(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
 	d := c.directory
 	r := &restorer{digest: id.digest(), kind: c.kindOf(id), dictionaries: d.dictionaries, want: want}
 	x, err := listIndex(&d.files, c.folder)
 	if err != nil {
 		return nil, err
 	}
-	x.only = &r.digest
+	x.only, x.object = &r.digest, object
 	if err := x.readSnapshots(); err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func (w *world) goBack(version uint64) {
 	w.version, w.relisted = version, true
 	o := newObject(w.tb, "shop/old", version-1, "x")
 	changes := w.store.Apply([]delta.Delta[*wire.Object]{{Type: delta.Replaced, Missed: true, Key: o.Key(), Object: o, Version: version - 1}})
-	w.mirror.Append(Batch{Changes: changes, State: w.store.Snapshot(), Open: true, Time: w.now()})
+	w.put(Batch{Changes: changes, State: w.store.Snapshot(), Open: true, Time: w.now()})
 	w.store.Apply([]delta.Delta[*wire.Object]{{Type: delta.Bookmark, Missed: true, Version: version}})
 	w.remember()
 	w.append(Batch{})

@@ -147,6 +147,8 @@ type decoder struct {
 	// lost means that a frame is missing that may have named dictionaries.
 	lost bool
 	seal *seal
+	// only is the key of the items that are returned, "" for all.
+	only string
 }
 
 // batch parses a batch.
@@ -176,19 +178,24 @@ func timeOf(payload []byte) time.Time {
 // items parses n items, which must be all that is left.
 func (d *decoder) items(r *fields, n uint64) (items []item, err error) {
 	for ; n > 0 && r.err == nil; n-- {
-		i := item{flags: r.byte(), key: string(r.text()), version: r.number(), object: r.number(), manager: r.text(), seal: d.seal}
+		i := item{flags: r.byte(), seal: d.seal}
+		key := r.text()
+		i.version, i.object, i.manager = r.number(), r.number(), r.text()
 		dictionary := r.number()
 		i.body = r.text()
 		switch t := delta.Type(i.flags & typeBits); {
 		case r.err != nil:
-		case t != delta.Added && t != delta.Updated && t != delta.Deleted || i.key == "" || dictionary > uint64(len(d.sums)):
+		case t != delta.Added && t != delta.Updated && t != delta.Deleted || len(key) == 0 || dictionary > uint64(len(d.sums)):
 			return nil, errors.New("record is malformed")
 		case dictionary > 0 && d.lost:
 			return nil, errors.New("record names a dictionary of a lost one")
 		case dictionary > 0:
 			i.dictionary = d.sums[dictionary-1]
 		}
-		items = append(items, i)
+		if d.only == "" || string(key) == d.only {
+			i.key = string(key)
+			items = append(items, i)
+		}
 	}
 	if r.err == nil && len(r.b) > 0 {
 		r.err = errors.New("record has a remainder")

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -253,8 +254,9 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 	if err := l.declare(m.cluster, m, j.epoch, h.version, h.era, h.time); err != nil {
 		return err
 	}
-	after := position{l.current.number, l.current.size + int64(len(l.buffer))}
+	after := position{l.current.number, l.end()}
 	if j.large {
+		l.index.Cut(keyindex.Mirror(m.digest))
 		m.version, m.era, m.relisting = h.version, h.era, false
 	} else {
 		var err error

@@ -195,14 +195,15 @@ func readFooter(s *files, path string) (*snapshotFile, error) {
 	return snap, nil
 }
 
-// items reads all chunks, and calls each for every item in key order.
-func (p *snapshotFile) items(s *files, keys Keys, each func(*item) error) error {
+// items reads the chunks, and calls each for every item in key order. If only is not "", it
+// reads the chunk that has this key, and calls each for its item, if there is one.
+func (p *snapshotFile) items(s *files, keys Keys, only string, each func(*item) error) error {
 	f, err := s.open(p.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	d := decoder{}
+	d := decoder{only: only}
 	if p.Key != nil {
 		if d.seal, err = openDataKey(keys, p.Key); err != nil {
 			return err
@@ -216,7 +217,11 @@ func (p *snapshotFile) items(s *files, keys Keys, each func(*item) error) error 
 		d.sums = append(d.sums, s)
 	}
 	at := int64(headSize)
-	for _, c := range p.Chunks {
+	for n, c := range p.Chunks {
+		if only != "" && (only < c.First || n+1 < len(p.Chunks) && only >= p.Chunks[n+1].First) {
+			at += int64(c.Size)
+			continue
+		}
 		b, err := readAt(f, at, c.Size)
 		if err != nil {
 			return err

@@ -128,7 +128,7 @@ func (x *index) verifyWindow(keys Keys) error {
 	}
 	for _, f := range x.mirrors {
 		for _, s := range f.snapshots {
-			if err := s.items(x.files, keys, func(*item) error { return nil }); err != nil && !errors.Is(err, errLocked) {
+			if err := s.items(x.files, keys, "", func(*item) error { return nil }); err != nil && !errors.Is(err, errLocked) {
 				errs = append(errs, fmt.Errorf("%v: %w", f.identity, err))
 			}
 		}

@@ -125,6 +125,38 @@ type world struct {
 	before func(version uint64, objects map[string]string)
 	// relisted means that the next state is the end of a relist.
 	relisted bool
+	// events are the changes of all batches in their order.
+	events []event
+}
+
+// event is a change of an object, in a batch with a version and a time. The version of a batch
+// in the middle of a relist is 0, and a batch without changes has an event without a key.
+type event struct {
+	batch  uint64
+	time   time.Time
+	change delta.Type
+	key    string
+	text   string // of the object
+	// lost means that the next process did not load a state with the event. The files may have
+	// it all the same.
+	lost bool
+}
+
+// put appends a batch and records its changes.
+func (w *world) put(b Batch) {
+	e := event{batch: b.State.Version(), time: b.Time}
+	if b.Open {
+		e.batch = 0
+	}
+	for i := range b.Changes {
+		c := &b.Changes[i]
+		e.change, e.key, e.text = c.Type, c.Key, string(c.New.Bytes())
+		w.events = append(w.events, e)
+	}
+	if e.key == "" {
+		w.events = append(w.events, e)
+	}
+	w.mirror.Append(b)
 }
 
 func newWorld(tb testing.TB, m *Mirror, seed uint64) *world {
@@ -178,7 +210,7 @@ func (w *world) inner(deltas []delta.Delta[*wire.Object]) (all []pastState) {
 // append appends the batch that has led to the remembered state.
 func (w *world) append(b Batch) {
 	b.State, b.Time = w.store.Snapshot(), w.past[len(w.past)-1].time
-	w.mirror.Append(b)
+	w.put(b)
 }
 
 func newObject(tb testing.TB, key string, version uint64, text string) *wire.Object {
@@ -255,7 +287,7 @@ func (w *world) change(n int) {
 // relist appends parts of a relist, and its end if it is complete.
 func (w *world) relist(parts int, complete bool) {
 	for range parts {
-		w.mirror.Append(Batch{Changes: w.store.Apply(w.deltas(2, delta.Replaced)), State: w.store.Snapshot(), Open: true, Time: w.now()})
+		w.put(Batch{Changes: w.store.Apply(w.deltas(2, delta.Replaced)), State: w.store.Snapshot(), Open: true, Time: w.now()})
 	}
 	w.relisted = true
 	if complete {
@@ -283,6 +315,9 @@ func (w *world) resume(s *State) {
 	for len(w.past) > 0 && w.past[len(w.past)-1].version != s.Version {
 		w.past = w.past[:len(w.past)-1]
 	}
+	for n := len(w.events) - 1; n >= 0 && w.events[n].batch != s.Version; n-- {
+		w.events[n].lost = true
+	}
 	w.reset()
 	w.relisted = false
 	_, err := w.store.Replace(s.Objects, s.Version)
@@ -296,7 +331,7 @@ func openDirectory(tb testing.TB, path string, opts *Options) *Directory {
 	must(tb, err)
 	tb.Cleanup(func() { d.Close() })
 	d.limits = limits{
-		chunk: 1 << 10, segment: 4 << 10, minLog: 1 << 10, replay: 64 << 10, window: time.Hour,
+		chunk: 1 << 10, segment: 4 << 10, indexed: 700, index: 300, minLog: 1 << 10, replay: 64 << 10, window: time.Hour,
 		delay: time.Millisecond, syncEvery: 5 * time.Millisecond, maintainEvery: 20 * time.Millisecond, hold: 200 * time.Millisecond,
 		minRetry: time.Millisecond, maxRetry: 20 * time.Millisecond,
 	}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package keyindex
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// TrailerSize is the size of the end of a block: its own place.
+const TrailerSize = 8
+
+var errMalformed = errors.New("index is malformed")
+
+// Block is the index of a part of a log. It refers to the bytes that it was read from.
+type Block struct {
+	// Start is where the part begins, and Previous the place of the block before, 0 if there
+	// is none.
+	Start, Previous int64
+	sections        []byte
+}
+
+// Own returns the place in the last bytes of a block.
+func Own(trailer []byte) int64 { return int64(binary.LittleEndian.Uint64(trailer)) }
+
+// Parse returns the block at a place.
+func Parse(payload []byte, own int64) (*Block, error) {
+	end := len(payload) - TrailerSize
+	if end < 0 || Own(payload[end:]) != own {
+		return nil, errMalformed
+	}
+	r := reader{b: payload[:end]}
+	b := &Block{Start: r.place(), Previous: r.place()}
+	b.sections = r.b
+	if r.bad || b.Start > own || b.Previous >= own {
+		return nil, errMalformed
+	}
+	return b, nil
+}
+
+// Section is what a block has of one mirror.
+type Section struct {
+	// Declarations are the places of the declarations.
+	Declarations []int64
+	start        int64
+	body         []byte
+}
+
+// Section returns the section of a mirror, nil if the part has no frames of it.
+func (b *Block) Section(m Mirror) (*Section, error) {
+	r := reader{b: b.sections}
+	for len(r.b) > 0 {
+		var of Mirror
+		copy(of[:], r.bytes(uint64(len(of))))
+		declarations, body := reader{b: r.bytes(r.number())}, r.bytes(r.number())
+		if of != m || r.bad {
+			continue
+		}
+		s := &Section{start: b.Start, body: body}
+		for place := b.Start; len(declarations.b) > 0; {
+			place += declarations.place()
+			s.Declarations = append(s.Declarations, place)
+		}
+		return s, declarations.err()
+	}
+	return nil, r.err()
+}
+
+// Unseal replaces the encrypted section by the decrypted one.
+func (s *Section) Unseal(open func([]byte) ([]byte, error)) (err error) {
+	s.body, err = open(s.body)
+	return err
+}
+
+// The kinds of pieces, besides those of the frames that are listed one by one.
+const (
+	// Declaration is the declaration of the mirror.
+	Declaration = 'M'
+	// Batch is an ordinary batch that is alone, or one of a run that may have a change of the
+	// key.
+	Batch = 'B'
+	// Run is the first batch of a run of ordinary ones, and RunEnd the last one.
+	Run    = 'r'
+	RunEnd = 'e'
+)
+
+// Piece is a frame, or an end of a run of ordinary batches.
+type Piece struct {
+	Kind   byte
+	Offset int64
+	// Head is that of the frame. A declaration, and a batch of a run, have none.
+	Head Head
+	// End and Last are the place and the head of the last batch of a Run.
+	End  int64
+	Last Head
+	// Read means that the frame has to be read.
+	Read bool
+}
+
+// Pieces returns the frames of the section that concern a key, and what is known of all the
+// others, in the order of the log. A batch of a run is between its ends, and may be at the
+// same place as one of them.
+func (s *Section) Pieces(hash uint32) ([]Piece, error) {
+	r := reader{b: s.body}
+	frames := reader{b: r.bytes(r.number())}
+	matches := s.matches(&frames, r.bytes(r.number()), hash)
+	declarations := s.Declarations
+	var all []Piece
+	before := func(end int64) { // adds the declarations and the batches of a run up to a place
+		for ; len(declarations) > 0 && declarations[0] <= end; declarations = declarations[1:] {
+			all = append(all, Piece{Kind: Declaration, Offset: declarations[0], Read: true})
+		}
+		for ; len(matches) > 0 && matches[0] <= end; matches = matches[1:] {
+			all = append(all, Piece{Kind: Batch, Offset: matches[0], Read: true})
+		}
+	}
+	for place := s.start; len(r.b) > 0; {
+		kind := r.byte()
+		place += r.place()
+		p := Piece{Kind: kind &^ required, Offset: place, Read: kind&required != 0}
+		if p.Kind == Run {
+			p.End = place + r.place()
+		}
+		p.Head = r.head()
+		before(place - 1)
+		if p.Kind == Run && p.End > place {
+			p.Last = r.head()
+			all = append(all, p)
+			before(p.End)
+			all = append(all, Piece{Kind: RunEnd, Offset: p.End, Head: p.Last})
+			continue
+		}
+		if p.Kind == Run {
+			p.Kind = Batch
+		}
+		if len(matches) > 0 && matches[0] == place {
+			p.Read, matches = true, matches[1:]
+		}
+		all = append(all, p)
+	}
+	for _, place := range declarations {
+		all = append(all, Piece{Kind: Declaration, Offset: place, Read: true})
+	}
+	if r.bad || frames.bad || len(matches) > 0 {
+		return nil, errMalformed
+	}
+	return all, nil
+}
+
+// matches returns the places of the frames that have a hash.
+func (s *Section) matches(frames *reader, hashes []byte, hash uint32) (places []int64) {
+	place, count := s.start, 0 // of the frames up to here
+	for i := 0; i+4 <= len(hashes); i += 4 {
+		if binary.LittleEndian.Uint32(hashes[i:]) != hash || i/4 < count {
+			continue // it is another key, or the frame is known
+		}
+		for count <= i/4 && !frames.bad {
+			place += frames.place()
+			count += int(frames.place())
+		}
+		places = append(places, place)
+	}
+	return places
+}
+
+// reader reads the fields of a block. After an error all further fields are empty.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) err() error {
+	if r.bad {
+		return errMalformed
+	}
+	return nil
+}
+
+func (r *reader) number() uint64 {
+	n, l := binary.Uvarint(r.b)
+	if l <= 0 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	r.b = r.b[l:]
+	return n
+}
+
+// place reads a number that is smaller than any file.
+func (r *reader) place() int64 {
+	n := r.number()
+	if n > 1<<40 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	return int64(n)
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.b, r.bad = nil, true
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) head() Head {
+	return Head{Flags: r.byte(), Version: r.number(), Era: r.number(), Time: int64(r.number())}
+}

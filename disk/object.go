@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
+)
+
+// objectRead is a read of the past of one object. It reads the index frames of a segment and
+// the frames that may have a change of the object. The readers of frames, [loading] and
+// [history], handle these and the heads of all others, as if they had read them all.
+//
+// Where an index frame is missing or damaged, or does not agree with the frames, the whole
+// segment is read instead. So the result is the same, with one exception: damage in frames
+// that were not read is not noticed. The changes of the object are known all the same.
+type objectRead struct {
+	files    *files
+	folder   string
+	identity Identity
+	mirror   digest
+	key      string
+	keys     Keys
+	// moment is what [Cluster.ObjectAt] searches for. The zero value is before all times, for
+	// a read that searches for nothing.
+	moment Moment
+	// blocks are the index frames of one segment, the last one first, and buffer is for other
+	// frames. They are used again for the next segment.
+	blocks [][]byte
+	buffer []byte
+}
+
+// objectFrames is what a segment has of an object.
+type objectFrames struct {
+	// refs are the frames of the mirror up to the last index frame.
+	refs []frameRef
+	// number is the mirror's number in the segment after them, 0 if it has none yet.
+	number uint32
+	// rest are all frames after the last index frame.
+	rest contents
+}
+
+// errUnindexed means that the whole segment has to be read.
+var errUnindexed = errors.New("the segment has no usable index")
+
+// segment returns the frames of a segment that has a length, -1 for the last segment, which
+// is being written. It returns errUnindexed if the whole segment has to be read.
+func (o *objectRead) segment(number uint64, length int64) (*objectFrames, error) {
+	f, err := o.files.open(filepath.Join(o.folder, segmentName(number)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	last := length < 0
+	if info, err := f.Stat(); err != nil || info.Size() < length {
+		return nil, errUnindexed
+	} else if last {
+		length = info.Size()
+	}
+	start, err := readAt(f, 0, headSize)
+	if err != nil || checkHead(f.Name(), start, logMagic) != nil {
+		return nil, errUnindexed
+	}
+	s := &objectSegment{objectRead: o, file: f, number: number, length: length}
+	blocks, end, err := s.index()
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range slices.Backward(blocks) {
+		if err := s.block(b); err != nil {
+			return nil, errUnindexed
+		}
+	}
+	rest, err := readAt(f, end, int(length-end))
+	if err != nil {
+		return nil, errUnindexed
+	}
+	s.found.rest = parseRest(rest, end, number, last)
+	return &s.found, nil
+}
+
+// objectSegment reads one segment.
+type objectSegment struct {
+	*objectRead
+	file   *os.File
+	number uint64
+	length int64
+	found  objectFrames
+	// version is the version of the mirror before the next piece, and key the data key of the
+	// mirror, if it is encrypted.
+	version uint64
+	seal    *seal
+}
+
+// frame reads the frame at an offset into a buffer, and checks it.
+func (s *objectSegment) frame(offset int64, buffer *[]byte) (f frame, next int64, err error) {
+	const first = 4 << 10 // most frames are not larger
+	read := func(size int) []byte {
+		*buffer = slices.Grow((*buffer)[:0], size)[:size]
+		n, _ := s.file.ReadAt(*buffer, offset) // an error means that there is less
+		return (*buffer)[:n]
+	}
+	b := read(int(min(first, max(0, s.length-offset))))
+	size := payloadSize(b, s.number, offset)
+	if size < 0 || offset+frameSize+size > s.length {
+		return f, 0, errUnindexed
+	}
+	if int(frameSize+size) > len(b) {
+		b = read(int(frameSize + size))
+	}
+	f, next, good := parsePart(b, s.number, offset)
+	if !good {
+		return f, 0, errUnindexed
+	}
+	return f, next, nil
+}
+
+// index returns the index frames of the segment, the last one first, and the end of the last
+// one. They must cover all frames up to there.
+func (s *objectSegment) index() (all []*keyindex.Block, end int64, err error) {
+	place, err := s.lastIndex()
+	if err != nil {
+		return nil, 0, err
+	}
+	for first := true; first || place != 0; first = false {
+		if len(all) == len(s.blocks) {
+			s.blocks = append(s.blocks, nil)
+		}
+		f, next, err := s.frame(place, &s.blocks[len(all)])
+		if err != nil || f.kind != indexFrame {
+			return nil, 0, errUnindexed
+		}
+		b, err := keyindex.Parse(f.payload, place)
+		if err != nil || !first && all[len(all)-1].Start != next {
+			return nil, 0, errUnindexed
+		}
+		if first {
+			end = next
+		}
+		all = append(all, b)
+		place = b.Previous
+	}
+	if all[len(all)-1].Start != headSize {
+		return nil, 0, errUnindexed
+	}
+	return all, end, nil
+}
+
+// lastIndex returns the place of the last index frame. It is at the end of a finished segment.
+// A segment that is being written, or was when a process ended, is searched for it.
+func (s *objectSegment) lastIndex() (int64, error) {
+	if b, err := readAt(s.file, s.length-keyindex.TrailerSize, keyindex.TrailerSize); err == nil {
+		place := keyindex.Own(b)
+		if place >= headSize && place < s.length {
+			if f, next, err := s.frame(place, &s.buffer); err == nil && next == s.length && f.kind == indexFrame {
+				return place, nil
+			}
+		}
+	}
+	place, found := int64(headSize), int64(0)
+	r := bufio.NewReaderSize(io.NewSectionReader(s.file, place, s.length-place), 64<<10)
+	for {
+		header, _ := r.Peek(frameSize) // there is less at the end
+		size := payloadSize(header, s.number, place)
+		if size < 0 || place+frameSize+size > s.length {
+			break
+		}
+		if header[8] == indexFrame {
+			found = place
+		}
+		if _, err := r.Discard(int(frameSize + size)); err != nil {
+			break
+		}
+		place += frameSize + size
+	}
+	if found == 0 {
+		return 0, errUnindexed
+	}
+	return found, nil
+}
+
+// block adds the frames of a block.
+func (s *objectSegment) block(b *keyindex.Block) error {
+	section, err := b.Section(keyindex.Mirror(s.mirror))
+	if err != nil || section == nil {
+		return err
+	}
+	// The first declaration of the segment has the key of an encrypted section.
+	declared := map[int64]*declaration{}
+	for _, place := range section.Declarations {
+		f, _, err := s.frame(place, &s.buffer)
+		if err != nil {
+			return err
+		}
+		d := new(declaration)
+		if err := json.Unmarshal(f.payload, d); err != nil || f.kind != mirrorFrame || d.Identity != s.identity {
+			return errUnindexed
+		}
+		if d.Key != nil && s.seal == nil {
+			if s.seal, err = openDataKey(s.keys, d.Key); err != nil {
+				return err
+			}
+		}
+		declared[place], s.found.number = d, f.number
+	}
+	if s.seal != nil {
+		if err := section.Unseal(func(b2 []byte) ([]byte, error) { return s.seal.open(b2, associated(s.mirror, "", uint64(b.Start))) }); err != nil {
+			return err
+		}
+	}
+	pieces, err := section.Pieces(keyindex.Hash(s.key))
+	for n := 0; n < len(pieces) && err == nil; n++ {
+		p := &pieces[n]
+		switch {
+		case p.Kind == mirrorFrame:
+			s.version = declared[p.Offset].Version
+			err = s.add(p.Offset, mirrorFrame)
+		case p.Kind == keyindex.Run && s.isWithin(p.Head, p.Last):
+			for ; pieces[n].Kind != keyindex.RunEnd; n++ {
+			}
+			err = s.expand(p.Offset, p.End)
+			s.version = p.Last.Version
+		case p.Read || s.isWithin(p.Head, p.Head):
+			err = s.add(p.Offset, p.Kind)
+			s.pass(p.Head)
+		default:
+			s.skip(p)
+			s.pass(p.Head)
+		}
+	}
+	return err
+}
+
+// isWithin reports whether the moment is within one or several batches, so that they must be read
+// to find the state of the moment.
+func (s *objectSegment) isWithin(first, last keyindex.Head) bool {
+	if v := s.moment.Version; v != 0 {
+		return last.Version > v && (s.version < v || first.Version <= v)
+	}
+	return !s.moment.Time.Before(time.Unix(0, first.Time)) && s.moment.Time.Before(time.Unix(0, last.Time))
+}
+
+// pass records the version after a piece.
+func (s *objectSegment) pass(h keyindex.Head) {
+	if h.Time != 0 && h.Flags&(openBatch|partialBatch) == 0 {
+		s.version = h.Version
+	}
+}
+
+// add adds a frame that has to be read.
+func (s *objectSegment) add(offset int64, kind byte) error {
+	f, _, err := s.frame(offset, &s.buffer)
+	if err == nil && f.kind != kind {
+		err = errUnindexed
+	}
+	s.found.refs = append(s.found.refs, frameRef{position: position{s.number, offset}, size: len(f.payload), kind: kind})
+	return err
+}
+
+// skip adds the head of a frame that need not be read.
+func (s *objectSegment) skip(p *keyindex.Piece) {
+	kind := p.Kind
+	if kind == keyindex.Run || kind == keyindex.RunEnd {
+		kind = batchFrame
+	}
+	h := &batchHead{flags: p.Head.Flags, version: p.Head.Version, era: p.Head.Era, time: time.Unix(0, p.Head.Time)}
+	s.found.refs = append(s.found.refs, frameRef{position: position{s.number, p.Offset}, kind: kind, head: h})
+}
+
+// expand adds the batches of a run.
+func (s *objectSegment) expand(from, to int64) error {
+	number := uint32(0)
+	for place := from; place <= to; {
+		f, next, err := s.frame(place, &s.buffer)
+		if err != nil {
+			return err
+		}
+		if place == from {
+			number = f.number
+		}
+		if f.number == number {
+			s.found.refs = append(s.found.refs, frameRef{position: position{s.number, place}, size: len(f.payload), kind: f.kind})
+		}
+		place = next
+	}
+	return nil
+}
+
+// indexed returns the head for the index.
+func (h batchHead) indexed() keyindex.Head {
+	return keyindex.Head{Flags: h.flags, Version: h.version, Era: h.era, Time: h.time.UnixNano()}
+}
+
+// sealIndex returns the function that encrypts the section of the mirror in an index frame
+// for the frames from an offset on, nil if the mirror is not encrypted.
+func (e *encoder) sealIndex(start int64) keyindex.Seal {
+	if e.seal == nil {
+		return nil
+	}
+	return func(m keyindex.Mirror, section []byte) []byte {
+		return e.seal.close(nil, section, associated(digest(m), "", uint64(start)))
+	}
+}
+
+// all reads the frames of the segment that have to be read.
+func (p *objectFrames) all(s *files, path string) (c contents, err error) {
+	f, err := s.open(path)
+	if err != nil {
+		return c, err
+	}
+	defer f.Close()
+	for _, ref := range p.refs {
+		one := frame{kind: ref.kind, number: p.number, offset: ref.Offset, head: ref.head}
+		if ref.head == nil {
+			if one.payload, err = readAt(f, ref.Offset+frameSize, ref.size); err != nil {
+				return c, errUnindexed
+			}
+		}
+		c.frames = append(c.frames, one)
+	}
+	c.frames = append(c.frames, p.rest.frames...)
+	c.end, c.lost = p.rest.end, p.rest.lost
+	return c, nil
+}
