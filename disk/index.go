@@ -130,7 +130,7 @@ type index struct {
 
 // listIndex returns an index of a cluster's folder for which no file has been read.
 func listIndex(s *files, folder string) (x *index, err error) {
-	x = &index{files: s, folder: folder, until: math.MaxUint64, mirrors: map[digest]*found{}, damaged: map[string]error{}, sums: map[string]bool{}, ends: map[uint64]int64{}}
+	x = &index{files: s, folder: folder, until: math.MaxUint64, sums: map[string]bool{}, ends: map[uint64]int64{}}
 	x.listing, err = list(folder)
 	return x, err
 }
@@ -142,7 +142,7 @@ func readIndex(s *files, folder string) (*index, error) {
 	if err != nil {
 		return x, err
 	}
-	if err := x.readSnapshots(); err != nil {
+	if err := x.readSnapshots(0, math.MaxUint64); err != nil {
 		return x, err
 	}
 	if err := x.skipTorn(); err != nil {
@@ -151,10 +151,15 @@ func readIndex(s *files, folder string) (*index, error) {
 	return x, x.readFrom(x.from())
 }
 
-// readSnapshots reads the footers of the snapshots.
-func (x *index) readSnapshots() error {
+// readSnapshots reads the footers of the snapshots that continue in some segments, instead of
+// those that were read before. The footer of a snapshot of 100,000 objects takes a millisecond.
+func (x *index) readSnapshots(from, until uint64) error {
+	x.mirrors, x.damaged = map[digest]*found{}, map[string]error{}
 	for _, name := range x.snapshots {
 		if x.only != nil && !strings.HasPrefix(name, snapshotNames(*x.only)) {
+			continue
+		}
+		if number, ok := segmentOf(name); ok && (number < from || number > until) {
 			continue
 		}
 		snap, err := readFooter(x.files, filepath.Join(x.folder, name))

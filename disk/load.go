@@ -46,9 +46,9 @@ type loading struct {
 	// object is the key of the object that is loaded, "" for all.
 	object string
 	// snapshots are those that the frames have not reached yet, and unreadable the errors
-	// of those that cannot be read.
+	// of those that cannot be read, by their paths.
 	snapshots  []*snapshotFile
-	unreadable map[*snapshotFile]error
+	unreadable map[string]error
 	// snapshot is the snapshot that the batches change, nil if there is none. changed are
 	// the changed items by key, nil if the object was deleted.
 	snapshot *snapshotFile
@@ -86,7 +86,7 @@ type loading struct {
 // load returns the stored state of a mirror, with at most window bytes of the batches that
 // led to it. If a snapshot is damaged, the batches must lead from an older state to it.
 func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, error) {
-	unreadable := map[*snapshotFile]error{}
+	unreadable := map[string]error{}
 	for {
 		l := x.loading(f, keys, unreadable)
 		l.limit = window
@@ -98,12 +98,12 @@ func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, er
 		if err == nil || l.snapshot == nil {
 			return s, err
 		}
-		unreadable[l.snapshot] = err
+		unreadable[l.snapshot.path] = err
 	}
 }
 
 // loading returns a loading of a mirror at the beginning of the index.
-func (x *index) loading(f *found, keys Keys, unreadable map[*snapshotFile]error) *loading {
+func (x *index) loading(f *found, keys Keys, unreadable map[string]error) *loading {
 	l := &loading{index: x, chain: chain{keys: keys}, changed: map[string]*item{}, unreadable: unreadable}
 	if x.object != nil {
 		l.object = x.object.key
@@ -164,7 +164,7 @@ func (l *loading) reach(p position) {
 		if l.live && l.version == s.Version && s.After.Offset <= l.index.ends[s.After.Segment] {
 			continue // the batches have led to the same state
 		}
-		if err := l.unreadable[s]; err != nil {
+		if err := l.unreadable[s.path]; err != nil {
 			l.damage(s.After, err)
 			continue
 		}

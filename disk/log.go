@@ -326,10 +326,12 @@ func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, change
 				return 0, err
 			}
 		}
+		key := len(d.items) + 1 // after the flags
 		if d.items, err = m.encoder.append(d.items, change, kind == stateFrame); err != nil {
 			return 0, &mirrorError{err}
 		}
-		d.hashes = append(d.hashes, keyindex.Hash(change.Key))
+		item := fields{b: d.items[key:]}
+		d.hashes = append(d.hashes, keyindex.Hash(item.text()))
 		count++
 	}
 	if m.relisting = h.flags&openBatch != 0; !m.relisting {

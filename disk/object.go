@@ -217,7 +217,7 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 			return err
 		}
 	}
-	pieces, err := section.Pieces(keyindex.Hash(s.key))
+	pieces, err := section.Pieces(keyindex.Hash([]byte(s.key)))
 	for n := 0; n < len(pieces) && err == nil; n++ {
 		p := &pieces[n]
 		switch {

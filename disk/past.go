@@ -145,20 +145,20 @@ func (c *Cluster) at(id Identity, m Moment, want func(key string) bool, object *
 		return nil, err
 	}
 	x.only, x.object = &r.digest, object
-	if err := x.readSnapshots(); err != nil {
-		return nil, err
-	}
 	// The first list may lack a segment that was created before one of the snapshots.
+	snapshots := x.snapshots
 	if x.listing, err = list(c.folder); err != nil {
 		return nil, err
 	}
+	x.snapshots = snapshots
 	if err := x.skipTorn(); err != nil {
 		return nil, err
 	}
-	unreadable := map[*snapshotFile]error{}
+	unreadable := map[string]error{}
 	x.until = x.after(m)
-	for first := x.guess(m, r.digest); ; {
-		if err := x.readFrom(first); err != nil {
+	first, err := x.guess(m, r.digest)
+	for err == nil {
+		if err := x.readSince(first); err != nil {
 			return nil, err
 		}
 		s, snapshot, err := x.find(id, m, r, d.opts.Keys, unreadable)
@@ -168,13 +168,27 @@ func (c *Cluster) at(id Identity, m Moment, want func(key string) bool, object *
 		case errors.Is(err, errShort):
 			x.until = x.later(first)
 		case snapshot != nil && !errors.Is(err, fs.ErrNotExist):
-			unreadable[snapshot] = err
+			unreadable[snapshot.path] = err
 		case first == x.start():
 			return nil, err
 		default:
 			first = x.earlier(first)
 		}
 	}
+	return nil, err
+}
+
+// readSince reads the segments from one on, and the footers of the snapshots that continue
+// there. If it is the oldest one, the log after an older snapshot is missing.
+func (x *index) readSince(first uint64) error {
+	oldest := first
+	if first == x.start() {
+		oldest = 0
+	}
+	if err := x.readSnapshots(oldest, x.until); err != nil {
+		return err
+	}
+	return x.readFrom(first)
 }
 
 // kindOf returns the kind of the objects of a mirror: that of the open one, if there is one.
@@ -189,7 +203,7 @@ func (c *Cluster) kindOf(id Identity) *wire.Kind {
 
 // find returns the state of a mirror at a moment, as far as the segments have been read. If
 // a snapshot cannot be read, it returns the snapshot with the error.
-func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable map[*snapshotFile]error) (*State, *snapshotFile, error) {
+func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable map[string]error) (*State, *snapshotFile, error) {
 	f := x.mirrors[r.digest]
 	switch {
 	case f == nil && x.until != math.MaxUint64:
@@ -300,8 +314,11 @@ var errShort = errors.New("more segments are needed")
 // after returns the first segment that was begun after a time, and so probably has the next
 // state of the mirror. A version may occur again up to the end of the log.
 func (x *index) after(m Moment) uint64 {
+	if m.Version != 0 {
+		return math.MaxUint64
+	}
 	for _, number := range x.segments {
-		if h, err := x.header(number); m.Version == 0 && err == nil && h.Time.After(m.Time) {
+		if h, err := x.header(number); err == nil && h.Time.After(m.Time) {
 			return number
 		}
 	}
@@ -317,20 +334,25 @@ func (x *index) later(first uint64) uint64 {
 }
 
 // guess returns the segment from which a state at a moment can probably be restored.
-func (x *index) guess(m Moment, id digest) uint64 {
-	if f := x.mirrors[id]; f != nil && m.Version != 0 {
+func (x *index) guess(m Moment, id digest) (uint64, error) {
+	if m.Version != 0 {
+		if err := x.readSnapshots(0, math.MaxUint64); err != nil {
+			return 0, err
+		}
+	}
+	if f := x.mirrors[id]; f != nil {
 		for _, s := range slices.Backward(f.snapshots) {
 			if s.Version <= m.Version {
-				return max(s.After.Segment, x.start())
+				return max(s.After.Segment, x.start()), nil
 			}
 		}
 	}
 	for _, number := range slices.Backward(x.segments) {
 		if h, err := x.header(number); err == nil && (m.Version != 0 || !h.Time.After(m.Time)) {
-			return max(h.Base, x.start())
+			return max(h.Base, x.start()), nil
 		}
 	}
-	return x.start()
+	return x.start(), nil
 }
 
 // start returns the number of the oldest segment.

@@ -25,7 +25,8 @@ import (
 
 const (
 	// archiveReads is how many reads of files may run at once. Each takes the memory of a
-	// resource, and a processor until it has ended. None waits for a client.
+	// resource, unless it is of one object, and a processor until it has ended. None waits for
+	// a client.
 	archiveReads = 2
 	// archiveKept is how many states are kept for archiveAge after their last use, for the
 	// next pages of a list.
@@ -139,7 +140,13 @@ type storedFeed struct {
 // [ErrIncomplete], a [*TooOldError], or that of ctx: it waits while too many other states
 // are being read.
 func (f *Feed) AtTime(ctx context.Context, at time.Time) (*Archived, error) {
-	return f.archived(ctx, disk.Moment{Time: at})
+	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{})
+}
+
+// ObjectAtTime is AtTime, but the state has only the object with a key, if it existed. It does
+// not read the other objects.
+func (f *Feed) ObjectAtTime(ctx context.Context, at time.Time, key string) (*Archived, error) {
+	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{key: key})
 }
 
 // AtVersion returns the state that the server had at a version, from files. Its errors are
@@ -149,7 +156,7 @@ func (f *Feed) AtVersion(ctx context.Context, version uint64) (*Archived, error)
 	if f.ambiguous(version) {
 		return nil, f.expired(version)
 	}
-	return f.archived(ctx, disk.Moment{Version: version})
+	return f.archived(ctx, disk.Moment{Version: version}, wantedObjects{})
 }
 
 // Reaches reports whether the files may have the state at a version. It does not read them,
@@ -176,7 +183,7 @@ func (f *Feed) wasRestored() bool {
 	return f.era.restored != nil
 }
 
-func (f *Feed) archived(ctx context.Context, at disk.Moment) (*Archived, error) {
+func (f *Feed) archived(ctx context.Context, at disk.Moment, of wantedObjects) (*Archived, error) {
 	stored := f.files.Load()
 	if stored == nil {
 		return nil, f.notStored()
@@ -196,8 +203,8 @@ func (f *Feed) archived(ctx context.Context, at disk.Moment) (*Archived, error) 
 	if s := a.find(f, at); s != nil {
 		return s, nil // another request has read it meanwhile
 	}
-	state, err := f.state(ctx, stored, at, nil)
-	if err == nil {
+	state, err := f.state(ctx, stored, at, of)
+	if err == nil && of.key == "" {
 		a.keep(keptState{state, f, at, time.Now()})
 	}
 	return state, err
@@ -207,10 +214,20 @@ func (f *Feed) notStored() error {
 	return fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotStored)
 }
 
-// state reads a state, of the objects whose keys are wanted. A nil want wants all. The caller
-// has a slot.
-func (f *Feed) state(ctx context.Context, stored *storedFeed, at disk.Moment, want func(key string) bool) (*Archived, error) {
-	s, err := f.read(ctx, stored, at, want)
+// wantedObjects selects objects of a resource: the one with a key, or those whose keys are wanted.
+// The zero value selects all.
+type wantedObjects struct {
+	key  string
+	want func(key string) bool
+}
+
+func (s *wantedObjects) includes(key string) bool {
+	return s.key == key || s.key == "" && (s.want == nil || s.want(key))
+}
+
+// state reads the selected objects of a state. The caller has a slot.
+func (f *Feed) state(ctx context.Context, stored *storedFeed, at disk.Moment, of wantedObjects) (*Archived, error) {
+	s, err := f.read(ctx, stored, at, of)
 	tooOld, rejected := (*disk.TooOldError)(nil), (*disk.Rejection)(nil)
 	switch {
 	case errors.As(err, &tooOld):
@@ -235,9 +252,13 @@ func (f *Feed) ambiguous(version uint64) bool {
 
 // read reads a state. If it is the last one in the files, and the copy has a newer one, then
 // the state of the moment may not be written yet.
-func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment, want func(key string) bool) (*disk.State, error) {
+func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment, of wantedObjects) (s *disk.State, err error) {
 	for tries := archiveTries; ; tries-- {
-		s, err := stored.cluster.AtKeys(stored.id, at, want)
+		if of.key != "" {
+			s, err = stored.cluster.ObjectAt(stored.id, at, of.key)
+		} else {
+			s, err = stored.cluster.AtKeys(stored.id, at, of.want)
+		}
 		if err != nil || !s.Last || at.Version == s.Version {
 			return s, err
 		}
@@ -316,14 +337,14 @@ func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until
 			return
 		}
 		defer leave()
-		entriesOf(ctx, files, since, until, want)(yield)
+		entriesUntil(ctx, files.History(since, want), until)(yield)
 	}
 }
 
-// entriesOf is entries, for a caller that has a slot.
-func entriesOf(ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool) iter.Seq2[disk.Entry, error] {
+// entriesUntil yields entries up to a time, or the error of ctx.
+func entriesUntil(ctx context.Context, entries iter.Seq2[disk.Entry, error], until time.Time) iter.Seq2[disk.Entry, error] {
 	return func(yield func(disk.Entry, error) bool) {
-		for entry, err := range files.History(since, want) {
+		for entry, err := range entries {
 			if ctx.Err() != nil {
 				yield(disk.Entry{}, context.Cause(ctx))
 				return

@@ -53,8 +53,9 @@ const (
 )
 
 // PastChanges are the changes of a resource between two times. They are read in parts, each
-// with the state before it, so that a reader that is slow holds no more than a part, and does
-// not make others wait. The price is that a long sequence reads one state for each part.
+// with the state of the wanted objects before it, so that a reader that is slow holds no more
+// than a part, and does not make others wait. The price is that a long sequence reads one state
+// for each part.
 type PastChanges struct {
 	// Since is when they begin. It is later than requested if the files do not reach back so
 	// far.
@@ -63,7 +64,7 @@ type PastChanges struct {
 	feed   *Feed
 	stored *storedFeed
 	until  time.Time
-	want   func(key string) bool
+	of     wantedObjects
 	// part has what was read and not yielded yet, of size bytes. more means that there is more
 	// in the files.
 	part []pastItem
@@ -85,7 +86,16 @@ type pastItem struct {
 // wanted. It reads the state at the beginning and the first part. The errors are those of
 // AtTime.
 func (f *Feed) Changes(ctx context.Context, since, until time.Time, want func(key string) bool) (*PastChanges, error) {
-	p := &PastChanges{Since: since, feed: f, stored: f.files.Load(), until: until, want: want}
+	return f.changes(ctx, since, until, wantedObjects{want: want})
+}
+
+// ObjectChanges is Changes of the object with a key. It does not read the other objects.
+func (f *Feed) ObjectChanges(ctx context.Context, since, until time.Time, key string) (*PastChanges, error) {
+	return f.changes(ctx, since, until, wantedObjects{key: key})
+}
+
+func (f *Feed) changes(ctx context.Context, since, until time.Time, of wantedObjects) (*PastChanges, error) {
+	p := &PastChanges{Since: since, feed: f, stored: f.files.Load(), until: until, of: of}
 	if p.stored == nil {
 		return nil, f.notStored()
 	}
@@ -137,8 +147,7 @@ func (p *PastChanges) fill(ctx context.Context) error {
 	if r.resumed {
 		since = p.last
 	}
-	mine := func(id disk.Identity) bool { return id == p.stored.id }
-	for entry, err := range entriesOf(ctx, p.stored.cluster, since, p.until, mine) {
+	for entry, err := range entriesUntil(ctx, p.entries(since), p.until) {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -155,6 +164,18 @@ func (p *PastChanges) fill(ctx context.Context) error {
 	}
 	r.arrive(time.Time{})
 	return nil
+}
+
+// entries returns the entries since a time.
+func (p *PastChanges) entries(since time.Time) iter.Seq2[disk.Entry, error] {
+	if p.of.key == "" {
+		return p.stored.cluster.History(since, func(id disk.Identity) bool { return id == p.stored.id })
+	}
+	until := p.until
+	if time.Since(until) < nearNow {
+		until = time.Time{} // see beyond
+	}
+	return p.stored.cluster.ObjectHistory(p.stored.id, p.of.key, since, until)
 }
 
 // before returns the state before the next part, nil if it is not known.
@@ -181,7 +202,7 @@ func (p *PastChanges) wanted(ctx context.Context, at time.Time) (*Archived, erro
 	if s := p.stored.archive.find(p.feed, moment); s != nil {
 		return s, nil
 	}
-	return p.feed.state(ctx, p.stored, moment, p.want)
+	return p.feed.state(ctx, p.stored, moment, p.of)
 }
 
 // partReader reads one part.
@@ -222,7 +243,7 @@ func (r *partReader) add(entry *disk.Entry) {
 	r.arrive(entry.Time)
 	for i := range entry.Changes {
 		c := &entry.Changes[i]
-		if !r.want(c.Key) {
+		if !r.of.includes(c.Key) {
 			continue
 		}
 		change := r.objects.change(entry, c)

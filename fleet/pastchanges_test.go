@@ -6,6 +6,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"runtime"
 	"strings"
@@ -97,7 +98,7 @@ func TestPastChanges_ofOneObjectHoldOneObject(t *testing.T) {
 	before := heap()
 	for i := range held {
 		// Each is at another time, so that none can use the state of another.
-		held[i], err = p.feed.Changes(t.Context(), time.Now(), time.Now(), func(key string) bool { return key == name })
+		held[i], err = p.feed.ObjectChanges(t.Context(), time.Now(), time.Now(), name)
 		expect.NoError(t, err)
 	}
 	if grown := heap() - before; grown > 5*bytes {
@@ -152,6 +153,61 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 		t.Fatalf("hardly a test: %d bytes are not several parts", bytes)
 	}
 	expect.Equal(t, got[1:], want) // the first one is that of newPast
+}
+
+// TestPastChanges_ofOneObjectAreTheSame reads the past of one object by the index, in several
+// parts, and all changes without it.
+func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
+	const pods, rounds = 6, 12
+	p := newPast(t, pods)
+	p.feed.SetPartBytes(partBytes)
+	last := uint64(0)
+	for range rounds {
+		for i := range pods {
+			last = p.cluster.Touch(i)
+		}
+		_, err := p.feed.Wait(t.Context(), last)
+		expect.NoError(t, err)
+	}
+	p.written(last)
+	texts := func(changes *fleet.PastChanges, err error) (all []string) {
+		expect.NoError(t, err)
+		for c, err := range changes.All(t.Context()) {
+			expect.NoError(t, err)
+			text := fmt.Sprint(c.Type, c.Key, c.Time, c.Version, c.Object.Version(), c.Managers())
+			if c.Old != nil {
+				text += fmt.Sprint(c.Old.Version())
+			}
+			all = append(all, text)
+		}
+		return all
+	}
+	now, err := p.feed.Now()
+	expect.NoError(t, err)
+	until := time.Now()
+	at := p.began.Add(until.Sub(p.began) / 2)
+	for key := range now.State.Range("", "") {
+		whole, err := p.feed.Changes(t.Context(), p.began, until, func(k string) bool { return k == key })
+		want := texts(whole, err)
+		object, err := p.feed.ObjectChanges(t.Context(), p.began, until, key)
+		expect.Equal(t, texts(object, err), want)
+		if len(want) < rounds {
+			t.Errorf("%s: %d changes, and there were %d", key, len(want), rounds)
+		}
+		at = at.Add(1) // a complete state is kept, and would be used for the next object
+		one, err := p.feed.ObjectAtTime(t.Context(), at, key)
+		expect.NoError(t, err)
+		if one.Len() != 1 {
+			t.Errorf("%s: %d objects were read", key, one.Len())
+		}
+		all, err := p.feed.AtTime(t.Context(), at)
+		expect.NoError(t, err)
+		a, ok := one.Get(key)
+		b, _ := all.Get(key)
+		if !ok || a.Version() != b.Version() || one.Version != all.Version || !one.Time.Equal(all.Time) {
+			t.Errorf("%s: %v at version %d, and %v at version %d", key, a, one.Version, b, all.Version)
+		}
+	}
 }
 
 // TestAtVersion_tooOldDoesNotWait reads versions that the files do not have while others read.

@@ -170,7 +170,7 @@ func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request
 	if err != nil {
 		return err
 	}
-	past, err := source.At(r.Context(), at)
+	past, err := source.At(r.Context(), at, q.Name != "", objectKey(q.Namespace, q.Name))
 	if err != nil {
 		return err
 	}

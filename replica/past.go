@@ -28,7 +28,7 @@ const (
 const pastHeader = "Watershed-State-Time"
 
 // ReadsPast reports whether a request is for a state of the past, or for changes. Then files are
-// read, with all objects of the resource, also if the request names one.
+// read: all objects of the resource, or the log of the one that the request names.
 func (q *Request) ReadsPast() bool {
 	return q.IsResource && (q.Verb == "get" || q.Verb == "list" || q.Verb == "watch") && (q.Query.Has(pastParameter) || q.Query.Has(changesParameter))
 }

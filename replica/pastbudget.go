@@ -24,14 +24,14 @@ type pastPlace struct {
 	budget *budget
 	user   string
 	feed   *fleet.Feed
-	// changes means that the request is for changes.
-	changes bool
+	// changes means that the request is for changes, and one that it names an object.
+	changes, one bool
 	// taken is how many objects the request has taken from the budget.
 	taken int
 }
 
 func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
-	return &pastPlace{budget: &p.past, user: q.user(), feed: feed, changes: q.Query.Has(changesParameter)}
+	return &pastPlace{budget: &p.past, user: q.user(), feed: feed, changes: q.Query.Has(changesParameter), one: q.Name != ""}
 }
 
 // enter takes the memory that the request needs. If it reads a second state, because of
@@ -39,7 +39,9 @@ func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
 func (p *pastPlace) enter() error {
 	p.leave()
 	objects := changesObjects
-	if now, err := p.feed.Now(); err == nil && !p.changes {
+	if now, err := p.feed.Now(); p.one && !p.changes {
+		objects = 1
+	} else if err == nil && !p.changes {
 		objects = now.State.Len()
 	}
 	var err error

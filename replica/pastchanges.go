@@ -79,7 +79,13 @@ func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Requ
 	if err := place.enter(); err != nil {
 		return err
 	}
-	changes, err := place.feed.Changes(r.Context(), since, until, q.names())
+	var changes *fleet.PastChanges
+	if q.Name != "" {
+		changes, err = place.feed.ObjectChanges(r.Context(), since, until, objectKey(q.Namespace, q.Name))
+	} else {
+		prefix := objectKey(q.Namespace, "")
+		changes, err = place.feed.Changes(r.Context(), since, until, func(key string) bool { return strings.HasPrefix(key, prefix) })
+	}
 	if err != nil {
 		return view.PastError(place.feed.Resource().GroupResource(), since, err)
 	}
@@ -121,18 +127,6 @@ func (p *pastReads) visibleSince(r *http.Request, q *Request, since time.Time) (
 		return created, nil
 	}
 	return since, err
-}
-
-// names returns a function that selects the keys of the objects that a request names.
-func (q *Request) names() func(key string) bool {
-	prefix := ""
-	if q.Namespace != "" {
-		prefix = q.Namespace + "/"
-	}
-	if q.Name != "" {
-		return func(key string) bool { return key == prefix+q.Name }
-	}
-	return func(key string) bool { return strings.HasPrefix(key, prefix) }
 }
 
 // describe returns a change for the response. A change that is missing has an error.

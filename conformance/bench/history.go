@@ -4,159 +4,493 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"runtime/pprof"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
+const (
+	// historyFolder is the variable with the folder of the recording. If the folder has one,
+	// it is read again. Default: a temporary one.
+	historyFolder = "WATERSHED_HISTORY_FOLDER"
+	// historyDone is the file that ends a recording. It has the result of recording it.
+	historyDone = "RECORDED"
+	// historyQuiet is how many pods do not change.
+	historyQuiet = 1000
+	// historyBatch is the largest number of changes in a batch.
+	historyBatch = 10
+)
+
 var historyTrial = harness.Trial[historyReading]{
-	Name:     "history",
-	Limit:    2 * time.Hour,
-	Subjects: []harness.Subject[historyReading]{{Name: "with files", Runs: 1, Measure: measureHistory}},
-	Order:    func(r historyReading) float64 { return r.P99.Seconds() },
+	Name:  "history",
+	Limit: time.Hour,
+	Subjects: []harness.Subject[historyReading]{
+		{Name: "record", Runs: 1, Measure: recordHistory},
+		{Name: "index", Runs: 3, Measure: func(context.Context) (historyReading, error) { return readHistory(true) }},
+		{Name: "whole", Runs: 1, Measure: func(context.Context) (historyReading, error) { return readHistory(false) }},
+	},
+	Order: func(r historyReading) float64 {
+		if len(r.Reads) == 0 {
+			return 0
+		}
+		return r.Reads[0].CPU.Seconds()
+	},
 }
 
 // historyReading is the result that a process has measured of itself.
 type historyReading struct {
-	churnReading
-	// Files is the size of all files at the end, and Written the number of bytes that were
-	// written.
-	Files, Written float64
-	Changes        int64
-	Dropped        int64
-	Reads          []historyRead
+	Changes int64
+	// Files and Log are the sizes of all files and of the log, and Index that of its index.
+	Files, Log, Index float64
+	// CPU is what the goroutine that writes took for each change, and IndexCPU which part of it
+	// the index took.
+	CPU      time.Duration
+	IndexCPU float64
+	Reads    []historyRead
 }
 
-// historyRead is a read of the past.
+// historyRead is a read of the past of one object.
 type historyRead struct {
 	What string
 	// Found is the number of changes or objects.
 	Found     int
 	Wall, CPU time.Duration
+	// Heap is how many bytes the heap grew at most, with garbage.
+	Heap uint64
 }
 
-// benchHistory measures the files of an hour at 1,000 changes a second, and reads of the
-// past from them.
+// benchHistory records an hour at 1,000 changes a second of 100,000 pods, as fast as it can be
+// written, and reads the past of one pod, with the index by key and without it.
 func benchHistory(out io.Writer) error {
-	for name, value := range map[string]string{harness.EnvSeconds: "3600", harness.EnvRate: "1000"} {
-		if os.Getenv(name) == "" {
-			if err := os.Setenv(name, value); err != nil {
-				return err
-			}
+	if os.Getenv(historyFolder) == "" {
+		folder, err := os.MkdirTemp("", "watershed-history-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(folder)
+		if err := os.Setenv(historyFolder, folder); err != nil {
+			return err
 		}
 	}
-	size, median, _, err := runChurn(&historyTrial, out)
-	if median == nil || err != nil {
+	if done, err := historyTrial.RunAsSubject(out); done {
 		return err
 	}
-	return printHistory(out, size, median["with files"])
+	median, err := historyTrial.Run(context.Background())
+	if err != nil {
+		return err
+	}
+	return printHistory(out, median)
 }
 
 // printHistory prints the tables, and the line for scripts.
-func printHistory(out io.Writer, size churnSize, r historyReading) error {
-	day := r.Files * (24 * time.Hour).Seconds() / float64(size.seconds)
-	fmt.Fprintf(out, "%v, %d s, one packed informer with files; %d changes, %d dropped, %.2f processors, p99 %.1f ms\n", size, size.seconds, r.Changes, r.Dropped, r.CPU, inMilliseconds(r.P99))
-	fmt.Fprintf(out, "files %.0f MB, written %.0f MB, %.0f bytes of files per change; 24 hours take %.1f GB\n\n", r.Files/1e6, r.Written/1e6, r.Files/float64(r.Changes), day/1e9)
+func printHistory(out io.Writer, median map[string]historyReading) error {
+	r, index, whole := median["record"], median["index"], median["whole"]
+	fmt.Fprintf(out, "%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB and its index %.0f MB; the writer takes %v for each change\n\n",
+		r.Changes, historyBatch, r.Files/1e6, r.Log/1e6, r.Index/1e6, r.CPU)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "read\tfound\ts\tCPU s")
-	for _, x := range r.Reads {
-		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\n", x.What, x.Found, x.Wall.Seconds(), x.CPU.Seconds())
+	fmt.Fprintln(w, "read of one pod\tfound\tCPU ms\theap MiB\tms\twithout the index: CPU ms\theap MiB\tms")
+	for i, x := range index.Reads {
+		y := whole.Reads[i]
+		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\n", x.What, x.Found, inMilliseconds(x.CPU), float64(x.Heap)/(1<<20), inMilliseconds(x.Wall),
+			inMilliseconds(y.CPU), float64(y.Heap)/(1<<20), inMilliseconds(y.Wall))
+		if x.Found != y.Found {
+			return fmt.Errorf("%s: %d found, and %d without the index", x.What, x.Found, y.Found)
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nhistory: bytes-per-change=%.0f day-gb=%.1f changes-s=%.2f at-s=%.2f\n", r.Files/float64(r.Changes), day/1e9, r.Reads[0].Wall.Seconds(), r.Reads[len(r.Reads)-1].Wall.Seconds())
+	most := func(r historyReading, kind string) (worst historyRead) {
+		for _, x := range r.Reads {
+			if strings.HasPrefix(x.What, kind) {
+				worst.CPU, worst.Heap = max(worst.CPU, x.CPU), max(worst.Heap, x.Heap)
+			}
+		}
+		return worst
+	}
+	log, before, at, atBefore := most(index, "log"), most(whole, "log"), most(index, "get"), most(whole, "get")
+	fmt.Fprintf(out, "\nhistory: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f\n",
+		inMilliseconds(log.CPU), inMilliseconds(before.CPU), float64(log.Heap)/(1<<20), float64(before.Heap)/(1<<20), inMilliseconds(at.CPU), inMilliseconds(atBefore.CPU), r.Index/r.Log, r.IndexCPU)
 	return nil
 }
 
-// measureHistory measures an informer with files in this process, and reads them.
-func measureHistory(ctx context.Context) (r historyReading, err error) {
-	folder, err := os.MkdirTemp("", "watershed-history-")
-	if err != nil {
-		return r, err
-	}
-	defer os.RemoveAll(folder)
-	d, err := openFiles(folder, &disk.Options{Window: 24 * time.Hour, WindowBytes: 1 << 40})
-	if err != nil {
-		return r, err
-	}
-	began := time.Now()
-	r.churnReading, err = measureChurn(func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-		return churnWith(ctx, newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Stored: churnFiles(d.Directory)}), n, received)
-	})(ctx)
-	if err == nil {
-		stats := d.Stats()
-		r.Written, r.Changes, r.Dropped = float64(stats.Bytes), stats.Changes, int64(stats.Dropped)
-		if r.Files, err = folderSize(folder); err == nil {
-			r.Reads, err = readHistory(d.Cluster("bench"), time.Since(began))
-		}
-	}
-	return r, errors.Join(err, d.end())
-}
-
-// readHistory measures reads of the past, which reaches back for some time.
-func readHistory(c *disk.Cluster, age time.Duration) (reads []historyRead, err error) {
+func historyIdentity() (disk.Identity, *wire.Kind) {
 	kind, _ := kube.KindOf(harness.Pods)
-	id := watershed.Identity(kube.Query{Resource: harness.Pods}, kind)
-	measure := func(what string, ago time.Duration, read func(time.Time) (int, error)) {
-		if err != nil {
-			return
-		}
-		at, used := time.Now(), harness.CPUTime()
-		x := historyRead{What: fmt.Sprintf("%s %v ago", what, ago.Round(time.Second))}
-		x.Found, err = read(at.Add(-ago))
-		x.Wall, x.CPU = time.Since(at), harness.CPUTime()-used
-		reads = append(reads, x)
-	}
-	for _, ago := range []time.Duration{age, age / 10} {
-		measure("changes by manager since", ago, func(since time.Time) (int, error) { return countHistory(c, since) })
-	}
-	for _, ago := range []time.Duration{age * 9 / 10, age / 2, age / 60} {
-		measure("state", ago, func(at time.Time) (int, error) {
-			s, err := c.At(id, disk.Moment{Time: at})
-			if err != nil {
-				return 0, err
-			}
-			return len(s.Objects), nil
-		})
-	}
-	return reads, err
+	return watershed.Identity(kube.Query{Resource: harness.Pods}, kind), kind
 }
 
-// countHistory counts the changes since a time and finds their managers, as the replica
-// does.
-func countHistory(c *disk.Cluster, since time.Time) (n int, err error) {
-	last, managers := map[string]*wire.Object{}, map[string]int{}
-	for entry, err := range c.History(since, func(disk.Identity) bool { return true }) {
+// historyPods makes pods that differ in their version, and in a number in their status.
+type historyPods struct {
+	kind   *wire.Kind
+	packer *wire.Packer
+	raw    [][]byte
+}
+
+const historyDigits = "9999999999"
+
+func newHistoryPods(n int, kind *wire.Kind) (*historyPods, error) {
+	p := &historyPods{kind: kind, packer: wire.NewPacker(0), raw: make([][]byte, n)}
+	for i := range p.raw {
+		pod := kubetest.Workload{Seed: 1}.Pod(i)
+		pod.ResourceVersion = historyDigits
+		pod.Status.Message = "probe " + historyDigits
+		var err error
+		if p.raw[i], err = pod.Marshal(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// at returns a pod at a version.
+func (p *historyPods) at(i int, version uint64) (*wire.Object, error) {
+	raw := bytes.ReplaceAll(p.raw[i], []byte(historyDigits), strconv.AppendUint(nil, version, 10))
+	o, err := wire.NewObject(raw, wire.Protobuf, p.kind)
+	if err == nil {
+		p.packer.Pack(o, nil)
+	}
+	return o, err
+}
+
+// recordHistory records the hour, unless the folder has it.
+func recordHistory(ctx context.Context) (r historyReading, err error) {
+	folder := os.Getenv(historyFolder)
+	done := filepath.Join(folder, historyDone)
+	if text, err := os.ReadFile(done); err == nil {
+		_, err := fmt.Sscan(string(text), &r.Changes, &r.CPU, &r.IndexCPU)
+		return r, errors.Join(err, r.measureFiles(folder))
+	}
+	d, err := openFiles(filepath.Join(folder, "files"), &disk.Options{Window: 24 * time.Hour, WindowBytes: 1 << 40})
+	if err != nil {
+		return r, err
+	}
+	profile, err := os.Create(filepath.Join(folder, "cpu.prof"))
+	if err != nil {
+		return r, err
+	}
+	if err := pprof.StartCPUProfile(profile); err != nil {
+		return r, err
+	}
+	err = writeHistory(ctx, d.Directory)
+	err = errors.Join(err, d.end())
+	pprof.StopCPUProfile()
+	if err = errors.Join(err, profile.Close()); err != nil {
+		return r, err
+	}
+	r.Changes = d.Stats().Changes
+	if err := errors.Join(r.measureWriter(profile.Name()), r.measureFiles(folder), d.Close()); err != nil {
+		return r, err
+	}
+	return r, os.WriteFile(done, fmt.Appendf(nil, "%d %d %g\n", r.Changes, r.CPU, r.IndexCPU), 0o600)
+}
+
+// writeHistory writes the changes. It waits while much of them is not written yet.
+func writeHistory(ctx context.Context, d *disk.Directory) error {
+	pods, err := harness.EnvInt(harness.EnvPods, 100_000)
+	if err != nil {
+		return err
+	}
+	seconds, err := harness.EnvInt(harness.EnvSeconds, 3600)
+	if err != nil {
+		return err
+	}
+	rate, err := harness.EnvInt(harness.EnvRate, 1000)
+	if err != nil {
+		return err
+	}
+	id, kind := historyIdentity()
+	all, err := newHistoryPods(pods, kind)
+	if err != nil {
+		return err
+	}
+	m, err := d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: all.packer})
+	if err != nil {
+		return err
+	}
+	s, version := store.New((*wire.Object).Key, nil), uint64(harness.FirstVersion)
+	apply := func(t delta.Type, which []int) error {
+		var deltas []delta.Delta[*wire.Object]
+		for _, i := range which {
+			version++
+			o, err := all.at(i, version)
+			if err != nil {
+				return err
+			}
+			deltas = append(deltas, delta.Delta[*wire.Object]{Type: t, Key: o.Key(), Object: o, Version: version})
+		}
+		changes := s.Apply(deltas)
+		if t == delta.Updated {
+			m.Append(disk.Batch{Changes: changes, State: s.Snapshot()})
+		}
+		return nil
+	}
+	for i := range pods {
+		if err := apply(delta.Replaced, []int{i}); err != nil {
+			return err
+		}
+	}
+	m.Append(disk.Batch{State: s.Snapshot()})
+	for m.Status().Behind {
+		time.Sleep(10 * time.Millisecond)
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	for n := 0; n < seconds*rate; {
+		var which []int
+		for range 1 + random.IntN(historyBatch) {
+			which = append(which, historyQuiet+n*7919%(pods-historyQuiet))
+			n++
+		}
+		if err := apply(delta.Updated, which); err != nil {
+			return err
+		}
+		for d.Stats().Queued > 8<<20 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stats := d.Stats()
+	if stats.Dropped > 0 {
+		return fmt.Errorf("%d batches were dropped: %w", stats.Dropped, stats.LastError)
+	}
+	return ctx.Err()
+}
+
+// measureWriter reads the CPU profile of the recording.
+func (r *historyReading) measureWriter(profile string) error {
+	text, err := exec.Command("go", "tool", "pprof", "-top", "-cum", "-nodecount=100000", "-nodefraction=0", "-unit=ms", profile).Output()
+	if err != nil {
+		return fmt.Errorf("go tool pprof: %w", err)
+	}
+	used := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 6 {
+			continue
+		}
+		if ms, err := strconv.ParseFloat(strings.TrimSuffix(f[3], "ms"), 64); err == nil {
+			used[f[5][strings.LastIndex(f[5], "/")+1:]] = ms
+		}
+	}
+	writer := used["disk.(*Directory).writeLoop"]
+	if writer == 0 {
+		return errors.New("the profile does not have the writer")
+	}
+	r.CPU = time.Duration(writer * 1e6 / float64(r.Changes))
+	r.IndexCPU = (used["disk.(*clusterLog).addIndex"] + used["keyindex.(*Builder).Add"] + used["keyindex.Hash"]) / writer
+	return nil
+}
+
+// measureFiles measures the files of the recording.
+func (r *historyReading) measureFiles(folder string) error {
+	return filepath.WalkDir(filepath.Join(folder, "files"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		r.Files += float64(info.Size())
+		if !strings.HasPrefix(entry.Name(), "log-") {
+			return nil
+		}
+		r.Log += float64(info.Size())
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		header := make([]byte, 20)
+		for at := int64(16); ; { // a frame begins with the size of its payload, and has its kind at 8
+			if _, err := f.ReadAt(header, at); err != nil {
+				return nil
+			}
+			size := 20 + int64(binary.LittleEndian.Uint32(header))
+			if header[8] == 'k' {
+				r.Index += float64(size)
+			}
+			at += size
+		}
+	})
+}
+
+// dropCache lets the kernel forget the content of the files, as far as it does.
+func dropCache(folder string) error {
+	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		const dontNeed = 4
+		if _, _, no := syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, dontNeed, 0, 0); no != 0 {
+			return no
+		}
+		return nil
+	})
+}
+
+// readHistory measures reads of the recording, with the index or without it.
+func readHistory(index bool) (r historyReading, err error) {
+	folder := filepath.Join(os.Getenv(historyFolder), "files")
+	d, err := disk.Open(folder, nil)
+	if err != nil {
+		return r, err
+	}
+	defer d.Close()
+	id, _ := historyIdentity()
+	c := d.Cluster("bench")
+	first, last, err := historyPeriod(c, id)
+	if err != nil {
+		return r, err
+	}
+	key := func(i int) string {
+		pod := kubetest.Workload{Seed: 1}.Pod(i)
+		return pod.Namespace + "/" + pod.Name
+	}
+	read := objectReads{cluster: c, id: id, index: index}
+	for _, cold := range []bool{true, false} {
+		name := map[bool]string{true: "cold", false: "warm"}[cold]
+		for i, what := range []string{"without changes", "that changes"} {
+			i *= historyQuiet
+			one := func(label string, f func() (int, error)) {
+				if cold {
+					err = errors.Join(err, dropCache(folder))
+				}
+				x, failed := measureRead(f)
+				heap, again := heapGrowth(f)
+				x.Heap, failed = heap, errors.Join(failed, again)
+				x.What = fmt.Sprintf("%s of a pod %s, %s", label, what, name)
+				r.Reads, err = append(r.Reads, x), errors.Join(err, failed)
+			}
+			one("log", func() (int, error) { return read.log(key(i), first, last) })
+			one("get", func() (int, error) { return read.at(key(i), first.Add(last.Sub(first)/2)) })
+		}
+	}
+	return r, err
+}
+
+// historyPeriod returns when the recording begins and ends.
+func historyPeriod(c *disk.Cluster, id disk.Identity) (first, last time.Time, err error) {
+	tooOld := (*disk.TooOldError)(nil)
+	if _, err := c.ObjectAt(id, disk.Moment{Version: 1}, "x"); !errors.As(err, &tooOld) {
+		return first, last, fmt.Errorf("the first version: %w", err)
+	}
+	s, err := c.ObjectAt(id, disk.Moment{Time: time.Now()}, "x")
+	if err != nil {
+		return first, last, err
+	}
+	return tooOld.Time, s.Time, nil
+}
+
+// objectReads reads the past of an object as the replica does.
+type objectReads struct {
+	cluster *disk.Cluster
+	id      disk.Identity
+	index   bool
+}
+
+func (r *objectReads) at(key string, at time.Time) (int, error) {
+	var s *disk.State
+	var err error
+	if r.index {
+		s, err = r.cluster.ObjectAt(r.id, disk.Moment{Time: at}, key)
+	} else {
+		s, err = r.cluster.AtKeys(r.id, disk.Moment{Time: at}, func(k string) bool { return k == key })
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(s.Objects), nil
+}
+
+func (r *objectReads) log(key string, since, until time.Time) (n int, err error) {
+	if _, err := r.at(key, since); err != nil {
+		return 0, err
+	}
+	var entries iter.Seq2[disk.Entry, error]
+	if r.index {
+		entries = r.cluster.ObjectHistory(r.id, key, since, until)
+	} else {
+		entries = r.cluster.History(since, func(id disk.Identity) bool { return id == r.id })
+	}
+	for entry, err := range entries {
 		if err != nil {
 			return n, err
 		}
-		for _, change := range entry.Changes {
-			if change.Manager != "" {
-				managers[change.Manager]++
-			} else {
-				managers[strings.Join(change.Object.Managers(last[change.Key]), ",")]++
+		for i := range entry.Changes {
+			if entry.Changes[i].Key == key {
+				n++
 			}
-			last[change.Key] = change.Object
-			n++
 		}
 	}
 	return n, nil
+}
+
+// measureRead measures the time of a read.
+func measureRead(read func() (int, error)) (x historyRead, err error) {
+	runtime.GC()
+	at, used := time.Now(), harness.CPUTime()
+	x.Found, err = read()
+	x.Wall, x.CPU = time.Since(at), harness.CPUTime()-used
+	return x, err
+}
+
+// heapGrowth returns by how many bytes the heap grows during a read, at most. It looks at it
+// every millisecond, which takes CPU.
+func heapGrowth(read func() (int, error)) (bytes uint64, err error) {
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	size := func() uint64 {
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before := size()
+	most, done := before, make(chan struct{})
+	var sampling sync.WaitGroup
+	sampling.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+				most = max(most, size())
+			}
+		}
+	})
+	_, err = read()
+	close(done)
+	sampling.Wait()
+	return max(most, size()) - before, err
 }
 
 // folderSize returns the size of the files in a folder.

@@ -22,7 +22,7 @@ type Head struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Hash returns the hash of a key. It is the same in all processes.
-func Hash(key string) uint32 { return crc32.Checksum([]byte(key), castagnoli) }
+func Hash(key []byte) uint32 { return crc32.Checksum(key, castagnoli) }
 
 // Seal encrypts the section of a mirror. It is nil if the mirror is not encrypted.
 type Seal func(mirror Mirror, section []byte) []byte
@@ -32,6 +32,7 @@ type Seal func(mirror Mirror, section []byte) []byte
 type Builder struct {
 	sections []*section
 	mirrors  map[Mirror]*section
+	last     *section // the one that was used last
 	size     int
 }
 
@@ -62,23 +63,27 @@ const sectionSize = 80
 // Size returns about how many bytes the block takes.
 func (b *Builder) Size() int { return b.size }
 
-func (b *Builder) section(m Mirror) *section {
-	s := b.mirrors[m]
+func (b *Builder) section(m *Mirror) *section {
+	if b.last != nil && b.last.mirror == *m {
+		return b.last
+	}
+	s := b.mirrors[*m]
 	if s == nil {
 		if b.mirrors == nil {
 			b.mirrors = map[Mirror]*section{}
 		}
-		s = &section{mirror: m}
-		b.mirrors[m], b.sections = s, append(b.sections, s)
+		s = &section{mirror: *m}
+		b.mirrors[*m], b.sections = s, append(b.sections, s)
 		b.size += sectionSize
 	}
+	b.last = s
 	return s
 }
 
 // Declare adds the declaration of a mirror. The offset is relative to the beginning of the
 // part, here and below.
 func (b *Builder) Declare(m Mirror, offset int64, seal Seal) {
-	s := b.section(m)
+	s := b.section(&m)
 	s.end()
 	s.seal = seal
 	s.declarations = binary.AppendUvarint(s.declarations, uint64(offset-s.declared))
@@ -111,7 +116,7 @@ type Frame struct {
 
 // Add adds a frame.
 func (b *Builder) Add(f *Frame) {
-	s := b.section(f.Mirror)
+	s := b.section(&f.Mirror)
 	s.seal = f.Seal
 	s.frames = binary.AppendUvarint(s.frames, uint64(f.Offset-s.place))
 	s.frames = binary.AppendUvarint(s.frames, uint64(len(f.Hashes)))

@@ -26,15 +26,22 @@ type Past struct {
 	state *State
 }
 
-// At returns the view of the state that the copy of a cluster had at a time.
-func (c *Cluster) At(ctx context.Context, at time.Time) (*Past, error) {
+// At returns the view of the state that the copy of a cluster had at a time. If one is set, the
+// state has only the object with a key.
+func (c *Cluster) At(ctx context.Context, at time.Time, one bool, key string) (*Past, error) {
 	if err := c.gate.Allow(at); err != nil {
 		return nil, err
 	}
 	if err := c.gate.Enter(); err != nil {
 		return nil, err
 	}
-	past, err := c.feed.AtTime(ctx, at)
+	var past *fleet.Archived
+	var err error
+	if one {
+		past, err = c.feed.ObjectAtTime(ctx, at, key)
+	} else {
+		past, err = c.feed.AtTime(ctx, at)
+	}
 	if err != nil {
 		return nil, PastError(c.feed.Resource().GroupResource(), at, err)
 	}
