@@ -101,15 +101,21 @@ type objectSegment struct {
 	seal    *seal
 }
 
-// frame reads the frame at an offset into a buffer, and checks it.
-func (s *objectSegment) frame(offset int64, buffer *[]byte) (f frame, next int64, err error) {
-	const first = 4 << 10 // most frames are not larger
+const (
+	// usualFrame and usualIndex are sizes that most frames and index frames do not exceed.
+	usualFrame = 4 << 10
+	usualIndex = 16 << 10
+)
+
+// frame reads the frame at an offset into a buffer, and checks it. It is read at once if it has
+// the usual size.
+func (s *objectSegment) frame(offset int64, buffer *[]byte, usual int64) (f frame, next int64, err error) {
 	read := func(size int) []byte {
 		*buffer = slices.Grow((*buffer)[:0], size)[:size]
 		n, _ := s.file.ReadAt(*buffer, offset) // an error means that there is less
 		return (*buffer)[:n]
 	}
-	b := read(int(min(first, max(0, s.length-offset))))
+	b := read(int(min(usual, max(0, s.length-offset))))
 	size := payloadSize(b, s.number, offset)
 	if size < 0 || offset+frameSize+size > s.length {
 		return f, 0, errUnindexed
@@ -125,17 +131,29 @@ func (s *objectSegment) frame(offset int64, buffer *[]byte) (f frame, next int64
 }
 
 // index returns the index frames of the segment, the last one first, and the end of the last
-// one. They must cover all frames up to there.
+// one. They cover all frames up to there. The last one of a finished segment is at its end.
 func (s *objectSegment) index() (all []*keyindex.Block, end int64, err error) {
-	place, err := s.lastIndex()
-	if err != nil {
-		return nil, 0, err
+	var trailer [keyindex.TrailerSize]byte
+	if _, err := s.file.ReadAt(trailer[:], s.length-keyindex.TrailerSize); err == nil {
+		if place := keyindex.Own(trailer[:]); place >= headSize && place < s.length {
+			all, end, err = s.indexFrom(place)
+		}
 	}
+	if end != s.length {
+		if all, end, err = s.indexFrom(s.lastIndex()); err != nil {
+			return nil, 0, errUnindexed
+		}
+	}
+	return all, end, nil
+}
+
+// indexFrom returns the index frames from the last one on, and the end of the last one.
+func (s *objectSegment) indexFrom(place int64) (all []*keyindex.Block, end int64, err error) {
 	for first := true; first || place != 0; first = false {
 		if len(all) == len(s.blocks) {
 			s.blocks = append(s.blocks, nil)
 		}
-		f, next, err := s.frame(place, &s.blocks[len(all)])
+		f, next, err := s.frame(place, &s.blocks[len(all)], usualIndex)
 		if err != nil || f.kind != indexFrame {
 			return nil, 0, errUnindexed
 		}
@@ -155,18 +173,10 @@ func (s *objectSegment) index() (all []*keyindex.Block, end int64, err error) {
 	return all, end, nil
 }
 
-// lastIndex returns the place of the last index frame. It is at the end of a finished segment.
-// A segment that is being written, or was when a process ended, is searched for it.
-func (s *objectSegment) lastIndex() (int64, error) {
-	if b, err := readAt(s.file, s.length-keyindex.TrailerSize, keyindex.TrailerSize); err == nil {
-		place := keyindex.Own(b)
-		if place >= headSize && place < s.length {
-			if f, next, err := s.frame(place, &s.buffer); err == nil && next == s.length && f.kind == indexFrame {
-				return place, nil
-			}
-		}
-	}
-	place, found := int64(headSize), int64(0)
+// lastIndex searches for the last index frame, in a segment that is being written or was when a
+// process ended. It returns its place, 0 if there is none.
+func (s *objectSegment) lastIndex() (found int64) {
+	place := int64(headSize)
 	r := bufio.NewReaderSize(io.NewSectionReader(s.file, place, s.length-place), 64<<10)
 	for {
 		header, _ := r.Peek(frameSize) // there is less at the end
@@ -182,10 +192,7 @@ func (s *objectSegment) lastIndex() (int64, error) {
 		}
 		place += frameSize + size
 	}
-	if found == 0 {
-		return 0, errUnindexed
-	}
-	return found, nil
+	return found
 }
 
 // block adds the frames of a block.
@@ -197,7 +204,7 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 	// The first declaration of the segment has the key of an encrypted section.
 	declared := map[int64]*declaration{}
 	for _, place := range section.Declarations {
-		f, _, err := s.frame(place, &s.buffer)
+		f, _, err := s.frame(place, &s.buffer, usualFrame)
 		if err != nil {
 			return err
 		}
@@ -258,7 +265,7 @@ func (s *objectSegment) pass(h keyindex.Head) {
 
 // add adds a frame that has to be read.
 func (s *objectSegment) add(offset int64, kind byte) error {
-	f, _, err := s.frame(offset, &s.buffer)
+	f, _, err := s.frame(offset, &s.buffer, usualFrame)
 	if err == nil && f.kind != kind {
 		err = errUnindexed
 	}
@@ -280,7 +287,7 @@ func (s *objectSegment) skip(p *keyindex.Piece) {
 func (s *objectSegment) expand(from, to int64) error {
 	number := uint32(0)
 	for place := from; place <= to; {
-		f, next, err := s.frame(place, &s.buffer)
+		f, next, err := s.frame(place, &s.buffer, usualFrame)
 		if err != nil {
 			return err
 		}

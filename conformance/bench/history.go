@@ -172,11 +172,7 @@ func newHistoryPods(n int, kind *wire.Kind) (*historyPods, error) {
 // at returns a pod at a version.
 func (p *historyPods) at(i int, version uint64) (*wire.Object, error) {
 	raw := bytes.ReplaceAll(p.raw[i], []byte(historyDigits), strconv.AppendUint(nil, version, 10))
-	o, err := wire.NewObject(raw, wire.Protobuf, p.kind)
-	if err == nil {
-		p.packer.Pack(o, nil)
-	}
-	return o, err
+	return wire.NewObject(raw, wire.Protobuf, p.kind)
 }
 
 // recordHistory records the hour, unless the folder has it.
@@ -248,6 +244,9 @@ func writeHistory(ctx context.Context, d *disk.Directory) error {
 		changes := s.Apply(deltas)
 		if t == delta.Updated {
 			m.Append(disk.Batch{Changes: changes, State: s.Snapshot()})
+		}
+		for i := range deltas { // as an informer does later
+			all.packer.Pack(deltas[i].Object, nil)
 		}
 		return nil
 	}
@@ -383,11 +382,11 @@ func readHistory(index bool) (r historyReading, err error) {
 		for i, what := range []string{"without changes", "that changes"} {
 			i *= historyQuiet
 			one := func(label string, f func() (int, error)) {
+				heap, failed := heapGrowth(f)
 				if cold {
-					err = errors.Join(err, dropCache(folder))
+					failed = errors.Join(failed, dropCache(folder))
 				}
-				x, failed := measureRead(f)
-				heap, again := heapGrowth(f)
+				x, again := measureRead(f)
 				x.Heap, failed = heap, errors.Join(failed, again)
 				x.What = fmt.Sprintf("%s of a pod %s, %s", label, what, name)
 				r.Reads, err = append(r.Reads, x), errors.Join(err, failed)
