@@ -128,9 +128,13 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	if m.written == nil && (f != nil || damaged != nil || c.index.problem != nil) {
 		m.written = &stamp{} // what the files have is not known unless the mirror is loaded
 	}
-	delete(c.unclaimed, m.digest)
-	if !m.closed {
-		c.mirrors[m.digest] = m
+	if m.closed { // without a key
+		if f != nil {
+			f.replaced = true
+		}
+		return m, nil
 	}
+	delete(c.unclaimed, m.digest)
+	c.mirrors[m.digest] = m
 	return m, nil
 }

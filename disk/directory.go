@@ -87,8 +87,11 @@ type Directory struct {
 	// be wrong because the process has just begun. departed are the folders of clusters that
 	// have left, which were last searched for at searched.
 	settling bool
-	searched time.Time
-	departed []*departed
+	// foldersSynced means that this process has synced the folders above those of the clusters.
+	// One that was killed may have created them and not synced them.
+	foldersSynced bool
+	searched      time.Time
+	departed      []*departed
 	// items and payload are buffers, and spare are those that the logs have returned.
 	items, payload []byte
 	hashes         []uint32

@@ -88,6 +88,26 @@ func TestFault_syncFails(t *testing.T) {
 	must(t, w.truth.check(s))
 }
 
+// TestSync_foldersOfAnotherProcess syncs the folders that a killed process has created, and may
+// not have synced.
+func TestSync_foldersOfAnotherProcess(t *testing.T) {
+	path := t.TempDir()
+	d := openDirectory(t, path, nil)
+	must(t, os.MkdirAll(d.Cluster("east").folder, folderMode))
+	synced := map[string]int{}
+	d.files.fault = func(operation, name string, size int) (int, error) {
+		if operation == "sync" {
+			synced[strings.TrimPrefix(name, path)]++
+		}
+		return size, nil
+	}
+	newWorld(t, openMirror(t, d, identify("configmaps"), MirrorOptions{}), 1).fill(3)
+	step(d)
+	if synced[""] == 0 || synced["/"+clustersFolder] == 0 {
+		t.Errorf("synced: %v", synced)
+	}
+}
+
 // TestSync_takenOver syncs what a new segment continues: the folders, and the segment of a
 // process that was killed.
 func TestSync_takenOver(t *testing.T) {

@@ -82,8 +82,9 @@ type found struct {
 	inLog bool
 	// stateAt is where a complete state in the log begins that may not be complete yet.
 	stateAt uint64
-	// replaced means that a mirror of the same objects with another identity was opened. The
-	// directory's mu guards it.
+	// replaced means that a mirror of the same objects with another identity was opened, or that
+	// the mirror was opened and there is no key for it. Its files are removed as the past is.
+	// The directory's mu guards it.
 	replaced bool
 }
 

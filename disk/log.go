@@ -99,7 +99,7 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 // there, durable: the next segment continues it.
 func (l *clusterLog) prepare(c *Cluster) error {
 	s := &c.directory.files
-	if _, err := os.Stat(c.folder); err != nil {
+	if _, err := os.Stat(c.folder); err != nil || !c.directory.foldersSynced {
 		if err := os.MkdirAll(c.folder, folderMode); err != nil {
 			return err
 		}
@@ -107,6 +107,7 @@ func (l *clusterLog) prepare(c *Cluster) error {
 		if err := errors.Join(s.syncFolder(all), s.syncFolder(filepath.Dir(all))); err != nil {
 			return err
 		}
+		c.directory.foldersSynced = true
 	}
 	if !l.inherited {
 		return nil

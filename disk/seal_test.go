@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // testKeys returns a key from a file.
@@ -143,5 +144,39 @@ func TestKeys_malformed(t *testing.T) {
 	}
 	if _, err := KeysFromFile(filepath.Join(t.TempDir(), "absent")); err == nil {
 		t.Error("an absent file has a key")
+	}
+}
+
+// TestSeal_keyRemoved opens secrets without the key that they were stored with: their files are
+// removed with the past, and not before.
+func TestSeal_keyRemoved(t *testing.T) {
+	path := t.TempDir()
+	d := openDirectory(t, path, &Options{Keys: testKeys(t)})
+	w := newWorld(t, openMirror(t, d, identify("secrets"), MirrorOptions{}), 1)
+	w.body = 400
+	w.fill(60)
+	step(d)
+	finish(t, d)
+	d = openDirectory(t, path, &Options{Window: time.Hour})
+	openMirror(t, d, identify("secrets"), MirrorOptions{})
+	other := newWorld(t, openMirror(t, d, identify("configmaps"), MirrorOptions{}), 2)
+	other.fill(10)
+	write := func() {
+		for range 30 {
+			other.change(5)
+			step(d)
+		}
+	}
+	snapshots := func() int { return len(only(allFiles(t, path), snapshotNames(identify("secrets").digest()))) }
+	write()
+	if d.maintain(time.Now()); snapshots() != 1 {
+		t.Errorf("%d snapshots of secrets within the window", snapshots())
+	}
+	for range 3 {
+		write()
+		d.maintain(time.Now().Add(100 * 24 * time.Hour))
+	}
+	if snapshots() != 0 {
+		t.Errorf("%d snapshots of secrets after the window", snapshots())
 	}
 }

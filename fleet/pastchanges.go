@@ -20,7 +20,8 @@ type PastChange struct {
 	// Type is Added, Modified or Deleted.
 	Type wire.EventType
 	Key  string
-	// Time is when the change arrived. Listed means that a relist found it: it happened at
+	// Time is when the change arrived. Where changes are missing it is the time of the last
+	// known state before them, or the beginning of the period. Listed means that a relist found it: it happened at
 	// some time since the change before, and others may have happened between.
 	Time   time.Time
 	Listed bool
@@ -222,7 +223,7 @@ var errRemoved = errors.New("the files were removed before their changes could b
 func (r *partReader) arrive(at time.Time) {
 	if r.resumed && !at.Equal(r.last) {
 		r.skip = 0
-		r.put(pastItem{err: errRemoved}, 0)
+		r.put(r.gap(errRemoved), 0)
 	}
 	r.resumed = false
 	if !at.IsZero() && !at.Equal(r.last) {
@@ -230,11 +231,25 @@ func (r *partReader) arrive(at time.Time) {
 	}
 }
 
+// gap returns the item for missing changes. They are missing after the last change that was
+// read, and after the time that the error has, if it has one.
+func (r *partReader) gap(err error) pastItem {
+	item := pastItem{err: err}
+	item.Time = r.Since
+	if r.last.After(item.Time) {
+		item.Time = r.last
+	}
+	if gap := (*disk.GapError)(nil); errors.As(err, &gap) && gap.Since.After(item.Time) {
+		item.Time = gap.Since
+	}
+	return item
+}
+
 // missing handles that changes are missing.
 func (r *partReader) missing(err error) {
 	r.objects = pastObjects{}
 	if !r.resumed { // else it is before the part
-		r.put(pastItem{err: err}, 0)
+		r.put(r.gap(err), 0)
 	}
 }
 

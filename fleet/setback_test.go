@@ -37,3 +37,26 @@ func TestArchive_periodEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestPastChanges_missingHasATime puts missing changes after those that were read.
+func TestPastChanges_missingHasATime(t *testing.T) {
+	since := time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
+	read := since.Add(time.Minute)
+	for _, c := range []struct {
+		last time.Time
+		err  error
+		want time.Time
+	}{
+		{time.Time{}, errRemoved, since},
+		{read, errRemoved, read},
+		{read, &disk.GapError{}, read},
+		{read, &disk.GapError{Since: read.Add(time.Second)}, read.Add(time.Second)},
+		{time.Time{}, &disk.GapError{Since: since.Add(-time.Hour)}, since},
+	} {
+		r := partReader{PastChanges: &PastChanges{Since: since, last: c.last, stored: &storedFeed{archive: newArchive(nil)}}}
+		r.missing(c.err)
+		if len(r.part) != 1 || !r.part[0].Time.Equal(c.want) {
+			t.Errorf("%v after %v: %+v", c.err, c.last, r.part)
+		}
+	}
+}

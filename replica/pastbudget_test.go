@@ -4,9 +4,13 @@
 package replica
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/watershed-project/watershed/fleet"
 )
 
 // TestPastBudget_isFair has users that never release what they have taken: each gets less
@@ -51,5 +55,13 @@ func TestPastBudget_releasesWhatItTook(t *testing.T) {
 	}
 	if b.taken != 0 || len(b.users) != 0 {
 		t.Errorf("%d objects of %v are taken", b.taken, b.users)
+	}
+}
+
+// TestDescribe_missing gives missing changes a time, by which clients sort.
+func TestDescribe_missing(t *testing.T) {
+	at := time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
+	if c := describe(&fleet.PastChange{Time: at}, errors.New("gone")); c.Type != "MISSING" || c.Message != "gone" || !c.Time.Equal(at) {
+		t.Errorf("%+v", c)
 	}
 }

@@ -37,7 +37,8 @@ type ChangeList struct {
 type Change struct {
 	// Type is ADDED, MODIFIED or DELETED. MISSING means that changes are missing here.
 	Type string `json:"type"`
-	// Time is when the change arrived. Relisted means that it happened some time before,
+	// Time is when the change arrived. For MISSING it is the time of the last known state before
+	// the missing changes, or the beginning of the period. Relisted means that it happened some time before,
 	// during an interruption of the watch.
 	Time     time.Time `json:"time"`
 	Relisted bool      `json:"relisted,omitempty"`
@@ -132,7 +133,7 @@ func (p *pastReads) visibleSince(r *http.Request, q *Request, since time.Time) (
 // describe returns a change for the response. A change that is missing has an error.
 func describe(c *fleet.PastChange, err error) Change {
 	if err != nil {
-		return Change{Type: "MISSING", Message: err.Error()}
+		return Change{Type: "MISSING", Time: c.Time.UTC(), Message: err.Error()}
 	}
 	d := Change{
 		Type: c.Type.String(), Time: c.Time.UTC(), Relisted: c.Listed, ResourceVersion: strconv.FormatUint(c.Version, 10),
