@@ -72,6 +72,41 @@ func (p position) before(other position) bool {
 	return p.Segment < other.Segment || p.Segment == other.Segment && p.Offset < other.Offset
 }
 
+// frameRef is the place of a frame.
+type frameRef struct {
+	position
+	size int
+	kind byte
+	// head is the beginning of a batch or state that is not read, because it does not concern
+	// the object of [index.object]. It is nil for all other frames.
+	head *batchHead
+}
+
+// Moment is a point in the past of a mirror: a version if that is not 0, or else a time.
+type Moment struct {
+	// Version selects the last state whose version is not higher. Of the changes of a batch
+	// it includes those up to the version.
+	Version uint64
+	// Time selects the last state that had arrived by then.
+	Time time.Time
+}
+
+// String returns the moment, for messages.
+func (m Moment) String() string {
+	if m.Version != 0 {
+		return fmt.Sprintf("version %d", m.Version)
+	}
+	return m.Time.Format(time.RFC3339Nano)
+}
+
+// includes reports whether a state is not after the moment.
+func (m Moment) includes(version uint64, at time.Time) bool {
+	if m.Version != 0 {
+		return version <= m.Version
+	}
+	return !at.After(m.Time)
+}
+
 // chain follows the frames of one mirror in the order of the log, and returns its batches
 // once they are complete.
 type chain struct {

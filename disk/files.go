@@ -18,6 +18,11 @@ const (
 	unfinished = ".tmp"
 )
 
+const segmentPrefix = "log-"
+
+// segmentName returns the name of the file of a segment.
+func segmentName(number uint64) string { return fmt.Sprintf("%s%016x", segmentPrefix, number) }
+
 // files performs the file operations of a directory.
 type files struct {
 	// fault is set by tests only. It is called before an operation on size bytes. If it

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
 )
 
 // formatVersion is the version of all files. It changes when an older program could
@@ -98,6 +99,13 @@ type frame struct {
 	payload []byte
 	// head is the beginning of a batch or state whose payload was not read.
 	head *batchHead
+}
+
+// batchHead is the beginning of a batch.
+type batchHead struct {
+	flags        byte
+	version, era uint64
+	time         time.Time
 }
 
 // appendFrame appends a frame. The checksum of its header covers its place, so that a

@@ -19,8 +19,6 @@ import (
 	"time"
 )
 
-const segmentPrefix = "log-"
-
 // segmentHeader is the payload of the first frame of a segment.
 type segmentHeader struct {
 	// Name is the name of the cluster.
@@ -36,8 +34,6 @@ type segmentHeader struct {
 	// Dictionaries are the dictionaries that the segment before names.
 	Dictionaries []string `json:"dictionaries,omitempty"`
 }
-
-func segmentName(number uint64) string { return fmt.Sprintf("%s%016x", segmentPrefix, number) }
 
 // listing is the files of a cluster's folder.
 type listing struct {
@@ -86,16 +82,6 @@ type found struct {
 	// the mirror was opened and there is no key for it. Its files are removed as the past is.
 	// The directory's mu guards it.
 	replaced bool
-}
-
-// frameRef is the place of a frame.
-type frameRef struct {
-	position
-	size int
-	kind byte
-	// head is the beginning of a batch or state that is not read, because it does not concern
-	// the object of [index.object]. It is nil for all other frames.
-	head *batchHead
 }
 
 // index is what the files of a cluster have, without the objects.

@@ -17,31 +17,6 @@ import (
 // maxReads limits how often At begins anew because files were created or removed.
 const maxReads = 10
 
-// Moment is a point in the past of a mirror: a version if that is not 0, or else a time.
-type Moment struct {
-	// Version selects the last state whose version is not higher. Of the changes of a batch
-	// it includes those up to the version.
-	Version uint64
-	// Time selects the last state that had arrived by then.
-	Time time.Time
-}
-
-// String returns the moment, for messages.
-func (m Moment) String() string {
-	if m.Version != 0 {
-		return fmt.Sprintf("version %d", m.Version)
-	}
-	return m.Time.Format(time.RFC3339Nano)
-}
-
-// includes reports whether a state is not after the moment.
-func (m Moment) includes(version uint64, at time.Time) bool {
-	if m.Version != 0 {
-		return version <= m.Version
-	}
-	return !at.After(m.Time)
-}
-
 // TooOldError is returned by [Cluster.At] for a moment before the oldest stored state.
 type TooOldError struct {
 	Identity Identity

@@ -122,13 +122,6 @@ func (e *encoder) number(d *wire.Dictionary) int {
 	return n
 }
 
-// batchHead is the beginning of a batch.
-type batchHead struct {
-	flags        byte
-	version, era uint64
-	time         time.Time
-}
-
 func (h batchHead) append(b []byte, sums []sum, items int) []byte {
 	b = append(b, h.flags)
 	b = binary.AppendUvarint(b, h.version)

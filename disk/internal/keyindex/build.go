@@ -24,6 +24,18 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Hash returns the hash of a key. It is the same in all processes.
 func Hash(key []byte) uint32 { return crc32.Checksum(key, castagnoli) }
 
+// The kinds of pieces, besides those of the frames that are listed one by one.
+const (
+	// Declaration is the declaration of the mirror.
+	Declaration = 'M'
+	// Batch is an ordinary batch that is alone, or one of a run that may have a change of the
+	// key.
+	Batch = 'B'
+	// Run is the first batch of a run of ordinary ones, and RunEnd the last one.
+	Run    = 'r'
+	RunEnd = 'e'
+)
+
 // Seal encrypts the section of a mirror. It is nil if the mirror is not encrypted.
 type Seal func(mirror Mirror, section []byte) []byte
 

@@ -73,18 +73,6 @@ func (s *Section) Unseal(open func([]byte) ([]byte, error)) (err error) {
 	return err
 }
 
-// The kinds of pieces, besides those of the frames that are listed one by one.
-const (
-	// Declaration is the declaration of the mirror.
-	Declaration = 'M'
-	// Batch is an ordinary batch that is alone, or one of a run that may have a change of the
-	// key.
-	Batch = 'B'
-	// Run is the first batch of a run of ordinary ones, and RunEnd the last one.
-	Run    = 'r'
-	RunEnd = 'e'
-)
-
 // Piece is a frame, or an end of a run of ordinary batches.
 type Piece struct {
 	Kind   byte
