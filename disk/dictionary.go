@@ -140,25 +140,25 @@ func (d *dictionaries) read(f dictionaryFile) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := fields{b: b}
-	form := r.byte()
+	r := fields{B: b}
+	form := r.Byte()
 	if form == sealedDictionary {
-		wrapped := r.text()
-		if r.err != nil {
-			return nil, r.err
+		wrapped := r.Text()
+		if r.Err != nil {
+			return nil, r.Err
 		}
 		seal, err := openDataKey(d.keys, wrapped)
 		if err != nil {
 			return nil, err
 		}
-		if r.b, err = seal.open(r.b, f.sum[:]); err != nil {
+		if r.B, err = seal.open(r.B, f.sum[:]); err != nil {
 			return nil, err
 		}
 	}
-	if sha256.Sum256(r.b) != f.sum || (form == sealedDictionary) != f.sealed {
+	if sha256.Sum256(r.B) != f.sum || (form == sealedDictionary) != f.sealed {
 		return nil, errChecksum
 	}
-	return r.b, nil
+	return r.B, nil
 }
 
 // load returns the dictionary with a hash. First is set if this call has read it: the

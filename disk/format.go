@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/payload"
 )
 
 // formatVersion is the version of all files. It changes when an older program could
@@ -29,7 +31,7 @@ const (
 )
 
 var (
-	errTruncated = errors.New("record is truncated")
+	errTruncated = payload.ErrTruncated
 	errChecksum  = errors.New("checksum is wrong")
 	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
 )
@@ -211,40 +213,8 @@ func anyFrame(data []byte, from int64, segment uint64, offset int64) bool {
 	return false
 }
 
-// fields reads the fields of a payload. After an error all further fields are empty.
-type fields struct {
-	b   []byte
-	err error
-}
-
-func (r *fields) number() uint64 {
-	n, l := binary.Uvarint(r.b)
-	if l <= 0 {
-		r.b, r.err = nil, errTruncated
-		return 0
-	}
-	r.b = r.b[l:]
-	return n
-}
-
-func (r *fields) bytes(n uint64) []byte {
-	if n > uint64(len(r.b)) {
-		r.b, r.err = nil, errTruncated
-		return nil
-	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *fields) text() []byte { return r.bytes(r.number()) }
-
-func (r *fields) byte() byte {
-	if b := r.bytes(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
+// fields reads the fields of a payload.
+type fields = payload.Fields
 
 func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)

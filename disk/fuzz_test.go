@@ -72,10 +72,10 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := head(logMagic, formatVersion)
 		b = appendFrame(b, 1, int64(len(b)), segmentFrame, 0, []byte(`{"name":"east"}`))
-		r := fields{b: data}
-		for n := 0; len(r.b) > 0 && n < 100; n++ {
-			kind := r.byte()
-			b = appendFrame(b, 1, int64(len(b)), kind, 1, r.text())
+		r := fields{B: data}
+		for n := 0; len(r.B) > 0 && n < 100; n++ {
+			kind := r.Byte()
+			b = appendFrame(b, 1, int64(len(b)), kind, 1, r.Text())
 		}
 		folder := filepath.Join(t.TempDir(), "east")
 		must(t, os.MkdirAll(folder, 0o700))

@@ -331,8 +331,8 @@ func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, change
 		if d.items, err = m.encoder.append(d.items, change, kind == stateFrame); err != nil {
 			return 0, &mirrorError{err}
 		}
-		item := fields{b: d.items[key:]}
-		d.hashes = append(d.hashes, keyindex.Hash(item.text()))
+		item := fields{B: d.items[key:]}
+		d.hashes = append(d.hashes, keyindex.Hash(item.Text()))
 		count++
 	}
 	if m.relisting = h.flags&openBatch != 0; !m.relisting {

@@ -146,38 +146,38 @@ type decoder struct {
 
 // batch parses a batch.
 func (d *decoder) batch(payload []byte) (h batchHead, items []item, err error) {
-	r := fields{b: payload}
-	h.flags = r.byte()
-	h.version, h.era = r.number(), r.number()
-	h.time = time.Unix(0, int64(r.number()))
-	for n := r.number(); n > 0 && r.err == nil; n-- {
+	r := fields{B: payload}
+	h.flags = r.Byte()
+	h.version, h.era = r.Number(), r.Number()
+	h.time = time.Unix(0, int64(r.Number()))
+	for n := r.Number(); n > 0 && r.Err == nil; n-- {
 		s := new(sum)
-		copy(s[:], r.bytes(uint64(len(s))))
+		copy(s[:], r.Bytes(uint64(len(s))))
 		d.sums = append(d.sums, s)
 	}
-	items, err = d.items(&r, r.number())
+	items, err = d.items(&r, r.Number())
 	return h, items, err
 }
 
 // timeOf returns the time of a batch.
 func timeOf(payload []byte) time.Time {
-	r := fields{b: payload}
-	r.byte()
-	r.number() // the version
-	r.number() // the era
-	return time.Unix(0, int64(r.number()))
+	r := fields{B: payload}
+	r.Byte()
+	r.Number() // the version
+	r.Number() // the era
+	return time.Unix(0, int64(r.Number()))
 }
 
 // items parses n items, which must be all that is left.
 func (d *decoder) items(r *fields, n uint64) (items []item, err error) {
-	for ; n > 0 && r.err == nil; n-- {
-		i := item{flags: r.byte(), seal: d.seal}
-		key := r.text()
-		i.version, i.object, i.manager = r.number(), r.number(), r.text()
-		dictionary := r.number()
-		i.body = r.text()
+	for ; n > 0 && r.Err == nil; n-- {
+		i := item{flags: r.Byte(), seal: d.seal}
+		key := r.Text()
+		i.version, i.object, i.manager = r.Number(), r.Number(), r.Text()
+		dictionary := r.Number()
+		i.body = r.Text()
 		switch t := delta.Type(i.flags & typeBits); {
-		case r.err != nil:
+		case r.Err != nil:
 		case t != delta.Added && t != delta.Updated && t != delta.Deleted || len(key) == 0 || dictionary > uint64(len(d.sums)):
 			return nil, errors.New("record is malformed")
 		case dictionary > 0 && d.lost:
@@ -190,10 +190,10 @@ func (d *decoder) items(r *fields, n uint64) (items []item, err error) {
 			items = append(items, i)
 		}
 	}
-	if r.err == nil && len(r.b) > 0 {
-		r.err = errors.New("record has a remainder")
+	if r.Err == nil && len(r.B) > 0 {
+		r.Err = errors.New("record has a remainder")
 	}
-	return items, r.err
+	return items, r.Err
 }
 
 // restorer makes objects from items.
@@ -221,15 +221,15 @@ func (r *restorer) object(i *item) (*wire.Object, error) {
 			return nil, fmt.Errorf("object %q: %w", i.key, err)
 		}
 	}
-	f := fields{b: body}
+	f := fields{B: body}
 	s := wire.Stored{Lazy: r.lazy}
 	if i.flags&labelledFlag != 0 {
-		s.Labels, s.Labelled = string(f.text()), true
+		s.Labels, s.Labelled = string(f.Text()), true
 	}
-	if f.err != nil {
-		return nil, fmt.Errorf("object %q: %w", i.key, f.err)
+	if f.Err != nil {
+		return nil, fmt.Errorf("object %q: %w", i.key, f.Err)
 	}
-	s.Data = append(make([]byte, 0, len(f.b)), f.b...)
+	s.Data = append(make([]byte, 0, len(f.B)), f.B...)
 	first := false
 	if i.dictionary != nil {
 		if s.Dictionary, first, err = r.dictionaries.load(dictionaryFile{*i.dictionary, i.seal != nil}); err != nil {

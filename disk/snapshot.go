@@ -229,7 +229,7 @@ func (p *snapshotFile) items(s *files, keys Keys, only string, each func(*item) 
 		if checksum(b) != c.Sum {
 			return fmt.Errorf("%s: chunk at %d: %w", p.path, at, errChecksum)
 		}
-		items, err := d.items(&fields{b: b}, c.Objects)
+		items, err := d.items(&fields{B: b}, c.Objects)
 		if err != nil {
 			return fmt.Errorf("%s: chunk at %d: %w", p.path, at, err)
 		}

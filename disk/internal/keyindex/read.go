@@ -6,6 +6,8 @@ package keyindex
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/watershed-project/watershed/disk/internal/payload"
 )
 
 // TrailerSize is the size of the end of a block: its own place.
@@ -25,15 +27,15 @@ type Block struct {
 func Own(trailer []byte) int64 { return int64(binary.LittleEndian.Uint64(trailer)) }
 
 // Parse returns the block at a place.
-func Parse(payload []byte, own int64) (*Block, error) {
-	end := len(payload) - TrailerSize
-	if end < 0 || Own(payload[end:]) != own {
+func Parse(block []byte, own int64) (*Block, error) {
+	end := len(block) - TrailerSize
+	if end < 0 || Own(block[end:]) != own {
 		return nil, errMalformed
 	}
-	r := reader{b: payload[:end]}
-	b := &Block{Start: r.place(), Previous: r.place()}
-	b.sections = r.b
-	if r.bad || b.Start > own || b.Previous >= own {
+	r := payload.Fields{B: block[:end]}
+	b := &Block{Start: placeOf(&r), Previous: placeOf(&r)}
+	b.sections = r.B
+	if r.Err != nil || b.Start > own || b.Previous >= own {
 		return nil, errMalformed
 	}
 	return b, nil
@@ -49,22 +51,22 @@ type Section struct {
 
 // Section returns the section of a mirror, nil if the part has no frames of it.
 func (b *Block) Section(m Mirror) (*Section, error) {
-	r := reader{b: b.sections}
-	for len(r.b) > 0 {
+	r := payload.Fields{B: b.sections}
+	for len(r.B) > 0 {
 		var of Mirror
-		copy(of[:], r.bytes(uint64(len(of))))
-		declarations, body := reader{b: r.bytes(r.number())}, r.bytes(r.number())
-		if of != m || r.bad {
+		copy(of[:], r.Bytes(uint64(len(of))))
+		declarations, body := payload.Fields{B: r.Text()}, r.Text()
+		if of != m || r.Err != nil {
 			continue
 		}
 		s := &Section{start: b.Start, body: body}
-		for place := b.Start; len(declarations.b) > 0; {
-			place += declarations.place()
+		for place := b.Start; len(declarations.B) > 0; {
+			place += placeOf(&declarations)
 			s.Declarations = append(s.Declarations, place)
 		}
-		return s, declarations.err()
+		return s, declarations.Err
 	}
-	return nil, r.err()
+	return nil, r.Err
 }
 
 // Unseal replaces the encrypted section by the decrypted one.
@@ -90,9 +92,9 @@ type Piece struct {
 // others, in the order of the log. A batch of a run is between its ends, and may be at the
 // same place as one of them.
 func (s *Section) Pieces(hash uint32) ([]Piece, error) {
-	r := reader{b: s.body}
-	frames := reader{b: r.bytes(r.number())}
-	matches := s.matches(&frames, r.bytes(r.number()), hash)
+	r := payload.Fields{B: s.body}
+	frames := payload.Fields{B: r.Text()}
+	matches := s.matches(&frames, r.Text(), hash)
 	declarations := s.Declarations
 	var all []Piece
 	before := func(end int64) { // adds the declarations and the batches of a run up to a place
@@ -103,17 +105,17 @@ func (s *Section) Pieces(hash uint32) ([]Piece, error) {
 			all = append(all, Piece{Kind: Batch, Offset: matches[0], Read: true})
 		}
 	}
-	for place := s.start; len(r.b) > 0; {
-		kind := r.byte()
-		place += r.place()
+	for place := s.start; len(r.B) > 0; {
+		kind := r.Byte()
+		place += placeOf(&r)
 		p := Piece{Kind: kind &^ required, Offset: place, Read: kind&required != 0}
 		if p.Kind == Run {
-			p.End = place + r.place()
+			p.End = place + placeOf(&r)
 		}
-		p.Head = r.head()
+		p.Head = head(&r)
 		before(place - 1)
 		if p.Kind == Run && p.End > place {
-			p.Last = r.head()
+			p.Last = head(&r)
 			all = append(all, p)
 			before(p.End)
 			all = append(all, Piece{Kind: RunEnd, Offset: p.End, Head: p.Last})
@@ -130,78 +132,38 @@ func (s *Section) Pieces(hash uint32) ([]Piece, error) {
 	for _, place := range declarations {
 		all = append(all, Piece{Kind: Declaration, Offset: place, Read: true})
 	}
-	if r.bad || frames.bad || len(matches) > 0 {
+	if r.Err != nil || frames.Err != nil || len(matches) > 0 {
 		return nil, errMalformed
 	}
 	return all, nil
 }
 
 // matches returns the places of the frames that have a hash.
-func (s *Section) matches(frames *reader, hashes []byte, hash uint32) (places []int64) {
+func (s *Section) matches(frames *payload.Fields, hashes []byte, hash uint32) (places []int64) {
 	place, count := s.start, 0 // of the frames up to here
 	for i := 0; i+4 <= len(hashes); i += 4 {
 		if binary.LittleEndian.Uint32(hashes[i:]) != hash || i/4 < count {
 			continue // it is another key, or the frame is known
 		}
-		for count <= i/4 && !frames.bad {
-			place += frames.place()
-			count += int(frames.place())
+		for count <= i/4 && frames.Err == nil {
+			place += placeOf(frames)
+			count += int(placeOf(frames))
 		}
 		places = append(places, place)
 	}
 	return places
 }
 
-// reader reads the fields of a block. After an error all further fields are empty.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) err() error {
-	if r.bad {
-		return errMalformed
-	}
-	return nil
-}
-
-func (r *reader) number() uint64 {
-	n, l := binary.Uvarint(r.b)
-	if l <= 0 {
-		r.b, r.bad = nil, true
-		return 0
-	}
-	r.b = r.b[l:]
-	return n
-}
-
-// place reads a number that is smaller than any file.
-func (r *reader) place() int64 {
-	n := r.number()
+// placeOf reads a number that is smaller than any file.
+func placeOf(r *payload.Fields) int64 {
+	n := r.Number()
 	if n > 1<<40 {
-		r.b, r.bad = nil, true
+		r.B, r.Err = nil, errMalformed
 		return 0
 	}
 	return int64(n)
 }
 
-func (r *reader) bytes(n uint64) []byte {
-	if n > uint64(len(r.b)) {
-		r.b, r.bad = nil, true
-		return nil
-	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *reader) byte() byte {
-	if b := r.bytes(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) head() Head {
-	return Head{Flags: r.byte(), Version: r.number(), Era: r.number(), Time: int64(r.number())}
+func head(r *payload.Fields) Head {
+	return Head{Flags: r.Byte(), Version: r.Number(), Era: r.Number(), Time: int64(r.Number())}
 }
