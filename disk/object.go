@@ -136,7 +136,7 @@ func (s *objectSegment) index() (all []*keyindex.Block, end int64, err error) {
 	var trailer [keyindex.TrailerSize]byte
 	if _, err := s.file.ReadAt(trailer[:], s.length-keyindex.TrailerSize); err == nil {
 		if place := keyindex.Own(trailer[:]); place >= headSize && place < s.length {
-			all, end, err = s.indexFrom(place)
+			all, end, _ = s.indexFrom(place) // or else it is searched for
 		}
 	}
 	if end != s.length {
