@@ -160,11 +160,15 @@ func writeHistory(ctx context.Context, d *disk.Directory) error {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	stats := d.Stats()
-	if stats.Dropped > 0 {
-		return fmt.Errorf("%d batches were dropped: %w", stats.Dropped, stats.LastError)
+	return errors.Join(ctx.Err(), droppedBatches(d.Stats()))
+}
+
+// droppedBatches returns an error if batches were not written.
+func droppedBatches(s disk.Stats) error {
+	if s.Dropped == 0 {
+		return nil
 	}
-	return ctx.Err()
+	return fmt.Errorf("%d batches were dropped: %w", s.Dropped, s.LastError)
 }
 
 // measureWriter reads the CPU profile of the recording.
