@@ -149,6 +149,11 @@ func (f *Feed) ObjectAtTime(ctx context.Context, at time.Time, key string) (*Arc
 	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{key: key})
 }
 
+// ObjectsAtTime is AtTime, but the state has only the objects whose keys are wanted.
+func (f *Feed) ObjectsAtTime(ctx context.Context, at time.Time, want func(key string) bool) (*Archived, error) {
+	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{want: want})
+}
+
 // AtVersion returns the state that the server had at a version, from files. Its errors are
 // those of AtTime, and [ErrExpired] for a version that may be from before a restore of the
 // server.
@@ -204,7 +209,7 @@ func (f *Feed) archived(ctx context.Context, at disk.Moment, of wantedObjects) (
 		return s, nil // another request has read it meanwhile
 	}
 	state, err := f.state(ctx, stored, at, of)
-	if err == nil && of.key == "" {
+	if err == nil && of.key == "" && of.want == nil {
 		a.keep(keptState{state, f, at, time.Now()})
 	}
 	return state, err

@@ -51,7 +51,13 @@ const (
 	// of them each item has besides its objects.
 	partBytes = 4 << 20
 	itemBytes = 200
+	// minPart is how many bytes a part has at least, however many are read at the same time: each
+	// part costs a read of the state before it.
+	minPart = 64 << 10
 )
+
+// partOf returns the part of bytes that each of some readers has.
+func partOf(bytes, readers int) int { return min(bytes, max(bytes/max(readers, 1), minPart)) }
 
 // PastChanges are the changes of a resource between two times. They are read in parts, each
 // with the state of the wanted objects before it, so that a reader that is slow holds no more
@@ -71,6 +77,8 @@ type PastChanges struct {
 	part []pastItem
 	size int
 	more bool
+	// most is about how many bytes a part has.
+	most int
 	// last is the time of the last entry that was read, zero before the first, and read is
 	// how many items were, from the first entry of that time on.
 	last time.Time
@@ -83,23 +91,26 @@ type pastItem struct {
 	err error
 }
 
-// Changes returns the changes of a resource between two times, of the objects whose keys are
-// wanted. It reads the state at the beginning and the first part. The errors are those of
-// AtTime.
-func (f *Feed) Changes(ctx context.Context, since, until time.Time, want func(key string) bool) (*PastChanges, error) {
-	return f.changes(ctx, since, until, wantedObjects{want: want})
+// PastQuery selects changes of the past.
+type PastQuery struct {
+	Since, Until time.Time
+	// Key selects the object with a key, and the others are not read. If it is "", Want selects
+	// the objects by their keys, and nil all of them.
+	Key  string
+	Want func(key string) bool
+	// Readers is how many [PastChanges] the caller reads at the same time: their parts are smaller
+	// by that, so that together they hold no more than one does. 0 means 1.
+	Readers int
 }
 
-// ObjectChanges is Changes of the object with a key. It does not read the other objects.
-func (f *Feed) ObjectChanges(ctx context.Context, since, until time.Time, key string) (*PastChanges, error) {
-	return f.changes(ctx, since, until, wantedObjects{key: key})
-}
-
-func (f *Feed) changes(ctx context.Context, since, until time.Time, of wantedObjects) (*PastChanges, error) {
-	p := &PastChanges{Since: since, feed: f, stored: f.files.Load(), until: until, of: of}
+// Changes returns the changes of a resource that a query selects. It reads the state at the
+// beginning and the first part. The errors are those of AtTime.
+func (f *Feed) Changes(ctx context.Context, q PastQuery) (*PastChanges, error) {
+	p := &PastChanges{Since: q.Since, feed: f, stored: f.files.Load(), until: q.Until, of: wantedObjects{q.Key, q.Want}}
 	if p.stored == nil {
 		return nil, f.notStored()
 	}
+	p.most = partOf(p.stored.archive.partBytes, q.Readers)
 	if err := p.fill(ctx); err != nil {
 		return nil, err
 	}
@@ -281,7 +292,7 @@ func (r *partReader) put(item pastItem, size int) {
 	r.read++
 	r.part = append(r.part, item)
 	r.size += size + itemBytes
-	r.more = r.size >= r.stored.archive.partBytes
+	r.more = r.size >= r.most
 }
 
 // pastObjects has the states of the objects of a resource while its changes are read: those

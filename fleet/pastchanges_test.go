@@ -60,7 +60,7 @@ func (p *past) written(version uint64) {
 // suspend begins to read changes, and stops after the first.
 func (p *past) suspend() {
 	p.t.Helper()
-	changes, err := p.feed.Changes(p.t.Context(), p.began, time.Now(), func(string) bool { return true })
+	changes, err := p.feed.Changes(p.t.Context(), fleet.PastQuery{Since: p.began, Until: time.Now()})
 	expect.NoError(p.t, err)
 	next, stop := iter.Pull2(changes.All(p.t.Context()))
 	p.t.Cleanup(stop)
@@ -98,7 +98,7 @@ func TestPastChanges_ofOneObjectHoldOneObject(t *testing.T) {
 	before := heap()
 	for i := range held {
 		// Each is at another time, so that none can use the state of another.
-		held[i], err = p.feed.ObjectChanges(t.Context(), time.Now(), time.Now(), name)
+		held[i], err = p.feed.Changes(t.Context(), fleet.PastQuery{Since: time.Now(), Until: time.Now(), Key: name})
 		expect.NoError(t, err)
 	}
 	if grown := heap() - before; grown > 5*bytes {
@@ -134,7 +134,7 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 		expect.NoError(t, err)
 	}
 	p.written(want[len(want)-1])
-	changes, err := p.feed.Changes(t.Context(), p.began, time.Now(), func(key string) bool { return strings.Contains(key, "/") })
+	changes, err := p.feed.Changes(t.Context(), fleet.PastQuery{Since: p.began, Until: time.Now(), Want: func(key string) bool { return strings.Contains(key, "/") }})
 	expect.NoError(t, err)
 	last, got, bytes := map[string]uint64{}, []uint64(nil), 0
 	for c, err := range changes.All(t.Context()) {
@@ -187,9 +187,9 @@ func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 	until := time.Now()
 	at := p.began.Add(until.Sub(p.began) / 2)
 	for key := range now.State.Range("", "") {
-		whole, err := p.feed.Changes(t.Context(), p.began, until, func(k string) bool { return k == key })
+		whole, err := p.feed.Changes(t.Context(), fleet.PastQuery{Since: p.began, Until: until, Want: func(k string) bool { return k == key }})
 		want := texts(whole, err)
-		object, err := p.feed.ObjectChanges(t.Context(), p.began, until, key)
+		object, err := p.feed.Changes(t.Context(), fleet.PastQuery{Since: p.began, Until: until, Key: key})
 		expect.Equal(t, texts(object, err), want)
 		if len(want) < rounds {
 			t.Errorf("%s: %d changes, and there were %d", key, len(want), rounds)

@@ -26,9 +26,10 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// ChangesPath is the path below the root of a cluster's API with the numbers of changes. Its
-// parameters are since, until and by. A caller needs the right to get the path. Counted are
-// the resources that the caller may list in all namespaces.
+// ChangesPath is the path below the root of the API of a cluster, or of the fleet, with the
+// numbers of changes. Its parameters are since, until and by, and below /fleet a labelSelector
+// for clusters. A caller needs the right to get the path. Counted are the resources that the
+// caller may list in all namespaces.
 const ChangesPath = "/changes"
 
 // ChangeSummary is the response: how many changes there were.
@@ -37,14 +38,18 @@ type ChangeSummary struct {
 	APIVersion string `json:"apiVersion"`
 	// Hidden is how many resources the caller may not list. Missing is how often changes are
 	// missing in the files.
-	Hidden  int           `json:"hidden,omitempty"`
-	Missing int           `json:"missing,omitempty"`
-	Items   []ChangeCount `json:"items"`
+	Hidden  int `json:"hidden,omitempty"`
+	Missing int `json:"missing,omitempty"`
+	// Clusters are, below /fleet, the clusters with something hidden or missing, and those that
+	// are left out. They have the numbers instead of Hidden and Missing.
+	Clusters []PartialCluster `json:"clusters,omitempty"`
+	Items    []ChangeCount    `json:"items"`
 }
 
 // ChangeCount is the number of changes that have the same values. Only those by which the
 // request groups are set.
 type ChangeCount struct {
+	Cluster   string `json:"cluster,omitempty"`
 	Resource  string `json:"resource,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Type      string `json:"type,omitempty"`
@@ -55,92 +60,183 @@ type ChangeCount struct {
 }
 
 // groupings are what changes can be grouped by.
-var groupings = map[string]func(*ChangeCount, *fleet.ResourceChange){
-	"resource":  func(n *ChangeCount, c *fleet.ResourceChange) { n.Resource = c.Resource.GroupResource().String() },
-	"namespace": func(n *ChangeCount, c *fleet.ResourceChange) { n.Namespace = c.Object.Namespace() },
-	"type":      func(n *ChangeCount, c *fleet.ResourceChange) { n.Type = c.Type.String() },
-	"manager":   func(n *ChangeCount, c *fleet.ResourceChange) { n.Manager = strings.Join(c.Managers(), ",") },
+var groupings = map[string]func(*ChangeCount, *fleet.Member, *fleet.ResourceChange){
+	"cluster": func(n *ChangeCount, m *fleet.Member, _ *fleet.ResourceChange) { n.Cluster = m.Name() },
+	"resource": func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) {
+		n.Resource = c.Resource.GroupResource().String()
+	},
+	"namespace": func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) { n.Namespace = c.Object.Namespace() },
+	"type":      func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) { n.Type = c.Type.String() },
+	"manager": func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) {
+		n.Manager = strings.Join(c.Managers(), ",")
+	},
+}
+
+// summary counts changes.
+type summary struct {
+	*shared
+	since, until time.Time
+	by           []func(*ChangeCount, *fleet.Member, *fleet.ResourceChange)
+	counts       map[ChangeCount]int
+}
+
+func newSummary(s *shared, q *Request) (*summary, error) {
+	since, until, err := q.period("since", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	all := &summary{shared: s, since: since, until: until, counts: map[ChangeCount]int{}}
+	for name := range strings.SplitSeq(cmp.Or(q.Query.Get("by"), "resource"), ",") {
+		group := groupings[name]
+		if group == nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("by=%s: changes can be grouped by %s", name, strings.Join(slices.Sorted(maps.Keys(groupings)), ", ")))
+		}
+		all.by = append(all.by, group)
+	}
+	return all, nil
+}
+
+// add counts the changes of the resources of a member that the caller may list, and returns how
+// often changes are missing in the files.
+func (s *summary) add(ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool) (missing int, err error) {
+	for change, err := range m.Changes(ctx, s.since, s.until, listable) {
+		switch {
+		case errors.Is(err, fleet.ErrNotStored), err != nil && ctx.Err() != nil:
+			return missing, view.PastError(schema.GroupResource{}, s.since, err)
+		case err != nil:
+			missing++
+			continue
+		}
+		var n ChangeCount
+		for _, group := range s.by {
+			group(&n, m, &change)
+		}
+		s.counts[n]++
+	}
+	return missing, nil
+}
+
+// write answers with the numbers, the largest first.
+func (s *summary) write(w http.ResponseWriter, r *http.Request, answer ChangeSummary) error {
+	answer.Kind, answer.APIVersion, answer.Items = "ChangeSummary", "watershed.dev/v1", []ChangeCount{}
+	for n, count := range s.counts {
+		n.Count = count
+		answer.Items = append(answer.Items, n)
+	}
+	slices.SortFunc(answer.Items, func(a, b ChangeCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	b := respond.NewBody(&s.tracker, w, r, encode.JSON.MediaType(), s.logger)
+	return b.Finish(func() error { return b.Add(encode.Raw(append(text, '\n'))) })
 }
 
 // serveSummary answers with the numbers of changes.
 func (p *pastReads) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
-	since, until, err := q.period("since", time.Now())
+	s, err := newSummary(p.shared, q)
 	if err != nil {
 		return err
 	}
-	var by []func(*ChangeCount, *fleet.ResourceChange)
-	for name := range strings.SplitSeq(cmp.Or(q.Query.Get("by"), "resource"), ",") {
-		group := groupings[name]
-		if group == nil {
-			return apierrors.NewBadRequest(fmt.Sprintf("by=%s: changes can be grouped by %s", name, strings.Join(slices.Sorted(maps.Keys(groupings)), ", ")))
-		}
-		by = append(by, group)
-	}
-	s := ChangeSummary{Kind: "ChangeSummary", APIVersion: "watershed.dev/v1", Items: []ChangeCount{}}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	counts, listable := map[ChangeCount]int{}, p.listable(r, q, &s.Hidden, cancel)
-	for _, mirrored := range p.member.Resources() {
-		listable(mirrored.Resource) // before the files are read, which few requests may do at once
-	}
+	rights := p.listRights(r, q, cancel, p.member)
 	taken, err := takePast(&p.past, q.user(), changesObjects)
 	if err != nil {
 		return err
 	}
 	defer p.past.release(q.user(), taken)
-	for change, err := range p.member.Changes(ctx, since, until, listable) {
-		switch {
-		case errors.Is(err, fleet.ErrNotStored), err != nil && ctx.Err() != nil:
-			return view.PastError(schema.GroupResource{}, since, err)
-		case err != nil:
-			s.Missing++
-			continue
-		}
-		var n ChangeCount
-		for _, group := range by {
-			group(&n, &change)
-		}
-		counts[n]++
-	}
-	for n, count := range counts {
-		n.Count = count
-		s.Items = append(s.Items, n)
-	}
-	slices.SortFunc(s.Items, func(a, b ChangeCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
-	})
-	text, err := json.Marshal(s)
+	missing, err := s.add(ctx, p.member, rights.of(p.member))
 	if err != nil {
 		return err
 	}
-	b := respond.NewBody(&p.tracker, w, r, encode.JSON.MediaType(), p.logger)
-	return b.Finish(func() error { return b.Add(encode.Raw(append(text, '\n'))) })
+	return s.write(w, r, ChangeSummary{Hidden: rights.hidden[p.member], Missing: missing})
 }
 
-// listable returns a function that reports whether the caller may list a resource in all
-// namespaces, and counts those that it may not. It calls fail if that cannot be decided.
-func (p *pastReads) listable(r *http.Request, q *Request, hidden *int, fail func(error)) func(schema.GroupVersionResource) bool {
-	decided := map[schema.GroupVersionResource]bool{}
+// listRights decides which resources a caller may list in all namespaces.
+type listRights struct {
+	// decide returns in which members the caller may list a resource, nil for none.
+	decide  func(schema.GroupVersionResource) (func(*fleet.Member) bool, error)
+	decided map[schema.GroupVersionResource]func(*fleet.Member) bool
+	// asked are the resources that were asked for in each member, and hidden is how many of them
+	// the caller may not list.
+	asked  map[*fleet.Member]map[schema.GroupVersionResource]bool
+	hidden map[*fleet.Member]int
+	// fail is called if the rights to a resource cannot be decided.
+	fail func(error)
+}
+
+// listRights decides about the resources of members, before the files are read, which few requests
+// may do at once. The files may have others, which are decided about when they are read.
+func (s *shared) listRights(r *http.Request, q *Request, fail func(error), members ...*fleet.Member) *listRights {
+	l := &listRights{
+		decide: func(resource schema.GroupVersionResource) (func(*fleet.Member) bool, error) {
+			return s.listRight(r, q, resource)
+		},
+		decided: map[schema.GroupVersionResource]func(*fleet.Member) bool{}, asked: map[*fleet.Member]map[schema.GroupVersionResource]bool{},
+		hidden: map[*fleet.Member]int{}, fail: fail,
+	}
+	for _, m := range members {
+		allow := l.of(m)
+		for _, mirrored := range m.Resources() {
+			allow(mirrored.Resource)
+		}
+	}
+	return l
+}
+
+// listRight returns a function that reports in which members the caller may list a resource in
+// all namespaces.
+func (s *shared) listRight(r *http.Request, q *Request, resource schema.GroupVersionResource) (func(*fleet.Member) bool, error) {
+	everywhere := func(*fleet.Member) bool { return true }
+	if s.authorize == nil {
+		return everywhere, nil
+	}
+	access, err := s.authorize(r, listOf(q, resource))
+	switch {
+	case apierrors.IsForbidden(err):
+		return func(*fleet.Member) bool { return false }, nil
+	case err != nil:
+		return nil, err
+	case !q.Fleet || access == nil || access.Sees == nil:
+		return everywhere, nil
+	}
+	return access.Sees, nil
+}
+
+// of returns a function that reports whether the caller may list a resource of a member in all
+// namespaces, and counts the resources that the caller may not list.
+func (l *listRights) of(m *fleet.Member) func(schema.GroupVersionResource) bool {
+	if l.asked[m] == nil {
+		l.asked[m] = map[schema.GroupVersionResource]bool{}
+	}
 	return func(resource schema.GroupVersionResource) bool {
-		allowed, known := decided[resource]
-		if known || p.authorize == nil {
-			return allowed || p.authorize == nil
+		if allowed, known := l.asked[m][resource]; known {
+			return allowed
 		}
-		_, err := p.authorize(r, listOf(q, resource))
-		switch {
-		case apierrors.IsForbidden(err):
-			*hidden++
-		case err != nil:
-			fail(err)
+		right, known := l.decided[resource]
+		if !known {
+			var err error
+			if right, err = l.decide(resource); err != nil {
+				l.fail(err)
+				return false
+			}
+			l.decided[resource] = right
 		}
-		decided[resource] = err == nil
-		return err == nil
+		allowed := right(m)
+		l.asked[m][resource] = allowed
+		if !allowed {
+			l.hidden[m]++
+		}
+		return allowed
 	}
 }
 
-// listOf returns a list of a resource in all namespaces of the cluster of a request.
+// listOf returns a list of a resource in all namespaces of what a request addresses.
 func listOf(q *Request, resource schema.GroupVersionResource) *Request {
-	list := &Request{Cluster: q.Cluster, Member: q.Member, Path: kube.APIPath(resource.GroupVersion()) + "/" + resource.Resource, Query: url.Values{}}
+	list := &Request{Cluster: q.Cluster, Member: q.Member, Fleet: q.Fleet, Path: kube.APIPath(resource.GroupVersion()) + "/" + resource.Resource, Query: url.Values{}}
 	list.parsePath()
 	list.Verb = "list"
 	list.attributes = attributesOf(http.MethodGet, list.Path, list.Query)

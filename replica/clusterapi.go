@@ -110,7 +110,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	defer place.leave()
 	source := view.OfCluster(c.member, feed, view.Gate{Allow: c.past.allow(r, q), Enter: place.enter})
 	if q.ReadsPast() {
-		return c.readPast(w, r, q, place, source)
+		return c.readPast(w, r, q, feed, place, source)
 	}
 	if c.pass != nil && q.withheld() == "" {
 		end := q.phase(PhaseWait)
@@ -162,20 +162,17 @@ func (c *clusterAPI) call(w http.ResponseWriter, r *http.Request, q *Request, re
 
 // readPast answers with a state of the past, or with changes. It is never passed on, because
 // a cluster has no past.
-func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, place *pastPlace, source *view.Cluster) error {
+func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed, place *pastPlace, source *view.Cluster) error {
 	if q.Query.Has(changesParameter) {
-		return c.past.serveChanges(w, r, q, place)
+		return c.past.serveChanges(w, r, q, feed, place)
 	}
 	at, err := q.timeOf(pastParameter, time.Now())
 	if err != nil {
 		return err
 	}
-	past, err := source.At(r.Context(), at, q.Name != "", objectKey(q.Namespace, q.Name))
-	if err != nil {
-		return err
-	}
-	w.Header().Set(pastHeader, past.Time.UTC().Format(time.RFC3339Nano))
-	return c.call(w, r, q, place.feed.Resource(), past).serve()
+	resource := feed.Resource()
+	past := source.At(at, q.pastKey(resource.Namespaced), func(arrived time.Time) { setPastTime(w, arrived) })
+	return c.call(w, r, q, resource, past).serve()
 }
 
 // passLate passes a request on that the copy was to answer. From then on it does not count as

@@ -52,6 +52,16 @@ type seenFleet struct {
 	*sight
 }
 
+func (f *seenFleet) serve(w http.ResponseWriter, r *http.Request, q *Request) {
+	if q.Path != ChangesPath || r.Method != http.MethodGet {
+		serveAPI(f, w, r, q)
+		return
+	}
+	if err := f.serveSummary(w, r, q); err != nil {
+		respond.Error(w, r, err)
+	}
+}
+
 func (f *seenFleet) serveHealth(w http.ResponseWriter, r *http.Request, q *Request) {
 	if q.Path == "/readyz" {
 		f.readiness.serve(w, r, f.sight)
@@ -149,10 +159,10 @@ type census struct {
 	// none, and resource is the resource of that member.
 	first    *fleet.Member
 	resource kube.Resource
-	// holders have the resource in the version of the request, and selected is how many of
-	// them the request selects. Others have it in another version.
+	// holders have the resource in the version of the request, and selected are those of them
+	// that the request selects. Others have it in another version.
 	holders  []string
-	selected int
+	selected []*fleet.Member
 	others   []string
 	// silent are the members whose resources are not known.
 	silent []*fleet.Member
@@ -195,7 +205,7 @@ func (f *seenFleet) count(q *Request) *census {
 		if !wanted {
 			continue
 		}
-		c.selected++
+		c.selected = append(c.selected, m)
 		if _, err := feed.Now(); err != nil {
 			c.fresh.AddUnsynced(m.Name())
 		} else {
@@ -218,16 +228,13 @@ func (c *census) warnings(q *Request) []string {
 	if len(c.others) > 0 {
 		all = append(all, fmt.Sprintf("not served as %s, and left out: cluster %s", q.GroupVersion(), warning.Names(c.others)))
 	}
-	if c.selector != nil && c.selected == 0 && len(c.others) == 0 {
+	if c.selector != nil && len(c.selected) == 0 && len(c.others) == 0 {
 		all = append(all, fmt.Sprintf("no cluster matches %s", c.selector))
 	}
 	return all
 }
 
 func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) error {
-	if q.ReadsPast() {
-		return apierrors.NewBadRequest("the past can be read from one cluster, below /clusters, and not from the fleet")
-	}
 	warning.Add(w.Header(), f.warnings("this resource there")...)
 	c := f.count(q)
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
@@ -240,7 +247,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 		return scope
 	case c.first == nil:
 		return missing(q.Path)
-	case c.selected == 0 && len(c.silent) > 0:
+	case len(c.selected) == 0 && len(c.silent) > 0:
 		return view.Unreachable(c.silent, "none of the selected clusters can be read")
 	}
 	if err := refusal(c.first, c.resource, r, q, f.where(q)); err != nil {
@@ -250,15 +257,23 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 		return apierrors.NewBadRequest("a consistent read needs a single cluster, below /clusters/NAME: reads of /fleet come from the copies")
 	}
 	warning.Add(w.Header(), c.limits.Warnings()...)
-	c.fresh.Write(w.Header())
+	if !q.ReadsPast() {
+		c.fresh.Write(w.Header())
+	}
 	warning.Add(w.Header(), c.warnings(q)...)
 	v := view.OfFleet(view.Selection{
 		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: c.sight.members, Audience: c.sight.audience(q, &f.sets),
-		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: c.selected,
+		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: len(c.selected),
 	}, &f.pins)
-	one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
-	one.seal = f.seals.Seal(q.caller(), "fleet", c.sight.set, q.String(), q.Namespace)
-	return one.serve()
+	call := func(v view.View) *call {
+		one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
+		one.seal = f.seals.Seal(q.caller(), "fleet", c.sight.set, q.String(), q.Namespace)
+		return one
+	}
+	if q.ReadsPast() {
+		return f.readPast(w, q, f.pastOf(r, q, c), v, call)
+	}
+	return call(v).serve()
 }
 
 // where returns the address for a request that the fleet cannot answer: that of the clusters

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/freshness"
 )
 
 const (
@@ -26,6 +27,10 @@ const (
 
 // pastHeader is the header of a response with a state of the past: when that state arrived.
 const pastHeader = "Watershed-State-Time"
+
+func setPastTime(w http.ResponseWriter, at time.Time) {
+	w.Header().Set(pastHeader, at.UTC().Format(time.RFC3339Nano))
+}
 
 // ReadsPast reports whether a request is for a state of the past, or for changes. Then files are
 // read: all objects of the resource, or the log of the one that the request names.
@@ -81,11 +86,25 @@ func (p *pastReads) allow(r *http.Request, q *Request) func(time.Time) error {
 		if p.authorize == nil || namespace == "" || p.existed(namespace, at) {
 			return nil
 		}
-		wide := *q
-		wide.attributes.Namespace, wide.Namespace = "", ""
-		_, err := p.authorize(r, &wide)
+		_, err := p.authorize(r, q.wide())
 		return err
 	}
+}
+
+// wide returns the request for all namespaces.
+func (q *Request) wide() *Request {
+	wide := *q
+	wide.attributes.Namespace, wide.Namespace = "", ""
+	return &wide
+}
+
+// pastKey returns the key of the object that a request is for, "" if it can be for several.
+func (q *Request) pastKey(namespaced bool) string {
+	name := q.attributes.Name // also that of a field selector
+	if name == "" || namespaced && q.Namespace == "" {
+		return ""
+	}
+	return objectKey(q.Namespace, name)
 }
 
 // existed reports whether a namespace is the same as at a time. It is false if that is not
@@ -96,10 +115,11 @@ func (p *pastReads) existed(namespace string, at time.Time) bool {
 }
 
 // created returns a time at which a namespace existed for a second at most, if it exists
-// and is mirrored. The time of its creation is in seconds.
+// and its copy is current: a copy that is not may have the namespace from before it was deleted.
+// The time of its creation is in seconds.
 func (p *pastReads) created(namespace string) (time.Time, bool) {
 	feed, ok := p.member.Feed(schema.GroupResource{Resource: "namespaces"})
-	if !ok {
+	if !ok || !freshness.IsCurrent(feed.Connection()) {
 		return time.Time{}, false
 	}
 	now, err := feed.Now()

@@ -19,33 +19,36 @@ const (
 	changesObjects = 5_000
 )
 
-// pastPlace is the place of one request for the past of a feed.
+// pastPlace is the place of one request for the past.
 type pastPlace struct {
 	budget *budget
 	user   string
-	feed   *fleet.Feed
-	// changes means that the request is for changes, and one that it names an object.
-	changes, one bool
+	// objects returns how many objects the request may hold.
+	objects func() int
 	// taken is how many objects the request has taken from the budget.
 	taken int
 }
 
+// place returns the place of a request for the past of a feed.
 func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
-	return &pastPlace{budget: &p.past, user: q.user(), feed: feed, changes: q.Query.Has(changesParameter), one: q.Name != ""}
+	return &pastPlace{budget: &p.past, user: q.user(), objects: func() int {
+		now, err := feed.Now()
+		switch {
+		case q.Query.Has(changesParameter) || err != nil:
+			return changesObjects
+		case q.pastKey(feed.Resource().Namespaced) != "":
+			return 1
+		}
+		return now.State.Len()
+	}}
 }
 
 // enter takes the memory that the request needs. If it reads a second state, because of
 // a continue token, it gives up the first.
 func (p *pastPlace) enter() error {
 	p.leave()
-	objects := changesObjects
-	if now, err := p.feed.Now(); p.one && !p.changes {
-		objects = 1
-	} else if err == nil && !p.changes {
-		objects = now.State.Len()
-	}
 	var err error
-	p.taken, err = takePast(p.budget, p.user, objects)
+	p.taken, err = takePast(p.budget, p.user, p.objects())
 	return err
 }
 

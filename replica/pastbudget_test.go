@@ -5,6 +5,9 @@ package replica
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -63,5 +66,42 @@ func TestDescribe_missing(t *testing.T) {
 	at := time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
 	if c := describe(&fleet.PastChange{Time: at}, errors.New("gone")); c.Type != "MISSING" || c.Message != "gone" || !c.Time.Equal(at) {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestMerged merges random changes of several clusters: they are in the order of their times, and
+// those of each cluster in the order in which it has them, also if its clock was set back.
+func TestMerged(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var all []*memberChanges
+		want, back := map[string][]string{}, int(seed%2)*5
+		for i := range r.IntN(6) {
+			c := &memberChanges{cluster: fmt.Sprint("c", i)}
+			at, changes := time.Unix(0, 0), r.IntN(12)
+			n := 0
+			c.next = func() (fleet.PastChange, error, bool) {
+				if n == changes {
+					return fleet.PastChange{}, nil, false
+				}
+				n++
+				at = at.Add(time.Duration(r.IntN(50) - back))
+				err := fmt.Errorf("gap %d at %v", n, at.UnixNano())
+				want[c.cluster] = append(want[c.cluster], err.Error())
+				return fleet.PastChange{Time: at}, err, true
+			}
+			all = append(all, c)
+		}
+		got, last := map[string][]string{}, time.Time{}
+		for change := range merged(all) {
+			got[change.Cluster] = append(got[change.Cluster], change.Message)
+			if back == 0 && change.Time.Before(last) {
+				t.Fatalf("seed %d: a change of %s at %v after one at %v", seed, change.Cluster, change.Time, last)
+			}
+			last = change.Time
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d: %v, want %v", seed, got, want)
+		}
 	}
 }

@@ -5,14 +5,17 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/jsondiff"
@@ -27,16 +30,34 @@ type ChangeList struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 	// Since is when the changes begin: later than requested if the files do not reach back so
-	// far, or if the namespace was created later.
+	// far, or if the namespace was created later. Below /fleet it is when those of the first
+	// cluster do.
 	Since time.Time `json:"since"`
-	// Items are in the order in which they arrived.
+	// Clusters are, below /fleet, the clusters that have less than what was requested.
+	Clusters []PartialCluster `json:"clusters,omitempty"`
+	// Items are in the order in which they arrived. It is the last field, so that they can be
+	// written while they are read.
 	Items []Change `json:"items"`
+}
+
+// PartialCluster is a cluster whose past is not complete in a response below /fleet.
+type PartialCluster struct {
+	Name string `json:"name"`
+	// Since is when its changes begin, nil if it has none in the response.
+	Since *time.Time `json:"since,omitempty"`
+	// Hidden and Missing are those of the cluster, see [ChangeSummary].
+	Hidden  int `json:"hidden,omitempty"`
+	Missing int `json:"missing,omitempty"`
+	// Message is why the cluster is left out.
+	Message string `json:"message,omitempty"`
 }
 
 // Change is a change of an object in the past.
 type Change struct {
 	// Type is ADDED, MODIFIED or DELETED. MISSING means that changes are missing here.
 	Type string `json:"type"`
+	// Cluster is set below /fleet.
+	Cluster string `json:"cluster,omitempty"`
 	// Time is when the change arrived. For MISSING it is the time of the last known state before
 	// the missing changes, or the beginning of the period. Relisted means that it happened some time before,
 	// during an interruption of the watch.
@@ -65,14 +86,45 @@ type Difference struct {
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
+// changesPeriod returns the times of a request for the changes of objects.
+func (q *Request) changesPeriod() (since, until time.Time, err error) {
+	if since, until, err = q.period(changesParameter, time.Now()); err != nil {
+		return since, until, err
+	}
+	selected, err := q.selectsObjects()
+	if err == nil && (selected || q.Query.Get("fieldSelector") != "") {
+		err = apierrors.NewBadRequest("changes cannot be selected by labels or fields")
+	}
+	return since, until, err
+}
+
+// selectsObjects reports whether a request has requirements on the labels of objects. Below /fleet
+// it may have others, on clusters.
+func (q *Request) selectsObjects() (bool, error) {
+	selector, err := labels.Parse(q.Query.Get("labelSelector"))
+	if err != nil {
+		return false, apierrors.NewBadRequest("labelSelector: " + err.Error())
+	}
+	if q.Fleet {
+		_, selector = view.SplitSelector(selector)
+	}
+	return !selector.Empty(), nil
+}
+
+// pastQuery returns the query for the changes of the objects that a request is for.
+func (q *Request) pastQuery(since, until time.Time) fleet.PastQuery {
+	if q.Name != "" {
+		return fleet.PastQuery{Since: since, Until: until, Key: objectKey(q.Namespace, q.Name)}
+	}
+	prefix := objectKey(q.Namespace, "")
+	return fleet.PastQuery{Since: since, Until: until, Want: func(key string) bool { return strings.HasPrefix(key, prefix) }}
+}
+
 // serveChanges answers with the changes of the objects that the request names.
-func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, place *pastPlace) error {
-	since, until, err := q.period(changesParameter, time.Now())
-	switch {
-	case err != nil:
+func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed, place *pastPlace) error {
+	since, until, err := q.changesPeriod()
+	if err != nil {
 		return err
-	case q.Query.Get("labelSelector") != "" || q.Query.Get("fieldSelector") != "":
-		return apierrors.NewBadRequest("changes cannot be selected by labels or fields")
 	}
 	if since, err = p.visibleSince(r, q, since); err != nil {
 		return err
@@ -80,33 +132,40 @@ func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Requ
 	if err := place.enter(); err != nil {
 		return err
 	}
-	var changes *fleet.PastChanges
-	if q.Name != "" {
-		changes, err = place.feed.ObjectChanges(r.Context(), since, until, objectKey(q.Namespace, q.Name))
-	} else {
-		prefix := objectKey(q.Namespace, "")
-		changes, err = place.feed.Changes(r.Context(), since, until, func(key string) bool { return strings.HasPrefix(key, prefix) })
-	}
+	changes, err := feed.Changes(r.Context(), q.pastQuery(since, until))
 	if err != nil {
-		return view.PastError(place.feed.Resource().GroupResource(), since, err)
+		return view.PastError(feed.Resource().GroupResource(), since, err)
 	}
-	b := respond.NewBody(&p.tracker, w, r, encode.JSON.MediaType(), p.logger)
-	return b.Finish(func() error {
-		head, err := json.Marshal(ChangeList{Kind: "ChangeList", APIVersion: "watershed.dev/v1", Since: changes.Since.UTC(), Items: []Change{}})
-		if err != nil {
-			return err
+	head := ChangeList{Since: changes.Since.UTC()}
+	return p.writeChanges(w, r, head, func(yield func(Change) bool) {
+		for change, err := range changes.All(r.Context()) {
+			if !yield(describe(&change, err)) {
+				return
+			}
 		}
+	})
+}
+
+// writeChanges writes a list of changes, one after the other.
+func (s *shared) writeChanges(w http.ResponseWriter, r *http.Request, list ChangeList, items iter.Seq[Change]) error {
+	list.Kind, list.APIVersion, list.Items = "ChangeList", "watershed.dev/v1", []Change{}
+	head, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	b := respond.NewBody(&s.tracker, w, r, encode.JSON.MediaType(), s.logger)
+	return b.Finish(func() error {
 		if err := b.Add(encode.Raw(bytes.TrimSuffix(head, []byte("]}")))); err != nil {
 			return err
 		}
 		separator := ""
-		for change, err := range changes.All(r.Context()) {
-			if err != nil && r.Context().Err() != nil {
-				return err
+		for item := range items {
+			if r.Context().Err() != nil {
+				return context.Cause(r.Context())
 			}
-			text, failed := json.Marshal(describe(&change, err))
-			if failed != nil {
-				return failed
+			text, err := json.Marshal(item)
+			if err != nil {
+				return err
 			}
 			if err := b.Add(encode.Raw(append([]byte(separator), text...))); err != nil {
 				return err

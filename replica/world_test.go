@@ -73,12 +73,20 @@ func serveStored(
 	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, opts *replica.Options,
 ) (w *world, f *fleet.Fleet, end func()) {
 	t.Helper()
+	return serveResources(t, s, entries, files, []string{"pods"}, opts)
+}
+
+// serveResources is serveStored of some resources.
+func serveResources(
+	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, resources []string, opts *replica.Options,
+) (w *world, f *fleet.Fleet, end func()) {
+	t.Helper()
 	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	f, err = fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: logger, Disk: files})
+	f, err = fleet.New(clusters, &fleet.Options{Resources: resources, History: 64 << 20, Logger: logger, Disk: files})
 	if err != nil {
 		t.Fatal(err)
 	}

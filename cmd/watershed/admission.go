@@ -42,9 +42,18 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 	attributes := q.Attributes()
 	switch {
 	case q.ReadsPast():
-		return overload.List(a.objects(q))
-	case q.Member != nil && q.Path == replica.ChangesPath:
-		return overload.List(allObjects(q.Member))
+		objects := a.objects(q)
+		if q.Name != "" {
+			// An index leads to the object, in each cluster.
+			objects = min(objects, pastObject*max(len(a.members(q)), 1))
+		}
+		return overload.List(objects)
+	case q.Path == replica.ChangesPath && (q.Fleet || q.Member != nil):
+		objects := 0
+		for _, m := range a.members(q) {
+			objects += allObjects(m)
+		}
+		return overload.List(objects)
 	case !attributes.IsResource, q.Name != "", attributes.Name != "" && a.hasKey(q):
 		return overload.Get
 	case attributes.Verb == "watch":
@@ -64,6 +73,20 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 		objects = min(objects, limit)
 	}
 	return overload.List(objects)
+}
+
+// pastObject is how many objects of a list cost as much as the past of one object.
+const pastObject = 5000
+
+// members returns the members that a request reads.
+func (a *admission) members(q *replica.Request) []*fleet.Member {
+	switch {
+	case q.Fleet:
+		return a.fleet.Members()
+	case q.Member != nil:
+		return []*fleet.Member{q.Member}
+	}
+	return nil
 }
 
 // hasKey reports whether the name that the field selector of a list requires leads to one

@@ -323,7 +323,7 @@ func checkChangesCommand(t *testing.T, dir string, began, ended time.Time) {
 	period := []string{"--state-dir", dir, "--since", began.Format(time.RFC3339Nano), "--until", ended.Add(500 * time.Millisecond).Format(time.RFC3339Nano)}
 	out, err := command(t.Context(), append([]string{"changes", "-o", "json", "--by", "kind,namespace,type"}, period...)...)
 	expect.NoError(t, err)
-	var all []counted
+	var all []replica.ChangeCount
 	expect.NoError(t, json.Unmarshal([]byte(out), &all))
 	sum, types := 0, map[string]bool{}
 	for _, c := range all {

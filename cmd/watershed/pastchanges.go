@@ -54,30 +54,26 @@ func newChangesCommand() *cobra.Command {
 	return cmd
 }
 
-// counted is a number of changes with its cluster.
-type counted struct {
-	Cluster string `json:"cluster,omitempty"`
-	replica.ChangeCount
-}
-
 func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string) error {
-	query := url.Values{"since": {o.since}, "by": {strings.ReplaceAll(strings.Join(slices.DeleteFunc(slices.Clone(o.by), func(by string) bool { return by == "cluster" }), ","), "kind", "resource")}}
+	query := url.Values{"since": {o.since}, "by": {strings.ReplaceAll(strings.Join(o.by, ","), "kind", "resource")}}
 	if o.until != "" {
 		query.Set("until", o.until)
 	}
-	counts := map[counted]int{}
-	err := o.each(ctx, warn, func(client *pastClient, cluster string) error {
+	counts := map[replica.ChangeCount]int{}
+	err := o.answers(ctx, warn, func(client *pastClient, cluster string) error {
 		var s replica.ChangeSummary
-		if err := client.get(ctx, "/clusters/"+url.PathEscape(cluster)+replica.ChangesPath, query, &s); err != nil {
+		if err := client.get(ctx, root(cluster)+replica.ChangesPath, query, &s); err != nil {
 			return err
 		}
-		o.add(counts, cluster, s.Items)
-		if s.Hidden > 0 {
-			fmt.Fprintf(warn, "cluster %s: %d resources are left out, which you may not list\n", cluster, s.Hidden)
+		for _, n := range s.Items {
+			count := n.Count
+			n.Count = 0
+			counts[n] += count
 		}
-		if s.Missing > 0 {
-			fmt.Fprintf(warn, "cluster %s: changes are missing in the files at %d places\n", cluster, s.Missing)
+		if cluster != "" {
+			s.Clusters = []replica.PartialCluster{{Name: cluster, Hidden: s.Hidden, Missing: s.Missing}}
 		}
+		explainPartialSummary(warn, s.Clusters)
 		return nil
 	})
 	if err != nil {
@@ -86,47 +82,43 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 	return o.print(out, counts)
 }
 
-// add adds the numbers of a cluster.
-func (o *changesOptions) add(counts map[counted]int, cluster string, items []replica.ChangeCount) {
-	if !slices.Contains(o.by, "cluster") {
-		cluster = ""
-	}
-	if !slices.ContainsFunc(o.by, func(by string) bool { return by != "cluster" }) {
-		// The server groups by something in any case.
-		for _, n := range items {
-			counts[counted{Cluster: cluster}] += n.Count
+// explainPartialSummary says which clusters are not counted completely.
+func explainPartialSummary(warn io.Writer, clusters []replica.PartialCluster) {
+	for _, c := range clusters {
+		if c.Message != "" {
+			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
 		}
-		return
-	}
-	for _, n := range items {
-		count := n.Count
-		n.Count = 0
-		counts[counted{cluster, n}] += count
+		if c.Hidden > 0 {
+			fmt.Fprintf(warn, "cluster %s: %d resources are left out, which you may not list\n", c.Name, c.Hidden)
+		}
+		if c.Missing > 0 {
+			fmt.Fprintf(warn, "cluster %s: changes are missing in the files at %d places\n", c.Name, c.Missing)
+		}
 	}
 }
 
 // columns are what can be shown, in the order of the table.
 var changeColumns = []struct {
 	by, head string
-	value    func(*counted) string
+	value    func(*replica.ChangeCount) string
 }{
-	{"cluster", "CLUSTER", func(c *counted) string { return c.Cluster }},
-	{"kind", "KIND", func(c *counted) string { return c.Resource }},
-	{"namespace", "NAMESPACE", func(c *counted) string { return c.Namespace }},
-	{"type", "TYPE", func(c *counted) string { return c.Type }},
-	{"manager", "MANAGER", func(c *counted) string { return c.Manager }},
+	{"cluster", "CLUSTER", func(c *replica.ChangeCount) string { return c.Cluster }},
+	{"kind", "KIND", func(c *replica.ChangeCount) string { return c.Resource }},
+	{"namespace", "NAMESPACE", func(c *replica.ChangeCount) string { return c.Namespace }},
+	{"type", "TYPE", func(c *replica.ChangeCount) string { return c.Type }},
+	{"manager", "MANAGER", func(c *replica.ChangeCount) string { return c.Manager }},
 }
 
 // print writes the numbers, the largest first.
-func (o *changesOptions) print(out io.Writer, counts map[counted]int) error {
-	all := make([]counted, 0, len(counts))
+func (o *changesOptions) print(out io.Writer, counts map[replica.ChangeCount]int) error {
+	all := make([]replica.ChangeCount, 0, len(counts))
 	total := 0
 	for c, n := range counts {
 		c.Count = n
 		total += n
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b counted) int {
+	slices.SortFunc(all, func(a, b replica.ChangeCount) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
 	if o.output == "json" {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -57,7 +58,7 @@ func newPastCommand(use, short, long, example string, args cobra.PositionalArgs,
 // each calls read for each cluster that is selected. A cluster that fails is a warning, if
 // another one does not.
 func (o *pastOptions) each(ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error) error {
-	client, err := o.open()
+	client, err := o.open(warn)
 	if err != nil {
 		return err
 	}
@@ -81,8 +82,21 @@ func (o *pastOptions) each(ctx context.Context, warn io.Writer, read func(client
 	return nil
 }
 
-// open returns a client of the selected server.
-func (o *pastOptions) open() (*pastClient, error) {
+// answers calls read once for all clusters, with "", or for each cluster that is selected, see each.
+func (o *pastOptions) answers(ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error) error {
+	if len(o.clusters) > 0 {
+		return o.each(ctx, warn, read)
+	}
+	client, err := o.open(warn)
+	if err != nil {
+		return err
+	}
+	defer client.close()
+	return read(client, "")
+}
+
+// open returns a client of the selected server. Warn receives the warnings of responses.
+func (o *pastOptions) open(warn io.Writer) (*pastClient, error) {
 	if o.output != "text" && o.output != "json" {
 		return nil, fmt.Errorf("--output %s: use text or json", o.output)
 	}
@@ -90,13 +104,15 @@ func (o *pastOptions) open() (*pastClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pastClient{url: strings.TrimSuffix(c.url, "/fleet"), client: c.client}, nil
+	return &pastClient{url: strings.TrimSuffix(c.url, "/fleet"), client: c.client, warn: warn}, nil
 }
 
 // pastClient reads the past from a server.
 type pastClient struct {
 	url    string // of the server
 	client *http.Client
+	// warn receives the warnings of responses.
+	warn io.Writer
 }
 
 func (c *pastClient) close() { c.client.CloseIdleConnections() }
@@ -107,9 +123,13 @@ func (c *pastClient) get(ctx context.Context, path string, query url.Values, int
 	if err != nil {
 		return err
 	}
-	text, err := exchange(c.client, c.url, req, http.StatusOK, maxPast)
+	text, header, err := exchange(c.client, c.url, req, http.StatusOK, maxPast)
 	if err != nil {
 		return err
+	}
+	warnings, _ := utilnet.ParseWarningHeaders(header["Warning"]) // what cannot be parsed is ignored
+	for _, w := range warnings {
+		fmt.Fprintln(c.warn, printable(w.Text))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("server at %s: %w", c.url, err)
@@ -144,11 +164,20 @@ type subject struct {
 	path, list string
 }
 
-// find returns the objects with a kind and a name in a cluster. The kind is a resource, a
-// kind or a short name, with or without a group, as kubectl takes it.
+// root returns the path of the API of a cluster, or of the fleet if the cluster is "".
+func root(cluster string) string {
+	if cluster == "" {
+		return "/fleet"
+	}
+	return "/clusters/" + url.PathEscape(cluster)
+}
+
+// find returns the objects with a kind and a name in a cluster, or in the fleet if the cluster is
+// "". The kind is a resource, a kind or a short name, with or without a group, as kubectl takes
+// it.
 func (c *pastClient) find(cluster, namespace, text string) (subject, error) {
 	kind, name, _ := strings.Cut(text, "/")
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(&rest.Config{Host: c.url + "/clusters/" + url.PathEscape(cluster)}, c.client)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(&rest.Config{Host: c.url + root(cluster)}, c.client)
 	if err != nil {
 		return subject{}, err
 	}

@@ -87,7 +87,7 @@ func (o *diffOptions) differ(ctx context.Context, client *pastClient, cluster, t
 	maps.Copy(keys, states[1])
 	var all []logged
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		c := logged{Cluster: cluster, Resource: s.resource, Change: replica.Change{Name: key}}
+		c := logged{Resource: s.resource, Change: replica.Change{Cluster: cluster, Name: key}}
 		old, now := states[0][key], states[1][key]
 		switch {
 		case old == nil:
@@ -118,7 +118,7 @@ func (c *pastClient) objects(ctx context.Context, cluster string, s subject, que
 		query.Set("fieldSelector", "metadata.name="+s.name)
 	}
 	var list struct{ Items []json.RawMessage }
-	if err := c.get(ctx, "/clusters/"+url.PathEscape(cluster)+s.list, query, &list); err != nil {
+	if err := c.get(ctx, root(cluster)+s.list, query, &list); err != nil {
 		return nil, err
 	}
 	all := map[string]map[string]any{}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,9 +60,8 @@ func newLogCommand() *cobra.Command {
 	return cmd
 }
 
-// logged is a change with its cluster and resource.
+// logged is a change with its resource.
 type logged struct {
-	Cluster  string `json:"cluster"`
 	Resource string `json:"resource"`
 	replica.Change
 }
@@ -72,7 +72,7 @@ func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) 
 		query.Set("until", o.until)
 	}
 	var all []logged
-	err := o.each(ctx, warn, func(client *pastClient, cluster string) error {
+	err := o.answers(ctx, warn, func(client *pastClient, cluster string) error {
 		changes, err := o.changes(ctx, client, cluster, text, query, warn)
 		all = append(all, changes...)
 		return err
@@ -90,13 +90,13 @@ func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) 
 // explainNone says on warn that there are no changes. It returns an error if no cluster has the
 // object now either: its name is probably wrong.
 func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text string) error {
-	err := o.each(ctx, io.Discard, func(client *pastClient, cluster string) error {
+	err := o.answers(ctx, io.Discard, func(client *pastClient, cluster string) error {
 		s, err := client.find(cluster, o.namespace, text)
 		if err != nil || s.name == "" {
 			return err
 		}
 		var object json.RawMessage
-		return client.get(ctx, "/clusters/"+url.PathEscape(cluster)+s.path, nil, &object)
+		return client.get(ctx, root(cluster)+s.path, nil, &object)
 	})
 	if err != nil {
 		return fmt.Errorf("log of %s: there are no changes since %s, and it cannot be read now: %w", text, o.since, err)
@@ -105,25 +105,40 @@ func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text strin
 	return nil
 }
 
-// changes returns the changes in a cluster.
+// changes returns the changes in a cluster, or in all clusters if the cluster is "".
 func (o *logOptions) changes(ctx context.Context, client *pastClient, cluster, text string, query url.Values, warn io.Writer) ([]logged, error) {
 	s, err := client.find(cluster, o.namespace, text)
 	if err != nil {
 		return nil, err
 	}
 	var list replica.ChangeList
-	if err := client.get(ctx, "/clusters/"+url.PathEscape(cluster)+s.path, query, &list); err != nil {
+	if err := client.get(ctx, root(cluster)+s.path, query, &list); err != nil {
 		return nil, err
 	}
-	if since, err := sinceTime(o.since); err == nil && list.Since.After(since.Add(time.Second)) {
-		fmt.Fprintf(warn, "cluster %s: the past begins at %s\n", cluster, list.Since.Local().Format(time.DateTime))
+	if cluster != "" {
+		list.Clusters = []replica.PartialCluster{{Name: cluster, Since: &list.Since}}
 	}
+	o.explainPartial(warn, list.Clusters)
 	var all []logged
 	for _, c := range list.Items {
-		all = append(all, logged{cluster, s.resource, c})
+		c.Cluster = cmp.Or(c.Cluster, cluster)
+		all = append(all, logged{s.resource, c})
 	}
 	slices.Reverse(all) // the newest first, also those of the same time
 	return all, nil
+}
+
+// explainPartial says which clusters have less than the period.
+func (o *logOptions) explainPartial(warn io.Writer, clusters []replica.PartialCluster) {
+	since, err := sinceTime(o.since)
+	for _, c := range clusters {
+		switch {
+		case c.Since == nil:
+			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
+		case err == nil && c.Since.After(since.Add(time.Second)):
+			fmt.Fprintf(warn, "cluster %s: the past begins at %s\n", c.Name, c.Since.Local().Format(time.DateTime))
+		}
+	}
 }
 
 // sinceTime returns a time that is given as a time or as how long ago it was.

@@ -73,25 +73,25 @@ func newServerClient(cfg *rest.Config) (*serverClient, error) {
 
 func (c *serverClient) close() { c.client.CloseIdleConnections() }
 
-// exchange sends a request to a server, and returns at most limit bytes of the response. A
+// exchange sends a request to a server, and returns at most limit bytes of the response, and its header. A
 // response with another code than the wanted one is an error.
-func exchange(client *http.Client, server string, req *http.Request, want int, limit int64) ([]byte, error) {
+func exchange(client *http.Client, server string, req *http.Request, want int, limit int64) (text []byte, header http.Header, err error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("server at %s does not answer: is watershed serve running? %w", server, err)
+		return nil, nil, fmt.Errorf("server at %s does not answer: is watershed serve running? %w", server, err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	text, err = io.ReadAll(io.LimitReader(resp.Body, limit))
 	if err != nil {
-		return nil, fmt.Errorf("server at %s: %w", server, err)
+		return nil, nil, fmt.Errorf("server at %s: %w", server, err)
 	}
 	if resp.StatusCode != want {
 		var status metav1.Status
 		if json.Unmarshal(text, &status) != nil || status.Message == "" {
 			status.Message = resp.Status
 		}
-		return nil, fmt.Errorf("server at %s: %s", server, status.Message)
+		return nil, nil, fmt.Errorf("server at %s: %s", server, status.Message)
 	}
-	return text, nil
+	return text, resp.Header, nil
 }

@@ -37,7 +37,7 @@ func (c verifyClient) create(ctx context.Context, spec verification.Spec, dryRun
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	text, err := exchange(c.client, c.url, req, http.StatusCreated, maxVerification)
+	text, _, err := exchange(c.client, c.url, req, http.StatusCreated, maxVerification)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (f *Freshness) Add(cluster string, s reflector.Status) {
 	if !s.Heard.IsZero() && (f.heard.IsZero() || s.Heard.Before(f.heard)) {
 		f.heard = s.Heard
 	}
-	if isCurrent(s) {
+	if IsCurrent(s) {
 		return
 	}
 	f.stale++
@@ -63,10 +63,10 @@ func (f *Freshness) Write(h http.Header) {
 	}
 }
 
-// isCurrent reports whether a copy that has synced is current, as far as that is known. It
+// IsCurrent reports whether a copy that has synced is current, as far as that is known. It
 // is between its first list and the watch that follows. Before the first watch StaleSince
 // is zero, even if the watch has failed.
-func isCurrent(s reflector.Status) bool {
+func IsCurrent(s reflector.Status) bool {
 	return s.State == reflector.Watching || s.State == reflector.Listing && s.StaleSince.IsZero()
 }
 

@@ -44,7 +44,10 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.Version, 10)}, Matcher: m}
+	p := &Page{Matcher: m}
+	if !s.unversioned {
+		p.Meta.ResourceVersion = strconv.FormatUint(s.Version, 10)
+	}
 	prefix := prefixOf(m.namespace)
 	p.Runs = s.runs(v, m, prefix, from.Start)
 	if key, ok := m.key(); ok && from.Start == "" {

@@ -21,33 +21,95 @@ import (
 // Past is a resource of one cluster at a time in the past.
 type Past struct {
 	*Cluster
-	// Time is when the state arrived.
-	Time  time.Time
-	state *State
+	at time.Time
+	// key selects one object, "" all of them.
+	key string
+	// found is called with the time at which the state arrived.
+	found func(time.Time)
 }
 
-// At returns the view of the state that the copy of a cluster had at a time. If one is set, the
-// state has only the object with a key.
-func (c *Cluster) At(ctx context.Context, at time.Time, one bool, key string) (*Past, error) {
-	if err := c.gate.Allow(at); err != nil {
+// At returns the view of the state that the copy of a cluster had at a time. A key other than ""
+// means that only the object with that key is read. Found is called with the time at which the
+// state arrived, when it is read.
+func (c *Cluster) At(at time.Time, key string, found func(time.Time)) *Past {
+	return &Past{c, at, key, found}
+}
+
+// NotOlder implements [View]. It reads the state of the time: a list of the past has no version.
+func (p *Past) NotOlder(ctx context.Context, _ uint64) (*State, error) {
+	if err := p.gate.Allow(p.at); err != nil {
 		return nil, err
 	}
-	if err := c.gate.Enter(); err != nil {
+	if err := p.gate.Enter(); err != nil {
 		return nil, err
 	}
 	var past *fleet.Archived
 	var err error
-	if one {
-		past, err = c.feed.ObjectAtTime(ctx, at, key)
+	if p.key != "" {
+		past, err = p.feed.ObjectAtTime(ctx, p.at, p.key)
 	} else {
-		past, err = c.feed.AtTime(ctx, at)
+		past, err = p.feed.AtTime(ctx, p.at)
 	}
 	if err != nil {
-		return nil, PastError(c.feed.Resource().GroupResource(), at, err)
+		return nil, PastError(p.feed.Resource().GroupResource(), p.at, err)
 	}
-	state := &State{Version: past.Version, Parts: []Part{{Cluster: c.member.Name(), objects: past}}}
-	return &Past{c, past.Time, state}, nil
+	p.found(past.Time)
+	return &State{Version: past.Version, Parts: []Part{PastPart(p.member.Name(), past)}}, nil
 }
+
+// Watch implements [View].
+func (p *Past) Watch(context.Context, Start, *Matcher) (Watch, error) { return nil, errPastWatch }
+
+var errPastWatch = apierrors.NewBadRequest("the past cannot be watched")
+
+// PastPart returns the objects of a cluster at a time in the past.
+func PastPart(cluster string, past *fleet.Archived) Part {
+	return Part{Cluster: cluster, objects: past}
+}
+
+// FleetPast is a resource of several clusters at a time in the past. The version of its states is
+// the time in nanoseconds, and only continue tokens have it: all pages of a list are of one time.
+type FleetPast struct {
+	*Fleet
+	at   time.Time
+	read func(context.Context, time.Time) ([]Part, error)
+}
+
+// At returns the view of a time in the past. Read returns the objects of the clusters at a time.
+func (f *Fleet) At(at time.Time, read func(context.Context, time.Time) ([]Part, error)) *FleetPast {
+	return &FleetPast{f, at, read}
+}
+
+// NotOlder implements [View].
+func (p *FleetPast) NotOlder(ctx context.Context, _ uint64) (*State, error) {
+	parts, err := p.read(ctx, p.at)
+	if err != nil {
+		return nil, err
+	}
+	return &State{Version: uint64(p.at.UnixNano()), unversioned: true, Parts: parts}, nil
+}
+
+// Exact implements [View]. The version is that of a continue token.
+func (p *FleetPast) Exact(ctx context.Context, version uint64) (*State, error) {
+	at := time.Unix(0, int64(version))
+	if at.After(time.Now()) {
+		return nil, status.Expired(status.VersionExpired, "") // the token is not ours
+	}
+	return p.Fleet.At(at, p.read).NotOlder(ctx, 0)
+}
+
+// Keep implements [View]. The next page reads the files again.
+func (p *FleetPast) Keep(*State) {}
+
+// Watch implements [View].
+func (p *FleetPast) Watch(context.Context, Start, *Matcher) (Watch, error) { return nil, errPastWatch }
+
+func (p *FleetPast) missing(r schema.GroupResource, name string) error {
+	return apierrors.NewNotFound(r, name)
+}
+
+// list returns another name than for the present, where versions mean something else.
+func (p *FleetPast) list(namespace string) string { return "at " + p.Fleet.list(namespace) }
 
 // PastError returns the response to a request for the past of a resource that failed.
 func PastError(r schema.GroupResource, at time.Time, err error) error {
@@ -63,23 +125,4 @@ func PastError(r schema.GroupResource, at time.Time, err error) error {
 		return status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the state is not written yet, try again")
 	}
 	return err
-}
-
-// Now implements [View].
-func (p *Past) Now() *State { return p.state }
-
-// NotOlder implements [View].
-func (p *Past) NotOlder(context.Context, uint64) (*State, error) { return p.state, nil }
-
-// Exact implements [View]. The version is that of a continue token.
-func (p *Past) Exact(ctx context.Context, version uint64) (*State, error) {
-	if version == p.state.Version {
-		return p.state, nil
-	}
-	return p.Cluster.Exact(ctx, version)
-}
-
-// Watch implements [View].
-func (p *Past) Watch(context.Context, Start, *Matcher) (Watch, error) {
-	return nil, apierrors.NewBadRequest("the past cannot be watched")
 }

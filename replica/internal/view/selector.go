@@ -12,9 +12,9 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/encode"
 )
 
-// clusterLabel is a label that selectors of the fleet can use although no object has it:
+// ClusterLabel is a label that selectors of the fleet can use although no object has it:
 // the name of the cluster of an object. Objects have it as an annotation.
-const clusterLabel = encode.ClusterAnnotation
+const ClusterLabel = encode.ClusterAnnotation
 
 // labelDomain marks the labels of clusters in selectors of the fleet, although no object has
 // them: cluster.watershed.dev/env is the label env of the cluster of an object, and
@@ -24,7 +24,7 @@ const labelDomain = "cluster.watershed.dev"
 // ClusterSelector returns the requirements of a label selector on clusters, nil if it has
 // none. A selector that cannot be parsed is reported later, with all other parameters.
 func ClusterSelector(text string) labels.Selector {
-	if !strings.Contains(text, clusterLabel) && !strings.Contains(text, labelDomain) {
+	if !strings.Contains(text, ClusterLabel) && !strings.Contains(text, labelDomain) {
 		return nil
 	}
 	all, err := labels.Parse(text)
@@ -56,7 +56,7 @@ func SplitSelector(all labels.Selector) (clusters, objects labels.Selector) {
 	return clusters, objects
 }
 
-func isOfCluster(r labels.Requirement) bool { return r.Key() == clusterLabel || isOfLabel(r) }
+func isOfCluster(r labels.Requirement) bool { return r.Key() == ClusterLabel || isOfLabel(r) }
 
 // isOfLabel reports whether a requirement is about a label of clusters.
 func isOfLabel(r labels.Requirement) bool {
@@ -104,5 +104,5 @@ func SelectsLabels(selector labels.Selector, own map[string]string) bool {
 
 // Selects reports whether the requirements on names, which may be nil, select a cluster.
 func Selects(selector labels.Selector, cluster string) bool {
-	return selector == nil || selector.Matches(labels.Set{clusterLabel: cluster})
+	return selector == nil || selector.Matches(labels.Set{ClusterLabel: cluster})
 }

@@ -16,6 +16,8 @@ import (
 type State struct {
 	// Version is the version of the cluster or of the fleet.
 	Version uint64
+	// unversioned means that no client can use the version, except in a continue token.
+	unversioned bool
 	// Parts are sorted by the name of the cluster.
 	Parts []Part
 	// snapshot is the state of the fleet with all its clusters, see [Fleet.Keep].

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
+	"github.com/watershed-project/watershed/replica/internal/view"
+)
+
+// fleetPast reads the past of the members that a request below /fleet selects. Each member is read
+// one after the other: files are read two at a time at most, whoever reads them.
+type fleetPast struct {
+	*shared
+	r *http.Request
+	q *Request
+	// members have the resource in the version of the request, and the caller sees them.
+	members    []*fleet.Member
+	namespaced bool
+	// seesAll reports whether the caller may read the resource in all namespaces of a member. The
+	// clusters are asked when that is needed.
+	seesAll func() (func(*fleet.Member) bool, error)
+}
+
+func (f *seenFleet) pastOf(r *http.Request, q *Request, c *census) *fleetPast {
+	p := &fleetPast{shared: f.shared, r: r, q: q, members: c.selected, namespaced: c.resource.Namespaced}
+	p.seesAll = sync.OnceValues(func() (func(*fleet.Member) bool, error) {
+		access, err := p.authorize(r, q.wide())
+		switch {
+		case apierrors.IsForbidden(err):
+			return func(*fleet.Member) bool { return false }, nil
+		case err != nil:
+			return nil, err
+		case access == nil || access.Sees == nil:
+			return func(*fleet.Member) bool { return true }, nil
+		}
+		return access.Sees, nil
+	})
+	return p
+}
+
+// readPast answers with a state of the past, or with changes.
+func (f *seenFleet) readPast(w http.ResponseWriter, q *Request, p *fleetPast, present *view.Fleet, call func(view.View) *call) error {
+	if q.Query.Has(changesParameter) {
+		return p.serveChanges(w)
+	}
+	at, err := q.timeOf(pastParameter, time.Now())
+	if err != nil {
+		return err
+	}
+	place := &pastPlace{budget: &p.past, user: q.user(), objects: p.objects}
+	defer place.leave()
+	return call(present.At(at, func(ctx context.Context, at time.Time) ([]view.Part, error) {
+		if objects := p.objects(); objects > mostPastObjects {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("%d objects are too many for the past of the fleet, which may have %d: "+
+				"select a namespace, or clusters with the label %s, or read one cluster below /clusters", objects, mostPastObjects, view.ClusterLabel))
+		}
+		if err := place.enter(); err != nil {
+			return nil, err
+		}
+		setPastTime(w, at)
+		return p.parts(ctx, w.Header(), at)
+	})).serve()
+}
+
+// objects returns about how many objects the request holds: as many as there are now.
+func (p *fleetPast) objects() (n int) {
+	if p.q.pastKey(p.namespaced) != "" {
+		return len(p.members)
+	}
+	prefix := objectKey(p.q.Namespace, "")
+	for _, m := range p.members {
+		feed, ok := m.Feed(p.q.GroupResource())
+		if !ok {
+			continue
+		}
+		now, err := feed.Now()
+		switch {
+		case err != nil:
+		case prefix == "":
+			n += now.State.Len()
+		default:
+			for range now.State.Range(prefix, "") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// parts returns the objects of the members at a time. Members whose past is not known are left
+// out and named in a warning, unless there is no other.
+func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time) ([]view.Part, error) {
+	parts := []view.Part{}
+	left := map[string][]string{}
+	var failed error
+	for _, m := range p.members {
+		past, err := p.read(ctx, m, at)
+		if err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			failed = err
+			why := view.PastError(p.q.GroupResource(), at, err).Error()
+			left[why] = append(left[why], m.Name())
+			continue
+		}
+		parts = append(parts, view.PastPart(m.Name(), past))
+	}
+	if len(parts) == 0 && failed != nil {
+		return nil, view.PastError(p.q.GroupResource(), at, failed)
+	}
+	for _, why := range slices.Sorted(maps.Keys(left)) {
+		warning.Add(header, fmt.Sprintf("left out: cluster %s: %s", warning.Names(left[why]), why))
+	}
+	return parts, nil
+}
+
+// read returns the objects of a member at a time.
+func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*fleet.Archived, error) {
+	feed, ok := m.Feed(p.q.GroupResource())
+	if !ok {
+		return nil, fleet.ErrNotReady
+	}
+	switch since, err := p.visibleSince(m, at); {
+	case err != nil:
+		return nil, err
+	case since.After(at):
+		return nil, errNewNamespace(p.q.Namespace)
+	}
+	if key := p.q.pastKey(p.namespaced); key != "" {
+		return feed.ObjectAtTime(ctx, at, key)
+	}
+	if prefix := objectKey(p.q.Namespace, ""); prefix != "" {
+		return feed.ObjectsAtTime(ctx, at, func(key string) bool { return strings.HasPrefix(key, prefix) })
+	}
+	return feed.AtTime(ctx, at)
+}
+
+// errNewNamespace returns the error for the past of a namespace that was created since, or of
+// which that is not known.
+func errNewNamespace(namespace string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, namespace,
+		errors.New("the namespace is not known to be the same as then, and you may not read all namespaces"))
+}
+
+// visibleSince returns the time since which the caller may read a member: a time, or the creation
+// of the namespace of the request if that is later, unless the caller may read all namespaces.
+func (p *fleetPast) visibleSince(m *fleet.Member, since time.Time) (time.Time, error) {
+	namespace := p.q.attributes.Namespace
+	reads := pastReads{p.shared, m}
+	if p.authorize == nil || namespace == "" || reads.existed(namespace, since) {
+		return since, nil
+	}
+	seesAll, err := p.seesAll()
+	if err != nil || seesAll(m) {
+		return since, err
+	}
+	if created, ok := reads.created(namespace); ok {
+		return created, nil
+	}
+	return since, errNewNamespace(namespace)
+}
+
+// memberChanges are the changes of one member that are not written yet.
+type memberChanges struct {
+	cluster string
+	next    func() (fleet.PastChange, error, bool)
+	stop    func()
+	// change and err are the next one.
+	change fleet.PastChange
+	err    error
+}
+
+// advance reads the next change, and reports whether there is one.
+func (c *memberChanges) advance() (ok bool) {
+	c.change, c.err, ok = c.next()
+	return ok
+}
+
+// serveChanges answers with the changes of all members, merged by the times at which they arrived.
+func (p *fleetPast) serveChanges(w http.ResponseWriter) error {
+	since, until, err := p.q.changesPeriod()
+	if err != nil {
+		return err
+	}
+	// Each member has at least 64 KiB: 64 of them have together what one cluster may have.
+	place := &pastPlace{budget: &p.past, user: p.q.user(), objects: func() int { return max(changesObjects, changesObjects*len(p.members)/64) }}
+	if err := place.enter(); err != nil {
+		return err
+	}
+	defer place.leave()
+	list := ChangeList{Since: until.UTC()}
+	var all []*memberChanges
+	defer func() {
+		for _, c := range all {
+			c.stop()
+		}
+	}()
+	var failed error
+	for _, m := range p.members {
+		changes, err := p.changes(m, since, until)
+		if err != nil && p.r.Context().Err() != nil {
+			return err
+		}
+		if err != nil {
+			failed = view.PastError(p.q.GroupResource(), since, err)
+			list.Clusters = append(list.Clusters, PartialCluster{Name: m.Name(), Message: failed.Error()})
+			continue
+		}
+		began := changes.Since.UTC()
+		if began.After(since) {
+			list.Clusters = append(list.Clusters, PartialCluster{Name: m.Name(), Since: &began})
+		}
+		if began.Before(list.Since) {
+			list.Since = began
+		}
+		next, stop := iter.Pull2(changes.All(p.r.Context()))
+		all = append(all, &memberChanges{cluster: m.Name(), next: next, stop: stop})
+	}
+	if len(all) == 0 && failed != nil {
+		return failed
+	}
+	return p.writeChanges(w, p.r, list, merged(all))
+}
+
+// changes returns the changes of a member.
+func (p *fleetPast) changes(m *fleet.Member, since, until time.Time) (*fleet.PastChanges, error) {
+	feed, ok := m.Feed(p.q.GroupResource())
+	if !ok {
+		return nil, fleet.ErrNotReady
+	}
+	since, err := p.visibleSince(m, since)
+	if err != nil {
+		return nil, err
+	}
+	query := p.q.pastQuery(since, until)
+	query.Readers = len(p.members)
+	return feed.Changes(p.r.Context(), query)
+}
+
+// merged yields the changes of members in the order of their times. It looks at the next change
+// of each member for every change: a thousand comparisons cost less than to encode one.
+func merged(all []*memberChanges) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		left := slices.DeleteFunc(slices.Clone(all), func(c *memberChanges) bool { return !c.advance() })
+		for len(left) > 0 {
+			first := slices.MinFunc(left, func(a, b *memberChanges) int { return a.change.Time.Compare(b.change.Time) })
+			change := describe(&first.change, first.err)
+			change.Cluster = first.cluster
+			if !yield(change) {
+				return
+			}
+			if !first.advance() {
+				left = slices.DeleteFunc(left, func(c *memberChanges) bool { return c == first })
+			}
+		}
+	}
+}
+
+// serveSummary answers with the numbers of changes in all members that the caller sees.
+func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
+	s, err := newSummary(f.shared, q)
+	if err != nil {
+		return err
+	}
+	switch selected, err := q.selectsObjects(); {
+	case err != nil:
+		return err
+	case selected:
+		return apierrors.NewBadRequest("labelSelector: numbers of changes can be selected by cluster only")
+	}
+	warning.Add(w.Header(), f.warnings("their changes")...)
+	members := f.selectedMembers(q)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	rights := f.listRights(r, q, cancel, members...)
+	taken, err := takePast(&f.past, q.user(), changesObjects)
+	if err != nil {
+		return err
+	}
+	defer f.past.release(q.user(), taken)
+	var answer ChangeSummary
+	for _, m := range members {
+		missing, err := s.add(ctx, m, rights.of(m))
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		partial := PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
+		if err != nil {
+			partial.Message = err.Error()
+		}
+		if partial != (PartialCluster{Name: m.Name()}) {
+			answer.Clusters = append(answer.Clusters, partial)
+		}
+	}
+	return s.write(w, r, answer)
+}
+
+// selectedMembers returns the members that the label selector of a request selects and that can
+// be read.
+func (f *seenFleet) selectedMembers(q *Request) []*fleet.Member {
+	names, own := view.SplitClusters(view.ClusterSelector(q.Query.Get("labelSelector")))
+	return slices.DeleteFunc(slices.Clone(f.members), func(m *fleet.Member) bool {
+		return !f.reads(m) || !view.Selects(names, m.Name()) || !view.SelectsLabels(own, m.Labels())
+	})
+}
