@@ -138,7 +138,7 @@ func TestFleetPast(t *testing.T) {
 		expect.NoError(t, f.WaitForSync(t.Context()))
 		w.stored(2)
 		began = time.Now()
-		for range 40 {
+		for range 25 {
 			w.change(r, f, 2, &two)
 		}
 		w.checkRecording(&two, began)
@@ -148,7 +148,7 @@ func TestFleetPast(t *testing.T) {
 		expect.NoError(t, f.WaitForSync(t.Context()))
 		w.stored(3)
 		joined := time.Now()
-		for range 40 {
+		for range 25 {
 			w.change(r, f, 3, &three)
 		}
 		w.checkRecording(&three, joined)

@@ -211,11 +211,54 @@ func TestPast_real(t *testing.T) {
 	checkLogCommand(t, s.dir, began)
 	checkChangesCommand(t, s.dir, began, ended)
 	checkDiffCommand(t, owner, s.dir, began.Add(ended.Sub(began)/3), began.Add(ended.Sub(began)*2/3))
-	fleet := readAs(t, target.url+"/fleet", target.owner, target.authority)
-	if code, _, body := fleet.get("/api/v1/configmaps", url.Values{"at": {"1s"}}); code != http.StatusBadRequest {
-		t.Errorf("the past of the fleet: %d %s", code, body)
+	fleet := func(token string) *pastReader { return readAs(t, target.url+"/fleet", token, target.authority) }
+	half := began.Add(ended.Sub(began) / 2)
+	checkFleetPast(t, owner, fleet(target.owner), half)
+	checkPastRights(t, c, client, as, fleet, half)
+}
+
+// checkFleetPast compares the past of the fleet with that of its only cluster.
+func checkFleetPast(t *testing.T, cluster, fleet *pastReader, at time.Time) {
+	t.Helper()
+	query := url.Values{"at": {at.Format(time.RFC3339Nano)}}
+	want := cluster.list("/api/v1/configmaps", maps.Clone(query)).Items
+	query.Set("limit", "5")
+	var got []map[string]any
+	for {
+		code, _, body := fleet.get("/api/v1/configmaps", query)
+		var page pastList
+		if err := json.Unmarshal(body, &page); err != nil || code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+		got = append(got, page.Items...)
+		if page.Continue == "" {
+			break
+		}
+		query.Set("continue", page.Continue)
 	}
-	checkPastRights(t, c, client, as, began.Add(ended.Sub(began)/2))
+	for _, item := range got {
+		meta := item["metadata"].(map[string]any)
+		if notes, _ := meta["annotations"].(map[string]any); len(notes) != 1 || notes["watershed.dev/cluster"] != "a" {
+			t.Errorf("the annotations are %v", notes)
+		}
+		delete(meta, "annotations")
+	}
+	if !reflect.DeepEqual(got, want) || len(want) < 3 {
+		t.Errorf("the fleet had %d objects, and the cluster %d", len(got), len(want))
+	}
+	changes := func(from *pastReader) (all replica.ChangeList) {
+		code, _, body := from.get("/api/v1/namespaces/red/configmaps", url.Values{"changes": query["at"]})
+		if err := json.Unmarshal(body, &all); err != nil || code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+		for i := range all.Items {
+			all.Items[i].Cluster = ""
+		}
+		return all
+	}
+	if got, want := changes(fleet), changes(cluster); !reflect.DeepEqual(got, want) || len(want.Items) < 3 {
+		t.Errorf("the fleet has %d changes, and the cluster %d", len(got.Items), len(want.Items))
+	}
 }
 
 // checkPastGet compares a get of the past with the list of the same time.
@@ -390,13 +433,18 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 }
 
 // checkPastRights deletes a namespace and creates it again. A user of the new one may not
-// read the past of the old one.
-func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interface, as func(string) *pastReader, at time.Time) {
+// read the past of the old one, neither from the cluster nor from the fleet.
+func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interface, as, fleet func(string) *pastReader, at time.Time) {
 	t.Helper()
-	expect.NoError(t, c.Grant(t.Context(), "ann", "red", rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}))
+	expect.NoError(t, c.Grant(t.Context(), "ann", "red", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}))
 	ann, eve := as(c.UserConfig("ann").BearerToken), as(c.UserConfig("eve").BearerToken)
 	past := func(p *pastReader) int {
-		code, _, _ := p.get("/api/v1/namespaces/red/configmaps", url.Values{"at": {at.Format(time.RFC3339Nano)}})
+		query := url.Values{"at": {at.Format(time.RFC3339Nano)}}
+		code, _, _ := p.get("/api/v1/namespaces/red/configmaps", query)
+		if below, _, body := fleet(p.token).get("/api/v1/namespaces/red/configmaps", query); below != code {
+			t.Logf("%d, and below /fleet %d %s", code, below, body)
+			return 0
+		}
 		return code
 	}
 	expect.Soon(t, "ann may read the past", func() bool { return past(ann) == http.StatusOK })
@@ -423,6 +471,13 @@ func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interf
 	})
 	if code := past(ann); code != http.StatusForbidden {
 		t.Errorf("ann reads the past of the deleted namespace: %d", code)
+	}
+	for _, reader := range []*pastReader{ann, fleet(ann.token)} {
+		code, _, body := reader.get("/api/v1/namespaces/red/configmaps", url.Values{"changes": {"1h"}})
+		var changes replica.ChangeList
+		if err := json.Unmarshal(body, &changes); err != nil || code != http.StatusOK || len(changes.Items) > 0 {
+			t.Errorf("ann reads the changes of the deleted namespace: %d %.300s", code, body)
+		}
 	}
 	if code := past(eve); code != http.StatusOK {
 		t.Errorf("eve reads the past of the deleted namespace: %d", code)
