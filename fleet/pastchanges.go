@@ -51,13 +51,21 @@ const (
 	// of them each item has besides its objects.
 	partBytes = 4 << 20
 	itemBytes = 200
+	// objectPart is how many bytes a part has at most if a query is for one object: another part of
+	// its changes, and the state before them, are found by the index.
+	objectPart = 256 << 10
 	// minPart is how many bytes a part has at least, however many are read at the same time: each
 	// part costs a read of the state before it.
 	minPart = 64 << 10
 )
 
-// partOf returns the part of bytes that each of some readers has.
-func partOf(bytes, readers int) int { return min(bytes, max(bytes/max(readers, 1), minPart)) }
+// part returns about how many bytes a part has, if that of a single query for a resource has most.
+func (q *PastQuery) part(most int) int {
+	if q.Key != "" {
+		most = min(most, objectPart)
+	}
+	return min(most, max(most/max(q.Readers, 1), minPart))
+}
 
 // PastChanges are the changes of a resource between two times. They are read in parts, each
 // with the state of the wanted objects before it, so that a reader that is slow holds no more
@@ -110,7 +118,7 @@ func (f *Feed) Changes(ctx context.Context, q PastQuery) (*PastChanges, error) {
 	if p.stored == nil {
 		return nil, f.notStored()
 	}
-	p.most = partOf(p.stored.archive.partBytes, q.Readers)
+	p.most = q.part(p.stored.archive.partBytes)
 	if err := p.fill(ctx); err != nil {
 		return nil, err
 	}

@@ -66,9 +66,9 @@ func (f *seenFleet) readPast(w http.ResponseWriter, q *Request, p *fleetPast, pr
 	place := &pastPlace{budget: &p.past, user: q.user(), objects: p.objects}
 	defer place.leave()
 	return call(present.At(at, func(ctx context.Context, at time.Time) ([]view.Part, error) {
-		if objects := p.objects(); objects > mostPastObjects {
+		if objects := p.objects(); objects > mostFleetObjects {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("%d objects are too many for the past of the fleet, which may have %d: "+
-				"select a namespace, or clusters with the label %s, or read one cluster below /clusters", objects, mostPastObjects, view.ClusterLabel))
+				"select a namespace, or clusters with the label %s, or read one cluster below /clusters", objects, mostFleetObjects, view.ClusterLabel))
 		}
 		if err := place.enter(); err != nil {
 			return nil, err
@@ -199,8 +199,7 @@ func (p *fleetPast) serveChanges(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	// Each member has at least 64 KiB: 64 of them have together what one cluster may have.
-	place := &pastPlace{budget: &p.past, user: p.q.user(), objects: func() int { return max(changesObjects, changesObjects*len(p.members)/64) }}
+	place := &pastPlace{budget: &p.past, user: p.q.user(), objects: func() int { return p.q.changesPlaces(len(p.members)) }}
 	if err := place.enter(); err != nil {
 		return err
 	}

@@ -11,13 +11,26 @@ import (
 
 const (
 	// pastObjects is how many objects all requests for the past together may hold until their
-	// responses are written: some 150 MB. A request counts for mostPastObjects at most.
-	pastObjects     = 200_000
+	// responses are written: some 25 MB. A request counts for mostPastObjects at most.
+	pastObjects     = 30_000
 	mostPastObjects = pastObjects / 4
-	// changesObjects is what a request for changes counts for: the part that it holds while
-	// its client reads.
+	// mostFleetObjects is how many objects a list of the past of the fleet may have.
+	mostFleetObjects = 50_000
+	// changesObjects is what a request for the changes of a resource counts for, and objectChanges
+	// what one for those of an object does: the part that it holds while its client reads.
 	changesObjects = 5_000
+	objectChanges  = 320
 )
+
+// changesPlaces returns what a request for changes in some clusters counts for. Each of them has
+// at least 64 KiB, a quarter of what an object has alone.
+func (q *Request) changesPlaces(clusters int) int {
+	alone := changesObjects
+	if q.Name != "" {
+		alone = objectChanges
+	}
+	return max(alone, clusters*objectChanges/4)
+}
 
 // pastPlace is the place of one request for the past.
 type pastPlace struct {
@@ -35,7 +48,7 @@ func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
 		now, err := feed.Now()
 		switch {
 		case q.Query.Has(changesParameter) || err != nil:
-			return changesObjects
+			return q.changesPlaces(1)
 		case q.pastKey(feed.Resource().Namespaced) != "":
 			return 1
 		}
