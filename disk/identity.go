@@ -76,7 +76,8 @@ func (i Identity) String() string {
 }
 
 // replaces reports whether both identities are of the same part of a resource, in the same
-// form. Only one of them can be right at a time.
+// form. A mirror is taken for the successor of the other one as long as that is not open: two
+// informers of one program may differ in version or transform, and then both are open.
 func (i Identity) replaces(other Identity) bool {
 	return i.Group == other.Group && i.Resource == other.Resource && i.Namespace == other.Namespace &&
 		i.Selector == other.Selector && i.Shard == other.Shard && i.Form == other.Form

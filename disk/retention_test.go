@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,55 @@ func TestRetention_anotherIdentity(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRetention_twoInformers has two informers of one resource that differ in the version or in
+// the transform. Whichever is opened first, both load their state in every run, and neither loses
+// files when the past is removed.
+func TestRetention_twoInformers(t *testing.T) {
+	version, transform := identify("configmaps"), identify("configmaps")
+	version.Version, transform.Transform = "v2", "drop:spec"
+	for name, second := range map[string]Identity{"version": version, "transform": transform} {
+		for kind, size := range map[string]int{"in the log": 2, "in a snapshot": 60} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				path := t.TempDir()
+				worlds := []*world{}
+				d := openDirectory(t, path, nil)
+				for seed, id := range []Identity{identify("configmaps"), second} {
+					w := newWorld(t, openMirror(t, d, id, MirrorOptions{}), uint64(seed))
+					w.fill(size)
+					worlds = append(worlds, w)
+				}
+				step(d)
+				finish(t, d)
+				for range 4 {
+					slices.Reverse(worlds)
+					runBoth(t, path, worlds)
+				}
+			})
+		}
+	}
+}
+
+// runBoth opens and loads mirrors as one process would, one after the other. The first has changes
+// before the next one is opened. When all are open, all of the past is removed.
+func runBoth(t *testing.T, path string, worlds []*world) {
+	t.Helper()
+	d := openDirectory(t, path, &Options{Window: time.Hour})
+	for _, w := range worlds {
+		w.mirror = openMirror(t, d, w.mirror.id, MirrorOptions{})
+		s, err := w.mirror.Load(0)
+		must(t, err)
+		must(t, w.truth.check(s))
+		w.resume(s)
+		for range 20 { // several segments, and fewer than one replay may read
+			w.change(3)
+			step(d)
+		}
+		maintain(d)
+	}
+	d.maintain(time.Now().Add(2 * time.Hour))
+	finish(t, d)
 }
 
 // TestRetention_waitsForReaders reads the past while files become too old.

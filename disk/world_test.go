@@ -4,6 +4,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -215,9 +216,20 @@ func (w *world) append(b Batch) {
 
 func newObject(tb testing.TB, key string, version uint64, text string) *wire.Object {
 	tb.Helper()
+	return newObjectOf(tb, "v1", key, version, text)
+}
+
+// object returns an object of the mirror's API version, v1 if it has none, at the newest
+// version of the server.
+func (w *world) object(key string) *wire.Object {
+	return newObjectOf(w.tb, cmp.Or(w.mirror.id.Version, "v1"), key, w.version, w.text())
+}
+
+func newObjectOf(tb testing.TB, apiVersion, key string, version uint64, text string) *wire.Object {
+	tb.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
-	raw := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d","labels":{"app":%q}},"data":{"text":%q}}`,
-		name, namespace, version, name, text)
+	raw := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":%q,"metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d","labels":{"app":%q}},"data":{"text":%q}}`,
+		apiVersion, name, namespace, version, name, text)
 	o, err := wire.NewObject([]byte(raw), wire.JSON, nil)
 	must(tb, err)
 	return o
@@ -237,7 +249,7 @@ func (w *world) deltas(n int, t delta.Type) []delta.Delta[*wire.Object] {
 	for range n {
 		w.version += 1 + uint64(w.rand.IntN(3))
 		key := fmt.Sprintf("shop/item-%04d", w.rand.IntN(w.keys))
-		d := delta.Delta[*wire.Object]{Type: t, Key: key, Object: newObject(w.tb, key, w.version, w.text()), Version: w.version}
+		d := delta.Delta[*wire.Object]{Type: t, Key: key, Object: w.object(key), Version: w.version}
 		if w.rand.IntN(4) == 0 {
 			d.Type = delta.Deleted
 		}
@@ -252,7 +264,7 @@ func (w *world) fill(n int) {
 	for i := range n {
 		w.version++
 		key := fmt.Sprintf("shop/item-%04d", i)
-		all = append(all, delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: newObject(w.tb, key, w.version, w.text()), Version: w.version})
+		all = append(all, delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: w.object(key), Version: w.version})
 	}
 	w.store.Apply(all)
 	w.bookmark()
