@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
@@ -22,8 +23,9 @@ type admission struct {
 	limiter *overload.Limiter
 }
 
-// admit waits until the request of a user may be served.
+// admit waits until the request of an authenticated user may be served.
 func (a *admission) admit(r *http.Request, q *replica.Request, user string) (done func(), err error) {
+	serving.Authenticated(r)
 	if q.Passed {
 		// The cluster does the work. The replica limits how many requests it passes on to
 		// each, so that a slow one does not take the places of the others.

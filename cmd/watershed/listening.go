@@ -27,7 +27,7 @@ func (o *listenOptions) declare(keys *config.Set) {
 	keys.String(&o.certFile, "tls.certFile", "tls-cert-file", "", "a `file` with the server's certificate and those of its issuers, in PEM; changes of its content take effect within seconds (default: a certificate of the authority in the state folder)")
 	keys.String(&o.keyFile, "tls.keyFile", "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
 	keys.Strings(&o.hosts, "tls.hosts", "tls-san", nil, "host `names` and addresses of this server for the certificate of its own authority (default: the address it listens on, or those of this machine)")
-	keys.Int(&o.connections, "connections.max", "max-connections", 0, fmt.Sprintf("how many connections may be open (default %d, or three quarters of the file descriptors)", serving.DefaultConnections)).
+	keys.Int(&o.connections, "connections.max", "max-connections", 0, fmt.Sprintf("how many connections may be open; at the limit, those without an authenticated caller are closed first (default %d, or three quarters of the file descriptors)", serving.DefaultConnections)).
 		AtLeast(0, "use 0 for the default").Reloads()
 	keys.Int(&o.perAddress, "connections.maxPerAddress", "max-connections-per-address", serving.DefaultConnectionsPerAddress, "how many connections of one address may be open; clients behind a proxy share its address").
 		AtLeast(0, "use 0 for the default").Reloads()

@@ -6,10 +6,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -206,6 +213,53 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	}
 	if got := namespace(printedKubeconfig(t, s), "/clusters/eu%252F1"); got != "" {
 		t.Errorf("without a kubeconfig: %q", got)
+	}
+}
+
+// TestServe_silentConnections fills the server with silent connections: a client with a token is
+// served at once, and keeps its connection while more of them come.
+func TestServe_silentConnections(t *testing.T) {
+	const limit = 20
+	s := state{dir: t.TempDir()}
+	startServe(t, &s, "--kubeconfig", writeKubeconfig(t, map[string]string{"a": ""}), "--max-connections", strconv.Itoa(limit))
+	target, err := localTarget(s, "")
+	expect.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(target.authority)
+	client := func() *http.Client {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport, Timeout: time.Minute}
+	}
+	get := func(c *http.Client) (reused bool) {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.url+"/clusters", http.NoBody)
+		expect.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+target.owner)
+		resp, err := c.Do(r)
+		expect.NoError(t, err)
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		expect.NoError(t, err)
+		expect.Equal(t, resp.StatusCode, http.StatusOK)
+		return reused
+	}
+	attack := func() {
+		t.Helper()
+		for range 3 * limit {
+			c, err := net.Dial("tcp", strings.TrimPrefix(target.url, "https://"))
+			expect.NoError(t, err)
+			t.Cleanup(func() { c.Close() })
+		}
+	}
+	attack()
+	first := client()
+	get(first)
+	attack()
+	get(client()) // connections are accepted in their order, so all of the attack's have been
+	if !get(first) {
+		t.Error("silent connections have closed the connection of an authenticated client")
 	}
 }
 

@@ -4,20 +4,29 @@
 package serving
 
 import (
+	"container/list"
+	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 )
 
-// refusalGap is the least time between two log lines about refused connections.
-const refusalGap = time.Minute
+// crowdedGap is the least time between two log lines about too many connections.
+const crowdedGap = time.Minute
 
 // listener bounds the connections of another listener. It accepts a connection that is one
 // too many and resets it, so that the client can try another server at once, and so that
 // clients of other addresses do not wait behind it in the kernel's queue. An address costs
-// about 80 bytes while it has a connection, and a connection about 100.
+// about 80 bytes while it has a connection, and a connection about 200.
+//
+// Connections on which no caller has been authenticated are strangers. If the total is reached,
+// the oldest stranger is reset in favour of the new connection. So an attacker without
+// credentials cannot keep clients out by holding connections: the attacker would have to open
+// all of them anew in the time in which a client authenticates.
 //
 // If the process has no file descriptor left, Accept fails, and net/http repeats it after 5
 // ms to 1 s.
@@ -29,11 +38,14 @@ type listener struct {
 	mu        sync.Mutex
 	open      int
 	addresses map[netip.Addr]int
-	refused   uint64
-	// logged is when refused connections were last logged, and unlogged how many there
-	// were since.
-	logged   time.Time
-	unlogged int
+	// strangers has a *conn for each stranger, the oldest first.
+	strangers list.List
+	// refused counts the connections that were refused, and displaced the strangers that were
+	// reset in favour of others.
+	refused, displaced uint64
+	// logged is when these were last logged, and the other fields are the counts at that time.
+	logged                         time.Time
+	loggedRefused, loggedDisplaced uint64
 }
 
 func newListener(l net.Listener, opts *Options) *listener {
@@ -43,16 +55,19 @@ func newListener(l net.Listener, opts *Options) *listener {
 // Accept returns the next connection that is within the bounds.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		inner, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		address := addressOf(c)
-		if !l.enter(address) {
-			reset(c)
-			continue
+		c := &conn{Conn: inner, listener: l, address: addressOf(inner)}
+		displaced, ok := l.enter(c)
+		if displaced != nil {
+			reset(displaced.Conn) // its goroutine of net/http notices and ends
 		}
-		return &conn{Conn: c, leave: sync.OnceFunc(func() { l.leave(address) })}, nil
+		if ok {
+			return c, nil
+		}
+		reset(inner)
 	}
 }
 
@@ -81,42 +96,107 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// enter counts a connection, and reports false if it is one too many.
-func (l *listener) enter(address netip.Addr) bool {
+// enter counts a connection, and reports false if it is one too many. The caller resets the
+// displaced connection, if there is one.
+func (l *listener) enter(c *conn) (displaced *conn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open < l.total && l.addresses[address] < l.perAddress {
-		l.open++
-		l.addresses[address]++
-		return true
+	if l.addresses[c.address] >= l.perAddress {
+		l.refused++
+		l.logLocked(c.address)
+		return nil, false
 	}
-	l.refused++
-	l.unlogged++
-	if now := time.Now(); now.Sub(l.logged) >= refusalGap {
-		l.logger.Warn("connections refused: too many are open", "refused", l.unlogged,
-			"open", l.open, "limit", l.total, "address", address.String(), "openOfAddress", l.addresses[address], "limitOfAddress", l.perAddress)
-		l.logged, l.unlogged = now, 0
+	if oldest := l.strangers.Front(); l.open >= l.total && oldest != nil {
+		displaced = oldest.Value.(*conn)
+		l.leaveLocked(displaced)
+		l.displaced++
+		defer l.logLocked(c.address)
 	}
-	return false
+	if l.open >= l.total { // all have callers, or the limit was lowered
+		l.refused++
+		l.logLocked(c.address)
+		return displaced, false
+	}
+	l.open++
+	l.addresses[c.address]++
+	c.place = l.strangers.PushBack(c)
+	return displaced, true
 }
 
-func (l *listener) leave(address netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// logLocked logs that there are too many connections, with the address of the newest one, unless
+// that was logged lately.
+func (l *listener) logLocked(address netip.Addr) {
+	now := time.Now()
+	if now.Sub(l.logged) < crowdedGap {
+		return
+	}
+	l.logger.Warn("too many connections are open: some were refused, or closed before a caller was authenticated",
+		"refused", l.refused-l.loggedRefused, "closed", l.displaced-l.loggedDisplaced, "open", l.open, "limit", l.total,
+		"address", address.String(), "openOfAddress", l.addresses[address], "limitOfAddress", l.perAddress)
+	l.logged, l.loggedRefused, l.loggedDisplaced = now, l.refused, l.displaced
+}
+
+// leaveLocked ends the count of a connection. It can be called again.
+func (l *listener) leaveLocked(c *conn) {
+	if c.left {
+		return
+	}
+	c.left = true
+	l.settleLocked(c)
 	l.open--
-	if l.addresses[address]--; l.addresses[address] == 0 {
-		delete(l.addresses, address)
+	if l.addresses[c.address]--; l.addresses[c.address] == 0 {
+		delete(l.addresses, c.address)
+	}
+}
+
+// settleLocked removes a connection from the strangers.
+func (l *listener) settleLocked(c *conn) {
+	if c.place != nil {
+		l.strangers.Remove(c.place)
+		c.place = nil
 	}
 }
 
 // conn is a connection that is counted until it is closed.
 type conn struct {
 	net.Conn
-	leave func()
+	listener *listener
+	address  netip.Addr
+
+	// The listener's mu guards the fields below. place is the place among the strangers, nil if
+	// the connection is not one, and left means that the connection is not counted any more.
+	place *list.Element
+	left  bool
 }
 
 // Close closes the connection.
 func (c *conn) Close() error {
-	defer c.leave()
+	defer func() {
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+		c.listener.leaveLocked(c)
+	}()
 	return c.Conn.Close()
+}
+
+type connKey struct{}
+
+// withConn returns a context for the requests on a connection of a listener.
+func withConn(ctx context.Context, secure net.Conn) context.Context {
+	if t, ok := secure.(*tls.Conn); ok {
+		if c, ok := t.NetConn().(*conn); ok {
+			return context.WithValue(ctx, connKey{}, c)
+		}
+	}
+	return ctx
+}
+
+// Authenticated records that the caller of a request is known. The connection is not closed in
+// favour of others from now on. Requests that no [Server] has received are ignored.
+func Authenticated(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+		c.listener.settleLocked(c)
+	}
 }

@@ -4,9 +4,11 @@
 package serving
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,10 +19,10 @@ import (
 	"time"
 )
 
-// TestServer_connectionLimits checks the limits in total and per address, and that closed
-// connections make place.
+// TestServer_connectionLimits checks the limits in total and per address of connections with
+// authenticated callers, and that closed connections make place.
 func TestServer_connectionLimits(t *testing.T) {
-	w := start(t, ok, func(o *Options) { o.Connections, o.ConnectionsPerAddress = 10, 4 })
+	w := start(t, known, func(o *Options) { o.Connections, o.ConnectionsPerAddress = 10, 4 })
 	try := func(from string) net.Conn {
 		t.Helper()
 		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
@@ -36,6 +38,11 @@ func TestServer_connectionLimits(t *testing.T) {
 		if secure.Handshake() != nil {
 			c.Close()
 			return nil
+		}
+		_, _ = io.WriteString(secure, "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(secure), nil)
+		if code, _ := read(t, resp, err); code != http.StatusOK {
+			t.Errorf("a request is answered with %d", code)
 		}
 		return secure
 	}

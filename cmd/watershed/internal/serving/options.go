@@ -30,7 +30,8 @@ type Options struct {
 
 	// Connections limits the open connections. Default 20,000, or three quarters of the
 	// process's file descriptors if that is less: the others are for connections to
-	// clusters.
+	// clusters. At the limit, a new connection takes the place of the oldest one on which no
+	// caller has been authenticated, see [Authenticated].
 	Connections int
 	// ConnectionsPerAddress limits the open connections of one remote address. For IPv6 it
 	// is a /64 network, of which a client usually has all addresses. Default 1,000. If

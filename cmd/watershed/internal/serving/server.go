@@ -42,8 +42,9 @@ type Server struct {
 type Stats struct {
 	// Connections is how many connections are open, and Addresses from how many addresses.
 	Connections, Addresses int
-	// Refused counts the connections that were refused because too many were open.
-	Refused uint64
+	// Refused counts the connections that were refused because too many were open, and Displaced
+	// those that were closed in favour of others before a caller was authenticated.
+	Refused, Displaced uint64
 	// Requests is how many requests are being served, watches included.
 	Requests int
 }
@@ -60,6 +61,8 @@ func New(l net.Listener, handler http.Handler, opts *Options) (*Server, error) {
 	s.server = &http.Server{
 		Handler:   http.HandlerFunc(s.serve),
 		TLSConfig: newTLSConfig(s.opts.Certificates),
+		// Handlers call Authenticated, which needs the connection.
+		ConnContext: withConn,
 		// ReadHeaderTimeout limits the handshake too. Whole requests have no timeouts,
 		// because watches are long.
 		ReadHeaderTimeout: s.opts.HeaderTimeout,
@@ -123,7 +126,10 @@ type ending struct{ delay, grace time.Duration }
 func (s *Server) Stats() Stats {
 	s.listener.mu.Lock()
 	defer s.listener.mu.Unlock()
-	return Stats{Connections: s.listener.open, Addresses: len(s.listener.addresses), Refused: s.listener.refused, Requests: int(s.requests.Load())}
+	return Stats{
+		Connections: s.listener.open, Addresses: len(s.listener.addresses),
+		Refused: s.listener.refused, Displaced: s.listener.displaced, Requests: int(s.requests.Load()),
+	}
 }
 
 // Run serves until ctx ends, and then until requests have ended or their grace period has.
