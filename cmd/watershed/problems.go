@@ -4,13 +4,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/warning"
 )
 
@@ -20,7 +23,10 @@ type problems struct {
 	fleet *fleet.Fleet
 	// home is the name of the cluster that authenticates requests below /fleet, "" if there is
 	// none.
-	home string
+	home   string
+	logger *slog.Logger
+	// homeLogged means that the log says that the home cluster is missing. Only logHome uses it.
+	homeLogged bool
 
 	mu sync.Mutex
 	// rejected is the problem of the configuration file, nil if its content is in effect.
@@ -59,12 +65,43 @@ func (p *problems) all() (all []fleet.Problem) {
 			all = append(all, fleet.Problem{Reason: remedy.SourceUnreadable, Message: warning.Shorten(message, warning.MaxCause)})
 		}
 	}
-	if p.home == "" || !p.fleet.Known() {
-		return all
-	}
-	if _, ok := p.fleet.Member(p.home); !ok {
+	if p.homeMissing() {
 		message := fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests below /fleet", p.home)
 		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: message})
 	}
 	return all
+}
+
+// homeMissing reports whether the clusters are known, and the home cluster is not one of them.
+func (p *problems) homeMissing() bool {
+	if p.home == "" || !p.fleet.Known() {
+		return false
+	}
+	_, ok := p.fleet.Member(p.home)
+	return !ok
+}
+
+// homePeriod is how often logHome is called.
+const homePeriod = 5 * time.Second
+
+// run logs problems until ctx ends. Rejected configuration files and sources that cannot be read
+// are logged where they are found.
+func (p *problems) run(ctx context.Context) error {
+	for timer.Sleep(ctx, homePeriod) == nil {
+		p.logHome()
+	}
+	return nil
+}
+
+// logHome logs when the home cluster has begun or ceased to be missing in the fleet.
+func (p *problems) logHome() {
+	missing := p.homeMissing()
+	switch {
+	case missing == p.homeLogged:
+	case missing:
+		p.logger.Warn("the home cluster is not in the fleet: requests below /fleet cannot be authenticated, see serve --home", "home", p.home)
+	default:
+		p.logger.Info("the home cluster is in the fleet", "home", p.home)
+	}
+	p.homeLogged = missing
 }

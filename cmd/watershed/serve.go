@@ -294,7 +294,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 	if err != nil {
 		return nil, err
 	}
-	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.access.home}
+	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.access.home, logger: logger}
 	opts := &replica.Options{
 		Version: version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
 		PassThrough: o.passThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
@@ -313,7 +313,7 @@ func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopba
 		control.Close()
 		return nil, err
 	}
-	parts := []func(context.Context) error{f.Run, server.Run, control.Run}
+	parts := []func(context.Context) error{f.Run, server.Run, control.Run, troubles.run}
 	if files != nil {
 		parts[0] = recorded(f.Run, files.Run)
 	}

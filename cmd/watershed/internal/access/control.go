@@ -11,7 +11,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,8 +38,6 @@ type Control struct {
 	opts   Options
 	owner  [sha256.Size]byte
 	absent *authn.Absent
-	// homeMissing is what checkHome has logged.
-	homeMissing atomic.Bool
 
 	authentications, authorizations outcomes
 }
@@ -331,28 +328,8 @@ func (c *Control) Cross(x Crossing) error {
 // Run checks the rights of watches again until ctx ends, and drops what belongs to clusters
 // that have left.
 func (c *Control) Run(ctx context.Context) error {
-	defer timer.Every(homePeriod, c.checkHome)()
 	c.run(ctx)
 	return nil
-}
-
-// homePeriod is how often checkHome is called.
-const homePeriod = 5 * time.Second
-
-// checkHome logs when the home cluster has begun or ceased to be missing in the fleet.
-func (c *Control) checkHome() {
-	home := c.opts.Crossing.Home
-	if home == "" || !c.fleet.Known() {
-		return
-	}
-	_, ok := c.fleet.Member(home)
-	switch missing := !ok; {
-	case missing == c.homeMissing.Swap(missing):
-	case missing:
-		c.opts.Logger.Warn("the home cluster is not in the fleet: requests below /fleet cannot be authenticated, see serve --home", "home", home)
-	default:
-		c.opts.Logger.Info("the home cluster is in the fleet", "home", home)
-	}
 }
 
 // Close ends everything that is done in the background. No requests may follow.
