@@ -291,7 +291,7 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	seen := c.review(r.Context(), who, a, c.fleet.Members())
 	if len(seen.members) == 0 {
 		if seen.unavailable > 0 {
-			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no cluster allows the request, and access reviews failed or took longer than %s in %d clusters", fleetTimeout, seen.unavailable))
+			return nil, apierrors.NewServiceUnavailable("no cluster allows the request, and " + reviewsFailed(seen.unavailable))
 		}
 		return nil, authz.Forbidden(&who.UserInfo, a, "no cluster allows it")
 	}

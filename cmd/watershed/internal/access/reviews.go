@@ -128,12 +128,34 @@ func (g *guards) reviewFleetAccess(ctx context.Context, who *caller, a replica.A
 	allow := g.review(ctx, who, a, slices.Collect(maps.Keys(seen.members)))
 	status := authorizationv1.SubjectAccessReviewStatus{
 		Allowed: len(allow.members) > 0,
-		Reason:  fmt.Sprintf("allowed in %d of the clusters whose API you may use, which are %d", len(allow.members), len(seen.members)),
+		Reason:  allowedIn(len(allow.members), len(seen.members)),
 	}
 	if missing := seen.unavailable + allow.unavailable; missing > 0 {
-		status.EvaluationError = fmt.Sprintf("access reviews failed or took longer than %s in %d clusters", fleetTimeout, missing)
+		status.EvaluationError = reviewsFailed(missing)
 	}
 	return status
+}
+
+// allowedIn returns the reason of a review: how many of the clusters whose API the caller may use
+// allow the request.
+func allowedIn(allowed, usable int) string {
+	switch {
+	case usable == 0:
+		return "there is no cluster whose API you may use"
+	case usable == 1 && allowed == 1:
+		return "allowed in the only cluster whose API you may use"
+	case usable == 1:
+		return "not allowed in the only cluster whose API you may use"
+	}
+	return fmt.Sprintf("allowed in %d of the %d clusters whose API you may use", allowed, usable)
+}
+
+// reviewsFailed says that a number of clusters has not decided.
+func reviewsFailed(clusters int) string {
+	if clusters == 1 {
+		return fmt.Sprintf("the access review failed or took longer than %s in 1 cluster", fleetTimeout)
+	}
+	return fmt.Sprintf("access reviews failed or took longer than %s in %d clusters", fleetTimeout, clusters)
 }
 
 // attributesOf returns the attributes that a review is about.

@@ -120,12 +120,12 @@ func attackReviews(t *testing.T, w *attackWorld) {
 		allowed bool
 		reason  string
 	}{
-		{"ann", w.token(w.a, "ann"), list, true, "allowed in 1 of the clusters whose API you may use, which are 1"},
-		{"ann", w.token(w.a, "ann"), secrets, true, "allowed in 1 of the clusters whose API you may use, which are 1"},
-		{"oidc:cy", w.token(w.a, "oidc:cy"), list, true, "allowed in 2 of the clusters whose API you may use, which are 2"},
-		{"oidc:cy", w.token(w.a, "oidc:cy"), secrets, false, "allowed in 0 of the clusters whose API you may use, which are 2"},
-		{"dan", w.token(w.a, "dan"), list, false, "allowed in 0 of the clusters whose API you may use, which are 1"},
-		{"owner", ownerToken, secrets, true, "allowed in 2 of the clusters whose API you may use, which are 2"},
+		{"ann", w.token(w.a, "ann"), list, true, "allowed in the only cluster whose API you may use"},
+		{"ann", w.token(w.a, "ann"), secrets, true, "allowed in the only cluster whose API you may use"},
+		{"oidc:cy", w.token(w.a, "oidc:cy"), list, true, "allowed in 2 of the 2 clusters whose API you may use"},
+		{"oidc:cy", w.token(w.a, "oidc:cy"), secrets, false, "allowed in 0 of the 2 clusters whose API you may use"},
+		{"dan", w.token(w.a, "dan"), list, false, "not allowed in the only cluster whose API you may use"},
+		{"owner", ownerToken, secrets, true, "allowed in 2 of the 2 clusters whose API you may use"},
 		{"owner", ownerToken, question{"create", "", "configmaps", "n1"}, false, "/fleet can only be read: get, list and watch"},
 		{"owner", ownerToken, question{"*", "*", "*", ""}, false, "/fleet can only be read: get, list and watch"},
 	} {

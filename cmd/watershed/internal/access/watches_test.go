@@ -185,6 +185,20 @@ func TestHome_isMissing(t *testing.T) {
 	}
 }
 
+// TestReviews_grammar checks the texts that have a number of clusters.
+func TestReviews_grammar(t *testing.T) {
+	for got, want := range map[string]string{
+		allowedIn(0, 0):  "there is no cluster whose API you may use",
+		allowedIn(0, 1):  "not allowed in the only cluster whose API you may use",
+		allowedIn(1, 1):  "allowed in the only cluster whose API you may use",
+		allowedIn(1, 2):  "allowed in 1 of the 2 clusters whose API you may use",
+		reviewsFailed(1): "the access review failed or took longer than 1s in 1 cluster",
+		reviewsFailed(2): "access reviews failed or took longer than 1s in 2 clusters",
+	} {
+		expect.Equal(t, got, want)
+	}
+}
+
 // The record has the decision about the request, not about a part of its answer.
 func TestAuthorize_recordsTheFirstDecision(t *testing.T) {
 	c, _ := newControl(t, Options{})
