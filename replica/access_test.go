@@ -172,7 +172,7 @@ func comparable(h http.Header) string {
 	h = h.Clone()
 	h.Del("Date")
 	warnings := slices.DeleteFunc(h["Warning"], func(text string) bool {
-		return text == `299 - "1 cluster is left out: you may not read this resource there"` || text == `299 - "1 cluster is left out: you may not read them"`
+		return text == `299 - "1 cluster is left out: you may not read this resource there"` || text == `299 - "1 cluster is left out: you may not read it"`
 	})
 	h.Del("Warning")
 	var b strings.Builder

@@ -112,7 +112,7 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *sig
 		respond.Text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	warning.Add(w.Header(), seen.warnings("them")...)
+	warning.Add(w.Header(), seen.warnings("")...)
 	w.Header().Set("Content-Type", encode.JSON.MediaType())
 	_, _ = w.Write(append(body, '\n'))
 }

@@ -338,16 +338,23 @@ func TestGrant_countsMembersLeftOut(t *testing.T) {
 		} {
 			g.allow("alice", test.sees...)
 			g.unavailable = test.unavailable
-			for _, selector := range []string{"", "watershed.dev/cluster=a", "watershed.dev/cluster in (a,d)", "app=a"} {
-				_, h, _ := w.as("alice", "/fleet"+configMaps+"?labelSelector="+url.QueryEscape(selector))
+			check := func(path, want string) {
+				t.Helper()
+				_, h, _ := w.as("alice", path)
 				var got []string
 				for _, text := range h["Warning"] {
 					got = append(got, strings.TrimSuffix(strings.TrimPrefix(text, `299 - "`), `"`))
 				}
-				if strings.Join(got, "|") != test.want {
-					t.Errorf("%q with %d unavailable, selecting %q: %q, want %q", test.sees, test.unavailable, selector, got, test.want)
+				if strings.Join(got, "|") != want {
+					t.Errorf("%q with %d unavailable, %s: %q, want %q", test.sees, test.unavailable, path, got, want)
 				}
 			}
+			for _, selector := range []string{"", "watershed.dev/cluster=a", "watershed.dev/cluster in (a,d)", "app=a"} {
+				check("/fleet"+configMaps+"?labelSelector="+url.QueryEscape(selector), test.want)
+			}
+			pages := strings.NewReplacer("1 cluster is left out: you may not read this resource there", "1 cluster is left out: you may not read it", "this resource there", "them").Replace(test.want)
+			check("/clusters", pages)
+			check("/readyz?verbose", pages)
 		}
 		g.allow("alice") // nothing
 		if code, _, body := w.as("alice", "/fleet"+configMaps); code != http.StatusServiceUnavailable || !strings.Contains(body, "there are no clusters") {

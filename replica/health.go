@@ -36,7 +36,7 @@ func (s *readiness) serve(w http.ResponseWriter, r *http.Request, seen *sight) {
 	}
 	directory, clusters := "reason withheld", "reason withheld"
 	if verbose {
-		warning.Add(w.Header(), seen.warnings("them")...)
+		warning.Add(w.Header(), seen.warnings("")...)
 		clusters = progressOf(seen.members)
 	}
 	switch {

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,15 +100,15 @@ func (s *sight) audience(q *Request, sets *view.Sets) *view.Audience {
 }
 
 // warnings returns the numbers of members that are left out. They do not depend on the
-// request, or a caller could find out which ones they are. There is what the caller may not
-// do there.
-func (s *sight) warnings(there string) []string {
+// request, or a caller could find out which ones they are. "what" is what the caller may not read
+// of these members, "" if it is everything.
+func (s *sight) warnings(what string) []string {
 	var all []string
 	switch {
 	case s.forbidden == 1:
-		all = append(all, "1 cluster is left out: you may not read "+there)
+		all = append(all, "1 cluster is left out: you may not read "+cmp.Or(what, "it"))
 	case s.forbidden > 1:
-		all = append(all, fmt.Sprintf("%d clusters are left out: you may not read %s", s.forbidden, there))
+		all = append(all, fmt.Sprintf("%d clusters are left out: you may not read %s", s.forbidden, cmp.Or(what, "them")))
 	}
 	switch {
 	case s.unavailable == 1:

@@ -46,7 +46,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func example() *Report {
 	return &Report{
 		At: noon, Program: "watershed", Contexts: map[string]string{"eu-1": "eu-1", "eu-2": "admin@eu-2", "us-1": "us-1"},
-		Notes: []string{"note: 1 cluster is left out: you may not read them"},
+		Notes: []string{"note: 1 cluster is left out: you may not read it"},
 		Clusters: replica.Clusters{
 			Version: "v1", Process: &replica.Process{Memory: 300 << 20, Readers: 2},
 			Clusters: []replica.ClusterState{
