@@ -130,7 +130,7 @@ func staleAlerts() []Alert {
 		},
 		{
 			Name:      "WatershedResourceStale",
-			Signal:    `max by (cluster, resource) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded"})`,
+			Signal:    `max by (cluster, resource) (watershed_resource_staleness_seconds{cause!~"Forbidden|LimitExceeded|OutOfMemory"})`,
 			Condition: "> 600", For: "1m", Severity: "warning",
 			Summary: "{{ $labels.resource }} of cluster {{ $labels.cluster }} is not current",
 			Description: "The copy of the resource has not been current for {{ $value | humanizeDuration }}. watershed status has " +
@@ -143,6 +143,14 @@ func staleAlerts() []Alert {
 		{
 			Name: "WatershedLimitExceeded", Signal: `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="LimitExceeded"})`, Condition: "> 0", For: "1m", Severity: "warning",
 			Summary: "Cluster {{ $labels.cluster }} exceeds a limit", Description: "{{ $labels.resource }} of {{ $labels.cluster }} has ceased to be read, because the cluster has more objects, bytes or kinds than Watershed may keep of one cluster.",
+		},
+		{
+			Name:      "WatershedOutOfMemory",
+			Signal:    `max by (cluster, resource) (watershed_resource_staleness_seconds{cause="OutOfMemory"})`,
+			Condition: "> 0", For: "5m", Severity: "warning",
+			Summary: "Watershed has no memory for {{ $labels.resource }} of cluster {{ $labels.cluster }}",
+			Description: "The process is so near its memory limit that it does not mirror {{ $labels.resource }} of " +
+				"{{ $labels.cluster }}, or does not keep the copy current.",
 		},
 	}
 }

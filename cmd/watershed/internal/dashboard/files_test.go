@@ -27,6 +27,7 @@ const (
 	alertFile     = "deploy/alerts/watershed.yaml"
 	ruleTestFile  = "deploy/alerts/watershed_test.yaml"
 	runbookFile   = "docs/operations/runbook.md"
+	statusFile    = "docs/operations/status.md"
 )
 
 // wantFile compares a file with its content, or writes it with -update.
@@ -169,6 +170,41 @@ func TestAlerts(t *testing.T) {
 	for title := range sections {
 		if strings.HasPrefix(title, "Watershed") && !slices.Contains(names, title) {
 			t.Errorf("the runbook has a section %s, which is not an alert", title)
+		}
+	}
+}
+
+// causes matches the causes and reasons that an alert is about.
+var causes = regexp.MustCompile(`(?:cause|reason)=~?"([^"]*)"`)
+
+// TestReasons_raiseAnAlert checks that each reason in the table of status.md raises an alert of its
+// own, except for those of which the page says otherwise.
+func TestReasons_raiseAnAlert(t *testing.T) {
+	alerted := map[string]bool{"NotStored": true}
+	for _, a := range dashboard.Alerts() {
+		for _, match := range causes.FindAllStringSubmatch(a.Expr(), -1) {
+			for _, reason := range strings.Split(match[1], "|") {
+				alerted[reason] = true
+			}
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, statusFile))
+	expect.NoError(t, err)
+	_, table, _ := strings.Cut(string(page), "| reason | meaning | outputs |\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")
+	if len(rows) < 20 {
+		t.Fatalf("the table of reasons in %s has %d rows", statusFile, len(rows))
+	}
+	for _, row := range rows {
+		cells := strings.Split(row, "|")
+		if strings.Contains(cells[2], "only in `check`") {
+			continue
+		}
+		for _, reason := range strings.Split(strings.TrimSpace(cells[1]), ", ") {
+			if !alerted[reason] {
+				t.Errorf("no alert is about %s", reason)
+			}
 		}
 	}
 }
