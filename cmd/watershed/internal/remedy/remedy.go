@@ -49,37 +49,67 @@ const (
 
 // texts have the remedies. Words in braces are replaced.
 var texts = map[string]string{
-	string(fleet.Unreachable):        "start the API server, or correct its address in the kubeconfig; to see the address: {kubectl} cluster-info",
-	string(fleet.Silent):             "look for a proxy or firewall that forgets idle connections, and at the load of the API server: {kubectl} get --raw '/readyz?verbose'",
-	string(fleet.ServerError):        "look at the log of the API server, and at the servers behind it: {kubectl} get --raw '/readyz?verbose'",
-	string(fleet.DiscoveryFailed):    "look for aggregated APIs that do not respond: {kubectl} get apiservices",
-	string(fleet.TimedOut):           "look at the load of the API server, and for a proxy or firewall that drops packets: {kubectl} get --raw '/readyz?verbose'",
-	string(fleet.CertificateExpired): "renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver; if it is valid, set the clock of this machine",
-	string(fleet.UnknownAuthority):   "put the authority of the API server into the kubeconfig: {config} set-cluster {entry} --certificate-authority ca.crt --embed-certs",
-	string(fleet.WrongHost):          "use an address that the certificate has, or name one of them: {config} set-cluster {entry} --tls-server-name NAME",
-	string(fleet.NoCredentials):      "correct the entry of the cluster in its source; to see it: {config} view --minify{context}",
-	string(fleet.Unauthorized):       "renew the token, certificate or login of the replica; to test it: {kubectl} auth whoami",
-	string(fleet.Forbidden):          "grant the rights as an administrator: {rbac} | {administrator} apply -f -{except}",
-	string(fleet.NotServed):          "install the definition of the type ({kubectl} get crd), or take it out of serve --resources",
-	string(fleet.Busy):               "the API server refuses work: look at {kubectl} get --raw /debug/api_priority_and_fairness/dump_priority_levels, and give the replica a FlowSchema of its own",
-	string(fleet.LimitExceeded):      "raise serve --max-cluster-objects or --max-cluster-memory, or mirror less with --resources and --except",
-	string(fleet.OutOfMemory):        "give the process more memory with serve --memory-limit and the limit of its container, or mirror less with --resources and --except, or let serve drop resources with --expendable",
-	string(fleet.AnotherCluster):     "if the cluster was replaced on purpose nothing is to be done; else correct its address: {config} view --minify{context}",
-	string(fleet.Failed):             "look at the log of the server, which has the whole error, and run: {program} check {cluster}",
-	fleet.TypeRemoved:                "if the type was removed on purpose nothing is to be done; else install its definition again: {kubectl} get crd {resources}",
-	fleet.ClockSkew:                  "synchronise the clocks of the API server and of this machine; to see whether they are: timedatectl, or chronyc tracking",
-	fleet.Slow:                       "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
-	fleet.Flapping:                   "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: {kubectl} get --raw /metrics | grep ^process_start_time_seconds",
-	fleet.NameTaken:                  "give each cluster a name of its own: {config} rename-context {contextName} NAME, or rename the file in the folder",
-	fleet.Diverged:                   "list the resources again: {program} verify --cluster {cluster} --repair; and report how it came about",
-	ReviewsForbidden:                 "to let other users in, grant the rights as an administrator: {rbac} | {administrator} apply -f -",
-	IndistinctCallers:                "use the https address of the API server itself, not that of a proxy with credentials of its own, such as kubectl proxy: {config} set-cluster {entry} --server https://HOST:6443",
-	UnverifiedServer:                 "use the https address of the API server, and its authority: {config} set-cluster {entry} --server https://HOST:6443 --certificate-authority ca.crt --embed-certs --insecure-skip-tls-verify=false",
-	fleet.ClusterIsNewer:             "install a release of Watershed for that version; until then resources with new fields are read as JSON, which takes more memory",
-	ConfigurationRejected:            "correct the file, which is read again within seconds; to test it: {program} config check FILE",
-	SourceUnreadable:                 "make the file, folder or hub readable; it is read again within seconds, and its clusters stay until then; to test it: {program} check",
-	HomeMissing:                      "give serve --home the name of a cluster, see {program} status, or add a cluster of that name to the sources",
-	fleet.NotStored:                  "grant the rights as an administrator, and restart the server: {rbac} | {administrator} apply -f -; or serve without --data-dir",
+	string(fleet.Unreachable): "start the API server, or correct its address in the kubeconfig; " +
+		"to see the address: {kubectl} cluster-info",
+	string(fleet.Silent): "look for a proxy or firewall that forgets idle connections, " +
+		"and at the load of the API server: {kubectl} get --raw '/readyz?verbose'",
+	string(fleet.ServerError): "look at the log of the API server, and at the servers behind it: " +
+		"{kubectl} get --raw '/readyz?verbose'",
+	string(fleet.DiscoveryFailed): "look for aggregated APIs that do not respond: {kubectl} get apiservices",
+	string(fleet.TimedOut): "look at the load of the API server, and for a proxy or firewall that drops packets: " +
+		"{kubectl} get --raw '/readyz?verbose'",
+	string(fleet.CertificateExpired): "renew the certificate of the API server, with kubeadm: " +
+		"kubeadm certs renew apiserver; if it is valid, set the clock of this machine",
+	string(fleet.UnknownAuthority): "put the authority of the API server into the kubeconfig: " +
+		"{config} set-cluster {entry} --certificate-authority ca.crt --embed-certs",
+	string(fleet.WrongHost): "use an address that the certificate has, or name one of them: " +
+		"{config} set-cluster {entry} --tls-server-name NAME",
+	string(fleet.NoCredentials): "correct the entry of the cluster in its source; to see it: " +
+		"{config} view --minify{context}",
+	string(fleet.Unauthorized): "renew the token, certificate or login of the replica; to test it: " +
+		"{kubectl} auth whoami",
+	string(fleet.Forbidden): "grant the rights as an administrator: {rbac} | {administrator} apply -f -{except}",
+	string(fleet.NotServed): "install the definition of the type ({kubectl} get crd), " +
+		"or take it out of serve --resources",
+	string(fleet.Busy): "the API server refuses work: look at {kubectl} get --raw " +
+		"/debug/api_priority_and_fairness/dump_priority_levels, and give the replica a FlowSchema of its own",
+	string(fleet.LimitExceeded): "raise serve --max-cluster-objects or --max-cluster-memory, " +
+		"or mirror less with --resources and --except",
+	string(fleet.OutOfMemory): "give the process more memory with serve --memory-limit and the limit of its " +
+		"container, or mirror less with --resources and --except, or let serve drop resources with --expendable",
+	string(fleet.AnotherCluster): "if the cluster was replaced on purpose nothing is to be done; " +
+		"else correct its address: {config} view --minify{context}",
+	string(fleet.Failed): "look at the log of the server, which has the whole error, and run: " +
+		"{program} check {cluster}",
+	fleet.TypeRemoved: "if the type was removed on purpose nothing is to be done; " +
+		"else install its definition again: {kubectl} get crd {resources}",
+	fleet.ClockSkew: "synchronise the clocks of the API server and of this machine; to see whether they are: " +
+		"timedatectl, or chronyc tracking",
+	fleet.Slow: "look at the load of the API server and of its etcd: {kubectl} get --raw '/readyz?verbose'",
+	fleet.Flapping: "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: " +
+		"{kubectl} get --raw /metrics | grep ^process_start_time_seconds",
+	fleet.NameTaken: "give each cluster a name of its own: " +
+		"{config} rename-context {contextName} NAME, or rename the file in the folder",
+	fleet.Diverged: "list the resources again: {program} verify --cluster {cluster} --repair; " +
+		"and report how it came about",
+	ReviewsForbidden: "to let other users in, grant the rights as an administrator: " +
+		"{rbac} | {administrator} apply -f -",
+	IndistinctCallers: "use the https address of the API server itself, " +
+		"not that of a proxy with credentials of its own, such as kubectl proxy: " +
+		"{config} set-cluster {entry} --server https://HOST:6443",
+	UnverifiedServer: "use the https address of the API server, and its authority: " +
+		"{config} set-cluster {entry} --server https://HOST:6443 --certificate-authority ca.crt --embed-certs " +
+		"--insecure-skip-tls-verify=false",
+	fleet.ClusterIsNewer: "install a release of Watershed for that version; " +
+		"until then resources with new fields are read as JSON, which takes more memory",
+	ConfigurationRejected: "correct the file, which is read again within seconds; to test it: " +
+		"{program} config check FILE",
+	SourceUnreadable: "make the file, folder or hub readable; " +
+		"it is read again within seconds, and its clusters stay until then; to test it: {program} check",
+	HomeMissing: "give serve --home the name of a cluster, see {program} status, " +
+		"or add a cluster of that name to the sources",
+	fleet.NotStored: "grant the rights as an administrator, and restart the server: " +
+		"{rbac} | {administrator} apply -f -; or serve without --data-dir",
 }
 
 // For returns what to do about a problem. It is never "".
@@ -107,9 +137,12 @@ func (s Subject) replacer() *strings.Replacer {
 		except = "; or leave the resources out: serve --except " + strings.Join(s.Resources, ",")
 	}
 	return strings.NewReplacer(
-		"{program}", s.Program, "{cluster}", or(quoted(s.Cluster), "CLUSTER"), "{contextName}", or(quoted(s.Context), "CONTEXT"), "{context}", context,
-		"{kubectl}", "kubectl"+place, "{administrator}", "kubectl --context ADMIN", "{config}", "kubectl config"+file, "{entry}", "CLUSTER",
-		"{rbac}", s.rbac(place), "{except}", except, "{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
+		"{program}", s.Program, "{cluster}", or(quoted(s.Cluster), "CLUSTER"),
+		"{contextName}", or(quoted(s.Context), "CONTEXT"), "{context}", context,
+		"{kubectl}", "kubectl"+place, "{administrator}", "kubectl --context ADMIN",
+		"{config}", "kubectl config"+file, "{entry}", "CLUSTER",
+		"{rbac}", s.rbac(place), "{except}", except,
+		"{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
 	)
 }
 
