@@ -170,6 +170,8 @@ type contents struct {
 	end int64
 	// lost means that other frames follow after end and cannot be read.
 	lost bool
+	// damagedIndexes is how many index frames have a wrong checksum.
+	damagedIndexes int
 }
 
 // parseSegment returns the frames of a segment. A wrong frame at the end of the last
@@ -185,6 +187,9 @@ func parseRest(data []byte, from int64, segment uint64, last bool) contents {
 	for c.end < from+int64(len(data)) {
 		f, next, good := parsePart(data[c.end-from:], segment, c.end)
 		kind := f.kind
+		if !good && next != 0 && kind == indexFrame {
+			c.damagedIndexes++
+		}
 		switch {
 		case good:
 		case last && !anyFrame(data, from, segment, max(next, c.end+1)):

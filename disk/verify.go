@@ -33,8 +33,11 @@ type ClusterReport struct {
 	// Since is when the oldest segment of the log began.
 	Since time.Time
 	// Err is why a file cannot be read. Mirrors that do not need the file have no error.
-	Err     error
-	Mirrors []MirrorReport
+	Err error
+	// DamagedIndexes is how many parts of the log have a damaged index by key. Nothing is lost
+	// with it: reads of the past of one object read the whole segment instead.
+	DamagedIndexes int
+	Mirrors        []MirrorReport
 }
 
 // MirrorReport is the part of one mirror. If Err is not nil, the mirror would be listed
@@ -102,7 +105,8 @@ func verifyCluster(s *files, folder string, dictionaries *dictionaries) ClusterR
 	for name, err := range x.damaged {
 		r.Err = errors.Join(r.Err, fmt.Errorf("%s: %w", name, err))
 	}
-	r.Err = errors.Join(r.Err, x.verifyWindow(dictionaries.keys))
+	damagedIndexes, err := x.verifyWindow(dictionaries.keys)
+	r.DamagedIndexes, r.Err = damagedIndexes, errors.Join(r.Err, err)
 	for _, f := range x.mirrors {
 		m := MirrorReport{Identity: f.identity}
 		state, err := x.load(f, &restorer{digest: f.digest, kind: f.identity.kind(), dictionaries: dictionaries}, dictionaries.keys, 1<<30)
@@ -118,11 +122,13 @@ func verifyCluster(s *files, folder string, dictionaries *dictionaries) ClusterR
 }
 
 // verifyWindow checks all segments, and the chunks of all snapshots. A load reads only some
-// of them, and does without those that only the window needs.
-func (x *index) verifyWindow(keys Keys) error {
+// of them, and does without those that only the window needs. It returns the number of damaged
+// index frames too.
+func (x *index) verifyWindow(keys Keys) (damagedIndexes int, err error) {
 	var errs []error
 	for i, number := range x.segments {
-		if err := x.verifySegment(number, i+1 == len(x.segments)); err != nil {
+		n, err := x.verifySegment(number, i+1 == len(x.segments))
+		if damagedIndexes += n; err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -133,26 +139,27 @@ func (x *index) verifyWindow(keys Keys) error {
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return damagedIndexes, errors.Join(errs...)
 }
 
-// verifySegment checks the checksums of a segment.
-func (x *index) verifySegment(number uint64, last bool) error {
+// verifySegment checks the checksums of a segment. A damaged index frame is counted, and is not an
+// error.
+func (x *index) verifySegment(number uint64, last bool) (damagedIndexes int, err error) {
 	name := segmentName(number)
 	data, err := x.files.readAll(filepath.Join(x.folder, name))
 	if err == nil {
 		err = checkHead(name, data, logMagic)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !last {
 		next, err := x.header(number + 1)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if next.Previous > int64(len(data)) {
-			return fmt.Errorf("%s: it has %d bytes instead of %d", name, len(data), next.Previous)
+			return 0, fmt.Errorf("%s: it has %d bytes instead of %d", name, len(data), next.Previous)
 		}
 		if next.Previous >= 0 {
 			data = data[:next.Previous]
@@ -160,7 +167,7 @@ func (x *index) verifySegment(number uint64, last bool) error {
 	}
 	c := parseSegment(data, number, last)
 	if c.lost || slices.ContainsFunc(c.frames, func(f frame) bool { return f.kind == damagedFrame }) {
-		return fmt.Errorf("%s: %w", name, errChecksum)
+		return c.damagedIndexes, fmt.Errorf("%s: %w", name, errChecksum)
 	}
-	return nil
+	return c.damagedIndexes, nil
 }

@@ -5,6 +5,7 @@ package disk
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,39 @@ func TestVerify_window(t *testing.T) {
 				}
 			}
 			must(t, os.WriteFile(path, content, 0o600))
+		}
+	}
+}
+
+// TestVerify_index counts damaged index frames, which cost no data.
+func TestVerify_index(t *testing.T) {
+	r := record(t, 12, 20, 14)
+	want := 0
+	for path, content := range only(allFiles(t, r.path), segmentPrefix) {
+		var number uint64
+		_, err := fmt.Sscanf(filepath.Base(path), segmentPrefix+"%x", &number)
+		must(t, err)
+		for offset := int64(headSize); offset < int64(len(content)); {
+			f, next, good := parseFrame(content, number, offset)
+			if !good {
+				t.Fatalf("%s: the frame at %d is not good", path, offset)
+			}
+			if offset = next; f.kind == indexFrame {
+				f.payload[len(f.payload)/2]++ // it is a part of content
+				want++
+			}
+		}
+		must(t, os.WriteFile(path, content, 0o600))
+	}
+	report, err := Verify(r.path, r.opts.Keys)
+	must(t, err)
+	c := report.Clusters[0]
+	if c.Err != nil || want < 3 || c.DamagedIndexes != want {
+		t.Errorf("%d damaged index frames, want %d: %v", c.DamagedIndexes, want, c.Err)
+	}
+	for _, m := range c.Mirrors {
+		if m.Err != nil || m.Version != r.newest[m.Identity] {
+			t.Errorf("%+v", m)
 		}
 	}
 }

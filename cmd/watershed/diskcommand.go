@@ -29,7 +29,8 @@ Everything is read, so large folders take some time. A server that uses the fold
 disturbed, but files that it writes meanwhile may be shown as damaged.
 
 The exit code is 1 if a file is damaged. Nothing has to be repaired: a server lists the
-resources again whose files it cannot use.
+resources again whose files it cannot use. A damaged index is only a note: nothing is lost, but
+reads of the past of one object take longer.
 
 disk remove removes the files of clusters. No server may use the folder then.`
 	diskExample = `  watershed disk --data-dir /var/lib/watershed
@@ -128,6 +129,12 @@ func (o *storageOptions) show(ctx context.Context, out io.Writer, resources bool
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for i := range r.Clusters {
+		if c := &r.Clusters[i]; c.DamagedIndexes > 0 {
+			fmt.Fprintf(out, "note: cluster %s: damaged indexes in the log: %d; nothing is lost, "+
+				"but reads of the past of one object take longer\n", c.Name, c.DamagedIndexes)
+		}
 	}
 	fmt.Fprintf(out, "clusters: %d, dictionaries: %d (%.1f MB)\n", len(r.Clusters), r.Dictionaries, float64(r.DictionaryBytes)/1e6)
 	if damaged {
