@@ -284,7 +284,7 @@ func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	case selected:
 		return apierrors.NewBadRequest("labelSelector: numbers of changes can be selected by cluster only")
 	}
-	warning.Add(w.Header(), f.warnings("their changes")...)
+	warning.Add(w.Header(), f.warnings("the changes there")...)
 	members := f.selectedMembers(q)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
