@@ -82,7 +82,7 @@ func newer(s *files, path string) bool {
 	if err != nil {
 		return false // it is too short to be of any format
 	}
-	for _, magic := range []string{logMagic, snapshotMagic} {
+	for _, magic := range []string{logMagic, snapshotMagic, noteMagic} {
 		if newer := (*newerError)(nil); errors.As(checkHead(path, b, magic), &newer) {
 			return true
 		}

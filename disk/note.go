@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// noteFile is the name of the file with the note of a cluster. A program that does not
+	// know notes leaves it alone: the name is neither that of a segment nor of a snapshot.
+	noteFile  = "note"
+	noteMagic = "WSHDNOT\n"
+)
+
+// notePath returns the path of the note of a cluster.
+func (d *Directory) notePath(cluster string) string {
+	return filepath.Join(d.path, clustersFolder, clusterFolder(cluster), noteFile)
+}
+
+// Note returns the note of a cluster, nil if there is none. The error means that the file is
+// damaged, of a newer format, or cannot be read.
+func (d *Directory) Note(cluster string) ([]byte, error) {
+	path := d.notePath(cluster)
+	b, err := d.files.readAll(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil:
+		err = checkHead(path, b, noteMagic)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
+	}
+	sum := headSize + 4
+	if len(b) < sum || binary.LittleEndian.Uint32(b[headSize:]) != checksum(b[sum:]) {
+		return nil, fmt.Errorf("disk: note of cluster %s: %s: %w", cluster, path, errChecksum)
+	}
+	return b[sum:], nil
+}
+
+// WriteNote keeps a text of the caller beside the files of a cluster, instead of the one before.
+// After a crash one of the two is there, completely. Notes of one cluster must not be written or
+// removed concurrently.
+func (d *Directory) WriteNote(cluster string, content []byte) error {
+	folder := d.Cluster(cluster).folder // an open cluster is not removed
+	if err := d.createFolder(folder); err != nil {
+		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
+	}
+	b := binary.LittleEndian.AppendUint32(head(noteMagic, formatVersion), checksum(content))
+	err := d.files.replace(filepath.Join(folder, noteFile), func(write func([]byte) error) error { return write(append(b, content...)) })
+	if err != nil {
+		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// createFolder makes a folder of a cluster durable, unless it exists.
+func (d *Directory) createFolder(folder string) error {
+	if _, err := os.Stat(folder); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(folder, folderMode); err != nil {
+		return err
+	}
+	all := filepath.Dir(folder)
+	return errors.Join(d.files.syncFolder(all), d.files.syncFolder(filepath.Dir(all)))
+}
+
+// RemoveNote removes the note of a cluster, if there is one.
+func (d *Directory) RemoveNote(cluster string) error {
+	path := d.notePath(cluster)
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = d.files.syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
+	}
+	return nil
+}
