@@ -53,11 +53,8 @@ func Access(cfg *rest.Config) (string, error) {
 	if cfg.ExecProvider != nil {
 		digested.ExecConfig = cfg.ExecProvider.Config
 	}
-	if cfg.Proxy != nil {
-		// A proxy from a kubeconfig is the same for every request.
-		if u, err := cfg.Proxy(&http.Request{URL: &url.URL{Scheme: "https", Host: "cluster"}}); err == nil && u != nil {
-			digested.Proxy = u.String()
-		}
+	if u := proxyOf(cfg); u != nil {
+		digested.Proxy = u.String()
 	}
 	text, err := json.Marshal(digested)
 	if err != nil {
@@ -66,4 +63,18 @@ func Access(cfg *rest.Config) (string, error) {
 	mac := hmac.New(sha256.New, accessKey)
 	mac.Write(text)
 	return hex.EncodeToString(mac.Sum(nil)), nil
+}
+
+// proxyOf returns a copy of the address of the configured proxy, nil if there is none.
+func proxyOf(cfg *rest.Config) *url.URL {
+	if cfg.Proxy == nil {
+		return nil
+	}
+	// A proxy from a kubeconfig is the same for every request.
+	u, err := cfg.Proxy(&http.Request{URL: &url.URL{Scheme: "https", Host: "cluster"}})
+	if err != nil || u == nil {
+		return nil
+	}
+	proxy := *u
+	return &proxy
 }

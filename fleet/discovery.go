@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,6 +60,7 @@ func (m *Member) run(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
+			m.fallBack(ctx, err)
 			m.detour(err)
 			next = wait + rand.N(wait/2)
 			wait = min(2*wait, discoverRetryMost)
@@ -67,6 +69,7 @@ func (m *Member) run(ctx context.Context) {
 			fallthrough
 		default:
 			wait = discoverRetry
+			m.remember()
 			m.succeedBefore()
 			m.probe(ctx)
 		}
@@ -154,7 +157,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	}
 	timed, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	served, err := cluster.Resources(timed)
+	served, err := m.recallDuring(ctx, func() ([]kube.Resource, error) { return cluster.Resources(timed) })
 	served, err = m.limitServed(served, err)
 	var unknown error
 	if len(served) > 0 {
@@ -163,6 +166,7 @@ func (m *Member) resolve(ctx context.Context) error {
 			return unknown
 		}
 	}
+	m.awaitDropped()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -181,6 +185,72 @@ func (m *Member) resolve(ctx context.Context) error {
 	}
 	m.mirrorLocked(ctx, served, err)
 	return nil
+}
+
+// recallAfter is how long the first discovery may take before the last state becomes readable. A
+// network that drops all packets delays the error by a minute.
+const recallAfter = 5 * time.Second
+
+// recallDuring calls discover, and makes the last state readable if that takes long.
+func (m *Member) recallDuring(ctx context.Context, discover func() ([]kube.Resource, error)) ([]kube.Resource, error) {
+	if !m.Unconfirmed() {
+		return discover()
+	}
+	discovering, stop := context.WithCancel(ctx)
+	defer stop()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if timer.Sleep(discovering, recallAfter) == nil {
+			m.recall(ctx)
+		}
+	})
+	served, err := discover()
+	stop()
+	waiting.Wait()
+	return served, err
+}
+
+// fallBack handles the error of a discovery: it makes the last state readable, or ends that.
+func (m *Member) fallBack(ctx context.Context, err error) {
+	if isDisproof(err) {
+		m.disprove(err)
+	} else if m.Unconfirmed() {
+		m.recall(ctx)
+	}
+}
+
+// recall makes the last state of the cluster readable, if it was stored and can be trusted. Its
+// mirrors load it from their files as after any restart, and go on from there when the cluster
+// has answered with the UID that they assume.
+func (m *Member) recall(ctx context.Context) {
+	if m.Discovered() {
+		return
+	}
+	last := m.lastKnown()
+	if last == nil {
+		return
+	}
+	m.awaitDropped()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil || m.connection != last.Connection {
+		return
+	}
+	m.known.assume(last.UID)
+	m.logger.Warn("cluster does not answer, and its last state can be read", "uid", last.UID)
+	m.listLocked(last.Resources)
+	m.mirrorLocked(ctx, last.Resources, nil)
+}
+
+// awaitDropped waits until the mirrors of a last state that was dropped have ended: the files of
+// a resource can be open once only.
+func (m *Member) awaitDropped() {
+	m.mu.Lock()
+	dropped := len(m.mirrors) == 0
+	m.mu.Unlock()
+	if dropped {
+		m.runs.Wait()
+	}
 }
 
 // awaitIdentity requests the identity of the cluster. Before the first mirrors of a cluster with
@@ -210,11 +280,7 @@ func (m *Member) awaitsIdentityLocked() bool {
 // foundLocked records the result of a discovery that found resources.
 func (m *Member) foundLocked(served []kube.Resource, missing error) {
 	m.missing, m.err = missing, nil
-	m.listed = served
-	m.served = make(map[schema.GroupResource]struct{}, len(served))
-	for _, r := range served {
-		m.served[r.GroupResource()] = struct{}{}
-	}
+	m.listLocked(served)
 	if !m.discovered.IsZero() {
 		return
 	}
@@ -223,6 +289,15 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 		if _, m.unstored = m.known.stored(); m.unstored != nil {
 			m.logger.Warn("objects of the cluster are not stored", "err", m.unstored)
 		}
+	}
+}
+
+// listLocked records the resources of the cluster.
+func (m *Member) listLocked(served []kube.Resource) {
+	m.listed = served
+	m.served = make(map[schema.GroupResource]struct{}, len(served))
+	for _, r := range served {
+		m.served[r.GroupResource()] = struct{}{}
 	}
 }
 

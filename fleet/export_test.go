@@ -56,3 +56,6 @@ func (f *Feed) TakeSlots() (leave func()) {
 		}
 	}
 }
+
+// ConnectionOf returns the digest of a configuration.
+var ConnectionOf = connectionOf

@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"sync"
@@ -19,7 +20,7 @@ const mostRestored = 64 << 20
 
 // storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
 func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.Stored {
-	if s.Disk == nil || s.Transform != nil && s.TransformName == "" {
+	if !s.stores() {
 		return nil
 	}
 	turn := func(ctx context.Context) (func(), error) { return s.loads.enter(ctx, x.wanted) }
@@ -51,6 +52,11 @@ func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.S
 		return m, err
 	}
 	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostRestored), Loaded: x.restored, Open: open}
+}
+
+// stores reports whether objects are stored.
+func (s *settings) stores() bool {
+	return s.Disk != nil && (s.Transform == nil || s.TransformName != "")
 }
 
 // storedIdentity returns the identity of the stored objects of a query.
@@ -101,5 +107,5 @@ var apiVersion = sync.OnceValue(func() string {
 func (k *identification) stored() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return disk.ClusterIdentity(k.identity.UID, k.identity.Endpoint)
+	return disk.ClusterIdentity(cmp.Or(k.identity.UID, k.assumed), k.identity.Endpoint)
 }

@@ -4,16 +4,20 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/disk"
 )
 
 // Identity distinguishes a cluster from others: by the UID of its namespace kube-system
@@ -81,6 +85,11 @@ type identification struct {
 	conn     any
 	aliases  []string
 	ways     []Entry
+	// certain means that the cluster has returned its UID since the configuration changed last.
+	certain bool
+	// assumed is the UID whose stored objects are used before the cluster has returned its UID,
+	// "" if none are.
+	assumed string
 }
 
 // reach records how the cluster is reached now.
@@ -89,7 +98,59 @@ func (k *identification) reach(cfg *rest.Config) {
 	defer k.mu.Unlock()
 	i := identityOf(cfg)
 	i.UID = k.identity.UID
-	k.identity, k.conn = i, nil
+	k.identity, k.conn, k.certain = i, nil, false
+}
+
+// told returns the UID that the cluster has returned, "" if it has not, and its endpoint.
+func (k *identification) told() (uid, endpoint string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.certain {
+		return "", ""
+	}
+	return k.identity.UID, k.identity.Endpoint
+}
+
+// assume makes a UID that the cluster returned to an earlier process the one whose stored objects
+// are used.
+func (k *identification) assume(uid string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.assumed = uid
+}
+
+// forget ends the assumption. It returns false if there is none.
+func (k *identification) forget() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.assumed
+	k.assumed = ""
+	return was != ""
+}
+
+// isAssumed reports whether objects are used of a UID that the cluster has not returned.
+func (k *identification) isAssumed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.assumed != ""
+}
+
+// answer compares the UID that the cluster has returned on a connection, "" if it may not be
+// read, with the one before. The error is [disk.ErrUnidentified] if the stored objects of a UID
+// are used which the cluster does not confirm. Confirmed means that it has confirmed them.
+func (k *identification) answer(uid string, conn any) (confirmed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := cmp.Or(k.identity.UID, k.assumed)
+	switch {
+	case uid == "" && k.assumed != "":
+		return false, disk.ErrUnidentified
+	case uid != "" && was != "" && uid != was:
+		return false, fmt.Errorf("%w: the UID of kube-system is %s, and was %s", errAnotherCluster, uid, was)
+	}
+	confirmed = k.assumed != ""
+	k.identity.UID, k.conn, k.certain, k.assumed = cmp.Or(uid, was), conn, uid != "", ""
+	return confirmed, nil
 }
 
 // confirmed reports whether the cluster has been recognized on a connection.

@@ -37,6 +37,8 @@ type front struct {
 	failures int
 	// allowed, if it is not nil, reports which paths of the API may be read.
 	allowed func(path string) bool
+	// refusal, if it is not 0, is the response to every request.
+	refusal int
 }
 
 func newFront(t *testing.T) *front {
@@ -78,7 +80,7 @@ func (f *front) lead(t *testing.T, c *simulated.Cluster, uid string) {
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	proxy, uid, allowed := f.proxy, f.uid, f.allowed
+	proxy, uid, allowed, refusal := f.proxy, f.uid, f.allowed, f.refusal
 	kubeSystem := r.URL.Path == "/api/v1/namespaces/kube-system"
 	failing := kubeSystem && f.failures > 0
 	if kubeSystem {
@@ -89,6 +91,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Unlock()
 	switch {
+	case refusal != 0:
+		w.WriteHeader(refusal)
 	case allowed != nil && !allowed(r.URL.Path):
 		w.WriteHeader(http.StatusForbidden)
 	case failing:
@@ -101,6 +105,13 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q,"resourceVersion":"1"}}`, uid)
 	}
+}
+
+// refuse answers every request with a code from now on, or none with it if it is 0.
+func (f *front) refuse(code int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refusal = code
 }
 
 func (f *front) asked() int {

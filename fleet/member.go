@@ -49,6 +49,10 @@ type Member struct {
 	before *Member
 	// discovered is when discovery first succeeded.
 	discovered time.Time
+	// connection is the digest of the configuration in use, see connectionOf. recallable means
+	// that the last state may be used if the cluster does not answer.
+	connection string
+	recallable bool
 	// unstored is why the objects are not stored although there are files for them.
 	unstored error
 	// mirrors are those that run, or are about to. next are those that are to replace one
@@ -59,6 +63,7 @@ type Member struct {
 	asJSON map[schema.GroupResource]bool
 	// listed has the resources of the last discovery, served has their names, and missing
 	// is the error about the parts that it could not read. They are replaced, not modified.
+	// Listed is nil as long as the resources of the cluster are not known.
 	listed  []kube.Resource
 	served  map[schema.GroupResource]struct{}
 	missing error
@@ -71,16 +76,19 @@ type Member struct {
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
 	interrupted interruptions
+	notes       notes
 	runs        sync.WaitGroup
 }
 
 // newMember returns a member that has no connection yet. The caller sets disturb, replaced
 // and end before it runs.
 func newMember(name string, s *settings, c *catalog) *Member {
-	return &Member{
+	m := &Member{
 		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
+	m.disproved = m.disprove
+	return m
 }
 
 // Name returns the cluster's name in the fleet.
@@ -220,6 +228,9 @@ func (m *Member) use(e Entry) {
 	m.used, m.access, m.host = e, e.Access, e.Config.Host
 	m.probed = Probe{}
 	m.known.reach(e.Config)
+	if m.settings.keepsLast() {
+		m.connectLocked(e.Config)
+	}
 	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
 		if err := x.source.use(cluster); err != nil {
 			m.err = err

@@ -50,6 +50,13 @@ type Options struct {
 	// changes since: see [watershed.Stored]. Secrets are kept only if the directory has
 	// keys. Default: nothing is stored.
 	Disk *disk.Directory
+	// LastState makes the objects of a cluster readable that does not answer after a restart:
+	// those that Disk has, if they were stored over the same connection and from a cluster
+	// with a known UID. They are dropped if the cluster then answers with another UID, or
+	// refuses the credentials. Nobody has decided who may read them, so the program must
+	// itself refuse readers of a member that is [Member.Unconfirmed]. Default: clusters can
+	// be read when they have answered.
+	LastState bool
 	// TransformName names Transform, with its version. Without it, objects with a Transform
 	// are not stored.
 	TransformName string

@@ -4,13 +4,14 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
@@ -41,6 +42,8 @@ type server struct {
 	// disturb makes the journal examine the member soon. replaced is called when another
 	// cluster has taken the address. Both are set before the member runs.
 	disturb, replaced func()
+	// disproved is called with an error which shows that the last state must not be used.
+	disproved func(error)
 }
 
 // newServer returns the server of a cluster, without a connection.
@@ -100,8 +103,17 @@ func (s *server) takeTurn(ctx context.Context) (*turn, error) {
 	}
 }
 
+// refused ends the use of the last state if the server does not accept the credentials. A cluster
+// that accepts them may forbid single resources too, so that counts only before it is confirmed.
+func (s *server) refused(err error) {
+	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) && s.known.isAssumed() {
+		s.disproved(err)
+	}
+}
+
 // heed delays all lists of the server when it asks one of them to retry later.
 func (s *server) heed(err error) {
+	s.refused(err)
 	var e *reflector.Error
 	if errors.As(err, &e) && e.Reason == reflector.Busy {
 		s.gate.shut(min(max(e.RetryAfter, time.Second), time.Minute))
@@ -134,17 +146,21 @@ func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) 
 	var a arrival
 	uid, err := cluster.UID(a.traced(ctx))
 	if err != nil {
+		s.refused(err)
 		return err
 	}
-	k.mu.Lock()
-	was := k.identity
-	if uid == "" || was.UID == "" || uid == was.UID {
-		k.identity.UID, k.conn = cmp.Or(uid, was.UID), a.connection()
-		k.mu.Unlock()
-		return nil
+	confirmed, err := k.answer(uid, a.connection())
+	if err != nil {
+		err = fmt.Errorf("cluster %s: %w", s.name, err)
+		s.disproved(err)
 	}
-	k.mu.Unlock()
-	s.logger.Warn("another cluster now has the address", "host", was.Endpoint, "uid", uid, "was", was.UID)
-	s.replaced()
-	return fmt.Errorf("cluster %s: %w: the UID of kube-system is %s, and was %s", s.name, errAnotherCluster, uid, was.UID)
+	if errors.Is(err, errAnotherCluster) {
+		s.logger.Warn("another cluster now has the address", "err", err)
+		s.replaced()
+	}
+	if confirmed {
+		s.logger.Info("the cluster answers, and is the one whose stored state was read")
+		s.poke() // discovery has failed
+	}
+	return err
 }

@@ -32,7 +32,8 @@ const syncPoll = 20 * time.Millisecond
 type State uint8
 
 const (
-	// Connecting means that the cluster's resources have not been discovered yet.
+	// Connecting means that the cluster's resources have not been discovered yet. Its last
+	// state may be readable, see [Options.LastState].
 	Connecting State = iota
 	// Syncing means that some resources are being listed for the first time.
 	Syncing
@@ -329,12 +330,12 @@ func (m *Member) Stale() []schema.GroupVersion {
 	return all
 }
 
-// Discovered reports whether discovery has ever succeeded. Before that, the absence of a
-// resource means nothing.
+// Discovered reports whether the resources of the cluster are known: discovery has succeeded, or
+// they are those of its last state. Before that, the absence of a resource means nothing.
 func (m *Member) Discovered() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.discovered.IsZero()
+	return m.listed != nil
 }
 
 // split returns the errors that err joins.

@@ -28,6 +28,7 @@ func (m *Member) retire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.gone = time.Now()
+	m.dropLastLocked() // nothing proves that it is a state of this cluster
 	for _, x := range m.next {
 		x.stop(false)
 	}
