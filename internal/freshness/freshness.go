@@ -33,8 +33,12 @@ type Freshness struct {
 // Add adds the copy of a cluster, which has synced. The cluster is "" if there is only
 // one.
 func (f *Freshness) Add(cluster string, s reflector.Status) {
-	if !s.Heard.IsZero() && (f.heard.IsZero() || s.Heard.Before(f.heard)) {
-		f.heard = s.Heard
+	heard := s.Heard
+	if heard.IsZero() {
+		heard = s.StaleSince // the state is that of an earlier process
+	}
+	if !heard.IsZero() && (f.heard.IsZero() || heard.Before(f.heard)) {
+		f.heard = heard
 	}
 	if IsCurrent(s) {
 		return

@@ -87,3 +87,17 @@ func TestFreshness_isBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestFreshness_ageOfAStoredState has a state that an earlier process has read. This one has not
+// heard from the server.
+func TestFreshness_ageOfAStoredState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stored := time.Now()
+		time.Sleep(time.Hour)
+		h := headers(func(f *freshness.Freshness) {
+			f.Add("eu", reflector.Status{State: reflector.Waiting, StaleSince: stored})
+			f.Add("us", reflector.Status{State: reflector.Watching, Heard: time.Now()})
+		})
+		expect.Equal(t, h.Get(freshness.Header), "1h0m0s")
+	})
+}
