@@ -141,6 +141,9 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 // copy in another version, nil if there is none. A version that the cluster serves is 503 and
 // not 404: an informer takes 404 for the end of the resource, and its objects for deleted.
 func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *fleet.Feed) error {
+	if err := c.unknown(); err != nil {
+		return err // the last state of the cluster has just been dropped
+	}
 	switch {
 	case slices.Contains(c.member.Stale(), q.GroupVersion()):
 		http.Error(w, "service unavailable", http.StatusServiceUnavailable)

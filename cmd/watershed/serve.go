@@ -274,6 +274,7 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *storedFiles, logger *slog.Logger) (*guarded, error) {
 	settings := o.fleetOptions(logger)
 	settings.Disk = files.directory()
+	settings.LastState = loopback // for the owner only, see access.Control
 	traceInto(traces, settings, nil)
 	f, err := fleet.New(d, settings)
 	if err != nil {

@@ -114,6 +114,11 @@ func (g *guard) decide(ctx context.Context, who *caller, a replica.Attributes) (
 // the access of others, which people seldom may, the cluster decides about a caller that is the
 // user of these credentials as it does about the owner.
 func (g *guard) ask(ctx context.Context, who *caller, decide func(authorizer, *authenticationv1.UserInfo) (authz.Decision, error)) (authz.Decision, error) {
+	if !who.owner && g.member.Unconfirmed() {
+		// What can be read is the last state from files. Whoever answers the review may be
+		// another cluster.
+		return authz.Decision{}, unconfirmed(g.member)
+	}
 	by, user := g.authorizer(who)
 	if time.Since(time.Unix(0, g.powerless.Load())) < powerlessPause && g.isSelf(ctx, who) {
 		return decide(g.self, nil)
@@ -150,7 +155,8 @@ func (g *guard) isSelf(ctx context.Context, who *caller) bool {
 
 // decideOwner decides about a request of the owner. If the cluster cannot be reached, the
 // owner may read the copy: it was read with the owner's own credentials, so the cluster has
-// allowed that. Then the cluster is not asked for some seconds.
+// allowed that. Then the cluster is not asked for some seconds. After a restart the copy is that
+// of the files of the last run.
 func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.Decision, error) {
 	reads := a.Verb == "get" || a.Verb == "list" || a.Verb == "watch"
 	unanswered := authz.Decision{Allowed: true, Reason: "the cluster cannot be reached, and the copy was read with these credentials"}
@@ -163,6 +169,12 @@ func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.De
 	if authz.Unanswered(err) && reads && ctx.Err() == nil {
 		g.silent.Store(time.Now().UnixNano())
 		return unanswered, nil
+	}
+	if g.member.Unconfirmed() {
+		// The server at the address answers, and it is not known yet whether it is the cluster
+		// whose last state is in the files.
+		g.member.Refresh()
+		return authz.Decision{}, unconfirmed(g.member)
 	}
 	return d, err
 }

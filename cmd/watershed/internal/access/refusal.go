@@ -19,3 +19,8 @@ func errUnauthorized() error { return apierrors.NewUnauthorized("Unauthorized") 
 func unavailable(m *fleet.Member) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s, which decides about the request, cannot be reached", m.Name()))
 }
+
+// unconfirmed returns the 503 for a cluster that has not identified itself since the start.
+func unconfirmed(m *fleet.Member) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s, which decides about the request, has not been identified since this server started", m.Name()))
+}

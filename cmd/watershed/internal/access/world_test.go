@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest"
@@ -52,8 +53,9 @@ func newWorld(t *testing.T, opts access.Options, clusters ...*kubetest.Cluster) 
 	return newWorldOf(t, opts, clusters, entries, false)
 }
 
-// newWorldOf is newWorld with other ways to the clusters, and with pass-through if it is wanted.
-func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool) *world {
+// newWorldOf is newWorld with other ways to the clusters, with pass-through if it is wanted, and with
+// files if there are some: then the last state can be read.
+func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool, files ...*disk.Directory) *world {
 	t.Helper()
 	w := &world{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
 	for _, k := range clusters {
@@ -66,7 +68,11 @@ func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster,
 	}
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.directory = d
-	w.fleet, err = fleet.New(d, &fleet.Options{Resources: []string{"*", "events", "leases.coordination.k8s.io"}, History: 16 << 20, Logger: logger})
+	options := &fleet.Options{Resources: []string{"*", "events", "leases.coordination.k8s.io"}, History: 16 << 20, Logger: logger}
+	for _, stored := range files {
+		options.Disk, options.LastState = stored, true
+	}
+	w.fleet, err = fleet.New(d, options)
 	if err != nil {
 		t.Fatal(err)
 	}
