@@ -59,6 +59,9 @@ func (s *settings) stores() bool {
 	return s.Disk != nil && (s.Transform == nil || s.TransformName != "")
 }
 
+// keepsLast reports whether the last state of a cluster can be read before the cluster answers.
+func (s *settings) keepsLast() bool { return s.LastState && s.stores() }
+
 // storedIdentity returns the identity of the stored objects of a query.
 //
 // A built-in resource is read as JSON only after an object had fields that the Go types of

@@ -218,6 +218,7 @@ func (f *Fleet) newMember(name string) *Member {
 	m := newMember(name, f.settings, f.catalog)
 	m.disturb = func() { f.journal.disturb(m) }
 	m.replaced = func() { f.replace(m) }
+	m.disproved = m.disprove
 	return m
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/kube"
@@ -80,15 +81,13 @@ type Member struct {
 	runs        sync.WaitGroup
 }
 
-// newMember returns a member that has no connection yet. The caller sets disturb, replaced
-// and end before it runs.
+// newMember returns a member that has no connection yet. The caller sets disturb, replaced,
+// disproved and end before it runs.
 func newMember(name string, s *settings, c *catalog) *Member {
-	m := &Member{
+	return &Member{
 		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
-	m.disproved = m.disprove
-	return m
 }
 
 // Name returns the cluster's name in the fleet.
@@ -247,6 +246,16 @@ func (m *Member) use(e Entry) {
 	m.poke()
 }
 
+// connectLocked records the configuration that is used from now on. A last state that is used was
+// stored over the connection of the one before, so it ends if that differs.
+func (m *Member) connectLocked(cfg *rest.Config) {
+	was := m.connection
+	m.connection, m.recallable = connectionOf(cfg), m.predecessor == (Identity{})
+	if m.connection != was && m.dropLastLocked() {
+		m.logger.Warn("the last state of the cluster is not used any more: its configuration has changed")
+	}
+}
+
 // relisted records that the directory again lists the entry that is in use, perhaps with
 // other labels.
 func (m *Member) relisted(e Entry) {
@@ -363,4 +372,16 @@ func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 		delete(m.next, at)
 		next.stop(false)
 	}
+}
+
+// dropLastLocked drops the last state of the cluster. It returns false if it is not used.
+func (m *Member) dropLastLocked() bool {
+	if !m.known.forget() {
+		return false
+	}
+	for at, x := range m.mirrors {
+		m.endLocked(at, x)
+	}
+	m.listed, m.served = nil, nil
+	return true
 }

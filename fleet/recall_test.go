@@ -182,7 +182,7 @@ func TestLastState_isOptional(t *testing.T) {
 	o := newOutage(t)
 	o.run(t, o.config(), false, func(t *testing.T, r *run) {
 		expect.Soon(t, "an error", func() bool {
-			return strings.Contains(r.log.String(), "cannot be reached") || r.member().Status().Err != nil
+			return strings.Contains(r.log.String(), "cluster unreachable")
 		})
 		r.expectNothing(t)
 		if r.member().Unconfirmed() {

@@ -42,7 +42,8 @@ type server struct {
 	// disturb makes the journal examine the member soon. replaced is called when another
 	// cluster has taken the address. Both are set before the member runs.
 	disturb, replaced func()
-	// disproved is called with an error which shows that the last state must not be used.
+	// disproved is called with an error which shows that the last state must not be used. It is
+	// set before the member runs.
 	disproved func(error)
 }
 
@@ -52,6 +53,7 @@ func newServer(name string, s *settings) *server {
 		name: name, logger: s.Logger.With("cluster", name),
 		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond, 0),
 		account: newAccount(name, s.limits(), &s.pressure), counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
+		disproved: func(error) {},
 	}
 	to.limit(s.limits())
 	return to
