@@ -34,8 +34,8 @@ type lastKnown struct {
 	Resources  []kube.Resource `json:"resources"`
 }
 
-// connectionOf returns a digest of the parts of a configuration that decide which server is
-// trusted to be the cluster, and for which user its rights were used. It is comparable between
+// connectionOf returns a digest of the parts of a configuration that decide which server at the
+// endpoint is trusted to be the cluster, and for which user its rights were used. It is comparable between
 // processes, so it contains no credentials: those of a person change every day, and a digest
 // could be used to test guesses of them. It is "" if the configuration has functions, which
 // cannot be compared, or its certificate authority cannot be read.
@@ -44,11 +44,11 @@ func connectionOf(cfg *rest.Config) string {
 		return ""
 	}
 	connection := struct {
-		Endpoint, ServerName, Proxy string
-		Insecure                    bool
-		CA                          []byte
-		As                          rest.ImpersonationConfig
-	}{Endpoint: identityOf(cfg).Endpoint, ServerName: cfg.ServerName, Insecure: cfg.Insecure, CA: cfg.CAData, As: cfg.Impersonate}
+		ServerName, Proxy string
+		Insecure          bool
+		CA                []byte
+		As                rest.ImpersonationConfig
+	}{ServerName: cfg.ServerName, Insecure: cfg.Insecure, CA: cfg.CAData, As: cfg.Impersonate}
 	if u := proxyOf(cfg); u != nil {
 		u.User = nil
 		connection.Proxy = u.String()

@@ -287,6 +287,37 @@ func TestLastState_changedConfiguration(t *testing.T) {
 	})
 }
 
+// TestConnectionOf has a digest for each connection, which does not depend on credentials.
+func TestConnectionOf(t *testing.T) {
+	seen := map[string]int{}
+	for i, cfg := range []rest.Config{
+		{},
+		{TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		{TLSClientConfig: rest.TLSClientConfig{ServerName: "one"}},
+		{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("one")}},
+		{Impersonate: rest.ImpersonationConfig{UserName: "one"}},
+		{Impersonate: rest.ImpersonationConfig{Groups: []string{"one"}}},
+		{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "one"})},
+	} {
+		digest := fleet.ConnectionOf(&cfg)
+		if other, ok := seen[digest]; ok || digest == "" {
+			t.Errorf("%d: digest %q, which %d has too", i, digest, other)
+		}
+		seen[digest] = i
+		cfg.BearerToken, cfg.Username, cfg.Password = "token", "user", "password"
+		cfg.CertData, cfg.KeyData = []byte("certificate"), []byte("key")
+		if cfg.Proxy != nil {
+			cfg.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "one", User: url.UserPassword("user", "password")})
+		}
+		expect.Equal(t, fleet.ConnectionOf(&cfg), digest)
+	}
+	wrapped := rest.Config{}
+	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return next })
+	for _, cfg := range []*rest.Config{&wrapped, {TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "absent")}}} {
+		expect.Equal(t, fleet.ConnectionOf(cfg), "")
+	}
+}
+
 // notePath returns the file with what is stored about the cluster.
 func (o *outage) notePath(t *testing.T) string {
 	t.Helper()
@@ -311,6 +342,19 @@ func (o *outage) notedUID(t *testing.T) string {
 	return note.UID
 }
 
+// edit changes the file with what is stored about the cluster, as an editor does.
+func (o *outage) edit(t *testing.T, old, changed string) {
+	t.Helper()
+	path := o.notePath(t)
+	content, err := os.ReadFile(path)
+	expect.NoError(t, err)
+	edited := bytes.Replace(content, []byte(old), []byte(changed), 1)
+	if bytes.Equal(edited, content) {
+		t.Fatalf("the note does not have %s", old)
+	}
+	expect.NoError(t, os.WriteFile(path, edited, 0o600))
+}
+
 // rewrite changes what is stored about the cluster, with a correct checksum.
 func (o *outage) rewrite(t *testing.T, change func(map[string]any)) {
 	t.Helper()
@@ -333,16 +377,8 @@ func TestLastState_damagedNote(t *testing.T) {
 	o := newOutage(t)
 	other := "https://127.0.0.1:1"
 	for name, damage := range map[string]func(*testing.T){
-		"edited by hand": func(t *testing.T) {
-			path := o.notePath(t)
-			content, err := os.ReadFile(path)
-			expect.NoError(t, err)
-			edited := bytes.Replace(content, []byte(o.config().Host), []byte(other), 1)
-			if bytes.Equal(edited, content) {
-				t.Fatal("the note does not have the address")
-			}
-			expect.NoError(t, os.WriteFile(path, edited, 0o600))
-		},
+		"endpoint edited":  func(t *testing.T) { o.edit(t, o.config().Host, other) },
+		"UID edited":       func(t *testing.T) { o.edit(t, "uid-0", "uid-9") },
 		"truncated":        func(t *testing.T) { expect.NoError(t, os.Truncate(o.notePath(t), 100)) },
 		"another endpoint": func(t *testing.T) { o.rewrite(t, func(n map[string]any) { n["endpoint"] = other }) },
 		"another format":   func(t *testing.T) { o.rewrite(t, func(n map[string]any) { n["format"] = 2 }) },
