@@ -101,8 +101,8 @@ func (k *identification) reach(cfg *rest.Config) {
 	k.identity, k.conn, k.certain = i, nil, false
 }
 
-// told returns the UID that the cluster has returned, "" if it has not, and its endpoint.
-func (k *identification) told() (uid, endpoint string) {
+// returned returns the UID that the cluster has returned, "" if it has not, and its endpoint.
+func (k *identification) returned() (uid, endpoint string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.certain {

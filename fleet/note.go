@@ -23,8 +23,8 @@ import (
 const lastFormat = 1
 
 // lastKnown is what a member stores beside the files of its cluster, so that they can be read
-// after a restart while the cluster cannot be asked: who confirmed its identity over which
-// connection, and which resources it served.
+// after a restart while the cluster cannot be asked: the UID that the cluster returned, the
+// connection over which it did, and the resources that it served.
 type lastKnown struct {
 	Format   int    `json:"format"`
 	Endpoint string `json:"endpoint"`

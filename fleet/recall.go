@@ -35,7 +35,7 @@ func (m *Member) remember() {
 	}
 	m.mu.Lock()
 	last := lastKnown{Format: lastFormat, Connection: m.connection, Resources: m.listed}
-	last.UID, last.Endpoint = m.known.told()
+	last.UID, last.Endpoint = m.known.returned()
 	m.mu.Unlock()
 	if last.UID == "" || last.Connection == "" {
 		return

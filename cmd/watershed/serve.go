@@ -273,8 +273,7 @@ func (o *serveOptions) openReplica(ctx context.Context, d fleet.Directory, loopb
 // openTraced is openReplica with a tracing and files, nil if there are none.
 func (o *serveOptions) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *storedFiles, logger *slog.Logger) (*guarded, error) {
 	settings := o.fleetOptions(logger)
-	settings.Disk = files.directory()
-	settings.LastState = loopback // for the owner only, see access.Control
+	settings.Disk, settings.LastState = files.directory(), loopback // only the owner may read the last state
 	traceInto(traces, settings, nil)
 	f, err := fleet.New(d, settings)
 	if err != nil {

@@ -88,8 +88,8 @@ func storedFiles(t *testing.T, path string) *disk.Directory {
 	return d
 }
 
-// TestLastState restarts the replica of a cluster that does not answer. The owner reads its last
-// state, and nobody else does, whoever answers reviews at its address.
+// TestLastState restarts the replica of a cluster that does not answer. Only the owner
+// reads its last state, whatever answers reviews at its address.
 func TestLastState(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "ann"}, {Name: "chief", Groups: []string{"system:masters"}}}})
 	populate(t, k)
