@@ -53,9 +53,9 @@ type Options struct {
 	// LastState makes the objects of a cluster readable that does not answer after a restart:
 	// those that Disk has, if they were stored over the same connection and from a cluster
 	// with a known UID. They are dropped if the cluster then answers with another UID, or
-	// refuses the credentials. The cluster cannot decide about readers, so the
-	// program must itself refuse those of a member that is [Member.Unconfirmed]. Default: clusters can
-	// be read when they have answered.
+	// refuses the credentials. The cluster cannot decide about readers, so the program must
+	// itself refuse those of a member that is [Member.Unconfirmed]. Default: clusters can be
+	// read when they have answered.
 	LastState bool
 	// TransformName names Transform, with its version. Without it, objects with a Transform
 	// are not stored.
