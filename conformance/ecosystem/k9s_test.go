@@ -5,6 +5,7 @@ package ecosystem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,6 +64,46 @@ func k9s(t *testing.T, w *world) {
 	x.live(t, w)
 	x.scale(t, w)
 	x.delete(t, w)
+}
+
+// k9sOfFleet compares lists of /fleet, for a fleet of one cluster, with those of the API server,
+// without the menu: discovery of /fleet has only the verbs that read, so k9s hides the others.
+// Secrets are not compared, because the replica does not mirror them. k9s requests tables of some
+// resources, which have a column CLUSTER at /fleet.
+func k9sOfFleet(t *testing.T, w *world) {
+	x := &terminals{socket: filepath.Join(t.TempDir(), "tmux")}
+	t.Cleanup(func() { _, _ = x.tmux(context.WithoutCancel(t.Context()), "kill-server") })
+	both := []*side{w.direct, w.fleet}
+	for _, s := range both {
+		expect.NoError(t, x.start(t, w, s))
+	}
+	for _, s := range both { // keys that arrive before the first list are lost
+		expect.Eventually(t, settling, func() error { return x.shows(t.Context(), s, "db-0") })
+	}
+	body := func(ctx context.Context, s *side) (string, error) {
+		text, err := x.read(ctx, s)
+		_, text, _ = strings.Cut(text, "┌") // the frame below the menu
+		return text, err
+	}
+	for _, screen := range screens {
+		if screen.name == "secrets" || !strings.HasSuffix(screen.keys[0], " all") {
+			continue
+		}
+		t.Run(screen.name, func(t *testing.T) {
+			for _, s := range both {
+				expect.NoError(t, x.send(t.Context(), s, screen.keys...))
+			}
+			expect.Eventually(t, settling, func() error {
+				if screen.name == "widgets" || screen.name == "ingresses" {
+					return errors.Join(x.shows(t.Context(), w.fleet, screen.want), x.shows(t.Context(), w.fleet, "CLUSTER"))
+				}
+				return same(t.Context(), w.direct, w.fleet, screen.want, body)
+			})
+		})
+		for _, s := range both {
+			expect.NoError(t, x.send(t.Context(), s, "Escape"))
+		}
+	}
 }
 
 // live opens a list, creates a pod that it contains, and deletes the pod.

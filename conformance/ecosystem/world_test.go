@@ -39,8 +39,9 @@ type world struct {
 	folder, dir string
 	cluster     *kubetest.Cluster
 	// direct is kube-apiserver. passing is a replica with --pass-through, and plain one
-	// without. Replicas have the default flags otherwise.
-	direct, passing, plain *side
+	// without. Replicas have the default flags otherwise, and the cluster as their home. fleet
+	// is /fleet of the replica "passing".
+	direct, passing, plain, fleet *side
 }
 
 // side is one server, as the user "writer" sees it.
@@ -62,10 +63,11 @@ func TestEcosystem(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"kube-state-metrics", kubeStateMetrics}, {"popeye", popeye}, {"stern", stern}, {"kubernetes-mcp-server", mcpServer},
-		{"headlamp-server", headlamp}, {"k9s", k9s},
+		{"headlamp-server", headlamp}, {"k9s", k9s}, {"k9s of the fleet", k9sOfFleet},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			if _, err := os.Stat(w.program(p.name)); err != nil {
+			program, _, _ := strings.Cut(p.name, " ")
+			if _, err := os.Stat(w.program(program)); err != nil {
 				t.Fatal(err)
 			}
 			p.run(t, w)
@@ -93,13 +95,15 @@ func newWorld(t *testing.T, folder string) *world {
 	w.direct = w.newSide(t, "direct", w.cluster.URL(), w.cluster.Config().CAData)
 	w.passing = w.serve(ctx, t, binary, "passing", "--pass-through")
 	w.plain = w.serve(ctx, t, binary, "plain")
+	root := strings.TrimSuffix(w.passing.config.Host, "/clusters/"+clusterName)
+	w.fleet = w.newSide(t, "fleet", root+"/fleet", w.passing.config.CAData)
 	return w
 }
 
 // program returns the path of a program.
 func (w *world) program(name string) string { return filepath.Join(w.folder, name) }
 
-// sides returns all sides.
+// sides returns the sides with the API of the cluster.
 func (w *world) sides() []*side { return []*side{w.direct, w.passing, w.plain} }
 
 // kubectl runs kubectl as the administrator of the cluster.
@@ -137,7 +141,7 @@ func (w *world) populate(t *testing.T) {
 func (w *world) serve(ctx context.Context, t *testing.T, binary, name string, flags ...string) *side {
 	t.Helper()
 	state := filepath.Join(w.dir, name+"-state")
-	p := start(t, binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", state, "--kubeconfig", w.cluster.Kubeconfig(), "--context", clusterName}, flags...)...)
+	p := start(t, binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", state, "--kubeconfig", w.cluster.Kubeconfig(), "--context", clusterName, "--home", clusterName}, flags...)...)
 	var s *side
 	err := expect.Until(ctx, func() error {
 		if err := p.running(); err != nil {
