@@ -116,7 +116,7 @@ slowest: $(GOTESTSUM) ## the ten slowest tests of the last race and e2e
 
 .PHONY: files
 files: ## stored objects: every byte of the files damaged, hundreds of random histories and kills
-	go test -timeout 30m -count=1 -v ./disk
+	go test -timeout 60m -count=1 -v ./disk -object.histories 2000
 
 CASES ?= 1000000
 

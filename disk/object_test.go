@@ -5,6 +5,7 @@ package disk
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -332,13 +333,16 @@ func indexed(c *Cluster, id Identity, killed bool) error {
 	return nil
 }
 
+// objectHistories is how many histories TestObject_random makes: make files makes 2,000.
+var objectHistories = flag.Int("object.histories", 100, "how many histories TestObject_random makes")
+
 // TestObject_random compares reads of one object by the index with reads of everything, and with
 // what has happened, in random histories with restarts, kills, gaps, relists, restores and
 // damage.
 func TestObject_random(t *testing.T) {
-	seed, runs := uint64(time.Now().UnixNano()), 2000
+	seed, runs := uint64(time.Now().UnixNano()), *objectHistories
 	if testing.Short() {
-		runs = 40
+		runs = min(runs, 40)
 	}
 	packer := trainedPacker(t)
 	for n := range runs {
