@@ -126,12 +126,17 @@ func (s *summary) write(w http.ResponseWriter, r *http.Request, answer ChangeSum
 	slices.SortFunc(answer.Items, func(a, b ChangeCount) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
-	text, err := json.Marshal(answer)
+	return s.writeDocument(w, r, answer, func(b *respond.Body, text []byte) error { return b.Add(encode.Raw(append(text, '\n'))) })
+}
+
+// writeDocument encodes a document in JSON, and answers with what a function adds to the body.
+func (s *shared) writeDocument(w http.ResponseWriter, r *http.Request, document any, add func(b *respond.Body, text []byte) error) error {
+	text, err := json.Marshal(document)
 	if err != nil {
 		return err
 	}
 	b := respond.NewBody(&s.tracker, w, r, encode.JSON.MediaType(), s.logger)
-	return b.Finish(func() error { return b.Add(encode.Raw(append(text, '\n'))) })
+	return b.Finish(func() error { return add(b, text) })
 }
 
 // serveSummary answers with the numbers of changes.

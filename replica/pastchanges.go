@@ -149,12 +149,7 @@ func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Requ
 // writeChanges writes a list of changes, one after the other.
 func (s *shared) writeChanges(w http.ResponseWriter, r *http.Request, list ChangeList, items iter.Seq[Change]) error {
 	list.Kind, list.APIVersion, list.Items = "ChangeList", "watershed.dev/v1", []Change{}
-	head, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	b := respond.NewBody(&s.tracker, w, r, encode.JSON.MediaType(), s.logger)
-	return b.Finish(func() error {
+	return s.writeDocument(w, r, list, func(b *respond.Body, head []byte) error {
 		if err := b.Add(encode.Raw(bytes.TrimSuffix(head, []byte("]}")))); err != nil {
 			return err
 		}
