@@ -332,9 +332,11 @@ func TestStored_restoredAndAhead(t *testing.T) {
 				t.Errorf("pod %d is %v, want version %s", n, got, want.ResourceVersion)
 			}
 		}
-		is := i.Connection()
-		expect.Equal(t, is.Restores, 1)
-		expect.Equal(t, is.Lists, 1)
+		// The list counts after the informer has synced.
+		expect.Soon(t, "the restore and the list in the counters", func() bool {
+			is := i.Connection()
+			return is.Restores == 1 && is.Lists == 1
+		})
 	})
 }
 
