@@ -54,18 +54,9 @@ const (
 	// objectPart is how many bytes a part has at most if a query is for one object: another part of
 	// its changes, and the state before them, are found by the index.
 	objectPart = 256 << 10
-	// minPart is how many bytes a part has at least, however many are read at the same time: each
-	// part costs a read of the state before it.
-	minPart = 64 << 10
+	// minPart is how many bytes a part has at least, however many are read at the same time.
+	minPart = 8 << 10
 )
-
-// part returns about how many bytes a part has, if that of a single query for a resource has most.
-func (q *PastQuery) part(most int) int {
-	if q.Key != "" {
-		most = min(most, objectPart)
-	}
-	return min(most, max(most/max(q.Readers, 1), minPart))
-}
 
 // PastChanges are the changes of a resource between two times. They are read in parts, each
 // with the state of the wanted objects before it, so that a reader that is slow holds no more
@@ -85,8 +76,9 @@ type PastChanges struct {
 	part []pastItem
 	size int
 	more bool
-	// most is about how many bytes a part has.
-	most int
+	// whole is about how many bytes the part of a single reader has, and most how many the next
+	// part has.
+	whole, most int
 	// last is the time of the last entry that was read, zero before the first, and read is
 	// how many items were, from the first entry of that time on.
 	last time.Time
@@ -106,8 +98,8 @@ type PastQuery struct {
 	// the objects by their keys, and nil all of them.
 	Key  string
 	Want func(key string) bool
-	// Readers is how many [PastChanges] the caller reads at the same time: their parts are smaller
-	// by that, so that together they hold no more than one does. 0 means 1.
+	// Readers is how many [PastChanges] the caller reads at the same time, see [PastChanges.Share].
+	// 0 means 1.
 	Readers int
 }
 
@@ -118,12 +110,26 @@ func (f *Feed) Changes(ctx context.Context, q PastQuery) (*PastChanges, error) {
 	if p.stored == nil {
 		return nil, f.notStored()
 	}
-	p.most = q.part(p.stored.archive.partBytes)
+	p.whole = p.stored.archive.partBytes
+	if q.Key != "" {
+		p.whole = min(p.whole, objectPart)
+	}
+	p.Share(q.Readers)
 	if err := p.fill(ctx); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
+
+// Share divides the size of the parts that are read from now on by the number of [PastChanges]
+// that the caller reads at the same time. So together they hold about as much as one, unless they
+// are more than 500, or more than 30 for single objects: a part has at least 8 KiB.
+func (p *PastChanges) Share(readers int) {
+	p.most = min(p.whole, max(p.whole/max(readers, 1), minPart))
+}
+
+// Held returns how many bytes the part that was read last has, and whether there is another one.
+func (p *PastChanges) Held() (bytes int, more bool) { return p.size, p.more }
 
 // All yields the changes in the order in which they arrived. An error means that changes are
 // missing there, or that ctx has ended, which is the last one. It waits while too many other
@@ -143,7 +149,7 @@ func (p *PastChanges) All(ctx context.Context) iter.Seq2[PastChange, error] {
 			}
 			if err := p.fill(ctx); err != nil {
 				p.more = false
-				yield(PastChange{}, err)
+				yield(PastChange{Time: p.reached()}, err)
 				return
 			}
 		}
@@ -198,6 +204,14 @@ func (p *PastChanges) entries(since time.Time) iter.Seq2[disk.Entry, error] {
 	return p.stored.cluster.ObjectHistory(p.stored.id, p.of.key, since, until)
 }
 
+// reached returns the time up to which the changes were read.
+func (p *PastChanges) reached() time.Time {
+	if p.last.After(p.Since) {
+		return p.last
+	}
+	return p.Since
+}
+
 // before returns the state before the next part, nil if it is not known.
 func (p *PastChanges) before(ctx context.Context) (*Archived, error) {
 	at := p.Since
@@ -250,14 +264,11 @@ func (r *partReader) arrive(at time.Time) {
 	}
 }
 
-// gap returns the item for missing changes. They are missing after the last change that was
-// read, and after the time that the error has, if it has one.
+// gap returns the item for missing changes. Its time is the latest of three: the beginning of the
+// period, the last entry that was read, and Since of the error if it is a [disk.GapError].
 func (r *partReader) gap(err error) pastItem {
 	item := pastItem{err: err}
-	item.Time = r.Since
-	if r.last.After(item.Time) {
-		item.Time = r.last
-	}
+	item.Time = r.reached()
 	if gap := (*disk.GapError)(nil); errors.As(err, &gap) && gap.Since.After(item.Time) {
 		item.Time = gap.Since
 	}

@@ -11,6 +11,9 @@ type slots chan struct{}
 
 // enter waits for a slot. The caller calls leave at the end.
 func (s slots) enter(ctx context.Context) (leave func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // select would choose between both at random
+	}
 	select {
 	case s <- struct{}{}:
 		return func() { <-s }, nil

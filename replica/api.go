@@ -25,6 +25,9 @@ type api interface {
 	own() []*OwnResource
 	// schemas returns the OpenAPI documents.
 	schemas() *openapi.Documents
+	// serveSummary answers a request for the numbers of changes. If it returns an error, nothing
+	// has been written.
+	serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error
 	// read answers a request for a resource. If it returns an error, nothing has been
 	// written.
 	read(w http.ResponseWriter, r *http.Request, q *Request) error
@@ -51,6 +54,10 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 			read = own.serve
 		}
 		if err := read(w, r, q); err != nil {
+			respond.Error(w, r, err)
+		}
+	case q.asksForSummary(r):
+		if err := a.serveSummary(w, r, q); err != nil {
 			respond.Error(w, r, err)
 		}
 	case a.discovery().With(listedOwn(a)).Serve(w, r, q.Path):

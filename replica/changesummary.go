@@ -32,11 +32,17 @@ import (
 // caller may list in all namespaces.
 const ChangesPath = "/changes"
 
+// asksForSummary reports whether a request is for the numbers of changes.
+func (q *Request) asksForSummary(r *http.Request) bool {
+	return q.Path == ChangesPath && r.Method == http.MethodGet
+}
+
 // ChangeSummary is the response: how many changes there were.
 type ChangeSummary struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
-	// Hidden is how many resources the caller may not list. Missing is how often changes are
+	// Hidden is how many resources the caller may not list, or for which the cluster did not decide
+	// in time. Missing is how often changes are
 	// missing in the files.
 	Hidden  int `json:"hidden,omitempty"`
 	Missing int `json:"missing,omitempty"`
@@ -57,6 +63,18 @@ type ChangeCount struct {
 	// which of them made the change. It is empty for deletions.
 	Manager string `json:"manager,omitempty"`
 	Count   int    `json:"count"`
+}
+
+// Compare orders numbers: the largest first, and equal ones by what they are of.
+func (n ChangeCount) Compare(other ChangeCount) int {
+	if n.Count != other.Count {
+		return cmp.Compare(other.Count, n.Count)
+	}
+	return slices.Compare(n.of(), other.of())
+}
+
+func (n ChangeCount) of() []string {
+	return []string{n.Cluster, n.Resource, n.Namespace, n.Type, n.Manager}
 }
 
 // groupings are what changes can be grouped by.
@@ -96,6 +114,12 @@ func newSummary(s *shared, q *Request) (*summary, error) {
 	return all, nil
 }
 
+// mostCounts is how many numbers a response has at most. Each takes some 200 bytes until it is
+// written.
+const mostCounts = 50_000
+
+var errManyCounts = apierrors.NewBadRequest(fmt.Sprintf("there are more than %d different groups of changes: group by less, or shorten the period", mostCounts))
+
 // add counts the changes of the resources of a member that the caller may list, and returns how
 // often changes are missing in the files.
 func (s *summary) add(ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool) (missing int, err error) {
@@ -111,7 +135,9 @@ func (s *summary) add(ctx context.Context, m *fleet.Member, listable func(schema
 		for _, group := range s.by {
 			group(&n, m, &change)
 		}
-		s.counts[n]++
+		if s.counts[n]++; len(s.counts) > mostCounts {
+			return missing, errManyCounts
+		}
 	}
 	return missing, nil
 }
@@ -123,9 +149,7 @@ func (s *summary) write(w http.ResponseWriter, r *http.Request, answer ChangeSum
 		n.Count = count
 		answer.Items = append(answer.Items, n)
 	}
-	slices.SortFunc(answer.Items, func(a, b ChangeCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
-	})
+	slices.SortFunc(answer.Items, ChangeCount.Compare)
 	return s.writeDocument(w, r, answer, func(b *respond.Body, text []byte) error { return b.Add(encode.Raw(append(text, '\n'))) })
 }
 
@@ -148,6 +172,9 @@ func (p *pastReads) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	rights := p.listRights(r, q, cancel, p.member)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	taken, err := takePast(&p.past, q.user(), changesObjects)
 	if err != nil {
 		return err
@@ -162,26 +189,31 @@ func (p *pastReads) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 
 // listRights decides which resources a caller may list in all namespaces.
 type listRights struct {
-	// decide returns in which members the caller may list a resource, nil for none.
-	decide  func(schema.GroupVersionResource) (func(*fleet.Member) bool, error)
+	*shared
+	r       *http.Request
+	q       *Request
 	decided map[schema.GroupVersionResource]func(*fleet.Member) bool
 	// asked are the resources that were asked for in each member, and hidden is how many of them
 	// the caller may not list.
-	asked  map[*fleet.Member]map[schema.GroupVersionResource]bool
+	asked  map[memberResource]bool
 	hidden map[*fleet.Member]int
 	// fail is called if the rights to a resource cannot be decided.
 	fail func(error)
 }
 
-// listRights decides about the resources of members, before the files are read, which few requests
-// may do at once. The files may have others, which are decided about when they are read.
+// memberResource is a resource of a member.
+type memberResource struct {
+	member   *fleet.Member
+	resource schema.GroupVersionResource
+}
+
+// listRights decides about the mirrored resources of the members before the files are read, because
+// few requests may read files at once. Resources that only the files have are decided about during
+// the read.
 func (s *shared) listRights(r *http.Request, q *Request, fail func(error), members ...*fleet.Member) *listRights {
 	l := &listRights{
-		decide: func(resource schema.GroupVersionResource) (func(*fleet.Member) bool, error) {
-			return s.listRight(r, q, resource)
-		},
-		decided: map[schema.GroupVersionResource]func(*fleet.Member) bool{}, asked: map[*fleet.Member]map[schema.GroupVersionResource]bool{},
-		hidden: map[*fleet.Member]int{}, fail: fail,
+		shared: s, r: r, q: q, decided: map[schema.GroupVersionResource]func(*fleet.Member) bool{},
+		asked: map[memberResource]bool{}, hidden: map[*fleet.Member]int{}, fail: fail,
 	}
 	for _, m := range members {
 		allow := l.of(m)
@@ -192,17 +224,20 @@ func (s *shared) listRights(r *http.Request, q *Request, fail func(error), membe
 	return l
 }
 
-// listRight returns a function that reports in which members the caller may list a resource in
-// all namespaces.
-func (s *shared) listRight(r *http.Request, q *Request, resource schema.GroupVersionResource) (func(*fleet.Member) bool, error) {
-	everywhere := func(*fleet.Member) bool { return true }
+func everywhere(*fleet.Member) bool { return true }
+
+func nowhere(*fleet.Member) bool { return false }
+
+// seenIn returns a function that reports in which members the caller may send a request. Members
+// that do not decide count as members that refuse, below /fleet also if no other member decides.
+func (s *shared) seenIn(r *http.Request, q *Request) (func(*fleet.Member) bool, error) {
 	if s.authorize == nil {
 		return everywhere, nil
 	}
-	access, err := s.authorize(r, listOf(q, resource))
+	access, err := s.authorize(r, q)
 	switch {
-	case apierrors.IsForbidden(err):
-		return func(*fleet.Member) bool { return false }, nil
+	case apierrors.IsForbidden(err), q.Fleet && apierrors.IsServiceUnavailable(err):
+		return nowhere, nil
 	case err != nil:
 		return nil, err
 	case !q.Fleet || access == nil || access.Sees == nil:
@@ -214,24 +249,22 @@ func (s *shared) listRight(r *http.Request, q *Request, resource schema.GroupVer
 // of returns a function that reports whether the caller may list a resource of a member in all
 // namespaces, and counts the resources that the caller may not list.
 func (l *listRights) of(m *fleet.Member) func(schema.GroupVersionResource) bool {
-	if l.asked[m] == nil {
-		l.asked[m] = map[schema.GroupVersionResource]bool{}
-	}
 	return func(resource schema.GroupVersionResource) bool {
-		if allowed, known := l.asked[m][resource]; known {
+		at := memberResource{m, resource}
+		if allowed, known := l.asked[at]; known {
 			return allowed
 		}
 		right, known := l.decided[resource]
 		if !known {
 			var err error
-			if right, err = l.decide(resource); err != nil {
+			if right, err = l.seenIn(l.r, listOf(l.q, resource)); err != nil {
 				l.fail(err)
-				return false
+				right = nowhere
 			}
 			l.decided[resource] = right
 		}
 		allowed := right(m)
-		l.asked[m][resource] = allowed
+		l.asked[at] = allowed
 		if !allowed {
 			l.hidden[m]++
 		}

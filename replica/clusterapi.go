@@ -108,7 +108,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	}
 	place := c.past.place(q, feed)
 	defer place.leave()
-	source := view.OfCluster(c.member, feed, view.Gate{Allow: c.past.allow(r, q), Enter: place.enter})
+	source := view.OfCluster(c.member, feed, c.past.gate(r, q, place))
 	if q.ReadsPast() {
 		return c.readPast(w, r, q, feed, place, source)
 	}
@@ -283,13 +283,7 @@ func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
 // with its own discovery and OpenAPI documents, so that clients can go on to read. The cluster
 // has not decided about the caller then, so the hook does.
 func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
-	if q.Path == ChangesPath && r.Method == http.MethodGet {
-		if err := c.past.serveSummary(w, r, q); err != nil {
-			respond.Error(w, r, err)
-		}
-		return
-	}
-	if !q.Passed || q.withheld() != "" {
+	if !q.Passed || q.withheld() != "" || q.asksForSummary(r) {
 		q.Passed = false
 		serveAPI(c, w, r, q)
 		return
@@ -306,6 +300,10 @@ func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 		}
 	}
 	respond.Error(w, r, err)
+}
+
+func (c *clusterAPI) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
+	return c.past.serveSummary(w, r, q)
 }
 
 // allow decides about a request that was to be passed on and is answered by the copy.

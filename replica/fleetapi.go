@@ -52,16 +52,6 @@ type seenFleet struct {
 	*sight
 }
 
-func (f *seenFleet) serve(w http.ResponseWriter, r *http.Request, q *Request) {
-	if q.Path != ChangesPath || r.Method != http.MethodGet {
-		serveAPI(f, w, r, q)
-		return
-	}
-	if err := f.serveSummary(w, r, q); err != nil {
-		respond.Error(w, r, err)
-	}
-}
-
 func (f *seenFleet) serveHealth(w http.ResponseWriter, r *http.Request, q *Request) {
 	if q.Path == "/readyz" {
 		f.readiness.serve(w, r, f.sight)
@@ -302,10 +292,6 @@ func hasObject(feed *fleet.Feed, q *Request) bool {
 	if err != nil {
 		return false
 	}
-	key := q.Name
-	if feed.Resource().Namespaced {
-		key = q.Namespace + "/" + q.Name
-	}
-	_, ok := now.State.Get(key)
+	_, ok := now.State.Get(objectKey(q.Namespace, q.Name))
 	return ok
 }

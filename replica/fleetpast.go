@@ -23,8 +23,8 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// fleetPast reads the past of the members that a request below /fleet selects. Each member is read
-// one after the other: files are read two at a time at most, whoever reads them.
+// fleetPast reads the past of the members that a request below /fleet selects. Members are read one
+// after the other, because at most two reads of files run at once for all requests together.
 type fleetPast struct {
 	*shared
 	r *http.Request
@@ -39,18 +39,7 @@ type fleetPast struct {
 
 func (f *seenFleet) pastOf(r *http.Request, q *Request, c *census) *fleetPast {
 	p := &fleetPast{shared: f.shared, r: r, q: q, members: c.selected, namespaced: c.resource.Namespaced}
-	p.seesAll = sync.OnceValues(func() (func(*fleet.Member) bool, error) {
-		access, err := p.authorize(r, q.wide())
-		switch {
-		case apierrors.IsForbidden(err):
-			return func(*fleet.Member) bool { return false }, nil
-		case err != nil:
-			return nil, err
-		case access == nil || access.Sees == nil:
-			return func(*fleet.Member) bool { return true }, nil
-		}
-		return access.Sees, nil
-	})
+	p.seesAll = sync.OnceValues(func() (func(*fleet.Member) bool, error) { return f.seenIn(r, q.wide()) })
 	return p
 }
 
@@ -67,15 +56,19 @@ func (f *seenFleet) readPast(w http.ResponseWriter, q *Request, p *fleetPast, pr
 	defer place.leave()
 	return call(present.At(at, func(ctx context.Context, at time.Time) ([]view.Part, error) {
 		if objects := p.objects(); objects > mostFleetObjects {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("%d objects are too many for the past of the fleet, which may have %d: "+
-				"select a namespace, or clusters with the label %s, or read one cluster below /clusters", objects, mostFleetObjects, view.ClusterLabel))
+			return nil, tooManyObjects(objects)
 		}
 		if err := place.enter(); err != nil {
 			return nil, err
 		}
 		setPastTime(w, at)
-		return p.parts(ctx, w.Header(), at)
+		return p.parts(ctx, w.Header(), at, place)
 	})).serve()
+}
+
+func tooManyObjects(objects int) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%d objects are too many for the past of the fleet, which may have %d: "+
+		"select a namespace, or clusters with the label %s, or read one cluster below /clusters", objects, mostFleetObjects, view.ClusterLabel))
 }
 
 // objects returns about how many objects the request holds: as many as there are now.
@@ -104,9 +97,10 @@ func (p *fleetPast) objects() (n int) {
 }
 
 // parts returns the objects of the members at a time. Members whose past is not known are left
-// out and named in a warning, unless there is no other.
-func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time) ([]view.Part, error) {
-	parts := []view.Part{}
+// out and named in a warning, unless there is no other, or none of the others has the object that
+// the request names.
+func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time, place *pastPlace) ([]view.Part, error) {
+	parts, objects := []view.Part{}, 0
 	left := map[string][]string{}
 	var failed error
 	for _, m := range p.members {
@@ -120,9 +114,15 @@ func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time)
 			left[why] = append(left[why], m.Name())
 			continue
 		}
-		parts = append(parts, view.PastPart(m.Name(), past))
+		parts, objects = append(parts, view.PastPart(m.Name(), past)), objects+past.Len()
+		if objects > mostFleetObjects {
+			return nil, tooManyObjects(objects)
+		}
+		if err := place.hold(objects); err != nil {
+			return nil, err
+		}
 	}
-	if len(parts) == 0 && failed != nil {
+	if failed != nil && (len(parts) == 0 || p.q.Name != "" && objects == 0) {
 		return nil, view.PastError(p.q.GroupResource(), at, failed)
 	}
 	for _, why := range slices.Sorted(maps.Keys(left)) {
@@ -141,22 +141,37 @@ func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*f
 	case err != nil:
 		return nil, err
 	case since.After(at):
-		return nil, errNewNamespace(p.q.Namespace)
+		return nil, errNewNamespace(p.q.attributes.Namespace)
 	}
+	var past *fleet.Archived
+	var err error
 	if key := p.q.pastKey(p.namespaced); key != "" {
-		return feed.ObjectAtTime(ctx, at, key)
+		past, err = feed.ObjectAtTime(ctx, at, key)
+	} else if prefix := objectKey(p.q.Namespace, ""); prefix != "" {
+		past, err = feed.ObjectsAtTime(ctx, at, func(key string) bool { return strings.HasPrefix(key, prefix) })
+	} else {
+		past, err = feed.AtTime(ctx, at)
 	}
-	if prefix := objectKey(p.q.Namespace, ""); prefix != "" {
-		return feed.ObjectsAtTime(ctx, at, func(key string) bool { return strings.HasPrefix(key, prefix) })
+	if err != nil {
+		return nil, err
 	}
-	return feed.AtTime(ctx, at)
+	reads := pastReads{p.shared, m}
+	return past, reads.checkObjects(p.q.attributes.Namespace, past, p.seesAllOf(m))
 }
 
-// errNewNamespace returns the error for the past of a namespace that was created since, or of
-// which that is not known.
+// seesAllOf returns a function that reports whether the caller may read all namespaces of a member.
+func (p *fleetPast) seesAllOf(m *fleet.Member) func() bool {
+	return func() bool {
+		seesAll, err := p.seesAll()
+		return err == nil && seesAll(m)
+	}
+}
+
+// errNewNamespace returns the 403 for the past of a namespace that was created later, or whose time
+// of creation is not known.
 func errNewNamespace(namespace string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, namespace,
-		errors.New("the namespace is not known to be the same as then, and you may not read all namespaces"))
+		errors.New("the namespace may have been deleted and created again since that time, and you may not read all namespaces"))
 }
 
 // visibleSince returns the time since which the caller may read a member: a time, or the creation
@@ -172,7 +187,7 @@ func (p *fleetPast) visibleSince(m *fleet.Member, since time.Time) (time.Time, e
 		return since, err
 	}
 	if created, ok := reads.created(namespace); ok {
-		return created, nil
+		return created.Add(time.Second), nil
 	}
 	return since, errNewNamespace(namespace)
 }
@@ -205,17 +220,37 @@ func (p *fleetPast) serveChanges(w http.ResponseWriter) error {
 	}
 	defer place.leave()
 	list := ChangeList{Since: until.UTC()}
-	var all []*memberChanges
+	all, failed := p.openChanges(&list, since, until, place)
 	defer func() {
 		for _, c := range all {
 			c.stop()
 		}
 	}()
+	if failed != nil {
+		return failed
+	}
+	return p.writeChanges(w, p.r, list, merged(all))
+}
+
+const (
+	// mostHeld is about how many bytes the first changes of all clusters may have.
+	mostHeld = 16 << 20
+	// mostBusy is how many clusters may have more than their first changes. They are read in
+	// parts, and each part of a resource costs a read of the state before it.
+	mostBusy = 64
+)
+
+// openChanges reads the first changes of all members. The list receives the members that have
+// less than the period, and the beginning of the earliest one. The caller stops what is returned,
+// also after an error.
+func (p *fleetPast) openChanges(list *ChangeList, since, until time.Time, place *pastPlace) (all []*memberChanges, err error) {
 	var failed error
+	var busy []*fleet.PastChanges
+	held := 0
 	for _, m := range p.members {
 		changes, err := p.changes(m, since, until)
 		if err != nil && p.r.Context().Err() != nil {
-			return err
+			return all, err
 		}
 		if err != nil {
 			failed = view.PastError(p.q.GroupResource(), since, err)
@@ -229,13 +264,25 @@ func (p *fleetPast) serveChanges(w http.ResponseWriter) error {
 		if began.Before(list.Since) {
 			list.Since = began
 		}
-		next, stop := iter.Pull2(changes.All(p.r.Context()))
+		reads := pastReads{p.shared, m}
+		next, stop := iter.Pull2(reads.withoutFormer(p.q.attributes.Namespace, changes.All(p.r.Context()), p.seesAllOf(m)))
 		all = append(all, &memberChanges{cluster: m.Name(), next: next, stop: stop})
+		bytes, more := changes.Held()
+		if held += bytes; more {
+			busy = append(busy, changes)
+		}
+		if held > mostHeld || len(busy) > mostBusy && p.q.Name == "" {
+			return all, apierrors.NewBadRequest(fmt.Sprintf("the changes of %d clusters are too many for one response: "+
+				"select an object, a shorter period, or clusters with the label %s", len(p.members), view.ClusterLabel))
+		}
 	}
-	if len(all) == 0 && failed != nil {
-		return failed
+	for _, changes := range busy {
+		changes.Share(len(busy))
 	}
-	return p.writeChanges(w, p.r, list, merged(all))
+	if len(all) == 0 {
+		return nil, failed
+	}
+	return all, place.hold(held / pastObjectBytes)
 }
 
 // changes returns the changes of a member.
@@ -289,24 +336,31 @@ func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	rights := f.listRights(r, q, cancel, members...)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	taken, err := takePast(&f.past, q.user(), changesObjects)
 	if err != nil {
 		return err
 	}
 	defer f.past.release(q.user(), taken)
 	var answer ChangeSummary
+	var failed []error
 	for _, m := range members {
 		missing, err := s.add(ctx, m, rights.of(m))
-		if err != nil && ctx.Err() != nil {
+		if err != nil && (ctx.Err() != nil || errors.Is(err, errManyCounts)) {
 			return err
 		}
 		partial := PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
 		if err != nil {
-			partial.Message = err.Error()
+			partial.Message, failed = err.Error(), append(failed, err)
 		}
 		if partial != (PartialCluster{Name: m.Name()}) {
 			answer.Clusters = append(answer.Clusters, partial)
 		}
+	}
+	if len(failed) > 0 && len(failed) == len(members) {
+		return failed[0]
 	}
 	return s.write(w, r, answer)
 }

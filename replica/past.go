@@ -6,6 +6,7 @@ package replica
 import (
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/replica/internal/view"
+	"github.com/watershed-project/watershed/wire"
 )
 
 const (
@@ -91,6 +94,24 @@ func (p *pastReads) allow(r *http.Request, q *Request) func(time.Time) error {
 	}
 }
 
+// seesAll returns a function that reports whether the caller may read all namespaces. It asks once.
+func (p *pastReads) seesAll(r *http.Request, q *Request) func() bool {
+	return sync.OnceValue(func() bool {
+		_, err := p.authorize(r, q.wide())
+		return err == nil
+	})
+}
+
+// gate returns the gate of a request.
+func (p *pastReads) gate(r *http.Request, q *Request, place *pastPlace) view.Gate {
+	return view.Gate{Allow: p.allow(r, q), Enter: place.enter, Check: func(past *fleet.Archived) error {
+		if err := place.hold(past.Len()); err != nil {
+			return err
+		}
+		return p.checkObjects(q.attributes.Namespace, past, p.seesAll(r, q))
+	}}
+}
+
 // wide returns the request for all namespaces.
 func (q *Request) wide() *Request {
 	wide := *q
@@ -111,12 +132,12 @@ func (q *Request) pastKey(namespaced bool) string {
 // known.
 func (p *pastReads) existed(namespace string, at time.Time) bool {
 	created, ok := p.created(namespace)
-	return ok && !at.Before(created)
+	return ok && !at.Before(created.Add(time.Second))
 }
 
-// created returns a time at which a namespace existed for a second at most, if it exists
-// and its copy is current: a copy that is not may have the namespace from before it was deleted.
-// The time of its creation is in seconds.
+// created returns when a namespace was created, in whole seconds as Kubernetes records it. It
+// returns false if the namespace does not exist, or if the copy of the namespaces is not current:
+// that copy may still have an older namespace of the same name.
 func (p *pastReads) created(namespace string) (time.Time, bool) {
 	feed, ok := p.member.Feed(schema.GroupResource{Resource: "namespaces"})
 	if !ok || !freshness.IsCurrent(feed.Connection()) {
@@ -130,5 +151,34 @@ func (p *pastReads) created(namespace string) (time.Time, bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	return o.Created().Add(time.Second), true
+	return o.Created(), true
+}
+
+// isFormer returns a function that reports whether an object is from an earlier namespace of the
+// same name. A copy that was not current for a while has such objects also after the namespace was
+// created again. It returns nil if the caller may read them: seesAll reports whether the caller
+// may read all namespaces, and is called if that matters.
+func (p *pastReads) isFormer(namespace string, seesAll func() bool) func(*wire.Object) bool {
+	if p.authorize == nil || namespace == "" {
+		return nil
+	}
+	created, known := p.created(namespace)
+	return func(o *wire.Object) bool { return o != nil && (!known || o.Created().Before(created)) && !seesAll() }
+}
+
+// checkObjects returns an error if a state has objects of an earlier namespace of the same name,
+// and the caller may not read all namespaces.
+func (p *pastReads) checkObjects(namespace string, past *fleet.Archived, seesAll func() bool) error {
+	former := p.isFormer(namespace, seesAll)
+	if former == nil {
+		return nil
+	}
+	for _, prefix := range []string{namespace, namespace + "/"} { // the namespace itself, or its objects
+		for key, o := range past.Range(prefix, "") {
+			if (key == namespace || prefix != namespace) && former(o) {
+				return errNewNamespace(namespace)
+			}
+		}
+	}
+	return nil
 }

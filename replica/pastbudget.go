@@ -11,25 +11,29 @@ import (
 
 const (
 	// pastObjects is how many objects all requests for the past together may hold until their
-	// responses are written: some 25 MB. A request counts for mostPastObjects at most.
+	// responses are written: about 25 MB. A request for more than mostPastObjects
+	// counts as that many at most, although it holds more.
 	pastObjects     = 30_000
 	mostPastObjects = pastObjects / 4
+	// pastObjectBytes is about how many bytes an object takes.
+	pastObjectBytes = 800
 	// mostFleetObjects is how many objects a list of the past of the fleet may have.
 	mostFleetObjects = 50_000
-	// changesObjects is what a request for the changes of a resource counts for, and objectChanges
-	// what one for those of an object does: the part that it holds while its client reads.
+	// changesObjects and objectChanges are how many objects a request for changes counts as: for a
+	// whole resource, and for one object. They stand for the part that the request holds while its
+	// client reads, about 4 MB and 256 KiB.
 	changesObjects = 5_000
 	objectChanges  = 320
 )
 
-// changesPlaces returns what a request for changes in some clusters counts for. Each of them has
-// at least 64 KiB, a quarter of what an object has alone.
+// changesPlaces returns how many objects a request for changes in some clusters counts as. The
+// part of each cluster has at least 8 KiB.
 func (q *Request) changesPlaces(clusters int) int {
 	alone := changesObjects
 	if q.Name != "" {
 		alone = objectChanges
 	}
-	return max(alone, clusters*objectChanges/4)
+	return max(alone, clusters*(8<<10)/pastObjectBytes)
 }
 
 // pastPlace is the place of one request for the past.
@@ -49,7 +53,7 @@ func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
 		switch {
 		case q.Query.Has(changesParameter) || err != nil:
 			return q.changesPlaces(1)
-		case q.pastKey(feed.Resource().Namespaced) != "":
+		case q.pastKey(feed.Resource().Namespaced) != "" && q.ReadsPast() && !q.Query.Has("continue"):
 			return 1
 		}
 		return now.State.Len()
@@ -65,7 +69,18 @@ func (p *pastPlace) enter() error {
 	return err
 }
 
-// leave releases what enter has taken.
+// hold takes what is missing for a state that was read: it can have more objects than there are now.
+func (p *pastPlace) hold(objects int) error {
+	missing := min(objects, mostPastObjects) - p.taken
+	if missing <= 0 {
+		return nil
+	}
+	more, err := takePast(p.budget, p.user, missing)
+	p.taken += more
+	return err
+}
+
+// leave releases what enter and hold have taken.
 func (p *pastPlace) leave() {
 	p.budget.release(p.user, p.taken)
 	p.taken = 0

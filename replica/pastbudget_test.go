@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"reflect"
 	"testing"
 	"time"
@@ -103,6 +104,41 @@ func TestMerged(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("seed %d: %v, want %v", seed, got, want)
+		}
+	}
+}
+
+// TestPastPlace_hold reads a state that has more objects than there are now.
+func TestPastPlace_hold(t *testing.T) {
+	b := budget{limit: pastObjects}
+	p := &pastPlace{budget: &b, user: "user", objects: func() int { return 1 }}
+	if err := p.enter(); err != nil || b.taken != 1 {
+		t.Fatal(b.taken, err)
+	}
+	for objects, want := range map[int]int{300: 300, 100 * pastObjects: mostPastObjects} {
+		if err := p.hold(objects); err != nil || b.taken < want {
+			t.Errorf("%d objects count as %d, %v", objects, b.taken, err)
+		}
+	}
+	p.leave()
+	if b.taken != 0 {
+		t.Errorf("%d objects stay taken", b.taken)
+	}
+	b.take("other", pastObjects-5)
+	if err := p.hold(300); !apierrors.IsTooManyRequests(err) && p.taken != 5 {
+		t.Errorf("%d objects are taken, %v", p.taken, err)
+	}
+	p.leave()
+}
+
+// TestChangesPeriod_subresource requests changes with the right to a subresource. They would show
+// the whole object.
+func TestChangesPeriod_subresource(t *testing.T) {
+	for subresource, refused := range map[string]bool{"": false, "scale": true, "status": true} {
+		q := &Request{Name: "x", Query: url.Values{"changes": {"1h"}}}
+		q.Subresource = subresource
+		if _, _, err := q.changesPeriod(); apierrors.IsBadRequest(err) != refused {
+			t.Errorf("%q: %v", subresource, err)
 		}
 	}
 }

@@ -30,8 +30,8 @@ type ChangeList struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 	// Since is when the changes begin: later than requested if the files do not reach back so
-	// far, or if the namespace was created later. Below /fleet it is when those of the first
-	// cluster do.
+	// far, or if the namespace was created later. Below /fleet it is the earliest of these times
+	// of all clusters.
 	Since time.Time `json:"since"`
 	// Clusters are, below /fleet, the clusters that have less than what was requested.
 	Clusters []PartialCluster `json:"clusters,omitempty"`
@@ -88,6 +88,10 @@ type Difference struct {
 
 // changesPeriod returns the times of a request for the changes of objects.
 func (q *Request) changesPeriod() (since, until time.Time, err error) {
+	if q.Subresource != "" {
+		// They would show fields that the right to the subresource does not include.
+		return since, until, apierrors.NewBadRequest("changes of a subresource are not known: read those of the object")
+	}
 	if since, until, err = q.period(changesParameter, time.Now()); err != nil {
 		return since, until, err
 	}
@@ -137,8 +141,9 @@ func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Requ
 		return view.PastError(feed.Resource().GroupResource(), since, err)
 	}
 	head := ChangeList{Since: changes.Since.UTC()}
+	all := p.withoutFormer(q.attributes.Namespace, changes.All(r.Context()), p.seesAll(r, q))
 	return p.writeChanges(w, r, head, func(yield func(Change) bool) {
-		for change, err := range changes.All(r.Context()) {
+		for change, err := range all {
 			if !yield(describe(&change, err)) {
 				return
 			}
@@ -179,9 +184,30 @@ func (p *pastReads) visibleSince(r *http.Request, q *Request, since time.Time) (
 		return since, nil
 	}
 	if created, ok := p.created(q.attributes.Namespace); ok {
-		return created, nil
+		return created.Add(time.Second), nil
 	}
 	return since, err
+}
+
+// withoutFormer yields changes without the states that [pastReads.isFormer] reports.
+func (p *pastReads) withoutFormer(namespace string, changes iter.Seq2[fleet.PastChange, error], seesAll func() bool) iter.Seq2[fleet.PastChange, error] {
+	former := p.isFormer(namespace, seesAll)
+	if former == nil {
+		return changes
+	}
+	return func(yield func(fleet.PastChange, error) bool) {
+		for change, err := range changes {
+			if former(change.Object) {
+				continue
+			}
+			if former(change.Old) {
+				change.Old = nil
+			}
+			if !yield(change, err) {
+				return
+			}
+		}
+	}
 }
 
 // describe returns a change for the response. A change that is missing has an error.

@@ -378,7 +378,7 @@ func noCluster(name string) error {
 func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	switch {
 	case q.Fleet:
-		(&seenFleet{s.all, s.sightOf(q.access)}).serve(w, r, q)
+		serveAPI(&seenFleet{s.all, s.sightOf(q.access)}, w, r, q)
 		return
 	case q.Cluster != "":
 		switch {

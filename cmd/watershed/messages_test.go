@@ -50,9 +50,12 @@ func TestMessages(t *testing.T) {
 
 	pod := sim.Cluster(0).Pod(0)
 	contains("log of an object that does not exist", fails("log", "pod/nope", "-n", pod.Namespace, "--state-dir", s.dir, "--cluster", "sim-0"), "log of pod/nope: there are no changes since 24h, and it cannot be read now", "not found")
-	out, trouble, err := commandParts(t, "log", "pod/"+pod.Name, "-n", pod.Namespace, "--state-dir", s.dir, "--cluster", "sim-0", "--since", "1ms")
-	expect.NoError(t, err)
-	contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
+	// All clusters have the pod.
+	for _, clusters := range [][]string{nil, {"--cluster", "sim-0"}} {
+		out, trouble, err := commandParts(t, append([]string{"log", "pod/" + pod.Name, "-n", pod.Namespace, "--state-dir", s.dir, "--since", "1ms"}, clusters...)...)
+		expect.NoError(t, err)
+		contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
+	}
 
 	c, err := (&connectionOptions{state: *s}).open()
 	expect.NoError(t, err)

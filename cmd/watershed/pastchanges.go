@@ -89,7 +89,7 @@ func explainPartialSummary(warn io.Writer, clusters []replica.PartialCluster) {
 			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
 		}
 		if c.Hidden > 0 {
-			fmt.Fprintf(warn, "cluster %s: %d resources are left out, which you may not list\n", c.Name, c.Hidden)
+			fmt.Fprintf(warn, "cluster %s: %d resources are left out: you may not list them, or the cluster did not decide in time\n", c.Name, c.Hidden)
 		}
 		if c.Missing > 0 {
 			fmt.Fprintf(warn, "cluster %s: changes are missing in the files at %d places\n", c.Name, c.Missing)
@@ -118,9 +118,7 @@ func (o *changesOptions) print(out io.Writer, counts map[replica.ChangeCount]int
 		total += n
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b replica.ChangeCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
-	})
+	slices.SortFunc(all, replica.ChangeCount.Compare)
 	if o.output == "json" {
 		return json.NewEncoder(out).Encode(all)
 	}

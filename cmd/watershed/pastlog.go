@@ -95,8 +95,12 @@ func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text strin
 		if err != nil || s.name == "" {
 			return err
 		}
-		var object json.RawMessage
-		return client.get(ctx, root(cluster)+s.path, nil, &object)
+		var list struct{ Items []json.RawMessage }
+		err = client.get(ctx, root(cluster)+s.list, url.Values{"fieldSelector": {"metadata.name=" + s.name}}, &list)
+		if err == nil && len(list.Items) == 0 {
+			err = fmt.Errorf("%s %q not found", s.resource, s.name)
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("log of %s: there are no changes since %s, and it cannot be read now: %w", text, o.since, err)

@@ -27,6 +27,9 @@ type Cluster struct {
 type Gate struct {
 	// Allow returns an error if the caller may not read the state of a time.
 	Allow func(time.Time) error
+	// Check is called with a state that was read from files. It returns an error if the caller may
+	// not read it, or if it is too large.
+	Check func(*fleet.Archived) error
 	// Enter is called before files are read. It returns an error if too much of the past is
 	// being read.
 	Enter func() error
@@ -102,7 +105,7 @@ func (c *Cluster) archived(ctx context.Context, version uint64) (*State, error) 
 		return nil, err
 	}
 	past, err := c.feed.AtVersion(ctx, version)
-	if err != nil || c.gate.Allow(past.Time) != nil {
+	if err != nil || c.gate.Allow(past.Time) != nil || c.gate.Check(past) != nil {
 		return nil, status.Expired(status.VersionExpired, "")
 	}
 	return &State{Version: version, Parts: []Part{{Cluster: c.member.Name(), objects: past}}}, nil

@@ -53,8 +53,21 @@ func (p *Past) NotOlder(ctx context.Context, _ uint64) (*State, error) {
 	if err != nil {
 		return nil, PastError(p.feed.Resource().GroupResource(), p.at, err)
 	}
+	if err := p.gate.Check(past); err != nil {
+		return nil, err
+	}
 	p.found(past.Time)
 	return &State{Version: past.Version, Parts: []Part{PastPart(p.member.Name(), past)}}, nil
+}
+
+// Exact implements [View]. The version is that of a continue token, usually of a list of the same
+// time. A time that is relative to now has another state by then.
+func (p *Past) Exact(ctx context.Context, version uint64) (*State, error) {
+	s, err := p.NotOlder(ctx, 0)
+	if err != nil || s.Version == version {
+		return s, err
+	}
+	return p.Cluster.Exact(ctx, version)
 }
 
 // Watch implements [View].
