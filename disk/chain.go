@@ -34,7 +34,8 @@ type declaration struct {
 	Open bool `json:"open,omitempty"`
 	// Key is the encrypted data key of the frames that follow, if they are encrypted.
 	Key []byte `json:"key,omitempty"`
-	// Time is when the complete state arrived that follows a declaration that restarts.
+	// Time is when the state of Version arrived. Older programs write it only if the declaration
+	// restarts.
 	Time time.Time `json:"time,omitzero"`
 	// Gap is the last state that was written before the missing changes of a declaration
 	// that restarts. It is nil if nothing of the mirror was stored before.
@@ -165,16 +166,16 @@ func (c *chain) declare(d *declaration) error {
 	return nil
 }
 
-// gapBefore returns the last state before the changes that are missing before a declaration.
-// It returns nil if nothing is missing, or if the loss is known from damage. It is called
-// before declare.
-func (c *chain) gapBefore(d *declaration) *stamp {
+// gapBefore returns the last state before the changes since a time that are missing before a
+// declaration, with zero fields if it is not known. It returns nil if nothing is missing, or if
+// the loss is known from damage. It is called before declare.
+func (c *chain) gapBefore(d *declaration, since time.Time) *stamp {
 	switch {
-	case d.Link == continues || c.seen && !c.attached:
-		return nil
-	case !c.seen:
+	case !c.seen && d.Link == restarts && (d.Gap == nil || !d.Gap.Time.After(since)):
 		return d.Gap
-	case d.Link == resumes && d.Version == c.version:
+	case !c.seen && d.Time.After(since):
+		return &stamp{} // the segments with the changes up to then were removed
+	case d.Link == continues || !c.attached || d.Link == resumes && d.Version == c.version:
 		return nil
 	}
 	return &stamp{c.version, c.time}

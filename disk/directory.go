@@ -41,8 +41,8 @@ type limits struct {
 	// chunk is the size of a write, and of a chunk of a snapshot. A mirror with less than
 	// a chunk has its complete state in the log.
 	chunk int64
-	// segment is the size of a segment of a log. indexed is the size of the frames after which
-	// an index frame follows, and index about the size of the index after which it does.
+	// segment is the size of a segment of a log. An index frame is written after every "indexed"
+	// bytes of frames, or when it has about "index" bytes.
 	segment, indexed, index int64
 	// minLog is the size of a mirror's batches below which it gets no new snapshot, and
 	// replay the size of a log that may have to be read to restore a mirror.
@@ -87,15 +87,18 @@ type Directory struct {
 	// be wrong because the process has just begun. departed are the folders of clusters that
 	// have left, which were last searched for at searched.
 	settling bool
-	// foldersSynced means that this process has synced the folders above those of the clusters.
-	// One that was killed may have created them and not synced them.
-	foldersSynced bool
-	searched      time.Time
-	departed      []*departed
+	searched time.Time
+	departed []*departed
 	// items and payload are buffers, and spare are those that the logs have returned.
 	items, payload []byte
 	hashes         []uint32
 	spare          [][]byte
+
+	// folders is held while a cluster's directory is created. It guards foldersSynced, which means
+	// that this process has synced the directories above those of the clusters. A process that was
+	// killed may have created a cluster's directory without syncing the directories above it.
+	folders       sync.Mutex
+	foldersSynced bool
 
 	// mu guards the fields below and many fields of clusters and mirrors. It is never
 	// held during a file operation.
@@ -177,7 +180,7 @@ type Cluster struct {
 	mismatched map[digest]Identity
 	// newest is the time of the newest batch. Times of batches never go back.
 	newest time.Time
-	// readers is how many calls of At read the files, and delayed since when the removal of
+	// readers is how many readers of the past read the files, and delayed since when the removal of
 	// old ones waits for them, the zero time if it does not.
 	readers int
 	delayed time.Time

@@ -24,8 +24,8 @@
 // segment if not. No record is ever left out of the middle. A mirror is loaded only with an
 // equal [Identity]. Files of a newer format are refused and left as they are.
 //
-// Where changes of a mirror were not written, [Cluster.History] yields a [*GapError] with
-// the bounds of the gap in time. Times never go back: if the clock of the machine is set
+// Where changes of a mirror were not written or are removed, [Cluster.History] yields a
+// [*GapError] with the bounds of the gap in time. Times never go back: if the clock of the machine is set
 // back, they stand still until it has caught up. A clock that is more than a minute ahead
 // is believed when it has been so for five minutes. Until then the logs go by the time that
 // passes, so that a wrong clock does not remove the past.
@@ -62,8 +62,9 @@
 // most of them is dropped. Append takes the same time whether there is room or not. A mirror holds its newest state, which its owner has anyway. An
 // open cluster has one open file, and 32 KiB of the index of its log.
 //
-// A read of one object holds the largest frame that it reads and a few hundred KiB of an index,
-// and reads some 6 bytes for each change of the cluster in the period.
+// A read of one object holds the largest frame that it reads, a few hundred KiB of an index, and
+// the frames of one segment that are not indexed yet. It reads some 6 bytes for each change of the
+// cluster in the period.
 //
 // A mirror gets a new complete state when its batches since the last one are larger than
 // that, and at least 1 MiB. So files take about twice the state, and a change is written

@@ -10,7 +10,7 @@ import (
 	"hash/crc32"
 	"time"
 
-	"github.com/watershed-project/watershed/disk/internal/payload"
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 )
 
 // formatVersion is the version of all files. It changes when an older program could
@@ -31,9 +31,8 @@ const (
 )
 
 var (
-	errTruncated = payload.ErrTruncated
-	errChecksum  = errors.New("checksum is wrong")
-	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
+	errChecksum = errors.New("checksum is wrong")
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
 // newerError is returned for a file of a newer format.
@@ -129,18 +128,10 @@ func headerSum(header []byte, segment uint64, offset int64) uint32 {
 	return checksum(header[:frameSize-4], place[:])
 }
 
-// parseFrame parses the frame at an offset. Next is 0 if the header is wrong or the
-// payload is truncated, and otherwise the offset of the next frame. Good reports whether
-// the payload is right, too.
+// parseFrame parses the frame at the beginning of data, which has the bytes of a segment from an
+// offset on. Next is 0 if the header is wrong or the payload is truncated, and otherwise the
+// offset of the next frame. Good reports whether the payload is right, too.
 func parseFrame(data []byte, segment uint64, offset int64) (f frame, next int64, good bool) {
-	if offset > int64(len(data)) {
-		return frame{}, 0, false
-	}
-	return parsePart(data[offset:], segment, offset)
-}
-
-// parsePart is parseFrame for the bytes of a file from the offset on.
-func parsePart(data []byte, segment uint64, offset int64) (f frame, next int64, good bool) {
 	size := payloadSize(data, segment, offset)
 	if size < 0 || size > int64(len(data))-frameSize {
 		return frame{}, 0, false
@@ -181,11 +172,11 @@ func parseSegment(data []byte, segment uint64, last bool) contents {
 	return parseRest(data[min(headSize, len(data)):], headSize, segment, last)
 }
 
-// parseRest is parseSegment for the bytes of a segment from an offset on.
+// parseRest parses the bytes of a segment from an offset on, like parseSegment.
 func parseRest(data []byte, from int64, segment uint64, last bool) contents {
 	c := contents{end: from}
 	for c.end < from+int64(len(data)) {
-		f, next, good := parsePart(data[c.end-from:], segment, c.end)
+		f, next, good := parseFrame(data[c.end-from:], segment, c.end)
 		kind := f.kind
 		if !good && next != 0 && kind == indexFrame {
 			c.damagedIndexes++
@@ -211,7 +202,7 @@ func parseRest(data []byte, from int64, segment uint64, last bool) contents {
 // from some other offset on.
 func anyFrame(data []byte, from int64, segment uint64, offset int64) bool {
 	for ; offset <= from+int64(len(data))-frameSize; offset++ {
-		if _, _, good := parsePart(data[offset-from:], segment, offset); good {
+		if _, _, good := parseFrame(data[offset-from:], segment, offset); good {
 			return true
 		}
 	}
@@ -219,7 +210,7 @@ func anyFrame(data []byte, from int64, segment uint64, offset int64) bool {
 }
 
 // fields reads the fields of a payload.
-type fields = payload.Fields
+type fields = keyindex.Fields
 
 func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 )
 
 // loadAll loads every mirror of a cluster's folder, in any way that a program would.
@@ -45,9 +47,11 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// FuzzFrames loads a log whose frames have right checksums and any payloads. In the data
-// each frame has a kind and a length.
+// FuzzFrames loads a log whose frames have right checksums and any payloads, and reads the past of
+// an object. In the data each frame has a kind and a length. The place at the end of an index frame
+// is right as well.
 func FuzzFrames(f *testing.F) {
+	first, at := []byte(`{"name":"east"}`), time.Unix(1_700_000_000, 0)
 	add := func(data []byte, kind byte, payload []byte) []byte {
 		return append(binary.AppendUvarint(append(data, kind), uint64(len(payload))), payload...)
 	}
@@ -62,25 +66,43 @@ func FuzzFrames(f *testing.F) {
 		items, err = e.append(items, c, true)
 		must(f, err)
 	}
-	h := batchHead{version: 9, time: time.Now()}
+	h := batchHead{version: 9, time: at}
 	state := append(h.append(nil, nil, len(q.changes)), items...)
 	data := add(nil, mirrorFrame, declared)
 	f.Add(add(data, stateFrame, state))
 	f.Add(add(add(data, stateFrame, state), batchFrame, state))
+	for _, kind := range []byte{batchFrame, mirrorFrame, 'Q', keyindex.RunEnd} {
+		var index keyindex.Builder
+		place := int64(frameSize + len(first))
+		index.Declare(keyindex.Mirror(identify("pods").digest()), place, nil)
+		place += int64(frameSize + len(declared))
+		index.Add(&keyindex.Frame{Mirror: keyindex.Mirror(identify("pods").digest()), Offset: place, Kind: kind, Head: h.indexed()})
+		block := index.Append(nil, headSize, 0, 0)
+		f.Add(add(add(data, stateFrame, state), indexFrame, block[:len(block)-keyindex.TrailerSize]))
+	}
 	h.flags = openBatch
 	f.Add(add(add(data, stateFrame, state), batchFrame, h.append(nil, []sum{{1}}, 0)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := head(logMagic, formatVersion)
-		b = appendFrame(b, 1, int64(len(b)), segmentFrame, 0, []byte(`{"name":"east"}`))
+		b = appendFrame(b, 1, int64(len(b)), segmentFrame, 0, first)
 		r := fields{B: data}
 		for n := 0; len(r.B) > 0 && n < 100; n++ {
-			kind := r.Byte()
-			b = appendFrame(b, 1, int64(len(b)), kind, 1, r.Text())
+			kind, payload := r.Byte(), r.Text()
+			if kind == indexFrame {
+				payload = binary.LittleEndian.AppendUint64(bytes.Clone(payload), uint64(len(b)))
+			}
+			b = appendFrame(b, 1, int64(len(b)), kind, 1, payload)
 		}
-		folder := filepath.Join(t.TempDir(), "east")
-		must(t, os.MkdirAll(folder, 0o700))
-		must(t, os.WriteFile(filepath.Join(folder, segmentName(1)), b, 0o600))
-		loadAll(t, folder)
+		d := &Directory{path: t.TempDir(), dictionaries: newDictionaries(&files{}, t.TempDir(), nil, func() {})}
+		c := newCluster(d, "east")
+		must(t, os.MkdirAll(c.folder, 0o700))
+		must(t, os.WriteFile(filepath.Join(c.folder, segmentName(1)), b, 0o600))
+		for _, key := range []string{q.changes[0].Key, "shop/other"} {
+			for range c.ObjectHistory(identify("pods"), key, time.Time{}, at) {
+			}
+			_, _ = c.ObjectAt(identify("pods"), at, key)
+		}
+		loadAll(t, c.folder)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -23,35 +24,40 @@ type Entry struct {
 // arrived, as far as the log reaches. Want selects the mirrors. It can be called at any
 // time, and sees the records that have been written. An error means that records are
 // missing there; the sequence continues after it. It is a [*GapError] if the mirror was
-// not written for a while.
+// not written for a while, or if files with its records were removed.
 //
 // [Change.Old] is not set, because History does not read complete states. A caller that
 // needs it begins with the state that [Cluster.At] returns for the same time.
 func (c *Cluster) History(since time.Time, want func(Identity) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		h := history{cluster: c, index: &index{files: &c.directory.files, folder: c.folder}, since: since, want: want, chains: map[digest]*historyChain{}}
+		c.history(since, want).all(yield)
+	}
+}
+
+// ObjectHistory yields the records of History that concern one object of a mirror, with only the
+// changes of that object. The sequence ends at the first state of the mirror that is later than
+// until. A zero until means no end. With the index of the log, only the frames that may concern
+// the object are read. Damage elsewhere is not noticed.
+func (c *Cluster) ObjectHistory(id Identity, key string, since, until time.Time) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		h := c.history(since, func(other Identity) bool { return other == id })
+		h.until, h.object = until, c.objectRead(id, key)
 		h.all(yield)
 	}
 }
 
-// ObjectHistory is History of one object of a mirror. Each record has only the changes of the
-// object, and ends when the mirror has had a state after until, which can be the zero time. It
-// reads what concerns the object, by the index of the log. Damage elsewhere is not noticed.
-func (c *Cluster) ObjectHistory(id Identity, key string, since, until time.Time) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		h := history{cluster: c, index: &index{files: &c.directory.files, folder: c.folder}, since: since, until: until, object: c.objectRead(id, key), chains: map[digest]*historyChain{}}
-		h.want = func(other Identity) bool { return other == id }
-		h.all(yield)
-	}
+// history returns a history of the mirrors that are wanted.
+func (c *Cluster) history(since time.Time, want func(Identity) bool) *history {
+	return &history{cluster: c, since: since, want: want, chains: map[digest]*historyChain{}}
 }
 
 // GapError is yielded by [Cluster.History] where changes of a mirror may be missing: they
-// could not be written, or the mirror did not run.
+// could not be written, the mirror did not run, or the files were removed.
 type GapError struct {
 	Identity Identity
 	// After is the version of the last state before the gap, and Since is when it arrived.
-	// Version is that of the first state after the gap, which arrived at Until. The times
-	// are zero if they are not known.
+	// Version is that of the first state after the gap, which arrived at Until. After and the
+	// times are zero if they are not known.
 	After, Version uint64
 	Since, Until   time.Time
 }
@@ -76,6 +82,10 @@ type history struct {
 	since   time.Time
 	want    func(Identity) bool
 	chains  map[digest]*historyChain
+	// numbers are the mirrors that the current segment has declared, by their numbers, nil for one
+	// that is not wanted. indexed means that it may have declared more that are not wanted.
+	numbers map[uint32]*historyChain
+	indexed bool
 	// object is the object that the history is of, nil if it is of all. It ends when a state
 	// has arrived after until, if that is not zero.
 	object *objectRead
@@ -83,17 +93,22 @@ type history struct {
 	ended  bool
 }
 
-// all yields the records of all segments.
+// all yields the records of all segments. Meanwhile [Cluster.hold] delays the removal of old files.
 func (h *history) all(yield func(Entry, error) bool) {
-	all, err := list(h.cluster.folder)
+	defer h.cluster.hold()()
+	x, err := listIndex(&h.cluster.directory.files, h.cluster.folder)
+	if err == nil {
+		err = x.skipTorn()
+	}
 	if err != nil {
 		yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %w", h.cluster.name, err))
 		return
 	}
-	for i, number := range all.segments {
-		length, last := int64(-1), i+1 == len(all.segments)
+	h.index, x.object = x, h.object
+	for i, number := range x.segments {
+		length, last := int64(-1), i+1 == len(x.segments)
 		if !last {
-			next, err := h.index.header(all.segments[i+1])
+			next, err := x.header(x.segments[i+1])
 			if err == nil && next.Time.Before(h.since) {
 				continue
 			}
@@ -114,120 +129,124 @@ type historyChain struct {
 	restorer
 }
 
-// read returns the frames of a segment: those that concern the object, and the last ones, or
-// all. A frame of which only the head is needed has it instead of a payload.
-func (h *history) read(number uint64, length int64, last bool) (c contents, err error) {
-	path := filepath.Join(h.cluster.folder, segmentName(number))
-	if h.object != nil && (last || length >= 0) {
-		part, err := h.object.segment(number, length)
-		if err == nil {
-			c, err = part.all(h.index.files, path)
-		}
-		if !errors.Is(err, errUnindexed) {
-			return c, err
-		}
+// damage records that frames of any mirror are lost.
+func (h *history) damage() {
+	for _, c := range h.chains {
+		c.damage()
 	}
-	data, err := h.index.files.readAll(path)
-	if err != nil {
-		return c, err
-	}
-	if length >= 0 && length < int64(len(data)) {
-		data = data[:length]
-	}
-	if len(data) < headSize {
-		return c, nil // the process ended when it had created the segment
-	}
-	if err := checkHead(segmentName(number), data, logMagic); err != nil {
-		return c, err
-	}
-	return parseSegment(data, number, last), nil
 }
 
 // segment yields the records of a segment, and returns false if the caller wants no more.
 func (h *history) segment(number uint64, length int64, last bool, yield func(Entry, error) bool) bool {
-	failed := func(err error) bool {
-		for _, c := range h.chains {
-			c.damage()
-		}
-		return yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %s: %w", h.cluster.name, segmentName(number), err))
+	located := func(err error) error {
+		return fmt.Errorf("disk: history of cluster %s: %s: %w", h.cluster.name, segmentName(number), err)
 	}
-	content, err := h.read(number, length, last)
+	var file *os.File // of the frames that the index names
+	part, err := h.index.read(number, length, last)
+	if err == nil && len(part.refs) > 0 {
+		file, err = h.index.files.open(filepath.Join(h.index.folder, segmentName(number)))
+		defer func() { _ = file.Close() }()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // removed meanwhile, because it is too old
 	}
 	if err != nil {
-		return failed(err)
+		h.damage()
+		return yield(Entry{}, located(err))
 	}
-	numbers := map[uint32]*historyChain{}
-	for i := range content.frames {
-		f := &content.frames[i]
-		entry, ok, err := h.frame(numbers, f)
-		gap := (*GapError)(nil)
-		switch {
-		case h.ended:
-			return false
-		case errors.As(err, &gap):
-			if (gap.Until.IsZero() || gap.Until.After(h.since)) && !yield(Entry{}, err) {
-				return false
-			}
-		case err != nil && !failed(fmt.Errorf("frame at %d: %w", f.offset, err)):
-			return false
-		case ok && !entry.Time.Before(h.since) && !yield(entry, nil):
+	h.numbers, h.indexed = map[uint32]*historyChain{}, part.indexed
+	for n := range len(part.refs) + len(part.rest.frames) {
+		f, err := part.frame(file, n)
+		var entry Entry
+		if err == nil {
+			entry, err = h.frame(&f)
+		} else {
+			h.damage()
+		}
+		if err != nil && !errors.As(err, new(*GapError)) {
+			err = located(fmt.Errorf("frame at %d: %w", f.offset, err))
+		}
+		wanted := err != nil || len(entry.Changes) > 0 && !entry.Time.Before(h.since)
+		if h.ended || wanted && !yield(entry, err) {
 			return false
 		}
 	}
-	return !content.lost || failed(errChecksum)
+	if part.rest.lost {
+		h.damage()
+		return yield(Entry{}, located(errChecksum))
+	}
+	return true
 }
 
-// frame handles one frame, and returns a record if it completes one.
-func (h *history) frame(numbers map[uint32]*historyChain, f *frame) (entry Entry, ok bool, err error) {
-	switch f.kind {
-	case segmentFrame:
-		return entry, false, nil
-	case damagedFrame:
-		return entry, false, errChecksum
-	case mirrorFrame:
-		var d declaration
-		if err := json.Unmarshal(f.payload, &d); err != nil {
-			return entry, false, err
-		}
-		if !h.want(d.Identity) {
-			return entry, false, nil
-		}
-		key := d.Identity.digest()
-		c := h.chains[key]
-		if c == nil {
-			dir := h.cluster.directory
-			c = &historyChain{chain: chain{keys: dir.opts.Keys}, identity: d.Identity, restorer: restorer{digest: key, kind: h.cluster.kindOf(d.Identity), dictionaries: dir.dictionaries, lazy: true}}
-			if h.object != nil {
-				c.only = h.object.key
-			}
-			h.chains[key] = c
-		}
-		numbers[f.number] = c
-		before := c.gapBefore(&d)
-		if err := errors.Join(c.declare(&d), c.locked); err != nil || before == nil {
-			return entry, false, err
-		}
-		return entry, false, &GapError{Identity: d.Identity, After: before.Version, Since: before.Time, Version: d.Version, Until: d.Time}
-	}
-	c := numbers[f.number]
-	if c == nil || c.locked != nil {
-		return entry, false, nil
+// frame handles one frame, and returns a record if it completes one. After an error, changes are
+// missing of the mirror of the frame, or of all if it is not known.
+func (h *history) frame(f *frame) (entry Entry, err error) {
+	c, declared := h.numbers[f.number]
+	switch {
+	case f.kind == segmentFrame:
+		return entry, nil
+	case f.kind == mirrorFrame:
+		return entry, h.declare(f)
+	case f.kind == damagedFrame && (f.payload[0] != batchFrame && f.payload[0] != stateFrame || !declared && !h.indexed):
+		h.damage()
+		return entry, errChecksum
+	case c == nil || c.locked != nil:
+		return entry, nil // it is not wanted
 	}
 	var done *commit
-	if f.head != nil {
+	switch {
+	case f.kind == damagedFrame:
+		err = errChecksum
+	case f.head != nil:
 		done = c.advance(f.kind, *f.head, nil)
-	} else {
+	default:
 		done, err = c.frame(f.kind, f.payload)
 	}
-	if done != nil && !h.until.IsZero() && done.time.After(h.until) {
-		h.ended = true
+	if done != nil {
+		h.ended = !h.until.IsZero() && done.time.After(h.until)
 	}
-	if err != nil || done == nil || done.state || len(done.items) == 0 {
-		return entry, false, err
+	if done != nil && !done.state {
+		entry.Identity = c.identity
+		entry.Record, err = c.record(done)
 	}
-	entry.Identity = c.identity
-	entry.Record, err = c.record(done)
-	return entry, err == nil, err
+	if err != nil {
+		c.damage()
+		entry = Entry{}
+	}
+	return entry, err
+}
+
+// declare handles a declaration. The error is a [*GapError] if it declares that changes are
+// missing.
+func (h *history) declare(f *frame) error {
+	var d declaration
+	if err := json.Unmarshal(f.payload, &d); err != nil {
+		h.damage()
+		return err
+	}
+	h.numbers[f.number] = nil
+	if !h.want(d.Identity) {
+		return nil
+	}
+	key := d.Identity.digest()
+	c := h.chains[key]
+	if c == nil {
+		dir := h.cluster.directory
+		c = &historyChain{chain: chain{keys: dir.opts.Keys}, identity: d.Identity}
+		c.restorer = restorer{digest: key, kind: h.cluster.kindOf(d.Identity), dictionaries: dir.dictionaries, lazy: true}
+		if h.object != nil {
+			c.only = h.object.key
+		}
+		h.chains[key] = c
+	}
+	h.numbers[f.number] = c
+	before := c.gapBefore(&d, h.since)
+	if err := errors.Join(c.declare(&d), c.locked); err != nil {
+		c.damage()
+		return err
+	}
+	if before == nil || !d.Time.IsZero() && !d.Time.After(h.since) {
+		return nil
+	}
+	return &GapError{Identity: d.Identity, After: before.Version, Since: before.Time, Version: d.Version, Until: d.Time}
 }

@@ -91,8 +91,8 @@ type index struct {
 	name   string // of the cluster, empty if there are no files
 	listing
 	mirrors map[digest]*found
-	// only is the mirror that the index is of, nil if it is of all. object, if it is not nil,
-	// is the object of the mirror that it is of.
+	// only is the mirror that is indexed, nil for all mirrors. object, if it is not nil, restricts
+	// the index to one object of that mirror.
 	only   *digest
 	object *objectRead
 	// damaged are the errors of snapshots whose footers cannot be read, by the names of
@@ -243,7 +243,7 @@ func (x *index) header(number uint64) (h segmentHeader, err error) {
 	if b, err = readAt(f, 0, int(min(size, info.Size()))); err != nil {
 		return h, err
 	}
-	first, _, good := parseFrame(b, number, headSize)
+	first, _, good := parseFrame(b[headSize:], number, headSize)
 	if !good || first.kind != segmentFrame {
 		return h, fmt.Errorf("%s: header: %w", path, errChecksum)
 	}
@@ -276,43 +276,14 @@ func (x *index) readSegment(number uint64, last bool) error {
 			length = next.Previous
 		}
 	}
-	if x.object != nil && (last || length >= 0) {
-		part, err := x.object.segment(number, length)
-		if !errors.Is(err, errUnindexed) {
-			x.addObject(number, part)
-			return err
-		}
-	}
-	path := filepath.Join(x.folder, segmentName(number))
-	data, err := x.files.readAll(path)
-	if err != nil {
-		return err
-	}
-	if length >= 0 && length <= int64(len(data)) {
-		data = data[:length]
-	} else if !last {
-		defer func() { x.lose(number) }()
-	}
-	if err := checkHead(path, data, logMagic); err != nil {
-		if newer := (*newerError)(nil); errors.As(err, &newer) {
-			return err
-		}
+	part, err := x.read(number, length, last)
+	if errors.Is(err, errChecksum) {
 		x.lose(number)
 		x.end = -1
 		return nil
 	}
-	c := parseSegment(data, number, last)
-	x.add(number, c, map[uint32]*found{}, false)
-	if last {
-		x.sums = sumsOf(c)
-	}
-	return nil
-}
-
-// addObject adds the frames of a segment that concern an object.
-func (x *index) addObject(number uint64, part *objectFrames) {
-	if part == nil {
-		return
+	if err != nil {
+		return err
 	}
 	numbers := map[uint32]*found{}
 	if part.number != 0 {
@@ -320,12 +291,42 @@ func (x *index) addObject(number uint64, part *objectFrames) {
 		m.frames = append(m.frames, part.refs...)
 		numbers[part.number] = m
 	}
-	x.add(number, part.rest, numbers, true)
+	part.rest.lost = part.rest.lost || length < 0 && !last
+	x.add(number, part.rest, numbers, part.indexed)
+	if last && x.object == nil {
+		x.sums = sumsOf(part.rest)
+	}
+	return nil
 }
 
-// add adds the frames of a segment, or its last ones, to their mirrors. The numbers are those
-// of the mirrors that were declared before the frames. Others means that more of them may have
-// been declared, which are not wanted.
+// read returns the frames of a segment that has a length, -1 if that is not known: those that
+// concern the object, and the last ones, or all. The error is errChecksum if the head of the file
+// is damaged.
+func (x *index) read(number uint64, length int64, last bool) (part *objectFrames, err error) {
+	if x.object != nil && (last || length >= 0) {
+		if part, err = x.object.segment(number, length); !errors.Is(err, errUnindexed) {
+			return part, err
+		}
+	}
+	data, err := x.files.readAll(filepath.Join(x.folder, segmentName(number)))
+	if err == nil {
+		err = checkHead(segmentName(number), data, logMagic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	size := int64(len(data))
+	if length >= 0 {
+		size = min(size, length)
+	}
+	part = &objectFrames{rest: parseSegment(data[:size], number, last)}
+	part.rest.lost = part.rest.lost || size < length
+	return part, nil
+}
+
+// add adds the frames of a segment, or its last ones, to their mirrors. "numbers" has the mirrors
+// that were declared before these frames, by their numbers. "others" means that other mirrors may
+// have been declared there too: their batches and states are skipped.
 func (x *index) add(number uint64, c contents, numbers map[uint32]*found, others bool) {
 	defer func() {
 		if c.lost {

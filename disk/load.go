@@ -43,8 +43,6 @@ type State struct {
 type loading struct {
 	index *index
 	chain chain
-	// object is the key of the object that is loaded, "" for all.
-	object string
 	// snapshots are those that the frames have not reached yet, and unreadable the errors
 	// of those that cannot be read, by their paths.
 	snapshots  []*snapshotFile
@@ -106,10 +104,7 @@ func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, er
 func (x *index) loading(f *found, keys Keys, unreadable map[string]error) *loading {
 	l := &loading{index: x, chain: chain{keys: keys}, changed: map[string]*item{}, unreadable: unreadable}
 	if x.object != nil {
-		l.object = x.object.key
-		if x.object.moment.Version == 0 { // or else passBatch needs the versions of all items
-			l.chain.only = l.object
-		}
+		l.chain.only = x.object.key
 	}
 	_, l.problem = x.damagedSnapshot(f.digest)
 	for _, s := range f.snapshots {
@@ -296,9 +291,6 @@ func (l *loading) commit(c *commit) {
 	if l.part > 0 && l.step+1 == l.stop && l.part <= len(c.items) {
 		c.items, c.version = c.items[:l.part], l.partVersion
 	}
-	if l.object != "" {
-		c.items = slices.DeleteFunc(c.items, func(i item) bool { return i.key != l.object })
-	}
 	if l.limit > 0 && !c.state {
 		c.olds = make([]*item, len(c.items))
 	}
@@ -397,11 +389,11 @@ func (l *loading) state(r *restorer) (*State, error) {
 		}
 		return add(i)
 	}
-	if l.snapshot != nil && (l.object == "" || len(changed) == 0) {
-		if r.want == nil && l.object == "" {
+	if l.snapshot != nil && (l.chain.only == "" || len(changed) == 0) {
+		if r.want == nil && l.chain.only == "" {
 			s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.size/8))))
 		}
-		if err := l.snapshot.items(l.index.files, l.chain.keys, l.object, each); err != nil {
+		if err := l.snapshot.items(l.index.files, l.chain.keys, l.chain.only, each); err != nil {
 			return nil, err
 		}
 	}

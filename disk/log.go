@@ -99,15 +99,8 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 // there, durable: the next segment continues it.
 func (l *clusterLog) prepare(c *Cluster) error {
 	s := &c.directory.files
-	if _, err := os.Stat(c.folder); err != nil || !c.directory.foldersSynced {
-		if err := os.MkdirAll(c.folder, folderMode); err != nil {
-			return err
-		}
-		all := filepath.Dir(c.folder)
-		if err := errors.Join(s.syncFolder(all), s.syncFolder(filepath.Dir(all))); err != nil {
-			return err
-		}
-		c.directory.foldersSynced = true
+	if err := c.directory.createFolder(c.folder); err != nil {
+		return err
 	}
 	if !l.inherited {
 		return nil
@@ -256,18 +249,23 @@ func (l *clusterLog) abandon(c *Cluster, err error, now time.Time) {
 
 // declare writes the declaration of a mirror, unless the segment has it. Version and era
 // are those before the frames that follow, and at is the time of a complete state that
-// follows.
+// follows, if one does.
 func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, at time.Time) error {
 	if m.segment == l.current.number && m.declared == epoch {
 		return nil
 	}
-	d := declaration{Identity: m.id, Link: continues, Version: version, Era: era, Open: m.relisting, Restored: m.restored}
+	last := m.lastWritten()
+	if at.IsZero() && last != nil {
+		at = last.Time
+	}
+	d := declaration{Identity: m.id, Link: continues, Version: version, Era: era, Time: at, Open: m.relisting}
+	d.Restored = m.restored
 	switch {
 	case m.segment != 0 && m.declared == epoch:
 	case m.segment == 0 && m.resumed && epoch == 0:
 		d.Link = resumes
 	default:
-		d.Link, d.Open, d.Time, d.Gap = restarts, false, at, m.lastWritten()
+		d.Link, d.Open, d.Gap = restarts, false, last
 	}
 	e := &encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
 	if m.id.sealed() {

@@ -26,19 +26,23 @@ func (m *Mirror) Status() MirrorStatus {
 // first call of Append replaces the stored state. The error is a [*Rejection].
 //
 // Load reads files and takes time in proportion to the objects. It must not be called
-// after Append.
+// after Append. Until then, the places of the stored batches stay in memory: see [Mirror.Close].
 func (m *Mirror) Load(window int64) (*State, error) {
 	d, x := m.cluster.directory, m.cluster.index
+	var f found // Append may release its frames
 	d.mu.Lock()
-	f, err := m.stored, m.status.Err
+	known, err := m.stored != nil, m.status.Err
+	if known {
+		f = *m.stored
+	}
 	d.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil, rejection(m.id, err)
-	case f == nil:
+	case !known:
 		return nil, m.cluster.absent(m.id)
 	}
-	s, err := x.load(f, &restorer{digest: m.digest, kind: m.opts.Kind, dictionaries: d.dictionaries}, d.opts.Keys, window)
+	s, err := x.load(&f, &restorer{digest: m.digest, kind: m.opts.Kind, dictionaries: d.dictionaries}, d.opts.Keys, window)
 	if s == nil {
 		return nil, rejection(m.id, err)
 	}
@@ -47,7 +51,6 @@ func (m *Mirror) Load(window int64) (*State, error) {
 	if m.stored == nil || m.closed {
 		return nil, rejection(m.id, errors.New("load after append"))
 	}
-	m.stored, f.frames = nil, nil
 	m.accept, m.linked, m.resumed, m.version, m.restored = true, true, true, s.Version, s.Restored
 	m.written, m.newest = &stamp{s.Version, s.Time}, appended{known: true, version: s.Version, restored: s.Restored}
 	m.base, m.logBytes, m.status.Version = f.base, f.bytes, s.Version
@@ -141,8 +144,9 @@ func (m *Mirror) Append(b Batch) {
 }
 
 // Close ends the mirror. Its files stay, and queued batches are still written, and so is a
-// complete state if there is none yet. Until the
-// directory is opened again, another handle of the mirror cannot load them.
+// complete state if there is none yet. If Append was not called, another handle of the mirror
+// can load the files, whether this one has loaded them or not. Otherwise they can be loaded
+// when the directory is opened again.
 func (m *Mirror) Close() {
 	d := m.cluster.directory
 	d.mu.Lock()
@@ -150,10 +154,14 @@ func (m *Mirror) Close() {
 	if m.closed {
 		return
 	}
-	m.closed, m.stored = true, nil
-	if m.linked || m.open {
+	if m.stored != nil { // the files are as they were before Mirror
+		delete(m.cluster.mirrors, m.digest)
+		m.cluster.unclaimed[m.digest] = m.stored
+	}
+	if m.linked || m.open || m.stored != nil {
 		m.forgetLocked()
 	}
+	m.closed, m.stored = true, nil
 }
 
 // lastWritten returns the newest state that the files have, nil if they have none.

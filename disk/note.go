@@ -46,31 +46,23 @@ func (d *Directory) Note(cluster string) ([]byte, error) {
 }
 
 // WriteNote keeps a text of the caller beside the files of a cluster, instead of the one before.
-// After a crash one of the two is there, completely. Notes of one cluster must not be written or
-// removed concurrently.
+// After a crash one of the two is there, completely. A note of a newer format is left as it is,
+// and the result is an error. Notes of one cluster must not be written or removed concurrently.
 func (d *Directory) WriteNote(cluster string, content []byte) error {
-	folder := d.Cluster(cluster).folder // an open cluster is not removed
-	if err := d.createFolder(folder); err != nil {
-		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
+	if _, err := d.Note(cluster); errors.As(err, new(*newerError)) {
+		return err
 	}
-	b := binary.LittleEndian.AppendUint32(head(noteMagic, formatVersion), checksum(content))
-	err := d.files.replace(filepath.Join(folder, noteFile), func(write func([]byte) error) error { return write(append(b, content...)) })
+	folder := d.Cluster(cluster).folder // an open cluster is not removed
+	err := d.createFolder(folder)
+	if err == nil {
+		b := binary.LittleEndian.AppendUint32(head(noteMagic, formatVersion), checksum(content))
+		b = append(b, content...)
+		err = d.files.replace(d.notePath(cluster), func(write func([]byte) error) error { return write(b) })
+	}
 	if err != nil {
 		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
 	}
 	return nil
-}
-
-// createFolder makes a folder of a cluster durable, unless it exists.
-func (d *Directory) createFolder(folder string) error {
-	if _, err := os.Stat(folder); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(folder, folderMode); err != nil {
-		return err
-	}
-	all := filepath.Dir(folder)
-	return errors.Join(d.files.syncFolder(all), d.files.syncFolder(filepath.Dir(all)))
 }
 
 // RemoveNote removes the note of a cluster, if there is one.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -74,6 +75,53 @@ func TestNote_damaged(t *testing.T) {
 	must(t, os.WriteFile(path, newer, fileMode))
 	if _, err := d.Note("east"); !errors.As(err, new(*newerError)) {
 		t.Errorf("the error for a newer format is %v", err)
+	}
+}
+
+// TestNote_ofANewerProgram leaves a note of a newer format as it is.
+func TestNote_ofANewerProgram(t *testing.T) {
+	d := openDirectory(t, t.TempDir(), nil)
+	must(t, d.WriteNote("east", []byte("old")))
+	path := d.notePath("east")
+	newer := append(head(noteMagic, formatVersion+1), "of another layout"...)
+	must(t, os.WriteFile(path, newer, fileMode))
+	if err := d.WriteNote("east", []byte("new")); !errors.As(err, new(*newerError)) {
+		t.Errorf("the error is %v", err)
+	}
+	if content, err := os.ReadFile(path); err != nil || !bytes.Equal(content, newer) {
+		t.Errorf("the note is %q, %v", content, err)
+	}
+	must(t, os.WriteFile(path, []byte("damaged"), fileMode))
+	must(t, d.WriteNote("east", []byte("new")))
+}
+
+// TestNote_foldersAreSynced syncs the directories above that of a cluster, which a killed process
+// has created, and again if that fails.
+func TestNote_foldersAreSynced(t *testing.T) {
+	path := t.TempDir()
+	d := openDirectory(t, path, nil)
+	must(t, os.MkdirAll(d.Cluster("east").folder, folderMode))
+	fails, synced := true, map[string]int{}
+	d.files.fault = func(operation, name string, size int) (int, error) {
+		name = strings.TrimPrefix(name, path)
+		if operation == "sync" && (name == "" || name == "/"+clustersFolder) {
+			if synced[name]++; fails {
+				return 0, syscall.EIO
+			}
+		}
+		return size, nil
+	}
+	for _, cluster := range []string{"east", "west"} {
+		fails = true
+		if err := d.WriteNote(cluster, []byte("text")); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v", cluster, err)
+		}
+		fails = false
+		must(t, d.WriteNote(cluster, []byte("text")))
+	}
+	must(t, d.WriteNote("east", []byte("again")))
+	if synced[""] != 4 || synced["/"+clustersFolder] != 4 {
+		t.Errorf("synced: %v", synced)
 	}
 }
 

@@ -30,9 +30,9 @@ type objectRead struct {
 	mirror   digest
 	key      string
 	keys     Keys
-	// moment is what [Cluster.ObjectAt] searches for. The zero value is before all times, for
-	// a read that searches for nothing.
-	moment Moment
+	// at is the time that [Cluster.ObjectAt] searches for. The zero time is before all states, for a
+	// read that searches for nothing.
+	at time.Time
 	// blocks are the index frames of one segment, the last one first, and buffer is for other
 	// frames. They are used again for the next segment.
 	blocks [][]byte
@@ -45,15 +45,30 @@ type objectFrames struct {
 	refs []frameRef
 	// number is the mirror's number in the segment after them, 0 if it has none yet.
 	number uint32
-	// rest are all frames after the last index frame.
-	rest contents
+	// rest are all frames after the last index frame, or of a segment that is read as a whole.
+	// indexed means that other mirrors may be declared before them.
+	rest    contents
+	indexed bool
+}
+
+// frame returns a frame: of refs, which it reads from the file of the segment, or of rest.
+func (p *objectFrames) frame(file *os.File, n int) (f frame, err error) {
+	if n >= len(p.refs) {
+		return p.rest.frames[n-len(p.refs)], nil
+	}
+	ref := p.refs[n]
+	f = frame{kind: ref.kind, number: p.number, offset: ref.Offset, head: ref.head}
+	if ref.head == nil {
+		f.payload, err = readAt(file, ref.Offset+frameSize, ref.size)
+	}
+	return f, err
 }
 
 // errUnindexed means that the whole segment has to be read.
 var errUnindexed = errors.New("the segment has no usable index")
 
-// segment returns the frames of a segment that has a length, -1 for the last segment, which
-// is being written. It returns errUnindexed if the whole segment has to be read.
+// segment returns the frames of one segment. "length" is its length, or -1 for the last segment,
+// which may still be written. It returns errUnindexed if the whole segment has to be read.
 func (o *objectRead) segment(number uint64, length int64) (*objectFrames, error) {
 	f, err := o.files.open(filepath.Join(o.folder, segmentName(number)))
 	if err != nil {
@@ -84,7 +99,7 @@ func (o *objectRead) segment(number uint64, length int64) (*objectFrames, error)
 	if err != nil {
 		return nil, errUnindexed
 	}
-	s.found.rest = parseRest(rest, end, number, last)
+	s.found.rest, s.found.indexed = parseRest(rest, end, number, last), true
 	return &s.found, nil
 }
 
@@ -95,10 +110,8 @@ type objectSegment struct {
 	number uint64
 	length int64
 	found  objectFrames
-	// version is the version of the mirror before the next piece, and key the data key of the
-	// mirror, if it is encrypted.
-	version uint64
-	seal    *seal
+	// seal has the mirror's data key, and is nil if the mirror is not encrypted.
+	seal *seal
 }
 
 const (
@@ -123,7 +136,7 @@ func (s *objectSegment) frame(offset int64, buffer *[]byte, usual int64) (f fram
 	if int(frameSize+size) > len(b) {
 		b = read(int(frameSize + size))
 	}
-	f, next, good := parsePart(b, s.number, offset)
+	f, next, good := parseFrame(b, s.number, offset)
 	if !good {
 		return f, 0, errUnindexed
 	}
@@ -202,14 +215,13 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 		return err
 	}
 	// The first declaration of the segment has the key of an encrypted section.
-	declared := map[int64]*declaration{}
 	for _, place := range section.Declarations {
 		f, _, err := s.frame(place, &s.buffer, usualFrame)
 		if err != nil {
 			return err
 		}
-		d := new(declaration)
-		if err := json.Unmarshal(f.payload, d); err != nil || f.kind != mirrorFrame || d.Identity != s.identity {
+		var d declaration
+		if err := json.Unmarshal(f.payload, &d); err != nil || f.kind != mirrorFrame || d.Identity != s.identity {
 			return errUnindexed
 		}
 		if d.Key != nil && s.seal == nil {
@@ -217,7 +229,7 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 				return err
 			}
 		}
-		declared[place], s.found.number = d, f.number
+		s.found.number = f.number
 	}
 	if s.seal != nil {
 		if err := section.Unseal(func(b2 []byte) ([]byte, error) { return s.seal.open(b2, associated(s.mirror, "", uint64(b.Start))) }); err != nil {
@@ -228,39 +240,18 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 	for n := 0; n < len(pieces) && err == nil; n++ {
 		p := &pieces[n]
 		switch {
-		case p.Kind == mirrorFrame:
-			s.version = declared[p.Offset].Version
-			err = s.add(p.Offset, mirrorFrame)
-		case p.Kind == keyindex.Run && s.isWithin(p.Head, p.Last):
+		case p.Kind == keyindex.Run && !s.at.Before(time.Unix(0, p.Head.Time)) && s.at.Before(time.Unix(0, p.Last.Time)):
+			// The state of the time is within the run.
 			for ; pieces[n].Kind != keyindex.RunEnd; n++ {
 			}
 			err = s.expand(p.Offset, p.End)
-			s.version = p.Last.Version
-		case p.Read || s.isWithin(p.Head, p.Head):
+		case p.Read:
 			err = s.add(p.Offset, p.Kind)
-			s.pass(p.Head)
 		default:
 			s.skip(p)
-			s.pass(p.Head)
 		}
 	}
 	return err
-}
-
-// isWithin reports whether the moment is within one or several batches, so that they must be read
-// to find the state of the moment.
-func (s *objectSegment) isWithin(first, last keyindex.Head) bool {
-	if v := s.moment.Version; v != 0 {
-		return last.Version > v && (s.version < v || first.Version <= v)
-	}
-	return !s.moment.Time.Before(time.Unix(0, first.Time)) && s.moment.Time.Before(time.Unix(0, last.Time))
-}
-
-// pass records the version after a piece.
-func (s *objectSegment) pass(h keyindex.Head) {
-	if h.Time != 0 && h.Flags&(openBatch|partialBatch) == 0 {
-		s.version = h.Version
-	}
 }
 
 // add adds a frame that has to be read.
@@ -316,25 +307,4 @@ func (e *encoder) sealIndex(start int64) keyindex.Seal {
 	return func(m keyindex.Mirror, section []byte) []byte {
 		return e.seal.close(nil, section, associated(digest(m), "", uint64(start)))
 	}
-}
-
-// all reads the frames of the segment that have to be read.
-func (p *objectFrames) all(s *files, path string) (c contents, err error) {
-	f, err := s.open(path)
-	if err != nil {
-		return c, err
-	}
-	defer f.Close()
-	for _, ref := range p.refs {
-		one := frame{kind: ref.kind, number: p.number, offset: ref.Offset, head: ref.head}
-		if ref.head == nil {
-			if one.payload, err = readAt(f, ref.Offset+frameSize, ref.size); err != nil {
-				return c, errUnindexed
-			}
-		}
-		c.frames = append(c.frames, one)
-	}
-	c.frames = append(c.frames, p.rest.frames...)
-	c.end, c.lost = p.rest.end, p.rest.lost
-	return c, nil
 }

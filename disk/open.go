@@ -202,6 +202,23 @@ func (d *Directory) Stats() Stats {
 	}
 }
 
+// createFolder creates the directory of a cluster, and syncs the directories above it. The first
+// call does so even if the directory exists, and so does a call after one that has failed.
+func (d *Directory) createFolder(folder string) error {
+	d.folders.Lock()
+	defer d.folders.Unlock()
+	if _, err := os.Stat(folder); err == nil && d.foldersSynced {
+		return nil
+	}
+	if err := os.MkdirAll(folder, folderMode); err != nil {
+		return err
+	}
+	all := filepath.Dir(folder)
+	err := errors.Join(d.files.syncFolder(all), d.files.syncFolder(filepath.Dir(all)))
+	d.foldersSynced = err == nil
+	return err
+}
+
 // clusterFolders returns the folders of all clusters.
 func clusterFolders(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(path, clustersFolder))

@@ -51,11 +51,13 @@ func (c *Cluster) AtKeys(id Identity, m Moment, want func(key string) bool) (*St
 	return c.readAt(id, m, want, nil)
 }
 
-// ObjectAt is At, but the state has only the object with a key, if that existed. It reads
-// what concerns this object, by the index of the log, and at most one chunk of a snapshot.
-// Damage elsewhere is not noticed.
-func (c *Cluster) ObjectAt(id Identity, m Moment, key string) (*State, error) {
-	return c.readAt(id, m, nil, c.objectRead(id, key))
+// ObjectAt returns the state that a mirror had at a time, as At does, but only with the object that
+// has the key, if it existed.
+// With the index of the log it reads only the frames that may concern the object, and at most one
+// chunk of a snapshot. A segment without a usable index is read completely. Damage in what is not
+// read is not noticed.
+func (c *Cluster) ObjectAt(id Identity, at time.Time, key string) (*State, error) {
+	return c.readAt(id, Moment{Time: at}, nil, c.objectRead(id, key))
 }
 
 // objectRead returns a read of one object.
@@ -68,7 +70,7 @@ func (c *Cluster) readAt(id Identity, m Moment, want func(key string) bool, obje
 	defer c.hold()()
 	m = c.sinceSetBack(m, time.Now())
 	if object != nil {
-		object.moment = m
+		object.at = m.Time
 	}
 	var s *State
 	var err error

@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -115,7 +116,7 @@ func (s *seal) close(prefix, text, associated []byte) []byte {
 func (s *seal) open(sealed, associated []byte) ([]byte, error) {
 	n := s.aead.NonceSize()
 	if len(sealed) < n {
-		return nil, errTruncated
+		return nil, io.ErrUnexpectedEOF
 	}
 	return s.aead.Open(nil, sealed[:n], sealed[n:], associated)
 }

@@ -145,29 +145,21 @@ func (x *index) verifyWindow(keys Keys) (damagedIndexes int, err error) {
 // verifySegment checks the checksums of a segment. A damaged index frame is counted, and is not an
 // error.
 func (x *index) verifySegment(number uint64, last bool) (damagedIndexes int, err error) {
-	name := segmentName(number)
-	data, err := x.files.readAll(filepath.Join(x.folder, name))
-	if err == nil {
-		err = checkHead(name, data, logMagic)
-	}
-	if err != nil {
-		return 0, err
-	}
+	length := int64(-1)
 	if !last {
 		next, err := x.header(number + 1)
 		if err != nil {
 			return 0, err
 		}
-		if next.Previous > int64(len(data)) {
-			return 0, fmt.Errorf("%s: it has %d bytes instead of %d", name, len(data), next.Previous)
-		}
-		if next.Previous >= 0 {
-			data = data[:next.Previous]
-		}
+		length = next.Previous
 	}
-	c := parseSegment(data, number, last)
+	part, err := x.read(number, length, last)
+	if err != nil {
+		return 0, err
+	}
+	c := part.rest
 	if c.lost || slices.ContainsFunc(c.frames, func(f frame) bool { return f.kind == damagedFrame }) {
-		return c.damagedIndexes, fmt.Errorf("%s: %w", name, errChecksum)
+		err = fmt.Errorf("%s: %w, or frames are missing after %d bytes", segmentName(number), errChecksum, c.end)
 	}
-	return c.damagedIndexes, nil
+	return c.damagedIndexes, err
 }

@@ -92,7 +92,7 @@ func TestVerify_index(t *testing.T) {
 		_, err := fmt.Sscanf(filepath.Base(path), segmentPrefix+"%x", &number)
 		must(t, err)
 		for offset := int64(headSize); offset < int64(len(content)); {
-			f, next, good := parseFrame(content, number, offset)
+			f, next, good := parseFrame(content[offset:], number, offset)
 			if !good {
 				t.Fatalf("%s: the frame at %d is not good", path, offset)
 			}

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// archiveReads is how many reads of files may run at once. Each takes the memory of a
-	// resource, unless it is of one object, and a processor until it has ended. None waits for
-	// a client.
+	// archiveReads is how many reads of files may run at once. Each read takes a CPU core until
+	// it ends, and the memory of a whole resource unless it is for one object. A read never
+	// waits for a client.
 	archiveReads = 2
 	// archiveKept is how many states are kept for archiveAge after their last use, for the
 	// next pages of a list.
@@ -143,8 +143,8 @@ func (f *Feed) AtTime(ctx context.Context, at time.Time) (*Archived, error) {
 	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{})
 }
 
-// ObjectAtTime is AtTime, but the state has only the object with a key, if it existed. It does
-// not read the other objects.
+// ObjectAtTime returns the same state as AtTime, but only with the object that has the key, if it
+// existed. Where the files have an index, it reads only what concerns that object.
 func (f *Feed) ObjectAtTime(ctx context.Context, at time.Time, key string) (*Archived, error) {
 	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{key: key})
 }
@@ -260,7 +260,7 @@ func (f *Feed) ambiguous(version uint64) bool {
 func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment, of wantedObjects) (s *disk.State, err error) {
 	for tries := archiveTries; ; tries-- {
 		if of.key != "" {
-			s, err = stored.cluster.ObjectAt(stored.id, at, of.key)
+			s, err = stored.cluster.ObjectAt(stored.id, at.Time, of.key)
 		} else {
 			s, err = stored.cluster.AtKeys(stored.id, at, of.want)
 		}

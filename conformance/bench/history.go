@@ -200,10 +200,10 @@ func readHistory(index bool) (r historyReading, err error) {
 // historyPeriod returns when the recording begins and ends.
 func historyPeriod(c *disk.Cluster, id disk.Identity) (first, last time.Time, err error) {
 	tooOld := (*disk.TooOldError)(nil)
-	if _, err := c.ObjectAt(id, disk.Moment{Version: 1}, "x"); !errors.As(err, &tooOld) {
-		return first, last, fmt.Errorf("the first version: %w", err)
+	if _, err := c.ObjectAt(id, time.Time{}, "x"); !errors.As(err, &tooOld) {
+		return first, last, fmt.Errorf("the first state: %w", err)
 	}
-	s, err := c.ObjectAt(id, disk.Moment{Time: time.Now()}, "x")
+	s, err := c.ObjectAt(id, time.Now(), "x")
 	if err != nil {
 		return first, last, err
 	}
@@ -221,7 +221,7 @@ func (r *objectReads) at(key string, at time.Time) (int, error) {
 	var s *disk.State
 	var err error
 	if r.index {
-		s, err = r.cluster.ObjectAt(r.id, disk.Moment{Time: at}, key)
+		s, err = r.cluster.ObjectAt(r.id, at, key)
 	} else {
 		s, err = r.cluster.AtKeys(r.id, disk.Moment{Time: at}, func(k string) bool { return k == key })
 	}

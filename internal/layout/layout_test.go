@@ -43,9 +43,8 @@ var rules = map[string]rule{
 	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
-	"disk/internal/payload":  {},
-	"disk/internal/keyindex": {own: []string{"disk/internal/payload"}},
-	"disk":                   {own: []string{"delta", "store", "wire", "internal/timer", "disk/internal/keyindex", "disk/internal/payload"}},
+	"disk/internal/keyindex": {},
+	"disk":                   {own: []string{"delta", "store", "wire", "internal/timer", "disk/internal/keyindex"}},
 	"internal/timer":         {},
 	"internal/histogram":     {},
 	"internal/expect":        {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},

@@ -24,13 +24,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Hash returns the hash of a key. It is the same in all processes.
 func Hash(key []byte) uint32 { return crc32.Checksum(key, castagnoli) }
 
-// The kinds of pieces, besides those of the frames that are listed one by one.
+// The kinds of pieces. Batch and State are also those of [Frame].
 const (
 	// Declaration is the declaration of the mirror.
 	Declaration = 'M'
 	// Batch is an ordinary batch that is alone, or one of a run that may have a change of the
 	// key.
 	Batch = 'B'
+	// State is a complete state, or a part of one.
+	State = 'S'
 	// Run is the first batch of a run of ordinary ones, and RunEnd the last one.
 	Run    = 'r'
 	RunEnd = 'e'
@@ -56,8 +58,8 @@ type section struct {
 	pieces       []byte // the frames that are listed one by one, and the runs
 	frames       []byte // the place of each frame and its number of changes
 	hashes       []byte
-	// declared, place and piece are the last ones that were written, which the next ones
-	// are written relative to.
+	// declared, place and piece are the offsets of the last declaration, frame and piece. The next
+	// offset is written as the difference to them.
 	declared, place, piece int64
 	run                    run
 }

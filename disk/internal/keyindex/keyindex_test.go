@@ -98,6 +98,29 @@ func covered(pieces []Piece, frames []Frame, declared []int64, hash uint32) erro
 	return nil
 }
 
+// TestPieces_unknownKind returns an error for a section with a frame of a kind that is not listed
+// one by one: a declaration, the end of a run, and a kind of a newer program.
+func TestPieces_unknownKind(t *testing.T) {
+	for _, kind := range []byte{Batch, State, Declaration, RunEnd, 'Q'} {
+		for _, needed := range []bool{false, true} {
+			var b Builder
+			b.Declare(Mirror{}, 5, nil)
+			b.Add(&Frame{Offset: 10, Kind: kind, Required: needed})
+			block, err := Parse(b.Append(nil, 16, 0, 100), 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := block.Section(Mirror{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pieces, err := s.Pieces(1); (err == nil) != (kind == Batch || kind == State) {
+				t.Errorf("kind %c, required %v: %+v, %v", kind, needed, pieces, err)
+			}
+		}
+	}
+}
+
 // FuzzParse reads anything.
 func FuzzParse(f *testing.F) {
 	var b Builder

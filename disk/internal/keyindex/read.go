@@ -6,8 +6,7 @@ package keyindex
 import (
 	"encoding/binary"
 	"errors"
-
-	"github.com/watershed-project/watershed/disk/internal/payload"
+	"math"
 )
 
 // TrailerSize is the size of the end of a block: its own place.
@@ -32,7 +31,7 @@ func Parse(block []byte, own int64) (*Block, error) {
 	if end < 0 || Own(block[end:]) != own {
 		return nil, errMalformed
 	}
-	r := payload.Fields{B: block[:end]}
+	r := Fields{B: block[:end]}
 	b := &Block{Start: placeOf(&r), Previous: placeOf(&r)}
 	b.sections = r.B
 	if r.Err != nil || b.Start > own || b.Previous >= own {
@@ -51,11 +50,11 @@ type Section struct {
 
 // Section returns the section of a mirror, nil if the part has no frames of it.
 func (b *Block) Section(m Mirror) (*Section, error) {
-	r := payload.Fields{B: b.sections}
+	r := Fields{B: b.sections}
 	for len(r.B) > 0 {
 		var of Mirror
 		copy(of[:], r.Bytes(uint64(len(of))))
-		declarations, body := payload.Fields{B: r.Text()}, r.Text()
+		declarations, body := Fields{B: r.Text()}, r.Text()
 		if of != m || r.Err != nil {
 			continue
 		}
@@ -88,12 +87,12 @@ type Piece struct {
 	Read bool
 }
 
-// Pieces returns the frames of the section that concern a key, and what is known of all the
-// others, in the order of the log. A batch of a run is between its ends, and may be at the
-// same place as one of them.
+// Pieces returns, in the order of the log, the frames that may have a change of a key with the
+// hash, and what is known of all other frames. A batch that is read from a run is returned between
+// the Run and its RunEnd. It may have the same offset as either.
 func (s *Section) Pieces(hash uint32) ([]Piece, error) {
-	r := payload.Fields{B: s.body}
-	frames := payload.Fields{B: r.Text()}
+	r := Fields{B: s.body}
+	frames := Fields{B: r.Text()}
 	matches := s.matches(&frames, r.Text(), hash)
 	declarations := s.Declarations
 	var all []Piece
@@ -114,32 +113,32 @@ func (s *Section) Pieces(hash uint32) ([]Piece, error) {
 		}
 		p.Head = head(&r)
 		before(place - 1)
-		if p.Kind == Run && p.End > place {
+		switch {
+		case p.Kind == Run && p.End > place:
 			p.Last = head(&r)
 			all = append(all, p)
 			before(p.End)
 			all = append(all, Piece{Kind: RunEnd, Offset: p.End, Head: p.Last})
 			continue
-		}
-		if p.Kind == Run {
+		case p.Kind == Run:
 			p.Kind = Batch
+		case p.Kind != Batch && p.Kind != State:
+			return nil, errMalformed
 		}
 		if len(matches) > 0 && matches[0] == place {
 			p.Read, matches = true, matches[1:]
 		}
 		all = append(all, p)
 	}
-	for _, place := range declarations {
-		all = append(all, Piece{Kind: Declaration, Offset: place, Read: true})
-	}
 	if r.Err != nil || frames.Err != nil || len(matches) > 0 {
 		return nil, errMalformed
 	}
+	before(math.MaxInt64)
 	return all, nil
 }
 
 // matches returns the places of the frames that have a hash.
-func (s *Section) matches(frames *payload.Fields, hashes []byte, hash uint32) (places []int64) {
+func (s *Section) matches(frames *Fields, hashes []byte, hash uint32) (places []int64) {
 	place, count := s.start, 0 // of the frames up to here
 	for i := 0; i+4 <= len(hashes); i += 4 {
 		if binary.LittleEndian.Uint32(hashes[i:]) != hash || i/4 < count {
@@ -155,7 +154,7 @@ func (s *Section) matches(frames *payload.Fields, hashes []byte, hash uint32) (p
 }
 
 // placeOf reads a number that is smaller than any file.
-func placeOf(r *payload.Fields) int64 {
+func placeOf(r *Fields) int64 {
 	n := r.Number()
 	if n > 1<<40 {
 		r.B, r.Err = nil, errMalformed
@@ -164,6 +163,6 @@ func placeOf(r *payload.Fields) int64 {
 	return int64(n)
 }
 
-func head(r *payload.Fields) Head {
+func head(r *Fields) Head {
 	return Head{Flags: r.Byte(), Version: r.Number(), Era: r.Number(), Time: int64(r.Number())}
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package payload reads the fields of which the payloads of frames and their indexes consist.
-package payload
+package keyindex
 
 import (
 	"encoding/binary"
 	"errors"
 )
 
-// ErrTruncated means that a payload ends before its fields do.
-var ErrTruncated = errors.New("record is truncated")
+// errTruncated means that a payload ends before its fields do.
+var errTruncated = errors.New("record is truncated")
 
-// Fields reads the fields of a payload. After an error all further fields are empty.
+// Fields reads the fields of which the payloads of frames and their indexes consist. After an
+// error all further fields are empty.
 type Fields struct {
 	// B is what is left, and Err the first error.
 	B   []byte
@@ -23,7 +23,7 @@ type Fields struct {
 func (r *Fields) Number() uint64 {
 	n, l := binary.Uvarint(r.B)
 	if l <= 0 {
-		r.B, r.Err = nil, ErrTruncated
+		r.B, r.Err = nil, errTruncated
 		return 0
 	}
 	r.B = r.B[l:]
@@ -33,7 +33,7 @@ func (r *Fields) Number() uint64 {
 // Bytes reads n bytes.
 func (r *Fields) Bytes(n uint64) []byte {
 	if n > uint64(len(r.B)) {
-		r.B, r.Err = nil, ErrTruncated
+		r.B, r.Err = nil, errTruncated
 		return nil
 	}
 	b := r.B[:n:n]
