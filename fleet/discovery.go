@@ -226,11 +226,11 @@ func (m *Member) recall(ctx context.Context) {
 	if m.Discovered() {
 		return
 	}
+	m.awaitDropped() // until then their requests can be refused, which removes the note
 	last := m.lastKnown()
 	if last == nil {
 		return
 	}
-	m.awaitDropped()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil || m.connection != last.Connection {

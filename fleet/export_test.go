@@ -57,5 +57,30 @@ func (f *Feed) TakeSlots() (leave func()) {
 	}
 }
 
+// Returned returns the UID that the cluster has returned over the configuration in use.
+func (m *Member) Returned() string {
+	uid, _ := m.known.returned()
+	return uid
+}
+
+// DiscoverSoon shortens the time after a change in which discoveries follow each other. The caller
+// calls restore after all fleets of the test have ended.
+func DiscoverSoon() (restore func()) {
+	was := discoverAfter
+	discoverAfter = was[:2]
+	return func() { discoverAfter = was }
+}
+
+// Remember stores the note of the cluster.
+func (m *Member) Remember() { m.remember() }
+
+// RecallWhile makes the last state readable while a mirror that was dropped receives an error.
+func (m *Member) RecallWhile(ctx context.Context, dropped func() error) {
+	m.mu.Lock()
+	m.runs.Go(func() { m.heed(dropped()) })
+	m.mu.Unlock()
+	m.recall(ctx)
+}
+
 // ConnectionOf returns the digest of a configuration.
 var ConnectionOf = connectionOf

@@ -186,7 +186,7 @@ func (f *Fleet) beginLocked(e Entry, before *Member) {
 	next := f.newMember(e.Name)
 	next.before = before
 	if before != nil {
-		next.predecessor = before.Identity()
+		next.predecessor, next.notes = before.Identity(), before.notes
 	}
 	next.use(e)
 	f.members[e.Name] = next

@@ -72,6 +72,10 @@ const (
 // identity than theirs.
 var errAnotherCluster = errors.New("another cluster now has the address")
 
+// errReconfigured is returned for the answer of a server whose configuration was replaced before it
+// answered.
+var errReconfigured = errors.New("the configuration of the cluster has changed meanwhile")
+
 // identification records how a member recognizes its cluster.
 type identification struct {
 	// requesting is held while the identity is requested.
@@ -85,7 +89,8 @@ type identification struct {
 	conn     any
 	aliases  []string
 	ways     []Entry
-	// certain means that the cluster has returned its UID since the configuration changed last.
+	// certain means that the cluster has returned its UID since the configuration changed last,
+	// and nothing has disproved that since.
 	certain bool
 	// assumed is the UID whose stored objects are used before the cluster has returned its UID,
 	// "" if none are.
@@ -111,38 +116,37 @@ func (k *identification) returned() (uid, endpoint string) {
 	return k.identity.UID, k.identity.Endpoint
 }
 
-// assume makes a UID that the cluster returned to an earlier process the one whose stored objects
-// are used.
-func (k *identification) assume(uid string) {
+// assume records the UID whose stored objects are used until the cluster returns its UID, and
+// returns the one before. An earlier process received it from the cluster. If it is "", none are
+// used. What the cluster has returned before does not count any more.
+func (k *identification) assume(uid string) (was string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.assumed = uid
+	was, k.assumed, k.certain = k.assumed, uid, false
+	return was
 }
 
-// forget ends the assumption. It returns false if there is none.
-func (k *identification) forget() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was := k.assumed
-	k.assumed = ""
-	return was != ""
-}
-
-// isAssumed reports whether objects are used of a UID that the cluster has not returned.
+// isAssumed reports whether stored objects are in use whose UID the cluster has not confirmed yet.
 func (k *identification) isAssumed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.assumed != ""
 }
 
-// answer compares the UID that the cluster has returned on a connection, "" if it may not be
-// read, with the one before. The error is [disk.ErrUnidentified] if the stored objects of a UID
-// are used which the cluster does not confirm. Confirmed means that it has confirmed them.
-func (k *identification) answer(uid string, conn any) (confirmed bool, err error) {
+// answer compares the UID that the cluster has returned on a connection with the known or assumed
+// UID. "uid" is "" if the credentials may not read it, or there is no namespace kube-system. The
+// error is errAnotherCluster if the UIDs differ, and [disk.ErrUnidentified] if a UID is assumed and
+// the cluster returned none. It is errReconfigured, and nothing has changed, if "current" returns
+// false: the configuration over which the UID was returned is not in use any more. That is decided
+// under the lock, because reach is called after a configuration was replaced.
+// "confirmed" reports whether the cluster has confirmed an assumed UID.
+func (k *identification) answer(uid string, conn any, current func() bool) (confirmed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was := cmp.Or(k.identity.UID, k.assumed)
 	switch {
+	case !current():
+		return false, errReconfigured
 	case uid == "" && k.assumed != "":
 		return false, disk.ErrUnidentified
 	case uid != "" && was != "" && uid != was:

@@ -39,6 +39,8 @@ type front struct {
 	allowed func(path string) bool
 	// refusal, if it is not 0, is the response to every request.
 	refusal int
+	// held, if it is not nil, delays requests for kube-system until it is closed.
+	held chan struct{}
 }
 
 func newFront(t *testing.T) *front {
@@ -80,7 +82,7 @@ func (f *front) lead(t *testing.T, c *simulated.Cluster, uid string) {
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	proxy, uid, allowed, refusal := f.proxy, f.uid, f.allowed, f.refusal
+	proxy, uid, allowed, refusal, held := f.proxy, f.uid, f.allowed, f.refusal, f.held
 	kubeSystem := r.URL.Path == "/api/v1/namespaces/kube-system"
 	failing := kubeSystem && f.failures > 0
 	if kubeSystem {
@@ -90,6 +92,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.failures--
 	}
 	f.mu.Unlock()
+	if kubeSystem && held != nil {
+		<-held
+	}
 	switch {
 	case refusal != 0:
 		w.WriteHeader(refusal)

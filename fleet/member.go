@@ -77,7 +77,7 @@ type Member struct {
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
 	interrupted interruptions
-	notes       notes
+	notes       *notes
 	runs        sync.WaitGroup
 }
 
@@ -85,7 +85,7 @@ type Member struct {
 // disproved and end before it runs.
 func newMember(name string, s *settings, c *catalog) *Member {
 	return &Member{
-		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), since: time.Now(),
+		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), notes: &notes{}, since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
 }
@@ -246,8 +246,8 @@ func (m *Member) use(e Entry) {
 	m.poke()
 }
 
-// connectLocked records the configuration that is used from now on. A last state that is used was
-// stored over the connection of the one before, so it ends if that differs.
+// connectLocked records the configuration that is used from now on. A last state in use was stored
+// over the previous connection, so it is dropped if the connection differs.
 func (m *Member) connectLocked(cfg *rest.Config) {
 	was := m.connection
 	m.connection, m.recallable = connectionOf(cfg), m.predecessor == (Identity{})
@@ -376,7 +376,7 @@ func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 
 // dropLastLocked drops the last state of the cluster. It returns false if it is not used.
 func (m *Member) dropLastLocked() bool {
-	if !m.known.forget() {
+	if m.known.assume("") == "" {
 		return false
 	}
 	for at, x := range m.mirrors {

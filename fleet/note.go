@@ -34,9 +34,9 @@ type lastKnown struct {
 	Resources  []kube.Resource `json:"resources"`
 }
 
-// connectionOf returns a digest of the parts of a configuration that decide which server at the
-// endpoint is trusted to be the cluster, and for which user its rights were used. It is comparable between
-// processes, so it contains no credentials: those of a person change every day, and a digest
+// connectionOf returns a digest of the settings that decide which server is trusted to be the
+// cluster, and which user is impersonated. The digest is stored, and later processes compare it.
+// It does not cover credentials: a person's credentials change every day, and a stored digest
 // could be used to test guesses of them. It is "" if the configuration has functions, which
 // cannot be compared, or its certificate authority cannot be read.
 func connectionOf(cfg *rest.Config) string {
@@ -65,18 +65,28 @@ func connectionOf(cfg *rest.Config) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// notes guards the note of a member in its files. All methods are safe for concurrent use.
+// notes guards the note of a cluster in its files. A member shares it with its successor, which
+// has the same file. All methods are safe for concurrent use.
 type notes struct {
 	mu sync.Mutex
 	// known means that content is what the file has, nil if there is none.
 	known   bool
 	content []byte
+	// failed means that the last note could not be written.
+	failed bool
 }
 
-// write stores a note, unless the file has it.
-func (n *notes) write(in *disk.Directory, cluster string, content []byte) error {
+// write stores a note, unless the file has it. The function "note" returns it, nil if none may be
+// stored, and is called while no other note is written or removed. After an error, write returns no
+// further ones until it has succeeded, because the caller logs them: a note of a newer program is
+// never replaced.
+func (n *notes) write(in *disk.Directory, cluster string, note func() ([]byte, error)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	content, err := note()
+	if content == nil {
+		return err
+	}
 	if !n.known {
 		n.content, _ = in.Note(cluster) // one that cannot be read is replaced
 		n.known = true
@@ -84,21 +94,29 @@ func (n *notes) write(in *disk.Directory, cluster string, content []byte) error 
 	if bytes.Equal(n.content, content) {
 		return nil
 	}
-	err := in.WriteNote(cluster, content)
-	n.known, n.content = err == nil, content
+	err = in.WriteNote(cluster, content)
+	again := n.failed
+	n.known, n.content, n.failed = err == nil, content, err != nil
+	if again {
+		return nil
+	}
 	return err
 }
 
-// remove removes the note.
-func (n *notes) remove(from *disk.Directory, cluster string) error {
+// remove removes the note, and reports whether there was one.
+func (n *notes) remove(from *disk.Directory, cluster string) (removed bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.known && n.content == nil {
-		return nil
+	if !n.known {
+		n.content, err = from.Note(cluster)
+		n.known = err == nil
 	}
-	err := from.RemoveNote(cluster)
+	if n.known && n.content == nil {
+		return false, nil
+	}
+	err = from.RemoveNote(cluster)
 	n.known, n.content = err == nil, nil
-	return err
+	return err == nil, err
 }
 
 // parse reads a note, and compares it with the configuration.
@@ -117,9 +135,10 @@ func (l *lastKnown) parse(text []byte, connection, endpoint string) error {
 	case l.UID == "" || len(l.Resources) == 0:
 		return errors.New("note lacks the UID of the cluster or its resources")
 	case l.Endpoint != endpoint:
-		return fmt.Errorf("it was stored for %s, and the address is %s", l.Endpoint, endpoint)
+		return fmt.Errorf("it was stored for address %s, and the configured address is %s", l.Endpoint, endpoint)
 	case connection == "" || l.Connection != connection:
-		return errors.New("it was stored with another certificate authority, proxy or user to impersonate")
+		return errors.New("it was stored with other connection settings (certificate authority, server name, insecure-skip-tls-verify, " +
+			"proxy or impersonated user), or the present settings cannot be compared")
 	}
 	return nil
 }

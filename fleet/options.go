@@ -50,12 +50,13 @@ type Options struct {
 	// changes since: see [watershed.Stored]. Secrets are kept only if the directory has
 	// keys. Default: nothing is stored.
 	Disk *disk.Directory
-	// LastState makes the objects of a cluster readable that does not answer after a restart:
-	// those that Disk has, if they were stored over the same connection and from a cluster
-	// with a known UID. They are dropped if the cluster then answers with another UID, or
-	// refuses the credentials. The cluster cannot decide about readers, so the program must
-	// itself refuse those of a member that is [Member.Unconfirmed]. Default: clusters can be
-	// read when they have answered.
+	// LastState lets readers get the stored objects of a cluster that does not answer after a
+	// restart. They are used only if they were stored over the same connection and the
+	// cluster's UID was known. They are dropped if the server then refuses the credentials,
+	// presents an invalid certificate, does not serve the Kubernetes API, or returns another UID
+	// or none. They are not dropped if the request for the UID times out or fails with a 5xx.
+	// While a member is [Member.Unconfirmed], its cluster cannot decide about readers, so the
+	// program must. Default: a cluster can be read only after it has answered.
 	LastState bool
 	// TransformName names Transform, with its version. Without it, objects with a Transform
 	// are not stored.

@@ -10,21 +10,23 @@ import (
 	"github.com/watershed-project/watershed/disk"
 )
 
-// Unconfirmed reports whether the cluster has not answered since the member joined, so that
-// readers receive its last state from files: see [Options.LastState]. Once it is false, it
-// stays false. It is always false without that option.
+// Unconfirmed reports whether no discovery of the cluster has succeeded since the member joined.
+// Until then, readers can get only its last state from files, if there is a usable one: see
+// [Options.LastState]. Once it is false, it stays false. It is always false without that option.
 func (m *Member) Unconfirmed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.settings.keepsLast() && m.discovered.IsZero()
 }
 
-// Refresh makes the member identify its cluster soon, if readers receive its last state. It is for
-// programs that have received an answer from the cluster.
-func (m *Member) Refresh() {
-	if m.known.isAssumed() {
-		m.poke()
+// Refresh makes the member identify its cluster soon if readers receive its last state, and reports
+// whether they do. It is for programs that have received an answer from the cluster.
+func (m *Member) Refresh() bool {
+	if !m.known.isAssumed() {
+		return false
 	}
+	m.poke()
+	return true
 }
 
 // remember stores what is needed to read the files while the cluster does not answer. It is
@@ -33,20 +35,22 @@ func (m *Member) remember() {
 	if !m.settings.keepsLast() {
 		return
 	}
+	if err := m.notes.write(m.settings.Disk, m.name, m.note); err != nil {
+		m.logger.Warn("cannot store the note of the cluster: its last state may not be readable if it does not answer after a restart", "err", err)
+	}
+}
+
+// note returns the note of the cluster, nil if none may be stored: the cluster has not returned
+// its UID over the connection in use, or has refused the credentials since, or the member has left.
+func (m *Member) note() ([]byte, error) {
 	m.mu.Lock()
-	last := lastKnown{Format: lastFormat, Connection: m.connection, Resources: m.listed}
+	last, gone := lastKnown{Format: lastFormat, Connection: m.connection, Resources: m.listed}, !m.gone.IsZero()
 	last.UID, last.Endpoint = m.known.returned()
 	m.mu.Unlock()
-	if last.UID == "" || last.Connection == "" {
-		return
+	if last.UID == "" || last.Connection == "" || gone {
+		return nil, nil
 	}
-	text, err := json.Marshal(last)
-	if err == nil {
-		err = m.notes.write(m.settings.Disk, m.name, text)
-	}
-	if err != nil {
-		m.logger.Warn("the stored state cannot be used if the cluster does not answer after a restart", "err", err)
-	}
+	return json.Marshal(last)
 }
 
 // lastKnown returns what was stored about the cluster if it can be used with the present
@@ -74,9 +78,9 @@ func (m *Member) lastKnown() *lastKnown {
 	return last
 }
 
-// isDisproof reports whether an error shows that a cluster which did not answer must not be
-// read from its last state: it answers and refuses the credentials, another server has its
-// address, or another cluster. Other errors show neither.
+// isDisproof reports whether an error means that the last state must not be read any more: the
+// server's certificate is not valid for the cluster, the server has no discovery, or isFinal is
+// true. A timeout or a refused connection disproves nothing.
 func isDisproof(err error) bool {
 	switch TroubleOf(err) {
 	case UnknownAuthority, WrongHost, CertificateExpired, NotServed:
@@ -96,7 +100,9 @@ func isFinal(err error) bool {
 }
 
 // disprove ends the use of the last state because of an error for which isDisproof is true.
-// Watches of it end. It does not wait for its mirrors to end.
+// Watches of it end. It does not wait for its mirrors to end. If isFinal is true, it also removes
+// the note, and requests a discovery: if that succeeds, the cluster accepts the credentials again,
+// and the note is stored again.
 func (m *Member) disprove(err error) {
 	if !m.settings.keepsLast() {
 		return
@@ -107,12 +113,14 @@ func (m *Member) disprove(err error) {
 	m.mu.Unlock()
 	if used {
 		m.logger.Warn("the last state of the cluster is not used any more", "err", err)
+	}
+	removed := false
+	if isFinal(err) {
+		if removed, err = m.notes.remove(m.settings.Disk, m.name); err != nil {
+			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart", "err", err)
+		}
+	}
+	if used || removed {
 		m.poke()
-	}
-	if !isFinal(err) {
-		return
-	}
-	if err := m.notes.remove(m.settings.Disk, m.name); err != nil {
-		m.logger.Warn("what is stored about the cluster cannot be removed: its last state may be used after a restart", "err", err)
 	}
 }

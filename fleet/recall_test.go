@@ -76,6 +76,7 @@ func (o *outage) config() *rest.Config {
 // run is a fleet with the files of an outage.
 type run struct {
 	fleet  *fleet.Fleet
+	files  *disk.Directory
 	roster *roster
 	log    *expect.Output
 }
@@ -84,10 +85,10 @@ type run struct {
 func (o *outage) run(t *testing.T, cfg *rest.Config, last bool, during func(*testing.T, *run)) {
 	t.Helper()
 	ok := t.Run("run", func(t *testing.T) {
-		r := &run{roster: newRoster(), log: &expect.Output{}}
+		r := &run{files: storing(t, o.path), roster: newRoster(), log: &expect.Output{}}
 		r.roster.set("one", cfg)
 		r.fleet = start(t, r.roster, &fleet.Options{
-			Logger: slog.New(slog.NewTextHandler(r.log, nil)), Disk: storing(t, o.path), LastState: last, History: 1 << 20, Resources: []string{"pods", "namespaces"},
+			Logger: slog.New(slog.NewTextHandler(r.log, nil)), Disk: r.files, LastState: last, History: 1 << 20, Resources: []string{"pods", "namespaces"},
 		})
 		expect.Soon(t, "the member", func() bool { return r.fleet.Len() == 1 })
 		during(t, r)
@@ -130,6 +131,19 @@ func (r *run) awaitLast(t *testing.T) *fanout.Cursor[*wire.Object] {
 	cursor, err := feed.Cursor(now.Revision, fanout.Everything())
 	expect.NoError(t, err)
 	return cursor
+}
+
+// expectContinued checks that the last state can be read, and that the cluster is not listed when
+// it answers again.
+func (o *outage) expectContinued(t *testing.T, r *run) {
+	t.Helper()
+	r.awaitLast(t)
+	lists := o.clusters.Stats().Lists
+	expect.NoError(t, o.network.Up())
+	r.awaitLive(t)
+	if n := o.clusters.Stats().Lists - lists; n != 0 {
+		t.Errorf("%d lists instead of the files", n)
+	}
 }
 
 // expectNothing checks that the last state cannot be read.
@@ -274,7 +288,10 @@ func TestLastState_changedConfiguration(t *testing.T) {
 		}
 		expect.Soon(t, "a message", func() bool { return strings.Contains(r.log.String(), "its stored state is not used") })
 		r.expectNothing(t)
+		r.roster.set("one", o.config())
+		o.expectContinued(t, r)
 	})
+	o.network.Down()
 	o.run(t, o.config(), true, func(t *testing.T, r *run) {
 		cursor, cfg := r.awaitLast(t), o.config()
 		cfg.Host = "https://127.0.0.1:1"
@@ -423,7 +440,8 @@ func TestLastState_damagedNote(t *testing.T) {
 }
 
 // TestLastState_endsWhenItIsDisproved makes the address answer after an outage, but not as the
-// cluster whose state is read. Readers of the state end, and the next run does not read it either.
+// cluster whose state is read. Readers of the state end. It can be read when nothing answers any
+// more only if what answered was not an API server, and else not in the next run either.
 func TestLastState_endsWhenItIsDisproved(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer func(t *testing.T, o *outage)
@@ -460,6 +478,16 @@ func TestLastState_endsWhenItIsDisproved(t *testing.T) {
 					if uid, _ = now.Field(podUID); uid == string(pod.UID) {
 						t.Errorf("%s of the last state can be read", key)
 					}
+				}
+				o.network.Down()
+				if test.noted == "uid-0" {
+					o.at.refuse(0)
+					o.expectContinued(t, r)
+				} else if test.pods == 0 {
+					expect.Soon(t, "another outage", func() bool {
+						return fleet.TroubleOf(r.member().Status().Err) == fleet.Unreachable
+					})
+					r.expectNothing(t)
 				}
 			})
 			expect.Equal(t, o.notedUID(t), test.noted)

@@ -106,7 +106,8 @@ func (s *server) takeTurn(ctx context.Context) (*turn, error) {
 }
 
 // refused ends the use of the last state if the server does not accept the credentials. A cluster
-// that accepts them may forbid single resources too, so that counts only before it is confirmed.
+// that accepts them may still forbid single resources, so a 403 counts only while the UID is
+// assumed.
 func (s *server) refused(err error) {
 	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) && s.known.isAssumed() {
 		s.disproved(err)
@@ -151,9 +152,11 @@ func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) 
 		s.refused(err)
 		return err
 	}
-	confirmed, err := k.answer(uid, a.connection())
+	confirmed, err := k.answer(uid, a.connection(), func() bool { return s.cluster.Load() == cluster })
 	if err != nil {
 		err = fmt.Errorf("cluster %s: %w", s.name, err)
+	}
+	if err != nil && !errors.Is(err, errReconfigured) {
 		s.disproved(err)
 	}
 	if errors.Is(err, errAnotherCluster) {

@@ -170,10 +170,9 @@ func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.De
 		g.silent.Store(time.Now().UnixNano())
 		return unanswered, nil
 	}
-	if g.member.Unconfirmed() {
+	if g.member.Refresh() {
 		// The server at the address answers, and it is not known yet whether it is the cluster
-		// whose last state is in the files.
-		g.member.Refresh()
+		// whose last state is read.
 		return authz.Decision{}, unconfirmed(g.member)
 	}
 	return d, err

@@ -158,4 +158,28 @@ func TestLastState(t *testing.T) {
 		delete(others, "a made-up token") // the cluster refuses it
 		refuseOthers(t)
 	})
+	// Without files there is no last state, and the first answers to the replica take time.
+	t.Run("first answers", func(t *testing.T) {
+		path = t.TempDir()
+		released := make(chan struct{})
+		at.drop(func(r *http.Request) bool {
+			if r.Method != http.MethodPost {
+				select {
+				case <-released:
+				case <-r.Context().Done():
+				}
+			}
+			return false
+		})
+		serve(t)
+		for name, token := range map[string]string{"the owner": ownerToken, "ann": others["ann"]} {
+			got := w.get(t, token, "/clusters/a"+configmaps)
+			if got.code != http.StatusServiceUnavailable && got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+				t.Errorf("%s: %d, Retry-After %q, want to be asked to try again: %.300s", name, got.code, got.header.Get("Retry-After"), got.body)
+			}
+		}
+		close(released)
+		expect.Soon(t, "the first state", func() bool { return w.get(t, ownerToken, "/clusters/a"+configmaps).code == http.StatusOK })
+		w.expectCode(t, http.StatusOK, others["ann"], "/clusters/a"+configmaps)
+	})
 }
