@@ -24,9 +24,10 @@
 // # Bounds and ownership
 //
 //   - Connections: [Options.Connections] in total, and [Options.ConnectionsPerAddress] per
-//     remote address (per /64 network for IPv6). Others are reset when they are accepted. If
-//     the total is reached, the oldest connection without an authenticated caller is reset
-//     instead, see [Authenticated].
+//     remote address (per /64 network for IPv6). A connection above the limit of its address is
+//     reset when it is accepted. If the total is reached, the oldest connection without an
+//     authenticated caller is reset to make room, see [Authenticated]. If all have one, the new
+//     connection is reset.
 //   - Memory: a connection that has not finished its handshake takes 11 KB of heap and
 //     stack, one that has takes 32 to 37 KB before its first request (make attack). Headers
 //     are limited to 64 KB, and so are bodies. Bodies on HTTP/1 must have a Content-Length.
