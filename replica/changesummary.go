@@ -114,6 +114,24 @@ func newSummary(s *shared, q *Request) (*summary, error) {
 	return all, nil
 }
 
+// enter decides which resources of members are counted, and then takes the memory that the request
+// needs. The context ends if a right cannot be decided. The caller calls leave at the end.
+func (s *summary) enter(r *http.Request, q *Request, members ...*fleet.Member) (ctx context.Context, rights *listRights, leave func(), err error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	rights = s.listRights(r, q, cancel, members...)
+	taken := 0
+	if err = context.Cause(ctx); err == nil {
+		taken, err = takePast(&s.past, q.user(), changesObjects)
+	}
+	if err != nil {
+		cancel(nil)
+	}
+	return ctx, rights, func() {
+		s.past.release(q.user(), taken)
+		cancel(nil)
+	}, err
+}
+
 // mostCounts is how many numbers a response has at most. Each takes some 200 bytes until it is
 // written.
 const mostCounts = 50_000
@@ -169,17 +187,11 @@ func (p *pastReads) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	rights := p.listRights(r, q, cancel, p.member)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	taken, err := takePast(&p.past, q.user(), changesObjects)
+	ctx, rights, leave, err := s.enter(r, q, p.member)
 	if err != nil {
 		return err
 	}
-	defer p.past.release(q.user(), taken)
+	defer leave()
 	missing, err := s.add(ctx, p.member, rights.of(p.member))
 	if err != nil {
 		return err

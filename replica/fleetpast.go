@@ -16,7 +16,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
@@ -165,13 +164,6 @@ func (p *fleetPast) seesAllOf(m *fleet.Member) func() bool {
 		seesAll, err := p.seesAll()
 		return err == nil && seesAll(m)
 	}
-}
-
-// errNewNamespace returns the 403 for the past of a namespace that was created later, or whose time
-// of creation is not known.
-func errNewNamespace(namespace string) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, namespace,
-		errors.New("the namespace may have been deleted and created again since that time, and you may not read all namespaces"))
 }
 
 // visibleSince returns the time since which the caller may read a member: a time, or the creation
@@ -333,17 +325,11 @@ func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	}
 	warning.Add(w.Header(), f.warnings("the changes there")...)
 	members := f.selectedMembers(q)
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	rights := f.listRights(r, q, cancel, members...)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	taken, err := takePast(&f.past, q.user(), changesObjects)
+	ctx, rights, leave, err := s.enter(r, q, members...)
 	if err != nil {
 		return err
 	}
-	defer f.past.release(q.user(), taken)
+	defer leave()
 	var answer ChangeSummary
 	var failed []error
 	for _, m := range members {

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/freshness"
-	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -102,16 +102,6 @@ func (p *pastReads) seesAll(r *http.Request, q *Request) func() bool {
 	})
 }
 
-// gate returns the gate of a request.
-func (p *pastReads) gate(r *http.Request, q *Request, place *pastPlace) view.Gate {
-	return view.Gate{Allow: p.allow(r, q), Enter: place.enter, Check: func(past *fleet.Archived) error {
-		if err := place.hold(past.Len()); err != nil {
-			return err
-		}
-		return p.checkObjects(q.attributes.Namespace, past, p.seesAll(r, q))
-	}}
-}
-
 // wide returns the request for all namespaces.
 func (q *Request) wide() *Request {
 	wide := *q
@@ -152,6 +142,13 @@ func (p *pastReads) created(namespace string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return o.Created(), true
+}
+
+// errNewNamespace returns the 403 for the past of a namespace that was created later, or whose time
+// of creation is not known.
+func errNewNamespace(namespace string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, namespace,
+		errors.New("the namespace may have been deleted and created again since that time, and you may not read all namespaces"))
 }
 
 // isFormer returns a function that reports whether an object is from an earlier namespace of the

@@ -4,9 +4,12 @@
 package replica
 
 import (
+	"net/http"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
 const (
@@ -57,6 +60,16 @@ func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
 			return 1
 		}
 		return now.State.Len()
+	}}
+}
+
+// gate returns the gate of a request.
+func (p *pastReads) gate(r *http.Request, q *Request, place *pastPlace) view.Gate {
+	return view.Gate{Allow: p.allow(r, q), Enter: place.enter, Check: func(past *fleet.Archived) error {
+		if err := place.hold(past.Len()); err != nil {
+			return err
+		}
+		return p.checkObjects(q.attributes.Namespace, past, p.seesAll(r, q))
 	}}
 }
 
