@@ -171,7 +171,7 @@ type Cluster struct {
 	// opened means that the index has been read.
 	opened  bool
 	mirrors map[digest]*Mirror
-	// unclaimed are the stored mirrors that have not been opened.
+	// unclaimed are the stored mirrors that are not open and have not been changed by this process.
 	unclaimed map[digest]*found
 	// snapshots are the snapshots in the folder. Those of one mirror are in the order of the
 	// log.

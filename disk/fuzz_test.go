@@ -76,7 +76,8 @@ func FuzzFrames(f *testing.F) {
 		place := int64(frameSize + len(first))
 		index.Declare(keyindex.Mirror(identify("pods").digest()), place, nil)
 		place += int64(frameSize + len(declared))
-		index.Add(&keyindex.Frame{Mirror: keyindex.Mirror(identify("pods").digest()), Offset: place, Kind: kind, Head: h.indexed()})
+		mirror := keyindex.Mirror(identify("pods").digest())
+		index.Add(&keyindex.Frame{Mirror: mirror, Offset: place, Kind: kind, Head: h.indexed()})
 		block := index.Append(nil, headSize, 0, 0)
 		f.Add(add(add(data, stateFrame, state), indexFrame, block[:len(block)-keyindex.TrailerSize]))
 	}

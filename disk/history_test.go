@@ -146,7 +146,8 @@ type trimmed struct {
 
 func newTrimmed(t *testing.T) *trimmed {
 	t.Helper()
-	h := &trimmed{d: openDirectory(t, t.TempDir(), &Options{Window: time.Minute}), now: time.Now().Add(-2 * time.Hour)}
+	h := &trimmed{now: time.Now().Add(-2 * time.Hour)}
+	h.d = openDirectory(t, t.TempDir(), &Options{Window: time.Minute})
 	h.d.limits.replay = 8 << 10
 	for i, resource := range []string{"configmaps", "services", "pods"} {
 		w := newWorld(t, openMirror(t, h.d, identify(resource), MirrorOptions{}), uint64(i))
@@ -172,7 +173,7 @@ func (h *trimmed) pass() {
 	h.worlds[0].change(3)
 }
 
-// segments returns the number of the oldest segment.
+// oldest returns the number of the oldest segment.
 func (h *trimmed) oldest(t *testing.T) uint64 {
 	t.Helper()
 	all, err := list(h.d.Cluster("east").folder)
@@ -180,8 +181,8 @@ func (h *trimmed) oldest(t *testing.T) uint64 {
 	return all.segments[0]
 }
 
-// missing returns how many batches after a time are not in a history of a mirror, and its gaps.
-func (h *trimmed) missing(t *testing.T, w *world, since time.Time, entries iter.Seq2[Entry, error]) (missing, gaps int) {
+// missing returns how many changes after a time are not in a history of a mirror, and its gaps.
+func missing(t *testing.T, w *world, since time.Time, entries iter.Seq2[Entry, error]) (missing, gaps int) {
 	t.Helper()
 	versions, errs := versionsOf(entries, w.mirror.id.Resource)
 	for _, err := range errs {
@@ -210,7 +211,7 @@ func TestHistory_removedSegments(t *testing.T) {
 			if i > 0 && since.Equal(w.past[i-1].time) {
 				continue
 			}
-			missing, gaps := h.missing(t, w, since, c.History(since, func(other Identity) bool { return other == id }))
+			missing, gaps := missing(t, w, since, c.History(since, func(other Identity) bool { return other == id }))
 			if gaps != min(missing, 1) {
 				t.Errorf("%s since %v: %d gaps, %d changes are missing", id.Resource, since, gaps, missing)
 			}

@@ -88,7 +88,7 @@ func (n *notes) write(in *disk.Directory, cluster string, note func() ([]byte, e
 		return err
 	}
 	if !n.known {
-		n.content, _ = in.Note(cluster) // one that cannot be read is replaced
+		n.content, _ = in.Note(cluster) // one that cannot be read is replaced, unless a newer program wrote it
 		n.known = true
 	}
 	if bytes.Equal(n.content, content) {
