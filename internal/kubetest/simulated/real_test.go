@@ -161,16 +161,26 @@ func (p *pair) sameAll(t *testing.T, requests []request) {
 func (p *pair) same(t *testing.T, r request) [2]answer {
 	t.Helper()
 	answers := p.ask(t, r)
+	// On a busy machine a short watch can end before all of its initial events were sent.
+	if long := strings.Replace(r.target, "timeoutSeconds=2", "timeoutSeconds=20", 1); long != r.target && !alike(&answers) {
+		r.target = long
+		answers = p.ask(t, r)
+	}
 	compare(t, answers)
 	return answers
 }
 
-func compare(t *testing.T, answers [2]answer) {
-	t.Helper()
+// alike reports whether two answers are the same.
+func alike(answers *[2]answer) bool {
 	for i := range answers {
 		answers[i].Body = normal(answers[i].Body)
 	}
-	if reflect.DeepEqual(answers[0], answers[1]) {
+	return reflect.DeepEqual(answers[0], answers[1])
+}
+
+func compare(t *testing.T, answers [2]answer) {
+	t.Helper()
+	if alike(&answers) {
 		return
 	}
 	if d := cmp.Diff(answers[0], answers[1]); d != "" {
