@@ -15,7 +15,7 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-// checkFleetPast compares the past of the fleet with that of its only cluster.
+// checkFleetPast compares the past of the fleet with the past of its only cluster.
 func checkFleetPast(t *testing.T, cluster, fleet *pastReader, at time.Time) {
 	t.Helper()
 	query := url.Values{"at": {at.Format(time.RFC3339Nano)}}

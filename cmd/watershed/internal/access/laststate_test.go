@@ -158,7 +158,7 @@ func TestLastState(t *testing.T) {
 		delete(others, "a made-up token") // the cluster refuses it
 		refuseOthers(t)
 	})
-	// Without files there is no last state that could be of another cluster.
+	// Without files there is no last state to protect from another cluster.
 	t.Run("no last state", func(t *testing.T) {
 		path = t.TempDir()
 		serve(t)
