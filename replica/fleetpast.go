@@ -113,7 +113,12 @@ func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time,
 			left[why] = append(left[why], m.Name())
 			continue
 		}
-		parts, objects = append(parts, view.PastPart(m.Name(), past)), objects+past.Len()
+		parts = append(parts, view.PastPart(m.Name(), past))
+		if key := p.q.pastKey(p.namespaced); key == "" {
+			objects += past.Len()
+		} else if _, ok := past.Get(key); ok { // a state that is kept has others too
+			objects++
+		}
 		if objects > mostFleetObjects {
 			return nil, tooManyObjects(objects)
 		}
