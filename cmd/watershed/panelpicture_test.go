@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershed-project/watershed/cmd/watershed/internal/dashboard"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -116,12 +115,13 @@ type line struct {
 }
 
 // panel draws a panel at a place.
-func (c *canvas) panel(x, y, width float64, p dashboard.Panel, all []line) {
+func (c *canvas) panel(x, y, width float64, p *grafanaPanel, all []line) {
+	unit := p.FieldConfig.Defaults.Unit
 	fmt.Fprintf(c, `<rect x="%.0f" y="%.0f" width="%.0f" height="%d" fill="#ffffff" stroke="#d0d0d0"/>`+"\n", x+3, y+3, width-6, panelHeight-6)
 	c.text(x+12, y+20, 13, "#222222", p.Title)
-	switch p.Kind {
+	switch p.Type {
 	case "timeseries":
-		c.lines(x, y, width, p.Unit, all)
+		c.lines(x, y, width, unit, all)
 	default:
 		for i, s := range all {
 			if i >= 10 {
@@ -129,7 +129,7 @@ func (c *canvas) panel(x, y, width float64, p dashboard.Panel, all []line) {
 			}
 			row := y + titleHeight + 20 + float64(i)*lineHeight
 			c.text(x+12, row, 11, "#444444", s.name)
-			c.text(x+width-90, row, 11, "#111111", amountOf(s.value(len(s.Values)-1), p.Unit))
+			c.text(x+width-90, row, 11, "#111111", amountOf(s.value(len(s.Values)-1), unit))
 		}
 	}
 }
@@ -176,25 +176,40 @@ func (c *canvas) lines(x, y, width float64, unit string, all []line) {
 // drawDashboard draws each row of the dashboard with data of a real Prometheus.
 func drawDashboard(t *testing.T, p *prometheus, during time.Duration) {
 	t.Helper()
-	for _, row := range dashboard.Rows() {
-		c := &canvas{}
-		x, y := 0.0, 0.0
-		for _, panel := range row.Panels {
-			width := float64(panel.Width * columnWidth)
-			if x+width > 24*columnWidth {
-				x, y = 0, y+panelHeight
-			}
-			var all []line
-			for _, q := range panel.Queries {
-				for _, s := range p.queryRange(t, evaluated(q.Expr), during) {
-					all = append(all, line{s, legend(q.Legend, s.Metric)})
-				}
-			}
-			c.panel(x, y, width, panel, all)
-			x += width
+	panels := readDashboard(t).Panels
+	for len(panels) > 0 {
+		title := panels[0]
+		panels = panels[1:]
+		end := slices.IndexFunc(panels, func(p grafanaPanel) bool { return p.Type == "row" })
+		if end < 0 {
+			end = len(panels)
 		}
-		picture := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" font-family="sans-serif">`+"\n"+`<rect width="100%%" height="100%%" fill="#f4f5f5"/>`+"\n%s</svg>\n", 24*columnWidth, y+panelHeight, c)
-		name := "dashboard-" + strings.ReplaceAll(strings.ToLower(row.Title), " ", "-") + ".svg"
-		expect.NoError(t, os.WriteFile(filepath.Join("..", "..", "docs", "operations", "pictures", name), []byte(picture), 0o644))
+		drawRow(t, p, during, &title, panels[:end])
+		panels = panels[end:]
 	}
+}
+
+// drawRow draws the panels of a row. Their places are below that of its title.
+func drawRow(t *testing.T, p *prometheus, during time.Duration, title *grafanaPanel, panels []grafanaPanel) {
+	t.Helper()
+	c := &canvas{}
+	height := 0.0
+	for i := range panels {
+		panel := &panels[i]
+		place := panel.GridPos
+		var all []line
+		for _, q := range panel.Targets {
+			for _, s := range p.queryRange(t, evaluated(q.Expr), during) {
+				all = append(all, line{s, legend(q.LegendFormat, s.Metric)})
+			}
+		}
+		y := float64((place.Y - title.GridPos.Y - title.GridPos.H) / place.H * panelHeight)
+		c.panel(float64(place.X*columnWidth), y, float64(place.W*columnWidth), panel, all)
+		height = max(height, y+panelHeight)
+	}
+	picture := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" font-family="sans-serif">`+"\n"+
+		`<rect width="100%%" height="100%%" fill="#f4f5f5"/>`+"\n%s</svg>\n", 24*columnWidth, height, c)
+	name := "dashboard-" + strings.ReplaceAll(strings.ToLower(title.Title), " ", "-") + ".svg"
+	file := filepath.Join(checkout, "docs", "operations", "pictures", name)
+	expect.NoError(t, os.WriteFile(file, []byte(picture), 0o644))
 }

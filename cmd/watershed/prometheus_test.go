@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershed-project/watershed/cmd/watershed/internal/dashboard"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -47,7 +46,7 @@ func TestAlertRules(t *testing.T) {
 	promtool := lookPath(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "watershed.yaml"}, {"test", "rules", "watershed_test.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
-		cmd.Dir = filepath.Join("..", "..", "deploy", "alerts")
+		cmd.Dir = filepath.Join(checkout, filepath.Dir(alertFile))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
@@ -65,8 +64,7 @@ var staleFor = regexp.MustCompile(`(?m) > (180|600)$`)
 func startPrometheus(t *testing.T, target string) *prometheus {
 	t.Helper()
 	program := lookPath(t, "prometheus")
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "alerts", "watershed.yaml"))
-	expect.NoError(t, err)
+	text := readCheckout(t, alertFile)
 	dir, address := t.TempDir(), freeAddress(t)
 	rules := filepath.Join(dir, "rules.yaml")
 	expect.NoError(t, os.WriteFile(rules, staleFor.ReplaceAll(text, []byte(" > 0")), 0o600))
@@ -183,19 +181,18 @@ func TestPrometheus(t *testing.T) {
 	stop := w.load(ctx)
 	defer stop()
 	var pending []func() error
-	for _, row := range dashboard.Rows() {
-		for _, panel := range row.Panels {
-			for _, q := range panel.Queries {
-				pending = append(pending, func() error { return p.wantSome(ctx, panel.Title, evaluated(q.Expr)) })
-			}
+	for _, panel := range readDashboard(t).Panels {
+		for _, q := range panel.Targets {
+			pending = append(pending, func() error { return p.wantSome(ctx, panel.Title, evaluated(q.Expr)) })
 		}
 	}
 	signals := map[string]string{}
-	for _, a := range dashboard.Alerts() {
-		signals[a.Name] = a.Signal
+	for _, a := range readAlerts(t) {
+		signal := a.signal()
+		signals[a.Alert] = signal
 		// TestTroubles has the problems of clusters, and TestProblems the problems of the server.
-		if !strings.Contains(a.Signal, "watershed_problems") && !strings.Contains(a.Signal, "watershed_server_problems") {
-			pending = append(pending, func() error { return p.wantSome(ctx, a.Name, a.Signal) })
+		if !strings.Contains(signal, "watershed_problems") && !strings.Contains(signal, "watershed_server_problems") {
+			pending = append(pending, func() error { return p.wantSome(ctx, a.Alert, signal) })
 		}
 	}
 	for cluster, alert := range w.troubles {

@@ -130,8 +130,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/access": {own: []string{
 		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/timer",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
-	"cmd/watershed/internal/audit":     {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
-	"cmd/watershed/internal/dashboard": {},
+	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/exposition": {own: []string{
 		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
