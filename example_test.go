@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/watershed-project/watershed"
@@ -212,6 +213,93 @@ func ExampleFactory() {
 	// shop/checkout Pod
 	// shop/search Pod
 	// pods 1
+}
+
+// Drop and Transform reduce objects before they are stored. Drop cuts fields out of the bytes
+// and decodes nothing. Transform runs once for every new state.
+func ExampleOptions_transform() {
+	server, prod := startCluster()
+	defer server.Close()
+	search := miniature.Pod("shop", "search", "node-8")
+	search.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: "Update"}}
+	search.Spec.Containers = []corev1.Container{{Name: "search", Image: "search:1"}}
+	server.Put(search)
+
+	// A transform owns the pod, so it may modify it. This one keeps what the program reads.
+	onlyNode := func(pod *corev1.Pod) (*corev1.Pod, error) {
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+		return pod, nil
+	}
+	var whole int64
+	for _, opts := range []*watershed.Options[*corev1.Pod]{
+		{},
+		{Drop: wire.ManagedFields},
+		{Drop: wire.ManagedFields, Transform: onlyNode},
+	} {
+		pods, err := watershed.New(prod, opts)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		stop := runSynced(pods)
+		p, _ := pods.Get("shop/search")
+		stats := pods.Stats()
+		whole = max(whole, stats.ObjectBytes)
+		fmt.Println(p.Name, "on", p.Spec.NodeName)
+		fmt.Println(len(p.ManagedFields), "managed fields,", len(p.Spec.Containers), "containers")
+		fmt.Println(stats.Objects, "pods, smaller:", stats.ObjectBytes < whole)
+		stop()
+	}
+	// Output:
+	// search on node-8
+	// 1 managed fields, 1 containers
+	// 3 pods, smaller: false
+	// search on node-8
+	// 0 managed fields, 1 containers
+	// 3 pods, smaller: true
+	// search on node-8
+	// 0 managed fields, 0 containers
+	// 3 pods, smaller: true
+}
+
+// Readers share the objects of an informer and must not modify them. Mutated, meant for tests,
+// is called with each object that a reader has modified all the same.
+func ExampleOptions_mutated() {
+	server, prod := startCluster()
+	defer server.Close()
+
+	pods, err := watershed.New(prod, &watershed.Options[*corev1.Pod]{
+		// The informer compares every second and when it stops.
+		Mutated: func(key string, was, is *corev1.Pod) {
+			fmt.Println(key, "was modified:", was.Spec.NodeName, "became", is.Spec.NodeName)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	stop := runSynced(pods)
+	cart, _ := pods.Get("shop/cart")
+	cart.Spec.NodeName = "mine" // a mistake
+	search, _ := pods.Get("shop/search")
+	search.DeepCopy().Spec.NodeName = "mine" // not a mistake: the copy is the reader's own
+	stop()
+	// Output:
+	// shop/cart was modified: node-7 became mine
+}
+
+// runSynced runs an informer until stop is called, and returns when it has synced.
+func runSynced(pods *watershed.Informer[*corev1.Pod]) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = pods.Run(ctx) })
+	if err := pods.WaitForSync(ctx); err != nil {
+		panic(err)
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // counted is a source that counts the lists of another one.

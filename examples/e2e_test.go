@@ -62,20 +62,20 @@ func TestExamples(t *testing.T) {
 	judge := start(t, cluster.Kubeconfig(), cluster.KubectlPath(), "get", "pods", "--watch", "--output-watch-events",
 		"-o", `jsonpath={.type} {.object.metadata.name} {.object.status.phase}{"\n"}`)
 	watchers := map[string]*program{
-		"listwatch":        example("listwatch"),
-		"listwatch all":    example("listwatch", "-list=false"),
-		"reflector":        example("reflector"),
-		"reflector known":  example("reflector", "-known"),
+		"listwatch":        example("pipeline", "listwatch"),
+		"listwatch all":    example("pipeline", "listwatch", "-list=false"),
+		"reflector":        example("pipeline", "reflector"),
+		"reflector known":  example("pipeline", "reflector", "-known"),
 		"watchdog":         example("watchdog"),
 		"pipeline":         example("pipeline", "-cluster", "-listen=127.0.0.1:0"),
 		"sharedinformer":   example("sharedinformer", "-slow=200ms"),
 		"factory":          example("factory", "-kubeconfig="+cluster.Kubeconfig(), "-context=examples"),
-		"listwatch field":  example("listwatch", "-field=status.phase=Running"),
+		"listwatch field":  example("pipeline", "listwatch", "-field=status.phase=Running"),
 		"fleet":            example("fleet", "-watch"),
 		"kubectl, a judge": judge,
 	}
-	byLabel := example("listwatch", "-l=app=nettool")
-	labelindex := example("labelindex", "-listen=127.0.0.1:0")
+	byLabel := example("pipeline", "listwatch", "-l=app=nettool")
+	index := example("sharedinformer", "-slow=0", "-listen=127.0.0.1:0")
 	for _, p := range watchers {
 		p.awaitText(t, "web") // from now on they receive everything
 	}
@@ -83,11 +83,11 @@ func TestExamples(t *testing.T) {
 	for _, p := range []*program{watchers["listwatch"], watchers["listwatch field"], watchers["fleet"], byLabel} {
 		p.awaitText(t, "# watch")
 	}
-	indexes := []string{indexOf(t, labelindex), indexOf(t, watchers["pipeline"])}
+	indexes := []string{indexOf(t, index), indexOf(t, watchers["pipeline"])}
 	wantAnswers := func(want string) {
 		t.Helper()
-		for _, index := range indexes {
-			wantAnswer(t, index+"/?app=nettool", want)
+		for _, address := range indexes {
+			wantAnswer(t, address+"/?app=nettool", want)
 		}
 	}
 	wantAnswers(`[]`)
@@ -96,7 +96,7 @@ func TestExamples(t *testing.T) {
 		name string
 		test func(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string)
 	}{
-		{"myfactory", testMyFactory}, {"queries", testQueries}, {"controller", testController}, {"dropin", testDropin},
+		{"factory by hand", testFactoryByHand}, {"queries", testQueries}, {"controller", testController}, {"dropin", testDropin},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, example, kubectl) })
 		phase(c.name)
@@ -142,7 +142,7 @@ func TestExamples(t *testing.T) {
 	t.Run("selectors", func(t *testing.T) { testSelectors(t, byLabel, watchers["listwatch field"], truth["nettool"]) })
 	t.Run("late", func(t *testing.T) { testLate(t, watchers["sharedinformer late"], truth) })
 	delete(watchers, "kubectl, a judge")
-	watchers["labelindex"], watchers["listwatch label"] = labelindex, byLabel
+	watchers["sharedinformer index"], watchers["listwatch label"] = index, byLabel
 	for _, p := range watchers {
 		p.interrupt(t)
 	}
@@ -206,9 +206,12 @@ func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
 func testOnce(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string) {
 	clients, everything := example("clients"), example("factory", "-all")
 	traps, clusters := example("traps", "-objects=20"), example("fleet", "-l", "app=web")
-	transform, tweaked := example("transform", "-l=app=web"), example("listwatch", "-l=app=none", "-timeout=2s")
-	for _, p := range []*program{clients, everything, traps, clusters, transform, tweaked,
-		example("deltafifo"), example("indexer"), example("pipeline"), example("listener", "-every=40ms")} {
+	tweaked := example("pipeline", "listwatch", "-l=app=none", "-timeout=2s")
+	for _, p := range []*program{
+		clients, everything, traps, clusters, tweaked,
+		example("pipeline"), example("pipeline", "deltafifo"), example("pipeline", "indexer"),
+		example("pipeline", "listener", "-every=40ms"),
+	} {
 		p.finish(t)
 		if p.stdout.String() == "" {
 			t.Errorf("%s printed nothing", p.name)
@@ -234,7 +237,6 @@ func testOnce(t *testing.T, example func(string, ...string) *program, kubectl fu
 		t.Errorf("fleet (-want +printed):\n%s", diff)
 	}
 
-	testTransform(t, transform.stdout.String())
 	testTweak(t, tweaked)
 	testTraps(t, traps)
 	if out := kubectl("get", "namespace", "watershed-example", "--ignore-not-found", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.name}"); out == "watershed-example" {

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testMyFactory runs the factory by hand in a namespace with one pod and one config map.
-func testMyFactory(t *testing.T, example func(string, ...string) *program, _ func(...string) string) {
-	p := example("myfactory")
+// testFactoryByHand compares the factory by hand in a namespace with one pod and one config map.
+func testFactoryByHand(t *testing.T, example func(string, ...string) *program, _ func(...string) string) {
+	p := example("factory", "-by-hand")
 	p.finish(t)
 	want := []string{
 		"# by hand: a map from type to informer",
@@ -33,7 +33,7 @@ func testMyFactory(t *testing.T, example func(string, ...string) *program, _ fun
 		"config maps in memory: 0",
 	}
 	if diff := cmp.Diff(want, p.stdout.lines()); diff != "" {
-		t.Errorf("myfactory (-want +printed):\n%s", diff)
+		t.Errorf("factory -by-hand (-want +printed):\n%s", diff)
 	}
 }
 

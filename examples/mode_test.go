@@ -4,9 +4,7 @@
 package examples_test
 
 import (
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -108,34 +106,3 @@ func testLate(t *testing.T, p *program, truth map[string][]string) {
 
 // last returns the last n elements, or all if there are fewer.
 func last(all []string, n int) []string { return all[max(0, len(all)-n):] }
-
-var transformed = regexp.MustCompile(`^# as the server sends them
-default/web: Running, managed fields [1-9]\d*, containers 1
-1 objects: (\d+) bytes
-# without managed fields
-default/web: Running, managed fields 0, containers 1
-1 objects: (\d+) bytes
-# with a transform
-default/web: Running, managed fields 0, containers 0
-1 objects: (\d+) bytes
-# a reader modifies a shared pod
-default/web was modified: Running became Mine
-pods found: 1
-# a reader modifies a copy
-pods found: 0
-$`)
-
-func testTransform(t *testing.T, text string) {
-	m := transformed.FindStringSubmatch(text)
-	if m == nil {
-		t.Fatalf("transform printed\n%s", text)
-	}
-	var sizes []int
-	for _, digits := range m[1:] {
-		size, _ := strconv.Atoi(digits)
-		sizes = append(sizes, -size)
-	}
-	if !slices.IsSorted(sizes) || sizes[0] == sizes[1] || sizes[1] == sizes[2] {
-		t.Errorf("the sizes do not fall: %q", m[1:])
-	}
-}

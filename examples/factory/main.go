@@ -8,6 +8,8 @@
 // resource:
 //
 //	factory -all deployments -l app=web
+//
+// With -by-hand it builds a factory by hand, and compares it with watershed.Factory.
 package main
 
 import (
@@ -31,6 +33,7 @@ import (
 type options struct {
 	namespace string
 	all       bool
+	byHand    bool
 	// resource is the resource to list, and selector selects its objects.
 	resource, selector string
 }
@@ -39,6 +42,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of pods and config maps")
 	flag.BoolVar(&o.all, "all", false, "keep every resource, in all namespaces, and count the objects; with an argument, list those of that resource, kind or short name")
+	flag.BoolVar(&o.byHand, "by-hand", false, "build a factory by hand, and compare it with watershed.Factory")
 	flag.StringVar(&o.selector, "l", "", "the label `selector` of the objects to list")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		o.resource = flag.Arg(0)
@@ -46,10 +50,16 @@ func main() {
 	})
 }
 
+// idle is how long an informer without leases is kept.
+const idle = 20 * time.Millisecond
+
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
-	opts := &watershed.FactoryOptions{StopIdle: 100 * time.Millisecond}
+	opts := &watershed.FactoryOptions{StopIdle: idle}
 	show := func(ctx context.Context, factory *watershed.Factory) error {
 		return everything(ctx, out, cluster, factory, o.resource, o.selector)
+	}
+	if o.all && o.byHand {
+		return errors.New("-by-hand and -all exclude each other")
 	}
 	if !o.all {
 		if o.resource != "" || o.selector != "" {
@@ -57,6 +67,12 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		}
 		opts.Namespace = o.namespace
 		show = func(ctx context.Context, factory *watershed.Factory) error { return twoResources(ctx, out, factory) }
+	}
+	if o.byHand {
+		if err := byHand(ctx, out, newMyFactory(cluster, o.namespace)); err != nil {
+			return err
+		}
+		show = func(ctx context.Context, factory *watershed.Factory) error { return notByHand(ctx, out, factory) }
 	}
 	factory := watershed.NewFactory(cluster, opts)
 

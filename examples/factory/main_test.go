@@ -44,6 +44,7 @@ func TestNamed(t *testing.T) {
 func TestRun_refuses(t *testing.T) {
 	for want, o := range map[string]options{
 		"need -all": {resource: "pods"},
+		"exclude":   {all: true, byHand: true},
 		"selector":  {all: true, resource: "pods", selector: "=="},
 	} {
 		if err := run(t.Context(), io.Discard, nil, o); err == nil || !strings.Contains(err.Error(), want) {

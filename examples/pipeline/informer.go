@@ -85,8 +85,8 @@ func (i *informer[T]) process(ctx context.Context) error {
 }
 
 // follow calls a handler with all changes, at the handler's own pace. A handler that is
-// more than 10,000 changes behind gets fanout.ErrExpired: the program listener shows how
-// it could continue.
+// more than 10,000 changes behind gets fanout.ErrExpired: the step listener shows how it
+// could continue.
 func (i *informer[T]) follow(ctx context.Context, h handler[T]) error {
 	cursor, err := i.log.Cursor(0, h.interest)
 	if err != nil {

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +19,18 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSteps_areInTheTour(t *testing.T) {
+	tour, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range steps {
+		if !strings.Contains(string(tour), "\n$ go run ./examples/pipeline "+name) {
+			t.Errorf("README.md does not say how to run the step %s", name)
+		}
+	}
+}
 
 // The second list has shop/web again. That is an update, because plain structs have no
 // version by which to recognize an unchanged object.
@@ -48,6 +62,18 @@ func TestRunPlayed(t *testing.T) {
 		}
 	}
 	programtest.Shown(t, "go run ./examples/pipeline", want)
+}
+
+func TestRunListWatch_withoutCluster(t *testing.T) {
+	programtest.Fails(t, "# list\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return runListWatch(ctx, out, cluster, listWatchOptions{namespace: "default", list: true})
+	})
+}
+
+func TestRunReflector_withoutCluster(t *testing.T) {
+	programtest.Retries(t, "", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return runReflector(ctx, out, cluster, reflectorOptions{namespace: "default", known: true})
+	})
 }
 
 func TestRunLive_withoutCluster(t *testing.T) {

@@ -3,11 +3,13 @@
 
 // Command sharedinformer adds two handlers to one informer of pods. The second is slow,
 // which does not delay the first. With -resync the first handler receives every pod again
-// and again, and with -late a third handler joins while the informer runs.
+// and again, with -late a third handler joins while the informer runs, and with -listen an
+// index of the pods answers HTTP requests.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -29,6 +31,8 @@ type options struct {
 	late time.Duration
 	// resync is how often the first handler receives every pod again. 0 means never.
 	resync time.Duration
+	// listen is the address at which the index answers. "" means nowhere.
+	listen string
 }
 
 func main() {
@@ -37,6 +41,7 @@ func main() {
 	flag.DurationVar(&o.slow, "slow", 3*time.Second, "how long the second handler takes for a call")
 	flag.DurationVar(&o.late, "late", 0, "add a third handler after this time")
 	flag.DurationVar(&o.resync, "resync", 0, "how often the first handler receives every pod again")
+	flag.StringVar(&o.listen, "listen", "", "the `address` to answer queries of the index at, such as 127.0.0.1:4000")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return run(ctx, out, cluster, o)
 	})
@@ -64,11 +69,21 @@ func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) e
 		case <-ctx.Done(): // Run waits for handlers
 		}
 	}))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { late(ctx, pods, o.late, say) })
-	err = pods.Run(ctx)
+	var serveErr error
+	if o.listen != "" {
+		wg.Go(func() {
+			defer cancel()
+			serveErr = serveIndex(ctx, pods, o.listen, say)
+		})
+	}
+	runErr := pods.Run(ctx)
+	cancel()
 	wg.Wait()
-	if err != nil {
+	if err := errors.Join(runErr, serveErr); err != nil {
 		return err
 	}
 	// The counts of the handlers outlive the run.

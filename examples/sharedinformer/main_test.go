@@ -17,7 +17,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun_withoutCluster(t *testing.T) {
-	programtest.Retries(t, "# first was called 0 times\n# second was called 0 times\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, options{namespace: "default"})
+	want := "# first was called 0 times\n# second was called 0 times\n"
+	programtest.Retries(t, want, func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+		return run(ctx, out, cluster, options{namespace: "default", listen: "127.0.0.1:0"})
 	})
 }

@@ -172,24 +172,12 @@ var rules = map[string]rule{
 		"k8s.io/client-go/",
 	}},
 
-	"examples/deltafifo": {own: []string{"delta", "store"}},
-	"examples/indexer":   {own: []string{"delta", "store"}},
 	"examples/pipeline": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/",
+		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
-	"examples/listener": {own: []string{"delta", "store", "fanout"}},
 
 	"examples/internal/programtest": {own: []string{"kube"}, others: []string{"github.com/google/go-cmp/", "k8s.io/client-go/rest"}},
 	"examples/internal/terminal":    {own: []string{"kube"}},
-	"examples/listwatch": {own: []string{"delta", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/", "k8s.io/apimachinery/",
-	}},
-	"examples/transform": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/",
-	}},
-	"examples/reflector": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/",
-	}},
 	"examples/watchdog": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/",
 	}},
@@ -197,11 +185,7 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
 	"examples/sharedinformer": {own: []string{".", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
-	"examples/labelindex":     {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
 	"examples/factory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/", "k8s.io/apimachinery/",
-	}},
-	"examples/myfactory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
 	"examples/controller": {own: []string{".", "kube", "examples/internal/terminal"}, others: []string{

@@ -37,19 +37,23 @@ func MainOptional(connected *bool, alone func(ctx context.Context, out io.Writer
 ) {
 	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
+	MainAlone(func(ctx context.Context, out io.Writer) error {
+		if *connected {
+			return connect(ctx, *kubeconfig, *kubeContext, run)
+		}
+		return alone(ctx, out)
+	})
+}
+
+// MainAlone is Main for a program that needs no cluster.
+func MainAlone(run func(ctx context.Context, out io.Writer) error) {
 	if err := parse(flag.CommandLine, os.Args[1:]); err != nil {
 		os.Exit(2) // not reached: flag.CommandLine exits by itself
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	var err error
-	if *connected {
-		err = connect(ctx, *kubeconfig, *kubeContext, run)
-	} else {
-		err = alone(ctx, os.Stdout)
-	}
-	if err != nil {
+	if err := interrupted(ctx, run(ctx, os.Stdout)); err != nil {
 		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the whole message is the name of the program
 		os.Exit(1)
 	}
@@ -83,10 +87,14 @@ func connect(ctx context.Context, kubeconfig, kubeContext string, run func(conte
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer cluster.CloseIdleConnections()
-	// Most of the programs run until they are interrupted, so an error that the interrupt
-	// causes is not a failure.
-	if err := run(ctx, os.Stdout, cluster); err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
-		return err
+	return run(ctx, os.Stdout, cluster)
+}
+
+// interrupted returns nil for an error that the interrupt caused. Most of the programs run until
+// they are interrupted.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -66,22 +67,20 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-func TestConnect_interruptedIsNoFailure(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
+func TestInterrupted_isNoFailure(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("signal")
+	cancel(cause)
+	for _, err := range []error{nil, ctx.Err(), fmt.Errorf("watch: %w", ctx.Err()), cause} {
+		if err := interrupted(ctx, err); err != nil {
+			t.Errorf("interrupted: %v", err)
+		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	failed := errors.New("failed")
-	if err := connect(ctx, file, "", func(ctx context.Context, _ io.Writer, _ *kube.Cluster) error { return ctx.Err() }); err != nil {
-		t.Errorf("interrupted: %v", err)
-	}
-	if err := connect(ctx, file, "", func(context.Context, io.Writer, *kube.Cluster) error { return failed }); !errors.Is(err, failed) {
+	if err := interrupted(ctx, failed); !errors.Is(err, failed) {
 		t.Errorf("failed while it was interrupted: %v", err)
 	}
-	if err := connect(t.Context(), file, "", func(context.Context, io.Writer, *kube.Cluster) error { return context.Canceled }); err == nil {
+	if err := interrupted(t.Context(), context.Canceled); err == nil {
 		t.Error("a cancellation without an interrupt is not reported as a failure")
 	}
 }

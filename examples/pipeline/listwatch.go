@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command listwatch shows the two requests that everything else is built on: a list of
-// the pods of a namespace, and a watch of the changes after it. Flags select pods by
-// labels and fields, and change the parameters of the requests.
 package main
 
 import (
@@ -22,7 +19,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-type options struct {
+type listWatchOptions struct {
 	namespace string
 	// list means to list first. A watch without a version begins with all existing
 	// objects.
@@ -33,19 +30,22 @@ type options struct {
 	timeout time.Duration
 }
 
-func main() {
-	var o options
+// listWatch is the step listwatch: the two requests that everything else is built on, a list
+// of the pods of a namespace and a watch of the changes after it. Flags select pods by
+// labels and fields, and change the parameters of the requests.
+func listWatch() {
+	var o listWatchOptions
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
 	flag.BoolVar(&o.list, "list", true, "list before watching; without it the watch begins with the existing pods")
 	flag.StringVar(&o.labels, "l", "", "a `selector` of labels, such as app=web")
 	flag.StringVar(&o.fields, "field", "", "a `selector` of fields, such as status.phase=Running")
 	flag.DurationVar(&o.timeout, "timeout", 0, "ask the server to end the watch after this `time`, in whole seconds")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, o)
+		return runListWatch(ctx, out, cluster, o)
 	})
 }
 
-func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
+func runListWatch(ctx context.Context, out io.Writer, cluster *kube.Cluster, o listWatchOptions) error {
 	query := kube.Query{
 		Resource:      corev1.SchemeGroupVersion.WithResource("pods"),
 		Namespace:     o.namespace,

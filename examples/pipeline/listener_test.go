@@ -12,14 +12,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/watershed-project/watershed/examples/internal/programtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const want = `# each at its own pace
+const wantListeners = `# each at its own pace
     1s first  OnAdd: pod0
     2s first  OnAdd: pod1
     3s first  OnAdd: pod2
@@ -46,26 +43,26 @@ const want = `# each at its own pace
 10.25s second OnAdd: pod7
 `
 
-func TestRun(t *testing.T) {
+func TestRunListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		if err := run(t.Context(), &out, time.Second); err != nil {
+		if err := runListeners(t.Context(), &out, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, out.String()); diff != "" {
+		if diff := cmp.Diff(wantListeners, out.String()); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 	})
-	programtest.Shown(t, "go run ./examples/listener", want)
+	programtest.Shown(t, "go run ./examples/pipeline listener", wantListeners)
 }
 
-func TestRun_endsWithItsContext(t *testing.T) {
+func TestRunListeners_endsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
 		var out strings.Builder
-		if err := run(ctx, &out, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+		if err := runListeners(ctx, &out, time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("run: %v", err)
 		}
 		if took := time.Since(begin); took != 2500*time.Millisecond {

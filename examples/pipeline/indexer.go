@@ -1,41 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command indexer shows a store, reading by namespace, which does not need an index,
-// and an index on a label.
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"slices"
 
+	"github.com/watershed-project/watershed/examples/internal/terminal"
 	"github.com/watershed-project/watershed/store"
 )
 
-type pod struct {
+// labelledPod is an object that an index can select.
+type labelledPod struct {
 	Namespace, Name string
 	Labels          map[string]string
 }
 
-func podKey(p *pod) string { return p.Namespace + "/" + p.Name }
+func labelledPodKey(p *labelledPod) string { return p.Namespace + "/" + p.Name }
 
-func main() {
-	if err := run(os.Stdout); err != nil {
-		slog.Error("indexer", "err", err)
-		os.Exit(1)
-	}
-}
+// indexer is the step indexer: a store, reading by namespace, which does not need an index,
+// and an index on a label.
+func indexer() { terminal.MainAlone(runIndexer) }
 
-func run(out io.Writer) error {
-	pods := store.New(podKey, nil)
+func runIndexer(_ context.Context, out io.Writer) error {
+	pods := store.New(labelledPodKey, nil)
 	// An index is a value, not a name, so a missing index cannot be queried.
-	byApp := store.NewIndex(pods, "app", func(p *pod) ([]string, error) {
+	byApp := store.NewIndex(pods, "app", func(p *labelledPod) ([]string, error) {
 		return []string{p.Labels["app"]}, nil
 	})
-	for _, p := range []*pod{
+	for _, p := range []*labelledPod{
 		{Namespace: "ns1", Name: "pod1", Labels: map[string]string{"app": "l1"}},
 		{Namespace: "ns2", Name: "pod2", Labels: map[string]string{"app": "l2"}},
 	} {
@@ -56,7 +52,7 @@ func run(out io.Writer) error {
 	fmt.Fprintln(out, "apps:", slices.Collect(byApp.Values(snapshot)))
 
 	// Later changes appear only in later snapshots.
-	if err := pods.Put(&pod{Namespace: "ns1", Name: "pod3", Labels: map[string]string{"app": "l1"}}); err != nil {
+	if err := pods.Put(&labelledPod{Namespace: "ns1", Name: "pod3", Labels: map[string]string{"app": "l1"}}); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "app=l1 then:", slices.Collect(byApp.Keys(snapshot, "l1")))

@@ -66,7 +66,7 @@ func podOf(t *testing.T, name, app string) *wire.Object {
 }
 
 func TestHandler(t *testing.T) {
-	pods := watershed.FromSource[*wire.Object](still{podOf(t, "a", "nettool"), podOf(t, "b", ""), podOf(t, "c", "nettool")}, nil)
+	pods := watershed.FromSource[*corev1.Pod](still{podOf(t, "a", "nettool"), podOf(t, "b", ""), podOf(t, "c", "nettool")}, nil)
 	byApp := index(pods)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command listener shows how changes reach more than one reader: one log, and a
-// position in it for each reader. It does not need Kubernetes.
 package main
 
 import (
@@ -11,46 +9,38 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"os/signal"
 	"sync"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/examples/internal/terminal"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/store"
 )
 
-type pod struct{ Name string }
-
-func podKey(p pod) string { return p.Name }
-
-func main() {
+// listeners is the step listener: how changes reach more than one reader through one log,
+// with a position in it for each reader.
+func listeners() {
 	every := flag.Duration("every", time.Second, "how often a pod is created")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, *every); err != nil && ctx.Err() == nil {
-		slog.Error("listener", "err", err)
-		os.Exit(1)
-	}
+	terminal.MainAlone(func(ctx context.Context, out io.Writer) error {
+		return runListeners(ctx, out, *every)
+	})
 }
 
-func run(ctx context.Context, out io.Writer, every time.Duration) error {
+func runListeners(ctx context.Context, out io.Writer, every time.Duration) error {
 	fmt.Fprintln(out, "# each at its own pace")
-	if err := play(ctx, out, every, 5, nil); err != nil {
+	if err := listen(ctx, out, every, 5, nil); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "# the log keeps three changes, and the second listener is slower than that")
-	return play(ctx, out, every, 8, &fanout.Options[pod]{Count: 3})
+	return listen(ctx, out, every, 8, &fanout.Options[pod]{Count: 3})
 }
 
-// play creates count pods, which a fast and a slow listener receive.
-func play(ctx context.Context, out io.Writer, every time.Duration, count int, opts *fanout.Options[pod]) error {
+// listen creates count pods, which a fast and a slow listener receive.
+func listen(ctx context.Context, out io.Writer, every time.Duration, count int, opts *fanout.Options[pod]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pods := store.New(podKey, nil)
+	pods := store.New(podName, nil)
 	log := fanout.New(opts)
 	begin := time.Now()
 	var mu sync.Mutex // for one line at a time
@@ -59,20 +49,22 @@ func play(ctx context.Context, out io.Writer, every time.Duration, count int, op
 		defer mu.Unlock()
 		fmt.Fprintf(out, "%6s %-6s %s\n", time.Since(begin).Round(every/4), name, what)
 	}
-	listeners := []*listener{
+	both := []*listener{
 		{name: "first", say: say},
 		{name: "second", say: say, pace: 9 * every / 4},
 	}
-	errs := make([]error, 1+len(listeners))
+	errs := make([]error, 1+len(both))
 	var wg sync.WaitGroup
-	for i, l := range listeners {
+	for i, l := range both {
 		wg.Go(func() { errs[i] = l.run(ctx, pods, log) })
 	}
-	errs[len(listeners)] = publish(ctx, pods, log, every, count)
+	errs[len(both)] = publish(ctx, pods, log, every, count)
 	log.Close() // the listeners still receive the rest
 	wg.Wait()
 	return errors.Join(errs...)
 }
+
+func podName(p pod) string { return p.Name }
 
 // publish is the only writer. It does not wait for listeners.
 func publish(ctx context.Context, pods *store.Store[pod], log *fanout.Log[pod], every time.Duration, count int) error {
@@ -80,8 +72,8 @@ func publish(ctx context.Context, pods *store.Store[pod], log *fanout.Log[pod], 
 		if err := sleep(ctx, every); err != nil {
 			return err
 		}
-		p := pod{fmt.Sprintf("pod%d", i)}
-		log.Publish(pods.Apply([]delta.Delta[pod]{{Type: delta.Added, Key: podKey(p), Object: p}}))
+		p := pod{Name: fmt.Sprintf("pod%d", i)}
+		log.Publish(pods.Apply([]delta.Delta[pod]{{Type: delta.Added, Key: podName(p), Object: p}}))
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command reflector connects a reflector and a queue by hand and prints the deltas that
-// leave the queue, with and without known objects.
 package main
 
 import (
@@ -22,21 +20,23 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-type options struct {
+type reflectorOptions struct {
 	namespace string
 	known     bool
 }
 
-func main() {
-	var o options
+// reflectPods is the step reflector: a reflector and a queue, and the deltas that leave the queue
+// with and without known objects.
+func reflectPods() {
+	var o reflectorOptions
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
 	flag.BoolVar(&o.known, "known", false, "store the objects that leave the queue, and use the store as the queue's known objects")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, o)
+		return runReflector(ctx, out, cluster, o)
 	})
 }
 
-func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
+func runReflector(ctx context.Context, out io.Writer, cluster *kube.Cluster, o reflectorOptions) error {
 	source, err := cluster.Source(kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace})
 	if err != nil {
 		return err

@@ -11,17 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"go.uber.org/goleak"
-
 	"github.com/watershed-project/watershed/examples/internal/programtest"
 	"github.com/watershed-project/watershed/kube"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestRun_withoutCluster(t *testing.T) {
+func TestRun_byHandWithoutCluster(t *testing.T) {
 	programtest.Retries(t, "# by hand: a map from type to informer\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, "default")
+		return run(ctx, out, cluster, options{namespace: "default", byHand: true})
 	})
 }
 

@@ -1,60 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command myfactory builds a factory by hand: a map from type to informer. Then it uses
-// watershed.Factory, which can do three things that the map cannot: start an informer
-// late, keep one copy for several types, and stop one informer and free its memory.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/examples/internal/terminal"
-	"github.com/watershed-project/watershed/kube"
 )
-
-func main() {
-	namespace := flag.String("namespace", "default", "the `namespace` to read")
-	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, *namespace)
-	})
-}
-
-func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, namespace string) error {
-	fmt.Fprintln(out, "# by hand: a map from type to informer")
-	if err := byHand(ctx, out, newMyFactory(cluster, namespace)); err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "# watershed.Factory")
-	factory := watershed.NewFactory(cluster, &watershed.FactoryOptions{
-		Namespace: namespace,
-		StopIdle:  10 * time.Millisecond, // how long an informer without leases is kept
-	})
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	var runErr error
-	wg.Go(func() {
-		defer cancel()
-		runErr = factory.Run(ctx)
-	})
-	err := withFactory(ctx, out, factory)
-	cancel()
-	wg.Wait()
-	return errors.Join(err, runErr)
-}
 
 // printer returns a handler that prints the names of pods.
 func printer(out io.Writer) watershed.Handler[*corev1.Pod] {
@@ -65,12 +27,13 @@ func printer(out io.Writer) watershed.Handler[*corev1.Pod] {
 
 // asUnstructured requests pods as a type that does not imply their resource.
 var asUnstructured = watershed.Options[*unstructured.Unstructured]{
-	Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+	Resource: corev1.SchemeGroupVersion.WithResource("pods"),
 }
 
-// byHand requests informers of pods and config maps, starts them together, and then
-// requests one too late.
+// byHand requests informers of pods and config maps from a factory by hand, a map from type
+// to informer, starts them together, and then requests one too late.
 func byHand(ctx context.Context, out io.Writer, f *myFactory) error {
+	fmt.Fprintln(out, "# by hand: a map from type to informer")
 	pods, err := informerOf[*corev1.Pod](f, nil)
 	if err != nil {
 		return err
@@ -106,8 +69,11 @@ func byHand(ctx context.Context, out io.Writer, f *myFactory) error {
 	return nil
 }
 
-// withFactory does the same with a factory that runs already.
-func withFactory(ctx context.Context, out io.Writer, factory *watershed.Factory) error {
+// notByHand does the same with a factory that runs already. It can do three things that the
+// map cannot: start an informer late, keep one copy for several types, and stop one informer
+// and free its memory.
+func notByHand(ctx context.Context, out io.Writer, factory *watershed.Factory) error {
+	fmt.Fprintln(out, "# watershed.Factory")
 	pods, err := watershed.Shared[*corev1.Pod](factory, nil)
 	if err != nil {
 		return err
@@ -141,15 +107,11 @@ func withFactory(ctx context.Context, out io.Writer, factory *watershed.Factory)
 		return err
 	}
 	second.Release()
-	time.Sleep(50 * time.Millisecond) // longer than StopIdle
+	time.Sleep(5 * idle)
 	fmt.Fprintln(out, "one of two leases of config maps is released:", status(factory))
 	configMaps.Release()
-	for len(factory.Status()) > 1 || configMaps.Len() > 0 { // stopping takes a moment
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := wait(ctx, func() bool { return len(factory.Status()) == 1 && configMaps.Len() == 0 }); err != nil {
+		return err
 	}
 	fmt.Fprintln(out, "the other one is released:", status(factory))
 	fmt.Fprintln(out, "config maps in memory:", configMaps.Len())

@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/examples/internal/programtest"
 )
 
-const want = `in ns1: ns1/pod1 pod1
+const wantIndexer = `in ns1: ns1/pod1 pod1
 app=l1: [ns1/pod1]
 app=l2: ns2/pod2 map[app:l2]
 apps: [l1 l2]
@@ -20,13 +20,13 @@ app=l1 then: [ns1/pod1]
 app=l1 now: [ns1/pod1 ns1/pod3]
 `
 
-func TestRun(t *testing.T) {
+func TestRunIndexer(t *testing.T) {
 	var out strings.Builder
-	if err := run(&out); err != nil {
+	if err := runIndexer(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := cmp.Diff(wantIndexer, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	programtest.Shown(t, "go run ./examples/indexer", want)
+	programtest.Shown(t, "go run ./examples/pipeline indexer", wantIndexer)
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Command deltafifo shows the queue between a source and a store, with a pod that is a
-// plain struct. It does not need Kubernetes.
 package main
 
 import (
@@ -10,30 +8,25 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"maps"
-	"os"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/examples/internal/terminal"
 	"github.com/watershed-project/watershed/store"
 )
 
-// pod is an object with a key, which is all that the queue needs.
-type pod struct {
+// valuePod is an object with a key, which is all that the queue needs.
+type valuePod struct {
 	Name  string
 	Value float64
 }
 
-func podKey(p pod) string { return p.Name }
+func valuePodKey(p valuePod) string { return p.Name }
 
-func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
-		slog.Error("deltafifo", "err", err)
-		os.Exit(1)
-	}
-}
+// deltaFIFO is the step deltafifo: the queue between a source and a store.
+func deltaFIFO() { terminal.MainAlone(runDeltaFIFO) }
 
-func run(ctx context.Context, out io.Writer) error {
+func runDeltaFIFO(ctx context.Context, out io.Writer) error {
 	for _, part := range []struct {
 		title string
 		show  func(context.Context, io.Writer) error
@@ -56,10 +49,10 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // threePods queues three new pods, then an update and the deletion of the first.
-func threePods(ctx context.Context, prefix string, update float64) (*delta.FIFO[pod], error) {
-	fifo := delta.New(podKey, nil)
-	pod1, pod2, pod3 := pod{prefix + "1", 1}, pod{prefix + "2", 2}, pod{prefix + "3", 3}
-	for _, p := range []pod{pod1, pod2, pod3} {
+func threePods(ctx context.Context, prefix string, update float64) (*delta.FIFO[valuePod], error) {
+	fifo := delta.New(valuePodKey, nil)
+	pod1, pod2, pod3 := valuePod{prefix + "1", 1}, valuePod{prefix + "2", 2}, valuePod{prefix + "3", 3}
+	for _, p := range []valuePod{pod1, pod2, pod3} {
 		if err := fifo.Add(ctx, p); err != nil {
 			return nil, err
 		}
@@ -71,16 +64,23 @@ func threePods(ctx context.Context, prefix string, update float64) (*delta.FIFO[
 	return fifo, fifo.Delete(ctx, pod1)
 }
 
+// pop takes all deltas of the oldest key from the queue, and calls each with every one.
+func pop(ctx context.Context, fifo *delta.FIFO[valuePod], each func(delta.Delta[valuePod])) error {
+	return fifo.Pop(ctx, func(deltas delta.Deltas[valuePod], _ bool) error {
+		for _, d := range deltas {
+			each(d)
+		}
+		return nil
+	})
+}
+
 func grouped(ctx context.Context, out io.Writer) error {
 	fifo, err := threePods(ctx, "pod", 10)
 	if err != nil {
 		return err
 	}
-	return fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
-		for _, d := range deltas {
-			fmt.Fprintln(out, d.Type, ":", d.Object.Name, d.Object.Value)
-		}
-		return nil
+	return pop(ctx, fifo, func(d delta.Delta[valuePod]) {
+		fmt.Fprintln(out, d.Type, ":", d.Object.Name, d.Object.Value)
 	})
 }
 
@@ -89,19 +89,16 @@ func callbacks(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
-		for _, d := range deltas {
-			fmt.Fprintln(out, d.Type, d.Object.Name, " value:", d.Object.Value)
-			switch d.Type {
-			case delta.Added:
-				fmt.Fprintln(out, "add callback")
-			case delta.Updated:
-				fmt.Fprintln(out, "update callback")
-			case delta.Deleted:
-				fmt.Fprintln(out, "delete callback")
-			}
+	return pop(ctx, fifo, func(d delta.Delta[valuePod]) {
+		fmt.Fprintln(out, d.Type, d.Object.Name, " value:", d.Object.Value)
+		switch d.Type {
+		case delta.Added:
+			fmt.Fprintln(out, "add callback")
+		case delta.Updated:
+			fmt.Fprintln(out, "update callback")
+		case delta.Deleted:
+			fmt.Fprintln(out, "delete callback")
 		}
-		return nil
 	})
 }
 
@@ -111,24 +108,9 @@ func ordered(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(out, fifo.List())
+	events := map[delta.Type]string{delta.Added: "Add", delta.Updated: "Update", delta.Deleted: "Delete"}
 	for fifo.Len() > 0 {
-		err := fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
-			for _, d := range deltas {
-				switch d.Type {
-				case delta.Added:
-					fmt.Fprintf(out, "Add Event: %v\n", d.Object)
-				case delta.Updated:
-					fmt.Fprintf(out, "Update Event: %v\n", d.Object)
-				case delta.Deleted:
-					fmt.Fprintf(out, "Delete Event: %v\n", d.Object)
-				case delta.Sync:
-					fmt.Fprintf(out, "Sync Event: %v\n", d.Object)
-				case delta.Replaced:
-					fmt.Fprintf(out, "Replaced Event: %v\n", d.Object)
-				}
-			}
-			return nil
-		})
+		err := pop(ctx, fifo, func(d delta.Delta[valuePod]) { fmt.Fprintf(out, "%s Event: %v\n", events[d.Type], d.Object) })
 		if err != nil {
 			return err
 		}
@@ -138,16 +120,16 @@ func ordered(ctx context.Context, out io.Writer) error {
 
 // life queues the events of a pod's life as a watch reports them. The queue is emptied
 // after each event, so the deletion finds no queued deltas of the pod.
-func life(ctx context.Context, out io.Writer, fifo *delta.FIFO[pod], apply func(delta.Deltas[pod])) error {
-	nettool := pod{"nettool", 0}
-	for _, event := range []func(context.Context, pod) error{fifo.Add, fifo.Update, fifo.Update, fifo.Delete} {
+func life(ctx context.Context, out io.Writer, fifo *delta.FIFO[valuePod], apply func(delta.Deltas[valuePod])) error {
+	nettool := valuePod{"nettool", 0}
+	for _, event := range []func(context.Context, valuePod) error{fifo.Add, fifo.Update, fifo.Update, fifo.Delete} {
 		if err := event(ctx, nettool); err != nil {
 			return err
 		}
 		if fifo.Len() == 0 {
 			continue
 		}
-		err := fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+		err := fifo.Pop(ctx, func(deltas delta.Deltas[valuePod], _ bool) error {
 			for _, d := range deltas {
 				fmt.Fprintln(out, d.Type, ":", d.Object.Name)
 			}
@@ -162,30 +144,30 @@ func life(ctx context.Context, out io.Writer, fifo *delta.FIFO[pod], apply func(
 }
 
 func withoutKnown(ctx context.Context, out io.Writer) error {
-	return life(ctx, out, delta.New(podKey, nil), func(delta.Deltas[pod]) {})
+	return life(ctx, out, delta.New(valuePodKey, nil), func(delta.Deltas[valuePod]) {})
 }
 
 func withKnown(ctx context.Context, out io.Writer) error {
-	pods := store.New(podKey, nil)
-	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
-	return life(ctx, out, fifo, func(deltas delta.Deltas[pod]) { pods.Apply(deltas) })
+	pods := store.New(valuePodKey, nil)
+	fifo := delta.New(valuePodKey, &delta.Options[valuePod]{Known: pods})
+	return life(ctx, out, fifo, func(deltas delta.Deltas[valuePod]) { pods.Apply(deltas) })
 }
 
 // podMap is a minimal set of known objects. The queue reads it while the consumer
 // writes it, unless both run in the same goroutine, as here.
-type podMap map[string]pod
+type podMap map[string]valuePod
 
-func (m podMap) Get(key string) (pod, bool) {
+func (m podMap) Get(key string) (valuePod, bool) {
 	p, ok := m[key]
 	return p, ok
 }
 
-func (m podMap) All() iter.Seq2[string, pod] { return maps.All(m) }
+func (m podMap) All() iter.Seq2[string, valuePod] { return maps.All(m) }
 
 func withOwnKnown(ctx context.Context, out io.Writer) error {
 	pods := podMap{}
-	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
-	return life(ctx, out, fifo, func(deltas delta.Deltas[pod]) {
+	fifo := delta.New(valuePodKey, &delta.Options[valuePod]{Known: pods})
+	return life(ctx, out, fifo, func(deltas delta.Deltas[valuePod]) {
 		if newest := deltas.Newest(); newest.Type == delta.Deleted {
 			delete(pods, newest.Key)
 		} else {
@@ -197,9 +179,9 @@ func withOwnKnown(ctx context.Context, out io.Writer) error {
 // replaced queues a first list, and a second one after a connection was lost. In between,
 // pod2 was deleted, and no event reported that.
 func replaced(ctx context.Context, out io.Writer) error {
-	pods := store.New(podKey, nil)
-	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
-	for _, list := range [][]pod{
+	pods := store.New(valuePodKey, nil)
+	fifo := delta.New(valuePodKey, &delta.Options[valuePod]{Known: pods})
+	for _, list := range [][]valuePod{
 		{{"pod1", 1}, {"pod2", 2}},
 		{{"pod1", 1.1}, {"pod3", 3}},
 	} {
@@ -215,14 +197,14 @@ func replaced(ctx context.Context, out io.Writer) error {
 
 // resynced queues the known objects again. pod1 is queued already, with a newer state.
 func resynced(ctx context.Context, out io.Writer) error {
-	pods := store.New(podKey, nil)
-	for _, p := range []pod{{"pod1", 1}, {"pod2", 2}} {
+	pods := store.New(valuePodKey, nil)
+	for _, p := range []valuePod{{"pod1", 1}, {"pod2", 2}} {
 		if err := pods.Put(p); err != nil {
 			return err
 		}
 	}
-	fifo := delta.New(podKey, &delta.Options[pod]{Known: pods})
-	if err := fifo.Update(ctx, pod{"pod1", 1.1}); err != nil {
+	fifo := delta.New(valuePodKey, &delta.Options[valuePod]{Known: pods})
+	if err := fifo.Update(ctx, valuePod{"pod1", 1.1}); err != nil {
 		return err
 	}
 	if err := fifo.Resync(ctx); err != nil {
@@ -232,9 +214,9 @@ func resynced(ctx context.Context, out io.Writer) error {
 }
 
 // popAll prints and stores everything that is queued.
-func popAll(ctx context.Context, out io.Writer, fifo *delta.FIFO[pod], pods *store.Store[pod]) error {
+func popAll(ctx context.Context, out io.Writer, fifo *delta.FIFO[valuePod], pods *store.Store[valuePod]) error {
 	for fifo.Len() > 0 {
-		err := fifo.Pop(ctx, func(deltas delta.Deltas[pod], _ bool) error {
+		err := fifo.Pop(ctx, func(deltas delta.Deltas[valuePod], _ bool) error {
 			for _, d := range deltas {
 				fmt.Fprint(out, d.Type, " : ", d.Object.Name, " ", d.Object.Value)
 				if d.Missed {

@@ -12,7 +12,7 @@ import (
 	"github.com/watershed-project/watershed/examples/internal/programtest"
 )
 
-const want = `# everything that happened to pod1 comes out together
+const wantDeltaFIFO = `# everything that happened to pod1 comes out together
 Added : pod1 1
 Updated : pod1 10
 Deleted : pod1 10
@@ -55,13 +55,13 @@ Updated : pod1 1.1
 Sync : pod2 2
 `
 
-func TestRun(t *testing.T) {
+func TestRunDeltaFIFO(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), &out); err != nil {
+	if err := runDeltaFIFO(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := cmp.Diff(wantDeltaFIFO, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	programtest.Shown(t, "go run ./examples/deltafifo", want)
+	programtest.Shown(t, "go run ./examples/pipeline deltafifo", wantDeltaFIFO)
 }
