@@ -4,6 +4,10 @@
 // Package miniature is an API server with a few pods, for the examples in the packages'
 // documentation: they run without a cluster. It serves discovery, lists and watches of
 // pods as JSON, and ignores selectors.
+//
+// An example chooses the names, the nodes and the labels of its pods, and changes them while
+// it runs. Package simulated cannot do that: it generates pods from templates in which every
+// name has the same length.
 package miniature
 
 import (
