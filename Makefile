@@ -38,13 +38,13 @@ check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 
 .PHONY: modules
 modules: ## what is published works without the checkout: tidy modules, go install, a user's build
-	go run ./internal/layout/modules
+	internal/layout/modules.sh
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy -diff
 	cd $(ORACLE) && GOWORK=off go mod tidy -diff
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
-	go run ./internal/layout/modules -write
+	internal/layout/modules.sh -write
 	cd internal/kubetest/binaries/etcd && GOWORK=off go mod tidy
 	cd $(ORACLE) && GOWORK=off go mod tidy
 

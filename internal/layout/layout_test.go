@@ -154,7 +154,6 @@ var rules = map[string]rule{
 	"internal/layout":             {},
 	"internal/layout/figures":     {},
 	"internal/layout/count":       {own: []string{"internal/layout/figures"}},
-	"internal/layout/modules":     {others: []string{"golang.org/x/mod/"}},
 	"internal/sbom":               {},
 	"internal/kubetest/binaries":  {others: []string{"golang.org/x/mod/"}},
 	"internal/kubetest/authority": {},
