@@ -34,7 +34,7 @@ check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 	@test -z "$$(gofmt -l .)" || { echo "gofmt is needed on:"; gofmt -l .; exit 1; }
 	$(GOLANGCI) run --allow-parallel-runners $(addsuffix /...,$(patsubst %,./%,$(MODULES)))
 	go vet -tags invariants ./store ./wire
-	go test ./internal/layout
+	go test ./internal/layout/...
 
 .PHONY: modules
 modules: ## what is published works without the checkout: tidy modules, go install, a user's build
@@ -255,10 +255,10 @@ bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync
 	cd conformance && go run ./bench $(NAME)
 
 .PHONY: figures
-figures: ## count names, references against the flow, duplicates, long functions, linked modules; BEFORE=commit compares, PLACES=1 lists
+figures: ## count lines of code, exported names, sizes of packages, linked modules; BEFORE=commit compares
 	@set -e; before=; if [ -n "$(BEFORE)" ]; then old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \
 		git archive "$(BEFORE)" | tar -x -C "$$old"; before="$(BEFORE)=$$old"; fi; \
-		go run ./internal/layout/count $(if $(PLACES),-places) $$before now=.
+		go run ./internal/layout/size $$before now=.
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) into $(dir $@)"

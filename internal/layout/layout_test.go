@@ -6,23 +6,22 @@ package layout_test
 import (
 	"bytes"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/watershed-project/watershed/internal/layout"
 )
 
 const (
-	root     = "../.."
-	module   = "github.com/watershed-project/watershed"
-	maxLines = 500
-	header   = "// SPDX-License-Identifier: Apache-2.0\n// Copyright The Watershed Authors\n"
+	root   = "../.."
+	module = "github.com/watershed-project/watershed"
+	header = "// SPDX-License-Identifier: Apache-2.0\n// Copyright The Watershed Authors\n"
 )
 
 // rule says what a package's own code (not its tests) may import besides the
@@ -152,8 +151,7 @@ var rules = map[string]rule{
 	"metrics/serving":  {own: []string{"metrics", "replica"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 
 	"internal/layout":             {},
-	"internal/layout/figures":     {},
-	"internal/layout/count":       {own: []string{"internal/layout/figures"}},
+	"internal/layout/size":        {own: []string{"internal/layout"}},
 	"internal/sbom":               {},
 	"internal/kubetest/binaries":  {others: []string{"golang.org/x/mod/"}},
 	"internal/kubetest/authority": {},
@@ -198,19 +196,9 @@ var rules = map[string]rule{
 	}},
 }
 
-// source is one parsed Go file, with its slash-separated path from the root.
-type source struct {
-	path string
-	text []byte
-	file *ast.File
-}
-
-func (s source) dir() string { return path.Dir(s.path) }
-func (s source) test() bool  { return strings.HasSuffix(s.path, "_test.go") }
-
-// published reports whether the source belongs to a module that users get.
-func (s source) published() bool {
-	return slices.Contains([]string{"", "metrics", "cmd/watershed"}, nestedModule(s.dir()))
+// published reports whether the file belongs to a module that users get.
+func published(f layout.File) bool {
+	return slices.Contains([]string{"", "metrics", "cmd/watershed"}, nestedModule(f.Dir()))
 }
 
 // nestedModule returns the module directory below the root that dir belongs to.
@@ -223,56 +211,25 @@ func nestedModule(dir string) string {
 	return ""
 }
 
-func sources(t *testing.T) []source {
+var readOnce = sync.OnceValues(func() ([]layout.File, error) { return layout.Read(root) })
+
+// sources returns the Go files of the checkout.
+func sources(t *testing.T) []layout.File {
 	t.Helper()
-	var all []source
-	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && file != root {
-			return filepath.SkipDir
-		}
-		if d.IsDir() && d.Name() == "testdata" {
-			return filepath.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(file, ".go") {
-			return nil
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, file)
-		if err != nil {
-			return err
-		}
-		all = append(all, source{path: filepath.ToSlash(rel), text: text, file: parsed})
-		return nil
-	})
+	files, err := readOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) == 0 {
-		t.Fatal("no Go files found: the test looks in the wrong place")
-	}
-	return all
+	return files
 }
 
-func TestFiles_areShortAndLicensed(t *testing.T) {
+func TestFiles_areLicensed(t *testing.T) {
 	for _, s := range sources(t) {
-		if lines := bytes.Count(s.text, []byte("\n")); lines > maxLines {
-			t.Errorf("%s has %d lines, more than %d: split it by noun", s.path, lines, maxLines)
+		if !bytes.HasPrefix(s.Text, []byte(header)) && !bytes.HasPrefix(s.Text, []byte("//go:build ")) {
+			t.Errorf("%s does not start with the licence header", s.Path)
 		}
-		if !bytes.HasPrefix(s.text, []byte(header)) && !bytes.HasPrefix(s.text, []byte("//go:build ")) {
-			t.Errorf("%s does not start with the licence header", s.path)
-		}
-		if !bytes.Contains(s.text, []byte(header)) {
-			t.Errorf("%s has no licence header", s.path)
+		if !bytes.Contains(s.Text, []byte(header)) {
+			t.Errorf("%s has no licence header", s.Path)
 		}
 	}
 }
@@ -280,16 +237,16 @@ func TestFiles_areShortAndLicensed(t *testing.T) {
 func TestPackages_haveOneDocAndAGoodName(t *testing.T) {
 	docs := map[string]int{}
 	for _, s := range sources(t) {
-		if s.test() {
+		if s.Test() {
 			continue
 		}
-		docs[s.dir()] += 0
-		if s.file.Doc != nil {
-			docs[s.dir()]++
+		docs[s.Dir()] += 0
+		if s.Syntax.Doc != nil {
+			docs[s.Dir()]++
 		}
-		switch path.Base(s.dir()) {
+		switch path.Base(s.Dir()) {
 		case "util", "utils", "common", "helpers", "types", "interfaces", "model", "manager":
-			t.Errorf("%s: a package is named for what it holds", s.dir())
+			t.Errorf("%s: a package is named for what it holds", s.Dir())
 		}
 	}
 	for dir, n := range docs {
@@ -302,19 +259,19 @@ func TestPackages_haveOneDocAndAGoodName(t *testing.T) {
 func TestImports_goOneWay(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {
-		if !s.published() || s.test() {
+		if !published(s) || s.Test() {
 			continue
 		}
-		r, ok := rules[s.dir()]
+		r, ok := rules[s.Dir()]
 		if !ok {
-			t.Errorf("package %s has no rule in internal/layout/layout_test.go: add the packages that it may import", s.dir())
+			t.Errorf("package %s has no rule in internal/layout/layout_test.go: add the packages that it may import", s.Dir())
 			continue
 		}
-		used[s.dir()] = true
-		for _, spec := range s.file.Imports {
+		used[s.Dir()] = true
+		for _, spec := range s.Syntax.Imports {
 			imported := strings.Trim(spec.Path.Value, `"`)
 			if !r.allows(imported) {
-				t.Errorf("%s imports %s, which package %s must not know", s.path, imported, s.dir())
+				t.Errorf("%s imports %s, which package %s must not know", s.Path, imported, s.Dir())
 			}
 		}
 	}
@@ -360,17 +317,17 @@ func TestOptions_areRead(t *testing.T) {
 	declared := map[field]bool{}
 	reads := map[field]bool{}
 	for _, s := range sources(t) {
-		if s.test() {
+		if s.Test() {
 			continue
 		}
-		readers := []string{s.dir()}
-		for _, spec := range s.file.Imports {
+		readers := []string{s.Dir()}
+		for _, spec := range s.Syntax.Imports {
 			if own, ok := ownPackage(strings.Trim(spec.Path.Value, `"`)); ok {
 				readers = append(readers, own)
 			}
 		}
 		assigned := map[ast.Node]bool{}
-		ast.Inspect(s.file, func(n ast.Node) bool {
+		ast.Inspect(s.Syntax, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.TypeSpec:
 				st, ok := n.Type.(*ast.StructType)
@@ -379,7 +336,7 @@ func TestOptions_areRead(t *testing.T) {
 				}
 				for _, f := range st.Fields.List {
 					for _, name := range f.Names {
-						declared[field{s.dir(), name.Name}] = true
+						declared[field{s.Dir(), name.Name}] = true
 					}
 				}
 			case *ast.AssignStmt:

@@ -4,14 +4,11 @@
 package layout_test
 
 import (
-	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/watershed-project/watershed/internal/layout/figures"
 )
 
 var (
@@ -23,7 +20,7 @@ var (
 // TestPhraseBook_namesExist fails if docs/from-client-go.md, or its translation, names a
 // function, type, method or field of this module that does not exist.
 func TestPhraseBook_namesExist(t *testing.T) {
-	declared := exportedNames(t)
+	declared := declaredNames(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "from-client-go*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no page: %v", err)
@@ -56,59 +53,18 @@ func TestPhraseBook_namesExist(t *testing.T) {
 	}
 }
 
-// exportedNames returns the exported names of all packages, as package.Name for
-// functions, types, variables and constants, and as package.Type.Name for methods and
-// fields.
-func exportedNames(t *testing.T) map[string]bool {
+// declaredNames returns the names that all packages declare outside tests, as package.Name,
+// and as package.Type.Name for methods and fields.
+func declaredNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, s := range sources(t) {
-		if !s.test() {
-			addNames(names, s.file.Name.Name, s.file)
+		if s.Test() {
+			continue
+		}
+		for _, name := range s.Names() {
+			names[s.Syntax.Name.Name+"."+name.String()] = true
 		}
 	}
 	return names
-}
-
-// addNames adds the names that a file declares, each after the prefix and a dot.
-func addNames(names map[string]bool, prefix string, file *ast.File) {
-	for _, d := range file.Decls {
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			if d.Recv == nil {
-				names[prefix+"."+d.Name.Name] = true
-				continue
-			}
-			names[prefix+"."+figures.Receiver(d)+"."+d.Name.Name] = true
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				addSpec(names, prefix, spec)
-			}
-		}
-	}
-}
-
-func addSpec(names map[string]bool, prefix string, spec ast.Spec) {
-	switch spec := spec.(type) {
-	case *ast.ValueSpec:
-		for _, name := range spec.Names {
-			names[prefix+"."+name.Name] = true
-		}
-	case *ast.TypeSpec:
-		names[prefix+"."+spec.Name.Name] = true
-		var members *ast.FieldList
-		switch typ := spec.Type.(type) {
-		case *ast.StructType:
-			members = typ.Fields
-		case *ast.InterfaceType:
-			members = typ.Methods
-		default:
-			return
-		}
-		for _, member := range members.List {
-			for _, name := range member.Names {
-				names[prefix+"."+spec.Name.Name+"."+name.Name] = true
-			}
-		}
-	}
 }

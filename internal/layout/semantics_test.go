@@ -73,8 +73,8 @@ func tests(t *testing.T) map[string]bool {
 	t.Helper()
 	exists := map[string]bool{}
 	for _, s := range sources(t) {
-		for _, decl := range s.file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && s.test() {
+		for _, decl := range s.Syntax.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.Test() {
 				exists[f.Name.Name] = true
 			}
 		}

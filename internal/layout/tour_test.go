@@ -21,7 +21,9 @@ var linkedFile = regexp.MustCompile(`\]\(\.\./([^)]+\.go)\)`)
 func TestTour_namesExistInTheirFiles(t *testing.T) {
 	declared := map[string]bool{} // as store/store.go.Store.Apply
 	for _, s := range sources(t) {
-		addNames(declared, s.path, s.file)
+		for _, name := range s.Names() {
+			declared[s.Path+"."+name.String()] = true
+		}
 	}
 	pages, err := filepath.Glob(filepath.Join(root, "examples", "README*.md"))
 	if err != nil || len(pages) == 0 {

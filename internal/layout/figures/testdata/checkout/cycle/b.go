@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// Copyright The Watershed Authors
-
-package cycle
-
-func b() {
-	c()
-	c()
-}

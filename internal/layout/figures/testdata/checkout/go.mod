@@ -1,3 +1,0 @@
-module example.com/checkout
-
-go 1.26

@@ -1,3 +1,0 @@
-module example.com/duplicates
-
-go 1.26

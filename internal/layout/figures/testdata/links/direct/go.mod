@@ -1,5 +1,0 @@
-module example.com/direct
-
-go 1.26
-
-require example.com/indirect v0.0.0

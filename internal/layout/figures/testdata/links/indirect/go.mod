@@ -1,3 +1,0 @@
-module example.com/indirect
-
-go 1.26

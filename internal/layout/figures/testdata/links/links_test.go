@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// Copyright The Watershed Authors
-
-package links
-
-import _ "example.com/tested"

@@ -1,3 +1,0 @@
-module example.com/tested
-
-go 1.26
