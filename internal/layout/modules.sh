@@ -38,16 +38,19 @@ modules=$(git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod'
 path=$(awk '$1 == "module" { print $2 }' go.mod)
 
 versions=$(for module in $modules; do
-	awk -v path="$path" '$1 == "require" { $0 = $2 " " $3 } ($1 == path || index($1, path "/") == 1) && $2 ~ /^v/ { print $2 }' "$module/go.mod"
+	awk -v path="$path" '$1 == "require" { $0 = $2 " " $3 }
+		($1 == path || index($1, path "/") == 1) && $2 ~ /^v/ { print $2 }' "$module/go.mod"
 done | sort -u)
-[ "$(wc -w <<<"$versions")" = 1 ] || fail "the modules must require each other at one version, they do at: ${versions//$'\n'/, }"
+[ "$(wc -w <<<"$versions")" -eq 1 ] ||
+	fail "the modules must require each other at one version, they do at: ${versions//$'\n'/, }"
 version=$versions
 
 git init -q "$repository"
 git --git-dir="$repository/.git" --work-tree=. add -A
-git --git-dir="$repository/.git" -c user.name=modules -c user.email=modules@localhost -c commit.gpgsign=false commit -q -m "$version"
+git --git-dir="$repository/.git" -c user.name=modules -c user.email=modules@localhost -c commit.gpgsign=false \
+	commit -q -m "$version"
 for module in $modules; do
-	if grep -qE '^replace\b' "$module/go.mod"; then
+	if grep -qE '^replace[[:space:](]' "$module/go.mod"; then
 		fail "$module/go.mod has a replace directive; go install would refuse it, put it into go.work"
 	fi
 	tag=$module/$version
@@ -93,7 +96,8 @@ cat >main.go <<-EOF
 
 	func main() {}
 EOF
-{ go mod init example.com/user && go get "$path@$version" && go mod tidy && go build -o /dev/null .; } 2>"$temporary/log" ||
+{ go mod init example.com/user && go get "$path@$version" && go mod tidy && go build -o /dev/null .; } \
+	2>"$temporary/log" ||
 	fail "a user's build: $(<"$temporary/log")"
 if grep -E 'github.com/prometheus/|github.com/spf13/cobra|sigs.k8s.io/controller-runtime' go.mod; then
 	fail "a user of the library requires the modules above"

@@ -18,22 +18,22 @@ import (
 // exception lets a package be larger than it should be. It has the size that the package
 // had when its number was last lowered.
 type exception struct {
-	layout.Size
-	reason string
+	files, lines int
+	reason       string
 }
 
 var exceptions = map[string]exception{
-	".":                           {layout.Size{Files: 28, Lines: 4054}, "the engine of one resource is to move into a package of its own"},
-	"cmd/watershed":               {layout.Size{Files: 47, Lines: 6459}, "the commands are to move into packages of their own"},
-	"disk":                        {layout.Size{Files: 28, Lines: 6329}, "the formats of the files are to move into a package of their own"},
-	"fleet":                       {layout.Size{Files: 61, Lines: 10511}, "history, upstream, collection and verification are to move into packages of their own"},
-	"replica":                     {layout.Size{Files: 46, Lines: 7257}, "requests that are passed on, the past and the audience are to move into packages of their own"},
-	"wire":                        {layout.Size{Files: 41, Lines: 5581}, "scanning and packing are to move into packages of their own"},
-	"internal/table":              {layout.Size{Files: 27, Lines: 3231}, "the columns of each API group are a file"},
-	"internal/kubetest":           {layout.Size{Files: 28, Lines: 2965}, "the programs of a control plane, each of them a file"},
-	"internal/kubetest/simulated": {layout.Size{Files: 27, Lines: 3036}, "the simulated API server: a file for each part of the API"},
-	"conformance/bench":           {layout.Size{Files: 30, Lines: 6346}, "each benchmark is a file"},
-	"conformance/bench/harness":   {layout.Size{Files: 29, Lines: 3322}, "the parts that the benchmarks share"},
+	".":                           {28, 4054, "the engine of one resource is to move out"},
+	"cmd/watershed":               {47, 6459, "the commands are to move out"},
+	"disk":                        {28, 6329, "the formats of the files are to move into a package of their own"},
+	"fleet":                       {61, 10511, "history, upstream, collection and verification are to move out"},
+	"replica":                     {46, 7257, "requests that are passed on, the past and the audience are to move out"},
+	"wire":                        {41, 5581, "scanning and packing are to move out"},
+	"internal/table":              {27, 3231, "the columns of each API group are a file"},
+	"internal/kubetest":           {28, 2965, "the programs of a control plane, each of them a file"},
+	"internal/kubetest/simulated": {27, 3036, "the simulated API server: a file for each part of the API"},
+	"conformance/bench":           {30, 6346, "each benchmark is a file"},
+	"conformance/bench/harness":   {29, 3322, "the parts that the benchmarks share"},
 }
 
 // slackFiles and slackLines are how far a package may be below its exception before the
@@ -65,14 +65,17 @@ func sizeProblems(sizes map[string]layout.Size, exceptions map[string]exception)
 		has := fmt.Sprintf("package %s has %d files and %d lines without tests", pkg, size.Files, size.Lines)
 		switch {
 		case above && !excepted:
-			problems = append(problems, fmt.Sprintf("%s, the bounds are %d and %d: move a responsibility into a package of its own",
+			problems = append(problems, fmt.Sprintf(
+				"%s, the bounds are %d and %d: move a responsibility into a package of its own",
 				has, layout.MaxFiles, layout.MaxLines))
-		case excepted && size.Over(e.Files, e.Lines):
-			problems = append(problems, fmt.Sprintf("%s, its exception allows %d and %d and must not grow", has, e.Files, e.Lines))
+		case excepted && size.Over(e.files, e.lines):
+			problems = append(problems, fmt.Sprintf(
+				"%s, its exception allows %d and %d and must not grow", has, e.files, e.lines))
 		case excepted && !above:
 			problems = append(problems, has+" and needs no exception: delete it")
-		case excepted && e.Over(size.Files+slackFiles, size.Lines+slackLines):
-			problems = append(problems, fmt.Sprintf("%s: lower its exception of %d and %d to that", has, e.Files, e.Lines))
+		case excepted && (e.files > size.Files+slackFiles || e.lines > size.Lines+slackLines):
+			problems = append(problems, fmt.Sprintf(
+				"%s: lower its exception of %d and %d to that", has, e.files, e.lines))
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(exceptions)) {
@@ -95,7 +98,7 @@ func TestSizes_eachProblemIsNamed(t *testing.T) {
 	}
 	exceptions := map[string]exception{}
 	for _, pkg := range []string{"allowed", "grown", "shrunk", "small", "gone"} {
-		exceptions[pkg] = exception{layout.Size{Files: 30, Lines: 4000}, "a reason"}
+		exceptions[pkg] = exception{30, 4000, "a reason"}
 	}
 	got := sizeProblems(sizes, exceptions)
 	want := []string{

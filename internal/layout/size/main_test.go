@@ -12,7 +12,8 @@ import (
 )
 
 var toy = map[string]string{
-	"go.mod":                              "module example.com/toy\n\nrequire (\n\texample.com/a v1.0.0\n\texample.com/b v1.0.0 // indirect\n)\n",
+	"go.mod": "module example.com/toy\n\nrequire (\n\texample.com/a v1.0.0\n\t" +
+		"example.com/b v1.0.0 // indirect\n)\n",
 	"toy.go":                              "// Package toy is small.\npackage toy\n\n// Do returns.\nfunc Do() {}\n",
 	"toy_test.go":                         "package toy\n",
 	"examples/e/e.go":                     "package main\n\nfunc main() {}\n",
