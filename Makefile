@@ -251,7 +251,7 @@ diff: ## the full differential runs: against client-go with the race detector, a
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|tree|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators
+bench: ## one benchmark side by side with its rival: NAME=store|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators
 	cd conformance && go run ./bench $(NAME)
 
 .PHONY: figures

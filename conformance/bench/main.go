@@ -39,7 +39,6 @@ var benchmarks = map[string]func(io.Writer) error{
 	"secrets":      benchSecrets,
 	"store":        benchStore,
 	"sync":         benchSync,
-	"tree":         benchTree,
 	"verify":       benchVerify,
 	"watch":        benchWatch,
 }
