@@ -5,6 +5,9 @@ package harness
 
 import (
 	"fmt"
+	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,4 +42,63 @@ func Significant(x float64) string {
 		return Thousands(strconv.FormatFloat(x, 'f', 0, 64))
 	}
 	return strconv.FormatFloat(x, 'g', 3, 64)
+}
+
+// Latencies are durations in any order.
+type Latencies []time.Duration
+
+// Quantiles sorts the latencies and returns the median, the 99th percentile and the
+// longest. They are 0 if there are no latencies.
+func (l Latencies) Quantiles() (p50, p99, longest time.Duration) {
+	n := len(l)
+	if n == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(l)
+	return l[n/2], l[n*99/100], l[n-1]
+}
+
+// Settings that make a run smaller than the one that is published.
+const (
+	// EnvPods is the number of pods.
+	EnvPods = "WATERSHED_PODS"
+	// EnvSeconds is how long each measurement takes, in seconds.
+	EnvSeconds = "WATERSHED_SECONDS"
+	// EnvRuns is the largest number of runs of each subject.
+	EnvRuns = "WATERSHED_RUNS"
+	// EnvRate is the number of changes per second.
+	EnvRate = "WATERSHED_RATE"
+)
+
+// EnvInt returns the positive integer in an environment variable, or fallback if
+// the variable is not set.
+func EnvInt(name string, fallback int) (int, error) {
+	text := os.Getenv(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s=%s is not a number above 0", name, text)
+	}
+	return n, nil
+}
+
+// Cost runs f, which does n operations, and returns the processor time of one.
+func Cost(n int, f func()) time.Duration {
+	start := CPUTime()
+	f()
+	return (CPUTime() - start) / time.Duration(n)
+}
+
+// Alternate measures two costs in turns and returns the mean of each. Taking turns
+// makes each side pay for its own garbage, and exposes both to the same
+// disturbances of the machine.
+func Alternate(rounds int, ours, theirs func() time.Duration) (o, t time.Duration) {
+	runtime.GC()
+	for range rounds {
+		o += ours()
+		t += theirs()
+	}
+	return o / time.Duration(rounds), t / time.Duration(rounds)
 }
