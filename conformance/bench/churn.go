@@ -6,17 +6,28 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
 )
 
 const (
@@ -43,10 +54,22 @@ type churnReading struct {
 var churnTrial = harness.Trial[churnReading]{
 	Name: "churn",
 	Subjects: []harness.Subject[churnReading]{
-		{Name: "ours packed", Runs: 3, Measure: measureChurn(churnTyped(watershed.Packed))},
-		{Name: "ours packed keys", Runs: 3, Measure: measureChurn(churnKeys)},
-		{Name: "ours fast", Runs: 3, Measure: measureChurn(churnTyped(watershed.Fast))},
-		{Name: "client-go", Runs: 3, Measure: measureChurn(churnClientGo)},
+		{
+			Name: "ours packed", Bar: harness.Bar{Name: "Watershed, packed", Colour: harness.ColourOurs},
+			Runs: 3, Measure: measureChurn(churnTyped(watershed.Packed)),
+		},
+		{
+			Name: "ours packed keys", Bar: harness.Bar{Name: "Watershed, packed, keys only", Colour: harness.ColourOurs},
+			Runs: 3, Measure: measureChurn(churnKeys),
+		},
+		{
+			Name: "ours fast", Bar: harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale},
+			Runs: 3, Measure: measureChurn(churnTyped(watershed.Fast)),
+		},
+		{
+			Name: "client-go", Bar: harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo},
+			Runs: 3, Measure: measureChurn(churnClientGo),
+		},
 	},
 	Order: func(r churnReading) float64 { return r.P99.Seconds() },
 }
@@ -83,49 +106,58 @@ func (c churnSize) measured() int { return c.pace.Count(time.Duration(c.seconds)
 
 // String returns the size for headings.
 func (c churnSize) String() string {
-	return fmt.Sprintf("%s pods, %s changes a second", harness.Thousands(strconv.Itoa(c.pods)), harness.Thousands(strconv.Itoa(c.pace.Count(time.Second))))
+	perSecond := float64(c.pace.Count(time.Second))
+	return fmt.Sprintf("%s pods, %s changes a second", harness.Whole(float64(c.pods)), harness.Whole(perSecond))
 }
 
 // benchChurn measures the cost of 10,000 changes a second of 100,000 pods, and their
 // latency until the handler is called.
 func benchChurn(out io.Writer) error {
-	size, median, writer, err := runChurn(&churnTrial, out)
-	if median == nil || err != nil {
-		return err
-	}
-	if err := churnReport(size, writer, median).Write(out); err != nil {
+	size, median, writer, err := runWithStream(&churnTrial)
+	if err != nil {
 		return err
 	}
 	ours, theirs := median["ours packed"], median["client-go"]
-	fmt.Fprintf(out, "\nchurn: p99-ms ours=%.1f client-go=%.1f cpu ours=%.2f client-go=%.2f heap-growth=%.1f\n",
-		inMilliseconds(ours.P99), inMilliseconds(theirs.P99), ours.CPU, theirs.CPU, ours.growth())
-	return nil
+	r := &harness.Report{
+		Name: "churn",
+		Heading: fmt.Sprintf("%v of random ones, %d s after %.0f s of warm-up, one reader; %s. "+
+			"The watch is written by another process, which takes %.2f processors.",
+			size, size.seconds, warmUp.Seconds(), churnTrial.Repetitions(), writer),
+		Columns: []string{"reader"},
+		Figure:  harness.Figure{Title: size.String()},
+		Summary: fmt.Sprintf("churn: p99-ms ours=%.1f client-go=%.1f cpu ours=%.2f client-go=%.2f heap-growth=%.1f",
+			harness.InMilliseconds(ours.P99), harness.InMilliseconds(theirs.P99), ours.CPU, theirs.CPU, ours.growth()/1e6),
+	}
+	type reading = churnReading
+	harness.AddRows(r, churnTrial.Rows(median),
+		harness.Col("p50, ms", harness.Form("%.2f"), func(r reading) float64 { return harness.InMilliseconds(r.P50) }, "latency p50, ms"),
+		harness.Col("p99, ms", harness.Form("%.1f"), func(r reading) float64 { return harness.InMilliseconds(r.P99) }, "latency p99, ms"),
+		harness.Col("max, ms", harness.Form("%.0f"), func(r reading) float64 { return harness.InMilliseconds(r.Max) }),
+		harness.Col("CPU, processors", harness.Form("%.2f"), func(r reading) float64 { return r.CPU }, "CPU, processors"),
+		harness.Col("live heap, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Late) }, "live heap, MB"),
+		harness.Col("growth, MB", harness.Form("%+.0f"), func(r reading) float64 { return r.growth() / 1e6 }),
+		harness.Col("merged", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Missed) }),
+	)
+	return r.Write(out)
 }
 
-// runChurn runs a trial whose subjects read the watch of the benchmark, and returns its size,
-// its results, and how many processors writing the watch took. In the process of a subject
-// it prints the result of that, and median is nil.
-func runChurn[R any](t *harness.Trial[R], out io.Writer) (size churnSize, median map[string]R, writer float64, err error) {
-	if done, err := t.RunAsSubject(out); done {
-		return size, nil, 0, err
-	}
+// growth returns by how many bytes the live heap has grown.
+func (r churnReading) growth() float64 { return float64(r.Late) - float64(r.Early) }
+
+// runWithStream runs a trial whose subjects read the watch of the benchmark, one after the
+// other. It returns the size of the watch, the results, and how many processors writing the
+// watch took.
+func runWithStream[R any](t *harness.Trial[R]) (size churnSize, median map[string]R, writer float64, err error) {
 	if size, err = newChurnSize(); err != nil {
 		return size, nil, 0, err
 	}
-	median, writer, err = runWithStream(t, size)
-	return size, median, writer, err
-}
-
-// runWithStream runs a trial whose subjects read the watch of the benchmark, one after the
-// other. It also returns how many processors writing the watch took.
-func runWithStream[R any](t *harness.Trial[R], size churnSize) (median map[string]R, writer float64, err error) {
 	stream, err := harness.NewStream(size.pods)
 	if err != nil {
-		return nil, 0, err
+		return size, nil, 0, err
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return nil, 0, err
+		return size, nil, 0, err
 	}
 	written := make(chan struct{})
 	go func() {
@@ -135,49 +167,7 @@ func runWithStream[R any](t *harness.Trial[R], size churnSize) (median map[strin
 	median, err = t.Run(context.Background(), streamVariable+"="+listener.Addr().String())
 	_ = listener.Close() // ends Serve
 	<-written
-	return median, writer, err
-}
-
-func inMilliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
-
-// growth returns by how many megabytes the live heap has grown.
-func (r churnReading) growth() float64 { return (float64(r.Late) - float64(r.Early)) / 1e6 }
-
-// churnReport returns the table and the figure. writer is how many processors writing
-// the watch took.
-func churnReport(size churnSize, writer float64, median map[string]churnReading) *harness.Report {
-	r := &harness.Report{
-		Name: "churn",
-		Heading: fmt.Sprintf("%v of random ones, %d s after %.0f s of warm-up, one reader; %s. "+
-			"The watch is written by another process, which takes %.2f processors.", size, size.seconds, warmUp.Seconds(), churnTrial.Repetitions(), writer),
-		Columns: []string{"reader", "p50, ms", "p99, ms", "max, ms", "CPU, processors", "live heap, MB", "growth, MB", "merged"},
-		Figure:  harness.Figure{Title: size.String()},
-	}
-	p50, p99 := harness.Panel{Title: "latency p50, ms"}, harness.Panel{Title: "latency p99, ms"}
-	cpu, heap := harness.Panel{Title: "CPU, processors"}, harness.Panel{Title: "live heap, MB"}
-	for _, s := range []struct {
-		subject string
-		bar     harness.Bar
-	}{
-		{"ours packed", harness.Bar{Name: "Watershed, packed", Colour: harness.ColourOurs}},
-		{"ours packed keys", harness.Bar{Name: "Watershed, packed, keys only", Colour: harness.ColourOurs}},
-		{"ours fast", harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale}},
-		{"client-go", harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo}},
-	} {
-		m := median[s.subject]
-		cells := []string{
-			fmt.Sprintf("%.2f", inMilliseconds(m.P50)), fmt.Sprintf("%.1f", inMilliseconds(m.P99)), fmt.Sprintf("%.0f", inMilliseconds(m.Max)),
-			fmt.Sprintf("%.2f", m.CPU), harness.Megabytes(float64(m.Late)),
-		}
-		r.Row(slices.Concat([]string{s.bar.Name}, cells, []string{fmt.Sprintf("%+.0f", m.growth()), strconv.Itoa(m.Missed)})...)
-		r.Figure.Subjects = append(r.Figure.Subjects, s.bar)
-		p50.Add(inMilliseconds(m.P50), cells[0])
-		p99.Add(inMilliseconds(m.P99), cells[1])
-		cpu.Add(m.CPU, cells[3])
-		heap.Add(float64(m.Late)/1e6, harness.Thousands(cells[4]))
-	}
-	r.Figure.Panels = []harness.Panel{p50, p99, cpu, heap}
-	return r
+	return size, median, writer, err
 }
 
 // measureChurn returns the measurement of a reader in this process.
@@ -229,4 +219,144 @@ func recordChurn(measured *harness.Recorder, conn net.Conn) (r churnReading, err
 	r.Late = harness.LiveHeap()
 	r.P50, r.P99, r.Max = measured.Latencies().Quantiles()
 	return r, nil
+}
+
+var errOnce = errors.New("there is one watch in this benchmark")
+
+// churnReader starts to read a watch of n pods and returns when it has the initial
+// state. It calls received with the version of every change.
+type churnReader func(ctx context.Context, body io.Reader, n int, received func(version uint64)) error
+
+// churnTyped returns a reader with our informer and a handler of typed values.
+func churnTyped(memory watershed.Memory) churnReader {
+	return func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
+		return churnWith(ctx, newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: memory}), n, received)
+	}
+}
+
+// churnWith reads with an informer and a handler of typed values.
+func churnWith(ctx context.Context, i *watershed.Informer[*corev1.Pod], n int, received func(uint64)) error {
+	reg := i.Handle(watershed.Handler[*corev1.Pod]{Update: func(old, now *corev1.Pod) { received(comparePods(old, now)) }})
+	go func() { _ = i.Run(ctx) }() // lives as long as the process
+	select {
+	case <-reg.Synced():
+		return harness.CheckCount(i.Len(), n)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// churnKeys is a reader with our informer and a watch loop that reads keys and
+// versions, for which nothing is decoded.
+func churnKeys(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
+	i := newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+	go func() { _ = i.Run(ctx) }() // lives as long as the process
+	synced := make(chan struct{})
+	go func() {
+		initial := 0
+		for c := range i.Watch(ctx) {
+			if c.Initial {
+				initial++
+				if initial == n {
+					close(synced)
+				}
+				continue
+			}
+			old, now := c.Raw()
+			if old.Key() != now.Key() || old.Version() >= now.Version() {
+				panic("not a new state of the same pod")
+			}
+			received(now.Version())
+		}
+	}()
+	select {
+	case <-synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// newChurnInformer returns our informer with the watch as its source.
+func newChurnInformer(body io.Reader, opts *watershed.Options[*corev1.Pod]) *watershed.Informer[*corev1.Pod] {
+	kind, _ := kube.KindOf(harness.Pods)
+	source := &churnSource{frames: wire.NewWatchReader(body, wire.Protobuf, kind)}
+	return watershed.FromSource(source, opts)
+}
+
+// churnSource is a source with a single watch, which is open already.
+type churnSource struct {
+	frames *wire.WatchReader
+	begun  atomic.Bool
+}
+
+func (s *churnSource) List(context.Context, reflector.ListOptions, func(*wire.Object) error) (reflector.Page, error) {
+	return reflector.Page{}, errOnce
+}
+
+func (s *churnSource) Served(context.Context) (bool, error) { return true, nil }
+
+func (s *churnSource) Watch(context.Context, reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
+	if s.begun.Swap(true) {
+		return nil, errOnce
+	}
+	return s, nil
+}
+
+func (s *churnSource) Next() (reflector.Event[*wire.Object], error) {
+	e, err := s.frames.Next()
+	if err != nil {
+		return reflector.Event[*wire.Object]{}, err
+	}
+	if e.Type == wire.Bookmark {
+		return reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: e.Version, InitialEnd: e.InitialEnd}, nil
+	}
+	return reflector.Event[*wire.Object]{Type: delta.Updated, Object: e.Object, Version: e.Version}, nil
+}
+
+func (s *churnSource) Close() error { return nil }
+
+// newChurnClientGo returns client-go's informer with the watch as its source, and the
+// decoders of its REST client.
+func newChurnClientGo(body io.Reader, indexers cache.Indexers) cache.SharedIndexInformer {
+	var begun atomic.Bool
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (k8sruntime.Object, error) { return nil, errOnce },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			if begun.Swap(true) {
+				return nil, errOnce
+			}
+			return harness.DecodeWatch(io.NopCloser(body)), nil
+		},
+	}
+	return cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
+}
+
+// churnClientGo is a reader with client-go's informer.
+func churnClientGo(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
+	i := newChurnClientGo(body, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	reg, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, now any) { received(comparePods(old.(*corev1.Pod), now.(*corev1.Pod))) },
+	})
+	if err != nil {
+		return err
+	}
+	go i.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), reg.HasSynced) {
+		return context.Cause(ctx)
+	}
+	return harness.CheckCount(len(i.GetStore().ListKeys()), n)
+}
+
+// comparePods reads both states as a handler would, and returns the new version.
+func comparePods(old, now *corev1.Pod) uint64 {
+	same := old.Namespace == now.Namespace && old.Name == now.Name
+	if !same || old.ResourceVersion >= now.ResourceVersion || now.Status.Phase != corev1.PodRunning {
+		panic("not a new state of the same pod")
+	}
+	version, err := strconv.ParseUint(now.ResourceVersion, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return version
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,28 +40,26 @@ type diskReading struct {
 
 // benchDisk measures the cost of storing 10,000 changes a second of 100,000 pods.
 func benchDisk(out io.Writer) error {
-	size, median, _, err := runChurn(&diskTrial, out)
-	if median == nil || err != nil {
-		return err
-	}
-	return printDisk(out, size, median)
-}
-
-// printDisk prints the table, and the line for scripts.
-func printDisk(out io.Writer, size churnSize, median map[string]diskReading) error {
-	fmt.Fprintf(out, "%v, %d s, one packed informer with a handler; %s\n\n", size, size.seconds, diskTrial.Repetitions())
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "objects are kept in\tp50 ms\tp99 ms\tCPU, processors\twritten MB\tdropped")
-	for _, s := range diskTrial.Subjects {
-		r := median[s.Name]
-		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.2f\t%.0f\t%d\n", s.Name, inMilliseconds(r.P50), inMilliseconds(r.P99), r.CPU, r.Written/1e6, r.Dropped)
-	}
-	if err := w.Flush(); err != nil {
+	size, median, _, err := runWithStream(&diskTrial)
+	if err != nil {
 		return err
 	}
 	without, with := median["memory only"], median["with files"]
-	fmt.Fprintf(out, "\ndisk: cpu=%.2f write-amplification=%.2f p99-ratio=%.2f\n", with.CPU-without.CPU, with.Written/with.Logical, with.P99.Seconds()/without.P99.Seconds())
-	return nil
+	r := &harness.Report{
+		Heading: fmt.Sprintf("%v, %d s, one packed informer with a handler; %s", size, size.seconds, diskTrial.Repetitions()),
+		Columns: []string{"objects are kept in"},
+		Summary: fmt.Sprintf("disk: cpu=%.2f write-amplification=%.2f p99-ratio=%.2f",
+			with.CPU-without.CPU, with.Written/with.Logical, with.P99.Seconds()/without.P99.Seconds()),
+	}
+	type reading = diskReading
+	harness.AddRows(r, diskTrial.Rows(median),
+		harness.Col("p50 ms", harness.Form("%.2f"), func(r reading) float64 { return harness.InMilliseconds(r.P50) }),
+		harness.Col("p99 ms", harness.Form("%.1f"), func(r reading) float64 { return harness.InMilliseconds(r.P99) }),
+		harness.Col("CPU, processors", harness.Form("%.2f"), func(r reading) float64 { return r.CPU }),
+		harness.Col("written MB", harness.Megabytes, func(r reading) float64 { return r.Written }),
+		harness.Col("dropped", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Dropped) }),
+	)
+	return r.Write(out)
 }
 
 // measureDisk returns the measurement of an informer in this process, with or without
@@ -95,7 +92,8 @@ func measureDisk(stored bool) func(context.Context) (diskReading, error) {
 		if err == nil {
 			now, held := d.Stats(), i.Stats()
 			r.Written, r.Dropped = float64(now.Bytes-before.Bytes), int64(now.Dropped)
-			r.Logical = float64(now.Changes-before.Changes) * float64(held.ObjectBytes+int64(held.Objects)*averageKey) / float64(held.Objects)
+			each := float64(held.ObjectBytes)/float64(held.Objects) + averageKey
+			r.Logical = float64(now.Changes-before.Changes) * each
 		}
 		return r, errors.Join(err, files.end())
 	}
@@ -137,4 +135,20 @@ func churnFiles(d *disk.Directory) *watershed.Stored {
 		id := watershed.Identity(kube.Query{Resource: harness.Pods}, kind)
 		return d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 	}}
+}
+
+// withFolder calls f while the variable names a folder: a temporary one, unless it is set.
+func withFolder(variable string, f func() error) error {
+	if os.Getenv(variable) != "" {
+		return f()
+	}
+	folder, err := os.MkdirTemp("", "watershed-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	if err := os.Setenv(variable, folder); err != nil {
+		return err
+	}
+	return errors.Join(f(), os.Unsetenv(variable))
 }

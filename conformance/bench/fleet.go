@@ -5,10 +5,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -31,8 +30,7 @@ const (
 	clustersVariable = "WATERSHED_CLUSTERS"
 	// settledVariable makes the benchmark wait until everything is packed densely.
 	settledVariable = "WATERSHED_SETTLED"
-	// fleetVariable makes the command measure one fleet and nothing else. It is the
-	// address of the simulation.
+	// fleetVariable is the address of the simulation, for the process that measures a fleet.
 	fleetVariable = "WATERSHED_BENCH_FLEET"
 	// idleVariable makes that process mirror all resources, most of which are empty.
 	idleVariable = "WATERSHED_BENCH_IDLE"
@@ -43,12 +41,11 @@ const (
 	// fleetMemory limits the process, in bytes: 10 million pods on a machine of 24 GiB
 	// that also runs the simulation.
 	fleetMemory = 17 << 30
+	// fleetLimit is how long the measurement of a fleet may take.
+	fleetLimit = 2 * time.Hour
 	// fleetApp is the value of the label that is searched for.
 	fleetApp = "service-00042"
 )
-
-// fleetRoles are the child processes of the benchmark.
-var fleetRoles = map[string]harness.Role{harness.SimulationRole: harness.ServeSimulation}
 
 // wholeFleet has the numbers of clusters that the page shows.
 var wholeFleet = []int{1, 10, 100, 1000}
@@ -76,10 +73,16 @@ type fleetReading struct {
 	Found int
 }
 
+var fleetTrial = harness.Trial[fleetReading]{
+	Name:     "fleet",
+	Limit:    fleetLimit,
+	Subjects: []harness.Subject[fleetReading]{{Name: "ours", Measure: measureFleet}},
+}
+
 // benchFleet measures a process that mirrors many clusters.
 func benchFleet(out io.Writer) error {
-	pods, sizes, done, err := beginFleet(out, func(addr string) (any, error) { return measureFleet(addr) })
-	if done || err != nil {
+	pods, sizes, err := fleetSize()
+	if err != nil {
 		return err
 	}
 	var readings []fleetReading
@@ -97,41 +100,20 @@ func benchFleet(out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		n := float64(idle.Resources)
 		report.Heading += fmt.Sprintf(" A watch on which nothing happens costs %.0f KB and %.1f goroutines (%s of them, in ten clusters).",
-			float64(idle.Synced.Bytes)/float64(idle.Resources)/1e3, float64(idle.Goroutines)/float64(idle.Resources), harness.Thousands(strconv.Itoa(idle.Resources)))
+			float64(idle.Synced.Bytes)/n/1e3, float64(idle.Goroutines)/n, harness.Whole(n))
 	}
-	if err := report.Write(out); err != nil {
-		return err
-	}
-	last := readings[len(readings)-1]
-	bytes := last.Synced.Bytes
-	if last.Settled.Bytes > 0 {
-		bytes = last.Settled.Bytes
-	}
-	fmt.Fprintf(out, "\nfleet: clusters=%d objects=%d bytes/object=%.0f goroutines/resource=%.2f sync-cpu-us/object=%.1f\n",
-		last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), float64(last.Goroutines)/float64(last.Resources), last.perObject(last.CPU))
-	return nil
+	return report.Write(out)
 }
 
-// beginFleet returns the size of a benchmark of fleets: the pods of a cluster, and the numbers
-// of clusters. In a process that measures one fleet it prints the result instead, and done is
-// true.
-func beginFleet(out io.Writer, measure func(addr string) (any, error)) (pods int, sizes []int, done bool, err error) {
-	if done, err := harness.RunAsChild(fleetRoles, out); done {
-		return 0, nil, true, err
-	}
-	if addr := os.Getenv(fleetVariable); addr != "" {
-		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
-		r, err := measure(addr)
-		if err == nil {
-			err = json.NewEncoder(out).Encode(r)
-		}
-		return 0, nil, true, err
-	}
+// fleetSize returns the size of a benchmark of fleets: the pods of a cluster, and the numbers
+// of clusters.
+func fleetSize() (pods int, sizes []int, err error) {
 	if pods, err = harness.EnvInt(harness.EnvPods, podsPerCluster); err == nil {
 		sizes, err = fleetSizes()
 	}
-	return pods, sizes, false, err
+	return pods, sizes, err
 }
 
 // fleetSizes returns the numbers of clusters to measure.
@@ -152,21 +134,22 @@ func fleetSizes() ([]int, error) {
 }
 
 // perObject returns a time in microseconds per object.
-func (r *fleetReading) perObject(d time.Duration) float64 {
+func (r fleetReading) perObject(d time.Duration) float64 {
 	return d.Seconds() * 1e6 / float64(r.Objects)
 }
 
+// perResource returns the goroutines per resource.
+func (r fleetReading) perResource() float64 { return float64(r.Goroutines) / float64(r.Resources) }
+
 // runFleet measures a fleet of simulated clusters in a process of its own.
-func runFleet(opts simulated.Options, env ...string) (fleetReading, error) {
-	var r fleetReading
+func runFleet(opts simulated.Options, env ...string) (r fleetReading, err error) {
 	ctx := context.Background()
-	s, err := harness.StartSimulation(ctx, "fleet", opts)
+	s, err := harness.StartSimulation(ctx, opts)
 	if err != nil {
 		return r, err
 	}
 	defer s.Close()
-	err = harness.RunSelf(ctx, "fleet", append(env, fleetVariable+"="+s.Addr), &r)
-	return r, err
+	return fleetTrial.RunOnce(ctx, fleetTrial.Subjects[0], append(env, fleetVariable+"="+s.Addr)...)
 }
 
 // fixedDirectory is a directory of clusters that do not change.
@@ -178,9 +161,9 @@ func (d fixedDirectory) Follow(ctx context.Context, tell func([]fleet.Entry)) er
 	return nil
 }
 
-// dialClusters connects to a simulation, and returns its clusters.
-func dialClusters(addr string) (*harness.SimulationClient, fixedDirectory, error) {
-	simulation, err := harness.DialSimulation(addr)
+// dialClusters connects to the simulation, and returns its clusters.
+func dialClusters() (*harness.SimulationClient, fixedDirectory, error) {
+	simulation, err := harness.DialSimulation(os.Getenv(fleetVariable))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,10 +175,9 @@ func dialClusters(addr string) (*harness.SimulationClient, fixedDirectory, error
 }
 
 // measureFleet mirrors the clusters of a simulation and measures this process.
-func measureFleet(addr string) (fleetReading, error) {
-	var r fleetReading
+func measureFleet(ctx context.Context) (r fleetReading, err error) {
 	debug.SetMemoryLimit(fleetMemory)
-	simulation, clusters, err := dialClusters(addr)
+	simulation, clusters, err := dialClusters()
 	if err != nil {
 		return r, err
 	}
@@ -213,7 +195,6 @@ func measureFleet(addr string) (fleetReading, error) {
 	if err != nil {
 		return r, err
 	}
-	ctx := context.Background()
 	began, used := time.Now(), harness.CPUTime()
 	go func() { _ = f.Run(ctx) }() // lives as long as the process
 	if err := f.WaitForSync(ctx); err != nil {
@@ -358,39 +339,64 @@ func (r *fleetReading) index(pods *fleet.View[*wire.Object]) {
 	}
 }
 
-// fleetReport returns the table and the figure.
+// fleetReport returns the report.
 func fleetReport(pods int, readings []fleetReading) *harness.Report {
+	last := readings[len(readings)-1]
+	bytes := last.Synced.Bytes
+	if last.Settled.Bytes > 0 {
+		bytes = last.Settled.Bytes
+	}
 	r := &harness.Report{
 		Name: "fleet",
-		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, everything else kept and packed; one process of %d GiB at most, one run each.",
-			harness.Thousands(strconv.Itoa(pods)), fleetMemory>>30),
-		Columns: []string{"clusters", "objects", "bytes per object, synced", "settled", "RSS, GB", "sync, s", "CPU, us per object", "goroutines per resource",
-			"CPU at 10,000 changes/s", "find a label value, ms", "with an index, ms"},
-		Figure: harness.Figure{Title: "Growth of a fleet: flat is linear"},
+		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, everything else kept and packed; "+
+			"one process of %d GiB at most, one run each.", harness.Whole(float64(pods)), fleetMemory>>30),
+		Columns: []string{"clusters"},
+		Figure:  harness.Figure{Title: "Growth of a fleet: flat is linear"},
+		Summary: fmt.Sprintf("fleet: clusters=%d objects=%d bytes/object=%.0f goroutines/resource=%.2f sync-cpu-us/object=%.1f",
+			last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), last.perResource(), last.perObject(last.CPU)),
 	}
-	panels := []harness.Panel{{Title: "bytes per object, just synced"}, {Title: "sync, us of CPU per object"}, {Title: "CPU at 10,000 changes/s"}, {Title: "label search, ns per object"}}
+	type reading = fleetReading
+	var rows []harness.Row[reading]
 	for _, x := range readings {
-		n := float64(x.Objects)
-		bytes := float64(x.Synced.Bytes) / n
-		settled, resident := "", x.Synced.RSS
-		if x.Settled.Bytes > 0 {
-			settled, resident = harness.Thousands(fmt.Sprintf("%.0f", float64(x.Settled.Bytes)/n)), x.Settled.RSS
-		}
-		name := harness.Thousands(strconv.Itoa(x.Clusters))
-		r.Row(name, harness.Thousands(strconv.Itoa(x.Objects)), harness.Thousands(fmt.Sprintf("%.0f", bytes)), settled, fmt.Sprintf("%.2f", float64(resident)/1e9),
-			fmt.Sprintf("%.1f", x.Wall.Seconds()), fmt.Sprintf("%.1f", x.perObject(x.CPU)), fmt.Sprintf("%.2f", float64(x.Goroutines)/float64(x.Resources)),
-			fmt.Sprintf("%.2f", x.ChurnCPU), fmt.Sprintf("%.1f", x.Scan.Seconds()*1e3), fmt.Sprintf("%.2f", x.Look.Seconds()*1e3))
-		label := name + " clusters"
+		clusters := harness.Whole(float64(x.Clusters))
+		label := clusters + " clusters"
 		if x.Clusters == 1 {
 			label = "1 cluster"
 		}
-		r.Figure.Subjects = append(r.Figure.Subjects, harness.Bar{Name: label, Colour: harness.ColourOurs})
-		scan := x.Scan.Seconds() * 1e9 / n
-		panels[0].Add(bytes, harness.Thousands(fmt.Sprintf("%.0f", bytes)))
-		panels[1].Add(x.perObject(x.CPU), fmt.Sprintf("%.1f", x.perObject(x.CPU)))
-		panels[2].Add(x.ChurnCPU, fmt.Sprintf("%.2f", x.ChurnCPU))
-		panels[3].Add(scan, fmt.Sprintf("%.0f", scan))
+		bar := harness.Bar{Name: label, Colour: harness.ColourOurs}
+		rows = append(rows, harness.Row[reading]{Bar: bar, Cells: []string{clusters}, Reading: x})
 	}
-	r.Figure.Panels = panels
+	ofObject := func(r reading, x int64) float64 { return float64(x) / float64(r.Objects) }
+	harness.AddRows(r, rows,
+		harness.Col("objects", harness.Whole, func(r reading) float64 { return float64(r.Objects) }),
+		harness.Col("bytes per object, synced", harness.Whole, func(r reading) float64 { return ofObject(r, r.Synced.Bytes) },
+			"bytes per object, just synced"),
+		harness.Col("settled", harness.Whole, func(r reading) float64 {
+			if r.Settled.Bytes == 0 {
+				return math.NaN()
+			}
+			return ofObject(r, r.Settled.Bytes)
+		}),
+		harness.Col("RSS, GB", harness.Form("%.2f"), func(r reading) float64 {
+			if r.Settled.Bytes > 0 {
+				return float64(r.Settled.RSS) / 1e9
+			}
+			return float64(r.Synced.RSS) / 1e9
+		}),
+		harness.Col("sync, s", harness.Form("%.1f"), func(r reading) float64 { return r.Wall.Seconds() }),
+		harness.Col("CPU, us per object", harness.Form("%.1f"), func(r reading) float64 { return r.perObject(r.CPU) },
+			"sync, us of CPU per object"),
+		harness.Col("goroutines per resource", harness.Form("%.2f"), reading.perResource),
+		harness.Col("CPU at 10,000 changes/s", harness.Form("%.2f"), func(r reading) float64 { return r.ChurnCPU },
+			"CPU at 10,000 changes/s"),
+		harness.Col("find a label value, ms", harness.Form("%.1f"), func(r reading) float64 { return harness.InMilliseconds(r.Scan) }),
+		harness.Col("with an index, ms", harness.Form("%.2f"), func(r reading) float64 { return harness.InMilliseconds(r.Look) }),
+	)
+	scan := harness.Panel{Title: "label search, ns per object"}
+	for _, x := range readings {
+		each := ofObject(x, x.Scan.Nanoseconds())
+		scan.Add(each, fmt.Sprintf("%.0f", each))
+	}
+	r.Figure.Panels = append(r.Figure.Panels, scan)
 	return r
 }

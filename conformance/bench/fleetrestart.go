@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,15 +43,28 @@ type fleetStart struct {
 	Files float64
 }
 
+// fleetrestartTrial has the starts of a fleet. Each continues with the files of the one before.
+var fleetrestartTrial = harness.Trial[fleetStart]{
+	Name:  "fleetrestart",
+	Limit: fleetLimit,
+	Subjects: []harness.Subject[fleetStart]{
+		{Name: "without files", Measure: measureFleetStart, Env: []string{dataVariable + "="}},
+		{Name: "without files, written meanwhile", Measure: measureFleetStart},
+		{Name: "with files", Measure: measureFleetStart},
+		{Name: "read from the start on", Measure: measureFleetStart, Env: []string{wantedVariable + "=1"}},
+	},
+}
+
 // benchFleetrestart measures a fleet that starts with files, after one that starts without
 // and writes them.
 func benchFleetrestart(out io.Writer) error {
-	pods, sizes, done, err := beginFleet(out, func(addr string) (any, error) { return measureFleetStart(addr, os.Getenv(dataVariable)) })
-	if done || err != nil {
+	pods, sizes, err := fleetSize()
+	if err != nil {
 		return err
 	}
 	for _, n := range sizes {
-		if err := restartFleet(out, simulated.Options{Clusters: n, Pods: pods}); err != nil {
+		opts := simulated.Options{Clusters: n, Pods: pods}
+		if err := withFolder(dataVariable, func() error { return restartFleet(out, opts) }); err != nil {
 			return err
 		}
 	}
@@ -61,53 +73,49 @@ func benchFleetrestart(out io.Writer) error {
 
 // restartFleet measures a fleet of one size.
 func restartFleet(out io.Writer, opts simulated.Options) error {
-	folder, err := os.MkdirTemp("", "watershed-fleet-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
 	ctx := context.Background()
-	s, err := harness.StartSimulation(ctx, "fleetrestart", opts)
+	s, err := harness.StartSimulation(ctx, opts)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	var without, writing, with, wanted fleetStart
-	for _, run := range []struct {
-		into         *fleetStart
-		data, wanted string
-	}{{&without, "", ""}, {&writing, folder, ""}, {&with, folder, ""}, {&wanted, folder, "1"}} {
-		if err := harness.RunSelf(ctx, "fleetrestart", []string{fleetVariable + "=" + s.Addr, dataVariable + "=" + run.data, wantedVariable + "=" + run.wanted}, run.into); err != nil {
+	starts := map[string]fleetStart{}
+	for _, subject := range fleetrestartTrial.Subjects {
+		if starts[subject.Name], err = fleetrestartTrial.RunOnce(ctx, subject, fleetVariable+"="+s.Addr); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(out, "%d clusters, %d objects, %.0f MB of files\n\n", with.Clusters, with.Objects, with.Files/1e6)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "start\tfirst cluster readable, s\tall readable, s\tall current, s\tCPU, s\tlists\tbytes per object\tRSS, MB")
-	for _, row := range []struct {
-		name string
-		r    fleetStart
-	}{{"without files", without}, {"without files, written meanwhile", writing}, {"with files", with}} {
-		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.1f\t%.1f\t%d\t%d\t%d\n", row.name, row.r.First.Seconds(), row.r.All.Seconds(), row.r.Live.Seconds(), row.r.CPU.Seconds(),
-			row.r.Lists, row.r.Memory.Bytes/int64(max(row.r.Objects, 1)), row.r.Memory.RSS/1e6)
+	without, with, wanted := starts["without files"], starts["with files"], starts["read from the start on"]
+	r := &harness.Report{
+		Heading: fmt.Sprintf("%d clusters, %d objects, %.0f MB of files", with.Clusters, with.Objects, with.Files/1e6),
+		Columns: []string{"start"},
+		Summary: fmt.Sprintf("A cluster that is read from the start on, the last one by name, is readable after %.2f s.\n\n"+
+			"fleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f", wanted.Wanted.Seconds(),
+			harness.InMilliseconds(with.First), harness.InMilliseconds(wanted.Wanted), with.All.Seconds(), with.Live.Seconds(),
+			with.Lists, float64(with.Memory.Bytes)/float64(without.Memory.Bytes)),
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nA cluster that is read from the start on, the last one by name, is readable after %.2f s.\n", wanted.Wanted.Seconds())
-	fmt.Fprintf(out, "\nfleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f\n",
-		inMilliseconds(with.First), inMilliseconds(wanted.Wanted), with.All.Seconds(), with.Live.Seconds(), with.Lists, float64(with.Memory.Bytes)/float64(without.Memory.Bytes))
-	return nil
+	type reading = fleetStart
+	harness.AddRows(r, fleetrestartTrial.Rows(starts)[:3],
+		harness.Col("first cluster readable, s", harness.Form("%.2f"), func(r reading) float64 { return r.First.Seconds() }),
+		harness.Col("all readable, s", harness.Form("%.1f"), func(r reading) float64 { return r.All.Seconds() }),
+		harness.Col("all current, s", harness.Form("%.1f"), func(r reading) float64 { return r.Live.Seconds() }),
+		harness.Col("CPU, s", harness.Form("%.1f"), func(r reading) float64 { return r.CPU.Seconds() }),
+		harness.Col("lists", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Lists) }),
+		harness.Col("bytes per object", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Memory.Bytes) / float64(max(r.Objects, 1)) }),
+		harness.Col("RSS, MB", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Memory.RSS / 1e6) }),
+	)
+	return r.Write(out)
 }
 
-// measureFleetStart mirrors the clusters of a simulation, with the files in a folder if it is
-// not "", and measures this process until all is current. Then it writes the files.
-func measureFleetStart(addr, folder string) (r fleetStart, err error) {
+// measureFleetStart mirrors the clusters of a simulation, with the files in a folder if there
+// is one, and measures this process until all is current. Then it writes the files.
+func measureFleetStart(ctx context.Context) (r fleetStart, err error) {
 	debug.SetMemoryLimit(fleetMemory)
-	_, clusters, err := dialClusters(addr)
+	_, clusters, err := dialClusters()
 	if err != nil {
 		return r, err
 	}
+	folder := os.Getenv(dataVariable)
 	opts := &fleet.Options{Resources: []string{"pods"}, Drop: wire.ManagedFields}
 	if os.Getenv(wantedVariable) != "" {
 		opts.History = 1 << 20 // so that there are feeds
@@ -130,7 +138,6 @@ func measureFleetStart(addr, folder string) (r fleetStart, err error) {
 	if err != nil {
 		return r, err
 	}
-	ctx := context.Background()
 	go func() { _ = f.Run(ctx) }() // lives as long as the process
 	if opts.History > 0 {
 		r.awaitWanted(f, clusters[len(clusters)-1].Name, began)

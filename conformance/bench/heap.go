@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strconv"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -36,47 +35,36 @@ var heapTrial = harness.Trial[heapReading]{
 }
 
 // benchHeap measures the memory of 30,000 pods from a real API server.
-func benchHeap(out io.Writer) error { return heapTrial.RunWithPods(out, 30_000, printHeap) }
+func benchHeap(out io.Writer) error { return heapTrial.RunWithPods(out, 30_000, heapReport) }
 
-// printHeap writes the report, and the line for scripts.
-func printHeap(out io.Writer, c *harness.Cluster, median map[string]heapReading) error {
-	if err := heapReport(c.Pods, c.Version, median).Write(out); err != nil {
-		return err
-	}
-	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / float64(c.Pods) }
+// heapReport returns the report.
+func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Report {
+	n := float64(c.Pods)
+	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / n }
 	ours, theirs, dynamic := perPod("ours packed"), perPod("client-go"), perPod("dynamic")
-	fmt.Fprintf(out, "\nheap: bytes/object ours=%.0f client-go=%.0f dynamic=%.0f vs-client-go=%.2f vs-dynamic=%.2f\n",
-		ours, theirs, dynamic, theirs/ours, dynamic/ours)
-	return nil
-}
-
-// heapReport returns the table and the figure.
-func heapReport(n int, version string, median map[string]heapReading) *harness.Report {
-	pods := harness.Thousands(strconv.Itoa(n))
 	r := &harness.Report{
-		Name:    "heap",
-		Heading: fmt.Sprintf("%s pods from kube-apiserver, everything kept, each reader in a process of its own; %s, of dynamic one.", pods, heapTrial.Repetitions()),
-		Columns: []string{"reader", "bytes per pod", "heap objects per pod", "live heap, MB", "RSS, MB", "max RSS, MB"},
-		Figure:  harness.Figure{Title: fmt.Sprintf("Memory of %s pods", pods)},
-		Server:  version,
+		Heading: fmt.Sprintf("%s pods from kube-apiserver, everything kept, each reader in a process of its own; %s, of dynamic one.",
+			harness.Whole(n), heapTrial.Repetitions()),
+		Columns: []string{"reader"},
+		Figure:  harness.Figure{Title: fmt.Sprintf("Memory of %s pods", harness.Whole(n))},
+		Summary: fmt.Sprintf("heap: bytes/object ours=%.0f client-go=%.0f dynamic=%.0f vs-client-go=%.2f vs-dynamic=%.2f",
+			ours, theirs, dynamic, theirs/ours, dynamic/ours),
 	}
-	bytes, objects, rss := harness.Panel{Title: "live heap, bytes per pod"}, harness.Panel{Title: "heap objects per pod"}, harness.Panel{Title: "RSS, MB"}
-	add := func(name, colour string, f harness.Footprint) {
-		perPod, pieces := float64(f.Heap)/float64(n), float64(f.Objects)/float64(n)
-		r.Row(name, harness.Thousands(fmt.Sprintf("%.0f", perPod)), fmt.Sprintf("%.1f", pieces),
-			harness.Megabytes(float64(f.Heap)), harness.Megabytes(float64(f.RSS)), harness.Megabytes(float64(f.MaxRSS)))
-		r.Figure.Subjects = append(r.Figure.Subjects, harness.Bar{Name: name, Colour: colour})
-		bytes.Add(perPod, harness.Thousands(fmt.Sprintf("%.0f", perPod)))
-		objects.Add(pieces, fmt.Sprintf("%.1f", pieces))
-		rss.Add(float64(f.RSS)/1e6, harness.Thousands(harness.Megabytes(float64(f.RSS))))
-	}
+	type reading = harness.Footprint
 	packed := median["ours packed"]
-	add("Watershed, packed, settled", harness.ColourOurs, packed.Settled)
-	add("Watershed, packed, just synced", harness.ColourOurs, packed.Synced)
-	add("Watershed, fast", harness.ColourOursPale, median["ours fast"].Settled)
-	add("client-go, typed", harness.ColourClientGo, median["client-go"].Settled)
-	add("client-go, dynamic", harness.ColourOther, median["dynamic"].Settled)
-	r.Figure.Panels = []harness.Panel{bytes, objects, rss}
+	harness.AddRows(r, []harness.Row[reading]{
+		{Bar: harness.Bar{Name: "Watershed, packed, settled", Colour: harness.ColourOurs}, Reading: packed.Settled},
+		{Bar: harness.Bar{Name: "Watershed, packed, just synced", Colour: harness.ColourOurs}, Reading: packed.Synced},
+		{Bar: harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale}, Reading: median["ours fast"].Settled},
+		{Bar: harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo}, Reading: median["client-go"].Settled},
+		{Bar: harness.Bar{Name: "client-go, dynamic", Colour: harness.ColourOther}, Reading: median["dynamic"].Settled},
+	},
+		harness.Col("bytes per pod", harness.Whole, func(f reading) float64 { return float64(f.Heap) / n }, "live heap, bytes per pod"),
+		harness.Col("heap objects per pod", harness.Form("%.1f"), func(f reading) float64 { return float64(f.Objects) / n }, "heap objects per pod"),
+		harness.Col("live heap, MB", harness.Megabytes, func(f reading) float64 { return float64(f.Heap) }),
+		harness.Col("RSS, MB", harness.Megabytes, func(f reading) float64 { return float64(f.RSS) }, "RSS, MB"),
+		harness.Col("max RSS, MB", harness.Megabytes, func(f reading) float64 { return float64(f.MaxRSS) }),
+	)
 	return r
 }
 

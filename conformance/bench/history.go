@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/watershed-project/watershed"
@@ -81,56 +80,62 @@ type historyRead struct {
 // benchHistory records an hour at 1,000 changes a second of 100,000 pods, as fast as it can be
 // written, and reads the past of one pod, with the index by key and without it.
 func benchHistory(out io.Writer) error {
-	if os.Getenv(historyFolder) == "" {
-		folder, err := os.MkdirTemp("", "watershed-history-")
+	return withFolder(historyFolder, func() error {
+		median, err := historyTrial.Run(context.Background())
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(folder)
-		if err := os.Setenv(historyFolder, folder); err != nil {
+		r, err := historyReport(median)
+		if err != nil {
 			return err
 		}
-	}
-	if done, err := historyTrial.RunAsSubject(out); done {
-		return err
-	}
-	median, err := historyTrial.Run(context.Background())
-	if err != nil {
-		return err
-	}
-	return printHistory(out, median)
+		return r.Write(out)
+	})
 }
 
-// printHistory prints the tables, and the line for scripts.
-func printHistory(out io.Writer, median map[string]historyReading) error {
-	r, index, whole := median["record"], median["index"], median["whole"]
-	fmt.Fprintf(out, "%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB and its index %.0f MB; the writer takes %v for each change\n\n",
-		r.Changes, historyBatch, r.Files/1e6, r.Log/1e6, r.Index/1e6, r.CPU)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "read of one pod\tfound\tCPU ms\theap MiB\tms\twithout the index: CPU ms\theap MiB\tms")
+// historyReport returns the report.
+func historyReport(median map[string]historyReading) (*harness.Report, error) {
+	record, index, whole := median["record"], median["index"], median["whole"]
+	const mib = 1 << 20
+	log, before, at, atBefore := index.most("log"), whole.most("log"), index.most("get"), whole.most("get")
+	r := &harness.Report{
+		Heading: fmt.Sprintf("%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB and its index %.0f MB; "+
+			"the writer takes %v for each change", record.Changes, historyBatch, record.Files/1e6, record.Log/1e6, record.Index/1e6, record.CPU),
+		Columns: []string{"read of one pod"},
+		Summary: fmt.Sprintf("history: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f",
+			harness.InMilliseconds(log.CPU), harness.InMilliseconds(before.CPU), float64(log.Heap)/mib, float64(before.Heap)/mib,
+			harness.InMilliseconds(at.CPU), harness.InMilliseconds(atBefore.CPU), record.Index/record.Log, record.IndexCPU),
+	}
+	// pair is a read with the index and without it.
+	type pair struct{ with, without historyRead }
+	var rows []harness.Row[pair]
 	for i, x := range index.Reads {
 		y := whole.Reads[i]
-		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\n", x.What, x.Found, inMilliseconds(x.CPU), float64(x.Heap)/(1<<20), inMilliseconds(x.Wall),
-			inMilliseconds(y.CPU), float64(y.Heap)/(1<<20), inMilliseconds(y.Wall))
 		if x.Found != y.Found {
-			return fmt.Errorf("%s: %d found, and %d without the index", x.What, x.Found, y.Found)
+			return nil, fmt.Errorf("%s: %d found, and %d without the index", x.What, x.Found, y.Found)
+		}
+		rows = append(rows, harness.Row[pair]{Bar: harness.Bar{Name: x.What}, Reading: pair{x, y}})
+	}
+	harness.AddRows(r, rows,
+		harness.Col("found", harness.Form("%.0f"), func(p pair) float64 { return float64(p.with.Found) }),
+		harness.Col("CPU ms", harness.Form("%.1f"), func(p pair) float64 { return harness.InMilliseconds(p.with.CPU) }),
+		harness.Col("heap MiB", harness.Form("%.1f"), func(p pair) float64 { return float64(p.with.Heap) / mib }),
+		harness.Col("ms", harness.Form("%.1f"), func(p pair) float64 { return harness.InMilliseconds(p.with.Wall) }),
+		harness.Col("without the index: CPU ms", harness.Form("%.0f"), func(p pair) float64 { return harness.InMilliseconds(p.without.CPU) }),
+		harness.Col("heap MiB", harness.Form("%.0f"), func(p pair) float64 { return float64(p.without.Heap) / mib }),
+		harness.Col("ms", harness.Form("%.0f"), func(p pair) float64 { return harness.InMilliseconds(p.without.Wall) }),
+	)
+	return r, nil
+}
+
+// most returns the greatest costs of the reads of a kind.
+func (r historyReading) most(kind string) (worst historyRead) {
+	for _, x := range r.Reads {
+		if strings.HasPrefix(x.What, kind) {
+			worst.CPU, worst.Heap = max(worst.CPU, x.CPU), max(worst.Heap, x.Heap)
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	most := func(r historyReading, kind string) (worst historyRead) {
-		for _, x := range r.Reads {
-			if strings.HasPrefix(x.What, kind) {
-				worst.CPU, worst.Heap = max(worst.CPU, x.CPU), max(worst.Heap, x.Heap)
-			}
-		}
-		return worst
-	}
-	log, before, at, atBefore := most(index, "log"), most(whole, "log"), most(index, "get"), most(whole, "get")
-	fmt.Fprintf(out, "\nhistory: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f\n",
-		inMilliseconds(log.CPU), inMilliseconds(before.CPU), float64(log.Heap)/(1<<20), float64(before.Heap)/(1<<20), inMilliseconds(at.CPU), inMilliseconds(atBefore.CPU), r.Index/r.Log, r.IndexCPU)
-	return nil
+	return worst
 }
 
 func historyIdentity() (disk.Identity, *wire.Kind) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,9 +30,6 @@ const (
 // listSlowClients list everything at once and read 20 MB/s each.
 var listSlowClients = harness.SlowClients{Clients: 50, Rate: 20 << 20}
 
-// listRoles are the child processes of the benchmark.
-var listRoles = map[string]harness.Role{harness.BareRole: harness.ServeBare}
-
 // listBench has the servers that are compared.
 type listBench struct {
 	*harness.Servers
@@ -46,9 +42,6 @@ type listBench struct {
 
 // benchList measures the processor time of servers that answer reads of 30,000 pods.
 func benchList(out io.Writer) error {
-	if done, err := harness.RunAsChild(listRoles, out); done {
-		return err
-	}
 	seconds, err := harness.EnvInt(harness.EnvSeconds, listSeconds)
 	if err != nil {
 		return err
@@ -58,7 +51,7 @@ func benchList(out io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
-	if b.Servers, err = harness.StartServers(ctx, "list", 30_000); err != nil {
+	if b.Servers, err = harness.StartServers(ctx, 30_000); err != nil {
 		return err
 	}
 	defer b.Close()
@@ -89,15 +82,12 @@ func (b *listBench) run(ctx context.Context, out io.Writer) error {
 	r.Heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s; %s.",
 		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours), slowText("kube-apiserver", theirs))
 	r.Figure = listFigure(b.Pods, readings)
-	if err := r.Write(out); err != nil {
-		return err
-	}
 	x := func(name string) string {
 		return harness.Ratio(readings[name].ours.Each(), readings[name].kube.Each()) + "x"
 	}
-	fmt.Fprintf(out, "\nlist: json=%s gzip=%s protobuf=%s page=%s get=%s of-bare=%.2f peak-rss-growth-mb=%.0f\n",
+	r.Summary = fmt.Sprintf("list: json=%s gzip=%s protobuf=%s page=%s get=%s of-bare=%.2f peak-rss-growth-mb=%.0f",
 		x("json"), x("gzip"), x("protobuf"), x("page"), x("get one"), readings["json"].ofBare(), ours.Growth()/1e6)
-	return nil
+	return r.Write(out)
 }
 
 // report returns the report without rows.
@@ -105,9 +95,8 @@ func (b *listBench) report() *harness.Report {
 	return &harness.Report{
 		Name: "list",
 		Heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; %d times %d s each, in turns.",
-			harness.Thousands(strconv.Itoa(b.Pods)), b.rounds, b.each/time.Second),
-		Columns: []string{"request", "kube-apiserver", "Watershed", "net/http", "kube-apiserver / Watershed", "net/http / Watershed",
-			"MB, kube-apiserver", "Watershed", "requests/s, kube-apiserver", "Watershed", "the first, kube-apiserver", "Watershed"},
+			harness.Whole(float64(b.Pods)), b.rounds, b.each/time.Second),
+		Columns: []string{"request"},
 		Server:  b.Version,
 		Partial: harness.IsExperiment(),
 	}
@@ -115,27 +104,20 @@ func (b *listBench) report() *harness.Report {
 
 // listQueries returns the queries, for the first n pods of a workload.
 func listQueries(w kubetest.Workload, n int) []harness.Query {
-	const list = "/api/v1/pods?pretty=false"
-	json, protobuf := harness.Format{Accept: harness.JSON}, harness.Format{Accept: harness.Protobuf}
-	jsonGzip, protobufGzip := harness.Format{Accept: harness.JSON, Gzip: true}, harness.Format{Accept: harness.Protobuf, Gzip: true}
+	const path = "/api/v1/pods?pretty=false"
+	json := harness.Format{Accept: harness.JSON}
 	gets := harness.Query{Name: "get one", Format: json, Single: true, Clients: 4}
 	for i := 0; i < n && len(gets.Paths) < 200; i += max(1, n/200) {
 		pod := w.Pod(i)
 		gets.Paths = append(gets.Paths, "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+"?pretty=false")
 	}
 	gets.Items = len(gets.Paths)
-	perNamespace := map[string]int{}
-	third, app := 0, w.Pod(n / 2).Labels["app.kubernetes.io/name"]
-	ten := 0
+	perNamespace, perComponent, perApp := map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range n {
 		pod := w.Pod(i)
 		perNamespace[pod.Namespace]++
-		if pod.Labels["app.kubernetes.io/component"] == "worker" {
-			third++
-		}
-		if pod.Labels["app.kubernetes.io/name"] == app {
-			ten++
-		}
+		perComponent[pod.Labels["app.kubernetes.io/component"]]++
+		perApp[pod.Labels["app.kubernetes.io/name"]]++
 	}
 	namespaces := harness.Query{Name: "list a namespace", Format: json, Clients: 1}
 	for i := 0; i < n && len(namespaces.Paths) < 20; i += 10 {
@@ -143,16 +125,20 @@ func listQueries(w kubetest.Workload, n int) []harness.Query {
 		namespaces.Paths = append(namespaces.Paths, "/api/v1/namespaces/"+name+"/pods?pretty=false")
 		namespaces.Items += perNamespace[name]
 	}
+	list := func(name string, f harness.Format, items int, more string) harness.Query {
+		return harness.Query{Name: name, Format: f, Paths: []string{path + more}, Clients: 1, Items: items}
+	}
+	page := list("page", json, n, fmt.Sprintf("&limit=%d", listPage))
+	page.Paged = true
+	app := w.Pod(n / 2).Labels["app.kubernetes.io/name"]
 	return []harness.Query{
-		{Name: "json", Format: json, Paths: []string{list}, Clients: 1, Items: n},
-		{Name: "gzip", Format: jsonGzip, Paths: []string{list}, Clients: 1, Items: n},
-		{Name: "protobuf", Format: protobuf, Paths: []string{list}, Clients: 1, Items: n},
-		{Name: "protobuf gzip", Format: protobufGzip, Paths: []string{list}, Clients: 1, Items: n},
-		{Name: "page", Format: json, Paths: []string{list + fmt.Sprintf("&limit=%d", listPage)}, Paged: true, Clients: 1, Items: n},
-		namespaces,
-		gets,
-		{Name: "label, a third", Format: json, Paths: []string{list + "&labelSelector=app.kubernetes.io/component=worker"}, Clients: 1, Items: third},
-		{Name: "label, ten", Format: json, Paths: []string{list + "&labelSelector=app.kubernetes.io/name=" + app}, Clients: 1, Items: ten},
+		list("json", json, n, ""),
+		list("gzip", harness.Format{Accept: harness.JSON, Gzip: true}, n, ""),
+		list("protobuf", harness.Format{Accept: harness.Protobuf}, n, ""),
+		list("protobuf gzip", harness.Format{Accept: harness.Protobuf, Gzip: true}, n, ""),
+		page, namespaces, gets,
+		list("label, a third", json, perComponent["worker"], "&labelSelector=app.kubernetes.io/component=worker"),
+		list("label, ten", json, perApp[app], "&labelSelector=app.kubernetes.io/name="+app),
 	}
 }
 
@@ -164,64 +150,75 @@ func (r listReading) ofBare() float64 {
 	return float64(r.bare.Each()) / float64(max(1, r.ours.Each()))
 }
 
+// addTo adds the reading to the table. A column that was not measured is empty.
 func (r listReading) addTo(report *harness.Report, name string) {
-	bare, of, first, ours := "", "", "", ""
-	if r.bare.Requests > 0 {
-		bare, of = harness.Milliseconds(r.bare.Each()), fmt.Sprintf("%.2f", r.ofBare())
-		first, ours = harness.Milliseconds(r.kube.Cold), harness.Milliseconds(r.ours.Cold)
+	type reading = listReading
+	ifBare := func(value func(reading) float64) func(reading) float64 {
+		return func(r reading) float64 {
+			if r.bare.Requests == 0 {
+				return math.NaN()
+			}
+			return value(r)
+		}
 	}
-	report.Row(name, harness.Milliseconds(r.kube.Each()), harness.Milliseconds(r.ours.Each()), bare, harness.Ratio(r.ours.Each(), r.kube.Each()), of,
-		harness.Significant(r.kube.Megabytes()), harness.Significant(r.ours.Megabytes()),
-		harness.Significant(r.kube.PerSecond()), harness.Significant(r.ours.PerSecond()), first, ours)
+	ms := harness.InMilliseconds
+	harness.AddRows(report, []harness.Row[reading]{{Bar: harness.Bar{Name: name}, Reading: r}},
+		harness.Col("kube-apiserver", harness.Significant, func(r reading) float64 { return ms(r.kube.Each()) }),
+		harness.Col("Watershed", harness.Significant, func(r reading) float64 { return ms(r.ours.Each()) }),
+		harness.Col("net/http", harness.Significant, ifBare(func(r reading) float64 { return ms(r.bare.Each()) })),
+		harness.Col("kube-apiserver / Watershed", harness.Form("%.2f"), func(r reading) float64 {
+			return float64(r.kube.Each()) / float64(max(r.ours.Each(), 1))
+		}),
+		harness.Col("net/http / Watershed", harness.Form("%.2f"), ifBare(reading.ofBare)),
+		harness.Col("MB, kube-apiserver", harness.Significant, func(r reading) float64 { return r.kube.Megabytes() }),
+		harness.Col("Watershed", harness.Significant, func(r reading) float64 { return r.ours.Megabytes() }),
+		harness.Col("requests/s, kube-apiserver", harness.Significant, func(r reading) float64 { return r.kube.PerSecond() }),
+		harness.Col("Watershed", harness.Significant, func(r reading) float64 { return r.ours.PerSecond() }),
+		harness.Col("the first, kube-apiserver", harness.Significant, ifBare(func(r reading) float64 { return ms(r.kube.Cold) })),
+		harness.Col("Watershed", harness.Significant, ifBare(func(r reading) float64 { return ms(r.ours.Cold) })),
+	)
 }
 
 // measure measures a query with all servers, after each has answered it once.
 func (b *listBench) measure(ctx context.Context, q *harness.Query) (r listReading, err error) {
-	if r.kube.Cold, err = q.Verify(ctx, b.Kube); err != nil {
-		return r, err
+	for _, turn := range b.turns(&r, true) {
+		if turn.cost.Cold, err = q.Verify(ctx, turn.server); err != nil {
+			return r, err
+		}
 	}
-	if r.ours.Cold, err = q.Verify(ctx, &b.Ours.Server); err != nil {
-		return r, err
+	return r, b.takeTurns(ctx, q, q.Name, b.turns(&r, true))
+}
+
+// listTurn is a server, and the sum of its costs.
+type listTurn struct {
+	server *harness.Server
+	cost   *harness.QueryCost
+}
+
+// turns returns the servers in the order of their turns.
+func (b *listBench) turns(r *listReading, bare bool) []listTurn {
+	all := []listTurn{{b.Kube, &r.kube}, {&b.Ours.Server, &r.ours}, {&b.Bare.Server, &r.bare}}
+	if !bare {
+		return all[:2]
 	}
-	if r.bare.Cold, err = q.Verify(ctx, &b.Bare.Server); err != nil {
-		return r, err
-	}
-	err = b.takeTurns(ctx, q, q.Name, &r, true)
-	return r, err
+	return all
 }
 
 // takeTurns measures the servers in turns. profile names the profile of the replica.
-func (b *listBench) takeTurns(ctx context.Context, q *harness.Query, profile string, r *listReading, bare bool) error {
+func (b *listBench) takeTurns(ctx context.Context, q *harness.Query, profile string, turns []listTurn) error {
 	for round := range b.rounds {
-		if err := b.turn(ctx, q, b.Kube, &r.kube); err != nil {
-			return err
-		}
-		wait := func() error { return nil }
-		if round == 0 {
-			wait = b.Ours.Profile("list-"+strings.NewReplacer(" ", "-", ",", "").Replace(profile), b.each)
-		}
-		if err := b.turn(ctx, q, &b.Ours.Server, &r.ours); err != nil {
-			return err
-		}
-		if err := wait(); err != nil {
-			return err
-		}
-		if !bare {
-			continue
-		}
-		if err := b.turn(ctx, q, &b.Bare.Server, &r.bare); err != nil {
-			return err
+		for _, turn := range turns {
+			wait := func() error { return nil }
+			if round == 0 && turn.server == &b.Ours.Server {
+				wait = b.Ours.Profile("list-"+strings.NewReplacer(" ", "-", ",", "").Replace(profile), b.each)
+			}
+			c, err := q.Run(ctx, turn.server, b.each, b.idle[turn.server])
+			if err := errors.Join(err, wait()); err != nil {
+				return fmt.Errorf("%s: %w", q.Name, err)
+			}
+			turn.cost.Add(c)
 		}
 	}
-	return nil
-}
-
-func (b *listBench) turn(ctx context.Context, q *harness.Query, s *harness.Server, sum *harness.QueryCost) error {
-	c, err := q.Run(ctx, s, b.each, b.idle[s])
-	if err != nil {
-		return fmt.Errorf("%s: %w", q.Name, err)
-	}
-	sum.Add(c)
 	return nil
 }
 
@@ -277,7 +274,7 @@ func (b *listBench) whileChanging(ctx context.Context, n int, r *harness.Report)
 	for _, q := range listQueries(kubetest.Workload{Seed: 1}, n)[:2] {
 		var reading listReading
 		name := fmt.Sprintf("%s, %d changes/s", q.Name, listChanges)
-		if err := b.takeTurns(ctx, &q, q.Name+" changing", &reading, false); err != nil {
+		if err := b.takeTurns(ctx, &q, q.Name+" changing", b.turns(&reading, false)); err != nil {
 			return err
 		}
 		reading.addTo(r, name)
@@ -288,7 +285,7 @@ func (b *listBench) whileChanging(ctx context.Context, n int, r *harness.Report)
 // listFigure returns the figure.
 func listFigure(n int, readings map[string]listReading) harness.Figure {
 	f := harness.Figure{
-		Title: fmt.Sprintf("Processor time of the server for a read of %s pods", harness.Thousands(strconv.Itoa(n))),
+		Title: fmt.Sprintf("Processor time of the server for a read of %s pods", harness.Whole(float64(n))),
 		Subjects: []harness.Bar{
 			{Name: "Watershed", Colour: harness.ColourOurs},
 			{Name: "bare net/http", Colour: harness.ColourOursPale},

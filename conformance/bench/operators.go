@@ -30,9 +30,6 @@ const (
 	operatorRuns = 3
 )
 
-// operatorsRoles are the child processes of the benchmark.
-var operatorsRoles = map[string]harness.Role{operatorRole: runOperator}
-
 // operatorSides are the caches that are compared. The first is the one that the others
 // are divided by.
 var operatorSides = []struct {
@@ -50,9 +47,6 @@ type operatorResults [][]operatorReading
 // benchOperators measures the reads of five operators, with controller-runtime's cache
 // and with ours.
 func benchOperators(out io.Writer) error {
-	if done, err := harness.RunAsChild(operatorsRoles, out); done {
-		return err
-	}
 	percent, err := harness.EnvInt(percentVariable, 100)
 	if err != nil {
 		return err
@@ -134,7 +128,7 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 		if folder := os.Getenv(profileVariable); folder != "" {
 			task.Profile = filepath.Join(folder, strings.ReplaceAll(b.operators[i].name+" "+side.name, " ", "-")+".pprof")
 		}
-		c, err := harness.StartChild(ctx, "operators", operatorRole, task)
+		c, err := harness.StartChild(ctx, operatorRole, task)
 		if err != nil {
 			return nil, err
 		}

@@ -33,8 +33,6 @@ const (
 	beforeVariable = "WATERSHED_BEFORE"
 )
 
-var overheadRoles = map[string]harness.Role{harness.WatchersRole: harness.ServeWatchers}
-
 // overheadServer is a way to run the program.
 type overheadServer struct {
 	name string
@@ -57,9 +55,6 @@ type overheadBench struct {
 // benchOverhead measures what traces cost. The metrics cannot be turned off: to see what a
 // change of the program costs, WATERSHED_BEFORE is the path of a build without it.
 func benchOverhead(out io.Writer) error {
-	if done, err := harness.RunAsChild(overheadRoles, out); done {
-		return err
-	}
 	b := &overheadBench{costs: map[string]map[*overheadServer][]time.Duration{}}
 	seconds, err := harness.EnvInt(harness.EnvSeconds, overheadSeconds)
 	if err != nil {
@@ -166,7 +161,7 @@ func (b *overheadBench) watch(ctx context.Context) error {
 	}
 	watchers := make([]*harness.Watchers, len(b.servers))
 	for i, s := range b.servers {
-		if watchers[i], err = harness.StartWatchers(ctx, "overhead", harness.WatchTask{At: s.server.Address(), Watchers: overheadWatchers, Streams: 1}); err != nil {
+		if watchers[i], err = harness.StartWatchers(ctx, harness.WatchTask{At: s.server.Address(), Watchers: overheadWatchers, Streams: 1}); err != nil {
 			return err
 		}
 		defer watchers[i].Close()
@@ -216,7 +211,7 @@ func (b *overheadBench) print(out io.Writer) {
 		first := b.costs[name][b.servers[0]]
 		for i, s := range b.servers {
 			costs := b.costs[name][s]
-			text := fmt.Sprintf("%s %s", s.name, median(costs).Round(time.Microsecond))
+			text := fmt.Sprintf("%s %s", s.name, harness.Median(slices.Clone(costs), time.Duration.Seconds).Round(time.Microsecond))
 			if i > 0 {
 				var ratios []float64
 				for k, c := range costs {
@@ -229,9 +224,4 @@ func (b *overheadBench) print(out io.Writer) {
 		}
 		fmt.Fprintf(out, "overhead %s: %s\n", name, strings.Join(line, "; "))
 	}
-}
-
-func median(all []time.Duration) time.Duration {
-	all = slices.Sorted(slices.Values(all))
-	return all[len(all)/2]
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -40,59 +39,50 @@ type relister func(ctx context.Context, cfg *rest.Config, updates *atomic.Int64)
 var relistTrial = harness.Trial[relistReading]{
 	Name: "relist",
 	Subjects: []harness.Subject[relistReading]{
-		{Name: "ours packed", Runs: 3, Measure: measureRelist(relistOurs(watershed.Packed), harness.RepackTime)},
-		{Name: "ours fast", Runs: 3, Measure: measureRelist(relistOurs(watershed.Fast), 0)},
-		{Name: "client-go", Runs: 3, Measure: measureRelist(relistClientGo, 0)},
-		{Name: "client-go list", Runs: 3, Env: []string{"KUBE_FEATURE_WatchListClient=false"}, Measure: measureRelist(relistClientGo, 0)},
+		{
+			Name: "ours packed", Bar: harness.Bar{Name: "Watershed, packed", Colour: harness.ColourOurs},
+			Runs: 3, Measure: measureRelist(relistOurs(watershed.Packed), harness.RepackTime),
+		},
+		{
+			Name: "ours fast", Bar: harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale},
+			Runs: 3, Measure: measureRelist(relistOurs(watershed.Fast), 0),
+		},
+		{
+			Name: "client-go", Bar: harness.Bar{Name: "client-go, streamed (default)", Colour: harness.ColourClientGo},
+			Runs: 3, Measure: measureRelist(relistClientGo, 0),
+		},
+		{
+			Name: "client-go list", Bar: harness.Bar{Name: "client-go, listed", Colour: harness.ColourOther},
+			Runs: 3, Env: []string{"KUBE_FEATURE_WatchListClient=false"}, Measure: measureRelist(relistClientGo, 0),
+		},
 	},
 	Order: relistReading.ratio,
 }
 
 // benchRelist measures the memory that a relist of 30,000 pods takes if none of them
 // has changed.
-func benchRelist(out io.Writer) error { return relistTrial.RunWithPods(out, 30_000, printRelist) }
+func benchRelist(out io.Writer) error { return relistTrial.RunWithPods(out, 30_000, relistReport) }
 
-// printRelist writes the report, and the line for scripts.
-func printRelist(out io.Writer, c *harness.Cluster, median map[string]relistReading) error {
-	if err := relistReport(c.Pods, c.Version, median).Write(out); err != nil {
-		return err
-	}
+// relistReport returns the report.
+func relistReport(c *harness.Cluster, median map[string]relistReading) *harness.Report {
+	pods := harness.Whole(float64(c.Pods))
 	ours, theirs := median["ours packed"], median["client-go"]
-	fmt.Fprintf(out, "\nrelist: peak ours=%.2f client-go=%.2f updates ours=%d client-go=%d\n", ours.ratio(), theirs.ratio(), ours.Updates, theirs.Updates)
-	return nil
-}
-
-// relistReport returns the table and the figure.
-func relistReport(n int, version string, median map[string]relistReading) *harness.Report {
-	pods := harness.Thousands(strconv.Itoa(n))
 	r := &harness.Report{
-		Name: "relist",
 		Heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. Live heap as collections find it, "+
 			"one after the other while it lasts; %s.", pods, relistTrial.Repetitions()),
-		Columns: []string{"reader", "steady live heap, MB", "peak, MB", "more, MB", "peak / steady", "calls of Update"},
+		Columns: []string{"reader"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("A relist of %s pods that have not changed", pods)},
-		Server:  version,
+		Summary: fmt.Sprintf("relist: peak ours=%.2f client-go=%.2f updates ours=%d client-go=%d",
+			ours.ratio(), theirs.ratio(), ours.Updates, theirs.Updates),
 	}
-	peak, ratio, updates := harness.Panel{Title: "peak live heap, MB"}, harness.Panel{Title: "peak / steady"}, harness.Panel{Title: "calls of Update"}
-	for _, s := range []struct {
-		subject string
-		bar     harness.Bar
-	}{
-		{"ours packed", harness.Bar{Name: "Watershed, packed", Colour: harness.ColourOurs}},
-		{"ours fast", harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale}},
-		{"client-go", harness.Bar{Name: "client-go, streamed (default)", Colour: harness.ColourClientGo}},
-		{"client-go list", harness.Bar{Name: "client-go, listed", Colour: harness.ColourOther}},
-	} {
-		m := median[s.subject]
-		calls := harness.Thousands(strconv.FormatInt(m.Updates, 10))
-		r.Row(s.bar.Name, harness.Megabytes(float64(m.Steady)), harness.Megabytes(float64(m.Peak)), harness.Megabytes(float64(m.Peak)-float64(m.Steady)),
-			fmt.Sprintf("%.2f", m.ratio()), calls)
-		r.Figure.Subjects = append(r.Figure.Subjects, s.bar)
-		peak.Add(float64(m.Peak)/1e6, harness.Thousands(harness.Megabytes(float64(m.Peak))))
-		ratio.Add(m.ratio(), fmt.Sprintf("%.2f", m.ratio()))
-		updates.Add(float64(m.Updates), calls)
-	}
-	r.Figure.Panels = []harness.Panel{peak, ratio, updates}
+	type reading = relistReading
+	harness.AddRows(r, relistTrial.Rows(median),
+		harness.Col("steady live heap, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Steady) }),
+		harness.Col("peak, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Peak) }, "peak live heap, MB"),
+		harness.Col("more, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Peak) - float64(r.Steady) }),
+		harness.Col("peak / steady", harness.Form("%.2f"), reading.ratio, "peak / steady"),
+		harness.Col("calls of Update", harness.Whole, func(r reading) float64 { return float64(r.Updates) }, "calls of Update"),
+	)
 	return r
 }
 

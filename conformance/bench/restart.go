@@ -5,12 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -54,55 +53,40 @@ type restartReading struct {
 
 // benchRestart measures the time until 100,000 pods can be read after a restart.
 func benchRestart(out io.Writer) error {
-	if os.Getenv(restartFolder) == "" {
-		folder, err := os.MkdirTemp("", "watershed-restart-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(folder)
-		if err := os.Setenv(restartFolder, folder); err != nil {
-			return err
-		}
-	}
-	return restartTrial.RunWithPods(out, 100_000, printRestart)
+	return withFolder(restartFolder, func() error { return restartTrial.RunWithPods(out, 100_000, restartReport) })
 }
 
-// printRestart prints the table, and the line for scripts.
-func printRestart(out io.Writer, c *harness.Cluster, median map[string]restartReading) error {
-	fmt.Fprintf(out, "%d pods of kube-apiserver, of which %d have changed since the stored state; each reader in a process of its own, times since it was executed; the median of several\n\n", c.Pods, restartChanges)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "reader\tfirst read ms\tcurrent ms\tCPU s\tlists\treceived KB")
-	for _, s := range restartTrial.Subjects {
-		r := median[s.Name]
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.2f\t%d\t%.0f\n", s.Name, r.Ready.Milliseconds(), r.Live.Milliseconds(), r.CPU.Seconds(), r.Lists, float64(r.Bytes)/1e3)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+// restartReport returns the report.
+func restartReport(c *harness.Cluster, median map[string]restartReading) *harness.Report {
 	ours, cold, theirs := median["ours, stored"], median["ours, cold"], median["client-go"]
-	fmt.Fprintf(out, "\nrestart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d upstream-bytes ours=%d client-go=%d lists=%d\n",
-		ours.Ready.Milliseconds(), cold.Ready.Milliseconds(), theirs.Ready.Milliseconds(), ours.Live.Milliseconds(), ours.Bytes, theirs.Bytes, ours.Lists)
-	return nil
+	r := &harness.Report{
+		Heading: fmt.Sprintf("%d pods of kube-apiserver, of which %d have changed since the stored state; "+
+			"each reader in a process of its own, times since it was executed; the median of several", c.Pods, restartChanges),
+		Columns: []string{"reader"},
+		Summary: fmt.Sprintf("restart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d upstream-bytes ours=%d client-go=%d lists=%d",
+			ours.Ready.Milliseconds(), cold.Ready.Milliseconds(), theirs.Ready.Milliseconds(), ours.Live.Milliseconds(),
+			ours.Bytes, theirs.Bytes, ours.Lists),
+	}
+	type reading = restartReading
+	harness.AddRows(r, restartTrial.Rows(median),
+		harness.Col("first read ms", harness.Form("%.0f"), func(r reading) float64 { return harness.InMilliseconds(r.Ready) }),
+		harness.Col("current ms", harness.Form("%.0f"), func(r reading) float64 { return harness.InMilliseconds(r.Live) }),
+		harness.Col("CPU s", harness.Form("%.2f"), func(r reading) float64 { return r.CPU.Seconds() }),
+		harness.Col("lists", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Lists) }),
+		harness.Col("received KB", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Bytes) / 1e3 }),
+	)
+	return r
 }
 
 // restartStored reads with an informer that has files. In the end it changes some pods, for
 // the next run.
 func restartStored(ctx context.Context, cfg *rest.Config, pods int) (restartReading, error) {
-	d, err := disk.Open(os.Getenv(restartFolder), nil)
+	d, err := openFiles(os.Getenv(restartFolder), nil)
 	if err != nil {
 		return restartReading{}, err
 	}
-	writing, stop := context.WithCancel(context.Background())
-	written := make(chan error, 1)
-	go func() { written <- d.Run(writing) }()
-	r, err := restartOurs(ctx, cfg, pods, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Disk: d})
-	stop()
-	if failed := <-written; err == nil {
-		err = failed
-	}
-	if closed := d.Close(); err == nil {
-		err = closed
-	}
+	r, err := restartOurs(ctx, cfg, pods, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Disk: d.Directory})
+	err = errors.Join(err, d.end(), d.Close())
 	if err == nil {
 		err = changePods(ctx, cfg)
 	}

@@ -36,9 +36,6 @@ const (
 	informerRole = "informer"
 )
 
-// secretsRoles are the child processes of the benchmark.
-var secretsRoles = map[string]harness.Role{informerRole: serveInformer}
-
 // informerTask is the task of an informer.
 type informerTask struct {
 	At harness.Address
@@ -61,9 +58,6 @@ func (s surge) ratio() float64 { return float64(s.peak) / float64(max(1, s.stead
 
 // benchSecrets measures the memory of servers while informers read 200 secrets of 1 MB.
 func benchSecrets(out io.Writer) error {
-	if done, err := harness.RunAsChild(secretsRoles, out); done {
-		return err
-	}
 	n, err := harness.EnvInt(secretsVariable, secretCount)
 	if err != nil {
 		return err
@@ -99,9 +93,13 @@ func benchSecrets(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := secretsReport(n, version, mine, theirs).Write(out); err != nil {
-		return err
-	}
+	r := secretsReport(n, mine, theirs)
+	r.Server = version
+	return r.Write(out)
+}
+
+// secretsReport returns the report.
+func secretsReport(n int, mine, theirs []surge) *harness.Report {
 	// The worse of typed and dynamic counts.
 	worst := func(s []surge, informers int) (most float64) {
 		for _, one := range s {
@@ -111,32 +109,28 @@ func benchSecrets(out io.Writer) error {
 		}
 		return most
 	}
-	fmt.Fprintf(out, "\nsecrets: steady-mb=%s one=%.2fx five=%.2fx apiserver one=%.2fx five=%.2fx\n",
-		harness.Megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1), worst(theirs, 5))
-	return nil
-}
-
-// secretsReport returns the table and the figure.
-func secretsReport(n int, version string, mine, theirs []surge) *harness.Report {
 	r := &harness.Report{
 		Name: "secrets",
-		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, each in a process of its own, that start at the same time. "+
-			"Peak is the most that the server's RSS was until all had synced.", n),
-		Columns: []string{"server", "informers", "steady, MB", "peak, MB", "peak / steady"},
-		Figure: harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n), Subjects: []harness.Bar{
-			{Name: "Watershed", Colour: harness.ColourOurs},
-			{Name: "kube-apiserver", Colour: harness.ColourClientGo},
-		}},
-		Server:  version,
+		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, each in a process of its own, "+
+			"that start at the same time. Peak is the most that the server's RSS was until all had synced.", n),
+		Columns: []string{"server", "informers"},
+		Figure:  harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n)},
 		Partial: n != secretCount || harness.IsExperiment(),
+		Summary: fmt.Sprintf("secrets: steady-mb=%s one=%.2fx five=%.2fx apiserver one=%.2fx five=%.2fx",
+			harness.Megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1), worst(theirs, 5)),
 	}
 	for i := range mine {
-		p := harness.Panel{Title: mine[i].String() + ": peak, MB"}
-		for k, s := range []surge{mine[i], theirs[i]} {
-			r.Row(r.Figure.Subjects[k].Name, s.String(), harness.Megabytes(float64(s.steady)), harness.Megabytes(float64(s.peak)), fmt.Sprintf("%.2f", s.ratio()))
-			p.Add(float64(s.peak)/1e6, harness.Megabytes(float64(s.peak)))
+		row := func(name, colour string, s surge) harness.Row[surge] {
+			return harness.Row[surge]{Bar: harness.Bar{Name: name, Colour: colour}, Cells: []string{name, s.String()}, Reading: s}
 		}
-		r.Figure.Panels = append(r.Figure.Panels, p)
+		harness.AddRows(r, []harness.Row[surge]{
+			row("Watershed", harness.ColourOurs, mine[i]),
+			row("kube-apiserver", harness.ColourClientGo, theirs[i]),
+		},
+			harness.Col("steady, MB", harness.Megabytes, func(s surge) float64 { return float64(s.steady) }),
+			harness.Col("peak, MB", harness.Megabytes, func(s surge) float64 { return float64(s.peak) }, mine[i].String()+": peak, MB"),
+			harness.Col("peak / steady", harness.Form("%.2f"), surge.ratio),
+		)
 	}
 	return r
 }
@@ -192,7 +186,7 @@ func measureSurges(ctx context.Context, s *harness.Server, secrets int) ([]surge
 func (s *surge) measure(ctx context.Context, from *harness.Server, secrets int) error {
 	readers := make([]*harness.Child, s.informers)
 	for i := range readers {
-		c, err := harness.StartChild(ctx, "secrets", informerRole, informerTask{At: from.Address(), Dynamic: s.dynamic, Secrets: secrets})
+		c, err := harness.StartChild(ctx, informerRole, informerTask{At: from.Address(), Dynamic: s.dynamic, Secrets: secrets})
 		if err != nil {
 			return err
 		}

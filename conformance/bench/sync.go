@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -37,26 +36,27 @@ type syncReading struct {
 }
 
 // benchSync measures the first list of 30,000 pods from a real API server.
-func benchSync(out io.Writer) error { return syncTrial.RunWithPods(out, 30_000, printSync) }
+func benchSync(out io.Writer) error { return syncTrial.RunWithPods(out, 30_000, syncReport) }
 
-// printSync prints the table, and the line for scripts.
-func printSync(out io.Writer, c *harness.Cluster, median map[string]syncReading) error {
-	fmt.Fprintf(out, "%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several\n\n", c.Pods)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "reader\tCPU s\tus/pod\twall s\tlive heap MB\tmax RSS MB")
-	for _, s := range syncTrial.Subjects {
-		r := median[s.Name]
-		fmt.Fprintf(w, "%s\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\n", s.Name, r.CPU.Seconds(), float64(r.CPU.Microseconds())/float64(c.Pods),
-			r.Wall.Seconds(), float64(r.Heap)/1e6, float64(r.RSS)/1e6)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+// syncReport returns the report.
+func syncReport(c *harness.Cluster, median map[string]syncReading) *harness.Report {
 	cpu := func(name string) float64 { return median[name].CPU.Seconds() }
-	ours := cpu("ours typed")
-	fmt.Fprintf(out, "\nsync: cpu ours=%.2f bare=%.2f client-go=%.2f dynamic=%.2f vs-bare=%.2f vs-client-go=%.2f vs-dynamic=%.2f\n",
-		ours, cpu("bare"), cpu("client-go"), cpu("dynamic"), ours/cpu("bare"), cpu("client-go")/ours, cpu("dynamic")/ours)
-	return nil
+	ours, bare, theirs, dynamic := cpu("ours typed"), cpu("bare"), cpu("client-go"), cpu("dynamic")
+	r := &harness.Report{
+		Heading: fmt.Sprintf("%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several", c.Pods),
+		Columns: []string{"reader"},
+		Summary: fmt.Sprintf("sync: cpu ours=%.2f bare=%.2f client-go=%.2f dynamic=%.2f vs-bare=%.2f vs-client-go=%.2f vs-dynamic=%.2f",
+			ours, bare, theirs, dynamic, ours/bare, theirs/ours, dynamic/ours),
+	}
+	type reading = syncReading
+	harness.AddRows(r, syncTrial.Rows(median),
+		harness.Col("CPU s", harness.Form("%.2f"), func(r reading) float64 { return r.CPU.Seconds() }),
+		harness.Col("us/pod", harness.Form("%.1f"), func(r reading) float64 { return r.CPU.Seconds() * 1e6 / float64(c.Pods) }),
+		harness.Col("wall s", harness.Form("%.2f"), func(r reading) float64 { return r.Wall.Seconds() }),
+		harness.Col("live heap MB", harness.Megabytes, func(r reading) float64 { return float64(r.Heap) }),
+		harness.Col("max RSS MB", harness.Megabytes, func(r reading) float64 { return float64(r.RSS) }),
+	)
+	return r
 }
 
 // measureSync returns the measurement of a reader in this process.

@@ -4,13 +4,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,24 +77,27 @@ func benchVerify(out io.Writer) error {
 			}
 		}
 	}
-	printVerify(out, c, ways, all)
-	return nil
-}
-
-// printVerify writes the table, and the line for scripts.
-func printVerify(out io.Writer, c *harness.Cluster, ways []verifyWay, all map[string][]verifyCost) {
-	fmt.Fprintf(out, "\nReading %d pods once from kube-apiserver %s; the median of %d runs. Bytes are compressed and encrypted.\n\n", c.Pods, c.Version, verifyRuns)
-	fmt.Fprintln(out, "| request | CPU of kube-apiserver, ms | CPU of etcd, ms | CPU of the replica, ms | MB sent | time, ms |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|")
-	var line strings.Builder
-	for _, way := range ways {
-		costs := all[way.name]
-		slices.SortFunc(costs, func(a, b verifyCost) int { return cmp.Compare(a.server, b.server) })
-		m := costs[len(costs)/2]
-		fmt.Fprintf(out, "| %s | %d | %d | %d | %.1f | %d |\n", way.name, m.server.Milliseconds(), m.etcd.Milliseconds(), m.ours.Milliseconds(), float64(m.bytes)/1e6, m.took.Milliseconds())
-		fmt.Fprintf(&line, " %s=%dms/%dB", strings.ReplaceAll(way.name, " ", "-"), m.server.Milliseconds(), m.bytes)
+	r := &harness.Report{
+		Heading: fmt.Sprintf("Reading %d pods once from kube-apiserver %s; the median of %d runs. Bytes are compressed and encrypted.",
+			c.Pods, c.Version, verifyRuns),
+		Columns: []string{"request"},
+		Summary: "verify:",
 	}
-	fmt.Fprintf(out, "\nverify:%s\n", line.String())
+	type reading = verifyCost
+	var rows []harness.Row[reading]
+	for _, way := range ways {
+		m := harness.Median(all[way.name], func(c reading) float64 { return c.server.Seconds() })
+		rows = append(rows, harness.Row[reading]{Bar: harness.Bar{Name: way.name}, Reading: m})
+		r.Summary += fmt.Sprintf(" %s=%dms/%dB", strings.ReplaceAll(way.name, " ", "-"), m.server.Milliseconds(), m.bytes)
+	}
+	harness.AddRows(r, rows,
+		harness.Col("CPU of kube-apiserver, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.server) }),
+		harness.Col("CPU of etcd, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.etcd) }),
+		harness.Col("CPU of the replica, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.ours) }),
+		harness.Col("MB sent", harness.Form("%.1f"), func(c reading) float64 { return float64(c.bytes) / 1e6 }),
+		harness.Col("time, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.took) }),
+	)
+	return r.Write(out)
 }
 
 // verifyWorld is a cluster whose pods a fleet mirrors through a proxy that counts bytes.
@@ -109,28 +110,31 @@ type verifyWorld struct {
 	stop         func()
 }
 
-func newVerifyWorld(ctx context.Context, c *harness.Cluster) (*verifyWorld, error) {
+func newVerifyWorld(ctx context.Context, c *harness.Cluster) (_ *verifyWorld, err error) {
 	proxy, err := kubetest.NewProxy(strings.TrimPrefix(c.Config().Host, "https://"))
 	if err != nil {
 		return nil, err
 	}
 	w := &verifyWorld{
-		server: harness.Process{Name: "kube-apiserver", PID: c.APIServer.PID()}, etcd: harness.Process{Name: "etcd", PID: c.Etcd.PID()},
-		proxy: proxy, pods: c.Pods, stop: proxy.Close,
+		server: harness.Process{Name: "kube-apiserver", PID: c.APIServer.PID()},
+		etcd:   harness.Process{Name: "etcd", PID: c.Etcd.PID()},
+		proxy:  proxy, pods: c.Pods, stop: proxy.Close,
 	}
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
 	cfg := proxy.Config(c.Config())
 	if w.cluster, err = kube.FromConfig(cfg, &kube.Options{Name: "bench"}); err != nil {
-		w.close()
 		return nil, err
 	}
 	d, err := directory.NewStatic(fleet.Entry{Name: "bench", Config: cfg})
 	if err != nil {
-		w.close()
 		return nil, err
 	}
 	f, err := fleet.New(d, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		w.close()
 		return nil, err
 	}
 	running, end := context.WithCancel(ctx)
@@ -142,7 +146,6 @@ func newVerifyWorld(ctx context.Context, c *harness.Cluster) (*verifyWorld, erro
 		proxy.Close()
 	}
 	if err := f.WaitForSync(ctx); err != nil {
-		w.close()
 		return nil, err
 	}
 	w.member, _ = f.Member("bench")

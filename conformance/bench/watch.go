@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,9 +26,6 @@ const (
 	// caseVariable is the name of the only case to measure.
 	caseVariable = "WATERSHED_CASE"
 )
-
-// watchRoles are the child processes of the benchmark.
-var watchRoles = map[string]harness.Role{harness.BareRole: harness.ServeBare, harness.WatchersRole: harness.ServeWatchers}
 
 // watchCase is a number of watchers and a rate of changes.
 type watchCase struct {
@@ -108,9 +105,6 @@ type watchBench struct {
 
 // benchWatch measures the processor time of servers that are watched.
 func benchWatch(out io.Writer) error {
-	if done, err := harness.RunAsChild(watchRoles, out); done {
-		return err
-	}
 	cases, err := chosenCases()
 	if err != nil {
 		return err
@@ -120,7 +114,7 @@ func benchWatch(out io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
-	if b.Servers, err = harness.StartServers(ctx, "watch", watchPods); err != nil {
+	if b.Servers, err = harness.StartServers(ctx, watchPods); err != nil {
 		return err
 	}
 	defer b.Close()
@@ -143,16 +137,14 @@ func (b *watchBench) run(ctx context.Context, out io.Writer, cases []watchCase) 
 	}
 	r := watchReport(b.seconds, cases, found)
 	r.Server, r.Partial = b.Version, harness.IsExperiment() || len(cases) < len(watchCases)
-	if err := r.Write(out); err != nil {
-		return err
-	}
 	for _, w := range cases {
 		if f := found[w.name]; f.kube.Ended+f.ours.Ended+f.bare.Ended > 0 {
-			fmt.Fprintf(out, "\n%s: servers ended watches, and what was missed was sent again: this is what overload costs, not watching\n", w.name)
+			r.Summary += w.name + ": servers ended watches, and what was missed was sent again: " +
+				"this is what overload costs, not watching\n\n"
 		}
 	}
-	fmt.Fprintf(out, "\nwatch: %s\n", watchSummary(found))
-	return nil
+	r.Summary += "watch: " + watchSummary(found)
+	return r.Write(out)
 }
 
 // watchSummary returns the line for scripts.
@@ -233,7 +225,7 @@ func (b *watchBench) change(ctx context.Context, c *harness.Changes, w watchCase
 
 // watched makes the changes of a case while a server is watched.
 func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCase, s *harness.Server, alone time.Duration) (r watchReading, rate float64, err error) {
-	all, err := harness.StartWatchers(ctx, "watch", harness.WatchTask{
+	all, err := harness.StartWatchers(ctx, harness.WatchTask{
 		At: s.Address(), Watchers: w.watchers, Selector: w.selector, Fields: w.fields, Streams: max(1, w.streams),
 	})
 	if err != nil {
@@ -275,43 +267,43 @@ func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCas
 	return r, rate, nil
 }
 
-// watchReport returns the table and the figure.
+// watchReport returns the report without its summary.
 func watchReport(seconds int, cases []watchCase, found map[string]watchReadings) *harness.Report {
 	r := &harness.Report{
 		Name: "watch",
-		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, but in nodes 100 share one; %d s each. CPU is what the server takes more with the "+
-			"watchers than without, for each change and watcher; in nodes, where a change concerns one watcher, for each change.", seconds),
-		Columns: []string{"watchers", "server", "CPU, us", "delivered", "p50, ms", "p99, ms", "max, ms", "KB", "watches ended"},
-		Figure: harness.Figure{Title: "Watching pods", Subjects: []harness.Bar{
-			{Name: "Watershed", Colour: harness.ColourOurs},
-			{Name: "bare net/http", Colour: harness.ColourOursPale},
-			{Name: "kube-apiserver", Colour: harness.ColourClientGo},
-		}},
+		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, but in nodes 100 share one; "+
+			"%d s each. CPU is what the server takes more with the watchers than without, for each change and watcher; "+
+			"in nodes, where a change concerns one watcher, for each change.", seconds),
+		Columns: []string{"watchers", "server"},
+		Figure:  harness.Figure{Title: "Watching pods"},
 	}
-	ms := func(d time.Duration) string {
+	type reading = watchReading
+	ms := func(d time.Duration) float64 {
 		if d == 0 {
-			return "" // no events were due
+			return math.NaN() // no events were due
 		}
-		return fmt.Sprintf("%.1f", d.Seconds()*1e3)
+		return harness.InMilliseconds(d)
 	}
-	us := func(d time.Duration) string { return fmt.Sprintf("%.3g", float64(d)/1e3) }
 	for _, w := range cases {
-		p := harness.Panel{Title: w.name + ", us"}
 		readings := found[w.name]
-		for _, s := range []struct {
-			name string
-			watchReading
-		}{{"Watershed", readings.ours}, {"bare net/http", readings.bare}, {"kube-apiserver", readings.kube}} {
-			if s.cpu == 0 {
-				p.Add(0, "not measured")
-				continue
-			}
-			p.Add(float64(s.each)/1e3, us(s.each))
-			name := fmt.Sprintf("%s: %s of %s, %s changes/s", w.name, harness.Thousands(strconv.Itoa(w.watchers)), w.of, harness.Thousands(fmt.Sprintf("%.0f", readings.rate)))
-			r.Row(name, s.name, us(s.each), fmt.Sprintf("%.4g%%", s.share*100),
-				ms(s.P50), ms(s.P99), ms(s.Max), fmt.Sprintf("%.1f", float64(s.Bytes)/1e3/float64(max(1, s.Events))), strconv.Itoa(s.Ended))
+		name := fmt.Sprintf("%s: %s of %s, %s changes/s", w.name, harness.Whole(float64(w.watchers)), w.of, harness.Whole(readings.rate))
+		row := func(server, colour string, m reading) harness.Row[reading] {
+			bar := harness.Bar{Name: server, Colour: colour}
+			return harness.Row[reading]{Bar: bar, Cells: []string{name, server}, Reading: m, Missing: m.cpu == 0}
 		}
-		r.Figure.Panels = append(r.Figure.Panels, p)
+		harness.AddRows(r, []harness.Row[reading]{
+			row("Watershed", harness.ColourOurs, readings.ours),
+			row("bare net/http", harness.ColourOursPale, readings.bare),
+			row("kube-apiserver", harness.ColourClientGo, readings.kube),
+		},
+			harness.Col("CPU, us", harness.Form("%.3g"), func(m reading) float64 { return float64(m.each) / 1e3 }, w.name+", us"),
+			harness.Col("delivered", harness.Form("%.4g%%"), func(m reading) float64 { return m.share * 100 }),
+			harness.Col("p50, ms", harness.Form("%.1f"), func(m reading) float64 { return ms(m.P50) }),
+			harness.Col("p99, ms", harness.Form("%.1f"), func(m reading) float64 { return ms(m.P99) }),
+			harness.Col("max, ms", harness.Form("%.1f"), func(m reading) float64 { return ms(m.Max) }),
+			harness.Col("KB", harness.Form("%.1f"), func(m reading) float64 { return float64(m.Bytes) / 1e3 / float64(max(1, m.Events)) }),
+			harness.Col("watches ended", harness.Form("%.0f"), func(m reading) float64 { return float64(m.Ended) }),
+		)
 	}
 	return r
 }

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// BareRole is the name under which [ServeBare] must be among the roles of a
-	// benchmark that calls [StartBare].
+	// BareRole is the name under which [ServeBare] must be among the roles of the command.
 	BareRole = "bare"
 	// barePiece is how many bytes the server writes at a time: about one object.
 	barePiece = 8 << 10
@@ -38,8 +37,8 @@ type Bare struct {
 }
 
 // StartBare starts a bare server for an origin. The caller closes it.
-func StartBare(ctx context.Context, benchmark string, origin *Server) (*Bare, error) {
-	c, err := StartChild(ctx, benchmark, BareRole, origin.Address())
+func StartBare(ctx context.Context, origin *Server) (*Bare, error) {
+	c, err := StartChild(ctx, BareRole, origin.Address())
 	if err != nil {
 		return nil, err
 	}

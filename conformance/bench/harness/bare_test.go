@@ -16,7 +16,7 @@ import (
 func TestBare_repeatsTheOriginsResponse(t *testing.T) {
 	var requests atomic.Int64
 	origin := newServer(t, servePods(100, &requests))
-	b, err := StartBare(t.Context(), testBenchmark, origin)
+	b, err := StartBare(t.Context(), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestBare_repeatsTheOriginsResponse(t *testing.T) {
 
 func TestBare_sendsFramesToWatchers(t *testing.T) {
 	origin := newServer(t, func(http.ResponseWriter, *http.Request) {})
-	b, err := StartBare(t.Context(), testBenchmark, origin)
+	b, err := StartBare(t.Context(), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestBare_sendsFramesToWatchers(t *testing.T) {
 func TestWatchers_countWhatABareServerSends(t *testing.T) {
 	var requests atomic.Int64
 	origin := newServer(t, servePods(1, &requests))
-	b, err := StartBare(t.Context(), testBenchmark, origin)
+	b, err := StartBare(t.Context(), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestWatchers_countWhatABareServerSends(t *testing.T) {
 	}
 	const watchers = 6
 	for _, streams := range []int{1, 3} {
-		w, err := StartWatchers(t.Context(), testBenchmark, WatchTask{At: b.Address(), Watchers: watchers, Selector: "app=%d", Streams: streams})
+		w, err := StartWatchers(t.Context(), WatchTask{At: b.Address(), Watchers: watchers, Selector: "app=%d", Streams: streams})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestWatchers_continueAfterTheServerEndsTheirWatch(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	w, err := StartWatchers(t.Context(), testBenchmark, WatchTask{At: s.Address(), Watchers: 1, Streams: 1})
+	w, err := StartWatchers(t.Context(), WatchTask{At: s.Address(), Watchers: 1, Streams: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

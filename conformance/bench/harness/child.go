@@ -4,10 +4,9 @@
 package harness
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,14 +28,15 @@ type Role func(task []byte, in io.Reader, out io.Writer) error
 // Child is this command started again, so that the cost of its work is not part of
 // the measurement.
 type Child struct {
+	role    string
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *json.Decoder
 }
 
-// StartChild starts a role of a benchmark with a task, which is passed as JSON. The
-// caller closes the child.
-func StartChild(ctx context.Context, benchmark, role string, task any) (*Child, error) {
+// StartChild starts a role with a task, which is passed as JSON, and with additional
+// environment variables. The caller closes the child.
+func StartChild(ctx context.Context, role string, task any, env ...string) (*Child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func StartChild(ctx context.Context, benchmark, role string, task any) (*Child, 
 	if err != nil {
 		return nil, err
 	}
-	c := &Child{cmd: exec.CommandContext(ctx, self, benchmark)}
-	c.cmd.Env = append(os.Environ(), roleVariable+"="+role, taskVariable+"="+string(text))
+	c := &Child{role: role, cmd: exec.CommandContext(ctx, self)}
+	c.cmd.Env = slices.Concat(os.Environ(), env, []string{roleVariable + "=" + role, taskVariable + "=" + string(text)})
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -58,12 +58,7 @@ func StartChild(ctx context.Context, benchmark, role string, task any) (*Child, 
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
-	lines := bufio.NewReader(out)
-	if _, err := lines.ReadString('\n'); err != nil { // the heading of the command
-		c.Close()
-		return nil, fmt.Errorf("%s did not start: %w", role, err)
-	}
-	c.answers = json.NewDecoder(lines)
+	c.answers = json.NewDecoder(out)
 	return c, nil
 }
 
@@ -76,7 +71,7 @@ func RunAsChild(roles map[string]Role, out io.Writer) (bool, error) {
 	}
 	role := roles[name]
 	if role == nil {
-		return true, fmt.Errorf("there is no role %s in this benchmark", name)
+		return true, fmt.Errorf("there is no role %s", name)
 	}
 	return true, role([]byte(os.Getenv(taskVariable)), os.Stdin, out)
 }
@@ -96,26 +91,18 @@ func (c *Child) Command(line string) error {
 // Answer waits for the next JSON value from the child and decodes it.
 func (c *Child) Answer(into any) error { return c.answers.Decode(into) }
 
+// Result waits for the only answer of the child and for its end.
+func (c *Child) Result(into any) error {
+	err := c.Answer(into)
+	_ = c.in.Close()
+	if err := errors.Join(err, c.cmd.Wait()); err != nil {
+		return fmt.Errorf("%s: %w", c.role, err)
+	}
+	return nil
+}
+
 // Close ends the input of the child and waits until the child has ended.
 func (c *Child) Close() {
 	_ = c.in.Close()
 	_ = c.cmd.Wait() // the end of its input ended it
-}
-
-// RunSelf runs this command again with additional environment variables and decodes
-// the JSON that it prints after its heading.
-func RunSelf(ctx context.Context, benchmark string, env []string, into any) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, self, benchmark)
-	cmd.Env = slices.Concat(os.Environ(), env)
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	if err != nil {
-		return err
-	}
-	_, last, _ := bytes.Cut(text, []byte("\n")) // after the heading
-	return json.Unmarshal(last, into)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestChild_answersCommandsUntilItIsClosed(t *testing.T) {
-	c, err := StartChild(t.Context(), testBenchmark, "echo", map[string]int{"n": 7})
+	c, err := StartChild(t.Context(), "echo", map[string]int{"n": 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestChild_answersCommandsUntilItIsClosed(t *testing.T) {
 }
 
 func TestChild_failsForAnUnknownRole(t *testing.T) {
-	c, err := StartChild(t.Context(), testBenchmark, "unknown", nil)
+	c, err := StartChild(t.Context(), "unknown", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@
 //
 // A measurement must not include the cost of the load. So servers, load
 // generators and the subjects of a [Trial] run in processes of their own, most of
-// them this command started again: [Trial], [Child], [RunSelf]. [Process] measures
+// them this command started again: [Trial], [Child]. [Process] measures
 // the processor time and memory of another process, [CPUTime], [RSS] and
 // [Footprint] those of this one. [Server], [Replica] and [Bare] are the servers
 // under test.
@@ -25,8 +25,9 @@
 //
 // # Reports
 //
-// [Report] prints a table and, after a complete run, inserts it with its [Figure]
-// into docs/performance.
+// [Report] prints a table and a line for scripts. After a complete run, it inserts the
+// table with its [Figure] into docs/performance. A benchmark says what the [Column]s of
+// its readings are; [AddRows] makes the table and the figure of them.
 //
 // # Environment
 //

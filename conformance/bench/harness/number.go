@@ -18,9 +18,17 @@ func Ratio(ours, theirs time.Duration) string {
 	return fmt.Sprintf("%.2f", float64(theirs)/float64(max(ours, 1)))
 }
 
+// Form returns a function that formats numbers with a verb of package fmt.
+func Form(verb string) func(float64) string {
+	return func(x float64) string { return fmt.Sprintf(verb, x) }
+}
+
+// Whole returns a number without decimals and with commas.
+func Whole(x float64) string { return Thousands(strconv.FormatFloat(x, 'f', 0, 64)) }
+
 // Thousands inserts commas into a whole number and returns other text unchanged.
 func Thousands(digits string) string {
-	if strings.ContainsAny(digits, ".e-") {
+	if strings.ContainsAny(digits, ",.e+-") {
 		return digits
 	}
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -29,17 +37,20 @@ func Thousands(digits string) string {
 	return digits
 }
 
+// InMilliseconds returns a duration in milliseconds.
+func InMilliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
 // Megabytes returns a number of bytes as whole megabytes.
 func Megabytes(bytes float64) string { return strconv.FormatFloat(bytes/1e6, 'f', 0, 64) }
 
 // Milliseconds returns a duration in milliseconds, with three significant digits.
-func Milliseconds(d time.Duration) string { return Significant(d.Seconds() * 1e3) }
+func Milliseconds(d time.Duration) string { return Significant(InMilliseconds(d)) }
 
 // Significant returns a number with three significant digits, or as a whole number
 // if it is 1000 or larger.
 func Significant(x float64) string {
 	if x >= 1000 {
-		return Thousands(strconv.FormatFloat(x, 'f', 0, 64))
+		return Whole(x)
 	}
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }

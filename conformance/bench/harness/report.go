@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,15 +31,18 @@ const (
 	reportPage = "README.md"
 )
 
-// Report is the result of a benchmark, for the terminal and for the page: a heading, a
-// table and a figure.
+// Report is the result of a benchmark: a heading, a table, a figure for the page, and a
+// line for scripts.
 type Report struct {
 	// Name is the name of the benchmark.
 	Name    string
 	Heading string
 	// Columns are the headings of the table.
 	Columns []string
-	Figure  Figure
+	// Figure is drawn for the page. A report whose figure has no title is only for the terminal.
+	Figure Figure
+	// Summary is the last line. It begins with the name of the benchmark.
+	Summary string
 	// Server is the version of the API server, "" if there was none.
 	Server string
 	// Partial means that the results are not complete, so that they are not published.
@@ -46,12 +50,93 @@ type Report struct {
 	rows    [][]string
 }
 
+// Row is a row of a table: the reading of a subject.
+type Row[R any] struct {
+	// Bar is the subject. Its name is in the first cell and in the figure.
+	Bar
+	// Cells replaces the name by one or more cells.
+	Cells   []string
+	Reading R
+	// Missing means that there is no reading: the figure says so, and the table has no row.
+	Missing bool
+}
+
+// Column is a column of a table: a number of each reading.
+type Column[R any] struct {
+	Name string
+	// Text returns the number as text. It is not called for NaN, which is an empty cell.
+	Text  func(float64) string
+	Value func(R) float64
+	// Panel is the title of the panel that the column has in the figure, "" for none.
+	Panel string
+}
+
+// Col returns a column, with the title of its panel if there is one.
+func Col[R any](name string, text func(float64) string, value func(R) float64, panel ...string) Column[R] {
+	return Column[R]{Name: name, Text: text, Value: value, Panel: strings.Join(panel, "")}
+}
+
 // Row adds a row to the table. Its first cell is the name of a subject.
 func (r *Report) Row(cells ...string) { r.rows = append(r.rows, cells) }
+
+// AddRows adds readings to the table of a report, and panels to its figure. The first call
+// adds the headings of the columns behind those that the report has, which are those of the
+// first cells, and the subjects of the figure.
+func AddRows[R any](r *Report, rows []Row[R], columns ...Column[R]) {
+	if len(r.rows) == 0 {
+		for _, c := range columns {
+			r.Columns = append(r.Columns, c.Name)
+		}
+	}
+	first := len(r.Figure.Panels) == 0
+	panels := make([]Panel, len(columns))
+	for _, row := range rows {
+		if first {
+			r.Figure.Subjects = append(r.Figure.Subjects, row.Bar)
+		}
+		cells := row.Cells
+		if len(cells) == 0 {
+			cells = []string{row.Name}
+		}
+		for i, c := range columns {
+			if row.Missing {
+				panels[i].Add(0, "not measured")
+				continue
+			}
+			value, text := c.Value(row.Reading), ""
+			if !math.IsNaN(value) {
+				text = c.Text(value)
+			}
+			cells = append(cells, text)
+			panels[i].Add(value, Thousands(text))
+		}
+		if !row.Missing {
+			r.Row(cells...)
+		}
+	}
+	for i, c := range columns {
+		if panels[i].Title = c.Panel; c.Panel != "" {
+			r.Figure.Panels = append(r.Figure.Panels, panels[i])
+		}
+	}
+}
 
 // Write prints the report and, if the run was complete, inserts it into the page.
 func (r *Report) Write(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\n%s\n", r.Heading, r.table())
+	if r.Figure.Title != "" {
+		if err := r.publish(out); err != nil {
+			return err
+		}
+	}
+	if r.Summary != "" {
+		fmt.Fprintln(out, r.Summary)
+	}
+	return nil
+}
+
+// publish inserts the report into the page if the run was complete.
+func (r *Report) publish(out io.Writer) error {
 	folder, err := r.folder()
 	if err != nil || folder == "" {
 		return err
@@ -65,6 +150,9 @@ func (r *Report) Write(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "written to %s\n", page)
+	if r.Summary != "" {
+		fmt.Fprintln(out)
+	}
 	return nil
 }
 

@@ -5,8 +5,10 @@ package harness
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,6 +53,40 @@ func TestReport_isInsertedIntoThePage(t *testing.T) {
 	}
 	if svg, err := os.ReadFile(filepath.Join(folder, "heap.svg")); err != nil || !bytes.Equal(svg, newReport().Figure.SVG()) {
 		t.Errorf("%s, %v", svg, err)
+	}
+}
+
+func TestReport_ofColumns(t *testing.T) {
+	r := &Report{Name: "test", Heading: "Two pods.", Columns: []string{"reader"}, Summary: "test: bytes=1"}
+	value := func(x float64) float64 { return x }
+	rows := []Row[float64]{
+		{Bar: Bar{Name: "ours", Colour: ColourOurs}, Reading: 1234},
+		{Bar: Bar{Name: "client-go"}, Cells: []string{"theirs"}, Reading: math.NaN()},
+		{Bar: Bar{Name: "bare"}, Missing: true},
+	}
+	AddRows(r, rows, Col("bytes", Form("%.0f"), value, "memory, bytes"), Col("kB", Form("%.1f"), func(x float64) float64 { return x / 1e3 }))
+	var out bytes.Buffer
+	if err := r.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `Two pods.
+
+| reader | bytes | kB   |
+| ---    | ---:  | ---: |
+| ours   | 1234  | 1.2  |
+| theirs |       |      |
+
+test: bytes=1
+`
+	if out.String() != want {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+	p := r.Figure.Panels
+	if len(p) != 1 || p[0].Title != "memory, bytes" || !slices.Equal(p[0].Labels, []string{"1,234", "", "not measured"}) || p[0].Values[0] != 1234 {
+		t.Errorf("%+v", p)
+	}
+	if s := r.Figure.Subjects; len(s) != 3 || s[0] != rows[0].Bar || s[1].Name != "client-go" {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -186,7 +186,7 @@ type Servers struct {
 
 // StartServers starts a cluster with the given number of pods, or that of EnvPods, a
 // replica of the pods and a bare server. The caller closes them.
-func StartServers(ctx context.Context, benchmark string, pods int) (*Servers, error) {
+func StartServers(ctx context.Context, pods int) (*Servers, error) {
 	c, err := StartCluster(ctx, pods)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func StartServers(ctx context.Context, benchmark string, pods int) (*Servers, er
 		c.Close()
 		return nil, err
 	}
-	bare, err := StartBare(ctx, benchmark, &ours.Server)
+	bare, err := StartBare(ctx, &ours.Server)
 	if err != nil {
 		ours.Close()
 		c.Close()

@@ -4,13 +4,14 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/rpc"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -18,8 +19,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
-// SimulationRole is the name under which [ServeSimulation] must be among the roles of
-// a benchmark that calls [StartSimulation].
+// SimulationRole is the name under which [ServeSimulation] must be among the roles of the
+// command.
 const SimulationRole = "simulation"
 
 // Simulation is a process with simulated clusters. Another process controls them with
@@ -31,8 +32,8 @@ type Simulation struct {
 }
 
 // StartSimulation starts the process and returns when it serves. The caller closes it.
-func StartSimulation(ctx context.Context, benchmark string, opts simulated.Options) (*Simulation, error) {
-	c, err := StartChild(ctx, benchmark, SimulationRole, opts)
+func StartSimulation(ctx context.Context, opts simulated.Options) (*Simulation, error) {
+	c, err := StartChild(ctx, SimulationRole, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +55,10 @@ func ServeSimulation(task []byte, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	server := rpc.NewServer()
+	if err := server.RegisterName(SimulationRole, &SimulationService{s}); err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -61,24 +66,9 @@ func ServeSimulation(task []byte, in io.Reader, out io.Writer) error {
 	if err := json.NewEncoder(out).Encode(l.Addr().String()); err != nil {
 		return err
 	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serveSimulationClient(s, conn)
-		}
-	}()
+	go server.Accept(l)
 	_, err = io.Copy(io.Discard, in) // until the benchmark closes it
 	return err
-}
-
-// churnOrder makes pods change.
-type churnOrder struct {
-	// Rate is changes per second over all clusters.
-	Rate    int
-	Seconds int
 }
 
 // SimulatedCluster has what a client needs to reach a simulated cluster.
@@ -92,69 +82,63 @@ type SimulatedCluster struct {
 
 // Config returns the configuration of a client.
 func (c SimulatedCluster) Config() *rest.Config {
-	return &rest.Config{Host: c.Host, BearerToken: c.Token, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, ServerName: c.ServerName}}
+	tls := rest.TLSClientConfig{CAData: c.CA, ServerName: c.ServerName}
+	return &rest.Config{Host: c.Host, BearerToken: c.Token, TLSClientConfig: tls}
 }
 
-// serveSimulationClient sends the clusters, and then executes orders.
-func serveSimulationClient(s *simulated.Server, conn net.Conn) {
-	defer conn.Close()
-	clusters := make([]SimulatedCluster, s.Clusters())
-	for i := range clusters {
-		c := s.Cluster(i)
+// SimulationService has what clients of a simulation call.
+type SimulationService struct{ s *simulated.Server }
+
+// Clusters returns the clusters, sorted by name.
+func (s *SimulationService) Clusters(_ struct{}, all *[]SimulatedCluster) error {
+	for i := range s.s.Clusters() {
+		c := s.s.Cluster(i)
 		cfg := c.Config()
-		clusters[i] = SimulatedCluster{c.Name(), cfg.Host, cfg.BearerToken, cfg.ServerName, cfg.CAData}
+		*all = append(*all, SimulatedCluster{c.Name(), cfg.Host, cfg.BearerToken, cfg.ServerName, cfg.CAData})
 	}
-	if json.NewEncoder(conn).Encode(clusters) != nil {
-		return
-	}
-	orders, answers := json.NewDecoder(conn), json.NewEncoder(conn)
-	for {
-		var o churnOrder
-		if orders.Decode(&o) != nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.Seconds)*time.Second)
-		n := s.Churn(ctx, o.Rate)
-		cancel()
-		if answers.Encode(n) != nil {
-			return
-		}
-	}
+	slices.SortFunc(*all, func(a, b SimulatedCluster) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// ChurnOrder makes pods change.
+type ChurnOrder struct {
+	// Rate is changes per second over all clusters.
+	Rate    int
+	Seconds int
+}
+
+// Churn makes pods change, and returns how many did.
+func (s *SimulationService) Churn(o ChurnOrder, n *int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(o.Seconds)*time.Second)
+	defer cancel()
+	*n = s.s.Churn(ctx, o.Rate)
+	return nil
 }
 
 // SimulationClient controls a [Simulation].
 type SimulationClient struct {
 	// Clusters are sorted by name.
 	Clusters []SimulatedCluster
-	conn     net.Conn
-	answers  *json.Decoder
+	*rpc.Client
 }
 
-// DialSimulation connects to a simulation.
+// DialSimulation connects to a simulation. The caller closes the client.
 func DialSimulation(addr string) (*SimulationClient, error) {
-	conn, err := net.Dial("tcp4", addr)
+	conn, err := rpc.Dial("tcp4", addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &SimulationClient{conn: conn, answers: json.NewDecoder(conn)}
-	if err := c.answers.Decode(&c.Clusters); err != nil {
+	c := &SimulationClient{Client: conn}
+	if err := c.Call(SimulationRole+".Clusters", struct{}{}, &c.Clusters); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	slices.SortFunc(c.Clusters, func(a, b SimulatedCluster) int { return strings.Compare(a.Name, b.Name) })
 	return c, nil
 }
 
 // Churn makes pods change at a rate for the given number of seconds, and returns how many
 // did.
-func (c *SimulationClient) Churn(perSecond, seconds int) (int, error) {
-	if err := json.NewEncoder(c.conn).Encode(churnOrder{perSecond, seconds}); err != nil {
-		return 0, err
-	}
-	var n int
-	err := c.answers.Decode(&n)
+func (c *SimulationClient) Churn(perSecond, seconds int) (n int, err error) {
+	err = c.Call(SimulationRole+".Churn", ChurnOrder{Rate: perSecond, Seconds: seconds}, &n)
 	return n, err
 }
-
-// Close ends the connection. The simulation continues.
-func (c *SimulationClient) Close() error { return c.conn.Close() }

@@ -14,7 +14,7 @@ import (
 )
 
 func TestSimulation_servesClustersWhosePodsChange(t *testing.T) {
-	s, err := StartSimulation(t.Context(), testBenchmark, simulated.Options{Clusters: 2, Pods: 5})
+	s, err := StartSimulation(t.Context(), simulated.Options{Clusters: 2, Pods: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

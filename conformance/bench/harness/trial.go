@@ -15,18 +15,14 @@ import (
 	"time"
 )
 
-const (
-	// subjectVariable makes the command measure one subject and nothing else.
-	subjectVariable = "WATERSHED_BENCH_SUBJECT"
-	// subjectLimit is how long one measurement of a subject may take, by default.
-	subjectLimit = 15 * time.Minute
-)
+// subjectLimit is how long one measurement of a subject may take, by default.
+const subjectLimit = 15 * time.Minute
 
 // Trial is a benchmark of several subjects. Each runs in a process of its own, so
 // that none pays for another's garbage. R is the result of such a process, and is
 // passed as JSON.
 type Trial[R any] struct {
-	// Name is the name of the benchmark.
+	// Name is the name of the benchmark, and of its [Trial.Role].
 	Name     string
 	Subjects []Subject[R]
 	// Warm measures the first subject once before all others, so that the server is warm.
@@ -40,6 +36,8 @@ type Trial[R any] struct {
 // Subject is one side of a comparison.
 type Subject[R any] struct {
 	Name string
+	// Bar is the subject in tables and figures. Default: its name.
+	Bar Bar
 	// Runs is how often the subject is measured.
 	Runs int
 	// Env has additional environment variables of its process.
@@ -47,14 +45,13 @@ type Subject[R any] struct {
 	Measure func(ctx context.Context) (R, error)
 }
 
-// RunAsSubject measures the subject that this process was started for, prints the
-// result and reports true, or reports false if it was not started by [Trial.Run].
-func (t *Trial[R]) RunAsSubject(out io.Writer) (bool, error) {
-	name := os.Getenv(subjectVariable)
-	if name == "" {
-		return false, nil
-	}
+// Role measures the subject whose name is the task, and answers with its result.
+func (t *Trial[R]) Role(task []byte, _ io.Reader, out io.Writer) error {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	var name string
+	if err := json.Unmarshal(task, &name); err != nil {
+		return err
+	}
 	for _, s := range t.Subjects {
 		if s.Name != name {
 			continue
@@ -63,23 +60,37 @@ func (t *Trial[R]) RunAsSubject(out io.Writer) (bool, error) {
 		defer cancel()
 		r, err := s.Measure(ctx)
 		if err != nil {
-			return true, err
+			return err
 		}
-		return true, json.NewEncoder(out).Encode(r)
+		return json.NewEncoder(out).Encode(r)
 	}
-	return true, fmt.Errorf("no subject of %s is called %s", t.Name, name)
+	return fmt.Errorf("no subject of %s is called %s", t.Name, name)
+}
+
+// RunOnce measures a subject once, in a process of its own.
+func (t *Trial[R]) RunOnce(ctx context.Context, s Subject[R], env ...string) (r R, err error) {
+	c, err := StartChild(ctx, t.Name, s.Name, slices.Concat(s.Env, env)...)
+	if err != nil {
+		return r, err
+	}
+	return r, c.Result(&r)
 }
 
 // Repetitions returns how often the first subject is measured, as text for a heading.
 func (t *Trial[R]) Repetitions() string {
 	n := t.Subjects[0].Runs
-	if most, err := EnvInt(EnvRuns, n); err == nil && most < n {
-		n = most
+	if most, err := EnvInt(EnvRuns, n); err == nil {
+		n = min(n, most)
 	}
-	if n == 1 {
+	return Repetitions(n)
+}
+
+// Repetitions returns the number of runs of which the median is taken, as text for a heading.
+func Repetitions(runs int) string {
+	if runs == 1 {
 		return "one run"
 	}
-	return fmt.Sprintf("the median of %d runs", n)
+	return fmt.Sprintf("the median of %d runs", runs)
 }
 
 // Run measures every subject as often as its Runs, and returns the median result of
@@ -107,19 +118,30 @@ func (t *Trial[R]) Run(ctx context.Context, env ...string) (map[string]R, error)
 	}
 	median := map[string]R{}
 	for name, results := range all {
-		slices.SortFunc(results, func(a, b R) int { return cmp.Compare(t.Order(a), t.Order(b)) })
-		median[name] = results[len(results)/2]
+		median[name] = Median(results, t.Order)
 	}
 	return median, nil
 }
 
-// RunWithPods runs the trial with a new cluster that has the given number of pods, or that
-// of EnvPods, and calls report with the median result of each subject. In a process that
-// was started for a subject, it measures that subject instead.
-func (t *Trial[R]) RunWithPods(out io.Writer, pods int, report func(out io.Writer, c *Cluster, median map[string]R) error) error {
-	if done, err := t.RunAsSubject(out); done {
-		return err
+// Median sorts the results by a number, and returns the middle one.
+func Median[R any](results []R, order func(R) float64) R {
+	slices.SortFunc(results, func(a, b R) int { return cmp.Compare(order(a), order(b)) })
+	return results[len(results)/2]
+}
+
+// Rows returns the median result of each subject, as rows of a table.
+func (t *Trial[R]) Rows(median map[string]R) []Row[R] {
+	rows := make([]Row[R], len(t.Subjects))
+	for i, s := range t.Subjects {
+		rows[i] = Row[R]{Bar: s.Bar, Reading: median[s.Name]}
+		rows[i].Name = cmp.Or(s.Bar.Name, s.Name)
 	}
+	return rows
+}
+
+// RunWithPods runs the trial with a new cluster that has the given number of pods, or that
+// of EnvPods, and writes the report of the median results.
+func (t *Trial[R]) RunWithPods(out io.Writer, pods int, report func(c *Cluster, median map[string]R) *Report) error {
 	ctx := context.Background()
 	c, err := StartCluster(ctx, pods)
 	if err != nil {
@@ -135,12 +157,8 @@ func (t *Trial[R]) RunWithPods(out io.Writer, pods int, report func(out io.Write
 	if err != nil {
 		return err
 	}
-	return report(out, c, median)
-}
-
-// RunOnce measures a subject once, in a process of its own.
-func (t *Trial[R]) RunOnce(ctx context.Context, s Subject[R], env ...string) (R, error) {
-	var r R
-	err := RunSelf(ctx, t.Name, slices.Concat(s.Env, env, []string{subjectVariable + "=" + s.Name}), &r)
-	return r, err
+	r := report(c, median)
+	r.Name = t.Name
+	r.Server = c.Version
+	return r.Write(out)
 }

@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	// WatchersRole is the name under which [ServeWatchers] must be among the roles of a
-	// benchmark that calls [StartWatchers].
+	// WatchersRole is the name under which [ServeWatchers] must be among the roles of the command.
 	WatchersRole = "watchers"
 	// watchDialers is how many watchers connect at once.
 	watchDialers = 16
@@ -74,8 +73,8 @@ type Delivered struct {
 type Watchers struct{ child *Child }
 
 // StartWatchers returns when all watchers watch. The caller closes them.
-func StartWatchers(ctx context.Context, benchmark string, task WatchTask) (*Watchers, error) {
-	c, err := StartChild(ctx, benchmark, WatchersRole, task)
+func StartWatchers(ctx context.Context, task WatchTask) (*Watchers, error) {
+	c, err := StartChild(ctx, WatchersRole, task)
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package main
+package fanout_test
 
 import (
 	"context"
 	"fmt"
-	"io"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"text/tabwriter"
+	"testing"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
@@ -28,19 +28,8 @@ type waitingLog struct {
 	interest func(i int) fanout.Interest
 	log      *fanout.Log[*labelled]
 	revision uint64
-	// one is the time to publish a change.
-	one time.Duration
-	// many is the time to publish a change in a batch of 100.
-	many time.Duration
-}
-
-func ofNamespace(i int) fanout.Interest { return fanout.Namespace(fmt.Sprintf("namespace-%d", i)) }
-func ofLabel(i int) fanout.Interest     { return fanout.In("label", fmt.Sprintf("app=application-%d", i)) }
-func ofEither(i int) fanout.Interest {
-	if i%2 == 0 {
-		return ofNamespace(i)
-	}
-	return ofLabel(i)
+	// one is the time to publish a change, and many that in a batch of 100.
+	one, many time.Duration
 }
 
 // start opens the readers and returns when all of them wait. They end with ctx.
@@ -63,7 +52,7 @@ func (l *waitingLog) start(ctx context.Context, wg *sync.WaitGroup) error {
 }
 
 // measurePublish measures the logs in turns, and keeps the best time of each.
-func measurePublish(out io.Writer, logs []*waitingLog) {
+func measurePublish(logs []*waitingLog) {
 	keys := make([]string, 1024)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("other-%d/pod-%d", i%50, i)
@@ -86,13 +75,13 @@ func measurePublish(out io.Writer, logs []*waitingLog) {
 		for done := 0; done < changes; done += len(buf) {
 			for i := range buf {
 				l.revision++
-				buf[i] = store.Change[*labelled]{Type: delta.Updated, Key: keys[l.revision%1024], Old: obj, New: obj, Revision: l.revision}
+				key := keys[l.revision%1024]
+				buf[i] = store.Change[*labelled]{Type: delta.Updated, Key: key, Old: obj, New: obj, Revision: l.revision}
 			}
 			l.log.Publish(buf)
 		}
 		return time.Since(start) / changes
 	}
-	fmt.Fprintf(out, "time to publish a change beside readers that wait for other things, best of %d\n\n", rounds)
 	one, many := make([]store.Change[*labelled], 1), make([]store.Change[*labelled], 100)
 	for round := range rounds {
 		for _, l := range logs {
@@ -108,14 +97,22 @@ func measurePublish(out io.Writer, logs []*waitingLog) {
 	}
 }
 
-// benchFanout measures the time to publish a change if no reader is interested in it.
-func benchFanout(out io.Writer) error {
+// BenchmarkFanout measures the time to publish a change if no reader is interested in it,
+// for all numbers of readers in turns. make bench NAME=fanout runs it.
+func BenchmarkFanout(b *testing.B) {
+	ofNamespace := func(i int) fanout.Interest { return fanout.Namespace(fmt.Sprintf("namespace-%d", i)) }
+	ofLabel := func(i int) fanout.Interest { return fanout.In("label", fmt.Sprintf("app=application-%d", i)) }
 	logs := []*waitingLog{
 		{name: "no reader"},
 		{name: "100 of namespaces", readers: 100, interest: ofNamespace},
 		{name: "10,000 of namespaces", readers: 10_000, interest: ofNamespace},
 		{name: "10,000 of labels", readers: 10_000, interest: ofLabel},
-		{name: "10,000 of either", readers: 10_000, interest: ofEither},
+		{name: "10,000 of either", readers: 10_000, interest: func(i int) fanout.Interest {
+			if i%2 == 0 {
+				return ofNamespace(i)
+			}
+			return ofLabel(i)
+		}},
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -123,21 +120,18 @@ func benchFanout(out io.Writer) error {
 	defer cancel()
 	for _, l := range logs {
 		if err := l.start(ctx, &wg); err != nil {
-			return err
+			b.Fatal(err)
 		}
 	}
-	measurePublish(out, logs)
-	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "| readers\t| one by one\t| in batches of 100\t|")
-	fmt.Fprintln(tw, "|---\t|---\t|---\t|")
+	measurePublish(logs)
 	for _, l := range logs {
-		fmt.Fprintf(tw, "| %s\t| %v\t| %v\t|\n", l.name, l.one, l.many)
-	}
-	if err := tw.Flush(); err != nil {
-		return err
+		b.Run(l.name, func(b *testing.B) {
+			b.ReportMetric(0, "ns/op") // the measurement is over
+			b.ReportMetric(float64(l.one), "ns-one-by-one")
+			b.ReportMetric(float64(l.many), "ns-in-batches-of-100")
+		})
 	}
 	times := func(at int) float64 { return float64(logs[at].one) / float64(logs[0].one) }
-	fmt.Fprintf(out, "\nfanout: publish beside-0=%v beside-10000 namespaces=%.2fx labels=%.2fx either=%.2fx\n",
+	fmt.Fprintf(os.Stdout, "fanout: publish beside-0=%v beside-10000 namespaces=%.2fx labels=%.2fx either=%.2fx\n",
 		logs[0].one, times(2), times(3), times(4))
-	return nil
 }
