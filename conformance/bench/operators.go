@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,15 +28,18 @@ const (
 	operatorRuns = 3
 )
 
+// operatorSide is a cache.
+type operatorSide struct {
+	harness.Bar
+	ours, tap bool
+}
+
 // operatorSides are the caches that are compared. The first is the one that the others
 // are divided by.
-var operatorSides = []struct {
-	name      string
-	ours, tap bool
-}{
-	{name: "controller-runtime"},
-	{name: "compat", ours: true},
-	{name: "compat and tap", ours: true, tap: true},
+var operatorSides = []operatorSide{
+	{Bar: harness.Bar{Name: "controller-runtime", Colour: harness.ColourClientGo}},
+	{Bar: harness.Bar{Name: "compat", Colour: harness.ColourOursPale}, ours: true},
+	{Bar: harness.Bar{Name: "compat and tap", Colour: harness.ColourOurs}, ours: true, tap: true},
 }
 
 // operatorResults are the readings of each operator, by side.
@@ -67,25 +68,27 @@ func benchOperators(out io.Writer) error {
 		defer close(served)
 		_ = server.Serve(listener) // until it is closed
 	}()
-	medians, err := b.run(context.Background(), min(runs, operatorRuns))
+	b.runs = min(runs, operatorRuns)
+	medians, err := b.run(context.Background())
 	_ = server.Close() // ends Serve
 	<-served
 	if err != nil {
 		return err
 	}
-	return b.print(out, medians, min(runs, operatorRuns))
+	return b.report(medians).Write(out)
 }
 
 // operatorsBench is one run of the benchmark.
 type operatorsBench struct {
 	operators []operator
 	percent   int
+	runs      int
 	url       string
 	processes int
 }
 
 // run measures everything several times, and returns the median readings by CPU time.
-func (b *operatorsBench) run(ctx context.Context, runs int) (operatorResults, error) {
+func (b *operatorsBench) run(ctx context.Context) (operatorResults, error) {
 	only := os.Getenv(caseVariable)
 	medians := make(operatorResults, len(b.operators))
 	for i := range b.operators {
@@ -94,7 +97,7 @@ func (b *operatorsBench) run(ctx context.Context, runs int) (operatorResults, er
 		}
 		medians[i] = make([]operatorReading, len(operatorSides))
 		all := make([][]operatorReading, len(operatorSides))
-		for range runs {
+		for range b.runs {
 			readings, err := b.runOnce(ctx, i)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", b.operators[i].name, err)
@@ -104,8 +107,7 @@ func (b *operatorsBench) run(ctx context.Context, runs int) (operatorResults, er
 			}
 		}
 		for s := range all {
-			slices.SortFunc(all[s], func(a, b operatorReading) int { return cmp.Compare(a.CPU, b.CPU) })
-			medians[i][s] = all[s][len(all[s])/2]
+			medians[i][s] = harness.Median(all[s], func(r operatorReading) float64 { return r.CPU.Seconds() })
 		}
 	}
 	return medians, nil
@@ -126,7 +128,7 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 			Ours: side.ours, Tap: side.tap, Settle: settle,
 		}
 		if folder := os.Getenv(profileVariable); folder != "" {
-			task.Profile = filepath.Join(folder, strings.ReplaceAll(b.operators[i].name+" "+side.name, " ", "-")+".pprof")
+			task.Profile = filepath.Join(folder, strings.ReplaceAll(b.operators[i].name+" "+side.Name, " ", "-")+".pprof")
 		}
 		c, err := harness.StartChild(ctx, operatorRole, task)
 		if err != nil {
@@ -138,7 +140,7 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 	for s, c := range children {
 		var settled bool
 		if err := c.Answer(&settled); err != nil {
-			return nil, fmt.Errorf("%s did not sync: %w", operatorSides[s].name, err)
+			return nil, fmt.Errorf("%s did not sync: %w", operatorSides[s].Name, err)
 		}
 	}
 	readings := make([]operatorReading, len(operatorSides))
@@ -147,22 +149,10 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 			return nil, err
 		}
 		if err := c.Answer(&readings[s]); err != nil {
-			return nil, fmt.Errorf("%s did not answer: %w", operatorSides[s].name, err)
+			return nil, fmt.Errorf("%s did not answer: %w", operatorSides[s].Name, err)
 		}
 	}
 	return readings, nil
-}
-
-// print writes the table and the line for scripts.
-func (b *operatorsBench) print(out io.Writer, medians operatorResults, runs int) error {
-	r := operatorsReport(b, medians, runs)
-	if err := r.Write(out); err != nil {
-		return err
-	}
-	without, with := medians.ratios(1), medians.ratios(2)
-	fmt.Fprintf(out, "\nwithout the tap: cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f\n", without.cpu, without.heap, without.p99)
-	fmt.Fprintf(out, "operators: cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f\n", with.cpu, with.heap, with.p99)
-	return nil
 }
 
 // operatorRatios are the results of a side divided by those of controller-runtime's cache.
@@ -172,7 +162,9 @@ type operatorRatios struct{ cpu, heap, p99 float64 }
 func ratiosOf(readings []operatorReading, side int) operatorRatios {
 	ours, theirs := readings[side], readings[0]
 	return operatorRatios{
-		cpu: ours.CPU.Seconds() / theirs.CPU.Seconds(), heap: float64(ours.Heap) / float64(theirs.Heap), p99: ours.P99.Seconds() / theirs.P99.Seconds(),
+		cpu:  ours.CPU.Seconds() / theirs.CPU.Seconds(),
+		heap: float64(ours.Heap) / float64(theirs.Heap),
+		p99:  ours.P99.Seconds() / theirs.P99.Seconds(),
 	}
 }
 
@@ -184,10 +176,7 @@ func (m operatorResults) ratios(side int) operatorRatios {
 			all = append(all, ratiosOf(readings, side))
 		}
 	}
-	median := func(of func(operatorRatios) float64) float64 {
-		slices.SortFunc(all, func(a, b operatorRatios) int { return cmp.Compare(of(a), of(b)) })
-		return of(all[len(all)/2])
-	}
+	median := func(of func(operatorRatios) float64) float64 { return of(harness.Median(all, of)) }
 	return operatorRatios{
 		cpu:  median(func(r operatorRatios) float64 { return r.cpu }),
 		heap: median(func(r operatorRatios) float64 { return r.heap }),
@@ -195,45 +184,49 @@ func (m operatorResults) ratios(side int) operatorRatios {
 	}
 }
 
-// operatorsReport returns the table and the figure.
-func operatorsReport(b *operatorsBench, medians operatorResults, runs int) *harness.Report {
-	times := "one run"
-	if runs > 1 {
-		times = fmt.Sprintf("the median of %d runs", runs)
-	}
+// report returns the report.
+func (b *operatorsBench) report(medians operatorResults) *harness.Report {
+	without, with := medians.ratios(1), medians.ratios(2)
 	r := &harness.Report{
 		Name: "operators",
 		Heading: fmt.Sprintf("Reads of five operators, each with each cache in a process of its own; %s. "+
 			"CPU is per reconcile, with the change that caused it and garbage collection. "+
-			"The ratios of the last line are the medians of the five operators' ratios to controller-runtime's cache.", times),
-		Columns: []string{"operator", "cache", "gets", "lists", "listed", "CPU, us", "p50, us", "p99, us", "live heap, MB", "CPU ratio", "heap ratio", "p99 ratio"},
+			"The ratios of the last line are the medians of the five operators' ratios to controller-runtime's cache.",
+			harness.Repetitions(b.runs)),
+		Columns: []string{"operator", "cache"},
 		Figure:  harness.Figure{Title: "Reads of five operators"},
 		Partial: b.percent != 100 || os.Getenv(caseVariable) != "" || os.Getenv(profileVariable) != "",
+		Summary: fmt.Sprintf("without the tap: cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f\n", without.cpu, without.heap, without.p99) +
+			fmt.Sprintf("operators: cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f", with.cpu, with.heap, with.p99),
 	}
-	for _, side := range operatorSides {
-		colour := map[bool]string{false: harness.ColourClientGo, true: harness.ColourOursPale}[side.ours]
-		if side.tap {
-			colour = harness.ColourOurs
-		}
-		r.Figure.Subjects = append(r.Figure.Subjects, harness.Bar{Name: side.name, Colour: colour})
+	// reading is the median of one side, and its ratios.
+	type reading struct {
+		operatorReading
+		ratio operatorRatios
 	}
-	microseconds := func(d time.Duration) string { return harness.Thousands(fmt.Sprintf("%.0f", d.Seconds()*1e6)) }
+	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 }
 	for i, readings := range medians {
 		if readings == nil {
 			continue
 		}
 		op := &b.operators[i]
-		cpu, heap := harness.Panel{Title: op.name + ": CPU, us"}, harness.Panel{Title: op.name + ": live heap, MB"}
+		var rows []harness.Row[reading]
 		for s, side := range operatorSides {
-			m, ratio := readings[s], ratiosOf(readings, s)
-			each := m.CPU / time.Duration(op.measured())
-			r.Row(op.name, side.name, fmt.Sprintf("%.0f", m.Gets), fmt.Sprintf("%.0f", m.Lists), fmt.Sprintf("%.0f", m.Objects),
-				microseconds(each), microseconds(m.P50), microseconds(m.P99), harness.Megabytes(float64(m.Heap)),
-				fmt.Sprintf("%.2f", ratio.cpu), fmt.Sprintf("%.2f", ratio.heap), fmt.Sprintf("%.2f", ratio.p99))
-			cpu.Add(each.Seconds()*1e6, microseconds(each))
-			heap.Add(float64(m.Heap)/1e6, harness.Megabytes(float64(m.Heap)))
+			m := reading{readings[s], ratiosOf(readings, s)}
+			rows = append(rows, harness.Row[reading]{Bar: side.Bar, Cells: []string{op.name, side.Name}, Reading: m})
 		}
-		r.Figure.Panels = append(r.Figure.Panels, cpu, heap)
+		harness.AddRows(r, rows,
+			harness.Col("gets", harness.Form("%.0f"), func(m reading) float64 { return m.Gets }),
+			harness.Col("lists", harness.Form("%.0f"), func(m reading) float64 { return m.Lists }),
+			harness.Col("listed", harness.Form("%.0f"), func(m reading) float64 { return m.Objects }),
+			harness.Col("CPU, us", harness.Whole, func(m reading) float64 { return us(m.CPU / time.Duration(op.measured())) }, op.name+": CPU, us"),
+			harness.Col("p50, us", harness.Whole, func(m reading) float64 { return us(m.P50) }),
+			harness.Col("p99, us", harness.Whole, func(m reading) float64 { return us(m.P99) }),
+			harness.Col("live heap, MB", harness.Megabytes, func(m reading) float64 { return float64(m.Heap) }, op.name+": live heap, MB"),
+			harness.Col("CPU ratio", harness.Form("%.2f"), func(m reading) float64 { return m.ratio.cpu }),
+			harness.Col("heap ratio", harness.Form("%.2f"), func(m reading) float64 { return m.ratio.heap }),
+			harness.Col("p99 ratio", harness.Form("%.2f"), func(m reading) float64 { return m.ratio.p99 }),
+		)
 	}
 	return r
 }

@@ -34,10 +34,10 @@ func TestOperators_sidesReadTheSame(t *testing.T) {
 				task := &operatorTask{URL: fmt.Sprintf("%s/%d/%d", server.URL, i, s), Operator: i, Percent: percent, Ours: side.ours, Tap: side.tap}
 				p, err := startOperator(t.Context(), task)
 				if err != nil {
-					t.Fatalf("%s: %v", side.name, err)
+					t.Fatalf("%s: %v", side.Name, err)
 				}
 				if _, err := p.run(t.Context(), task, 3*p.batch()); err != nil {
-					t.Fatalf("%s: %v", side.name, err)
+					t.Fatalf("%s: %v", side.Name, err)
 				}
 				r := p.reads
 				got := fmt.Sprintf("%d gets, %d lists of %d objects", r.gets, r.lists, r.objects)
@@ -45,7 +45,7 @@ func TestOperators_sidesReadTheSame(t *testing.T) {
 					want = got
 				}
 				if got != want || r.gets == 0 || r.objects < r.lists/2 {
-					t.Errorf("%s: %s, want %s", side.name, got, want)
+					t.Errorf("%s: %s, want %s", side.Name, got, want)
 				}
 			}
 		})
