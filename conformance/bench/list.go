@@ -72,7 +72,12 @@ func (b *listBench) run(ctx context.Context, out io.Writer) error {
 		readings[q.Name] = reading
 		reading.addTo(r, q.Name)
 	}
-	ours, theirs, err := b.slowClients(ctx, queries[0])
+	all := queries[0]
+	ours, err := listSlowClients.Run(ctx, &b.Ours.Server, all.Paths[0], all.Format)
+	if err != nil {
+		return err
+	}
+	theirs, err := listSlowClients.Run(ctx, b.Kube, all.Paths[0], all.Format)
 	if err != nil {
 		return err
 	}
@@ -222,18 +227,10 @@ func (b *listBench) takeTurns(ctx context.Context, q *harness.Query, profile str
 	return nil
 }
 
-// slowClients measures the replica and the API server with slow clients.
-func (b *listBench) slowClients(ctx context.Context, q harness.Query) (ours, theirs harness.SlowCost, err error) {
-	if ours, err = listSlowClients.Run(ctx, &b.Ours.Server, q.Paths[0], q.Format); err != nil {
-		return ours, theirs, err
-	}
-	theirs, err = listSlowClients.Run(ctx, b.Kube, q.Paths[0], q.Format)
-	return ours, theirs, err
-}
-
 // slowText describes the effect of slow clients, for the heading.
 func slowText(name string, c harness.SlowCost) string {
-	text := fmt.Sprintf("%s grows from %s by %s MB in %.0f s", name, harness.Megabytes(float64(c.Settled)), harness.Megabytes(c.Growth()), c.Wall.Seconds())
+	text := fmt.Sprintf("%s grows from %s by %s MB in %.0f s",
+		name, harness.Megabytes(float64(c.Settled)), harness.Megabytes(c.Growth()), c.Wall.Seconds())
 	if c.Failed > 0 {
 		text += fmt.Sprintf(" and fails %d of them (%v)", c.Failed, c.Err)
 	}
@@ -253,7 +250,7 @@ func (b *listBench) changing(ctx context.Context, r *harness.Report) error {
 		_, err := changes.Run(running, math.MaxInt32, listChanges)
 		stopped <- err
 	}()
-	err = b.whileChanging(ctx, b.Pods, r)
+	err = b.whileChanging(ctx, r)
 	stop()
 	if failed := <-stopped; !errors.Is(failed, context.Canceled) {
 		err = errors.Join(err, failed)
@@ -261,7 +258,7 @@ func (b *listBench) changing(ctx context.Context, r *harness.Report) error {
 	return err
 }
 
-func (b *listBench) whileChanging(ctx context.Context, n int, r *harness.Report) error {
+func (b *listBench) whileChanging(ctx context.Context, r *harness.Report) error {
 	defer clear(b.idle)
 	time.Sleep(time.Second)
 	for _, s := range []*harness.Server{b.Kube, &b.Ours.Server} {
@@ -271,7 +268,7 @@ func (b *listBench) whileChanging(ctx context.Context, n int, r *harness.Report)
 		}
 		b.idle[s] = idle
 	}
-	for _, q := range listQueries(kubetest.Workload{Seed: 1}, n)[:2] {
+	for _, q := range listQueries(kubetest.Workload{Seed: 1}, b.Pods)[:2] {
 		var reading listReading
 		name := fmt.Sprintf("%s, %d changes/s", q.Name, listChanges)
 		if err := b.takeTurns(ctx, &q, q.Name+" changing", b.turns(&reading, false)); err != nil {

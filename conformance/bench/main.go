@@ -5,8 +5,8 @@
 // run. Absolute numbers depend on the machine, ratios much less. The last line of each
 // benchmark is for scripts.
 //
-// Each benchmark has a file with its name, unless it is a test or benchmark of another
-// package; what they share is in harness.
+// Each benchmark has a file or package with its name, unless it is a test or a benchmark of
+// go test; what they share is in harness.
 package main
 
 import (
@@ -14,12 +14,15 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/conformance/bench/operators"
 )
 
 // benchmarks are the names that make bench accepts.
@@ -31,7 +34,7 @@ var benchmarks = map[string]func(io.Writer) error{
 	"heap":         benchHeap,
 	"history":      benchHistory,
 	"list":         benchList,
-	"operators":    benchOperators,
+	"operators":    operators.Bench,
 	"overhead":     benchOverhead,
 	"relist":       benchRelist,
 	"restart":      benchRestart,
@@ -62,7 +65,7 @@ var roles = map[string]harness.Role{
 	relistTrial.Name:       relistTrial.Role,
 	restartTrial.Name:      restartTrial.Role,
 	syncTrial.Name:         syncTrial.Role,
-	operatorRole:           runOperator,
+	operators.RoleName:     operators.Role,
 	informerRole:           serveInformer,
 	harness.BareRole:       harness.ServeBare,
 	harness.SimulationRole: harness.ServeSimulation,
@@ -92,4 +95,37 @@ func exit(err error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// modulePath is the path of the module that is measured.
+const modulePath = "github.com/watershed-project/watershed"
+
+// goTest is a benchmark that runs a test or a benchmark of a package.
+type goTest struct {
+	pkg, name string
+	// lines matches the beginnings of the lines of its output that are results.
+	lines string
+}
+
+// benchmark returns the function of the benchmark with that name.
+func (t goTest) benchmark(name string) func(io.Writer) error {
+	// A benchmark repeats its measurements itself, so go test runs it once.
+	args := []string{"test", modulePath + t.pkg, "-vet=off", "-count=1", "-timeout=60m", "-v", "-run=^" + t.name + "$"}
+	if t.lines == "" {
+		args = append(args[:5], "-run=^$", "-bench=^"+t.name+"$", "-benchtime=1x")
+		t.lines = t.name + "|" + name + ":"
+	}
+	results := regexp.MustCompile("(?m)^(" + t.lines + ").*\n")
+	return func(out io.Writer) error {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "WATERSHED_KUBE=required", "WATERSHED_BENCH="+name)
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", t.name, err, text)
+		}
+		for _, line := range results.FindAll(text, -1) {
+			fmt.Fprintf(out, "%s", line)
+		}
+		return nil
+	}
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package main
+// Package operators measures the reads of five operators, with controller-runtime's cache and
+// with ours. Model has the operators, objects what they read, process a process with one
+// operator and the server of its objects.
+package operators
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +24,10 @@ const (
 	percentVariable = "WATERSHED_PERCENT"
 	// profileVariable is the folder for CPU profiles of the reconciles.
 	profileVariable = "WATERSHED_PROFILE"
-	// operatorRole is the role of a process with one operator.
-	operatorRole = "operator"
+	// caseVariable is the name of the only operator to measure.
+	caseVariable = "WATERSHED_CASE"
+	// RoleName is the name under which [Role] must be among the roles of the command.
+	RoleName = "operator"
 	// operatorRuns is how often each operator is measured with each cache.
 	operatorRuns = 3
 )
@@ -45,9 +49,8 @@ var operatorSides = []operatorSide{
 // operatorResults are the readings of each operator, by side.
 type operatorResults [][]operatorReading
 
-// benchOperators measures the reads of five operators, with controller-runtime's cache
-// and with ours.
-func benchOperators(out io.Writer) error {
+// Bench is the benchmark operators.
+func Bench(out io.Writer) error {
 	percent, err := harness.EnvInt(percentVariable, 100)
 	if err != nil {
 		return err
@@ -56,22 +59,12 @@ func benchOperators(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b := operatorsBench{operators: operators(percent), percent: percent}
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	b.url = "http://" + listener.Addr().String()
-	server := &http.Server{Handler: newOperatorsServer(b.operators), ReadHeaderTimeout: time.Minute}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener) // until it is closed
-	}()
-	b.runs = min(runs, operatorRuns)
+	b := operatorsBench{operators: operators(percent), percent: percent, runs: min(runs, operatorRuns)}
+	server := httptest.NewServer(newOperatorsServer(b.operators))
+	defer server.Close()
+	defer server.CloseClientConnections()
+	b.url = server.URL
 	medians, err := b.run(context.Background())
-	_ = server.Close() // ends Serve
-	<-served
 	if err != nil {
 		return err
 	}
@@ -130,7 +123,7 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 		if folder := os.Getenv(profileVariable); folder != "" {
 			task.Profile = filepath.Join(folder, strings.ReplaceAll(b.operators[i].name+" "+side.Name, " ", "-")+".pprof")
 		}
-		c, err := harness.StartChild(ctx, operatorRole, task)
+		c, err := harness.StartChild(ctx, RoleName, task)
 		if err != nil {
 			return nil, err
 		}

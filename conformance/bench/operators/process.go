@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package main
+package operators
 
 import (
 	"bufio"
@@ -68,9 +68,9 @@ type operatorReading struct {
 	Gets, Lists, Objects float64
 }
 
-// runOperator is the role of a process. It syncs, settles and answers. It measures the
+// Role is the [harness.Role] of a process with one operator. It syncs, settles and answers. It measures the
 // reconciles when the benchmark requests that.
-func runOperator(text []byte, in io.Reader, out io.Writer) error {
+func Role(text []byte, in io.Reader, out io.Writer) error {
 	var task operatorTask
 	if err := json.Unmarshal(text, &task); err != nil {
 		return err
