@@ -130,13 +130,13 @@ func benchChurn(out io.Writer) error {
 	}
 	type reading = churnReading
 	harness.AddRows(r, churnTrial.Rows(median),
-		harness.Col("p50, ms", harness.Form("%.2f"), func(r reading) float64 { return harness.InMilliseconds(r.P50) }, "latency p50, ms"),
-		harness.Col("p99, ms", harness.Form("%.1f"), func(r reading) float64 { return harness.InMilliseconds(r.P99) }, "latency p99, ms"),
-		harness.Col("max, ms", harness.Form("%.0f"), func(r reading) float64 { return harness.InMilliseconds(r.Max) }),
-		harness.Col("CPU, processors", harness.Form("%.2f"), func(r reading) float64 { return r.CPU }, "CPU, processors"),
-		harness.Col("live heap, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Late) }, "live heap, MB"),
-		harness.Col("growth, MB", harness.Form("%+.0f"), func(r reading) float64 { return r.growth() / 1e6 }),
-		harness.Col("merged", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Missed) }),
+		harness.Ms("p50, ms", "%.2f", func(r reading) time.Duration { return r.P50 }, "latency p50, ms"),
+		harness.Ms("p99, ms", "%.1f", func(r reading) time.Duration { return r.P99 }, "latency p99, ms"),
+		harness.Ms("max, ms", "%.0f", func(r reading) time.Duration { return r.Max }),
+		harness.Col("CPU, processors", "%.2f", func(r reading) float64 { return r.CPU }, "CPU, processors"),
+		harness.Col("live heap, MB", harness.MB, func(r reading) uint64 { return r.Late }, "live heap, MB"),
+		harness.Col("growth, MB", "%+.0f", func(r reading) float64 { return r.growth() / 1e6 }),
+		harness.Col("merged", "%.0f", func(r reading) int { return r.Missed }),
 	)
 	return r.Write(out)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,11 +54,11 @@ func benchDisk(out io.Writer) error {
 	}
 	type reading = diskReading
 	harness.AddRows(r, diskTrial.Rows(median),
-		harness.Col("p50 ms", harness.Form("%.2f"), func(r reading) float64 { return harness.InMilliseconds(r.P50) }),
-		harness.Col("p99 ms", harness.Form("%.1f"), func(r reading) float64 { return harness.InMilliseconds(r.P99) }),
-		harness.Col("CPU, processors", harness.Form("%.2f"), func(r reading) float64 { return r.CPU }),
-		harness.Col("written MB", harness.Megabytes, func(r reading) float64 { return r.Written }),
-		harness.Col("dropped", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Dropped) }),
+		harness.Ms("p50 ms", "%.2f", func(r reading) time.Duration { return r.P50 }),
+		harness.Ms("p99 ms", "%.1f", func(r reading) time.Duration { return r.P99 }),
+		harness.Col("CPU, processors", "%.2f", func(r reading) float64 { return r.CPU }),
+		harness.Col("written MB", harness.MB, func(r reading) float64 { return r.Written }),
+		harness.Col("dropped", "%.0f", func(r reading) int64 { return r.Dropped }),
 	)
 	return r.Write(out)
 }

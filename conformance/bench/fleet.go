@@ -101,7 +101,8 @@ func benchFleet(out io.Writer) error {
 			return err
 		}
 		n := float64(idle.Resources)
-		report.Heading += fmt.Sprintf(" A watch on which nothing happens costs %.0f KB and %.1f goroutines (%s of them, in ten clusters).",
+		report.Heading += fmt.Sprintf(" A watch on which nothing happens costs %.0f KB and %.1f goroutines "+
+			"(%s of them, in ten clusters).",
 			float64(idle.Synced.Bytes)/n/1e3, float64(idle.Goroutines)/n, harness.Whole(n))
 	}
 	return report.Write(out)
@@ -348,11 +349,12 @@ func fleetReport(pods int, readings []fleetReading) *harness.Report {
 	}
 	r := &harness.Report{
 		Name: "fleet",
-		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, everything else kept and packed; "+
-			"one process of %d GiB at most, one run each.", harness.Whole(float64(pods)), fleetMemory>>30),
+		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, "+
+			"everything else kept and packed; one process of %d GiB at most, one run each.", harness.Whole(float64(pods)), fleetMemory>>30),
 		Columns: []string{"clusters"},
 		Figure:  harness.Figure{Title: "Growth of a fleet: flat is linear"},
-		Summary: fmt.Sprintf("fleet: clusters=%d objects=%d bytes/object=%.0f goroutines/resource=%.2f sync-cpu-us/object=%.1f",
+		Summary: fmt.Sprintf("fleet: clusters=%d objects=%d bytes/object=%.0f "+
+			"goroutines/resource=%.2f sync-cpu-us/object=%.1f",
 			last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), last.perResource(), last.perObject(last.CPU)),
 	}
 	type reading = fleetReading
@@ -368,29 +370,29 @@ func fleetReport(pods int, readings []fleetReading) *harness.Report {
 	}
 	ofObject := func(r reading, x int64) float64 { return float64(x) / float64(r.Objects) }
 	harness.AddRows(r, rows,
-		harness.Col("objects", harness.Whole, func(r reading) float64 { return float64(r.Objects) }),
-		harness.Col("bytes per object, synced", harness.Whole, func(r reading) float64 { return ofObject(r, r.Synced.Bytes) },
-			"bytes per object, just synced"),
-		harness.Col("settled", harness.Whole, func(r reading) float64 {
+		harness.Col("objects", harness.Grouped, func(r reading) int { return r.Objects }),
+		harness.Col("bytes per object, synced", harness.Grouped,
+			func(r reading) float64 { return ofObject(r, r.Synced.Bytes) }, "bytes per object, just synced"),
+		harness.Col("settled", harness.Grouped, func(r reading) float64 {
 			if r.Settled.Bytes == 0 {
 				return math.NaN()
 			}
 			return ofObject(r, r.Settled.Bytes)
 		}),
-		harness.Col("RSS, GB", harness.Form("%.2f"), func(r reading) float64 {
+		harness.Col("RSS, GB", "%.2f", func(r reading) float64 {
 			if r.Settled.Bytes > 0 {
 				return float64(r.Settled.RSS) / 1e9
 			}
 			return float64(r.Synced.RSS) / 1e9
 		}),
-		harness.Col("sync, s", harness.Form("%.1f"), func(r reading) float64 { return r.Wall.Seconds() }),
-		harness.Col("CPU, us per object", harness.Form("%.1f"), func(r reading) float64 { return r.perObject(r.CPU) },
+		harness.Col("sync, s", "%.1f", func(r reading) float64 { return r.Wall.Seconds() }),
+		harness.Col("CPU, us per object", "%.1f", func(r reading) float64 { return r.perObject(r.CPU) },
 			"sync, us of CPU per object"),
-		harness.Col("goroutines per resource", harness.Form("%.2f"), reading.perResource),
-		harness.Col("CPU at 10,000 changes/s", harness.Form("%.2f"), func(r reading) float64 { return r.ChurnCPU },
+		harness.Col("goroutines per resource", "%.2f", reading.perResource),
+		harness.Col("CPU at 10,000 changes/s", "%.2f", func(r reading) float64 { return r.ChurnCPU },
 			"CPU at 10,000 changes/s"),
-		harness.Col("find a label value, ms", harness.Form("%.1f"), func(r reading) float64 { return harness.InMilliseconds(r.Scan) }),
-		harness.Col("with an index, ms", harness.Form("%.2f"), func(r reading) float64 { return harness.InMilliseconds(r.Look) }),
+		harness.Ms("find a label value, ms", "%.1f", func(r reading) time.Duration { return r.Scan }),
+		harness.Ms("with an index, ms", "%.2f", func(r reading) time.Duration { return r.Look }),
 	)
 	scan := harness.Panel{Title: "label search, ns per object"}
 	for _, x := range readings {

@@ -90,19 +90,19 @@ func restartFleet(out io.Writer, opts simulated.Options) error {
 		Heading: fmt.Sprintf("%d clusters, %d objects, %.0f MB of files", with.Clusters, with.Objects, with.Files/1e6),
 		Columns: []string{"start"},
 		Summary: fmt.Sprintf("A cluster that is read from the start on, the last one by name, is readable after %.2f s.\n\n"+
-			"fleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f", wanted.Wanted.Seconds(),
-			harness.InMilliseconds(with.First), harness.InMilliseconds(wanted.Wanted), with.All.Seconds(), with.Live.Seconds(),
+			"fleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f",
+			wanted.Wanted.Seconds(), harness.InMilliseconds(with.First), harness.InMilliseconds(wanted.Wanted), with.All.Seconds(), with.Live.Seconds(),
 			with.Lists, float64(with.Memory.Bytes)/float64(without.Memory.Bytes)),
 	}
 	type reading = fleetStart
 	harness.AddRows(r, fleetrestartTrial.Rows(starts)[:3],
-		harness.Col("first cluster readable, s", harness.Form("%.2f"), func(r reading) float64 { return r.First.Seconds() }),
-		harness.Col("all readable, s", harness.Form("%.1f"), func(r reading) float64 { return r.All.Seconds() }),
-		harness.Col("all current, s", harness.Form("%.1f"), func(r reading) float64 { return r.Live.Seconds() }),
-		harness.Col("CPU, s", harness.Form("%.1f"), func(r reading) float64 { return r.CPU.Seconds() }),
-		harness.Col("lists", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Lists) }),
-		harness.Col("bytes per object", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Memory.Bytes) / float64(max(r.Objects, 1)) }),
-		harness.Col("RSS, MB", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Memory.RSS / 1e6) }),
+		harness.Col("first cluster readable, s", "%.2f", func(r reading) float64 { return r.First.Seconds() }),
+		harness.Col("all readable, s", "%.1f", func(r reading) float64 { return r.All.Seconds() }),
+		harness.Col("all current, s", "%.1f", func(r reading) float64 { return r.Live.Seconds() }),
+		harness.Col("CPU, s", "%.1f", func(r reading) float64 { return r.CPU.Seconds() }),
+		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }),
+		harness.Col("bytes per object", "%.0f", func(r reading) int64 { return r.Memory.Bytes / int64(max(r.Objects, 1)) }),
+		harness.Col("RSS, MB", "%.0f", func(r reading) int64 { return r.Memory.RSS / 1e6 }),
 	)
 	return r.Write(out)
 }

@@ -43,7 +43,8 @@ func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Repo
 	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / n }
 	ours, theirs, dynamic := perPod("ours packed"), perPod("client-go"), perPod("dynamic")
 	r := &harness.Report{
-		Heading: fmt.Sprintf("%s pods from kube-apiserver, everything kept, each reader in a process of its own; %s, of dynamic one.",
+		Heading: fmt.Sprintf("%s pods from kube-apiserver, everything kept, "+
+			"each reader in a process of its own; %s, of dynamic one.",
 			harness.Whole(n), heapTrial.Repetitions()),
 		Columns: []string{"reader"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("Memory of %s pods", harness.Whole(n))},
@@ -59,11 +60,13 @@ func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Repo
 		{Bar: harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo}, Reading: median["client-go"].Settled},
 		{Bar: harness.Bar{Name: "client-go, dynamic", Colour: harness.ColourOther}, Reading: median["dynamic"].Settled},
 	},
-		harness.Col("bytes per pod", harness.Whole, func(f reading) float64 { return float64(f.Heap) / n }, "live heap, bytes per pod"),
-		harness.Col("heap objects per pod", harness.Form("%.1f"), func(f reading) float64 { return float64(f.Objects) / n }, "heap objects per pod"),
-		harness.Col("live heap, MB", harness.Megabytes, func(f reading) float64 { return float64(f.Heap) }),
-		harness.Col("RSS, MB", harness.Megabytes, func(f reading) float64 { return float64(f.RSS) }, "RSS, MB"),
-		harness.Col("max RSS, MB", harness.Megabytes, func(f reading) float64 { return float64(f.MaxRSS) }),
+		harness.Col("bytes per pod", harness.Grouped, func(f reading) float64 { return float64(f.Heap) / n },
+			"live heap, bytes per pod"),
+		harness.Col("heap objects per pod", "%.1f", func(f reading) float64 { return float64(f.Objects) / n },
+			"heap objects per pod"),
+		harness.Col("live heap, MB", harness.MB, func(f reading) int64 { return f.Heap }),
+		harness.Col("RSS, MB", harness.MB, func(f reading) uint64 { return f.RSS }, "RSS, MB"),
+		harness.Col("max RSS, MB", harness.MB, func(f reading) uint64 { return f.MaxRSS }),
 	)
 	return r
 }

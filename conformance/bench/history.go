@@ -107,10 +107,12 @@ func historyReport(median map[string]historyReading) (*harness.Report, error) {
 	const mib = 1 << 20
 	log, before, at, atBefore := index.most("log"), whole.most("log"), index.most("get"), whole.most("get")
 	r := &harness.Report{
-		Heading: fmt.Sprintf("%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB and its index %.0f MB; "+
-			"the writer takes %v for each change", record.Changes, historyBatch, record.Files/1e6, record.Log/1e6, record.Index/1e6, record.CPU),
+		Heading: fmt.Sprintf("%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB "+
+			"and its index %.0f MB; the writer takes %v for each change",
+			record.Changes, historyBatch, record.Files/1e6, record.Log/1e6, record.Index/1e6, record.CPU),
 		Columns: []string{"read of one pod"},
-		Summary: fmt.Sprintf("history: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f",
+		Summary: fmt.Sprintf("history: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f "+
+			"at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f",
 			harness.InMilliseconds(log.CPU), harness.InMilliseconds(before.CPU), float64(log.Heap)/mib, float64(before.Heap)/mib,
 			harness.InMilliseconds(at.CPU), harness.InMilliseconds(atBefore.CPU), record.Index/record.Log, record.IndexCPU),
 	}
@@ -125,13 +127,13 @@ func historyReport(median map[string]historyReading) (*harness.Report, error) {
 		rows = append(rows, harness.Row[pair]{Bar: harness.Bar{Name: x.What}, Reading: pair{x, y}})
 	}
 	harness.AddRows(r, rows,
-		harness.Col("found", harness.Form("%.0f"), func(p pair) float64 { return float64(p.with.Found) }),
-		harness.Col("CPU ms", harness.Form("%.1f"), func(p pair) float64 { return harness.InMilliseconds(p.with.CPU) }),
-		harness.Col("heap MiB", harness.Form("%.1f"), func(p pair) float64 { return float64(p.with.Heap) / mib }),
-		harness.Col("ms", harness.Form("%.1f"), func(p pair) float64 { return harness.InMilliseconds(p.with.Wall) }),
-		harness.Col("without the index: CPU ms", harness.Form("%.0f"), func(p pair) float64 { return harness.InMilliseconds(p.without.CPU) }),
-		harness.Col("heap MiB", harness.Form("%.0f"), func(p pair) float64 { return float64(p.without.Heap) / mib }),
-		harness.Col("ms", harness.Form("%.0f"), func(p pair) float64 { return harness.InMilliseconds(p.without.Wall) }),
+		harness.Col("found", "%.0f", func(p pair) int { return p.with.Found }),
+		harness.Ms("CPU ms", "%.1f", func(p pair) time.Duration { return p.with.CPU }),
+		harness.Col("heap MiB", "%.1f", func(p pair) float64 { return float64(p.with.Heap) / mib }),
+		harness.Ms("ms", "%.1f", func(p pair) time.Duration { return p.with.Wall }),
+		harness.Ms("without the index: CPU ms", "%.0f", func(p pair) time.Duration { return p.without.CPU }),
+		harness.Col("heap MiB", "%.0f", func(p pair) float64 { return float64(p.without.Heap) / mib }),
+		harness.Ms("ms", "%.0f", func(p pair) time.Duration { return p.without.Wall }),
 	)
 	return r, nil
 }

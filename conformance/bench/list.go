@@ -99,7 +99,8 @@ func (b *listBench) run(ctx context.Context, out io.Writer) error {
 func (b *listBench) report() *harness.Report {
 	return &harness.Report{
 		Name: "list",
-		Heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; %d times %d s each, in turns.",
+		Heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; "+
+			"%d times %d s each, in turns.",
 			harness.Whole(float64(b.Pods)), b.rounds, b.each/time.Second),
 		Columns: []string{"request"},
 		Server:  b.Version,
@@ -168,19 +169,19 @@ func (r listReading) addTo(report *harness.Report, name string) {
 	}
 	ms := harness.InMilliseconds
 	harness.AddRows(report, []harness.Row[reading]{{Bar: harness.Bar{Name: name}, Reading: r}},
-		harness.Col("kube-apiserver", harness.Significant, func(r reading) float64 { return ms(r.kube.Each()) }),
-		harness.Col("Watershed", harness.Significant, func(r reading) float64 { return ms(r.ours.Each()) }),
-		harness.Col("net/http", harness.Significant, ifBare(func(r reading) float64 { return ms(r.bare.Each()) })),
-		harness.Col("kube-apiserver / Watershed", harness.Form("%.2f"), func(r reading) float64 {
+		harness.Col("kube-apiserver", harness.Digits3, func(r reading) float64 { return ms(r.kube.Each()) }),
+		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return ms(r.ours.Each()) }),
+		harness.Col("net/http", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.bare.Each()) })),
+		harness.Col("kube-apiserver / Watershed", "%.2f", func(r reading) float64 {
 			return float64(r.kube.Each()) / float64(max(r.ours.Each(), 1))
 		}),
-		harness.Col("net/http / Watershed", harness.Form("%.2f"), ifBare(reading.ofBare)),
-		harness.Col("MB, kube-apiserver", harness.Significant, func(r reading) float64 { return r.kube.Megabytes() }),
-		harness.Col("Watershed", harness.Significant, func(r reading) float64 { return r.ours.Megabytes() }),
-		harness.Col("requests/s, kube-apiserver", harness.Significant, func(r reading) float64 { return r.kube.PerSecond() }),
-		harness.Col("Watershed", harness.Significant, func(r reading) float64 { return r.ours.PerSecond() }),
-		harness.Col("the first, kube-apiserver", harness.Significant, ifBare(func(r reading) float64 { return ms(r.kube.Cold) })),
-		harness.Col("Watershed", harness.Significant, ifBare(func(r reading) float64 { return ms(r.ours.Cold) })),
+		harness.Col("net/http / Watershed", "%.2f", ifBare(reading.ofBare)),
+		harness.Col("MB, kube-apiserver", harness.Digits3, func(r reading) float64 { return r.kube.Megabytes() }),
+		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return r.ours.Megabytes() }),
+		harness.Col("requests/s, kube-apiserver", harness.Digits3, func(r reading) float64 { return r.kube.PerSecond() }),
+		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return r.ours.PerSecond() }),
+		harness.Col("the first, kube-apiserver", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.kube.Cold) })),
+		harness.Col("Watershed", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.ours.Cold) })),
 	)
 }
 

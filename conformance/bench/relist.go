@@ -68,8 +68,8 @@ func relistReport(c *harness.Cluster, median map[string]relistReading) *harness.
 	pods := harness.Whole(float64(c.Pods))
 	ours, theirs := median["ours packed"], median["client-go"]
 	r := &harness.Report{
-		Heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. Live heap as collections find it, "+
-			"one after the other while it lasts; %s.", pods, relistTrial.Repetitions()),
+		Heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. "+
+			"Live heap as collections find it, one after the other while it lasts; %s.", pods, relistTrial.Repetitions()),
 		Columns: []string{"reader"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("A relist of %s pods that have not changed", pods)},
 		Summary: fmt.Sprintf("relist: peak ours=%.2f client-go=%.2f updates ours=%d client-go=%d",
@@ -77,11 +77,11 @@ func relistReport(c *harness.Cluster, median map[string]relistReading) *harness.
 	}
 	type reading = relistReading
 	harness.AddRows(r, relistTrial.Rows(median),
-		harness.Col("steady live heap, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Steady) }),
-		harness.Col("peak, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Peak) }, "peak live heap, MB"),
-		harness.Col("more, MB", harness.Megabytes, func(r reading) float64 { return float64(r.Peak) - float64(r.Steady) }),
-		harness.Col("peak / steady", harness.Form("%.2f"), reading.ratio, "peak / steady"),
-		harness.Col("calls of Update", harness.Whole, func(r reading) float64 { return float64(r.Updates) }, "calls of Update"),
+		harness.Col("steady live heap, MB", harness.MB, func(r reading) uint64 { return r.Steady }),
+		harness.Col("peak, MB", harness.MB, func(r reading) uint64 { return r.Peak }, "peak live heap, MB"),
+		harness.Col("more, MB", harness.MB, func(r reading) float64 { return float64(r.Peak) - float64(r.Steady) }),
+		harness.Col("peak / steady", "%.2f", reading.ratio, "peak / steady"),
+		harness.Col("calls of Update", harness.Grouped, func(r reading) int64 { return r.Updates }, "calls of Update"),
 	)
 	return r
 }

@@ -63,17 +63,18 @@ func restartReport(c *harness.Cluster, median map[string]restartReading) *harnes
 		Heading: fmt.Sprintf("%d pods of kube-apiserver, of which %d have changed since the stored state; "+
 			"each reader in a process of its own, times since it was executed; the median of several", c.Pods, restartChanges),
 		Columns: []string{"reader"},
-		Summary: fmt.Sprintf("restart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d upstream-bytes ours=%d client-go=%d lists=%d",
+		Summary: fmt.Sprintf("restart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d "+
+			"upstream-bytes ours=%d client-go=%d lists=%d",
 			ours.Ready.Milliseconds(), cold.Ready.Milliseconds(), theirs.Ready.Milliseconds(), ours.Live.Milliseconds(),
 			ours.Bytes, theirs.Bytes, ours.Lists),
 	}
 	type reading = restartReading
 	harness.AddRows(r, restartTrial.Rows(median),
-		harness.Col("first read ms", harness.Form("%.0f"), func(r reading) float64 { return harness.InMilliseconds(r.Ready) }),
-		harness.Col("current ms", harness.Form("%.0f"), func(r reading) float64 { return harness.InMilliseconds(r.Live) }),
-		harness.Col("CPU s", harness.Form("%.2f"), func(r reading) float64 { return r.CPU.Seconds() }),
-		harness.Col("lists", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Lists) }),
-		harness.Col("received KB", harness.Form("%.0f"), func(r reading) float64 { return float64(r.Bytes) / 1e3 }),
+		harness.Ms("first read ms", "%.0f", func(r reading) time.Duration { return r.Ready }),
+		harness.Ms("current ms", "%.0f", func(r reading) time.Duration { return r.Live }),
+		harness.Col("CPU s", "%.2f", func(r reading) float64 { return r.CPU.Seconds() }),
+		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }),
+		harness.Col("received KB", "%.0f", func(r reading) float64 { return float64(r.Bytes) / 1e3 }),
 	)
 	return r
 }

@@ -111,8 +111,8 @@ func secretsReport(n int, mine, theirs []surge) *harness.Report {
 	}
 	r := &harness.Report{
 		Name: "secrets",
-		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, each in a process of its own, "+
-			"that start at the same time. Peak is the most that the server's RSS was until all had synced.", n),
+		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, "+
+			"each in a process of its own, that start at the same time. Peak is the most that the server's RSS was until all had synced.", n),
 		Columns: []string{"server", "informers"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n)},
 		Partial: n != secretCount || harness.IsExperiment(),
@@ -121,15 +121,16 @@ func secretsReport(n int, mine, theirs []surge) *harness.Report {
 	}
 	for i := range mine {
 		row := func(name, colour string, s surge) harness.Row[surge] {
-			return harness.Row[surge]{Bar: harness.Bar{Name: name, Colour: colour}, Cells: []string{name, s.String()}, Reading: s}
+			bar := harness.Bar{Name: name, Colour: colour}
+			return harness.Row[surge]{Bar: bar, Cells: []string{name, s.String()}, Reading: s}
 		}
 		harness.AddRows(r, []harness.Row[surge]{
 			row("Watershed", harness.ColourOurs, mine[i]),
 			row("kube-apiserver", harness.ColourClientGo, theirs[i]),
 		},
-			harness.Col("steady, MB", harness.Megabytes, func(s surge) float64 { return float64(s.steady) }),
-			harness.Col("peak, MB", harness.Megabytes, func(s surge) float64 { return float64(s.peak) }, mine[i].String()+": peak, MB"),
-			harness.Col("peak / steady", harness.Form("%.2f"), surge.ratio),
+			harness.Col("steady, MB", harness.MB, func(s surge) uint64 { return s.steady }),
+			harness.Col("peak, MB", harness.MB, func(s surge) uint64 { return s.peak }, mine[i].String()+": peak, MB"),
+			harness.Col("peak / steady", "%.2f", surge.ratio),
 		)
 	}
 	return r

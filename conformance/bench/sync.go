@@ -43,18 +43,20 @@ func syncReport(c *harness.Cluster, median map[string]syncReading) *harness.Repo
 	cpu := func(name string) float64 { return median[name].CPU.Seconds() }
 	ours, bare, theirs, dynamic := cpu("ours typed"), cpu("bare"), cpu("client-go"), cpu("dynamic")
 	r := &harness.Report{
-		Heading: fmt.Sprintf("%d pods from kube-apiserver over TLS, each reader in a process of its own; the median of several", c.Pods),
+		Heading: fmt.Sprintf("%d pods from kube-apiserver over TLS, "+
+			"each reader in a process of its own; the median of several", c.Pods),
 		Columns: []string{"reader"},
-		Summary: fmt.Sprintf("sync: cpu ours=%.2f bare=%.2f client-go=%.2f dynamic=%.2f vs-bare=%.2f vs-client-go=%.2f vs-dynamic=%.2f",
+		Summary: fmt.Sprintf("sync: cpu ours=%.2f bare=%.2f client-go=%.2f dynamic=%.2f "+
+			"vs-bare=%.2f vs-client-go=%.2f vs-dynamic=%.2f",
 			ours, bare, theirs, dynamic, ours/bare, theirs/ours, dynamic/ours),
 	}
 	type reading = syncReading
 	harness.AddRows(r, syncTrial.Rows(median),
-		harness.Col("CPU s", harness.Form("%.2f"), func(r reading) float64 { return r.CPU.Seconds() }),
-		harness.Col("us/pod", harness.Form("%.1f"), func(r reading) float64 { return r.CPU.Seconds() * 1e6 / float64(c.Pods) }),
-		harness.Col("wall s", harness.Form("%.2f"), func(r reading) float64 { return r.Wall.Seconds() }),
-		harness.Col("live heap MB", harness.Megabytes, func(r reading) float64 { return float64(r.Heap) }),
-		harness.Col("max RSS MB", harness.Megabytes, func(r reading) float64 { return float64(r.RSS) }),
+		harness.Col("CPU s", "%.2f", func(r reading) float64 { return r.CPU.Seconds() }),
+		harness.Col("us/pod", "%.1f", func(r reading) float64 { return r.CPU.Seconds() * 1e6 / float64(c.Pods) }),
+		harness.Col("wall s", "%.2f", func(r reading) float64 { return r.Wall.Seconds() }),
+		harness.Col("live heap MB", harness.MB, func(r reading) uint64 { return r.Heap }),
+		harness.Col("max RSS MB", harness.MB, func(r reading) uint64 { return r.RSS }),
 	)
 	return r
 }

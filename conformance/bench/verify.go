@@ -78,7 +78,8 @@ func benchVerify(out io.Writer) error {
 		}
 	}
 	r := &harness.Report{
-		Heading: fmt.Sprintf("Reading %d pods once from kube-apiserver %s; the median of %d runs. Bytes are compressed and encrypted.",
+		Heading: fmt.Sprintf("Reading %d pods once from kube-apiserver %s; the median of %d runs. "+
+			"Bytes are compressed and encrypted.",
 			c.Pods, c.Version, verifyRuns),
 		Columns: []string{"request"},
 		Summary: "verify:",
@@ -91,11 +92,11 @@ func benchVerify(out io.Writer) error {
 		r.Summary += fmt.Sprintf(" %s=%dms/%dB", strings.ReplaceAll(way.name, " ", "-"), m.server.Milliseconds(), m.bytes)
 	}
 	harness.AddRows(r, rows,
-		harness.Col("CPU of kube-apiserver, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.server) }),
-		harness.Col("CPU of etcd, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.etcd) }),
-		harness.Col("CPU of the replica, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.ours) }),
-		harness.Col("MB sent", harness.Form("%.1f"), func(c reading) float64 { return float64(c.bytes) / 1e6 }),
-		harness.Col("time, ms", harness.Form("%.0f"), func(c reading) float64 { return harness.InMilliseconds(c.took) }),
+		harness.Ms("CPU of kube-apiserver, ms", "%.0f", func(c reading) time.Duration { return c.server }),
+		harness.Ms("CPU of etcd, ms", "%.0f", func(c reading) time.Duration { return c.etcd }),
+		harness.Ms("CPU of the replica, ms", "%.0f", func(c reading) time.Duration { return c.ours }),
+		harness.Col("MB sent", "%.1f", func(c reading) float64 { return float64(c.bytes) / 1e6 }),
+		harness.Ms("time, ms", "%.0f", func(c reading) time.Duration { return c.took }),
 	)
 	return r.Write(out)
 }

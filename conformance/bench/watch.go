@@ -271,8 +271,8 @@ func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCas
 func watchReport(seconds int, cases []watchCase, found map[string]watchReadings) *harness.Report {
 	r := &harness.Report{
 		Name: "watch",
-		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, but in nodes 100 share one; "+
-			"%d s each. CPU is what the server takes more with the watchers than without, for each change and watcher; "+
+		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, "+
+			"but in nodes 100 share one; %d s each. CPU is what the server takes more with the watchers than without, for each change and watcher; "+
 			"in nodes, where a change concerns one watcher, for each change.", seconds),
 		Columns: []string{"watchers", "server"},
 		Figure:  harness.Figure{Title: "Watching pods"},
@@ -286,7 +286,8 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 	}
 	for _, w := range cases {
 		readings := found[w.name]
-		name := fmt.Sprintf("%s: %s of %s, %s changes/s", w.name, harness.Whole(float64(w.watchers)), w.of, harness.Whole(readings.rate))
+		name := fmt.Sprintf("%s: %s of %s, %s changes/s",
+			w.name, harness.Whole(float64(w.watchers)), w.of, harness.Whole(readings.rate))
 		row := func(server, colour string, m reading) harness.Row[reading] {
 			bar := harness.Bar{Name: server, Colour: colour}
 			return harness.Row[reading]{Bar: bar, Cells: []string{name, server}, Reading: m, Missing: m.cpu == 0}
@@ -296,13 +297,13 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 			row("bare net/http", harness.ColourOursPale, readings.bare),
 			row("kube-apiserver", harness.ColourClientGo, readings.kube),
 		},
-			harness.Col("CPU, us", harness.Form("%.3g"), func(m reading) float64 { return float64(m.each) / 1e3 }, w.name+", us"),
-			harness.Col("delivered", harness.Form("%.4g%%"), func(m reading) float64 { return m.share * 100 }),
-			harness.Col("p50, ms", harness.Form("%.1f"), func(m reading) float64 { return ms(m.P50) }),
-			harness.Col("p99, ms", harness.Form("%.1f"), func(m reading) float64 { return ms(m.P99) }),
-			harness.Col("max, ms", harness.Form("%.1f"), func(m reading) float64 { return ms(m.Max) }),
-			harness.Col("KB", harness.Form("%.1f"), func(m reading) float64 { return float64(m.Bytes) / 1e3 / float64(max(1, m.Events)) }),
-			harness.Col("watches ended", harness.Form("%.0f"), func(m reading) float64 { return float64(m.Ended) }),
+			harness.Col("CPU, us", "%.3g", func(m reading) float64 { return float64(m.each) / 1e3 }, w.name+", us"),
+			harness.Col("delivered", "%.4g%%", func(m reading) float64 { return m.share * 100 }),
+			harness.Col("p50, ms", "%.1f", func(m reading) float64 { return ms(m.P50) }),
+			harness.Col("p99, ms", "%.1f", func(m reading) float64 { return ms(m.P99) }),
+			harness.Col("max, ms", "%.1f", func(m reading) float64 { return ms(m.Max) }),
+			harness.Col("KB", "%.1f", func(m reading) float64 { return float64(m.Bytes) / 1e3 / float64(max(1, m.Events)) }),
+			harness.Col("watches ended", "%.0f", func(m reading) int { return m.Ended }),
 		)
 	}
 	return r

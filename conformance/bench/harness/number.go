@@ -18,9 +18,28 @@ func Ratio(ours, theirs time.Duration) string {
 	return fmt.Sprintf("%.2f", float64(theirs)/float64(max(ours, 1)))
 }
 
-// Form returns a function that formats numbers with a verb of package fmt.
-func Form(verb string) func(float64) string {
-	return func(x float64) string { return fmt.Sprintf(verb, x) }
+// Form is how a number is written: a verb of package fmt, or one of the constants.
+type Form string
+
+const (
+	// Grouped numbers have no decimals, and commas.
+	Grouped Form = "grouped"
+	// MB is a number of bytes in whole megabytes.
+	MB Form = "MB"
+	// Digits3 numbers have three significant digits, and no decimals if they are 1000 or larger.
+	Digits3 Form = "digits"
+)
+
+func (f Form) text(x float64) string {
+	switch f {
+	case Grouped:
+		return Whole(x)
+	case MB:
+		return Megabytes(x)
+	case Digits3:
+		return Significant(x)
+	}
+	return fmt.Sprintf(string(f), x)
 }
 
 // Whole returns a number without decimals and with commas.

@@ -64,16 +64,22 @@ type Row[R any] struct {
 // Column is a column of a table: a number of each reading.
 type Column[R any] struct {
 	Name string
-	// Text returns the number as text. It is not called for NaN, which is an empty cell.
-	Text  func(float64) string
+	Form Form
+	// Value returns the number. NaN is an empty cell.
 	Value func(R) float64
 	// Panel is the title of the panel that the column has in the figure, "" for none.
 	Panel string
 }
 
 // Col returns a column, with the title of its panel if there is one.
-func Col[R any](name string, text func(float64) string, value func(R) float64, panel ...string) Column[R] {
-	return Column[R]{Name: name, Text: text, Value: value, Panel: strings.Join(panel, "")}
+func Col[R any, N int | int64 | uint64 | float64](name string, f Form, value func(R) N, panel ...string) Column[R] {
+	number := func(r R) float64 { return float64(value(r)) }
+	return Column[R]{Name: name, Form: f, Value: number, Panel: strings.Join(panel, "")}
+}
+
+// Ms returns a column of durations in milliseconds.
+func Ms[R any](name string, f Form, value func(R) time.Duration, panel ...string) Column[R] {
+	return Col(name, f, func(r R) float64 { return InMilliseconds(value(r)) }, panel...)
 }
 
 // Row adds a row to the table. Its first cell is the name of a subject.
@@ -105,7 +111,7 @@ func AddRows[R any](r *Report, rows []Row[R], columns ...Column[R]) {
 			}
 			value, text := c.Value(row.Reading), ""
 			if !math.IsNaN(value) {
-				text = c.Text(value)
+				text = c.Form.text(value)
 			}
 			cells = append(cells, text)
 			panels[i].Add(value, Thousands(text))

@@ -64,7 +64,7 @@ func TestReport_ofColumns(t *testing.T) {
 		{Bar: Bar{Name: "client-go"}, Cells: []string{"theirs"}, Reading: math.NaN()},
 		{Bar: Bar{Name: "bare"}, Missing: true},
 	}
-	AddRows(r, rows, Col("bytes", Form("%.0f"), value, "memory, bytes"), Col("kB", Form("%.1f"), func(x float64) float64 { return x / 1e3 }))
+	AddRows(r, rows, Col("bytes", "%.0f", value, "memory, bytes"), Col("kB", "%.1f", func(x float64) float64 { return x / 1e3 }))
 	var out bytes.Buffer
 	if err := r.Write(&out); err != nil {
 		t.Fatal(err)

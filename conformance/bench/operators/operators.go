@@ -151,6 +151,10 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 // operatorRatios are the results of a side divided by those of controller-runtime's cache.
 type operatorRatios struct{ cpu, heap, p99 float64 }
 
+func (r operatorRatios) String() string {
+	return fmt.Sprintf("cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f", r.cpu, r.heap, r.p99)
+}
+
 // ratiosOf returns the ratios of one operator.
 func ratiosOf(readings []operatorReading, side int) operatorRatios {
 	ours, theirs := readings[side], readings[0]
@@ -189,8 +193,7 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 		Columns: []string{"operator", "cache"},
 		Figure:  harness.Figure{Title: "Reads of five operators"},
 		Partial: b.percent != 100 || os.Getenv(caseVariable) != "" || os.Getenv(profileVariable) != "",
-		Summary: fmt.Sprintf("without the tap: cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f\n", without.cpu, without.heap, without.p99) +
-			fmt.Sprintf("operators: cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f", with.cpu, with.heap, with.p99),
+		Summary: fmt.Sprintf("without the tap: %v\noperators: %v", without, with),
 	}
 	// reading is the median of one side, and its ratios.
 	type reading struct {
@@ -209,16 +212,17 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 			rows = append(rows, harness.Row[reading]{Bar: side.Bar, Cells: []string{op.name, side.Name}, Reading: m})
 		}
 		harness.AddRows(r, rows,
-			harness.Col("gets", harness.Form("%.0f"), func(m reading) float64 { return m.Gets }),
-			harness.Col("lists", harness.Form("%.0f"), func(m reading) float64 { return m.Lists }),
-			harness.Col("listed", harness.Form("%.0f"), func(m reading) float64 { return m.Objects }),
-			harness.Col("CPU, us", harness.Whole, func(m reading) float64 { return us(m.CPU / time.Duration(op.measured())) }, op.name+": CPU, us"),
-			harness.Col("p50, us", harness.Whole, func(m reading) float64 { return us(m.P50) }),
-			harness.Col("p99, us", harness.Whole, func(m reading) float64 { return us(m.P99) }),
-			harness.Col("live heap, MB", harness.Megabytes, func(m reading) float64 { return float64(m.Heap) }, op.name+": live heap, MB"),
-			harness.Col("CPU ratio", harness.Form("%.2f"), func(m reading) float64 { return m.ratio.cpu }),
-			harness.Col("heap ratio", harness.Form("%.2f"), func(m reading) float64 { return m.ratio.heap }),
-			harness.Col("p99 ratio", harness.Form("%.2f"), func(m reading) float64 { return m.ratio.p99 }),
+			harness.Col("gets", "%.0f", func(m reading) float64 { return m.Gets }),
+			harness.Col("lists", "%.0f", func(m reading) float64 { return m.Lists }),
+			harness.Col("listed", "%.0f", func(m reading) float64 { return m.Objects }),
+			harness.Col("CPU, us", harness.Grouped,
+				func(m reading) float64 { return us(m.CPU) / float64(op.measured()) }, op.name+": CPU, us"),
+			harness.Col("p50, us", harness.Grouped, func(m reading) float64 { return us(m.P50) }),
+			harness.Col("p99, us", harness.Grouped, func(m reading) float64 { return us(m.P99) }),
+			harness.Col("live heap, MB", harness.MB, func(m reading) int64 { return m.Heap }, op.name+": live heap, MB"),
+			harness.Col("CPU ratio", "%.2f", func(m reading) float64 { return m.ratio.cpu }),
+			harness.Col("heap ratio", "%.2f", func(m reading) float64 { return m.ratio.heap }),
+			harness.Col("p99 ratio", "%.2f", func(m reading) float64 { return m.ratio.p99 }),
 		)
 	}
 	return r
