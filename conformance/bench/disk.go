@@ -77,7 +77,7 @@ func measureDisk(stored bool) func(context.Context) (diskReading, error) {
 			return r, err
 		}
 		defer os.RemoveAll(folder)
-		files, err := openFiles(folder, nil)
+		files, err := harness.OpenFiles(folder, nil)
 		if err != nil {
 			return r, err
 		}
@@ -96,34 +96,8 @@ func measureDisk(stored bool) func(context.Context) (diskReading, error) {
 			each := float64(held.ObjectBytes)/float64(held.Objects) + averageKey
 			r.Logical = float64(now.Changes-before.Changes) * each
 		}
-		return r, errors.Join(err, files.end())
+		return r, errors.Join(err, files.End())
 	}
-}
-
-// runningFiles are files that are being written.
-type runningFiles struct {
-	*disk.Directory
-	stop  context.CancelFunc
-	ended chan error
-}
-
-// openFiles opens a folder and writes what is stored there. The caller calls end.
-func openFiles(folder string, opts *disk.Options) (*runningFiles, error) {
-	d, err := disk.Open(folder, opts)
-	if err != nil {
-		return nil, err
-	}
-	f := &runningFiles{Directory: d, ended: make(chan error, 1)}
-	ctx, stop := context.WithCancel(context.Background())
-	f.stop = stop
-	go func() { f.ended <- d.Run(ctx) }()
-	return f, nil
-}
-
-// end writes what is left.
-func (f *runningFiles) end() error {
-	f.stop()
-	return <-f.ended
 }
 
 // averageKey is about the length of the pods' keys.
@@ -136,20 +110,4 @@ func churnFiles(d *disk.Directory) *watershed.Stored {
 		id := watershed.Identity(kube.Query{Resource: harness.Pods}, kind)
 		return d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 	}}
-}
-
-// withFolder calls f while the variable names a folder: a temporary one, unless it is set.
-func withFolder(variable string, f func() error) error {
-	if os.Getenv(variable) != "" {
-		return f()
-	}
-	folder, err := os.MkdirTemp("", "watershed-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	if err := os.Setenv(variable, folder); err != nil {
-		return err
-	}
-	return errors.Join(f(), os.Unsetenv(variable))
 }

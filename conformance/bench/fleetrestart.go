@@ -64,7 +64,7 @@ func benchFleetrestart(out io.Writer) error {
 	}
 	for _, n := range sizes {
 		opts := simulated.Options{Clusters: n, Pods: pods}
-		if err := withFolder(dataVariable, func() error { return restartFleet(out, opts) }); err != nil {
+		if err := harness.WithFolder(dataVariable, func() error { return restartFleet(out, opts) }); err != nil {
 			return err
 		}
 	}
@@ -124,14 +124,14 @@ func measureFleetStart(ctx context.Context) (r fleetStart, err error) {
 	began, used := time.Now(), harness.CPUTime()
 	finish := func() error { return nil }
 	if folder != "" {
-		files, err := openFiles(filepath.Join(folder, "data"), nil)
+		files, err := harness.OpenFiles(filepath.Join(folder, "data"), nil)
 		if err != nil {
 			return r, err
 		}
 		opts.Disk = files.Directory
 		finish = func() error {
 			awaitSnapshots(files.Directory)
-			return files.end()
+			return files.End()
 		}
 	}
 	f, err := fleet.New(clusters, opts)
@@ -159,7 +159,7 @@ func measureFleetStart(ctx context.Context) (r fleetStart, err error) {
 		return r, err
 	}
 	if folder != "" {
-		r.Files, err = folderSize(folder)
+		r.Files, err = harness.FolderSize(folder)
 	}
 	return r, err
 }

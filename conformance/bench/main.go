@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/conformance/bench/history"
 	"github.com/watershed-project/watershed/conformance/bench/operators"
 )
 
@@ -32,7 +33,7 @@ var benchmarks = map[string]func(io.Writer) error{
 	"fleet":        benchFleet,
 	"fleetrestart": benchFleetrestart,
 	"heap":         benchHeap,
-	"history":      benchHistory,
+	"history":      history.Bench,
 	"list":         benchList,
 	"operators":    operators.Bench,
 	"overhead":     benchOverhead,
@@ -61,7 +62,7 @@ var roles = map[string]harness.Role{
 	fleetTrial.Name:        fleetTrial.Role,
 	fleetrestartTrial.Name: fleetrestartTrial.Role,
 	heapTrial.Name:         heapTrial.Role,
-	historyTrial.Name:      historyTrial.Role,
+	history.Trial.Name:     history.Trial.Role,
 	relistTrial.Name:       relistTrial.Role,
 	restartTrial.Name:      restartTrial.Role,
 	syncTrial.Name:         syncTrial.Role,

@@ -35,12 +35,12 @@ func TestBenchmarks_haveAFileEach(t *testing.T) {
 	if !slices.Equal(got, names) {
 		t.Errorf("the command has %v, make bench %v", got, names)
 	}
-	has(t, "func Bench(", "operators/operators.go")
 	for name := range benchmarks {
-		if name == "operators" {
-			continue
+		file, function := name+".go", "bench"+strings.ToUpper(name[:1])+name[1:]
+		if _, err := os.Stat(name); err == nil {
+			file, function = name+"/"+file, "Bench"
 		}
-		has(t, "func bench"+strings.ToUpper(name[:1])+name[1:]+"(", name+".go")
+		has(t, "func "+function+"(", file)
 	}
 	for _, g := range goTests {
 		has(t, "func "+g.name+"(", "../.."+g.pkg+"/*_test.go")

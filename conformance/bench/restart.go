@@ -53,7 +53,7 @@ type restartReading struct {
 
 // benchRestart measures the time until 100,000 pods can be read after a restart.
 func benchRestart(out io.Writer) error {
-	return withFolder(restartFolder, func() error { return restartTrial.RunWithPods(out, 100_000, restartReport) })
+	return harness.WithFolder(restartFolder, func() error { return restartTrial.RunWithPods(out, 100_000, restartReport) })
 }
 
 // restartReport returns the report.
@@ -82,12 +82,12 @@ func restartReport(c *harness.Cluster, median map[string]restartReading) *harnes
 // restartStored reads with an informer that has files. In the end it changes some pods, for
 // the next run.
 func restartStored(ctx context.Context, cfg *rest.Config, pods int) (restartReading, error) {
-	d, err := openFiles(os.Getenv(restartFolder), nil)
+	d, err := harness.OpenFiles(os.Getenv(restartFolder), nil)
 	if err != nil {
 		return restartReading{}, err
 	}
 	r, err := restartOurs(ctx, cfg, pods, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Disk: d.Directory})
-	err = errors.Join(err, d.end(), d.Close())
+	err = errors.Join(err, d.End(), d.Close())
 	if err == nil {
 		err = changePods(ctx, cfg)
 	}

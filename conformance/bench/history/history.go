@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package main
+// Package history measures reads of the past of one object, from the files of an hour of
+// changes, with the index by key and without it.
+package history
 
 import (
 	"bytes"
@@ -10,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"math/rand/v2"
 	"os"
@@ -36,26 +37,27 @@ import (
 )
 
 const (
-	// historyFolder is the variable with the folder of the recording. If the folder has one,
+	// folderVariable is the variable with the folder of the recording. If the folder has one,
 	// it is read again. Default: a temporary one.
-	historyFolder = "WATERSHED_HISTORY_FOLDER"
-	// historyDone is the file that ends a recording. It has the result of recording it.
-	historyDone = "RECORDED"
-	// historyQuiet is how many pods do not change.
-	historyQuiet = 1000
-	// historyBatch is the largest number of changes in a batch.
-	historyBatch = 10
+	folderVariable = "WATERSHED_HISTORY_FOLDER"
+	// doneFile is the file that ends a recording. It has the result of recording it.
+	doneFile = "RECORDED"
+	// quietPods is how many pods do not change.
+	quietPods = 1000
+	// largestBatch is the largest number of changes in a batch.
+	largestBatch = 10
 )
 
-var historyTrial = harness.Trial[historyReading]{
+// Trial has the recording of the hour, and the reads with the index and without it.
+var Trial = harness.Trial[reading]{
 	Name:  "history",
 	Limit: time.Hour,
-	Subjects: []harness.Subject[historyReading]{
-		{Name: "record", Runs: 1, Measure: recordHistory},
-		{Name: "index", Runs: 3, Measure: func(context.Context) (historyReading, error) { return readHistory(true) }},
-		{Name: "whole", Runs: 1, Measure: func(context.Context) (historyReading, error) { return readHistory(false) }},
+	Subjects: []harness.Subject[reading]{
+		{Name: "record", Runs: 1, Measure: recordHour},
+		{Name: "index", Runs: 3, Measure: func(context.Context) (reading, error) { return readPast(true) }},
+		{Name: "whole", Runs: 1, Measure: func(context.Context) (reading, error) { return readPast(false) }},
 	},
-	Order: func(r historyReading) float64 {
+	Order: func(r reading) float64 {
 		if len(r.Reads) == 0 {
 			return 0
 		}
@@ -63,8 +65,8 @@ var historyTrial = harness.Trial[historyReading]{
 	},
 }
 
-// historyReading is the result that a process has measured of itself.
-type historyReading struct {
+// reading is the result that a process has measured of itself.
+type reading struct {
 	Changes int64
 	// Files and Log are the sizes of all files and of the log, and Index that of its index.
 	Files, Log, Index float64
@@ -72,11 +74,11 @@ type historyReading struct {
 	// the index took.
 	CPU      time.Duration
 	IndexCPU float64
-	Reads    []historyRead
+	Reads    []objectRead
 }
 
-// historyRead is a read of the past of one object.
-type historyRead struct {
+// objectRead is a read of the past of one object.
+type objectRead struct {
 	What string
 	// Found is the number of changes or objects.
 	Found     int
@@ -85,15 +87,15 @@ type historyRead struct {
 	Heap uint64
 }
 
-// benchHistory records an hour at 1,000 changes a second of 100,000 pods, as fast as it can be
+// Bench is the benchmark history. It records an hour at 1,000 changes a second of 100,000 pods, as fast as it can be
 // written, and reads the past of one pod, with the index by key and without it.
-func benchHistory(out io.Writer) error {
-	return withFolder(historyFolder, func() error {
-		median, err := historyTrial.Run(context.Background())
+func Bench(out io.Writer) error {
+	return harness.WithFolder(folderVariable, func() error {
+		median, err := Trial.Run(context.Background())
 		if err != nil {
 			return err
 		}
-		r, err := historyReport(median)
+		r, err := newReport(median)
 		if err != nil {
 			return err
 		}
@@ -101,15 +103,15 @@ func benchHistory(out io.Writer) error {
 	})
 }
 
-// historyReport returns the report.
-func historyReport(median map[string]historyReading) (*harness.Report, error) {
+// newReport returns the report.
+func newReport(median map[string]reading) (*harness.Report, error) {
 	record, index, whole := median["record"], median["index"], median["whole"]
 	const mib = 1 << 20
 	log, before, at, atBefore := index.most("log"), whole.most("log"), index.most("get"), whole.most("get")
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB "+
 			"and its index %.0f MB; the writer takes %v for each change",
-			record.Changes, historyBatch, record.Files/1e6, record.Log/1e6, record.Index/1e6, record.CPU),
+			record.Changes, largestBatch, record.Files/1e6, record.Log/1e6, record.Index/1e6, record.CPU),
 		Columns: []string{"read of one pod"},
 		Summary: fmt.Sprintf("history: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f "+
 			"at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f",
@@ -117,7 +119,7 @@ func historyReport(median map[string]historyReading) (*harness.Report, error) {
 			harness.InMilliseconds(at.CPU), harness.InMilliseconds(atBefore.CPU), record.Index/record.Log, record.IndexCPU),
 	}
 	// pair is a read with the index and without it.
-	type pair struct{ with, without historyRead }
+	type pair struct{ with, without objectRead }
 	var rows []harness.Row[pair]
 	for i, x := range index.Reads {
 		y := whole.Reads[i]
@@ -139,7 +141,7 @@ func historyReport(median map[string]historyReading) (*harness.Report, error) {
 }
 
 // most returns the greatest costs of the reads of a kind.
-func (r historyReading) most(kind string) (worst historyRead) {
+func (r reading) most(kind string) (worst objectRead) {
 	for _, x := range r.Reads {
 		if strings.HasPrefix(x.What, kind) {
 			worst.CPU, worst.Heap = max(worst.CPU, x.CPU), max(worst.Heap, x.Heap)
@@ -148,37 +150,14 @@ func (r historyReading) most(kind string) (worst historyRead) {
 	return worst
 }
 
-func historyIdentity() (disk.Identity, *wire.Kind) {
+func podsIdentity() (disk.Identity, *wire.Kind) {
 	kind, _ := kube.KindOf(harness.Pods)
 	return watershed.Identity(kube.Query{Resource: harness.Pods}, kind), kind
 }
 
-// walkFiles calls f for every file in a folder.
-func walkFiles(folder string, f func(path string, size float64) error) error {
-	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		return f(path, float64(info.Size()))
-	})
-}
-
-// folderSize returns the size of the files in a folder.
-func folderSize(folder string) (sum float64, err error) {
-	err = walkFiles(folder, func(_ string, size float64) error {
-		sum += size
-		return nil
-	})
-	return sum, err
-}
-
 // dropCache lets the kernel forget the content of the files, as far as it does.
 func dropCache(folder string) error {
-	return walkFiles(folder, func(path string, _ float64) error {
+	return harness.WalkFiles(folder, func(path string, _ float64) error {
 		f, err := os.Open(path)
 		if err != nil {
 			return err
@@ -192,17 +171,17 @@ func dropCache(folder string) error {
 	})
 }
 
-// readHistory measures reads of the recording, with the index or without it.
-func readHistory(index bool) (r historyReading, err error) {
-	folder := filepath.Join(os.Getenv(historyFolder), "files")
+// readPast measures reads of the recording, with the index or without it.
+func readPast(index bool) (r reading, err error) {
+	folder := filepath.Join(os.Getenv(folderVariable), "files")
 	d, err := disk.Open(folder, nil)
 	if err != nil {
 		return r, err
 	}
 	defer d.Close()
-	id, _ := historyIdentity()
+	id, _ := podsIdentity()
 	c := d.Cluster("bench")
-	first, last, err := historyPeriod(c, id)
+	first, last, err := recordingPeriod(c, id)
 	if err != nil {
 		return r, err
 	}
@@ -214,7 +193,7 @@ func readHistory(index bool) (r historyReading, err error) {
 	for _, cold := range []bool{true, false} {
 		name := map[bool]string{true: "cold", false: "warm"}[cold]
 		for i, what := range []string{"without changes", "that changes"} {
-			i *= historyQuiet
+			i *= quietPods
 			one := func(label string, f func() (int, error)) {
 				heap, failed := heapGrowth(f)
 				if cold {
@@ -232,8 +211,8 @@ func readHistory(index bool) (r historyReading, err error) {
 	return r, err
 }
 
-// historyPeriod returns when the recording begins and ends.
-func historyPeriod(c *disk.Cluster, id disk.Identity) (first, last time.Time, err error) {
+// recordingPeriod returns when the recording begins and ends.
+func recordingPeriod(c *disk.Cluster, id disk.Identity) (first, last time.Time, err error) {
 	tooOld := (*disk.TooOldError)(nil)
 	if _, err := c.ObjectAt(id, time.Time{}, "x"); !errors.As(err, &tooOld) {
 		return first, last, fmt.Errorf("the first state: %w", err)
@@ -290,7 +269,7 @@ func (r *objectReads) log(key string, since, until time.Time) (n int, err error)
 }
 
 // measureRead measures the time of a read.
-func measureRead(read func() (int, error)) (x historyRead, err error) {
+func measureRead(read func() (int, error)) (x objectRead, err error) {
 	runtime.GC()
 	at, used := time.Now(), harness.CPUTime()
 	x.Found, err = read()
@@ -326,21 +305,21 @@ func heapGrowth(read func() (int, error)) (bytes uint64, err error) {
 	return max(most, size()) - before, err
 }
 
-// historyPods makes pods that differ in their version, and in a number in their status.
-type historyPods struct {
+// versionedPods makes pods that differ in their version, and in a number in their status.
+type versionedPods struct {
 	kind   *wire.Kind
 	packer *wire.Packer
 	raw    [][]byte
 }
 
-const historyDigits = "9999999999"
+const versionDigits = "9999999999"
 
-func newHistoryPods(n int, kind *wire.Kind) (*historyPods, error) {
-	p := &historyPods{kind: kind, packer: wire.NewPacker(0), raw: make([][]byte, n)}
+func newVersionedPods(n int, kind *wire.Kind) (*versionedPods, error) {
+	p := &versionedPods{kind: kind, packer: wire.NewPacker(0), raw: make([][]byte, n)}
 	for i := range p.raw {
 		pod := kubetest.Workload{Seed: 1}.Pod(i)
-		pod.ResourceVersion = historyDigits
-		pod.Status.Message = "probe " + historyDigits
+		pod.ResourceVersion = versionDigits
+		pod.Status.Message = "probe " + versionDigits
 		var err error
 		if p.raw[i], err = pod.Marshal(); err != nil {
 			return nil, err
@@ -350,20 +329,20 @@ func newHistoryPods(n int, kind *wire.Kind) (*historyPods, error) {
 }
 
 // at returns a pod at a version.
-func (p *historyPods) at(i int, version uint64) (*wire.Object, error) {
-	raw := bytes.ReplaceAll(p.raw[i], []byte(historyDigits), strconv.AppendUint(nil, version, 10))
+func (p *versionedPods) at(i int, version uint64) (*wire.Object, error) {
+	raw := bytes.ReplaceAll(p.raw[i], []byte(versionDigits), strconv.AppendUint(nil, version, 10))
 	return wire.NewObject(raw, wire.Protobuf, p.kind)
 }
 
-// recordHistory records the hour, unless the folder has it.
-func recordHistory(ctx context.Context) (r historyReading, err error) {
-	folder := os.Getenv(historyFolder)
-	done := filepath.Join(folder, historyDone)
+// recordHour records the hour, unless the folder has it.
+func recordHour(ctx context.Context) (r reading, err error) {
+	folder := os.Getenv(folderVariable)
+	done := filepath.Join(folder, doneFile)
 	if text, err := os.ReadFile(done); err == nil {
 		_, err := fmt.Sscan(string(text), &r.Changes, &r.CPU, &r.IndexCPU)
 		return r, errors.Join(err, r.measureFiles(folder))
 	}
-	d, err := openFiles(filepath.Join(folder, "files"), &disk.Options{Window: 24 * time.Hour, WindowBytes: 1 << 40})
+	d, err := harness.OpenFiles(filepath.Join(folder, "files"), &disk.Options{Window: 24 * time.Hour, WindowBytes: 1 << 40})
 	if err != nil {
 		return r, err
 	}
@@ -374,8 +353,8 @@ func recordHistory(ctx context.Context) (r historyReading, err error) {
 	if err := pprof.StartCPUProfile(profile); err != nil {
 		return r, err
 	}
-	err = writeHistory(ctx, d.Directory)
-	err = errors.Join(err, d.end())
+	err = writeChanges(ctx, d.Directory)
+	err = errors.Join(err, d.End())
 	pprof.StopCPUProfile()
 	if err = errors.Join(err, profile.Close()); err != nil {
 		return r, err
@@ -387,8 +366,8 @@ func recordHistory(ctx context.Context) (r historyReading, err error) {
 	return r, os.WriteFile(done, fmt.Appendf(nil, "%d %d %g\n", r.Changes, r.CPU, r.IndexCPU), 0o600)
 }
 
-// historySize returns how many pods there are, and how many changes.
-func historySize() (pods, changes int, err error) {
+// recordingSize returns how many pods there are, and how many changes.
+func recordingSize() (pods, changes int, err error) {
 	pods, err = harness.EnvInt(harness.EnvPods, 100_000)
 	if err != nil {
 		return 0, 0, err
@@ -401,14 +380,14 @@ func historySize() (pods, changes int, err error) {
 	return pods, seconds * rate, err
 }
 
-// writeHistory writes the changes. It waits while much of them is not written yet.
-func writeHistory(ctx context.Context, d *disk.Directory) error {
-	pods, count, err := historySize()
+// writeChanges writes the changes. It waits while much of them is not written yet.
+func writeChanges(ctx context.Context, d *disk.Directory) error {
+	pods, count, err := recordingSize()
 	if err != nil {
 		return err
 	}
-	id, kind := historyIdentity()
-	all, err := newHistoryPods(pods, kind)
+	id, kind := podsIdentity()
+	all, err := newVersionedPods(pods, kind)
 	if err != nil {
 		return err
 	}
@@ -448,8 +427,8 @@ func writeHistory(ctx context.Context, d *disk.Directory) error {
 	random := rand.New(rand.NewPCG(1, 1))
 	for n := 0; n < count; {
 		var which []int
-		for range 1 + random.IntN(historyBatch) {
-			which = append(which, historyQuiet+n*7919%(pods-historyQuiet))
+		for range 1 + random.IntN(largestBatch) {
+			which = append(which, quietPods+n*7919%(pods-quietPods))
 			n++
 		}
 		if err := apply(delta.Updated, which); err != nil {
@@ -471,7 +450,7 @@ func droppedBatches(s disk.Stats) error {
 }
 
 // measureWriter reads the CPU profile of the recording.
-func (r *historyReading) measureWriter(profile string) error {
+func (r *reading) measureWriter(profile string) error {
 	text, err := exec.Command("go", "tool", "pprof", "-top", "-cum", "-nodecount=100000", "-nodefraction=0", "-unit=ms", profile).Output()
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
@@ -496,8 +475,8 @@ func (r *historyReading) measureWriter(profile string) error {
 }
 
 // measureFiles measures the files of the recording.
-func (r *historyReading) measureFiles(folder string) error {
-	return walkFiles(filepath.Join(folder, "files"), func(path string, size float64) error {
+func (r *reading) measureFiles(folder string) error {
+	return harness.WalkFiles(filepath.Join(folder, "files"), func(path string, size float64) error {
 		r.Files += size
 		if !strings.HasPrefix(filepath.Base(path), "log-") {
 			return nil
