@@ -359,7 +359,11 @@ func recordHour(ctx context.Context) (r reading, err error) {
 	if err = errors.Join(err, profile.Close()); err != nil {
 		return r, err
 	}
-	r.Changes = d.Stats().Changes
+	stats := d.Stats()
+	if stats.Dropped > 0 {
+		return r, fmt.Errorf("%d batches were dropped: %w", stats.Dropped, stats.LastError)
+	}
+	r.Changes = stats.Changes
 	if err := errors.Join(r.measureWriter(profile.Name()), r.measureFiles(folder), d.Close()); err != nil {
 		return r, err
 	}
@@ -438,15 +442,7 @@ func writeChanges(ctx context.Context, d *disk.Directory) error {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	return errors.Join(ctx.Err(), droppedBatches(d.Stats()))
-}
-
-// droppedBatches returns an error if batches were not written.
-func droppedBatches(s disk.Stats) error {
-	if s.Dropped == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d batches were dropped: %w", s.Dropped, s.LastError)
+	return ctx.Err()
 }
 
 // measureWriter reads the CPU profile of the recording.

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,6 +40,39 @@ func (o *operator) batch() int { return min(operatorsBatch, o.kinds[0].count) }
 
 // measured returns how many reconciles are measured: whole batches.
 func (o *operator) measured() int { return (o.reconciles + o.batch() - 1) / o.batch() * o.batch() }
+
+// operatorReads are the reads of reconciles. After an error they do nothing.
+type operatorReads struct {
+	ctx context.Context
+	// main and selected are the two caches of the operator.
+	main, selected client.Reader
+	err            error
+	// gets and lists count reads, and objects those that lists returned.
+	gets, lists, objects int
+}
+
+func (r *operatorReads) get(key types.NamespacedName, into client.Object) {
+	r.getFrom(r.main, key, into)
+}
+
+func (r *operatorReads) getFrom(c client.Reader, key types.NamespacedName, into client.Object) {
+	if r.err == nil {
+		r.gets++
+		r.err = c.Get(r.ctx, key, into)
+	}
+}
+
+func (r *operatorReads) list(into client.ObjectList, opts ...client.ListOption) {
+	r.listFrom(r.main, into, opts...)
+}
+
+func (r *operatorReads) listFrom(c client.Reader, into client.ObjectList, opts ...client.ListOption) {
+	if r.err == nil {
+		r.lists++
+		r.err = c.List(r.ctx, into, opts...)
+		r.objects += meta.LenList(into)
+	}
+}
 
 // cachedKind is a kind in the cache of an operator.
 type cachedKind struct {

@@ -271,39 +271,6 @@ func (p *operatorProcess) run(ctx context.Context, task *operatorTask, n int) (t
 	return took, nil
 }
 
-// operatorReads are the reads of reconciles. After an error they do nothing.
-type operatorReads struct {
-	ctx context.Context
-	// main and selected are the two caches of the operator.
-	main, selected client.Reader
-	err            error
-	// gets and lists count reads, and objects those that lists returned.
-	gets, lists, objects int
-}
-
-func (r *operatorReads) get(key types.NamespacedName, into client.Object) {
-	r.getFrom(r.main, key, into)
-}
-
-func (r *operatorReads) getFrom(c client.Reader, key types.NamespacedName, into client.Object) {
-	if r.err == nil {
-		r.gets++
-		r.err = c.Get(r.ctx, key, into)
-	}
-}
-
-func (r *operatorReads) list(into client.ObjectList, opts ...client.ListOption) {
-	r.listFrom(r.main, into, opts...)
-}
-
-func (r *operatorReads) listFrom(c client.Reader, into client.ObjectList, opts ...client.ListOption) {
-	if r.err == nil {
-		r.lists++
-		r.err = c.List(r.ctx, into, opts...)
-		r.objects += meta.LenList(into)
-	}
-}
-
 const (
 	// operatorsStride is the distance between resources that change one after the other.
 	operatorsStride = 7919
