@@ -101,7 +101,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 # Left out are the layout rules, which check tests, and package disk, which needs no
 # control plane: race runs it, and files in full. Package diff and the benchmarks need none either.
 E2E = ./conformance/replica ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
-	$(filter-out %/internal/layout %/watershed/disk %/conformance/bench %/bench/harness %/conformance/diff, \
+	$(filter-out %/internal/layout %/watershed/disk %/conformance/bench %/bench/harness %/bench/operators %/conformance/diff, \
 	$(LONGER) $(filter-out $(RACED),$(shell go list $(PACKAGES)))) ./conformance/servers ./examples/gin/... ./examples/operator/...
 
 # Three packages at a time: with two, a sixth of the processors is idle, because these tests wait for servers.
