@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -52,22 +53,22 @@ func configOf(t *testing.T, objects []*unstructured.Unstructured, d *appsv1.Depl
 }
 
 // settingsOf returns the settings that serve has in the container. They must be valid.
-func settingsOf(t *testing.T, objects []*unstructured.Unstructured, d *appsv1.Deployment) *serveOptions {
+func settingsOf(t *testing.T, objects []*unstructured.Unstructured, d *appsv1.Deployment) *settings.Settings {
 	t.Helper()
 	args := d.Spec.Template.Spec.Containers[0].Args
 	if len(args) == 0 || args[0] != "serve" {
 		t.Fatalf("the arguments are %v", args)
 	}
-	o, flags := newServeOptions(), pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	o.addFlags(flags)
+	o, flags := settings.New(), pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	o.AddFlags(flags)
 	expect.NoError(t, flags.Parse(args[1:]))
 	if flags.NArg() > 0 {
 		t.Errorf("the arguments %v are not flags", flags.Args())
 	}
-	expect.Equal(t, o.file, configPath)
-	o.file = filepath.Join(t.TempDir(), "watershed.yaml")
-	expect.NoError(t, os.WriteFile(o.file, []byte(configOf(t, objects, d)), 0o600))
-	expect.NoError(t, o.load())
+	expect.Equal(t, o.File, configPath)
+	o.File = filepath.Join(t.TempDir(), "watershed.yaml")
+	expect.NoError(t, os.WriteFile(o.File, []byte(configOf(t, objects, d)), 0o600))
+	expect.NoError(t, o.Load())
 	return o
 }
 
@@ -78,7 +79,7 @@ var chartKeys = []string{"apiVersion", "kind", "listen", "stateDir", "tls", "shu
 // configuration file, without the keys that the chart determines.
 func TestChart_configSchema(t *testing.T) {
 	needsDeploy(t, "short", "full", "write")
-	published, err := newServeOptions().keys.Schema()
+	published, err := settings.New().Keys.Schema()
 	expect.NoError(t, err)
 	var schema map[string]any
 	expect.NoError(t, json.Unmarshal(published, &schema))
@@ -127,7 +128,7 @@ func TestChart_restart(t *testing.T) {
 	}
 	samples := map[string][2]string{"string": {`"a"`, `"b"`}, "bool": {"false", "true"}, "int": {"1", "2"}, "int64": {"1", "2"}, "duration": {`"1s"`, `"2s"`}}
 	tested := 0
-	for _, k := range newServeOptions().keys.Keys() {
+	for _, k := range settings.New().Keys.Keys() {
 		if isChartKey(k.Path) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -33,17 +34,17 @@ func rightsOf(objects []*unstructured.Unstructured) rights {
 
 // checkRights compares the rendered rights with those that watershed rbac prints for the
 // settings of the container.
-func checkRights(t *testing.T, objects []*unstructured.Unstructured, o *serveOptions, d *appsv1.Deployment) {
+func checkRights(t *testing.T, objects []*unstructured.Unstructured, o *settings.Settings, d *appsv1.Deployment) {
 	t.Helper()
-	if o.sources.inCluster == "" {
+	if o.Sources.InCluster == "" {
 		expect.Equal(t, rightsOf(objects), rights{})
 		return
 	}
 	args := []string{
 		"rbac", "--name", d.Name, "--service-account", d.Namespace + "/" + d.Spec.Template.Spec.ServiceAccountName,
-		"--resources", strings.Join(o.resources, ","), "--except", strings.Join(o.except, ","), "--namespace", o.scope.Namespace,
+		"--resources", strings.Join(o.Resources, ","), "--except", strings.Join(o.Except, ","), "--namespace", o.Scope.Namespace,
 	}
-	if access.Matches(o.access.localRBAC, o.sources.inCluster) {
+	if access.Matches(o.Access.LocalRBAC, o.Sources.InCluster) {
 		args = append(args, "--local-rbac")
 	}
 	text, err := command(t.Context(), args...)

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -252,15 +253,15 @@ func readWithCurl(ctx context.Context, r *reading) error {
 
 // contextsOf returns a kubeconfig with contexts for the server, called like those of the
 // given file. The program writes it, as a user would.
-func contextsOf(ctx context.Context, t *testing.T, program string, s *state, kubeconfig string, credentials []userContext, cluster string) (_ *clientcmdapi.Config, server string) {
+func contextsOf(ctx context.Context, t *testing.T, program string, s *state.Dir, kubeconfig string, credentials []userContext, cluster string) (_ *clientcmdapi.Config, server string) {
 	t.Helper()
-	running, err := s.server()
+	running, err := s.Server()
 	if err != nil {
 		t.Fatal(err)
 	}
 	server = "https://" + running.Address
 	path := filepath.Join(filepath.Dir(kubeconfig), "of-users.yaml")
-	args := []string{"kubeconfig", "--server", server, "--certificate-authority", s.authorityFile(), "--kubeconfig", kubeconfig, "--prefix", "", "--write", path}
+	args := []string{"kubeconfig", "--server", server, "--certificate-authority", s.AuthorityFile(), "--kubeconfig", kubeconfig, "--prefix", "", "--write", path}
 	for _, c := range credentials {
 		args = append(args, "--cluster", c.name+"="+cluster)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
 )
 
 func TestInvocation(t *testing.T) {
@@ -50,7 +52,7 @@ func TestRename(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	config := writeKubeconfig(t, map[string]string{"prod-eu": "", "prod-us": "", "test": ""})
+	config := commandtest.WriteKubeconfig(t, map[string]string{"prod-eu": "", "prod-us": "", "test": ""})
 	for _, c := range []struct {
 		args []string
 		want string

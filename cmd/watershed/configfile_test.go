@@ -18,6 +18,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 	"sigs.k8s.io/yaml"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -32,7 +33,7 @@ const (
 // declarations.
 func TestDocuments_areCurrent(t *testing.T) {
 	const how = "run go test ./cmd/watershed -run TestDocuments_areCurrent -update"
-	keys := newServeOptions().keys
+	keys := settings.New().Keys
 	schema, err := keys.Schema()
 	expect.NoError(t, err)
 	page, err := os.ReadFile(keysFile)
@@ -76,7 +77,7 @@ func TestSchema_agrees(t *testing.T) {
 	}
 	for content, want := range files {
 		whole := "apiVersion: config.watershed.dev/v1alpha1\nkind: Configuration\n" + content
-		if got := newServeOptions().use([]byte(whole)) == nil; got != want {
+		if got := settings.New().Use([]byte(whole)) == nil; got != want {
 			t.Errorf("%q: the program accepts it: %v", content, got)
 		}
 		var document any
@@ -92,7 +93,7 @@ func TestSchema_agrees(t *testing.T) {
 	for _, header := range []string{"kind: Configuration", "apiVersion: config.watershed.dev/v1alpha1", "apiVersion: v1\nkind: Configuration"} {
 		var document any
 		expect.NoError(t, yaml.Unmarshal([]byte(header), &document))
-		if newServeOptions().use([]byte(header)) == nil || validator.Validate(document).IsValid() {
+		if settings.New().Use([]byte(header)) == nil || validator.Validate(document).IsValid() {
 			t.Errorf("%q is accepted", header)
 		}
 	}

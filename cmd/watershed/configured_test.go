@@ -19,19 +19,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/serve"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // Tests do not wait two seconds for each change of a file.
-func init() { reloadPeriod = 50 * time.Millisecond }
+func init() { serve.ReloadPeriod = 50 * time.Millisecond }
 
 // configured is a server with a configuration file.
 type configured struct {
 	t       *testing.T
 	path    string
 	values  map[string]any
-	state   *state
+	state   *state.Dir
 	log     *output
 	client  *http.Client
 	ended   chan error
@@ -65,7 +67,7 @@ func launch(t *testing.T, values map[string]any) *configured {
 	all := map[string]any{"listen": "127.0.0.1:0", "stateDir": t.TempDir()}
 	maps.Copy(all, values)
 	c := &configured{
-		t: t, path: filepath.Join(t.TempDir(), "watershed.yaml"), values: all, state: &state{dir: fmt.Sprint(all["stateDir"])}, log: &output{},
+		t: t, path: filepath.Join(t.TempDir(), "watershed.yaml"), values: all, state: &state.Dir{Path: fmt.Sprint(all["stateDir"])}, log: &output{},
 		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 		ended:  make(chan error, 1),
 	}
@@ -124,13 +126,13 @@ func (c *configured) change(values map[string]any) {
 
 // owner returns the token of the owner.
 func (c *configured) owner() string {
-	token, _ := c.state.owner()
+	token, _ := c.state.Owner()
 	return token
 }
 
 // url returns the address of a path, "" before the server is announced.
 func (c *configured) url(path string) string {
-	v, err := c.state.server()
+	v, err := c.state.Server()
 	if err != nil {
 		return ""
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -33,9 +34,9 @@ func TestProgram(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	s := state{dir: filepath.Join(dir, "state")}
+	s := state.Dir{Path: filepath.Join(dir, "state")}
 	issuer := startIssuer(t, dir)
-	server := exec.CommandContext(ctx, program, append([]string{"serve", "--state-dir", s.dir, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0"}, issuer.flags()...)...)
+	server := exec.CommandContext(ctx, program, append([]string{"serve", "--state-dir", s.Path, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0"}, issuer.flags()...)...)
 	log := &output{}
 	server.Stderr = log
 	if err := server.Start(); err != nil {
@@ -80,8 +81,8 @@ func TestProgram(t *testing.T) {
 
 	config := filepath.Join(dir, "kubeconfig")
 	until("watershed kubeconfig", func() error {
-		text, err := run(program, "kubeconfig", "--state-dir", s.dir)
-		if err == nil && !strings.Contains(text, "current-context: "+defaultPrefix+k.Name()) {
+		text, err := run(program, "kubeconfig", "--state-dir", s.Path)
+		if err == nil && !strings.Contains(text, "current-context: "+contextPrefix+k.Name()) {
 			err = fmt.Errorf("the cluster is not in\n%s", text)
 		}
 		if err != nil {
@@ -132,7 +133,7 @@ func TestProgram(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the server does not end")
 	}
-	if _, err := s.server(); err == nil {
+	if _, err := s.Server(); err == nil {
 		t.Error("the server has left its address behind")
 	}
 }

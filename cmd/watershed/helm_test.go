@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
@@ -75,7 +76,7 @@ func TestHelm(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	s := &state{dir: filepath.Join(dir, "state")}
+	s := &state.Dir{Path: filepath.Join(dir, "state")}
 	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--resources", "*,secrets")
 	config := func(user string) string { return writeReplicaUser(t, s, k, dir, user) }
 	jane, joe := config("jane"), config("joe")
@@ -101,10 +102,10 @@ func TestHelm(t *testing.T) {
 
 // writeReplicaUser writes a kubeconfig for the server with the token of a user, and returns
 // its path.
-func writeReplicaUser(t *testing.T, s *state, k *kubetest.Cluster, dir, user string) string {
+func writeReplicaUser(t *testing.T, s *state.Dir, k *kubetest.Cluster, dir, user string) string {
 	t.Helper()
 	config := printedKubeconfig(t, s)
-	name := defaultPrefix + k.Name()
+	name := contextPrefix + k.Name()
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{user: {Token: k.UserConfig(user).BearerToken}}
 	config.Contexts = map[string]*clientcmdapi.Context{name: {Cluster: config.Contexts[name].Cluster, AuthInfo: user, Namespace: "default"}}
 	config.CurrentContext = name

@@ -8,11 +8,15 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -60,7 +64,7 @@ func startHub(t *testing.T) *kubetest.Cluster {
 			t.Fatal(err)
 		}
 	}
-	member, err := os.ReadFile(writeKubeconfig(t, map[string]string{"only": ""}))
+	member, err := os.ReadFile(commandtest.WriteKubeconfig(t, map[string]string{"only": ""}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +84,8 @@ func TestSources_hub(t *testing.T) {
 	at := func(args ...string) []string {
 		return append(args, "--hub-kubeconfig", hub.Kubeconfig(), "--hub-context", hub.Name())
 	}
-	followSources(t, named("one.prod", "two.test"), at("--cluster-api")...)
-	followSources(t, named("one.prod"), at("--cluster-api", "--hub-namespace", "one")...)
+	commandtest.FollowSources(t, commandtest.Named("one.prod", "two.test"), at("--cluster-api")...)
+	commandtest.FollowSources(t, commandtest.Named("one.prod"), at("--cluster-api", "--hub-namespace", "one")...)
 
 	// reaches returns a condition: the profile in namespace one has credentials.
 	reaches := func(command string) func(map[string]fleet.Entry) bool {
@@ -95,24 +99,25 @@ func TestSources_hub(t *testing.T) {
 		}
 	}
 	profiles, consumer := "--cluster-profiles", "--cluster-profile-consumer"
-	followSources(t, reaches(""), at(profiles, consumer, "ours")...)
+	commandtest.FollowSources(t, reaches(""), at(profiles, consumer, "ours")...)
 	refused := func(m map[string]fleet.Entry) bool {
 		return len(m) == 2 && m["one.inventory"].Err != nil && strings.Contains(m["one.inventory"].Err.Error(), `consumer "theirs"`)
 	}
-	followSources(t, refused, at(profiles, consumer, "theirs")...)
-	followSources(t, named("two.inventory"), at(profiles, consumer, "ours", "--hub-namespace", "two")...)
-	plugins := writeFile(t, `{"providers": [{"name": "files", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}]}`)
-	followSources(t, reaches("plugin"), at(profiles, "--cluster-profile-provider-file", plugins)...)
+	commandtest.FollowSources(t, refused, at(profiles, consumer, "theirs")...)
+	commandtest.FollowSources(t, commandtest.Named("two.inventory"), at(profiles, consumer, "ours", "--hub-namespace", "two")...)
+	plugins := filepath.Join(t.TempDir(), "plugins.json")
+	expect.NoError(t, os.WriteFile(plugins, []byte(`{"providers": [{"name": "files", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}]}`), 0o600))
+	commandtest.FollowSources(t, reaches("plugin"), at(profiles, "--cluster-profile-provider-file", plugins)...)
 
 	// Without flags the hub is the current context of the kubeconfig.
 	t.Setenv("KUBECONFIG", hub.Kubeconfig())
-	followSources(t, named("one.prod"), "--cluster-api", "--hub-namespace", "one")
-	all := named("a", "one.inventory", "one.prod", "two.inventory", "two.test")
-	followSources(t, all, "--cluster-api", profiles, consumer, "ours", "--kubeconfig-dir", writeFolder(t, "a"))
+	commandtest.FollowSources(t, commandtest.Named("one.prod"), "--cluster-api", "--hub-namespace", "one")
+	all := commandtest.Named("a", "one.inventory", "one.prod", "two.inventory", "two.test")
+	commandtest.FollowSources(t, all, "--cluster-api", profiles, consumer, "ours", "--kubeconfig-dir", commandtest.WriteFolder(t, "a"))
 
-	s := &state{dir: t.TempDir()}
+	s := &state.Dir{Path: t.TempDir()}
 	_, stop := startServe(t, s, "--cluster-api", "--hub-namespace", "two")
-	if _, ok := printedKubeconfig(t, s).Contexts[defaultPrefix+"two.test"]; !ok {
+	if _, ok := printedKubeconfig(t, s).Contexts[contextPrefix+"two.test"]; !ok {
 		t.Error("serve --cluster-api does not serve the cluster of the hub")
 	}
 	if err := stop(); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -60,10 +61,10 @@ func (w *keyWorld) one(pairs ...any) map[string]any {
 }
 
 // options returns the settings of the file.
-func (c *configured) options() *serveOptions {
-	o := newServeOptions()
-	o.file = c.path
-	expect.NoError(c.t, o.load())
+func (c *configured) options() *settings.Settings {
+	o := settings.New()
+	o.File = c.path
+	expect.NoError(c.t, o.Load())
 	return o
 }
 

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/serve"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -40,7 +43,7 @@ func TestKeys_haveAnEffect(t *testing.T) {
 	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.storage(), w.tracing()} {
 		maps.Copy(cases, some)
 	}
-	for _, k := range newServeOptions().keys.Keys() {
+	for _, k := range settings.New().Keys.Keys() {
 		c, ok := cases[k.Path]
 		if !ok {
 			t.Errorf("key %s has no case: add one that observes its effect", k.Path)
@@ -102,12 +105,12 @@ func (k *keyCase) expect(t *testing.T, c *configured, i int) {
 // TestKeys_thatNeedARestart changes all of them in a running server: one log line names them,
 // and the state folder has them.
 func TestKeys_thatNeedARestart(t *testing.T) {
-	kubeconfig := writeKubeconfig(t, map[string]string{"a": ""})
+	kubeconfig := commandtest.WriteKubeconfig(t, map[string]string{"a": ""})
 	c := launch(t, map[string]any{"sources.kubeconfig": kubeconfig})
 	expect.Soon(t, "the server is announced", func() bool { return c.url("") != "" })
 	changed := map[string]any{}
 	var want []string
-	for _, k := range c.options().keys.Keys() {
+	for _, k := range c.options().Keys.Keys() {
 		if k.Live || k.Path == "storage.keyVariable" || k.Path == "storage.kms" { // which exclude storage.keyFile
 			continue
 		}
@@ -131,7 +134,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 		t.Errorf("the log does not name %v once:\n%s", want, log)
 	}
 	expect.Soon(t, "the state folder has the keys", func() bool {
-		v, err := c.state.server()
+		v, err := c.state.Server()
 		return err == nil && slices.Equal(v.Configuration.Restart, want)
 	})
 	if code, body := c.get("/readyz?verbose", c.owner()); code == 0 {
@@ -141,18 +144,18 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 	for path := range changed {
 		changed[path] = nil
 	}
-	changed["stateDir"] = c.state.dir
+	changed["stateDir"] = c.state.Path
 	changed["listen"] = "127.0.0.1:0"
 	c.change(changed)
 	expect.Soon(t, "no key needs a restart", func() bool {
-		v, err := c.state.server()
+		v, err := c.state.Server()
 		return err == nil && len(v.Configuration.Restart) == 0
 	})
 }
 
 // TestKeys_sources sets each key by its file, its variable and its flag.
 func TestKeys_sources(t *testing.T) {
-	for i, k := range newServeOptions().keys.Keys() {
+	for i, k := range settings.New().Keys.Keys() {
 		samples := [3]any{"a", "b", "c"}
 		switch k.Value().(type) {
 		case bool:
@@ -167,8 +170,8 @@ func TestKeys_sources(t *testing.T) {
 		}
 		text := func(v any) string { return strings.Trim(fmt.Sprint(v), "[]") }
 		for n := range 4 {
-			o := newServeOptions()
-			own := o.keys.Keys()[i]
+			o := settings.New()
+			own := o.Keys.Keys()[i]
 			want, origin := fmt.Sprint(own.Value()), "default"
 			var content []byte
 			variables := map[string]string{}
@@ -182,7 +185,7 @@ func TestKeys_sources(t *testing.T) {
 				expect.NoError(t, own.Flag.Value.Set(text(samples[2])))
 				own.Flag.Changed, want, origin = true, fmt.Sprint(samples[2]), "flag --"+k.Flag.Name
 			}
-			expect.NoError(t, o.keys.Load("f.yaml", content, func(name string) string { return variables[name] }))
+			expect.NoError(t, o.Keys.Load("f.yaml", content, func(name string) string { return variables[name] }))
 			if got := fmt.Sprint(own.Value()); got != want || !strings.HasPrefix(own.Origin().String(), origin) {
 				t.Errorf("%s: %s from %s, want %s from %s", k.Path, got, own.Origin(), want, origin)
 			}
@@ -194,7 +197,7 @@ func TestKeys_sources(t *testing.T) {
 // that Kubernetes sets for a Service called watershed.
 func TestKeys_areAllFlags(t *testing.T) {
 	var flags []string
-	for _, k := range newServeOptions().keys.Keys() {
+	for _, k := range settings.New().Keys.Keys() {
 		flags = append(flags, k.Flag.Name)
 		for _, prefix := range []string{"WATERSHED_SERVICE_", "WATERSHED_PORT"} {
 			if strings.HasPrefix(k.Variable(), prefix) {
@@ -203,7 +206,7 @@ func TestKeys_areAllFlags(t *testing.T) {
 		}
 	}
 	var others []string
-	for _, name := range flagNames(newServeCommand()) {
+	for _, name := range flagNames(serve.NewCommand()) {
 		if !slices.Contains(flags, name) {
 			others = append(others, name)
 		}

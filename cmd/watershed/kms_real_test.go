@@ -20,7 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/kms/vault"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -30,7 +32,7 @@ type sealed struct {
 	t       *testing.T
 	client  kubernetes.Interface
 	vault   *vault.Vault
-	state   *state
+	state   *state.Dir
 	data    string
 	flags   []string
 	secrets map[string]string // passwords by name
@@ -57,9 +59,9 @@ func (s *sealed) write(name, password string) {
 func (s *sealed) run() (lists int) {
 	s.t.Helper()
 	_, stop := startServe(s.t, s.state, s.flags...)
-	target, err := localTarget(*s.state, "")
+	target, err := apiclient.LocalTarget(*s.state, "")
 	expect.NoError(s.t, err)
-	owner := readAs(s.t, target.url, target.owner, target.authority)
+	owner := readAs(s.t, target.URL, target.Owner, target.Authority)
 	follow := func() {
 		expect.Soon(s.t, "the server has the secrets", func() bool {
 			code, _, body := owner.get("/clusters/a/api/v1/namespaces/default/secrets", nil)
@@ -132,7 +134,7 @@ func (s *sealed) inFiles() (found string) {
 func TestKMS_real(t *testing.T) {
 	c := kubetest.Start(t, &kubetest.Options{Name: "a"})
 	s := &sealed{
-		t: t, client: kubernetes.NewForConfigOrDie(c.Config()), vault: vault.Start(t), state: &state{dir: t.TempDir()},
+		t: t, client: kubernetes.NewForConfigOrDie(c.Config()), vault: vault.Start(t), state: &state.Dir{Path: t.TempDir()},
 		data: filepath.Join(t.TempDir(), "data"), secrets: map[string]string{},
 	}
 	for i := range 5 {
@@ -164,7 +166,7 @@ func TestKMS_real(t *testing.T) {
 		}
 	}
 	s.vault.Set("broken", nil)
-	out, err := command(t.Context(), append([]string{"serve", "--state-dir", s.state.dir, "--listen", "127.0.0.1:0"}, s.flags...)...)
+	out, err := command(t.Context(), append([]string{"serve", "--state-dir", s.state.Path, "--listen", "127.0.0.1:0"}, s.flags...)...)
 	if err == nil || !strings.Contains(err.Error(), "--data-kms: ") || !strings.Contains(err.Error(), "not healthy: broken") {
 		t.Errorf("with a plugin that is not healthy: %v\n%s", err, out)
 	}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -41,11 +43,11 @@ func (w *lastWorld) serve(t *testing.T, user string, during func(t *testing.T, l
 		config.AuthInfos[config.Contexts["a"].AuthInfo].Token = w.cluster.UserConfig(user).BearerToken
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		expect.NoError(t, clientcmd.WriteToFile(*config, path))
-		s := &state{dir: t.TempDir()}
+		s := &state.Dir{Path: t.TempDir()}
 		log, stop := startServe(t, s, "--kubeconfig", path, "--context", "a", "--resources", "configmaps,namespaces", "--home", "a", "--data-dir", w.data)
-		target, err := localTarget(*s, "")
+		target, err := apiclient.LocalTarget(*s, "")
 		expect.NoError(t, err)
-		during(t, log, func(token, root string) *pastReader { return readAs(t, target.url+root, token, target.authority) }, target.owner)
+		during(t, log, func(token, root string) *pastReader { return readAs(t, target.URL+root, token, target.Authority) }, target.Owner)
 		expect.NoError(t, stop())
 	})
 }

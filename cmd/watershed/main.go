@@ -17,6 +17,18 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/check"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/config"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/disk"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/kubeconfig"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/past"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/rbac"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/serve"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/status"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/verify"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/version"
 )
 
 func main() {
@@ -38,12 +50,12 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "watershed",
 		Short:         "The read side of Kubernetes",
-		Version:       version(),
+		Version:       build.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newServeCommand(), newStatusCommand(), newCheckCommand(), newVerifyCommand(), newDiskCommand(), newLogCommand(), newDiffCommand(), newChangesCommand(), newKubeconfigCommand(), newRBACCommand(), newConfigCommand(), newVersionCommand())
+	root.AddCommand(serve.NewCommand(), status.NewCommand(), check.NewCommand(), verify.NewCommand(), disk.NewCommand(), past.NewLogCommand(), past.NewDiffCommand(), past.NewChangesCommand(), kubeconfig.NewCommand(), rbac.NewCommand(), config.NewCommand(), version.NewCommand())
 	return root
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/internal/expect"
 )
@@ -34,7 +36,7 @@ func TestMessages(t *testing.T) {
 		}
 		return err.Error()
 	}
-	kubeconfig := writeKubeconfig(t, map[string]string{"a": ""})
+	kubeconfig := commandtest.WriteKubeconfig(t, map[string]string{"a": ""})
 	other := []string{"serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig}
 	inUse := fails(append(other, "--data-dir", data)...)
 	contains("a directory in use", inUse, "--data-dir: another process uses the directory "+data, "choose another directory")
@@ -44,26 +46,28 @@ func TestMessages(t *testing.T) {
 	contains("no certificate", fails(append(other, "--tls-cert-file", "/nope", "--tls-key-file", "/nope")...), "--tls-cert-file and --tls-key-file: certificate: open /nope")
 
 	path := filepath.Join(t.TempDir(), "replica.yaml")
-	out, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir, "--write", path)
+	out, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--write", path)
 	expect.NoError(t, err)
 	contains("kubeconfig", out, "has 4 contexts", "kubectl uses watershed-fleet unless --context names another")
 
 	pod := sim.Cluster(0).Pod(0)
-	contains("log of an object that does not exist", fails("log", "pod/nope", "-n", pod.Namespace, "--state-dir", s.dir, "--cluster", "sim-0"), "log of pod/nope: there are no changes since 24h, and it cannot be read now", "not found")
+	contains("log of an object that does not exist", fails("log", "pod/nope", "-n", pod.Namespace, "--state-dir", s.Path, "--cluster", "sim-0"), "log of pod/nope: there are no changes since 24h, and it cannot be read now", "not found")
 	// All clusters have the pod.
 	for _, clusters := range [][]string{nil, {"--cluster", "sim-0"}} {
-		out, trouble, err := commandParts(t, append([]string{"log", "pod/" + pod.Name, "-n", pod.Namespace, "--state-dir", s.dir, "--since", "1ms"}, clusters...)...)
+		out, trouble, err := commandParts(t, append([]string{"log", "pod/" + pod.Name, "-n", pod.Namespace, "--state-dir", s.Path, "--since", "1ms"}, clusters...)...)
 		expect.NoError(t, err)
 		contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
 	}
 
-	c, err := (&connectionOptions{state: *s}).open()
+	c, err := (&apiclient.ConnectionOptions{State: *s}).Open()
 	expect.NoError(t, err)
-	c.close()
-	about := remedy.Subject{Program: "watershed", Cluster: "sim-0", Context: c.contexts["sim-0"], Kubeconfig: c.kubeconfig, User: "narrow"}
+	defer c.Close()
+	report, err := c.Report(t.Context(), "watershed")
+	expect.NoError(t, err)
+	about := remedy.Subject{Program: "watershed", Cluster: "sim-0", Context: report.Contexts["sim-0"], Kubeconfig: report.Kubeconfig, User: "narrow"}
 	_, rights, _ := strings.Cut(remedy.For("Forbidden", about), ": watershed ")
 	rights, _, _ = strings.Cut(rights, " | ")
-	contains("the rights", rights, "rbac --kubeconfig "+c.kubeconfig+" --context sim-0")
+	contains("the rights", rights, "rbac --kubeconfig "+report.Kubeconfig+" --context sim-0")
 	out, err = command(t.Context(), strings.Fields(rights)...)
 	expect.NoError(t, err)
 	contains(rights, out, "kind: ClusterRole", "- pods", "name: narrow")

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -22,21 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
-
-// TestMetrics_listen refuses addresses without a host.
-func TestMetrics_listen(t *testing.T) {
-	for address, want := range map[string]string{
-		":0": "name the host", "nonsense": "missing port", "192.0.2.1:0": "assign requested address",
-	} {
-		_, err := openMetrics(t.Context(), address, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--metrics-listen %s: %v, want an error with %q", address, err, want)
-		}
-	}
-}
 
 // TestMetrics_labelsAreBounded sends requests for resources that do not exist, and checks
 // which callers may read the metrics.
@@ -98,10 +86,10 @@ func TestMetrics_homeDecides(t *testing.T) {
 	defer cancel()
 	expect.NoError(t, grantMetrics(ctx, k, "jane"))
 	dir := t.TempDir()
-	s := &state{dir: filepath.Join(dir, "state")}
+	s := &state.Dir{Path: filepath.Join(dir, "state")}
 	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--home", k.Name())
 	printed := printedKubeconfig(t, s)
-	served := printed.Clusters[printed.Contexts[defaultPrefix+k.Name()].Cluster]
+	served := printed.Clusters[printed.Contexts[contextPrefix+k.Name()].Cluster]
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(served.CertificateAuthorityData)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
@@ -132,7 +120,7 @@ func TestMetrics_homeDecides(t *testing.T) {
 			})
 		}
 	}
-	token, err := s.owner()
+	token, err := s.Owner()
 	expect.NoError(t, err)
 	testRequestLabels(t, k, client, clusterClient(t, k), address, token)
 }

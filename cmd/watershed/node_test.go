@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
@@ -131,7 +132,7 @@ func testNodeWrites(ctx context.Context, t *testing.T, k *kubetest.Cluster, user
 		t.Skip()
 	}
 	expect.NoError(t, k.Grant(ctx, user, "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}))
-	s := &state{dir: filepath.Join(t.TempDir(), "state")}
+	s := &state.Dir{Path: filepath.Join(t.TempDir(), "state")}
 	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--pass-through")
 	run := func(kubeconfig string) string {
 		node := exec.CommandContext(ctx, "node", "testdata/node/writer.js", kubeconfig, strconv.Itoa(nodeRounds))

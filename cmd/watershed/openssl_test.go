@@ -20,11 +20,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 )
 
 // writeFormerAuthority writes an authority as the first releases created it: with the
 // same name as the server's own certificate.
-func writeFormerAuthority(t *testing.T, s *state) {
+func writeFormerAuthority(t *testing.T, s *state.Dir) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -48,7 +51,7 @@ func writeFormerAuthority(t *testing.T, s *state) {
 	}
 	content := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	content = append(content, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
-	if err := os.WriteFile(s.authorityFile(), content, 0o600); err != nil {
+	if err := os.WriteFile(s.AuthorityFile(), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,23 +64,23 @@ func TestCurl(t *testing.T) {
 	if err != nil {
 		t.Skip("curl is not installed: the server's certificate is not tried with another TLS library")
 	}
-	for name, prepare := range map[string]func(*testing.T, *state){
-		"new": func(*testing.T, *state) {}, "kept from an earlier release": writeFormerAuthority,
+	for name, prepare := range map[string]func(*testing.T, *state.Dir){
+		"new": func(*testing.T, *state.Dir) {}, "kept from an earlier release": writeFormerAuthority,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &state{dir: t.TempDir()}
+			s := &state.Dir{Path: t.TempDir()}
 			prepare(t, s)
-			address, end := begin(t, s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+			address, end := commandtest.Begin(t, s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
 			defer func() {
 				if err := end(); err != nil {
 					t.Error(err)
 				}
 			}()
-			ca, made := openAuthority(t, s)
+			ca, made := commandtest.OpenAuthority(t, s)
 			if made {
 				t.Error("the authority is replaced: clients would need another kubeconfig")
 			}
-			trusted := filepath.Join(s.dir, "ca.pem")
+			trusted := filepath.Join(s.Path, "ca.pem")
 			if err := os.WriteFile(trusted, ca.Bundle(), 0o600); err != nil {
 				t.Fatal(err)
 			}

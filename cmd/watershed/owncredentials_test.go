@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -129,15 +130,15 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	createPod(ctx, t, k, "first")
-	s := &state{dir: filepath.Join(dir, "state")}
+	s := &state.Dir{Path: filepath.Join(dir, "state")}
 	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--home", k.Name())
-	running, err := s.server()
+	running, err := s.Server()
 	if err != nil {
 		t.Fatal(err)
 	}
 	users, credentials := writeUsers(ctx, t, k, dir)
 	file := filepath.Join(dir, "replica.yaml")
-	args := []string{"kubeconfig", "--server", "https://" + running.Address, "--certificate-authority", s.authorityFile(), "--kubeconfig", users, "--home", "plugin", "--write", file}
+	args := []string{"kubeconfig", "--server", "https://" + running.Address, "--certificate-authority", s.AuthorityFile(), "--kubeconfig", users, "--home", "plugin", "--write", file}
 	for _, c := range credentials {
 		args = append(args, "--cluster", c.name+"="+k.Name())
 	}
@@ -161,7 +162,7 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 		if name == "stranger" {
 			continue
 		}
-		at := "--context=" + defaultPrefix + name
+		at := "--context=" + contextPrefix + name
 		if out, err := kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", at); err != nil || out != c.user {
 			t.Errorf("%s: the user is %q, %v", name, out, err)
 		}
@@ -175,7 +176,7 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 			t.Errorf("%s: get nodes: %q, %v", name, out, err)
 		}
 	}
-	if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context", defaultPrefix+fleetContext); err != nil || out != "pod/first\n" {
+	if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context", contextPrefix+"fleet"); err != nil || out != "pod/first\n" {
 		t.Errorf("fleet: get pods: %q, %v", out, err)
 	}
 	testOwner(t, k, s, kubectl, file)
@@ -183,12 +184,12 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 
 // testOwner adds the contexts of the owner to a kubeconfig. The owner has the rights of the
 // kubeconfig that is mirrored.
-func testOwner(t *testing.T, k *kubetest.Cluster, s *state, kubectl func(...string) (string, error), file string) {
+func testOwner(t *testing.T, k *kubetest.Cluster, s *state.Dir, kubectl func(...string) (string, error), file string) {
 	t.Helper()
-	if _, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir, "--prefix", "mine-", "--merge", "--write", file); err != nil {
+	if _, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--prefix", "mine-", "--merge", "--write", file); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"mine-" + k.Name(), "mine-fleet", defaultPrefix + "token"} {
+	for _, name := range []string{"mine-" + k.Name(), "mine-fleet", contextPrefix + "token"} {
 		if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context", name); err != nil || out != "pod/first\n" {
 			t.Errorf("%s: get pods: %q, %v", name, out, err)
 		}

@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/replica"
@@ -145,12 +147,12 @@ func TestPast_real(t *testing.T) {
 		createNamespace(t, client, name)
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	s := &state{dir: t.TempDir()}
+	s := &state.Dir{Path: t.TempDir()}
 	startServe(t, s, "--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--resources", "configmaps,namespaces", "--home", c.Name(), "--data-dir", dir, "--history", "1")
-	target, err := localTarget(*s, "")
+	target, err := apiclient.LocalTarget(*s, "")
 	expect.NoError(t, err)
-	as := func(token string) *pastReader { return readAs(t, target.url+"/clusters/a", token, target.authority) }
-	owner := as(target.owner)
+	as := func(token string) *pastReader { return readAs(t, target.URL+"/clusters/a", token, target.Authority) }
+	owner := as(target.Owner)
 	direct := readAs(t, c.Config().Host, c.UserConfig("eve").BearerToken, c.Config().CAData)
 	began := time.Now()
 	expect.Soon(t, "the first state is stored", func() bool {
@@ -208,12 +210,12 @@ func TestPast_real(t *testing.T) {
 		}
 	}
 	checkPastChanges(t, owner, direct, began)
-	checkLogCommand(t, s.dir, began)
-	checkChangesCommand(t, s.dir, began, ended)
-	checkDiffCommand(t, owner, s.dir, began.Add(ended.Sub(began)/3), began.Add(ended.Sub(began)*2/3))
-	fleet := func(token string) *pastReader { return readAs(t, target.url+"/fleet", token, target.authority) }
+	checkLogCommand(t, s.Path, began)
+	checkChangesCommand(t, s.Path, began, ended)
+	checkDiffCommand(t, owner, s.Path, began.Add(ended.Sub(began)/3), began.Add(ended.Sub(began)*2/3))
+	fleet := func(token string) *pastReader { return readAs(t, target.URL+"/fleet", token, target.Authority) }
 	half := began.Add(ended.Sub(began) / 2)
-	checkFleetPast(t, owner, fleet(target.owner), half)
+	checkFleetPast(t, owner, fleet(target.Owner), half)
 	checkPastRights(t, c, client, as, fleet, half)
 }
 
@@ -373,7 +375,7 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 	expect.NoError(t, err)
 	got := map[string]string{}
 	for line := range strings.Lines(out) {
-		var c logged
+		var c replica.Change
 		expect.NoError(t, json.Unmarshal([]byte(line), &c))
 		got[c.Name] = c.Type
 		if c.Type == "MODIFIED" && len(c.Differences) < 1 {

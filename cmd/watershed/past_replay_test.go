@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
@@ -60,7 +62,7 @@ type replay struct {
 	r             *rand.Rand
 	cluster       *kubetest.Cluster
 	client        dynamic.Interface
-	state         *state
+	state         *state.Dir
 	flags         []string
 	stop          func() error
 	owner, direct *pastReader
@@ -76,9 +78,9 @@ func (p *replay) path(resource int) string {
 func (p *replay) start() {
 	p.t.Helper()
 	_, p.stop = startServe(p.t, p.state, p.flags...)
-	target, err := localTarget(*p.state, "")
+	target, err := apiclient.LocalTarget(*p.state, "")
 	expect.NoError(p.t, err)
-	p.owner = readAs(p.t, target.url+"/clusters/a", target.owner, target.authority)
+	p.owner = readAs(p.t, target.URL+"/clusters/a", target.Owner, target.Authority)
 }
 
 // write makes a number of random changes.
@@ -163,7 +165,7 @@ func TestPast_replay(t *testing.T) {
 	config := c.Config()
 	config.QPS = -1
 	p := &replay{
-		t: t, r: rand.New(rand.NewPCG(seed, 1)), cluster: c, client: dynamic.NewForConfigOrDie(config), state: &state{dir: t.TempDir()}, exist: map[string]bool{},
+		t: t, r: rand.New(rand.NewPCG(seed, 1)), cluster: c, client: dynamic.NewForConfigOrDie(config), state: &state.Dir{Path: t.TempDir()}, exist: map[string]bool{},
 		direct: readAs(t, config.Host, c.UserConfig("eve").BearerToken, config.CAData),
 	}
 	key := filepath.Join(t.TempDir(), "key")

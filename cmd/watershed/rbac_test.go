@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/kubetest"
@@ -171,7 +172,7 @@ func synced(t *testing.T, cfg *rest.Config, opts *fleet.Options) *fleet.Member {
 // resources that are mirrored, and for no others.
 func checkWhole(t *testing.T, k *kubetest.Cluster) {
 	grant(t, k, "whole")
-	m := synced(t, k.UserConfig("whole"), &fleet.Options{Resources: defaultResources()})
+	m := synced(t, k.UserConfig("whole"), &fleet.Options{Resources: settings.DefaultResources()})
 	admin := kubernetes.NewForConfigOrDie(k.Config())
 	role, err := admin.RbacV1().ClusterRoles().Get(t.Context(), "whole", metav1.GetOptions{})
 	if err != nil {
@@ -208,7 +209,7 @@ func checkWhole(t *testing.T, k *kubetest.Cluster) {
 // checkNamespace mirrors one namespace.
 func checkNamespace(t *testing.T, k *kubetest.Cluster) {
 	grant(t, k, "shop", "--namespace", "shop")
-	synced(t, k.UserConfig("shop"), &fleet.Options{Resources: defaultResources(), Scope: fleet.Scope{Namespace: "shop"}})
+	synced(t, k.UserConfig("shop"), &fleet.Options{Resources: settings.DefaultResources(), Scope: fleet.Scope{Namespace: "shop"}})
 	u := newClient(t, k.UserConfig("shop"))
 	for path, allowed := range map[string]bool{
 		"GET /api/v1/namespaces/shop/configmaps": true, "GET /api/v1/namespaces/default/configmaps": false, "GET /api/v1/configmaps": false,

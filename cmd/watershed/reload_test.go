@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/command/serve"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -134,11 +137,11 @@ func TestReload_refusesErrors(t *testing.T) {
 	good := fileOf(t, c.values)
 	expect.NoError(t, os.WriteFile(c.path, []byte(strings.Replace(good, `"pods"`, `"a/b", "pods"`, 1)+"\nextra: 1"), 0o600))
 	expect.Soon(t, "the error is logged", func() bool { return strings.Contains(c.log.String(), "configuration not reloaded") })
-	time.Sleep(10 * reloadPeriod)
+	time.Sleep(10 * serve.ReloadPeriod)
 	if n := strings.Count(c.log.String(), "configuration not reloaded"); n != 1 {
 		t.Errorf("the error is logged %d times", n)
 	}
-	v, err := c.state.server()
+	v, err := c.state.Server()
 	expect.NoError(t, err)
 	if len(v.Configuration.Errors) != 1 || !strings.HasPrefix(v.Configuration.Errors[0], c.path+":") {
 		t.Errorf("the state folder has %q", v.Configuration.Errors)
@@ -152,7 +155,7 @@ func TestReload_refusesErrors(t *testing.T) {
 	c.change(map[string]any{"sources.contexts": []string{"us"}})
 	expect.Soon(t, "the good file takes effect", func() bool { return c.names() == "us" })
 	expect.Soon(t, "the state folder has it", func() bool {
-		v, err := c.state.server()
+		v, err := c.state.Server()
 		return err == nil && slices.Equal(v.Contexts, []string{"us"}) && len(v.Configuration.Errors) == 0
 	})
 }
@@ -176,8 +179,8 @@ func TestReload_hangupWithoutFile(t *testing.T) {
 	early := make(chan os.Signal, 1) // before the server is ready for the signal
 	signal.Notify(early, syscall.SIGHUP)
 	defer signal.Stop(early)
-	s := &state{dir: t.TempDir()}
-	log, stop := startServe(t, s, "--kubeconfig", writeKubeconfig(t, map[string]string{"a": ""}))
+	s := &state.Dir{Path: t.TempDir()}
+	log, stop := startServe(t, s, "--kubeconfig", commandtest.WriteKubeconfig(t, map[string]string{"a": ""}))
 	expect.Soon(t, "the signal is not fatal", func() bool {
 		expect.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 		time.Sleep(10 * time.Millisecond)

@@ -10,7 +10,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -22,45 +22,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// writeKubeconfig writes a file with contexts, each with its namespace and a cluster that
-// does not respond.
-func writeKubeconfig(t *testing.T, namespaces map[string]string) (path string) {
-	t.Helper()
-	k := clientcmdapi.NewConfig()
-	for name, namespace := range namespaces {
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
-		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "secret of " + name}
-		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: namespace}
-	}
-	path = filepath.Join(t.TempDir(), "config")
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+// contextPrefix is the default prefix of the contexts of watershed kubeconfig.
+const contextPrefix = "watershed-"
 
 // output is a log that a test reads while it is written.
 type output struct{ expect.Output }
 
 // knowsClusters reports whether the server of a state folder has read its kubeconfig.
-func knowsClusters(t *testing.T, s *state) bool {
+func knowsClusters(t *testing.T, s *state.Dir) bool {
 	t.Helper()
-	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir)
+	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path)
 	return err == nil && strings.Contains(text, "/clusters/")
 }
 
 // printedKubeconfig returns the output of watershed kubeconfig.
-func printedKubeconfig(t *testing.T, s *state) *clientcmdapi.Config {
+func printedKubeconfig(t *testing.T, s *state.Dir) *clientcmdapi.Config {
 	t.Helper()
-	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir)
+	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +60,11 @@ func printedKubeconfig(t *testing.T, s *state) *clientcmdapi.Config {
 
 // startServe runs watershed serve for the duration of the test, and returns when it has
 // read its clusters.
-func startServe(t *testing.T, s *state, args ...string) (log *output, stop func() error) {
+func startServe(t *testing.T, s *state.Dir, args ...string) (log *output, stop func() error) {
 	t.Helper()
 	log = &output{}
 	cmd := newCommand()
-	cmd.SetArgs(append([]string{"serve", "--state-dir", s.dir, "--listen", "127.0.0.1:0"}, args...))
+	cmd.SetArgs(append([]string{"serve", "--state-dir", s.Path, "--listen", "127.0.0.1:0"}, args...))
 	cmd.SetErr(log)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -103,8 +90,8 @@ func startServe(t *testing.T, s *state, args ...string) (log *output, stop func(
 // TestServe_endsWithoutClusters has nothing to mirror: the command returns the reason at
 // once.
 func TestServe_endsWithoutClusters(t *testing.T) {
-	config := writeKubeconfig(t, map[string]string{"prod-eu": "", "prod-us": ""})
-	none := writeKubeconfig(t, nil)
+	config := commandtest.WriteKubeconfig(t, map[string]string{"prod-eu": "", "prod-us": ""})
+	none := commandtest.WriteKubeconfig(t, nil)
 	empty := filepath.Join(t.TempDir(), "empty")
 	broken := filepath.Join(t.TempDir(), "broken")
 	for path, content := range map[string]string{empty: "", broken: "users:\n- name: a\n  user: {token: *hunter2}\n"} {
@@ -149,18 +136,18 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 // TestServe_ownsItsState checks that a second server with the same folder fails with the
 // process of the first one in its error, and can start when that one has ended.
 func TestServe_ownsItsState(t *testing.T) {
-	s := &state{dir: t.TempDir()}
-	config := writeKubeconfig(t, map[string]string{"a": ""})
+	s := &state.Dir{Path: t.TempDir()}
+	config := commandtest.WriteKubeconfig(t, map[string]string{"a": ""})
 	_, stop := startServe(t, s, "--kubeconfig", config)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := command(ctx, "serve", "--state-dir", s.dir, "--listen", "127.0.0.1:0", "--kubeconfig", config)
-	for _, want := range []string{s.dir, "in use", fmt.Sprintf("pid %d", os.Getpid()), "--state-dir"} {
+	_, err := command(ctx, "serve", "--state-dir", s.Path, "--listen", "127.0.0.1:0", "--kubeconfig", config)
+	for _, want := range []string{s.Path, "in use", fmt.Sprintf("pid %d", os.Getpid()), "--state-dir"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the second server ends with %v, want an error with %q", err, want)
 		}
 	}
-	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir); err != nil || !strings.Contains(text, "/clusters/a") {
+	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path); err != nil || !strings.Contains(text, "/clusters/a") {
 		t.Errorf("after that the first one's kubeconfig is %q, %v", text, err)
 	}
 	if err := stop(); err != nil {
@@ -175,8 +162,8 @@ func TestServe_ownsItsState(t *testing.T) {
 // TestServe_contextsKeepTheirNamespaces checks that the printed kubeconfig has the
 // namespaces of the mirrored one, also after they have changed.
 func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
-	s := &state{dir: t.TempDir()}
-	config := writeKubeconfig(t, map[string]string{"eu/1": "shop", "us": ""})
+	s := &state.Dir{Path: t.TempDir()}
+	config := commandtest.WriteKubeconfig(t, map[string]string{"eu/1": "shop", "us": ""})
 	startServe(t, s, "--kubeconfig", config)
 	namespace := func(k *clientcmdapi.Config, path string) string {
 		t.Helper()
@@ -220,12 +207,12 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 // served at once, and keeps its connection while more of them come.
 func TestServe_silentConnections(t *testing.T) {
 	const limit = 20
-	s := state{dir: t.TempDir()}
-	startServe(t, &s, "--kubeconfig", writeKubeconfig(t, map[string]string{"a": ""}), "--max-connections", strconv.Itoa(limit))
-	target, err := localTarget(s, "")
+	s := state.Dir{Path: t.TempDir()}
+	startServe(t, &s, "--kubeconfig", commandtest.WriteKubeconfig(t, map[string]string{"a": ""}), "--max-connections", strconv.Itoa(limit))
+	target, err := apiclient.LocalTarget(s, "")
 	expect.NoError(t, err)
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(target.authority)
+	roots.AppendCertsFromPEM(target.Authority)
 	client := func() *http.Client {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 		t.Cleanup(transport.CloseIdleConnections)
@@ -234,9 +221,9 @@ func TestServe_silentConnections(t *testing.T) {
 	get := func(c *http.Client) (reused bool) {
 		t.Helper()
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.url+"/clusters", http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.URL+"/clusters", http.NoBody)
 		expect.NoError(t, err)
-		r.Header.Set("Authorization", "Bearer "+target.owner)
+		r.Header.Set("Authorization", "Bearer "+target.Owner)
 		resp, err := c.Do(r)
 		expect.NoError(t, err)
 		defer resp.Body.Close()
@@ -248,7 +235,7 @@ func TestServe_silentConnections(t *testing.T) {
 	attack := func() {
 		t.Helper()
 		for range 3 * limit {
-			c, err := net.Dial("tcp", strings.TrimPrefix(target.url, "https://"))
+			c, err := net.Dial("tcp", strings.TrimPrefix(target.URL, "https://"))
 			expect.NoError(t, err)
 			t.Cleanup(func() { c.Close() })
 		}
@@ -266,15 +253,9 @@ func TestServe_silentConnections(t *testing.T) {
 // TestServe_kubeconfigVanishes removes the kubeconfig while it is mirrored: the clusters
 // stay.
 func TestServe_kubeconfigVanishes(t *testing.T) {
-	s := state{dir: t.TempDir()}
-	config := writeKubeconfig(t, map[string]string{"a": ""})
-	log := &output{}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	o, err := parseOptions("--state-dir", s.dir, "--kubeconfig", config, "--listen", "127.0.0.1:0")
-	expect.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, slog.New(slog.NewTextHandler(log, nil)), o) }()
+	s := state.Dir{Path: t.TempDir()}
+	config := commandtest.WriteKubeconfig(t, map[string]string{"a": ""})
+	log, stop := startServe(t, &s, "--kubeconfig", config)
 	until := func(want string) {
 		t.Helper()
 		expect.Eventually(t, 30*time.Second, func() error {
@@ -285,57 +266,48 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 		})
 	}
 	until("msg=serving")
-	expect.Eventually(t, 30*time.Second, func() error {
-		if !knowsClusters(t, &s) {
-			return fmt.Errorf("no clusters; log:\n%s", log)
-		}
-		return nil
-	})
 	if err := os.Rename(config, config+".away"); err != nil {
 		t.Fatal(err)
 	}
 	until(`level=WARN msg="cannot read clusters; they stay as they are" source="kubeconfig ` + config)
-	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir); err != nil || !strings.Contains(text, "/clusters/a") {
+	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path); err != nil || !strings.Contains(text, "/clusters/a") {
 		t.Errorf("the kubeconfig is then %q, %v", text, err)
 	}
 	if err := os.Rename(config+".away", config); err != nil {
 		t.Fatal(err)
 	}
 	until(`level=INFO msg="clusters can be read again"`)
-	cancel()
-	if err := <-ended; err != nil {
+	if err := stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-// parseOptions returns the options of serve with these flags.
-func parseOptions(args ...string) (*serveOptions, error) {
-	o := newServeOptions()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.addFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	return o, o.load()
-}
-
-// TestServeOptions_limits checks that the flags for the limits of one cluster are used, that
-// the fleet has its defaults without them, and that negative values are refused.
-func TestServeOptions_limits(t *testing.T) {
-	for flags, want := range map[[2]string]fleet.Limits{
-		{"0", "0"}: {},
-		{"7", "2"}: {Objects: 7, Bytes: 2 << 20},
+// TestServe_kubeconfigDir serves the clusters of a folder. A context of the same name
+// that is not mirrored has no effect on the printed kubeconfig.
+func TestServe_kubeconfigDir(t *testing.T) {
+	t.Setenv("KUBECONFIG", commandtest.WriteKubeconfig(t, map[string]string{"a": "shop", "b": "shop", "c": "shop"}))
+	dir := commandtest.WriteFolder(t, "a", "b")
+	for _, c := range []struct {
+		args []string
+		want map[string]string // namespaces by cluster
+	}{
+		{[]string{"--kubeconfig-dir", dir}, map[string]string{"a": "", "b": ""}},
+		{[]string{"--kubeconfig-dir", dir, "--context", "a"}, map[string]string{"a": "shop", "b": ""}},
 	} {
-		o, err := parseOptions("--max-cluster-objects", flags[0], "--max-cluster-memory", flags[1])
-		expect.NoError(t, err)
-		if got := o.fleetOptions(nil).Limits; got != want {
-			t.Errorf("%v: %+v, want %+v", flags, got, want)
+		s := &state.Dir{Path: t.TempDir()}
+		_, stop := startServe(t, s, c.args...)
+		k := printedKubeconfig(t, s)
+		got := map[string]string{}
+		for _, context := range k.Contexts {
+			if _, name, ok := strings.Cut(k.Clusters[context.Cluster].Server, "/clusters/"); ok {
+				got[name] = context.Namespace
+			}
 		}
-	}
-	_, err := parseOptions("--max-cluster-objects", "-1", "--max-cluster-memory", "-2")
-	for _, want := range []string{"--max-cluster-objects -1: the least value is 0", "--max-cluster-memory -2: the least value is 0"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q in it", err, want)
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%q: namespaces %v, want %v", c.args, got, c.want)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }

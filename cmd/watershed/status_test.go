@@ -15,34 +15,20 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/replica"
 )
 
-// writeConfigs writes a kubeconfig file with a context for each configuration.
-func writeConfigs(t *testing.T, path string, configs map[string]*rest.Config) string {
-	t.Helper()
-	k := clientcmdapi.NewConfig()
-	for name, c := range configs {
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName}
-		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificate: c.CertFile, ClientKey: c.KeyFile, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
-		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-		k.CurrentContext = name
-	}
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // startSimulated serves simulated clusters, and one that does not respond, and returns when
 // those that respond are live.
-func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Server, *state) {
+func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Server, *state.Dir) {
 	t.Helper()
 	sim, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: 50, Namespaces: 2})
 	expect.NoError(t, err)
@@ -51,8 +37,8 @@ func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Serv
 	for i := range clusters {
 		configs[fmt.Sprintf("sim-%d", i)] = sim.Cluster(i).Config()
 	}
-	s := &state{dir: t.TempDir()}
-	_, stop := startServe(t, s, append([]string{"--kubeconfig", writeConfigs(t, filepath.Join(t.TempDir(), "config"), configs)}, args...)...)
+	s := &state.Dir{Path: t.TempDir()}
+	_, stop := startServe(t, s, append([]string{"--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(t.TempDir(), "config"), configs)}, args...)...)
 	t.Cleanup(func() { _ = stop() })
 	expect.Eventually(t, 20*time.Second, func() error {
 		document, err := readStatus(t.Context(), s)
@@ -70,8 +56,8 @@ func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Serv
 }
 
 // readStatus runs watershed status.
-func readStatus(ctx context.Context, s *state, args ...string) (document replica.Clusters, err error) {
-	text, err := command(ctx, append([]string{"status", "--state-dir", s.dir, "-o", "json"}, args...)...)
+func readStatus(ctx context.Context, s *state.Dir, args ...string) (document replica.Clusters, err error) {
+	text, err := command(ctx, append([]string{"status", "--state-dir", s.Path, "-o", "json"}, args...)...)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &document)
 	}
@@ -80,7 +66,7 @@ func readStatus(ctx context.Context, s *state, args ...string) (document replica
 
 func TestStatus(t *testing.T) {
 	sim, s := startSimulated(t, 2)
-	out, err := command(t.Context(), "status", "--state-dir", s.dir)
+	out, err := command(t.Context(), "status", "--state-dir", s.Path)
 	expect.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 9 {
@@ -101,7 +87,7 @@ func TestStatus(t *testing.T) {
 		return err == nil && len(document.Clusters) == 3 && document.Clusters[1].Memory > 10_000
 	})
 	one := document.Clusters[1]
-	if len(document.Clusters) != 3 || document.Version != version() || document.Process == nil || document.Process.Memory < 1<<20 {
+	if len(document.Clusters) != 3 || document.Version != build.Version() || document.Process == nil || document.Process.Memory < 1<<20 {
 		t.Errorf("%+v", document)
 	}
 	if one.Name != "sim-0" || one.Objects != 52 || one.Heard.IsZero() || one.Latency == 0 || one.Version == "" || len(one.Problems) != 0 {
@@ -115,34 +101,34 @@ func TestStatus(t *testing.T) {
 		if document, err := readStatus(t.Context(), s, "sim-1"); err != nil || len(document.Clusters) != 1 || document.Clusters[0].Name != "sim-1" {
 			t.Errorf("%+v, %v", document, err)
 		}
-		if _, err := command(t.Context(), "status", "--state-dir", s.dir, "nosuch"); err == nil || !strings.Contains(err.Error(), `cluster "nosuch" not found: the server has down, sim-0, sim-1`) {
+		if _, err := command(t.Context(), "status", "--state-dir", s.Path, "nosuch"); err == nil || !strings.Contains(err.Error(), `cluster "nosuch" not found: the server has down, sim-0, sim-1`) {
 			t.Error(err)
 		}
 	})
 	t.Run("formats", func(t *testing.T) {
-		text, err := command(t.Context(), "status", "--state-dir", s.dir, "-o", "yaml")
+		text, err := command(t.Context(), "status", "--state-dir", s.Path, "-o", "yaml")
 		var again replica.Clusters
 		if err != nil || yaml.Unmarshal([]byte(text), &again) != nil || len(again.Clusters) != 3 {
 			t.Errorf("%v:\n%s", err, text)
 		}
-		if wide, err := command(t.Context(), "status", "--state-dir", s.dir, "-o", "wide"); err != nil || !strings.Contains(wide, "LATENCY") {
+		if wide, err := command(t.Context(), "status", "--state-dir", s.Path, "-o", "wide"); err != nil || !strings.Contains(wide, "LATENCY") {
 			t.Errorf("%v:\n%s", err, wide)
 		}
 	})
 	t.Run("readers", func(t *testing.T) { testReaders(t, s) })
 	t.Run("completion", func(t *testing.T) {
-		out, err := command(t.Context(), "__complete", "status", "--state-dir", s.dir, "sim-0", "s")
+		out, err := command(t.Context(), "__complete", "status", "--state-dir", s.Path, "sim-0", "s")
 		if err != nil || !strings.HasPrefix(out, "sim-1\tlive\n:4\n") {
 			t.Errorf("%v: %q", err, out)
 		}
 	})
 	t.Run("version", func(t *testing.T) {
-		if out, err := command(t.Context(), "version", "--state-dir", s.dir); err != nil || out != fmt.Sprintf("watershed %s\nserver %[1]s\n", version()) {
+		if out, err := command(t.Context(), "version", "--state-dir", s.Path); err != nil || out != fmt.Sprintf("watershed %s\nserver %[1]s\n", build.Version()) {
 			t.Errorf("%v: %q", err, out)
 		}
-		var both versions
-		out, err := command(t.Context(), "version", "--state-dir", s.dir, "-o", "json")
-		if err != nil || json.Unmarshal([]byte(out), &both) != nil || both.Client != version() || both.Server != version() {
+		var both struct{ Client, Server string }
+		out, err := command(t.Context(), "version", "--state-dir", s.Path, "-o", "json")
+		if err != nil || json.Unmarshal([]byte(out), &both) != nil || both.Client != build.Version() || both.Server != build.Version() {
 			t.Errorf("%v: %q", err, out)
 		}
 	})
@@ -150,15 +136,15 @@ func TestStatus(t *testing.T) {
 }
 
 // testReaders opens watches of a cluster and of the fleet, which are counted.
-func testReaders(t *testing.T, s *state) {
-	c, err := (&connectionOptions{state: *s}).open()
+func testReaders(t *testing.T, s *state.Dir) {
+	c, err := (&apiclient.ConnectionOptions{State: *s}).Open()
 	expect.NoError(t, err)
-	defer c.close()
+	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var bodies []*http.Response
 	for _, path := range []string{"/clusters/sim-0/api/v1/pods?watch=1", "/clusters/sim-0/api/v1/namespaces?watch=1", "/fleet/api/v1/pods?watch=1&watershedFleet=keyed-by-cluster"} {
-		resp, err := c.target.get(ctx, c.transport, path, c.token)
+		resp, err := c.Get(ctx, path)
 		expect.NoError(t, err)
 		bodies = append(bodies, resp)
 	}
@@ -178,10 +164,10 @@ func testReaders(t *testing.T, s *state) {
 }
 
 // testStatusWatch follows the status while a cluster changes: every line is a change.
-func testStatusWatch(t *testing.T, sim *simulated.Server, s *state) {
+func testStatusWatch(t *testing.T, sim *simulated.Server, s *state.Dir) {
 	var out output
 	cmd := newCommand()
-	cmd.SetArgs([]string{"status", "--state-dir", s.dir, "-w", "--interval", "100ms"})
+	cmd.SetArgs([]string{"status", "--state-dir", s.Path, "-w", "--interval", "100ms"})
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +190,7 @@ func testStatusWatch(t *testing.T, sim *simulated.Server, s *state) {
 }
 
 func TestStatus_saysWhatIsWrong(t *testing.T) {
-	config := writeKubeconfig(t, map[string]string{"one": ""})
+	config := commandtest.WriteKubeconfig(t, map[string]string{"one": ""})
 	for _, c := range []struct {
 		args []string
 		want string

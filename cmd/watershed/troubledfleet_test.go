@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
@@ -127,8 +129,8 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	}
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) }) // serve sets that of the process
 	dir := t.TempDir()
-	s := &state{dir: filepath.Join(dir, "state")}
-	log, _ := startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600",
+	s := &state.Dir{Path: filepath.Join(dir, "state")}
+	log, _ := startServe(t, s, "--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600",
 		"--verify-every", "2s", "--memory-limit", "16384", "--tracing-endpoint", "http://127.0.0.1:1", "--tracing-sampling-rate-per-million", "1000000", "--audit-log", filepath.Join(dir, "audit.log"),
 		"--data-dir", filepath.Join(dir, "data"))
 	w := &troubledFleet{t: t, clusters: small, troubles: map[string]string{
@@ -137,7 +139,7 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	}}
 	w.metrics = metricsAddress(t, log)
 	k := printedKubeconfig(t, s)
-	w.token, err = s.owner()
+	w.token, err = s.Owner()
 	expect.NoError(t, err)
 	trusted := x509.NewCertPool()
 	for _, c := range k.Clusters {

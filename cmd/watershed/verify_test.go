@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
@@ -78,10 +80,10 @@ func TestVerify(t *testing.T) {
 	expect.NoError(t, err)
 	t.Cleanup(sim.Close)
 	good, bad := newPartial(t, sim.Cluster(0)), newPartial(t, sim.Cluster(1))
-	s := &state{dir: t.TempDir()}
+	s := &state.Dir{Path: t.TempDir()}
 	startServe(t, s, "--kubeconfig", partialConfig(t, map[string]*partial{"good": good, "bad": bad}))
 	verify := func(args ...string) (string, error) {
-		return command(t.Context(), append([]string{"verify", "--state-dir", s.dir}, args...)...)
+		return command(t.Context(), append([]string{"verify", "--state-dir", s.Path}, args...)...)
 	}
 	expect.Soon(t, "the copies have synced", func() bool {
 		out, err := verify("-o", "json")
@@ -131,10 +133,10 @@ func TestVerify_contextOfTheFleet(t *testing.T) {
 	sim, err := simulated.New(&simulated.Options{Pods: 100})
 	expect.NoError(t, err)
 	t.Cleanup(sim.Close)
-	s := &state{dir: t.TempDir()}
+	s := &state.Dir{Path: t.TempDir()}
 	startServe(t, s, "--kubeconfig", partialConfig(t, map[string]*partial{"one": newPartial(t, sim.Cluster(0))}), "--verify-every", "300ms")
 	path := filepath.Join(t.TempDir(), "replica.yaml")
-	if out, err := command(t.Context(), "kubeconfig", "--state-dir", s.dir, "--write", path); err != nil {
+	if out, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--write", path); err != nil {
 		t.Fatal(out, err)
 	}
 	expect.Soon(t, "the copy was verified", func() bool {
@@ -159,10 +161,10 @@ func TestVerify_reportsWhatWasNeverRead(t *testing.T) {
 		"unreachable": {Host: "https://127.0.0.1:1"},
 	}
 	dir := t.TempDir()
-	s := &state{dir: filepath.Join(dir, "state")}
-	startServe(t, s, "--kubeconfig", writeConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--resources", "pods,namespaces")
+	s := &state.Dir{Path: filepath.Join(dir, "state")}
+	startServe(t, s, "--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--resources", "pods,namespaces")
 	verify := func(args ...string) (string, error) {
-		return command(t.Context(), append([]string{"verify", "--state-dir", s.dir}, args...)...)
+		return command(t.Context(), append([]string{"verify", "--state-dir", s.Path}, args...)...)
 	}
 	var out string
 	expect.Soon(t, "the pods have synced", func() bool {

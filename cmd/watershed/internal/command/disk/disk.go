@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
+	"github.com/watershed-project/watershed/disk"
+)
+
+// long and example are the help text of disk.
+const (
+	long = `Disk reads and checks the files of mirrored objects in the folder of --data-dir, and shows
+what they have of each cluster: how many resources and objects, since when the changes are
+kept, and the size. It changes nothing. With --resources it shows a line for each resource.
+
+Everything is read, so large folders take some time. A server that uses the folder is not
+disturbed, but files that it writes meanwhile may be shown as damaged.
+
+The exit code is 1 if a file is damaged. Nothing has to be repaired: a server lists the
+resources again whose files it cannot use. A damaged index is only a note: nothing is lost, but
+reads of the past of one object take longer.
+
+disk remove removes the files of clusters. No server may use the folder then.`
+	example = `  watershed disk --data-dir /var/lib/watershed
+  watershed disk --data-dir /var/lib/watershed --resources
+  watershed disk remove --data-dir /var/lib/watershed old-cluster`
+)
+
+// options are the flags of disk.
+type options struct{ settings.Storage }
+
+func NewCommand() *cobra.Command {
+	var o options
+	var resources bool
+	cmd := &cobra.Command{
+		Use:     "disk",
+		Short:   "Show, check and remove the files of mirrored objects",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.show(cmd.Context(), cmd.OutOrStdout(), resources)
+		},
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&o.Dir, "data-dir", os.Getenv("WATERSHED_DATA_DIR"), "the `folder` (default $WATERSHED_DATA_DIR)")
+	cmd.Flags().StringVar(&o.KeyFile, "data-key-file", os.Getenv("WATERSHED_DATA_KEY_FILE"), "a `file` with keys, to check encrypted objects too (default $WATERSHED_DATA_KEY_FILE)")
+	cmd.Flags().StringVar(&o.KeyEnv, "data-key-env", os.Getenv("WATERSHED_DATA_KEY_ENV"), "the `name` of an environment variable with keys (default $WATERSHED_DATA_KEY_ENV)")
+	cmd.Flags().StringVar(&o.KMS, "data-kms", os.Getenv("WATERSHED_DATA_KMS"), "the `address` of a KMS v2 plugin (default $WATERSHED_DATA_KMS)")
+	cmd.Flags().BoolVar(&resources, "resources", false, "show each resource")
+	cmd.AddCommand(&cobra.Command{
+		Use:   "remove CLUSTER...",
+		Short: "Remove the files of clusters",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return o.remove(cmd.OutOrStdout(), names)
+		},
+	})
+	return cmd
+}
+
+// errNoFolder is returned without a folder.
+var errNoFolder = errors.New("no folder: use --data-dir")
+
+// errDamaged is the end of a command that has found damaged files.
+var errDamaged = errors.New("some files are damaged: a server lists these resources again")
+
+// exists returns an error if there is no folder.
+func (o *options) exists() error {
+	if o.Dir == "" {
+		return errNoFolder
+	}
+	_, err := os.Stat(o.Dir)
+	return err
+}
+
+// report reads all files.
+func (o *options) report(ctx context.Context) (*disk.Report, error) {
+	if err := o.exists(); err != nil {
+		return nil, err
+	}
+	keys, closeKeys, err := o.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeKeys()
+	return disk.Verify(o.Dir, keys)
+}
+
+// show prints what the files have.
+func (o *options) show(ctx context.Context, out io.Writer, resources bool) error {
+	r, err := o.report(ctx)
+	if err != nil {
+		return err
+	}
+	if r.InUse {
+		fmt.Fprintln(out, "A process uses the folder.")
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	if resources {
+		fmt.Fprintln(w, "CLUSTER\tRESOURCE\tOBJECTS\tVERSION\tAGE\tPROBLEM")
+	} else {
+		fmt.Fprintln(w, "CLUSTER\tRESOURCES\tOBJECTS\tCHANGES SINCE\tSIZE\tPROBLEM")
+	}
+	damaged := false
+	for i := range r.Clusters {
+		c := &r.Clusters[i]
+		objects, problem := 0, c.Err
+		for _, m := range c.Mirrors {
+			objects += m.Objects
+			problem = errors.Join(problem, m.Err)
+			if resources {
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, schema.GroupResource{Group: m.Identity.Group, Resource: m.Identity.Resource}, m.Objects, m.Version, time.Since(m.Time).Round(time.Second), firstLine(m.Err))
+			}
+		}
+		if !resources {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%.1f MB\t%s\n", c.Name, len(c.Mirrors), objects, c.Since.Local().Format(time.DateTime), float64(c.Bytes)/1e6, firstLine(problem))
+		}
+		damaged = damaged || problem != nil
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i := range r.Clusters {
+		if c := &r.Clusters[i]; c.DamagedIndexes > 0 {
+			fmt.Fprintf(out, "note: cluster %s: damaged indexes in the log: %d; nothing is lost, "+
+				"but reads of the past of one object take longer\n", c.Name, c.DamagedIndexes)
+		}
+	}
+	fmt.Fprintf(out, "clusters: %d, dictionaries: %d (%.1f MB)\n", len(r.Clusters), r.Dictionaries, float64(r.DictionaryBytes)/1e6)
+	if damaged {
+		return errDamaged
+	}
+	return nil
+}
+
+// remove removes the files of clusters, or nothing if one of them has none.
+func (o *options) remove(out io.Writer, names []string) (err error) {
+	if err := o.exists(); err != nil {
+		return err
+	}
+	d, err := disk.Open(o.Dir, nil)
+	if errors.Is(err, disk.ErrInUse) {
+		return fmt.Errorf("%w %s: stop the server first", disk.ErrInUse, o.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	for _, name := range names {
+		if !d.Has(name) {
+			return fmt.Errorf("%s has no files of a cluster %s", o.Dir, name)
+		}
+	}
+	for _, name := range names {
+		if failed := d.Remove(name); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		fmt.Fprintf(out, "removed the files of %s\n", name)
+	}
+	return err
+}
+
+// firstLine returns the first line of an error, "" for nil.
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

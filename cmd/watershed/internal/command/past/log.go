@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package past
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/replica"
+)
+
+// logLong and logExample are the help text of log.
+const (
+	logLong = `Log shows the changes of an object, the newest first: when each arrived, which field manager
+made it, and the fields that differ. The object may be deleted meanwhile. Without a name it
+shows the changes of all objects of the kind in the namespace.
+
+The server must store the past: watershed serve --data-dir. It answers as far back as
+--data-retention and --data-max-size allow. Your rights are those of now.
+
+An API server records the manager of a change by the second. If several wrote within the same
+one, all that may have made the change are shown. A deletion has no manager.
+
+Without --context, log uses the server of this machine, as its owner.`
+	logExample = `  watershed log deployment/cart -n shop
+  watershed log pods -n shop --since 15m --cluster prod-eu
+  watershed log node/worker-7 --since 2026-11-17T06:00:00Z --until 2026-11-17T07:00:00Z
+  watershed log configmap/settings -o json`
+)
+
+// logOptions are the flags of log.
+type logOptions struct {
+	pastOptions
+	since, until string
+	full         bool
+}
+
+func NewLogCommand() *cobra.Command {
+	var o logOptions
+	cmd := newCommand("log KIND[/NAME]", "Show the changes of an object", logLong, logExample, cobra.ExactArgs(1), o.run)
+	o.declare(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "the `namespace` of the object, for kinds that have one")
+	flags.StringVar(&o.since, "since", "24h", "the first `time`, or how long ago")
+	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
+	flags.BoolVar(&o.full, "full", false, "show long values completely")
+	return cmd
+}
+
+// logged is a change with its resource.
+type logged struct {
+	Resource string `json:"resource"`
+	replica.Change
+}
+
+func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) error {
+	query := url.Values{"changes": {o.since}}
+	if o.until != "" {
+		query.Set("until", o.until)
+	}
+	var all []logged
+	err := o.answers(ctx, warn, func(client *pastClient, cluster string) error {
+		changes, err := o.changes(ctx, client, cluster, text, query, warn)
+		all = append(all, changes...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return o.explainNone(ctx, warn, text)
+	}
+	slices.SortStableFunc(all, func(a, b logged) int { return b.Time.Compare(a.Time) })
+	return o.print(out, all)
+}
+
+// explainNone says on warn that there are no changes. It returns an error if no cluster has the
+// object now either: its name is probably wrong.
+func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text string) error {
+	err := o.answers(ctx, io.Discard, func(client *pastClient, cluster string) error {
+		s, err := client.find(cluster, o.namespace, text)
+		if err != nil || s.name == "" {
+			return err
+		}
+		var list struct{ Items []json.RawMessage }
+		err = client.get(ctx, root(cluster)+s.list, url.Values{"fieldSelector": {"metadata.name=" + s.name}}, &list)
+		if err == nil && len(list.Items) == 0 {
+			err = fmt.Errorf("%s %q not found", s.resource, s.name)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("log of %s: there are no changes since %s, and it cannot be read now: %w", text, o.since, err)
+	}
+	fmt.Fprintf(warn, "%s: there are no changes since %s\n", text, o.since)
+	return nil
+}
+
+// changes returns the changes in a cluster, or in all clusters if the cluster is "".
+func (o *logOptions) changes(ctx context.Context, client *pastClient, cluster, text string, query url.Values, warn io.Writer) ([]logged, error) {
+	s, err := client.find(cluster, o.namespace, text)
+	if err != nil {
+		return nil, err
+	}
+	var list replica.ChangeList
+	if err := client.get(ctx, root(cluster)+s.path, query, &list); err != nil {
+		return nil, err
+	}
+	if cluster != "" {
+		list.Clusters = []replica.PartialCluster{{Name: cluster, Since: &list.Since}}
+	}
+	o.explainPartial(warn, list.Clusters)
+	var all []logged
+	for _, c := range list.Items {
+		c.Cluster = cmp.Or(c.Cluster, cluster)
+		all = append(all, logged{s.resource, c})
+	}
+	slices.Reverse(all) // the newest first, also those of the same time
+	return all, nil
+}
+
+// explainPartial says which clusters have less than the period.
+func (o *logOptions) explainPartial(warn io.Writer, clusters []replica.PartialCluster) {
+	since, err := sinceTime(o.since)
+	for _, c := range clusters {
+		switch {
+		case c.Since == nil:
+			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
+		case err == nil && c.Since.After(since.Add(time.Second)):
+			fmt.Fprintf(warn, "cluster %s: the past begins at %s\n", c.Name, c.Since.Local().Format(time.DateTime))
+		}
+	}
+}
+
+// sinceTime returns a time that is given as a time or as how long ago it was.
+func sinceTime(text string) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil {
+		return time.Now().Add(-ago), nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// print writes the changes.
+func (o *logOptions) print(out io.Writer, all []logged) error {
+	b := bufio.NewWriter(out)
+	if o.output == "json" {
+		encoder := json.NewEncoder(b)
+		for i := range all {
+			if err := encoder.Encode(&all[i]); err != nil {
+				return err
+			}
+		}
+		return b.Flush()
+	}
+	for i := range all {
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		o.printChange(b, &all[i])
+	}
+	return b.Flush()
+}
+
+var changeWords = map[string]string{"ADDED": "created", "MODIFIED": "changed", "DELETED": "deleted"}
+
+func (o *logOptions) printChange(b *bufio.Writer, c *logged) {
+	if c.Type == "MISSING" {
+		fmt.Fprintf(b, "changes of %s in %s are missing here: %s\n", c.Resource, c.Cluster, c.Message)
+		return
+	}
+	key := c.Name
+	if c.Namespace != "" {
+		key = c.Namespace + "/" + key
+	}
+	fmt.Fprintf(b, "%s %s %s in %s, version %s\n", changeWords[c.Type], c.Resource, key, c.Cluster, c.ResourceVersion)
+	fmt.Fprintf(b, "Time:    %s", c.Time.Local().Format("2006-01-02 15:04:05.000"))
+	if c.Relisted {
+		fmt.Fprint(b, ", or some time before: the watch was interrupted")
+	}
+	fmt.Fprintln(b)
+	if len(c.Managers) > 0 {
+		fmt.Fprintf(b, "Manager: %s\n", printable(strings.Join(c.Managers, " or ")))
+	}
+	if c.Unknown {
+		fmt.Fprint(b, "\n    the state before is not known\n")
+	}
+	if c.Message != "" {
+		fmt.Fprintf(b, "\n    %s\n", c.Message)
+	}
+	if len(c.Differences) > 0 {
+		fmt.Fprintln(b)
+	}
+	for _, d := range c.Differences {
+		o.printDifference(b, d)
+	}
+}
+
+func (o *logOptions) printDifference(b *bufio.Writer, d replica.Difference) {
+	path := printable(d.Path)
+	switch old, now := o.value(d.Old), o.value(d.New); {
+	case d.Old == nil:
+		fmt.Fprintf(b, "    + %s: %s\n", path, now)
+	case d.New == nil:
+		fmt.Fprintf(b, "    - %s: %s\n", path, old)
+	default:
+		fmt.Fprintf(b, "    %s: %s -> %s\n", path, old, now)
+	}
+}
+
+// printable returns a text, quoted if it has characters that cannot be printed. The author of an
+// object chooses the names of some of its fields, and must not control the terminal of a reader.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// maxValue is how much of a value is shown.
+const maxValue = 100
+
+// value returns a value for people.
+func (o *logOptions) value(raw json.RawMessage) string {
+	text := []rune(string(raw))
+	if o.full || len(text) <= maxValue {
+		return printable(string(text))
+	}
+	return fmt.Sprintf("%s... (%d characters)", printable(string(text[:maxValue])), len(text))
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/exposition"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// long and example are the help text of serve.
+const (
+	long = `Serve mirrors clusters and answers the reads of their API from the copy: each
+cluster at https://ADDRESS/clusters/NAME, all of them together at
+https://ADDRESS/fleet. Clients need a kubeconfig of their own: see watershed
+kubeconfig.
+
+The clusters come from one or more sources:
+
+  --kubeconfig, --context  every context of the kubeconfig, or those that are named
+  --kubeconfig-dir         every kubeconfig file in a folder, named after the file
+  --in-cluster             the cluster that serve runs in
+  --cluster-api            the clusters that Cluster API manages from a hub cluster,
+                           named NAMESPACE.NAME
+  --cluster-profiles       the ClusterProfiles on a hub cluster, named NAMESPACE.NAME
+
+Without any of these flags, serve mirrors every context of the kubeconfig. With
+several, it mirrors the clusters of all of them. If two sources have a cluster of the
+same name, the source that is higher in this list is used, and the other cluster is
+left out with a warning in the log. The same cluster under several names is mirrored
+once. Clusters that are added to a source or removed while serve runs are added or
+removed within seconds.
+
+The hub is the cluster that kubectl would use: the current context of the
+kubeconfig or, in a pod without one, the cluster of the pod. --hub-kubeconfig and
+--hub-context select another one. Its kubeconfig is read once, at the start. The hub
+itself is not mirrored unless another source has it.
+
+Every request needs credentials that the addressed cluster accepts: a bearer token or a
+client certificate. The cluster decides what may be read, and is asked for that. So the
+credentials of serve itself need the rights that watershed rbac prints, among them to create
+tokenreviews and subjectaccessreviews. Without these two, the only user with access is the
+one whose credentials serve has.
+
+On a loopback address the person that runs serve has access too, with the token in the
+state folder, which watershed kubeconfig prints: each cluster is asked what the credentials of
+the kubeconfig may read there. That needs no further rights.
+
+Below /fleet, callers are authenticated by the cluster of --home, or by OpenID Connect. Other
+clusters accept their names only as far as --fleet-users and --fleet-groups allow.
+
+Secrets are mirrored only if --resources names them.`
+	example = `  watershed serve
+  watershed serve --context prod-eu --context prod-us --resources 'pods,*.apps'
+  watershed serve --resources '*,secrets'
+  watershed serve --kubeconfig-dir /etc/clusters
+  watershed serve --in-cluster=hub --cluster-api
+  watershed serve --cluster-profiles --cluster-profile-consumer watershed --hub-context hub`
+)
+
+func NewCommand() *cobra.Command {
+	o := &runner{Settings: settings.New()}
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Serve a read replica of clusters",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Load(); err != nil {
+				return err
+			}
+			log := cmd.ErrOrStderr()
+			if terminal.Is(log) {
+				o.area = terminal.NewArea(log)
+				log = o.area
+			}
+			return o.run(cmd.Context(), newLogger(log, o.LogFormat))
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	completion.Flag(cmd, "context", completion.Contexts)
+	return cmd
+}
+
+// newLogger returns a logger in logfmt, or in JSON. The log lines of Kubernetes' libraries,
+// most of them about credential plugins, go to the same logger.
+func newLogger(w io.Writer, format string) *slog.Logger {
+	logger := slog.New(slog.NewTextHandler(w, nil))
+	if format == settings.LogJSON {
+		logger = slog.New(slog.NewJSONHandler(w, nil))
+	}
+	klog.SetSlogLogger(logger)
+	return logger
+}
+
+// runner runs a server with the settings.
+type runner struct {
+	*settings.Settings
+	// area shows the progress of the first sync below the log, nil if the log does not go to
+	// a terminal.
+	area *terminal.Area
+}
+
+// run mirrors and serves until ctx ends, and returns after everything that it started has
+// ended.
+func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
+	if err := o.State.Open(); err != nil {
+		return err
+	}
+	release, err := o.State.Lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	listener, err := o.ListenReplica(ctx)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	opened, err := o.Sources.Open(logger)
+	if err != nil {
+		return o.Keys.Locate(err)
+	}
+	clusters := opened.Join(logger)
+	clusters.Label(o.Labels())
+	certificates, ca, hosts, err := o.Listening.Certificates(listener, &o.State, logger)
+	if err != nil {
+		return err
+	}
+	addresses := serving.Addresses(listener, hosts)
+	r, err := o.openReplica(ctx, ownAddressFilter{clusters, addresses, ca, logger}, serving.IsLoopback(listener), logger)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	front, err := serving.New(listener, r.handler, frontOptions(&o.Listening, certificates, o.PassThrough, logger))
+	if err != nil {
+		return err
+	}
+	inside, err := o.openInside(ctx, r.metrics, logger)
+	if err != nil {
+		return err
+	}
+	defer inside.close()
+	changes := &reload{
+		started: o.Settings, now: o.Settings, clusters: clusters, replica: r, front: front, logger: logger,
+		announced: state.Server{Address: addresses[0], Home: o.Access.Home, OtherAuthority: ca == nil},
+	}
+	withdraw, err := changes.announce(opened)
+	if err != nil {
+		return err
+	}
+	defer withdraw()
+	s := &service{
+		servers: append(inside.servers(), front.Run),
+		parts:   append(r.parts, changes.run),
+	}
+	logger.Info("serving", "url", "https://"+addresses[0], "clusters", clusters.String(), "state", o.State.Path, "version", build.Version())
+	return s.run(ctx)
+}
+
+// insideServers are the servers about the program itself, which have no TLS.
+type insideServers struct {
+	profiles *profiles
+	metrics  *metricsServer
+}
+
+// openInside listens on the addresses of the profiles and the metrics.
+func (o *runner) openInside(ctx context.Context, page http.Handler, logger *slog.Logger) (*insideServers, error) {
+	p, err := openProfiles(ctx, o.Settings, logger)
+	if err != nil {
+		return nil, err
+	}
+	m, err := openMetrics(ctx, o.Settings, page, logger)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return &insideServers{p, m}, nil
+}
+
+func (i *insideServers) servers() []func(context.Context) error {
+	return []func(context.Context) error{i.profiles.run, i.metrics.run}
+}
+
+func (i *insideServers) close() {
+	i.profiles.close()
+	i.metrics.close()
+}
+
+// guarded is a replica with access control.
+type guarded struct {
+	fleet   *fleet.Fleet
+	control *access.Control
+	audit   *audit.Log // nil if there is none
+	handler http.Handler
+	metrics http.Handler
+	// parts run while the handler is used.
+	parts []func(context.Context) error
+	// tracing is nil if there is none.
+	tracing *tracing.Tracing
+	// files are nil if objects are not stored.
+	files *settings.StoredFiles
+	// problems finds the problems of the server itself.
+	problems *problems
+}
+
+// close ends what is done in the background. No requests may follow.
+func (g *guarded) close() {
+	g.control.Close()
+	if g.tracing != nil {
+		g.tracing.Close()
+	}
+	if g.files != nil {
+		_ = g.files.Close() // everything is written
+	}
+}
+
+// openReplica returns the replica of the clusters in a directory. Only on a loopback
+// address, where other machines cannot connect, the owner has access.
+func (o *runner) openReplica(ctx context.Context, d fleet.Directory, loopback bool, logger *slog.Logger) (*guarded, error) {
+	files, err := o.Storage.Open(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	traces, err := o.Tracing.Open(ctx, logger)
+	var g *guarded
+	if err == nil {
+		g, err = o.openTraced(ctx, d, loopback, traces, files, logger)
+	}
+	if err != nil && traces != nil {
+		traces.Close()
+	}
+	if err != nil && files != nil {
+		_ = files.Close()
+	}
+	return g, err
+}
+
+// openTraced is openReplica with a tracing and files, nil if there are none.
+func (o *runner) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *settings.StoredFiles, logger *slog.Logger) (*guarded, error) {
+	settings := o.FleetOptions(logger)
+	settings.Disk, settings.LastState = files.Files(), loopback // only the owner may read the last state
+	traceInto(traces, settings, nil)
+	f, err := fleet.New(d, settings)
+	if err != nil {
+		return nil, err
+	}
+	owner := ""
+	if loopback {
+		if owner, err = o.State.OpenOwner(access.NewOwnerToken); err != nil {
+			return nil, err
+		}
+	}
+	log, err := o.Audit.Open(logger)
+	if err != nil {
+		return nil, err
+	}
+	admission := &admission{fleet: f, limiter: overload.New(nil)}
+	control, err := o.Access.Open(ctx, f, access.Options{Owner: owner, Admit: admission.admit, PassThrough: o.PassThrough, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.Access.Home, logger: logger}
+	opts := &replica.Options{
+		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
+		PassThrough: o.PassThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
+	}
+	if log != nil {
+		opts.Audit = log.Audit
+	}
+	traceInto(traces, nil, opts)
+	server, err := replica.New(f, opts)
+	if err != nil {
+		control.Close()
+		return nil, err
+	}
+	memory := o.openBudget(f, server, logger)
+	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Storage: files.Files(), DroppedSpans: droppedSpans(traces), Problems: troubles.all, Version: build.Version(), Logger: logger}); err != nil {
+		control.Close()
+		return nil, err
+	}
+	parts := []func(context.Context) error{f.Run, server.Run, control.Run, troubles.run}
+	if files != nil {
+		parts[0] = recorded(f.Run, files.Run)
+	}
+	if log != nil {
+		parts[1] = recorded(server.Run, log.Run)
+	}
+	if memory != nil {
+		parts = append(parts, memory.Run)
+	}
+	if traces != nil {
+		parts = append(parts, traces.Run)
+	}
+	if o.area != nil {
+		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
+	}
+	return &guarded{f, control, log, control.Handler(server), page, parts, traces, files, troubles}, nil
+}
+
+// openBudget returns the memory budget of the process, nil if there is no limit.
+func (o *runner) openBudget(f *fleet.Fleet, server *replica.Server, logger *slog.Logger) *budget.Budget {
+	limit, from := budget.Limit(o.MemoryLimit << 20)
+	if limit == 0 {
+		return nil
+	}
+	logger.Info("memory limit", "limit", fmt.Sprintf("%d MiB", limit>>20), "from", from)
+	return budget.New(limit, logger, func(m fleet.Memory) {
+		share := 1.0
+		if m.Pressure >= fleet.PressureCaches {
+			share = 0.125
+		}
+		server.SetCaches(share)
+		f.SetMemory(m)
+	})
+}

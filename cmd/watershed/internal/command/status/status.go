@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
+	"github.com/watershed-project/watershed/internal/timer"
+)
+
+// long is the help text of status.
+const long = `Status prints the clusters of a running server, one line each, then the problems with
+what to do about each, and totals:
+
+  STATE      connecting, syncing, live or stale: a part of the copy is not current
+  VERSION    the version of the API server
+  RESOURCES  how many of the mirrored resources have finished their first list
+  OBJECTS    objects in the copy, and during the first sync how many are expected
+  MEMORY     memory of the objects
+  READERS    watches that the copy answers
+  HEARD      the time since the cluster last sent something
+  STALE      for how long a part of the copy has not been current
+  PROBLEM    the reason of the first problem, and the number of others
+
+The server of this machine is found in the state folder and read as its owner. For a
+server elsewhere name it with --server; your context must have a token that the server
+accepts for the whole fleet (serve --home or --oidc-issuer-url), and the clusters that
+you may not read are left out.
+
+With -w a terminal shows the table live, and other outputs receive the lines of
+clusters whose state, version, resources or problem change.`
+
+// options are the flags of status.
+type options struct {
+	connection apiclient.ConnectionOptions
+	output     string
+	watch      bool
+	// every is the time between two requests of -w.
+	every time.Duration
+}
+
+func NewCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "status [NAME...]",
+		Short: "Show the clusters of a running server and their problems",
+		Long:  long,
+		Example: `  watershed status
+  watershed status -w
+  watershed status prod-eu prod-us -o wide
+  watershed status -o json | jq '.clusters[] | select(.state != "live")'
+  watershed status --server https://replica.example:7443 --context prod-eu`,
+		ValidArgsFunction: completeClusters(&o.connection),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmd.Root().DisplayName(), names)
+		},
+	}
+	o.connection.AddFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.output, "output", "o", "", "the `format`: wide, json or yaml (default a table)")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "show changes until interrupted")
+	flags.DurationVar(&o.every, "interval", 2*time.Second, "the time between two requests of --watch")
+	completion.Flag(cmd, "output", completion.Fixed(output.Wide, output.JSON, output.YAML))
+	return cmd
+}
+
+// run prints the status once, or until ctx ends.
+func (o *options) run(ctx context.Context, out, trouble io.Writer, program string, names []string) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	c, err := o.connection.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	read := func() (*status.Report, error) {
+		r, err := c.Report(ctx, program)
+		if err != nil {
+			return nil, err
+		}
+		return r, r.Select(names)
+	}
+	first, err := read()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !o.watch:
+		return o.print(out, first)
+	case terminal.Is(out):
+		return o.redraw(ctx, out, first, read)
+	}
+	return o.follow(ctx, out, trouble, first, read)
+}
+
+// validate refuses flags that do not exist or do not fit together.
+func (o *options) validate() error {
+	switch o.output {
+	case output.Table, output.Wide:
+	case output.JSON, output.YAML:
+		if o.watch {
+			return fmt.Errorf("-w has no effect with -o %s: leave one of them out", o.output)
+		}
+	default:
+		return fmt.Errorf("-o %s: use wide, json or yaml", o.output)
+	}
+	if o.every < 100*time.Millisecond {
+		return fmt.Errorf("--interval %s: use at least 100ms", o.every)
+	}
+	return nil
+}
+
+// print prints a report.
+func (o *options) print(out io.Writer, r *status.Report) error {
+	text := strings.Join(r.Lines(o.output == output.Wide, terminal.HasColor(out)), "\n") + "\n"
+	switch o.output {
+	case output.JSON, output.YAML:
+		encoded, err := output.Encode(r.Clusters, o.output)
+		if err != nil {
+			return fmt.Errorf("status: %w", err)
+		}
+		text = string(encoded)
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// redraw shows reports on the screen of a terminal until ctx ends. While the server does not
+// answer it keeps the last report and shows the error.
+func (o *options) redraw(ctx context.Context, out io.Writer, r *status.Report, read func() (*status.Report, error)) error {
+	screen := terminal.OpenScreen(out)
+	defer screen.Close()
+	for {
+		if err := screen.Draw(o.page(screen, out, r, nil)); err != nil {
+			return err
+		}
+		next, err := o.next(ctx, read)
+		for err != nil && ctx.Err() == nil {
+			if err := screen.Draw(o.page(screen, out, r, err)); err != nil {
+				return err
+			}
+			next, err = o.next(ctx, read)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r = next
+	}
+}
+
+// page returns the lines of a screen.
+func (o *options) page(screen *terminal.Screen, out io.Writer, r *status.Report, failure error) []string {
+	columns, rows := screen.Size()
+	if failure == nil {
+		return r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows)
+	}
+	return append(r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows-1), terminal.Red.Text(failure.Error()))
+}
+
+// next waits and reads the next report.
+func (o *options) next(ctx context.Context, read func() (*status.Report, error)) (*status.Report, error) {
+	if err := timer.Sleep(ctx, o.every); err != nil {
+		return nil, err
+	}
+	return read()
+}
+
+// follow prints the lines that change until ctx ends. It reports an error once for as long as
+// it lasts.
+func (o *options) follow(ctx context.Context, out, trouble io.Writer, r *status.Report, read func() (*status.Report, error)) error {
+	changes := status.NewChanges(o.output == output.Wide)
+	last := ""
+	for {
+		for _, line := range changes.Next(r) {
+			if _, err := fmt.Fprintln(out, line); err != nil {
+				return err
+			}
+		}
+		next, err := o.next(ctx, read)
+		for err != nil && ctx.Err() == nil {
+			if text := err.Error(); text != last {
+				last = text
+				fmt.Fprintln(trouble, "watershed:", text)
+			}
+			next, err = o.next(ctx, read)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r, last = next, ""
+	}
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
+)
+
+// clustersAtOnce is how many clusters verify compares at once. It is below the limit of the
+// server, so that others can verify too.
+const clustersAtOnce = 3
+
+// options are the flags of verify.
+type options struct {
+	apiclient.Choice
+	spec   verification.Spec
+	output string
+}
+
+// long and example are the help text of verify.
+const (
+	long = `Verify compares the copies of a running server with their clusters: every object of each
+resource, by key, UID and version, at one exact resourceVersion. The cluster sends only the
+metadata of the objects, in pages, and no faster than its budget allows.
+
+A divergence is an object that is missing from the copy, extra in it (it does not exist in
+the cluster), stale (an older version), ahead (a newer version, after a restore of etcd that
+was not detected) or wrong (the same version, but another object). --deep compares the
+content of the objects too, for which the cluster sends them whole.
+
+--repair makes the server list a resource again whose copy differs, and compares once more.
+Watches of clients see the corrections as ordinary events.
+
+The exit code is 1 if a copy differs, even if it was repaired, or could not be compared. A
+resource that was never read is not compared, nor is a cluster.
+
+Without --context, verify uses the server of this machine, as its owner. With --context it
+uses a context for the whole fleet that watershed kubeconfig has written. Each cluster must
+then allow you to create verifications.watershed.dev.`
+	example = `  watershed verify
+  watershed verify --cluster prod-eu --resource pods --resource deployments.apps
+  watershed verify --deep --repair
+  watershed verify --kubeconfig replica.yaml --context watershed-fleet -o json`
+)
+
+func NewCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "verify",
+		Short:   "Compare the copies of a server with their clusters",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	state.AddFlag(cmd, &o.State)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.spec.Clusters, "cluster", nil, "the `name` of a cluster to verify; may be repeated (default all)")
+	flags.StringArrayVar(&o.spec.Resources, "resource", nil, "a `resource` to verify, such as pods or deployments.apps; may be repeated (default all)")
+	flags.BoolVar(&o.spec.Deep, "deep", false, "compare the content of the objects too")
+	flags.BoolVar(&o.spec.Repair, "repair", false, "list a resource again if its copy differs")
+	flags.StringVarP(&o.output, "output", "o", "table", "the `format` of the output: table or json")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this machine, from the state folder)")
+	return cmd
+}
+
+// run compares, and prints the results.
+func (o *options) run(ctx context.Context, out io.Writer) error {
+	if o.output != "table" && o.output != "json" {
+		return fmt.Errorf("--output %s: use table or json", o.output)
+	}
+	server, err := o.Open()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	client := verifyClient{server}
+	plan, err := client.create(ctx, o.spec, true)
+	if err != nil {
+		return err
+	}
+	if len(plan) == 0 {
+		return errors.New("verify: nothing to compare: no cluster that you may verify has a copy")
+	}
+	report := newVerifyReport(out, plan, o.output == "json")
+	o.compare(ctx, client, plan, report)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	return report.end()
+}
+
+// compare requests each comparison of the plan: those of one cluster one after the other,
+// so that results appear while the others run.
+func (o *options) compare(ctx context.Context, client verifyClient, plan []verification.Result, report *verifyReport) {
+	byCluster := map[string][]verification.Result{}
+	for _, p := range plan {
+		byCluster[p.Cluster] = append(byCluster[p.Cluster], p)
+	}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, clustersAtOnce)
+	for _, cluster := range slices.Sorted(maps.Keys(byCluster)) {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			for _, p := range byCluster[cluster] {
+				if p.Resource == verification.AllResources {
+					report.add(p) // there is nothing to request
+					continue
+				}
+				spec := o.spec
+				spec.Clusters, spec.Resources = []string{p.Cluster}, []string{p.Resource}
+				results, err := client.create(ctx, spec, false)
+				switch {
+				case ctx.Err() != nil:
+					return
+				case err != nil:
+					p.Error = err.Error()
+				case len(results) == 1:
+					p = results[0]
+				}
+				report.add(p)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// verifyReport prints results as they arrive or, as JSON, at the end.
+type verifyReport struct {
+	out    io.Writer
+	asJSON bool
+	// clusters and resources are the widths of columns.
+	clusters, resources int
+
+	// mu guards results.
+	mu      sync.Mutex
+	results []verification.Result
+}
+
+func newVerifyReport(out io.Writer, plan []verification.Result, asJSON bool) *verifyReport {
+	r := &verifyReport{out: out, asJSON: asJSON, clusters: len("CLUSTER"), resources: len("RESOURCE")}
+	for _, p := range plan {
+		r.clusters, r.resources = max(r.clusters, len(p.Cluster)), max(r.resources, len(p.Resource))
+	}
+	if !asJSON {
+		r.line("CLUSTER", "RESOURCE", "VERSION", "OBJECTS", "TIME", "DIVERGENCES")
+	}
+	return r
+}
+
+func (r *verifyReport) line(cluster, resource, version, objects, took, divergences string) {
+	fmt.Fprintf(r.out, "%-*s   %-*s   %-10s   %8s   %8s   %s\n", r.clusters, cluster, r.resources, resource, version, objects, took, divergences)
+}
+
+// add prints a result.
+func (r *verifyReport) add(one verification.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, one)
+	if r.asJSON {
+		return
+	}
+	if one.Error != "" {
+		r.line(one.Cluster, one.Resource, "-", "-", "-", "not compared: "+one.Error)
+		return
+	}
+	took := time.Duration(one.Seconds * float64(time.Second)).Round(time.Millisecond)
+	r.line(one.Cluster, one.Resource, one.Version, fmt.Sprint(one.Objects), took.String(), verdict(&one))
+	for _, e := range one.Examples {
+		fmt.Fprintf(r.out, "    %-7s %s (cluster %s, copy %s)\n", e.Kind, e.Key, orNone(e.Cluster), orNone(e.Copy))
+	}
+	if more := one.Diverged() - len(one.Examples); more > 0 {
+		fmt.Fprintf(r.out, "    and %d more\n", more)
+	}
+}
+
+func orNone(version string) string {
+	if version == "" {
+		return "none"
+	}
+	return version
+}
+
+// verdict returns the divergences of a result on one line.
+func verdict(r *verification.Result) string {
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(r.Divergences)) {
+		all = append(all, fmt.Sprintf("%d %s", r.Divergences[kind], kind))
+	}
+	if len(all) == 0 {
+		all = append(all, "none")
+	}
+	if r.Undecided > 0 {
+		all = append(all, fmt.Sprintf("%d not decided", r.Undecided))
+	}
+	switch {
+	case r.Remaining == nil:
+	case *r.Remaining == 0:
+		all = append(all, "repaired")
+	default:
+		all = append(all, fmt.Sprintf("%d left after the repair", *r.Remaining))
+	}
+	return strings.Join(all, ", ")
+}
+
+// end prints the rest, and returns an error if a copy differs or was not compared.
+func (r *verifyReport) end() error {
+	if r.asJSON {
+		slices.SortFunc(r.results, func(a, b verification.Result) int {
+			return strings.Compare(a.Cluster+"\x00"+a.Resource, b.Cluster+"\x00"+b.Resource)
+		})
+		encoder := json.NewEncoder(r.out)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(verification.Status{Results: r.results}); err != nil {
+			return fmt.Errorf("verify: %w", err)
+		}
+	}
+	objects, differ, failed, divergences := 0, 0, 0, 0
+	for i := range r.results {
+		one := &r.results[i]
+		objects += one.Objects
+		if n := one.Diverged(); n > 0 {
+			differ++
+			divergences += n
+		}
+		if one.Error != "" {
+			failed++
+		}
+	}
+	switch {
+	case differ > 0 && failed > 0:
+		return fmt.Errorf("verify: differences in %s, in %d of %s; %s not compared", status.Counted(divergences, "object"), differ, copies(len(r.results)), copies(failed))
+	case differ > 0:
+		return fmt.Errorf("verify: differences in %s, in %d of %s", status.Counted(divergences, "object"), differ, copies(len(r.results)))
+	case failed > 0:
+		return fmt.Errorf("verify: %d of %s not compared", failed, copies(len(r.results)))
+	}
+	if !r.asJSON {
+		fmt.Fprintf(r.out, "\n%s in %s: no divergence\n", status.Counted(objects, "object"), copies(len(r.results)))
+	}
+	return nil
+}
+
+// copies returns a number of copies with its noun.
+func copies(n int) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package settings
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// configVariable is the environment variable of the flag --config.
+const configVariable = "WATERSHED_CONFIG"
+
+// The values of --log-format.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// Settings are the settings of serve. Each is a flag, an environment variable and a key of
+// the configuration file, see package config. They are not copied: the declarations point to
+// them.
+type Settings struct {
+	Keys *config.Set
+	// File is the configuration file, "" if there is none, and content is what it had when
+	// the options were loaded.
+	File    string
+	Content []byte
+
+	State             state.Dir
+	Sources           Sources
+	Listening         Listening
+	Access            Access
+	Audit             Audit
+	Tracing           Tracing
+	Storage           Storage
+	Listen            string
+	Resources, Except []string
+	expendable        []string
+	Scope             fleet.Scope
+	dropManagedFields bool
+	PassThrough       bool
+	history           int64 // MiB
+	maxObjects        int   // of one cluster
+	maxMemory         int64 // of one cluster, MiB
+	MemoryLimit       int64 // of the process, MiB
+	verifyEvery       time.Duration
+	pprof             string
+	metricsListen     string
+	LogFormat         string
+}
+
+// DefaultResources returns the default patterns of resources to mirror.
+func DefaultResources() []string {
+	return []string{"*", "events", "events.events.k8s.io", "leases.coordination.k8s.io"}
+}
+
+// New returns the defaults.
+func New() *Settings {
+	o := &Settings{Keys: config.NewSet()}
+	o.declare(o.Keys)
+	return o
+}
+
+// declare declares the settings, in the order of the documentation.
+func (o *Settings) declare(keys *config.Set) {
+	keys.String(&o.Listen, "listen", "listen", "127.0.0.1:7443", "the `address` to serve at, such as :7443 for all addresses of this machine; port 0 is any that is free")
+	keys.String(&o.State.Path, "stateDir", "state-dir", "", state.Usage)
+	o.Listening.declare(keys)
+	o.Sources.declare(keys)
+	keys.Strings(&o.Resources, "mirror.resources", "resources", DefaultResources(),
+		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star").Reloads()
+	keys.Strings(&o.Except, "mirror.except", "except", nil, "`patterns` of resources not to mirror").Reloads()
+	keys.Strings(&o.expendable, "mirror.expendable", "expendable", nil, "`patterns` of resources that are no longer mirrored if the memory of the process is scarce, see --memory-limit").Reloads()
+	keys.String(&o.Scope.Namespace, "mirror.namespace", "namespace", "", "mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited to a namespace").Short("n")
+	keys.String(&o.Scope.LabelSelector, "mirror.selector", "selector", "", "mirror only objects that a label `selector` matches").Short("l")
+	keys.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false, "do not keep metadata.managedFields: responses do not have it")
+	keys.Int64(&o.history, "limits.historyMiB", "history", 256, "how many `MiB` of past changes to keep for clients that resume a watch").
+		AtLeast(1, "clients could not resume a watch").Reloads()
+	keys.Int(&o.maxObjects, "limits.clusterObjects", "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)").
+		AtLeast(0, "use 0 for the default").Reloads()
+	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of the memory limit, or 8192 without one)").
+		AtLeast(0, "use 0 for the default").Reloads()
+	keys.Int64(&o.MemoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the limit it reduces caches, then history, drops what is --expendable, and then mirrors nothing further (default GOMEMLIMIT, else 90 % of the container's memory, else none)").
+		AtLeast(0, "use 0 for the default")
+	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
+		AtLeast(0, "use 0 for never")
+	o.Storage.declare(keys)
+	o.Access.declare(keys)
+	o.Audit.declare(keys)
+	o.Tracing.declare(keys)
+	keys.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
+	keys.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves /metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
+	keys.String(&o.LogFormat, "logFormat", "log-format", LogText, "the `format` of the log: text or json")
+	keys.String(&o.pprof, "pprof", "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
+}
+
+// AddFlags adds the flags of the settings, and that of the configuration file.
+func (o *Settings) AddFlags(flags *pflag.FlagSet) {
+	o.Keys.AddTo(flags)
+	flags.StringVar(&o.File, "config", "", "a `file` with settings; flags and environment variables (WATERSHED_LISTEN for --listen) have precedence; most changes of the file take effect while serve runs (default $"+configVariable+")")
+}
+
+// Load reads the configuration file and the environment, and checks the settings. The flags
+// have been parsed.
+func (o *Settings) Load() error {
+	if o.File == "" {
+		o.File = os.Getenv(configVariable)
+	}
+	if o.File != "" {
+		content, err := config.ReadFile(o.File)
+		if err != nil {
+			return err
+		}
+		o.Content = content
+	}
+	return o.Use(o.Content)
+}
+
+// Use determines the settings from the flags, the environment and the content of the file, and
+// checks them.
+func (o *Settings) Use(content []byte) error {
+	o.Content = content
+	err := o.Keys.Load(o.File, content, os.Getenv)
+	if err != nil {
+		return err
+	}
+	return o.Keys.Locate(o.validate())
+}
+
+// validate returns all errors that the declarations of the settings cannot express.
+func (o *Settings) validate() error {
+	var all config.Problems
+	add := func(err error) {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	if o.LogFormat != LogText && o.LogFormat != LogJSON {
+		add(config.About("log-format", "--log-format %s: use text or json", o.LogFormat))
+	}
+	add(o.Listening.validate())
+	add(o.Storage.validate())
+	add(o.Sources.validate())
+	add(o.Access.validate())
+	add(o.Tracing.validate())
+	for _, one := range []struct {
+		flag string
+		opts fleet.Options
+	}{
+		{"resources", fleet.Options{Resources: o.Resources}}, {"except", fleet.Options{Except: o.Except}}, {"expendable", fleet.Options{Except: o.expendable}},
+		{"namespace", fleet.Options{Scope: fleet.Scope{Namespace: o.Scope.Namespace}}}, {"selector", fleet.Options{Scope: fleet.Scope{LabelSelector: o.Scope.LabelSelector}}},
+	} {
+		if _, _, err := one.opts.Selected(nil); err != nil {
+			add(config.About(one.flag, "--%s: %v", one.flag, err))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// Labels returns the labels that the configuration file has for clusters, by their names.
+func (o *Settings) Labels() map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, c := range o.Keys.Clusters {
+		all[c.Name] = c.Labels
+	}
+	return all
+}
+
+// FleetOptions returns the options of the fleet.
+func (o *Settings) FleetOptions(logger *slog.Logger) *fleet.Options {
+	opts := &fleet.Options{Resources: o.Access.Mirrored(o.Resources), Except: o.Except, Expendable: o.expendable, Scope: o.Scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
+	opts.Limits.Objects, opts.Limits.Bytes = o.maxObjects, o.maxMemory<<20
+	if o.dropManagedFields {
+		opts.Drop = wire.ManagedFields
+	}
+	return opts
+}
