@@ -56,6 +56,8 @@ func newCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(serve.NewCommand(), status.NewCommand(), check.NewCommand(), verify.NewCommand(), disk.NewCommand(), past.NewLogCommand(), past.NewDiffCommand(), past.NewChangesCommand(), kubeconfig.NewCommand(), rbac.NewCommand(), config.NewCommand(), version.NewCommand())
+	root.AddCommand(serve.NewCommand(), status.NewCommand(), check.NewCommand(), verify.NewCommand(), disk.NewCommand(),
+		past.NewLogCommand(), past.NewDiffCommand(), past.NewChangesCommand(), kubeconfig.NewCommand(),
+		rbac.NewCommand(), config.NewCommand(), version.NewCommand())
 	return root
 }

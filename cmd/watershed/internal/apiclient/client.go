@@ -18,7 +18,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 )
 
-// Choice selects a server: that of this machine, or that of a context.
+// Choice selects the server of this machine, or the server of a context.
 type Choice struct {
 	State               state.Dir
 	Kubeconfig, Context string
@@ -37,18 +37,21 @@ func (s *Choice) Open() (*Client, error) {
 		return s.openLocal()
 	}
 	if s.State.Path != "" {
-		return nil, errors.New("--state-dir has no effect with --context or --kubeconfig: the state folder belongs to the server of this machine")
+		return nil, errors.New("--state-dir has no effect with --context or --kubeconfig: the state folder belongs " +
+			"to the server of this machine")
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = s.Kubeconfig
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.Context}).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: s.Context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	if !strings.HasSuffix(strings.TrimRight(cfg.Host, "/"), "/fleet") {
-		return nil, errors.New("the context is not for the fleet of a server: use one that watershed kubeconfig has written, whose address ends with /fleet")
+		return nil, errors.New("the context is not for the fleet of a server: use one that watershed kubeconfig has " +
+			"written, whose address ends with /fleet")
 	}
-	return newServerClient(cfg)
+	return newClient(cfg)
 }
 
 // openLocal returns a client of the server of this machine, with the owner's token.
@@ -58,14 +61,15 @@ func (s *Choice) openLocal() (*Client, error) {
 		return nil, err
 	}
 	if t.Owner == "" {
-		return nil, fmt.Errorf("the server at %s has no owner: use --context with a context that watershed kubeconfig has written for the fleet", t.URL)
+		return nil, fmt.Errorf("the server at %s has no owner: use --context with a context that watershed "+
+			"kubeconfig has written for the fleet", t.URL)
 	}
 	cfg := &rest.Config{Host: t.URL + "/fleet", BearerToken: t.Owner}
 	cfg.CAData = t.Authority
-	return newServerClient(cfg)
+	return newClient(cfg)
 }
 
-func newServerClient(cfg *rest.Config) (*Client, error) {
+func newClient(cfg *rest.Config) (*Client, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("server at %s: %w", cfg.Host, err)
@@ -73,11 +77,14 @@ func newServerClient(cfg *rest.Config) (*Client, error) {
 	return &Client{URL: strings.TrimRight(cfg.Host, "/"), HTTP: client}, nil
 }
 
+// Close closes the connections to the server.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// Exchange sends a request to a server, and returns at most limit bytes of the response, and its header. A
-// response with another code than the wanted one is an error.
-func Exchange(client *http.Client, server string, req *http.Request, want int, limit int64) (text []byte, header http.Header, err error) {
+// Exchange sends a request to a server, and returns at most limit bytes of the response, and its
+// header. A response with another code than the wanted one is an error.
+func Exchange(
+	client *http.Client, server string, req *http.Request, want int, limit int64,
+) (text []byte, header http.Header, err error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {

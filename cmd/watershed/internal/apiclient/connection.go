@@ -32,13 +32,18 @@ type ConnectionOptions struct {
 	context    string
 }
 
+// AddFlags adds the flags to a command.
 func (o *ConnectionOptions) AddFlags(cmd *cobra.Command) {
 	state.AddFlag(cmd, &o.State)
 	flags := cmd.Flags()
-	flags.StringVar(&o.Server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, from the state folder)")
-	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the server (default those of the state folder, and with --server those of the system)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your credentials, if the server has no owner (default the files in KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&o.context, "context", "", "your `context` whose credentials the server accepts for the whole fleet (default that of its home cluster, else the current context)")
+	flags.StringVar(&o.Server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, "+
+		"from the state folder)")
+	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
+		"server (default those of the state folder, and with --server those of the system)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your credentials, if the server has no owner "+
+		"(default the files in KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&o.context, "context", "", "your `context` whose credentials the server accepts for the whole "+
+		"fleet (default that of its home cluster, else the current context)")
 	completion.Flag(cmd, "context", completion.Contexts)
 }
 
@@ -46,7 +51,8 @@ func (o *ConnectionOptions) AddFlags(cmd *cobra.Command) {
 type Connection struct {
 	target    *Target
 	transport http.RoundTripper
-	Close     func()
+	// Close closes the connections to the server.
+	Close func()
 	// token is the owner's, "" if the transport has credentials.
 	token string
 	// credentials names the user's context, "" for the owner.
@@ -122,7 +128,8 @@ func (c *Connection) authenticate(mine *UserKubeconfig, name string) error {
 		name = mine.Current()
 	}
 	if name == "" || mine.Config.Contexts[name] == nil {
-		return fmt.Errorf("context %q does not exist in %s: name the context whose credentials the server accepts with --context", name, mine.Source)
+		return fmt.Errorf("context %q does not exist in %s: name the context whose credentials the server accepts "+
+			"with --context", name, mine.Source)
 	}
 	credential, err := mine.Credential(name)
 	if err != nil {
@@ -179,7 +186,8 @@ func (c *Connection) refused(resp *http.Response) error {
 	where := fmt.Sprintf("server at %s: list clusters: %s", c.target.URL, resp.Status)
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized && c.credentials != "":
-		return fmt.Errorf("%s: %w of context %q; name a context of its home cluster with --context; client certificates are not accepted", where, errRefused, c.credentials)
+		return fmt.Errorf("%s: %w of context %q; name a context of its home cluster with --context; client "+
+			"certificates are not accepted", where, errRefused, c.credentials)
 	case resp.StatusCode == http.StatusUnauthorized:
 		return fmt.Errorf("%s: %w of the state folder", where, errRefused)
 	case resp.StatusCode == http.StatusForbidden:

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package apiclient finds a server and the credentials for it, and sends requests to it.
+//
+// A [Target] is a server: the server of this machine, which the state folder names, or a server at an
+// address. A [Connection] reads the state of its clusters, for commands with the flag --server. A
+// [Client] uses the API of its fleet, for commands with the flag --context.
 package apiclient
 
 import (
@@ -49,7 +54,7 @@ type Target struct {
 	private bool
 	// Owner is the owner's token, "" if the server has no owner.
 	Owner string
-	// Home, kubeconfig and contexts are what the server has announced, see [server].
+	// Home, Kubeconfig and Contexts are what the server has announced, see [state.Server].
 	Home                 string
 	Kubeconfig, Contexts []string
 }
@@ -61,7 +66,8 @@ func FindTarget(s state.Dir, address, authorityFile string) (*Target, error) {
 		return LocalTarget(s, authorityFile)
 	}
 	if s.Path != "" {
-		return nil, errors.New("--state-dir has no effect with --server: the state folder belongs to the server of this machine")
+		return nil, errors.New("--state-dir has no effect with --server: the state folder belongs to the server of " +
+			"this machine")
 	}
 	return remoteTarget(address, authorityFile)
 }
@@ -76,7 +82,8 @@ func LocalTarget(s state.Dir, authorityFile string) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{URL: "https://" + running.Address, Home: running.Home, Kubeconfig: running.Kubeconfig, Contexts: running.Contexts}
+	t := &Target{URL: "https://" + running.Address, Home: running.Home, Kubeconfig: running.Kubeconfig,
+		Contexts: running.Contexts}
 	if t.Authority, err = readCertificates(authorityFile); err != nil {
 		return nil, err
 	}
@@ -112,7 +119,8 @@ func remoteTarget(address, authorityFile string) (*Target, error) {
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("--server: scheme %q: credentials are only sent over https", u.Scheme)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("--server: a URL with a password, query or fragment; use one such as https://replica.example:7443")
+		return nil, errors.New("--server: a URL with a password, query or fragment; use one such as " +
+			"https://replica.example:7443")
 	}
 	authority, err := readCertificates(authorityFile)
 	if err != nil {
@@ -288,7 +296,8 @@ func (t *Target) Reach(ctx context.Context) error {
 	defer transport.CloseIdleConnections()
 	resp, err := t.get(ctx, transport, "/livez", "")
 	if err != nil {
-		return fmt.Errorf("server at %s does not answer: %w; --offline prints the contexts without asking it", t.URL, err)
+		return fmt.Errorf("server at %s does not answer: %w; --offline prints the contexts without asking it", t.URL,
+			err)
 	}
 	return resp.Body.Close()
 }

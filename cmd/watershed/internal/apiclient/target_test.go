@@ -16,7 +16,8 @@ func TestTarget_owns(t *testing.T) {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(content)})
 	}
 	remote := &Target{URL: "https://Replica.example/base", Authority: certificate("corporate")}
-	local := &Target{URL: "https://127.0.0.1:7443", Authority: slices.Concat(certificate("own"), certificate("next")), private: true}
+	local := &Target{URL: "https://127.0.0.1:7443", Authority: slices.Concat(certificate("own"), certificate("next")),
+		private: true}
 	for _, c := range []struct {
 		t       *Target
 		cluster clientcmdapi.Cluster
@@ -28,10 +29,13 @@ func TestTarget_owns(t *testing.T) {
 		{remote, clientcmdapi.Cluster{Server: "https://replica.example/basement/fleet"}, false},
 		{remote, clientcmdapi.Cluster{Server: "https://replica.example/base/fleet/x"}, false},
 		{remote, clientcmdapi.Cluster{Server: "http://replica.example:443/base/fleet"}, false},
-		{remote, clientcmdapi.Cluster{Server: "https://a.example", CertificateAuthorityData: certificate("corporate")}, false},
+		{remote, clientcmdapi.Cluster{Server: "https://a.example", CertificateAuthorityData: certificate("corporate")},
+			false},
 		{remote, clientcmdapi.Cluster{Server: "https://a.example:port"}, false},
-		{local, clientcmdapi.Cluster{Server: "https://127.0.0.1:9/fleet", CertificateAuthorityData: certificate("own")}, true},
-		{local, clientcmdapi.Cluster{Server: "https://127.0.0.1:9/fleet", CertificateAuthorityData: certificate("corporate")}, false},
+		{local, clientcmdapi.Cluster{Server: "https://127.0.0.1:9/fleet", CertificateAuthorityData: certificate("own")},
+			true},
+		{local, clientcmdapi.Cluster{Server: "https://127.0.0.1:9/fleet",
+			CertificateAuthorityData: certificate("corporate")}, false},
 		{local, clientcmdapi.Cluster{Server: "https://127.0.0.1:9/fleet"}, false},
 	} {
 		if got := c.t.Owns(&c.cluster); got != c.want {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package build describes how this program was built.
 package build
 
 import (

@@ -16,10 +16,13 @@ func TestDescribe(t *testing.T) {
 		return all
 	}
 	for want, info := range map[string]*debug.BuildInfo{
-		"v1.2.0 go1.26 linux/amd64":       {Main: debug.Module{Version: "v1.2.0"}, GoVersion: "go1.26", Settings: settings("GOOS", "linux", "GOARCH", "amd64", "vcs.revision", "0123456789abcdef")},
-		"devel-0123456789ab go1.26":       {Main: debug.Module{Version: "(devel)"}, GoVersion: "go1.26", Settings: settings("vcs.revision", "0123456789abcdef", "vcs.modified", "false")},
-		"devel-0123456789ab+dirty go1.26": {GoVersion: "go1.26", Settings: settings("vcs.revision", "0123456789abcdef", "vcs.modified", "true")},
-		"devel go1.26":                    {Main: debug.Module{Version: "(devel)"}, GoVersion: "go1.26"},
+		"v1.2.0 go1.26 linux/amd64": {Main: debug.Module{Version: "v1.2.0"}, GoVersion: "go1.26",
+			Settings: settings("GOOS", "linux", "GOARCH", "amd64", "vcs.revision", "0123456789abcdef")},
+		"devel-0123456789ab go1.26": {Main: debug.Module{Version: "(devel)"}, GoVersion: "go1.26",
+			Settings: settings("vcs.revision", "0123456789abcdef", "vcs.modified", "false")},
+		"devel-0123456789ab+dirty go1.26": {GoVersion: "go1.26",
+			Settings: settings("vcs.revision", "0123456789abcdef", "vcs.modified", "true")},
+		"devel go1.26": {Main: debug.Module{Version: "(devel)"}, GoVersion: "go1.26"},
 	} {
 		if got := describe(info); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package commandtest has what tests of several commands need: runs of a command in this process, a
+// small server with a state folder, and kubeconfigs.
 package commandtest
 
 import (
@@ -65,8 +67,10 @@ func WriteConfigs(t *testing.T, path string, configs map[string]*rest.Config) st
 	t.Helper()
 	k := clientcmdapi.NewConfig()
 	for name, c := range configs {
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName}
-		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificate: c.CertFile, ClientKey: c.KeyFile, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
+		k.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData,
+			TLSServerName: c.ServerName}
+		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.BearerToken, ClientCertificate: c.CertFile,
+			ClientKey: c.KeyFile, ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 		k.CurrentContext = name
 	}
@@ -155,7 +159,8 @@ func OpenAuthority(t *testing.T, s *state.Dir) (ca *serving.Authority, created b
 	if err := s.Open(); err != nil {
 		t.Fatal(err)
 	}
-	ca, created, err := serving.OpenAuthority(s.AuthorityFile(), &serving.AuthorityOptions{Logger: slog.New(slog.DiscardHandler)})
+	ca, created, err := serving.OpenAuthority(s.AuthorityFile(),
+		&serving.AuthorityOptions{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +176,9 @@ func Begin(t *testing.T, s *state.Dir, handler http.Handler) (address string, en
 
 // BeginAs is like begin, for a server that announces more than its address. Its list of
 // clusters is for the owner only.
-func BeginAs(t *testing.T, s *state.Dir, announced state.Server, handler http.Handler) (address string, end func() error) {
+func BeginAs(
+	t *testing.T, s *state.Dir, announced state.Server, handler http.Handler,
+) (address string, end func() error) {
 	t.Helper()
 	ca, _ := OpenAuthority(t, s)
 	handler = ownerOnly(OwnerToken(t, s), handler)
@@ -266,7 +273,9 @@ func OpenSources(t *testing.T, args ...string) (*settings.OpenedSources, *expect
 
 // FollowSources follows the sources of these flags until their clusters are as wanted,
 // and returns them by name.
-func FollowSources(t *testing.T, wanted func(map[string]fleet.Entry) bool, args ...string) (map[string]fleet.Entry, *expect.Output) {
+func FollowSources(
+	t *testing.T, wanted func(map[string]fleet.Entry) bool, args ...string,
+) (map[string]fleet.Entry, *expect.Output) {
 	t.Helper()
 	s, log, err := OpenSources(t, args...)
 	if err != nil {
@@ -304,7 +313,8 @@ func WriteFolder(t *testing.T, clusters ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range clusters {
-		if err := os.Rename(WriteKubeconfig(t, map[string]string{"only": ""}), filepath.Join(dir, name+".yaml")); err != nil {
+		if err := os.Rename(WriteKubeconfig(t, map[string]string{"only": ""}),
+			filepath.Join(dir, name+".yaml")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package completion completes the values of flags in a shell.
 package completion
 
 import (
@@ -17,7 +18,8 @@ type Values func(cmd *cobra.Command) []string
 
 // Flag makes a shell complete the values of a flag.
 func Flag(cmd *cobra.Command, flag string, values Values) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begin string) ([]string,
+		cobra.ShellCompDirective) {
 		return Beginning(values(cmd), begin), cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {

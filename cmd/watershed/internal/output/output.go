@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package output has the values of the flag -o, and encodes documents in these formats.
 package output
 
 import (

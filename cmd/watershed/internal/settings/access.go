@@ -24,27 +24,43 @@ type Access struct {
 }
 
 func (o *Access) declare(keys *config.Set) {
-	keys.String(&o.Home, "fleet.home", "home", "", "the `cluster` that authenticates requests below /fleet; callers keep their identity there (default none)")
-	keys.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of users of the home cluster that have the same name in the other clusters, such as 'oidc:*'; names that begin with system: never have").Reloads()
-	keys.Strings(&o.groups, "fleet.groups", "fleet-groups", nil, "`patterns` of groups of the home cluster that have the same name in the other clusters").Reloads()
-	keys.Strings(&o.members, "fleet.members", "fleet-members", nil, "`patterns` of the clusters that accept identities of the home cluster or of OpenID Connect below /fleet (default all)").Reloads()
-	keys.Strings(&o.LocalRBAC, "authorization.localRBAC", "local-rbac", nil, "`patterns` of clusters whose RBAC is evaluated here instead of asking them for each decision; only for clusters without other authorizers that deny")
-	keys.String(&o.oidc.Issuer, "oidc.issuerURL", "oidc-issuer-url", "", "the `URL` of the OpenID Connect issuer whose tokens are accepted below /fleet")
-	keys.String(&o.oidc.Audience, "oidc.clientID", "oidc-client-id", "", "the client `ID` that the tokens must be issued for")
-	keys.String(&o.oidc.UsernameClaim, "oidc.usernameClaim", "oidc-username-claim", "sub", "the `claim` with the name of the user")
-	keys.String(&o.oidc.UsernamePrefix, "oidc.usernamePrefix", "oidc-username-prefix", "", "the `prefix` of the names of users; needed, so that they differ from those of clusters")
-	keys.String(&o.oidc.GroupsClaim, "oidc.groupsClaim", "oidc-groups-claim", "", "the `claim` with the groups (default none)")
-	keys.String(&o.oidc.GroupsPrefix, "oidc.groupsPrefix", "oidc-groups-prefix", "", "the `prefix` of the names of groups")
-	keys.Strings(&o.oidc.SupportedAlgs, "oidc.signingAlgs", "oidc-signing-algs", []string{"RS256"}, "the `algorithms` that tokens may be signed with")
-	keys.String(&o.oidc.CAFile, "oidc.caFile", "oidc-ca-file", "", "a `file` with the certificates that the issuer is verified with (default those of the system)")
+	keys.String(&o.Home, "fleet.home", "home", "", "the `cluster` that authenticates requests below /fleet; callers "+
+		"keep their identity there (default none)")
+	keys.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of users of the home cluster that have "+
+		"the same name in the other clusters, such as 'oidc:*'; names that begin with system: never have").Reloads()
+	keys.Strings(&o.groups, "fleet.groups", "fleet-groups", nil,
+		"`patterns` of groups of the home cluster that have the same name in the other clusters").Reloads()
+	keys.Strings(&o.members, "fleet.members", "fleet-members", nil, "`patterns` of the clusters that accept "+
+		"identities of the home cluster or of OpenID Connect below /fleet (default all)").Reloads()
+	keys.Strings(&o.LocalRBAC, "authorization.localRBAC", "local-rbac", nil,
+		"`patterns` of clusters whose RBAC is evaluated here instead of asking them for each decision; only for "+
+			"clusters without other authorizers that deny")
+	keys.String(&o.oidc.Issuer, "oidc.issuerURL", "oidc-issuer-url", "",
+		"the `URL` of the OpenID Connect issuer whose tokens are accepted below /fleet")
+	keys.String(&o.oidc.Audience, "oidc.clientID", "oidc-client-id", "",
+		"the client `ID` that the tokens must be issued for")
+	keys.String(&o.oidc.UsernameClaim, "oidc.usernameClaim", "oidc-username-claim", "sub",
+		"the `claim` with the name of the user")
+	keys.String(&o.oidc.UsernamePrefix, "oidc.usernamePrefix", "oidc-username-prefix", "",
+		"the `prefix` of the names of users; needed, so that they differ from those of clusters")
+	keys.String(&o.oidc.GroupsClaim, "oidc.groupsClaim", "oidc-groups-claim", "",
+		"the `claim` with the groups (default none)")
+	keys.String(&o.oidc.GroupsPrefix, "oidc.groupsPrefix", "oidc-groups-prefix", "",
+		"the `prefix` of the names of groups")
+	keys.Strings(&o.oidc.SupportedAlgs, "oidc.signingAlgs", "oidc-signing-algs", []string{"RS256"},
+		"the `algorithms` that tokens may be signed with")
+	keys.String(&o.oidc.CAFile, "oidc.caFile", "oidc-ca-file", "",
+		"a `file` with the certificates that the issuer is verified with (default those of the system)")
 }
 
 // validate refuses settings that would have no effect.
 func (o *Access) validate() error {
 	if o.Home == "" && (len(o.users) > 0 || len(o.groups) > 0) {
-		return config.About("fleet-users", "--fleet-users and --fleet-groups have no effect without --home, which names the cluster of these users")
+		return config.About("fleet-users", "--fleet-users and --fleet-groups have no effect without --home, which "+
+			"names the cluster of these users")
 	}
-	if o.oidc.Issuer == "" && (o.oidc.Audience != "" || o.oidc.UsernamePrefix != "" || o.oidc.GroupsClaim != "" || o.oidc.GroupsPrefix != "" || o.oidc.CAFile != "") {
+	if o.oidc.Issuer == "" && (o.oidc.Audience != "" || o.oidc.UsernamePrefix != "" || o.oidc.GroupsClaim != "" ||
+		o.oidc.GroupsPrefix != "" || o.oidc.CAFile != "") {
 		return errors.New("the flags that begin with --oidc have no effect without --oidc-issuer-url")
 	}
 	if o.Home == "" && o.oidc.Issuer == "" && len(o.members) > 0 {

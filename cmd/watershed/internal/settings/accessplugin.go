@@ -86,7 +86,8 @@ func policies(args, env string) (addArgs, addEnv bool, err error) {
 	case "AppendIfNotExists":
 		addEnv = true
 	default:
-		return false, false, fmt.Errorf("profileSourcedEnvVarsPolicy %q is not supported: use Ignore or AppendIfNotExists", env)
+		return false, false, fmt.Errorf("profileSourcedEnvVarsPolicy %q is not supported: use Ignore or "+
+			"AppendIfNotExists", env)
 	}
 	return addArgs, addEnv, nil
 }

@@ -41,14 +41,16 @@ func TestAccessPlugins(t *testing.T) {
 		AddArgs, AddEnv     bool
 	}
 	summarize := func(p directory.AccessPlugin) summary {
-		return summary{p.Exec.Command, p.Exec.APIVersion, p.Exec.Args, p.Exec.Env, p.Exec.ProvideClusterInfo, p.ProfileArgs, p.ProfileEnv}
+		return summary{p.Exec.Command, p.Exec.APIVersion, p.Exec.Args, p.Exec.Env, p.Exec.ProvideClusterInfo,
+			p.ProfileArgs, p.ProfileEnv}
 	}
 	summaries := map[string]summary{}
 	for name, p := range got {
 		summaries[name] = summarize(p)
 	}
 	want := map[string]summary{
-		"plain":    {Command: "plugin", APIVersion: "client.authentication.k8s.io/v1", Args: []string{"a"}, Env: []clientcmdapi.ExecEnvVar{{Name: "X", Value: "1"}}, Info: true},
+		"plain": {Command: "plugin", APIVersion: "client.authentication.k8s.io/v1", Args: []string{"a"},
+			Env: []clientcmdapi.ExecEnvVar{{Name: "X", Value: "1"}}, Info: true},
 		"ignoring": {Command: "c", APIVersion: "v"},
 		"adding":   {Command: "c", APIVersion: "v", AddArgs: true, AddEnv: true},
 	}
@@ -72,7 +74,8 @@ func TestAccessPlugins_errors(t *testing.T) {
 		`{"providers": [{"name": "a", ` + exec + `, "profileSourcedEnvVarsPolicy": "Replace"}]}`: `"Replace" is not supported: use Ignore or AppendIfNotExists`,
 	} {
 		path := writeFile(t, text)
-		if _, err := readAccessPlugins(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if _, err := readAccessPlugins(path); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v, want one with %q and the path", text, err, want)
 		}
 	}

@@ -50,8 +50,9 @@ func (o *Settings) ListenMetrics(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("--metrics-listen %s: %w", o.metricsListen, err)
 	}
 	if host == "" {
-		return nil, fmt.Errorf("--metrics-listen %s: name the host, because metrics are served there without access control: "+
-			"127.0.0.1 for this machine, the address of the pod, or 0.0.0.0 for every network", o.metricsListen)
+		return nil, fmt.Errorf("--metrics-listen %s: name the host, because metrics are served there without "+
+			"access control: 127.0.0.1 for this machine, the address of the pod, or 0.0.0.0 for every network",
+			o.metricsListen)
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", o.metricsListen)
@@ -84,5 +85,6 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 }
 
 func notLoopback(address string) error {
-	return fmt.Errorf("listen on %s: not a loopback address, and every client that connects could read the memory of the program; use 127.0.0.1, ::1 or localhost", address)
+	return fmt.Errorf("listen on %s: not a loopback address, and every client that connects could read the memory "+
+		"of the program; use 127.0.0.1, ::1 or localhost", address)
 }

@@ -35,7 +35,8 @@ func TestAuditOptions(t *testing.T) {
 		if err == nil {
 			log, err = o.Audit.Open(slog.New(slog.DiscardHandler))
 		}
-		if (log != nil) != c.log || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if (log != nil) != c.log || (err != nil) != (c.want != "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: log %v, error %v", c.args, log != nil, err)
 		}
 		if log != nil {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package settings has the settings of watershed serve: their flags, keys and defaults, the rules that
+// they must satisfy, and what they open, such as sources of clusters, files and listeners. Other
+// commands use them too: check takes all of them, config prints them, and disk reads the same files.
 package settings
 
 import (
@@ -30,8 +33,8 @@ const (
 // them.
 type Settings struct {
 	Keys *config.Set
-	// File is the configuration file, "" if there is none, and content is what it had when
-	// the options were loaded.
+	// File is the configuration file, "" if there is none, and Content is what it had when
+	// the settings were loaded.
 	File    string
 	Content []byte
 
@@ -72,33 +75,49 @@ func New() *Settings {
 
 // declare declares the settings, in the order of the documentation.
 func (o *Settings) declare(keys *config.Set) {
-	keys.String(&o.Listen, "listen", "listen", "127.0.0.1:7443", "the `address` to serve at, such as :7443 for all addresses of this machine; port 0 is any that is free")
+	keys.String(&o.Listen, "listen", "listen", "127.0.0.1:7443",
+		"the `address` to serve at, such as :7443 for all addresses of this machine; port 0 is any that is free")
 	keys.String(&o.State.Path, "stateDir", "state-dir", "", state.Usage)
 	o.Listening.declare(keys)
 	o.Sources.declare(keys)
 	keys.Strings(&o.Resources, "mirror.resources", "resources", DefaultResources(),
-		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are mirrored only if a pattern names them without a star").Reloads()
+		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are "+
+			"mirrored only if a pattern names them without a star").Reloads()
 	keys.Strings(&o.Except, "mirror.except", "except", nil, "`patterns` of resources not to mirror").Reloads()
-	keys.Strings(&o.expendable, "mirror.expendable", "expendable", nil, "`patterns` of resources that are no longer mirrored if the memory of the process is scarce, see --memory-limit").Reloads()
-	keys.String(&o.Scope.Namespace, "mirror.namespace", "namespace", "", "mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited to a namespace").Short("n")
-	keys.String(&o.Scope.LabelSelector, "mirror.selector", "selector", "", "mirror only objects that a label `selector` matches").Short("l")
-	keys.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false, "do not keep metadata.managedFields: responses do not have it")
-	keys.Int64(&o.history, "limits.historyMiB", "history", 256, "how many `MiB` of past changes to keep for clients that resume a watch").
+	keys.Strings(&o.expendable, "mirror.expendable", "expendable", nil,
+		"`patterns` of resources that are no longer mirrored if the memory of the process is scarce, "+
+			"see --memory-limit").Reloads()
+	keys.String(&o.Scope.Namespace, "mirror.namespace", "namespace", "",
+		"mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited "+
+			"to a namespace").Short("n")
+	keys.String(&o.Scope.LabelSelector, "mirror.selector", "selector", "",
+		"mirror only objects that a label `selector` matches").Short("l")
+	keys.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false,
+		"do not keep metadata.managedFields: responses do not have it")
+	keys.Int64(&o.history, "limits.historyMiB", "history", 256,
+		"how many `MiB` of past changes to keep for clients that resume a watch").
 		AtLeast(1, "clients could not resume a watch").Reloads()
-	keys.Int(&o.maxObjects, "limits.clusterObjects", "max-cluster-objects", 0, "how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)").
+	keys.Int(&o.maxObjects, "limits.clusterObjects", "max-cluster-objects", 0,
+		"how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)").
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0, "how many `MiB` the objects of one cluster may take (default half of the memory limit, or 8192 without one)").
+	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0,
+		"how many `MiB` the objects of one cluster may take (default half of the memory limit, or 8192 without one)").
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Int64(&o.MemoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the limit it reduces caches, then history, drops what is --expendable, and then mirrors nothing further (default GOMEMLIMIT, else 90 % of the container's memory, else none)").
+	keys.Int64(&o.MemoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the "+
+		"limit it reduces caches, then history, drops what is --expendable, and then mirrors nothing further "+
+		"(default GOMEMLIMIT, else 90 % of the container's memory, else none)").
 		AtLeast(0, "use 0 for the default")
-	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
+	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource "+
+		"with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
 		AtLeast(0, "use 0 for never")
 	o.Storage.declare(keys)
 	o.Access.declare(keys)
 	o.Audit.declare(keys)
 	o.Tracing.declare(keys)
-	keys.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, such as writes, logs and exec, on to the cluster with the caller's own token")
-	keys.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves /metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
+	keys.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, "+
+		"such as writes, logs and exec, on to the cluster with the caller's own token")
+	keys.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves "+
+		"/metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
 	keys.String(&o.LogFormat, "logFormat", "log-format", LogText, "the `format` of the log: text or json")
 	keys.String(&o.pprof, "pprof", "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 }
@@ -106,7 +125,9 @@ func (o *Settings) declare(keys *config.Set) {
 // AddFlags adds the flags of the settings, and that of the configuration file.
 func (o *Settings) AddFlags(flags *pflag.FlagSet) {
 	o.Keys.AddTo(flags)
-	flags.StringVar(&o.File, "config", "", "a `file` with settings; flags and environment variables (WATERSHED_LISTEN for --listen) have precedence; most changes of the file take effect while serve runs (default $"+configVariable+")")
+	flags.StringVar(&o.File, "config", "", "a `file` with settings; flags and environment variables "+
+		"(WATERSHED_LISTEN for --listen) have precedence; most changes of the file take effect while serve runs "+
+		"(default $"+configVariable+")")
 }
 
 // Load reads the configuration file and the environment, and checks the settings. The flags
@@ -156,8 +177,10 @@ func (o *Settings) validate() error {
 		flag string
 		opts fleet.Options
 	}{
-		{"resources", fleet.Options{Resources: o.Resources}}, {"except", fleet.Options{Except: o.Except}}, {"expendable", fleet.Options{Except: o.expendable}},
-		{"namespace", fleet.Options{Scope: fleet.Scope{Namespace: o.Scope.Namespace}}}, {"selector", fleet.Options{Scope: fleet.Scope{LabelSelector: o.Scope.LabelSelector}}},
+		{"resources", fleet.Options{Resources: o.Resources}}, {"except", fleet.Options{Except: o.Except}},
+		{"expendable", fleet.Options{Except: o.expendable}},
+		{"namespace", fleet.Options{Scope: fleet.Scope{Namespace: o.Scope.Namespace}}},
+		{"selector", fleet.Options{Scope: fleet.Scope{LabelSelector: o.Scope.LabelSelector}}},
 	} {
 		if _, _, err := one.opts.Selected(nil); err != nil {
 			add(config.About(one.flag, "--%s: %v", one.flag, err))
@@ -180,7 +203,8 @@ func (o *Settings) Labels() map[string]map[string]string {
 
 // FleetOptions returns the options of the fleet.
 func (o *Settings) FleetOptions(logger *slog.Logger) *fleet.Options {
-	opts := &fleet.Options{Resources: o.Access.Mirrored(o.Resources), Except: o.Except, Expendable: o.expendable, Scope: o.Scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
+	opts := &fleet.Options{Resources: o.Access.Mirrored(o.Resources), Except: o.Except, Expendable: o.expendable,
+		Scope: o.Scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
 	opts.Limits.Objects, opts.Limits.Bytes = o.maxObjects, o.maxMemory<<20
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields

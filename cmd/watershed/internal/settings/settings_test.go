@@ -26,7 +26,8 @@ func TestServeOptions_limits(t *testing.T) {
 		}
 	}
 	_, err := commandtest.ParseOptions("--max-cluster-objects", "-1", "--max-cluster-memory", "-2")
-	for _, want := range []string{"--max-cluster-objects -1: the least value is 0", "--max-cluster-memory -2: the least value is 0"} {
+	for _, want := range []string{"--max-cluster-objects -1: the least value is 0",
+		"--max-cluster-memory -2: the least value is 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}

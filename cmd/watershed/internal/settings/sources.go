@@ -38,18 +38,33 @@ type Sources struct {
 }
 
 func (o *Sources) declare(keys *config.Set) {
-	keys.String(&o.Kubeconfig, "sources.kubeconfig", "kubeconfig", "", "the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)").Reloads()
-	keys.Repeated(&o.contexts, "sources.contexts", "context", "a `context` to mirror; may be repeated (default every context)").Reloads()
-	keys.Repeated(&o.Folders, "sources.folders", "kubeconfig-dir", "a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
-	keys.String(&o.InCluster, "sources.inCluster", "in-cluster", "", "mirror the cluster that serve runs in, under this `name`; needs a pod with a service account").
+	keys.String(&o.Kubeconfig, "sources.kubeconfig", "kubeconfig", "",
+		"the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)").Reloads()
+	keys.Repeated(&o.contexts, "sources.contexts", "context",
+		"a `context` to mirror; may be repeated (default every context)").Reloads()
+	keys.Repeated(&o.Folders, "sources.folders", "kubeconfig-dir",
+		"a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
+	keys.String(&o.InCluster, "sources.inCluster", "in-cluster", "",
+		"mirror the cluster that serve runs in, under this `name`; needs a pod with a service account").
 		Bare(defaultInCluster).Reloads()
-	keys.Bool(&o.clusterAPI, "sources.clusterAPI", "cluster-api", false, "mirror the clusters that Cluster API manages from the hub; needs the right to list and watch Secrets there").Reloads()
-	keys.Bool(&o.clusterProfiles, "sources.clusterProfiles.enabled", "cluster-profiles", false, "mirror the clusters of the ClusterProfiles on the hub; needs --cluster-profile-consumer or --cluster-profile-provider-file").Reloads()
-	keys.String(&o.profileConsumer, "sources.clusterProfiles.consumer", "cluster-profile-consumer", "", "the `name` of the inventory consumer whose Secrets have the kubeconfigs of ClusterProfiles").Reloads()
-	keys.String(&o.providerFile, "sources.clusterProfiles.providerFile", "cluster-profile-provider-file", "", "a JSON `file` with the credential plugins for the access providers of ClusterProfiles, in the format of the cluster-inventory-api project").Reloads()
-	keys.String(&o.hubKubeconfig, "sources.hub.kubeconfig", "hub-kubeconfig", "", "the kubeconfig `file` of the hub (default the files in KUBECONFIG, else ~/.kube/config, else the service account of the pod)").Reloads()
-	keys.String(&o.hubContext, "sources.hub.context", "hub-context", "", "the `context` of the hub (default the current context)").Reloads()
-	keys.String(&o.hubNamespace, "sources.hub.namespace", "hub-namespace", "", "read only this `namespace` of the hub (default all namespaces)").Reloads()
+	keys.Bool(&o.clusterAPI, "sources.clusterAPI", "cluster-api", false,
+		"mirror the clusters that Cluster API manages from the hub; needs the right to list and "+
+			"watch Secrets there").Reloads()
+	keys.Bool(&o.clusterProfiles, "sources.clusterProfiles.enabled", "cluster-profiles", false,
+		"mirror the clusters of the ClusterProfiles on the hub; needs --cluster-profile-consumer or "+
+			"--cluster-profile-provider-file").Reloads()
+	keys.String(&o.profileConsumer, "sources.clusterProfiles.consumer", "cluster-profile-consumer", "",
+		"the `name` of the inventory consumer whose Secrets have the kubeconfigs of ClusterProfiles").Reloads()
+	keys.String(&o.providerFile, "sources.clusterProfiles.providerFile", "cluster-profile-provider-file", "",
+		"a JSON `file` with the credential plugins for the access providers of ClusterProfiles, in the format of "+
+			"the cluster-inventory-api project").Reloads()
+	keys.String(&o.hubKubeconfig, "sources.hub.kubeconfig", "hub-kubeconfig", "",
+		"the kubeconfig `file` of the hub (default the files in KUBECONFIG, else ~/.kube/config, else the service "+
+			"account of the pod)").Reloads()
+	keys.String(&o.hubContext, "sources.hub.context", "hub-context", "",
+		"the `context` of the hub (default the current context)").Reloads()
+	keys.String(&o.hubNamespace, "sources.hub.namespace", "hub-namespace", "",
+		"read only this `namespace` of the hub (default all namespaces)").Reloads()
 }
 
 // OpenedSources are the opened sources of clusters.
@@ -102,7 +117,8 @@ func (o *Sources) Open(logger *slog.Logger) (*OpenedSources, error) {
 	}
 	for _, path := range o.Folders {
 		if _, err := os.ReadDir(path); err != nil {
-			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a folder that exists, or a single file with --kubeconfig", err)
+			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a folder that exists, or a single file "+
+				"with --kubeconfig", err)
 		}
 		s.add("folder "+path, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
 	}
@@ -135,7 +151,8 @@ func (o *Sources) validate() error {
 		{"hub-kubeconfig", o.hubKubeconfig}, {"hub-context", o.hubContext}, {"hub-namespace", o.hubNamespace},
 	} {
 		if f.value != "" && !o.usesHub() {
-			return config.About(f.name, "--%s has no effect without a source that reads the hub: add --cluster-api or --cluster-profiles", f.name)
+			return config.About(f.name, "--%s has no effect without a source that reads the hub: add --cluster-api "+
+				"or --cluster-profiles", f.name)
 		}
 	}
 	for _, f := range []struct{ name, value string }{
@@ -146,7 +163,8 @@ func (o *Sources) validate() error {
 		}
 	}
 	if o.clusterProfiles && o.profileConsumer == "" && o.providerFile == "" {
-		return config.About("cluster-profiles", "--cluster-profiles: no credentials for the clusters: add --cluster-profile-consumer or --cluster-profile-provider-file")
+		return config.About("cluster-profiles", "--cluster-profiles: no credentials for the clusters: add "+
+			"--cluster-profile-consumer or --cluster-profile-provider-file")
 	}
 	return nil
 }
@@ -164,7 +182,8 @@ func (o *Sources) openKubeconfig(logger *slog.Logger) (*directory.Kubeconfig, er
 	k := directory.NewKubeconfig(opts)
 	found, err := k.Read()
 	if err != nil {
-		return nil, fmt.Errorf("%w: name another file with --kubeconfig, or another source of clusters (see watershed serve --help)", err)
+		return nil, fmt.Errorf("%w: name another file with --kubeconfig, or another source of clusters (see "+
+			"watershed serve --help)", err)
 	}
 	files := strings.Join(k.Paths(), ", ")
 	if len(found) == 0 {
@@ -172,7 +191,8 @@ func (o *Sources) openKubeconfig(logger *slog.Logger) (*directory.Kubeconfig, er
 	}
 	for _, c := range found {
 		if !c.Exists {
-			return nil, fmt.Errorf("context %q does not exist in kubeconfig %s: %s", c.Name, files, existing(opts.Paths))
+			return nil, fmt.Errorf("context %q does not exist in kubeconfig %s: %s", c.Name, files,
+				existing(opts.Paths))
 		}
 	}
 	return k, nil
@@ -218,10 +238,12 @@ func (o *Sources) openHub(s *OpenedSources, logger *slog.Logger) error {
 	}
 	hub, err := o.connectHub()
 	if err != nil {
-		return fmt.Errorf("hub: %w: name the context of the hub with --hub-context, and its file with --hub-kubeconfig", err)
+		return fmt.Errorf("hub: %w: name the context of the hub with --hub-context, and its file with --hub-kubeconfig",
+			err)
 	}
 	if o.clusterAPI {
-		s.add("cluster-api", directory.NewClusterAPI(hub, &directory.ClusterAPIOptions{Namespace: o.hubNamespace, Logger: logger}))
+		s.add("cluster-api", directory.NewClusterAPI(hub,
+			&directory.ClusterAPIOptions{Namespace: o.hubNamespace, Logger: logger}))
 	}
 	if o.clusterProfiles {
 		s.add("cluster-profiles", directory.NewClusterProfile(hub, &directory.ClusterProfileOptions{

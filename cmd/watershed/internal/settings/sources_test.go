@@ -33,11 +33,14 @@ func TestSources(t *testing.T) {
 		{[]string{"--in-cluster"}, "in-cluster in-cluster"},
 		{[]string{"--in-cluster=prod"}, "in-cluster prod"},
 		{append([]string{"--cluster-api"}, fromHub...), "Cluster API on hub"},
-		{append([]string{"--cluster-profiles", "--cluster-profile-consumer", "me"}, fromHub...), "ClusterProfiles on hub"},
+		{append([]string{"--cluster-profiles", "--cluster-profile-consumer", "me"}, fromHub...),
+			"ClusterProfiles on hub"},
 		{[]string{"--cluster-api", "--hub-context", "b"}, "Cluster API on b"},
 		{
-			append([]string{"--cluster-profiles", "--cluster-profile-consumer", "me", "--cluster-api", "--in-cluster", "--kubeconfig-dir", one, "--kubeconfig", config}, fromHub...),
-			"kubeconfig " + config + ", folder " + one + ", in-cluster in-cluster, Cluster API on hub, ClusterProfiles on hub",
+			append([]string{"--cluster-profiles", "--cluster-profile-consumer", "me", "--cluster-api", "--in-cluster",
+				"--kubeconfig-dir", one, "--kubeconfig", config}, fromHub...),
+			"kubeconfig " + config + ", folder " + one + ", in-cluster in-cluster, Cluster API on hub, " +
+				"ClusterProfiles on hub",
 		},
 	} {
 		s, _, err := commandtest.OpenSources(t, c.args...)
@@ -61,11 +64,13 @@ func TestSources_clusters(t *testing.T) {
 	commandtest.FollowSources(t, commandtest.Named("a", "b", "c"))
 	commandtest.FollowSources(t, commandtest.Named("a", "c"), "--context", "c", "--context", "a")
 	commandtest.FollowSources(t, commandtest.Named("b", "d"), "--kubeconfig-dir", dir)
-	got, log := commandtest.FollowSources(t, commandtest.Named("a", "b", "d"), "--kubeconfig-dir", dir, "--context", "a", "--context", "b")
+	got, log := commandtest.FollowSources(t, commandtest.Named("a", "b", "d"), "--kubeconfig-dir", dir, "--context",
+		"a", "--context", "b")
 	if token := got["b"].Config.BearerToken; token != "secret of b" {
 		t.Errorf("cluster b has the token %q of the folder, want that of the context", token)
 	}
-	for _, want := range []string{"cluster left out", "cluster=b", "source=\"folder " + dir, "used=\"kubeconfig " + config} {
+	for _, want := range []string{"cluster left out", "cluster=b", "source=\"folder " + dir,
+		"used=\"kubeconfig " + config} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in the log:\n%s", want, log)
 		}
@@ -80,8 +85,10 @@ func TestSources_inCluster(t *testing.T) {
 	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
 		t.Skip("the test runs in a pod")
 	}
-	_, log := commandtest.FollowSources(t, commandtest.Named("a"), "--in-cluster", "--kubeconfig-dir", commandtest.WriteFolder(t, "a"))
-	for _, want := range []string{"cannot read clusters", `source="in-cluster in-cluster"`, "/var/run/secrets/kubernetes.io/serviceaccount/token"} {
+	_, log := commandtest.FollowSources(t, commandtest.Named("a"), "--in-cluster", "--kubeconfig-dir",
+		commandtest.WriteFolder(t, "a"))
+	for _, want := range []string{"cannot read clusters", `source="in-cluster in-cluster"`,
+		"/var/run/secrets/kubernetes.io/serviceaccount/token"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in the log:\n%s", want, log)
 		}
@@ -97,19 +104,26 @@ func TestSources_errors(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"--kubeconfig-dir", "/nonexistent/dir"}, []string{"--kubeconfig-dir", "/nonexistent/dir", "no such file", "--kubeconfig"}},
+		{[]string{"--kubeconfig-dir", "/nonexistent/dir"},
+			[]string{"--kubeconfig-dir", "/nonexistent/dir", "no such file", "--kubeconfig"}},
 		{[]string{"--kubeconfig-dir", config}, []string{"--kubeconfig-dir", config, "--kubeconfig"}},
 		{[]string{"--in-cluster"}, []string{"--in-cluster", "KUBERNETES_SERVICE_HOST", "pod"}},
 		{[]string{"--in-cluster=a/b"}, []string{"--in-cluster", `"a/b"`, "slash"}},
-		{[]string{"--cluster-api", "--hub-context", "nosuch"}, []string{"hub", `"nosuch"`, "--hub-context", "--hub-kubeconfig"}},
-		{[]string{"--cluster-api", "--hub-kubeconfig", "/nonexistent/config"}, []string{"hub", "/nonexistent/config", "--hub-kubeconfig"}},
+		{[]string{"--cluster-api", "--hub-context", "nosuch"},
+			[]string{"hub", `"nosuch"`, "--hub-context", "--hub-kubeconfig"}},
+		{[]string{"--cluster-api", "--hub-kubeconfig", "/nonexistent/config"},
+			[]string{"hub", "/nonexistent/config", "--hub-kubeconfig"}},
 		{[]string{"--hub-kubeconfig", config}, []string{"--hub-kubeconfig", "--cluster-api", "--cluster-profiles"}},
 		{[]string{"--hub-context", "a"}, []string{"--hub-context", "--cluster-api"}},
 		{[]string{"--hub-namespace", "a", "--in-cluster"}, []string{"--hub-namespace", "--cluster-api"}},
-		{[]string{"--cluster-profiles"}, []string{"--cluster-profiles", "credentials", "--cluster-profile-consumer", "--cluster-profile-provider-file"}},
-		{[]string{"--cluster-profile-consumer", "me", "--cluster-api"}, []string{"--cluster-profile-consumer", "--cluster-profiles"}},
-		{[]string{"--cluster-profile-provider-file", config}, []string{"--cluster-profile-provider-file", "--cluster-profiles"}},
-		{[]string{"--cluster-profiles", "--cluster-profile-provider-file", "/nonexistent/file"}, []string{"--cluster-profile-provider-file", "/nonexistent/file"}},
+		{[]string{"--cluster-profiles"}, []string{"--cluster-profiles", "credentials", "--cluster-profile-consumer",
+			"--cluster-profile-provider-file"}},
+		{[]string{"--cluster-profile-consumer", "me", "--cluster-api"},
+			[]string{"--cluster-profile-consumer", "--cluster-profiles"}},
+		{[]string{"--cluster-profile-provider-file", config},
+			[]string{"--cluster-profile-provider-file", "--cluster-profiles"}},
+		{[]string{"--cluster-profiles", "--cluster-profile-provider-file", "/nonexistent/file"},
+			[]string{"--cluster-profile-provider-file", "/nonexistent/file"}},
 		{[]string{"--kubeconfig", "/nonexistent/config"}, []string{"/nonexistent/config", "--kubeconfig"}},
 		{[]string{"--context", "nosuch", "--cluster-api"}, []string{`"nosuch"`, config, "it has a"}},
 	} {

@@ -30,19 +30,26 @@ type Storage struct {
 const restartWindow = 5 * time.Minute
 
 func (o *Storage) declare(keys *config.Set) {
-	keys.String(&o.Dir, "storage.dir", "data-dir", "", "the `folder` in which mirrored objects are stored, so that a restarted server can be read at once and need not list them; no other process may use it (default none)")
-	keys.String(&o.KeyFile, "storage.keyFile", "data-key-file", "", "a `file` with keys, 32 bytes in base64 in each line, of which the first encrypts; without it, secrets are not stored")
-	keys.String(&o.KeyEnv, "storage.keyVariable", "data-key-env", "", "the `name` of an environment variable with keys, in the form of --data-key-file")
-	keys.String(&o.KMS, "storage.kms", "data-kms", "", "the `address` of a KMS v2 plugin that encrypts the keys of secrets, such as unix:///run/kms.sock, instead of --data-key-file")
-	keys.Duration(&o.retention, "storage.retention", "data-retention", 24*time.Hour, "how long the files keep the past of the objects; 0 keeps only what a restart needs, which is five minutes").
+	keys.String(&o.Dir, "storage.dir", "data-dir", "", "the `folder` in which mirrored objects are stored, so that "+
+		"a restarted server can be read at once and need not list them; no other process may use it (default none)")
+	keys.String(&o.KeyFile, "storage.keyFile", "data-key-file", "", "a `file` with keys, 32 bytes in base64 in each "+
+		"line, of which the first encrypts; without it, secrets are not stored")
+	keys.String(&o.KeyEnv, "storage.keyVariable", "data-key-env", "",
+		"the `name` of an environment variable with keys, in the form of --data-key-file")
+	keys.String(&o.KMS, "storage.kms", "data-kms", "", "the `address` of a KMS v2 plugin that encrypts the keys of "+
+		"secrets, such as unix:///run/kms.sock, instead of --data-key-file")
+	keys.Duration(&o.retention, "storage.retention", "data-retention", 24*time.Hour,
+		"how long the files keep the past of the objects; 0 keeps only what a restart needs, which is five minutes").
 		AtLeast(0, "use 0 to keep no more than a restart needs")
-	keys.Int64(&o.maxSize, "storage.maxSizeMiB", "data-max-size", 10<<10, "how many `MiB` the past of the objects may take; the oldest part is removed").
+	keys.Int64(&o.maxSize, "storage.maxSizeMiB", "data-max-size", 10<<10,
+		"how many `MiB` the past of the objects may take; the oldest part is removed").
 		AtLeast(1, "use --data-retention 0 to keep no more than a restart needs")
 }
 
 func (o *Storage) validate() error {
 	set := ""
-	for _, key := range []struct{ flag, value string }{{"data-key-file", o.KeyFile}, {"data-key-env", o.KeyEnv}, {"data-kms", o.KMS}} {
+	for _, key := range []struct{ flag, value string }{{"data-key-file", o.KeyFile}, {"data-key-env", o.KeyEnv},
+		{"data-kms", o.KMS}} {
 		switch {
 		case key.value == "":
 		case o.Dir == "":
@@ -65,7 +72,8 @@ func (o *Storage) Open(ctx context.Context, logger *slog.Logger) (*StoredFiles, 
 	if err != nil {
 		return nil, err
 	}
-	d, err := disk.Open(o.Dir, &disk.Options{Keys: keys, Window: max(o.retention, restartWindow), WindowBytes: o.maxSize << 20, Logger: logger})
+	d, err := disk.Open(o.Dir, &disk.Options{Keys: keys, Window: max(o.retention, restartWindow),
+		WindowBytes: o.maxSize << 20, Logger: logger})
 	if errors.Is(err, disk.ErrInUse) {
 		err = fmt.Errorf("%w %s: stop that server, or choose another directory", disk.ErrInUse, o.Dir)
 	}
@@ -73,7 +81,8 @@ func (o *Storage) Open(ctx context.Context, logger *slog.Logger) (*StoredFiles, 
 		closeKeys()
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
-	logger.Info("objects are stored in files", "dir", o.Dir, "past", max(o.retention, restartWindow), "limit", fmt.Sprintf("%d MiB", o.maxSize))
+	logger.Info("objects are stored in files", "dir", o.Dir, "past", max(o.retention, restartWindow), "limit",
+		fmt.Sprintf("%d MiB", o.maxSize))
 	return &StoredFiles{d, closeKeys}, nil
 }
 

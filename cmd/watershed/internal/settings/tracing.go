@@ -19,8 +19,10 @@ type Tracing struct {
 }
 
 func (o *Tracing) declare(keys *config.Set) {
-	keys.String(&o.endpoint, "tracing.endpoint", "tracing-endpoint", "", "the `URL` of an OpenTelemetry collector that takes OTLP over HTTP, such as http://localhost:4318 (default: no traces)")
-	keys.Int(&o.ratePerMillion, "tracing.samplingRatePerMillion", "tracing-sampling-rate-per-million", 10_000, "how many of a million requests and of a million changes to trace").
+	keys.String(&o.endpoint, "tracing.endpoint", "tracing-endpoint", "", "the `URL` of an OpenTelemetry collector "+
+		"that takes OTLP over HTTP, such as http://localhost:4318 (default: no traces)")
+	keys.Int(&o.ratePerMillion, "tracing.samplingRatePerMillion", "tracing-sampling-rate-per-million", 10_000,
+		"how many of a million requests and of a million changes to trace").
 		AtLeast(0, "use 0 to trace only what trusted callers ask for")
 }
 
@@ -39,5 +41,6 @@ func (o *Tracing) Open(ctx context.Context, logger *slog.Logger) (*tracing.Traci
 	if o.endpoint == "" {
 		return nil, nil
 	}
-	return tracing.New(ctx, tracing.Options{Endpoint: o.endpoint, RatePerMillion: o.ratePerMillion, Version: build.Version(), Logger: logger})
+	return tracing.New(ctx, tracing.Options{Endpoint: o.endpoint, RatePerMillion: o.ratePerMillion,
+		Version: build.Version(), Logger: logger})
 }

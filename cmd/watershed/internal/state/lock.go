@@ -27,7 +27,8 @@ func (s *Dir) Lock() (release func(), err error) {
 	}
 	defer f.Close()
 	if err == nil {
-		return nil, fmt.Errorf("state directory %s is in use by another watershed serve%s: stop that one, or choose another directory with --state-dir", s.Path, owner(f))
+		return nil, fmt.Errorf("state directory %s is in use by another watershed serve%s: stop that one, or choose "+
+			"another directory with --state-dir", s.Path, owner(f))
 	}
 	return nil, fmt.Errorf("lock state directory %s: %w", s.Path, err)
 }

@@ -31,7 +31,8 @@ func TestOpenOwner_othersHaveTheToken(t *testing.T) {
 	expect.Equal(t, again, token)
 	for _, mode := range []os.FileMode{0o644, 0o620, 0o666} {
 		expect.NoError(t, os.Chmod(s.ownerFile(), mode))
-		if got, err := s.OpenOwner(newToken); err == nil || got != "" || !strings.Contains(err.Error(), "remove the file") {
+		if got, err := s.OpenOwner(newToken); err == nil || got != "" ||
+			!strings.Contains(err.Error(), "remove the file") {
 			t.Errorf("mode %#o: %q, %v", mode, got, err)
 		}
 	}

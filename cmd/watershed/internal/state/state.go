@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package state is the state folder of watershed serve: the authority that clients trust, the token
+// of the owner, and what the running server tells other commands. A server locks the folder.
 package state
 
 import (
@@ -18,10 +20,14 @@ import (
 
 // Dir is the folder with what other runs need: the authority that clients trust, and
 // the address of the running server. One server at a time uses it.
-type Dir struct{ Path string }
+type Dir struct {
+	// Path is "" for the default, until [Dir.Find] or [Dir.Open] sets it.
+	Path string
+}
 
 // Usage is the help text of the flag that names the folder.
-const Usage = "the `folder` with certificates and the address of the one server that uses it (default $XDG_STATE_HOME/watershed, else ~/.local/state/watershed)"
+const Usage = "the `folder` with certificates and the address of the one server that uses it (default " +
+	"$XDG_STATE_HOME/watershed, else ~/.local/state/watershed)"
 
 // variable is the environment variable of the flag that names the folder.
 const variable = "WATERSHED_STATE_DIR"
@@ -60,6 +66,7 @@ func (s *Dir) Find() error {
 	return nil
 }
 
+// AuthorityFile returns the path of the file with the certificate authority and its key.
 func (s *Dir) AuthorityFile() string { return filepath.Join(s.Path, "authority.pem") }
 
 func (s *Dir) serverFile() string { return filepath.Join(s.Path, "server.json") }
@@ -105,6 +112,7 @@ func (s *Dir) Announce(v Server) (withdraw func(), err error) {
 	return func() { _ = os.Remove(s.serverFile()) }, nil
 }
 
+// ErrNotServing means that no server uses the folder.
 var ErrNotServing = errors.New("no server is running: start one with watershed serve, and the same --state-dir")
 
 // Server returns what the running server has announced.

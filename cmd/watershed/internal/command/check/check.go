@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package check is the command watershed check: it checks the settings of serve and the clusters, and
+// prints what to do about each problem.
 package check
 
 import (
@@ -62,6 +64,7 @@ type options struct {
 	observe time.Duration
 }
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	o := options{serve: settings.New()}
 	cmd := &cobra.Command{
@@ -97,7 +100,8 @@ func (o *options) run(ctx context.Context, out io.Writer, program string, names 
 	entries, contexts, configuration := o.entries(ctx, names)
 	p.print(configuration)
 	opts := &preflight.Options{
-		Fleet: o.serve.FleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.PassThrough, Open: !isLoopbackAddress(o.serve.Listen),
+		Fleet: o.serve.FleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.PassThrough,
+		Open:     !isLoopbackAddress(o.serve.Listen),
 		Contexts: contexts, Kubeconfig: o.serve.Sources.Kubeconfig, Observe: o.observe, Program: program,
 	}
 	if o.serve.Keys.IsSet("resources") {
@@ -143,7 +147,8 @@ func (o *options) entries(ctx context.Context, names []string) ([]fleet.Entry, m
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(entries, func(e fleet.Entry) bool { return e.Name == name }) {
-			return fail(fmt.Errorf("cluster %q not found", name), "name one of those that the sources have: "+entryNames(entries))
+			return fail(fmt.Errorf("cluster %q not found", name),
+				"name one of those that the sources have: "+entryNames(entries))
 		}
 	}
 	result.Message = fmt.Sprintf("%s from %v", status.Counted(len(entries), "cluster"), clusters)
@@ -308,7 +313,8 @@ func (p *printer) line(r preflight.Result) string {
 
 // summary prints the totals.
 func (p *printer) summary(clusters int) {
-	fmt.Fprintf(p.out, "%s of %s: %d ok, %s, %d failed\n", status.Counted(len(p.all), "check"), status.Counted(clusters, "cluster"),
+	fmt.Fprintf(p.out, "%s of %s: %d ok, %s, %d failed\n", status.Counted(len(p.all), "check"),
+		status.Counted(clusters, "cluster"),
 		len(p.all)-p.failed-p.warned, status.Counted(p.warned, "warning"), p.failed)
 }
 

@@ -36,17 +36,23 @@ func TestCheck_configuration(t *testing.T) {
 		want string
 	}{
 		{[]string{"--kubeconfig", "/nonexistent"}, "FAIL    configuration: kubeconfig /nonexistent does not exist"},
-		{[]string{"--kubeconfig", config, "--context", "three"}, `FAIL    configuration: context "three" does not exist`},
-		{[]string{"--kubeconfig", config, "--fleet-users", "a"}, "FAIL    configuration: --fleet-users and --fleet-groups have no effect without --home"},
-		{[]string{"--kubeconfig", config, "three"}, `FAIL    configuration: cluster "three" not found; do: name one of those that the sources have: one, two`},
-		{[]string{"--kubeconfig-dir", t.TempDir()}, "FAIL    configuration: the sources have no clusters; do: add a cluster to one of them"},
+		{[]string{"--kubeconfig", config, "--context", "three"},
+			`FAIL    configuration: context "three" does not exist`},
+		{[]string{"--kubeconfig", config, "--fleet-users", "a"},
+			"FAIL    configuration: --fleet-users and --fleet-groups have no effect without --home"},
+		{[]string{"--kubeconfig", config, "three"},
+			`FAIL    configuration: cluster "three" not found; do: name one of those that the sources have: one, two`},
+		{[]string{"--kubeconfig-dir", t.TempDir()}, "FAIL    configuration: the sources have no clusters; do: add a " +
+			"cluster to one of them"},
 	} {
 		out, err := runCheck(t, c.args...)
-		if !errors.Is(err, errFailed) || !strings.HasPrefix(out, c.want) || !strings.Contains(out, "; do: ") || !strings.HasSuffix(out, "1 check of 0 clusters: 0 ok, 0 warnings, 1 failed\n") {
+		if !errors.Is(err, errFailed) || !strings.HasPrefix(out, c.want) || !strings.Contains(out, "; do: ") ||
+			!strings.HasSuffix(out, "1 check of 0 clusters: 0 ok, 0 warnings, 1 failed\n") {
 			t.Errorf("%q: %v:\n%s", c.args, err, out)
 		}
 	}
-	if _, err := runCheck(t, "--kubeconfig", config, "-o", "xml"); err == nil || !strings.Contains(err.Error(), "use json or yaml") {
+	if _, err := runCheck(t, "--kubeconfig", config, "-o", "xml"); err == nil ||
+		!strings.Contains(err.Error(), "use json or yaml") {
 		t.Error(err)
 	}
 }
@@ -74,10 +80,12 @@ func TestCheck_start(t *testing.T) {
 		{[]string{"--metrics-listen", taken.Addr().String()}, "--metrics-listen: "},
 		{[]string{"--state-dir", plain}, "--state-dir: "},
 	} {
-		args := append([]string{"--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"}, c.args...)
+		args := append([]string{"--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"},
+			c.args...)
 		out, err := runCheck(t, args...)
 		line, _, _ := strings.Cut(out, "\n")
-		if !errors.Is(err, errFailed) || !strings.HasPrefix(line, "FAIL    configuration: ") || !strings.Contains(line, c.want) {
+		if !errors.Is(err, errFailed) || !strings.HasPrefix(line, "FAIL    configuration: ") ||
+			!strings.Contains(line, c.want) {
 			t.Errorf("%q: %v: %s", c.args, err, line)
 		}
 	}
@@ -89,7 +97,8 @@ func TestCheck_start(t *testing.T) {
 	release, err := s.Lock()
 	expect.NoError(t, err)
 	defer release()
-	if out, _ := runCheck(t, "--kubeconfig", config, "--state-dir", s.Path, "--listen", taken.Addr().String()); !strings.HasPrefix(out, "ok ") {
+	if out, _ := runCheck(t, "--kubeconfig", config, "--state-dir", s.Path, "--listen",
+		taken.Addr().String()); !strings.HasPrefix(out, "ok ") {
 		t.Errorf("while a server runs:\n%s", out)
 	}
 }
@@ -98,7 +107,8 @@ func TestCheck_document(t *testing.T) {
 	config := commandtest.WriteConfigs(t, filepath.Join(t.TempDir(), "config"), map[string]*rest.Config{
 		"one": {Host: "https://127.0.0.1:1", BearerToken: "x"}, "two": {Host: "https://127.0.0.1:1", BearerToken: "y"},
 	})
-	text, err := runCheck(t, "--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0", "-o", "json", "two")
+	text, err := runCheck(t, "--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0", "-o",
+		"json", "two")
 	var document struct {
 		Checks []preflight.Result
 		Failed int
@@ -107,7 +117,9 @@ func TestCheck_document(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, text)
 	}
 	last := document.Checks[len(document.Checks)-1]
-	if document.Failed != 1 || len(document.Checks) != 4 || last.Cluster != "two" || last.Check != "connection" || last.Outcome != preflight.Bad || last.Reason != "Unreachable" || !strings.HasPrefix(last.Remedy, "start the API server") {
+	if document.Failed != 1 || len(document.Checks) != 4 || last.Cluster != "two" || last.Check != "connection" ||
+		last.Outcome != preflight.Bad || last.Reason != "Unreachable" ||
+		!strings.HasPrefix(last.Remedy, "start the API server") {
 		t.Errorf("%+v", document)
 	}
 	if strings.Contains(text, `"y"`) {
@@ -123,7 +135,8 @@ func TestPrinter(t *testing.T) {
 		preflight.Result{Cluster: "a", Check: "speed", Outcome: preflight.Warning, Message: "slow", Remedy: "wait"},
 		preflight.Result{Cluster: "a", Check: "clock", Outcome: preflight.Bad, Message: "late", Remedy: "wind it"})
 	p.summary(1)
-	want := "✓ configuration: 2 clusters\n! a speed: slow; do: wait\n✗ a clock: late; do: wind it\n3 checks of 1 cluster: 1 ok, 1 warning, 1 failed\n"
+	want := "✓ configuration: 2 clusters\n! a speed: slow; do: wait\n✗ a clock: late; do: wind it\n3 checks of 1 " +
+		"cluster: 1 ok, 1 warning, 1 failed\n"
 	expect.Equal(t, out.String(), want)
 	p.color = true
 	if line := p.line(p.all[2]); !strings.HasPrefix(line, "\x1b[31m✗\x1b[0m a") {

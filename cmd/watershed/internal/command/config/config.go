@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package config is the command watershed config: it checks and prints the configuration of serve.
 package config
 
 import (
@@ -12,6 +13,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 )
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package disk is the command watershed disk: it shows, checks and removes the files of mirrored
+// objects.
 package disk
 
 import (
@@ -42,6 +44,7 @@ disk remove removes the files of clusters. No server may use the folder then.`
 // options are the flags of disk.
 type options struct{ settings.Storage }
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var o options
 	var resources bool
@@ -57,9 +60,12 @@ func NewCommand() *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&o.Dir, "data-dir", os.Getenv("WATERSHED_DATA_DIR"), "the `folder` (default $WATERSHED_DATA_DIR)")
-	cmd.Flags().StringVar(&o.KeyFile, "data-key-file", os.Getenv("WATERSHED_DATA_KEY_FILE"), "a `file` with keys, to check encrypted objects too (default $WATERSHED_DATA_KEY_FILE)")
-	cmd.Flags().StringVar(&o.KeyEnv, "data-key-env", os.Getenv("WATERSHED_DATA_KEY_ENV"), "the `name` of an environment variable with keys (default $WATERSHED_DATA_KEY_ENV)")
-	cmd.Flags().StringVar(&o.KMS, "data-kms", os.Getenv("WATERSHED_DATA_KMS"), "the `address` of a KMS v2 plugin (default $WATERSHED_DATA_KMS)")
+	cmd.Flags().StringVar(&o.KeyFile, "data-key-file", os.Getenv("WATERSHED_DATA_KEY_FILE"),
+		"a `file` with keys, to check encrypted objects too (default $WATERSHED_DATA_KEY_FILE)")
+	cmd.Flags().StringVar(&o.KeyEnv, "data-key-env", os.Getenv("WATERSHED_DATA_KEY_ENV"),
+		"the `name` of an environment variable with keys (default $WATERSHED_DATA_KEY_ENV)")
+	cmd.Flags().StringVar(&o.KMS, "data-kms", os.Getenv("WATERSHED_DATA_KMS"),
+		"the `address` of a KMS v2 plugin (default $WATERSHED_DATA_KMS)")
 	cmd.Flags().BoolVar(&resources, "resources", false, "show each resource")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "remove CLUSTER...",
@@ -123,11 +129,14 @@ func (o *options) show(ctx context.Context, out io.Writer, resources bool) error
 			objects += m.Objects
 			problem = errors.Join(problem, m.Err)
 			if resources {
-				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, schema.GroupResource{Group: m.Identity.Group, Resource: m.Identity.Resource}, m.Objects, m.Version, time.Since(m.Time).Round(time.Second), firstLine(m.Err))
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", c.Name,
+					schema.GroupResource{Group: m.Identity.Group, Resource: m.Identity.Resource}, m.Objects, m.Version,
+					time.Since(m.Time).Round(time.Second), firstLine(m.Err))
 			}
 		}
 		if !resources {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%.1f MB\t%s\n", c.Name, len(c.Mirrors), objects, c.Since.Local().Format(time.DateTime), float64(c.Bytes)/1e6, firstLine(problem))
+			fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%.1f MB\t%s\n", c.Name, len(c.Mirrors), objects,
+				c.Since.Local().Format(time.DateTime), float64(c.Bytes)/1e6, firstLine(problem))
 		}
 		damaged = damaged || problem != nil
 	}
@@ -140,7 +149,8 @@ func (o *options) show(ctx context.Context, out io.Writer, resources bool) error
 				"but reads of the past of one object take longer\n", c.Name, c.DamagedIndexes)
 		}
 	}
-	fmt.Fprintf(out, "clusters: %d, dictionaries: %d (%.1f MB)\n", len(r.Clusters), r.Dictionaries, float64(r.DictionaryBytes)/1e6)
+	fmt.Fprintf(out, "clusters: %d, dictionaries: %d (%.1f MB)\n", len(r.Clusters), r.Dictionaries,
+		float64(r.DictionaryBytes)/1e6)
 	if damaged {
 		return errDamaged
 	}

@@ -48,7 +48,8 @@ func TestCredentials_everyKind(t *testing.T) {
 	}
 	s := &state.Dir{Path: t.TempDir()}
 	names := slices.Sorted(maps.Keys(original.Contexts))
-	address, end := commandtest.BeginAs(t, s, state.Server{Kubeconfig: []string{path}}, commandtest.Clusters(append(names, "elsewhere")...))
+	address, end := commandtest.BeginAs(t, s, state.Server{Kubeconfig: []string{path}},
+		commandtest.Clusters(append(names, "elsewhere")...))
 	text, trouble, err := run(t, "--state-dir", s.Path, "--credentials", "user")
 	if err != nil {
 		t.Fatal(err)
@@ -69,24 +70,28 @@ func TestCredentials_everyKind(t *testing.T) {
 			t.Errorf("no context for %q", name)
 			continue
 		}
-		if diff := cmp.Diff(original.AuthInfos[original.Contexts[name].AuthInfo], k.AuthInfos[context.AuthInfo], withoutOrigin); diff != "" {
+		if diff := cmp.Diff(original.AuthInfos[original.Contexts[name].AuthInfo], k.AuthInfos[context.AuthInfo],
+			withoutOrigin); diff != "" {
 			t.Errorf("credentials of %q, wanted (-) and printed (+):\n%s", name, diff)
 		}
 		if context.Namespace != original.Contexts[name].Namespace {
 			t.Errorf("context %q has namespace %q", name, context.Namespace)
 		}
 		cluster := k.Clusters[context.Cluster]
-		if cluster.Server != "https://"+address+"/clusters/"+name || cluster.InsecureSkipTLSVerify || cluster.TLSServerName != "" || cluster.ProxyURL != "" || len(cluster.CertificateAuthorityData) == 0 {
+		if cluster.Server != "https://"+address+"/clusters/"+name || cluster.InsecureSkipTLSVerify ||
+			cluster.TLSServerName != "" || cluster.ProxyURL != "" || len(cluster.CertificateAuthorityData) == 0 {
 			t.Errorf("cluster of %q: %+v", name, cluster)
 		}
 		plugin := original.AuthInfos[original.Contexts[name].AuthInfo].Exec != nil
 		wanted := original.Clusters["shared"].Extensions[execExtension]
-		if got := cluster.Extensions[execExtension]; plugin != (got != nil) || plugin && !cmp.Equal(got, wanted) || cluster.Extensions["minikube"] != nil {
+		if got := cluster.Extensions[execExtension]; plugin != (got != nil) || plugin && !cmp.Equal(got, wanted) ||
+			cluster.Extensions["minikube"] != nil {
 			t.Errorf("extensions of the cluster of %q: %v", name, cluster.Extensions)
 		}
 	}
-	if want := filepath.Join(filepath.Dir(path), "pki/me.crt"); k.AuthInfos["watershed-files"].ClientCertificate != want {
-		t.Errorf("path of the certificate: %s, want %s", k.AuthInfos["watershed-files"].ClientCertificate, want)
+	certificate := k.AuthInfos["watershed-files"].ClientCertificate
+	if want := filepath.Join(filepath.Dir(path), "pki/me.crt"); certificate != want {
+		t.Errorf("path of the certificate: %s, want %s", certificate, want)
 	}
 	if !strings.Contains(trouble, `cluster "elsewhere" is left out`) || k.Contexts["watershed-elsewhere"] != nil {
 		t.Errorf("stderr does not report the cluster without a context:\n%s", trouble)
@@ -110,7 +115,8 @@ func TestCredentials_pluginReceivesItsConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := newKubeconfig(&apiclient.Target{URL: "https://replica.example"}, "", []replicaContext{{"plugin", "eu", "", c}}, "")
+	k := newKubeconfig(&apiclient.Target{URL: "https://replica.example"}, "", []replicaContext{{"plugin", "eu", "", c}},
+		"")
 	text, err := encodeKubeconfig(k)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +153,8 @@ func TestCredentials_ofTheFleet(t *testing.T) {
 		{"dangling", "", "watershed-owner"},
 	} {
 		s := &state.Dir{Path: t.TempDir()}
-		_, end := commandtest.BeginAs(t, s, state.Server{Kubeconfig: []string{path}, Home: c.home}, commandtest.Clusters("token", "acting", "unknown"))
+		_, end := commandtest.BeginAs(t, s, state.Server{Kubeconfig: []string{path}, Home: c.home},
+			commandtest.Clusters("token", "acting", "unknown"))
 		args := []string{"--state-dir", s.Path, "--credentials", "user"}
 		if c.flag != "" {
 			args = append(args, "--home", c.flag)
@@ -157,7 +164,8 @@ func TestCredentials_ofTheFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := load(t, text)
-		if fleet := k.Contexts["watershed-fleet"]; fleet == nil || fleet.AuthInfo != c.user || k.AuthInfos[c.user] == nil {
+		if fleet := k.Contexts["watershed-fleet"]; fleet == nil || fleet.AuthInfo != c.user ||
+			k.AuthInfos[c.user] == nil {
 			t.Errorf("home %q, --home %q: the context of the fleet is %+v, want user %s", c.home, c.flag, fleet, c.user)
 		}
 		if k.AuthInfos["watershed-owner"] != nil && c.user != "watershed-owner" {
@@ -184,7 +192,8 @@ func TestCredentials_selected(t *testing.T) {
 		servers[name] = cluster.Server[strings.Index(cluster.Server, "/clusters/")+1:]
 	}
 	delete(servers, "r/fleet")
-	if diff := cmp.Diff(map[string]string{"r/token": "clusters/token", "r/data": "clusters/eu.prod"}, servers); diff != "" {
+	if diff := cmp.Diff(map[string]string{"r/token": "clusters/token", "r/data": "clusters/eu.prod"},
+		servers); diff != "" {
 		t.Errorf("wanted (-) and printed (+):\n%s", diff)
 	}
 	if !strings.Contains(trouble, `cluster "acting" is left out`) {

@@ -29,7 +29,9 @@ func encodeKubeconfig(k *clientcmdapi.Config) ([]byte, error) {
 // step. If merge is true it keeps the other entries of the file, else there must not be any
 // that do not belong to the same server. It returns the path of the file, which is the
 // target if the file is a symbolic link.
-func writeKubeconfigFile(path string, k *clientcmdapi.Config, merge bool, owns func(*clientcmdapi.Cluster) bool) (string, error) {
+func writeKubeconfigFile(
+	path string, k *clientcmdapi.Config, merge bool, owns func(*clientcmdapi.Cluster) bool,
+) (string, error) {
 	path, err := linkTarget(path)
 	if err != nil {
 		return "", fmt.Errorf("--write: %w", err)
@@ -52,7 +54,8 @@ func writeKubeconfigFile(path string, k *clientcmdapi.Config, merge bool, owns f
 		}
 		k = old
 	} else if others := ownedBy(old, owns).others(old); len(others) > 0 {
-		return "", fmt.Errorf("--write %s: the file has entries that do not belong to this server (%s): keep them with --merge, or choose another file", path, summary(others))
+		return "", fmt.Errorf("--write %s: the file has entries that do not belong to this server (%s): keep them "+
+			"with --merge, or choose another file", path, summary(others))
 	}
 	text, err := encodeKubeconfig(k)
 	if err == nil {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package kubeconfig is the command watershed kubeconfig: it selects contexts for the clusters of a
+// server, with their credentials, and prints them or merges them into a file.
 package kubeconfig
 
 import (
@@ -89,6 +91,7 @@ Without --write, --merge prints the entries together with those of your kubeconf
   watershed kubeconfig --server https://replica.example:7443 --context prod --cluster prod=eu-1 --home prod --merge --write ~/.kube/config`
 )
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -103,20 +106,29 @@ func NewCommand() *cobra.Command {
 	}
 	state.AddFlag(cmd, &o.state)
 	flags := cmd.Flags()
-	flags.StringVar(&o.server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, from the state folder)")
-	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the server (default those of the state folder, and with --server those of the system)")
-	flags.StringVar(&o.credentials, "credentials", "", "the `kind` of credentials in the contexts: owner or user (default owner if the server has an owner, else user)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files that the server mirrors, and with --server those in KUBECONFIG, else ~/.kube/config)")
-	flags.StringArrayVar(&o.contexts, "context", nil, "a `context` of yours to use; may be repeated (default every context)")
-	flags.StringArrayVar(&o.clusters, "cluster", nil, "the name of a context's cluster at the server, as `CONTEXT=NAME`; may be repeated (default the name of the context)")
-	flags.StringVar(&o.home, "home", "", "your `context` whose credentials the context fleet has (default that of the server's home cluster, if it is known)")
+	flags.StringVar(&o.server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, "+
+		"from the state folder)")
+	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
+		"server (default those of the state folder, and with --server those of the system)")
+	flags.StringVar(&o.credentials, "credentials", "", "the `kind` of credentials in the contexts: owner or user "+
+		"(default owner if the server has an owner, else user)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files that the "+
+		"server mirrors, and with --server those in KUBECONFIG, else ~/.kube/config)")
+	flags.StringArrayVar(&o.contexts, "context", nil,
+		"a `context` of yours to use; may be repeated (default every context)")
+	flags.StringArrayVar(&o.clusters, "cluster", nil, "the name of a context's cluster at the server, as "+
+		"`CONTEXT=NAME`; may be repeated (default the name of the context)")
+	flags.StringVar(&o.home, "home", "", "your `context` whose credentials the context fleet has (default that of "+
+		"the server's home cluster, if it is known)")
 	flags.BoolVar(&o.offline, "offline", false, "do not ask the server whether it accepts the credentials")
-	flags.StringVar(&o.prefix, "prefix", defaultPrefix, "prefix of the names of contexts, clusters and users; may be empty")
+	flags.StringVar(&o.prefix, "prefix", defaultPrefix,
+		"prefix of the names of contexts, clusters and users; may be empty")
 	flags.StringVar(&o.output.path, "write", "", "a `file` to write, with mode 0600 (default standard output)")
 	completion.Flag(cmd, "context", completion.Contexts)
 	completion.Flag(cmd, "home", completion.Contexts)
 	completion.Flag(cmd, "credentials", completion.Fixed(ownerCredentials, userCredentials))
-	flags.BoolVar(&o.output.merge, "merge", false, "keep the other entries of the file of --write; without --write, add those of your kubeconfig")
+	flags.BoolVar(&o.output.merge, "merge", false, "keep the other entries of the file of --write; without --write, "+
+		"add those of your kubeconfig")
 	return cmd
 }
 
@@ -155,8 +167,10 @@ func (o *options) validate(t *apiclient.Target) error {
 	case o.credentials == ownerCredentials && t.Owner == "":
 		return fmt.Errorf("--credentials owner: the server at %s has no owner; use --credentials user", t.URL)
 	}
-	if o.credentials == ownerCredentials && (len(o.contexts) > 0 || len(o.clusters) > 0 || o.home != "" || o.kubeconfig != "" || o.offline) {
-		return errors.New("--kubeconfig, --context, --cluster, --home and --offline select your own credentials: use them with --credentials user")
+	if o.credentials == ownerCredentials && (len(o.contexts) > 0 || len(o.clusters) > 0 || o.home != "" ||
+		o.kubeconfig != "" || o.offline) {
+		return errors.New("--kubeconfig, --context, --cluster, --home and --offline select your own credentials: " +
+			"use them with --credentials user")
 	}
 	for _, pair := range o.clusters {
 		if _, _, ok := cutLast(pair, "="); !ok {
@@ -194,7 +208,9 @@ func (o *options) readMine(t *apiclient.Target, trouble io.Writer) (*apiclient.U
 }
 
 // choose returns the contexts of the kubeconfig.
-func (o *options) choose(ctx context.Context, t *apiclient.Target, mine *apiclient.UserKubeconfig, trouble io.Writer) ([]replicaContext, error) {
+func (o *options) choose(
+	ctx context.Context, t *apiclient.Target, mine *apiclient.UserKubeconfig, trouble io.Writer,
+) ([]replicaContext, error) {
 	s := &selection{t, mine, trouble}
 	if t.Owner == "" {
 		return s.checked(ctx, o.candidates(t, mine), o.homeContext(t, mine), o.offline)
@@ -263,7 +279,9 @@ type destination struct {
 func (o destination) printsMerged() bool { return o.merge && o.path == "" }
 
 // deliver prints or writes a kubeconfig.
-func (o destination) deliver(out io.Writer, t *apiclient.Target, k *clientcmdapi.Config, mine *apiclient.UserKubeconfig) error {
+func (o destination) deliver(
+	out io.Writer, t *apiclient.Target, k *clientcmdapi.Config, mine *apiclient.UserKubeconfig,
+) error {
 	if o.path != "" {
 		path, err := writeKubeconfigFile(o.path, k, o.merge, t.Owns)
 		if err != nil {

@@ -31,11 +31,13 @@ func TestKubeconfig_hasEveryCluster(t *testing.T) {
 		servers map[string]string // paths by context
 	}{
 		{nil, "watershed-fleet", map[string]string{"watershed-fleet": "/fleet"}},
-		{[]string{"only"}, "watershed-only", map[string]string{"watershed-fleet": "/fleet", "watershed-only": "/clusters/only"}},
+		{[]string{"only"}, "watershed-only", map[string]string{"watershed-fleet": "/fleet",
+			"watershed-only": "/clusters/only"}},
 		{
 			[]string{"arn:aws:eks:eu-1:1:cluster%2Fprod", "fleet", "a b"}, "watershed-fleet",
 			map[string]string{
-				"watershed-fleet": "/fleet", "watershed-clusters/fleet": "/clusters/fleet", "watershed-a b": "/clusters/a%20b",
+				"watershed-fleet": "/fleet", "watershed-clusters/fleet": "/clusters/fleet",
+				"watershed-a b": "/clusters/a%20b",
 				"watershed-arn:aws:eks:eu-1:1:cluster%2Fprod": "/clusters/arn:aws:eks:eu-1:1:cluster%252Fprod",
 			},
 		},
@@ -55,7 +57,8 @@ func TestKubeconfig_hasEveryCluster(t *testing.T) {
 			servers[name] = strings.TrimPrefix(k.Clusters[context.Cluster].Server, "https://"+address)
 		}
 		if diff := cmp.Diff(c.servers, servers); diff != "" || k.CurrentContext != c.current || len(k.AuthInfos) != 1 {
-			t.Errorf("current context %q, %d users, and these, wanted (-) and printed (+):\n%s", k.CurrentContext, len(k.AuthInfos), diff)
+			t.Errorf("current context %q, %d users, and these, wanted (-) and printed (+):\n%s", k.CurrentContext,
+				len(k.AuthInfos), diff)
 		}
 		if user := k.AuthInfos["watershed-owner"]; user == nil || user.Token != commandtest.OwnerToken(t, s) {
 			t.Error("the contexts do not have the owner's token")
@@ -88,7 +91,8 @@ func TestKubeconfig_saysWhatIsMissing(t *testing.T) {
 	s := &state.Dir{Path: t.TempDir()}
 	ask := func(want string) {
 		t.Helper()
-		if out, _, err := run(t, "--state-dir", s.Path); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+		if out, _, err := run(t, "--state-dir", s.Path); err == nil || !strings.Contains(err.Error(), want) ||
+			out != "" {
 			t.Errorf("%q, %v, want something about %q", out, err, want)
 		}
 	}
@@ -120,7 +124,8 @@ func TestKubeconfig_prefix(t *testing.T) {
 	s := &state.Dir{Path: t.TempDir()}
 	_, end := commandtest.Begin(t, s, commandtest.Clusters("eu", "us"))
 	for prefix, want := range map[string]string{"": "name: eu\n", "replica/": "name: replica/eu\n"} {
-		if text, _, err := run(t, "--state-dir", s.Path, "--prefix", prefix); err != nil || !strings.Contains(text, want) {
+		if text, _, err := run(t, "--state-dir", s.Path, "--prefix", prefix); err != nil ||
+			!strings.Contains(text, want) {
 			t.Errorf("with prefix %q: %v, without %q:\n%s", prefix, err, want, text)
 		}
 	}

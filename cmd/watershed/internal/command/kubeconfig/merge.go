@@ -64,7 +64,8 @@ func foreign[V any](kind string, entries map[string]V, owned map[string]bool) []
 // current context stays, if there is one.
 func mergeKubeconfig(base, added *clientcmdapi.Config, owns func(*clientcmdapi.Cluster) bool) error {
 	if conflicts := conflicts(base, added, owns); len(conflicts) > 0 {
-		return fmt.Errorf("%s would be replaced, and does not belong to this server: choose another --prefix, or delete it", summary(conflicts))
+		return fmt.Errorf("%s would be replaced, and does not belong to this server: choose another --prefix, or "+
+			"delete it", summary(conflicts))
 	}
 	for name, cluster := range added.Clusters {
 		base.Clusters[name] = cluster

@@ -54,8 +54,10 @@ func TestMerge_rules(t *testing.T) {
 			k.Clusters["b"] = &clientcmdapi.Cluster{Server: "https://b.example"}
 			k.Contexts["b"] = &clientcmdapi.Context{Cluster: "b", AuthInfo: "a"}
 		}, ""},
-		{"a user without contexts", one("a", ours, "old"), func(k *clientcmdapi.Config) { delete(k.Contexts, "a") }, `user "a" would`},
-		{"a context without its cluster", one("a", ours, "old"), func(k *clientcmdapi.Config) { delete(k.Clusters, "a") }, `context "a", user "a"`},
+		{"a user without contexts", one("a", ours, "old"), func(k *clientcmdapi.Config) { delete(k.Contexts, "a") },
+			`user "a" would`},
+		{"a context without its cluster", one("a", ours, "old"),
+			func(k *clientcmdapi.Config) { delete(k.Clusters, "a") }, `context "a", user "a"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.change != nil {
@@ -77,7 +79,11 @@ func TestMerge_rules(t *testing.T) {
 					t.Errorf("cluster %s has changed", name)
 				}
 			}
-			if want := before.CurrentContext; want != "" && c.base.CurrentContext != want || want == "" && c.base.CurrentContext != "a" {
+			want := before.CurrentContext
+			if want == "" {
+				want = "a"
+			}
+			if c.base.CurrentContext != want {
 				t.Errorf("the current context is %q", c.base.CurrentContext)
 			}
 		})
@@ -91,7 +97,8 @@ func TestMerge_listsFewConflicts(t *testing.T) {
 		name := fmt.Sprint(i)
 		base.Contexts[name], added.Contexts[name] = &clientcmdapi.Context{}, &clientcmdapi.Context{}
 	}
-	if err := mergeKubeconfig(base, added, testTarget.Owns); err == nil || len(err.Error()) > 300 || !strings.Contains(err.Error(), "and 95 more") {
+	if err := mergeKubeconfig(base, added, testTarget.Owns); err == nil || len(err.Error()) > 300 ||
+		!strings.Contains(err.Error(), "and 95 more") {
 		t.Error(err)
 	}
 }
@@ -160,7 +167,8 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := fileConfig(t, real)
-	if err := write(link); err == nil || !strings.Contains(err.Error(), "--merge") || !cmp.Equal(before, fileConfig(t, real)) {
+	if err := write(link); err == nil || !strings.Contains(err.Error(), "--merge") ||
+		!cmp.Equal(before, fileConfig(t, real)) {
 		t.Errorf("without --merge, a file with other entries: %v", err)
 	}
 	for range 2 {
@@ -188,10 +196,12 @@ func TestWrite(t *testing.T) {
 	}
 
 	// Entries of the user are not replaced.
-	if err := os.WriteFile(real, []byte(strings.ReplaceAll(commandtest.UserConfig, "name: data,", "name: eu,")), 0o600); err != nil {
+	if err := os.WriteFile(real, []byte(strings.ReplaceAll(commandtest.UserConfig, "name: data,", "name: eu,")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(link, "--merge", "--prefix", ""); err == nil || !strings.Contains(err.Error(), `context "eu"`) || !strings.Contains(err.Error(), "--prefix") {
+	if err := write(link, "--merge", "--prefix", ""); err == nil || !strings.Contains(err.Error(), `context "eu"`) ||
+		!strings.Contains(err.Error(), "--prefix") {
 		t.Errorf("a context of the user has the same name: %v", err)
 	}
 	if err := end(); err != nil {
@@ -272,7 +282,8 @@ func TestMerge_prints(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := load(t, text)
-	if k.Contexts["oidc"] == nil || k.Contexts["watershed-token"] == nil || k.CurrentContext != "token" || !filepath.IsAbs(k.AuthInfos["files"].ClientCertificate) {
+	if k.Contexts["oidc"] == nil || k.Contexts["watershed-token"] == nil || k.CurrentContext != "token" ||
+		!filepath.IsAbs(k.AuthInfos["files"].ClientCertificate) {
 		t.Errorf("merged:\n%s", text)
 	}
 	if err := end(); err != nil {

@@ -51,7 +51,9 @@ func (c replicaContext) entry(prefix string) string {
 
 // newKubeconfig returns a kubeconfig with contexts of a server. Preferred is the name of the
 // user's current context.
-func newKubeconfig(t *apiclient.Target, prefix string, contexts []replicaContext, preferred string) *clientcmdapi.Config {
+func newKubeconfig(
+	t *apiclient.Target, prefix string, contexts []replicaContext, preferred string,
+) *clientcmdapi.Config {
 	k := clientcmdapi.NewConfig()
 	for _, c := range contexts {
 		name, user := c.entry(prefix), prefix+c.credential.Name

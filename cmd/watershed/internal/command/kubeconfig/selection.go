@@ -62,7 +62,8 @@ func (s *selection) listed(clusters []string, candidates []candidate, home strin
 			}
 		}
 		if !known {
-			s.report("cluster", cluster, fmt.Errorf("no context for it in %s; --cluster CONTEXT=%s names one", s.mine.Source, cluster))
+			s.report("cluster", cluster, fmt.Errorf("no context for it in %s; --cluster CONTEXT=%s names one",
+				s.mine.Source, cluster))
 		}
 	}
 	return s.appendFleet(found, home, func(replicaContext) error { return nil })
@@ -70,7 +71,9 @@ func (s *selection) listed(clusters []string, candidates []candidate, home strin
 
 // checked returns the candidates that the server accepts, and the fleet. If offline is true
 // it does not ask the server.
-func (s *selection) checked(ctx context.Context, candidates []candidate, home string, offline bool) ([]replicaContext, error) {
+func (s *selection) checked(
+	ctx context.Context, candidates []candidate, home string, offline bool,
+) ([]replicaContext, error) {
 	check := func(r replicaContext) error { return s.check(ctx, r) }
 	if offline {
 		check = func(replicaContext) error { return nil }
@@ -109,7 +112,9 @@ func (s *selection) own(c candidate) (replicaContext, bool) {
 
 // appendFleet adds the context of the fleet, with the credentials of the home cluster, else
 // with those of the owner.
-func (s *selection) appendFleet(found []replicaContext, home string, check func(replicaContext) error) []replicaContext {
+func (s *selection) appendFleet(
+	found []replicaContext, home string, check func(replicaContext) error,
+) []replicaContext {
 	fleet, err := s.homeFleet(home)
 	if err == nil {
 		err = check(fleet)
@@ -134,7 +139,8 @@ func (s *selection) homeFleet(home string) (replicaContext, error) {
 		return replicaContext{}, fmt.Errorf("context %q: %w", home, err)
 	}
 	if credential.IsCertificate() {
-		return replicaContext{}, fmt.Errorf("context %q has a client certificate, which is not accepted for the whole fleet", home)
+		return replicaContext{}, fmt.Errorf("context %q has a client certificate, which is not accepted for the "+
+			"whole fleet", home)
 	}
 	return newFleetContext(credential), nil
 }
@@ -143,7 +149,8 @@ func (s *selection) homeFleet(home string) (replicaContext, error) {
 // obtained.
 func (s *selection) check(ctx context.Context, r replicaContext) error {
 	if p := r.credential.User.AuthProvider; p != nil {
-		fmt.Fprintf(s.trouble, "watershed: context %q is not checked: this program does not have the auth provider %q\n", r.name, p.Name)
+		fmt.Fprintf(s.trouble, "watershed: context %q is not checked: "+
+			"this program does not have the auth provider %q\n", r.name, p.Name)
 		return nil
 	}
 	cfg, err := s.target.ClientConfig(r.entry(""), r.path(), r.credential)
@@ -157,7 +164,8 @@ func (s *selection) check(ctx context.Context, r replicaContext) error {
 	case slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound}, status) && r.cluster == "":
 		return fmt.Errorf("the server does not accept its credentials for the whole fleet (%d)", status)
 	case status == http.StatusUnauthorized || status == http.StatusNotFound:
-		return fmt.Errorf("the server does not have a cluster %q, or the cluster does not accept the credentials (%d)", r.cluster, status)
+		return fmt.Errorf("the server does not have a cluster %q, or the cluster does not accept the credentials (%d)",
+			r.cluster, status)
 	}
 	return nil
 }

@@ -107,8 +107,9 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 		"token-file":  {TokenFile: "token"},
 		"certificate": {ClientCertificate: "pair", ClientKey: "pair"},
 		"plugin": {Exec: &clientcmdapi.ExecConfig{
-			APIVersion: "client.authentication.k8s.io/v1", Command: "./plugin", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
-			Env: []clientcmdapi.ExecEnvVar{{Name: "PROFILE", Value: "plugin"}},
+			APIVersion: "client.authentication.k8s.io/v1", Command: "./plugin",
+			InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			Env:             []clientcmdapi.ExecEnvVar{{Name: "PROFILE", Value: "plugin"}},
 		}},
 		"acting":   {Token: "secret-2", Impersonate: "jane"},
 		"provider": {AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "oidc"}},
@@ -117,7 +118,8 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 		"denied":   {Token: "secret-5"},
 		"down":     {Token: "secret-6"},
 		"moved":    {Token: "secret-7"},
-		"broken":   {Exec: &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "/nonexistent/plugin", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}},
+		"broken": {Exec: &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1",
+			Command: "/nonexistent/plugin", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}},
 	} {
 		k.AuthInfos[name] = user
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: "c", AuthInfo: name, Namespace: "of-" + name}
@@ -138,7 +140,8 @@ func TestRemote_checksContexts(t *testing.T) {
 	r := startRemote(t, map[string]int{
 		"/clusters/eu-1/version": 200, "/clusters/token-file/version": 200, "/clusters/certificate/version": 200,
 		"/clusters/plugin/version": 200, "/clusters/acting/version": 200, "/clusters/missing/version": 404,
-		"/clusters/denied/version": 403, "/clusters/down/version": 503, "/clusters/moved/version": 302, "/fleet/version": 200,
+		"/clusters/denied/version": 403, "/clusters/down/version": 503, "/clusters/moved/version": 302,
+		"/fleet/version": 200,
 	})
 	path := writeCredentials(t, func(k *clientcmdapi.Config) {
 		// A context of an earlier run is not a context of the user.
@@ -154,8 +157,9 @@ func TestRemote_checksContexts(t *testing.T) {
 	delete(seen, "/livez")
 	if diff := cmp.Diff(map[string]string{
 		"/clusters/eu-1/version": "Bearer secret-1", "/clusters/token-file/version": "Bearer of-file",
-		"/clusters/certificate/version": "certificate of watershed authority", "/clusters/plugin/version": "Bearer of-plugin",
-		"/clusters/acting/version": "Bearer secret-2 as jane", "/clusters/absent/version": "Bearer secret-3",
+		"/clusters/certificate/version": "certificate of watershed authority",
+		"/clusters/plugin/version":      "Bearer of-plugin",
+		"/clusters/acting/version":      "Bearer secret-2 as jane", "/clusters/absent/version": "Bearer secret-3",
 		"/clusters/missing/version": "Bearer secret-4", "/clusters/denied/version": "Bearer secret-5",
 		"/clusters/down/version": "Bearer secret-6", "/clusters/moved/version": "Bearer secret-7",
 		"/fleet/version": "Bearer secret-2 as jane",
@@ -163,14 +167,16 @@ func TestRemote_checksContexts(t *testing.T) {
 		t.Errorf("requests, wanted (-) and received (+):\n%s", diff)
 	}
 	k := load(t, text)
-	want := []string{"acting", "certificate", "denied", "down", "fleet", "moved", "plugin", "provider", "token", "token-file"}
+	want := []string{"acting", "certificate", "denied", "down", "fleet", "moved", "plugin", "provider", "token",
+		"token-file"}
 	for i := range want {
 		want[i] = defaultPrefix + want[i]
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(k.Contexts))); diff != "" {
 		t.Errorf("contexts, wanted (-) and printed (+):\n%s", diff)
 	}
-	for _, part := range []string{`context "absent" is left out`, `context "missing" is left out`, `context "broken" is left out`, `context "provider" is not checked`} {
+	for _, part := range []string{`context "absent" is left out`, `context "missing" is left out`,
+		`context "broken" is left out`, `context "provider" is not checked`} {
 		if !strings.Contains(trouble, part) {
 			t.Errorf("stderr is without %q:\n%s", part, trouble)
 		}
@@ -182,7 +188,8 @@ func TestRemote_checksContexts(t *testing.T) {
 	if cluster.Server != r.URL+"/clusters/eu-1" || cluster.ProxyURL != "" || context.Namespace != "of-token" {
 		t.Errorf("%+v, %+v", cluster, context)
 	}
-	if block, rest := pem.Decode(cluster.CertificateAuthorityData); !bytes.Equal(block.Bytes, r.Certificate().Raw) || len(rest) > 0 {
+	if block, rest := pem.Decode(cluster.CertificateAuthorityData); !bytes.Equal(block.Bytes, r.Certificate().Raw) ||
+		len(rest) > 0 {
 		t.Error("the authority in the kubeconfig is not only the certificate of the server")
 	}
 	if k.CurrentContext != "watershed-fleet" {
@@ -199,7 +206,8 @@ func TestRemote_offline(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := load(t, text)
-	if len(k.Contexts) != 12 || k.CurrentContext != "watershed-plugin" || k.Clusters["watershed-plugin"].CertificateAuthorityData != nil {
+	if len(k.Contexts) != 12 || k.CurrentContext != "watershed-plugin" ||
+		k.Clusters["watershed-plugin"].CertificateAuthorityData != nil {
 		t.Errorf("%d contexts, the current one is %q", len(k.Contexts), k.CurrentContext)
 	}
 	if !strings.Contains(trouble, `context "fleet" is left out`) || !strings.Contains(trouble, "--home") {
@@ -223,7 +231,8 @@ func TestRemote_sendsNothingToAStranger(t *testing.T) {
 	}
 	// A server that accepts no context leaves nothing to print or write.
 	file := filepath.Join(t.TempDir(), "replica.yaml")
-	out, _, err = run(t, "--server", expected.URL, "--certificate-authority", expected.ca, "--kubeconfig", path, "--context", "token", "--write", file)
+	out, _, err = run(t, "--server", expected.URL, "--certificate-authority", expected.ca, "--kubeconfig", path,
+		"--context", "token", "--write", file)
 	if err == nil || !strings.Contains(err.Error(), "no context") || out != "" {
 		t.Errorf("output %q, error %v", out, err)
 	}
@@ -261,7 +270,8 @@ func TestKubeconfig_refusesFlags(t *testing.T) {
 	} {
 		args := strings.Fields(strings.NewReplacer("DIR", s.Path, "PATH", path, "NOTPEM", notPEM).Replace(c.args))
 		out, _, err := run(t, args...)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || out != "" {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") ||
+			out != "" {
 			t.Errorf("%s: output %q, error %v, want one with %q", c.args, out, err, c.want)
 		}
 	}
@@ -290,11 +300,13 @@ func TestKubeconfig_withoutAnOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := load(t, text)
-		if k.Contexts["watershed-fleet"].AuthInfo != "watershed-token" || strings.Contains(text, commandtest.OwnerToken(t, s)) {
+		if k.Contexts["watershed-fleet"].AuthInfo != "watershed-token" ||
+			strings.Contains(text, commandtest.OwnerToken(t, s)) {
 			t.Errorf("%s:\n%s", announced.Address, text)
 		}
 		cluster := k.Clusters["watershed-data"]
-		if cluster.Server != fmt.Sprintf("https://%s/clusters/data", announced.Address) || (cluster.CertificateAuthorityData == nil) != announced.OtherAuthority {
+		if cluster.Server != fmt.Sprintf("https://%s/clusters/data", announced.Address) ||
+			(cluster.CertificateAuthorityData == nil) != announced.OtherAuthority {
 			t.Errorf("%s: %+v", announced.Address, cluster)
 		}
 	}

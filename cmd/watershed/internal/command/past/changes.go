@@ -42,6 +42,7 @@ type changesOptions struct {
 	most         int
 }
 
+// NewChangesCommand returns the command changes.
 func NewChangesCommand() *cobra.Command {
 	var o changesOptions
 	cmd := newCommand("changes", "Count the changes of all objects", changesLong, changesExample, cobra.NoArgs, o.run)
@@ -49,7 +50,8 @@ func NewChangesCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "1h", "the first `time`, or how long ago")
 	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
-	flags.StringSliceVar(&o.by, "by", []string{"cluster", "kind"}, "what to group by: `cluster`, kind, namespace, type, manager")
+	flags.StringSliceVar(&o.by, "by", []string{"cluster", "kind"},
+		"what to group by: `cluster`, kind, namespace, type, manager")
 	flags.IntVar(&o.most, "top", 30, "how many `lines` to show; 0 is all")
 	return cmd
 }
@@ -89,7 +91,8 @@ func explainPartialSummary(warn io.Writer, clusters []replica.PartialCluster) {
 			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
 		}
 		if c.Hidden > 0 {
-			fmt.Fprintf(warn, "cluster %s: %d resources are left out: you may not list them, or the cluster did not decide in time\n", c.Name, c.Hidden)
+			fmt.Fprintf(warn, "cluster %s: %d resources are left out: you may not list them, or the cluster did not "+
+				"decide in time\n", c.Name, c.Hidden)
 		}
 		if c.Missing > 0 {
 			fmt.Fprintf(warn, "cluster %s: changes are missing in the files at %d places\n", c.Name, c.Missing)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package past has the commands that read the past of objects from a server: watershed log, diff and
+// changes.
 package past
 
 import (
@@ -43,13 +45,18 @@ func (o *pastOptions) declare(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.clusters, "cluster", nil, "the `name` of a cluster; may be repeated (default all)")
 	flags.StringVarP(&o.output, "output", "o", "text", "the `format` of the output: text or json")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this machine, from the state folder)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, "+
+		"else ~/.kube/config)")
+	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this "+
+		"machine, from the state folder)")
 }
 
 // newCommand returns a command that reads the past. Run is called with its argument, ""
 // if there is none.
-func newCommand(use, short, long, example string, args cobra.PositionalArgs, run func(ctx context.Context, out, warn io.Writer, text string) error) *cobra.Command {
+func newCommand(
+	use, short, long, example string, args cobra.PositionalArgs,
+	run func(ctx context.Context, out, warn io.Writer, text string) error,
+) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: args}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), strings.Join(args, " "))
@@ -59,7 +66,9 @@ func newCommand(use, short, long, example string, args cobra.PositionalArgs, run
 
 // each calls read for each cluster that is selected. A cluster that fails is a warning, if
 // another one does not.
-func (o *pastOptions) each(ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error) error {
+func (o *pastOptions) each(
+	ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error,
+) error {
 	client, err := o.open(warn)
 	if err != nil {
 		return err
@@ -85,7 +94,9 @@ func (o *pastOptions) each(ctx context.Context, warn io.Writer, read func(client
 }
 
 // answers calls read once for all clusters, with "", or for each cluster that is selected, see each.
-func (o *pastOptions) answers(ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error) error {
+func (o *pastOptions) answers(
+	ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error,
+) error {
 	if len(o.clusters) > 0 {
 		return o.each(ctx, warn, read)
 	}
@@ -147,7 +158,8 @@ func (c *pastClient) names(ctx context.Context, selected []string) ([]string, er
 	}
 	var all []string
 	for _, cluster := range answer.Clusters {
-		if len(selected) == 0 || slices.ContainsFunc(append(cluster.Aliases, cluster.Name), func(name string) bool { return slices.Contains(selected, name) }) {
+		if len(selected) == 0 || slices.ContainsFunc(append(cluster.Aliases, cluster.Name),
+			func(name string) bool { return slices.Contains(selected, name) }) {
 			all = append(all, cluster.Name)
 		}
 	}
@@ -187,7 +199,8 @@ func (c *pastClient) find(cluster, namespace, text string) (subject, error) {
 	if err != nil {
 		return subject{}, fmt.Errorf("resources of the cluster: %w", err)
 	}
-	mapping, err := mappingOf(restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client, nil), kind)
+	mapping, err := mappingOf(restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client, nil),
+		kind)
 	if err != nil {
 		return subject{}, err
 	}

@@ -40,12 +40,15 @@ type diffOptions struct {
 	at []string
 }
 
+// NewDiffCommand returns the command diff.
 func NewDiffCommand() *cobra.Command {
 	var o diffOptions
-	cmd := newCommand("diff KIND[/NAME] --at TIME [--at TIME]", "Show how objects differ between two times", diffLong, diffExample, cobra.ExactArgs(1), o.compare)
+	cmd := newCommand("diff KIND[/NAME] --at TIME [--at TIME]", "Show how objects differ between two times", diffLong,
+		diffExample, cobra.ExactArgs(1), o.compare)
 	o.declare(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "the `namespace` of the object, for kinds that have one")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default",
+		"the `namespace` of the object, for kinds that have one")
 	flags.StringArrayVar(&o.at, "at", nil, "a `time`, or how long ago; once or twice (default for the second is now)")
 	flags.BoolVar(&o.full, "full", false, "show long values completely")
 	return cmd
@@ -113,7 +116,9 @@ func (o *diffOptions) differ(ctx context.Context, client *pastClient, cluster, t
 }
 
 // objects returns the objects of a subject by namespace and name.
-func (c *pastClient) objects(ctx context.Context, cluster string, s subject, query url.Values) (map[string]map[string]any, error) {
+func (c *pastClient) objects(
+	ctx context.Context, cluster string, s subject, query url.Values,
+) (map[string]map[string]any, error) {
 	if s.name != "" {
 		query.Set("fieldSelector", "metadata.name="+s.name)
 	}

@@ -48,12 +48,15 @@ type logOptions struct {
 	full         bool
 }
 
+// NewLogCommand returns the command log.
 func NewLogCommand() *cobra.Command {
 	var o logOptions
-	cmd := newCommand("log KIND[/NAME]", "Show the changes of an object", logLong, logExample, cobra.ExactArgs(1), o.run)
+	cmd := newCommand("log KIND[/NAME]", "Show the changes of an object", logLong, logExample, cobra.ExactArgs(1),
+		o.run)
 	o.declare(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "the `namespace` of the object, for kinds that have one")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default",
+		"the `namespace` of the object, for kinds that have one")
 	flags.StringVar(&o.since, "since", "24h", "the first `time`, or how long ago")
 	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
 	flags.BoolVar(&o.full, "full", false, "show long values completely")
@@ -110,7 +113,9 @@ func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text strin
 }
 
 // changes returns the changes in a cluster, or in all clusters if the cluster is "".
-func (o *logOptions) changes(ctx context.Context, client *pastClient, cluster, text string, query url.Values, warn io.Writer) ([]logged, error) {
+func (o *logOptions) changes(
+	ctx context.Context, client *pastClient, cluster, text string, query url.Values, warn io.Writer,
+) ([]logged, error) {
 	s, err := client.find(cluster, o.namespace, text)
 	if err != nil {
 		return nil, err

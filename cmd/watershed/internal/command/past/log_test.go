@@ -18,11 +18,13 @@ func TestLog_fieldNames(t *testing.T) {
 	var out strings.Builder
 	value := json.RawMessage(`"x"`)
 	change := replica.Change{Type: "MODIFIED", Cluster: "eu", Name: "a", Differences: []replica.Difference{
-		{Path: "data.\x1b]0;owned\x07\x1b[2J", New: value}, {Path: `data.a"b\c`, Old: value}, {Path: "metadata.labels.größe", Old: value, New: value},
+		{Path: "data.\x1b]0;owned\x07\x1b[2J", New: value}, {Path: `data.a"b\c`, Old: value},
+		{Path: "metadata.labels.größe", Old: value, New: value},
 		{Path: "data.c1", New: json.RawMessage("\"a\u009b2J\"")},
 	}}
 	expect.NoError(t, (&logOptions{}).print(&out, []logged{{"configmaps", change}}))
-	for _, want := range []string{`+ "data.\x1b]0;owned\a\x1b[2J": "x"`, `- data.a"b\c: "x"`, `metadata.labels.größe: "x" -> "x"`, `+ data.c1: "\"a\u009b2J\""`} {
+	for _, want := range []string{`+ "data.\x1b]0;owned\a\x1b[2J": "x"`, `- data.a"b\c: "x"`,
+		`metadata.labels.größe: "x" -> "x"`, `+ data.c1: "\"a\u009b2J\""`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q does not contain %q", out.String(), want)
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package rbac is the command watershed rbac: it prints the rights that serve needs in a cluster.
 package rbac
 
 import (
@@ -49,6 +50,7 @@ are added to the cluster later are mirrored after the command has been used agai
 
 Rights on a hub, for --cluster-api and --cluster-profiles of serve, are not included.`
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -64,14 +66,18 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` of the cluster (default the files in KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig `file` of the cluster (default the files in "+
+		"KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&o.context, "context", "", "the `context` of the cluster")
-	flags.StringSliceVar(&o.resources, "resources", settings.DefaultResources(), "`patterns` of resources to mirror, as for serve")
+	flags.StringSliceVar(&o.resources, "resources", settings.DefaultResources(),
+		"`patterns` of resources to mirror, as for serve")
 	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of resources not to mirror, as for serve")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "mirror one `namespace` only, as for serve")
-	flags.BoolVar(&o.localRBAC, "local-rbac", false, "serve evaluates the RBAC of this cluster itself (its flag --local-rbac)")
+	flags.BoolVar(&o.localRBAC, "local-rbac", false, "serve evaluates the RBAC of this cluster itself (its flag "+
+		"--local-rbac)")
 	flags.StringVar(&o.serviceAccount, "service-account", "", "the service account of serve, as `NAMESPACE/NAME`")
-	flags.StringVar(&o.user, "user", "", "the `name` of the user whose credentials serve has, instead of a service account")
+	flags.StringVar(&o.user, "user", "",
+		"the `name` of the user whose credentials serve has, instead of a service account")
 	flags.StringVar(&o.name, "name", "watershed", "the `name` of the roles and bindings")
 	completion.Flag(cmd, "context", completion.Contexts)
 	return cmd
@@ -80,7 +86,8 @@ func NewCommand() *cobra.Command {
 // printRBAC writes the rights that serve needs.
 func printRBAC(ctx context.Context, out, trouble io.Writer, o options) error {
 	if o.localRBAC && o.namespace != "" {
-		return errors.New("--local-rbac has no effect with --namespace: ClusterRoles and their bindings are in no namespace")
+		return errors.New("--local-rbac has no effect with --namespace: ClusterRoles and their bindings are in no " +
+			"namespace")
 	}
 	subject, err := o.subject()
 	if err != nil {
@@ -102,13 +109,15 @@ func printRBAC(ctx context.Context, out, trouble io.Writer, o options) error {
 func (o *options) subject() (rbacv1.Subject, error) {
 	switch {
 	case (o.user == "") == (o.serviceAccount == ""):
-		return rbacv1.Subject{}, errors.New("name the credentials of serve with --service-account NAMESPACE/NAME or with --user NAME")
+		return rbacv1.Subject{}, errors.New("name the credentials of serve with --service-account NAMESPACE/NAME or " +
+			"with --user NAME")
 	case o.user != "":
 		return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: o.user}, nil
 	}
 	namespace, name, ok := strings.Cut(o.serviceAccount, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return rbacv1.Subject{}, fmt.Errorf("--service-account %q does not have the form NAMESPACE/NAME", o.serviceAccount)
+		return rbacv1.Subject{}, fmt.Errorf("--service-account %q does not have the form NAMESPACE/NAME",
+			o.serviceAccount)
 	}
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, nil
 }
@@ -129,12 +138,14 @@ func (o *options) byName(to *requiredRights) error {
 	var served []kube.Resource
 	for _, pattern := range opts.Resources {
 		if strings.Contains(pattern, "*") {
-			return fmt.Errorf("pattern %q of resources: what it selects depends on the cluster: name the cluster with --context or --kubeconfig, or use patterns without a star", pattern)
+			return fmt.Errorf("pattern %q of resources: what it selects depends on the cluster: name the cluster "+
+				"with --context or --kubeconfig, or use patterns without a star", pattern)
 		}
 		served = append(served, servedAs(schema.ParseGroupResource(pattern)))
 	}
 	if o.namespace == "" {
-		served = append(served, servedAs(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}),
+		served = append(served, servedAs(schema.GroupResource{Group: "apiextensions.k8s.io",
+			Resource: "customresourcedefinitions"}),
 			servedAs(schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}))
 	}
 	var err error
@@ -144,7 +155,8 @@ func (o *options) byName(to *requiredRights) error {
 
 // servedAs returns a resource of a cluster that is not known. Its version does not matter.
 func servedAs(r schema.GroupResource) kube.Resource {
-	return kube.Resource{GroupVersionResource: r.WithVersion(""), Namespaced: true, Verbs: []string{"get", "list", "watch"}}
+	return kube.Resource{GroupVersionResource: r.WithVersion(""), Namespaced: true,
+		Verbs: []string{"get", "list", "watch"}}
 }
 
 // byDiscovery adds the resources of the cluster that the patterns select.

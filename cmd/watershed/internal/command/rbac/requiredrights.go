@@ -45,7 +45,8 @@ func (n *requiredRights) objects() []runtime.Object {
 	general := []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: documentPaths}}
 	if !n.everywhere(schema.GroupResource{Resource: "namespaces"}) {
 		general = append(general, rbacv1.PolicyRule{
-			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{systemNamespace},
+			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"},
+			ResourceNames: []string{systemNamespace},
 		})
 	}
 	reads := slices.Concat(rulesOf(n.mirrored, "get", "list", "watch"), rulesOf(n.metadata, "list", "watch"))
@@ -55,7 +56,8 @@ func (n *requiredRights) objects() []runtime.Object {
 	} else {
 		all = append(all, n.role(reads), n.roleBinding(n.namespace, n.name, "Role", n.name), n.clusterRole(general))
 	}
-	all = append(all, n.clusterRoleBinding(n.name, n.name), n.clusterRoleBinding(n.name+":auth-delegator", delegatorRole))
+	all = append(all, n.clusterRoleBinding(n.name, n.name),
+		n.clusterRoleBinding(n.name+":auth-delegator", delegatorRole))
 	if !n.everywhere(schema.GroupResource{Resource: "configmaps"}) {
 		all = append(all, n.roleBinding(systemNamespace, n.name+":authentication-reader", "Role", authorityRole))
 	}
@@ -64,7 +66,8 @@ func (n *requiredRights) objects() []runtime.Object {
 
 // everywhere reports whether all objects of a resource may be read anyway.
 func (n *requiredRights) everywhere(resource schema.GroupResource) bool {
-	return n.namespace == "" && slices.ContainsFunc(n.mirrored, func(r kube.Resource) bool { return r.GroupResource() == resource })
+	return n.namespace == "" && slices.ContainsFunc(n.mirrored,
+		func(r kube.Resource) bool { return r.GroupResource() == resource })
 }
 
 // rulesOf returns a rule for each group of the resources.
@@ -81,7 +84,8 @@ func rulesOf(resources []kube.Resource, verbs ...string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, group := range order {
 		slices.Sort(groups[group])
-		rules = append(rules, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{group}, Resources: slices.Compact(groups[group])})
+		rules = append(rules, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{group},
+			Resources: slices.Compact(groups[group])})
 	}
 	return rules
 }
@@ -91,24 +95,28 @@ func typeOf(kind string) metav1.TypeMeta {
 }
 
 func (n *requiredRights) clusterRole(rules []rbacv1.PolicyRule) *rbacv1.ClusterRole {
-	return &rbacv1.ClusterRole{TypeMeta: typeOf("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: n.name}, Rules: rules}
+	return &rbacv1.ClusterRole{TypeMeta: typeOf("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: n.name},
+		Rules: rules}
 }
 
 func (n *requiredRights) role(rules []rbacv1.PolicyRule) *rbacv1.Role {
-	return &rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: metav1.ObjectMeta{Name: n.name, Namespace: n.namespace}, Rules: rules}
+	return &rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: metav1.ObjectMeta{Name: n.name, Namespace: n.namespace},
+		Rules: rules}
 }
 
 func (n *requiredRights) clusterRoleBinding(name, role string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
 		TypeMeta: typeOf("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
-		Subjects: []rbacv1.Subject{n.subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{n.subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: role},
 	}
 }
 
 func (n *requiredRights) roleBinding(namespace, name, kind, role string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta: typeOf("RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Subjects: []rbacv1.Subject{n.subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects: []rbacv1.Subject{n.subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind,
+			Name: role},
 	}
 }
 

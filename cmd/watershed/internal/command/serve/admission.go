@@ -59,7 +59,8 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 	case !attributes.IsResource, q.Name != "", attributes.Name != "" && a.hasKey(q):
 		return overload.Get
 	case attributes.Verb == "watch":
-		if version := q.Query.Get("resourceVersion"); version != "" && version != "0" && q.Query.Get("sendInitialEvents") == "" {
+		if version := q.Query.Get("resourceVersion"); version != "" && version != "0" &&
+			q.Query.Get("sendInitialEvents") == "" {
 			return overload.Get // it continues, and begins without a list
 		}
 	case attributes.Verb != "list":
@@ -71,7 +72,8 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 		objects /= 10
 	}
 	// A page of a list without selectors reads no more than the page.
-	if limit, err := strconv.Atoi(q.Query.Get("limit")); err == nil && limit > 0 && q.Query.Get("resourceVersion") != "0" && attributes.FieldSelector == "" && attributes.LabelSelector == "" {
+	if limit, err := strconv.Atoi(q.Query.Get("limit")); err == nil && limit > 0 &&
+		q.Query.Get("resourceVersion") != "0" && attributes.FieldSelector == "" && attributes.LabelSelector == "" {
 		objects = min(objects, limit)
 	}
 	return overload.List(objects)

@@ -44,10 +44,11 @@ func TestAdmission_costIsWhatIsRead(t *testing.T) {
 	running.Go(func() { _ = f.Run(ctx) })
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	var cost overload.Cost
-	server, err := replica.New(f, &replica.Options{Logger: quiet, Admit: func(_ *http.Request, q *replica.Request) (func(), error) {
-		cost = (&admission{fleet: f}).cost(q)
-		return nil, apierrors.NewTooManyRequests("only the cost is of interest", 1)
-	}})
+	server, err := replica.New(f, &replica.Options{Logger: quiet,
+		Admit: func(_ *http.Request, q *replica.Request) (func(), error) {
+			cost = (&admission{fleet: f}).cost(q)
+			return nil, apierrors.NewTooManyRequests("only the cost is of interest", 1)
+		}})
 	expect.NoError(t, err)
 	all := overload.List(pods)
 	root := "/clusters/" + name
@@ -67,7 +68,8 @@ func TestAdmission_costIsWhatIsRead(t *testing.T) {
 		root + "/changes?since=1h":                                                      all,
 		root + "/version":                                                               overload.Get,
 	} {
-		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path,
+			http.NoBody))
 		if cost != want {
 			t.Errorf("%s costs %d, want %d", path, cost, want)
 		}
@@ -75,17 +77,19 @@ func TestAdmission_costIsWhatIsRead(t *testing.T) {
 
 	limited := &admission{fleet: f, limiter: overload.New(&overload.Options{Watches: 200})}
 	var open []func()
-	server, err = replica.New(f, &replica.Options{Logger: quiet, Admit: func(r *http.Request, q *replica.Request) (func(), error) {
-		done, err := limited.admit(r, q, "user")
-		if err == nil {
-			open = append(open, done)
-		}
-		return nil, apierrors.NewTooManyRequests("only the number of watches is of interest", 1)
-	}})
+	server, err = replica.New(f, &replica.Options{Logger: quiet,
+		Admit: func(r *http.Request, q *replica.Request) (func(), error) {
+			done, err := limited.admit(r, q, "user")
+			if err == nil {
+				open = append(open, done)
+			}
+			return nil, apierrors.NewTooManyRequests("only the number of watches is of interest", 1)
+		}})
 	expect.NoError(t, err)
 	for range 10 {
 		path := root + "/api/v1/pods?watch=1&resourceVersion=5&labelSelector=a!=" + strings.Repeat("b", 10_000)
-		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path,
+			http.NoBody))
 	}
 	if len(open) != 100/overload.Places(10_000) {
 		t.Errorf("%d watches with a selector of 10 KB are open", len(open))

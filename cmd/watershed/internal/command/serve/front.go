@@ -15,7 +15,9 @@ import (
 const maxWrite = 3 << 20
 
 // frontOptions returns the options of the HTTPS server. If requests are passed on, writes must fit.
-func frontOptions(o *settings.Listening, certs serving.Certificates, passThrough bool, logger *slog.Logger) *serving.Options {
+func frontOptions(
+	o *settings.Listening, certs serving.Certificates, passThrough bool, logger *slog.Logger,
+) *serving.Options {
 	opts := &serving.Options{
 		Certificates: certs, StrictTransport: o.CertFile != "",
 		Connections: o.Connections, ConnectionsPerAddress: o.PerAddress,

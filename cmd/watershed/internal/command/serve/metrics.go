@@ -23,7 +23,9 @@ type metricsServer struct {
 }
 
 // openMetrics listens on the address of --metrics-listen, if there is one.
-func openMetrics(ctx context.Context, o *settings.Settings, page http.Handler, logger *slog.Logger) (*metricsServer, error) {
+func openMetrics(
+	ctx context.Context, o *settings.Settings, page http.Handler, logger *slog.Logger,
+) (*metricsServer, error) {
 	l, err := o.ListenMetrics(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +51,8 @@ func (m *metricsServer) run(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+access.MetricsPath, m.page)
 	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout:    5 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(m.logger.Handler(), slog.LevelDebug),
 	}
 	return serveUntil(ctx, server, m.listener)

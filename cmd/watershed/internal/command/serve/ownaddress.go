@@ -55,7 +55,12 @@ func (d ownAddressFilter) Follow(ctx context.Context, notify func([]fleet.Entry)
 // Sources returns the states of the directory's sources.
 func (d ownAddressFilter) Sources() []fleet.SourceState { return d.from.Sources() }
 
+// isServer reports whether a client with the configuration would connect to this server.
 func (d ownAddressFilter) isServer(cfg *rest.Config) bool {
-	return d.authority != nil && d.authority.IsIn(cfg.CAData) ||
-		slices.ContainsFunc(d.addresses, func(address string) bool { return strings.HasPrefix(cfg.Host+"/", "https://"+address+"/") })
+	if d.authority != nil && d.authority.IsIn(cfg.CAData) {
+		return true
+	}
+	return slices.ContainsFunc(d.addresses, func(address string) bool {
+		return strings.HasPrefix(cfg.Host+"/", "https://"+address+"/")
+	})
 }

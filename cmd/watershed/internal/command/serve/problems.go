@@ -42,7 +42,8 @@ func (p *problems) reject(file string, texts []string) {
 		since = p.rejected.Since
 	}
 	message := fmt.Sprintf("%s is not in effect: %s", file, strings.Join(texts, "; "))
-	p.rejected = &fleet.Problem{Reason: remedy.ConfigurationRejected, Since: since, Message: warning.Shorten(message, warning.MaxCause)}
+	p.rejected = &fleet.Problem{Reason: remedy.ConfigurationRejected, Since: since,
+		Message: warning.Shorten(message, warning.MaxCause)}
 }
 
 // accept records that the content of the configuration file is in effect.
@@ -62,11 +63,13 @@ func (p *problems) all() (all []fleet.Problem) {
 	for _, s := range p.fleet.Sources() {
 		if s.Err != nil {
 			message := fmt.Sprintf("clusters of %s: %v", s.Name, s.Err)
-			all = append(all, fleet.Problem{Reason: remedy.SourceUnreadable, Message: warning.Shorten(message, warning.MaxCause)})
+			all = append(all, fleet.Problem{Reason: remedy.SourceUnreadable,
+				Message: warning.Shorten(message, warning.MaxCause)})
 		}
 	}
 	if p.homeMissing() {
-		message := fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests below /fleet", p.home)
+		message := fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests "+
+			"below /fleet", p.home)
 		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: message})
 	}
 	return all
@@ -99,7 +102,8 @@ func (p *problems) logHome() {
 	switch {
 	case missing == p.homeLogged:
 	case missing:
-		p.logger.Warn("the home cluster is not in the fleet: requests below /fleet cannot be authenticated, see serve --home", "home", p.home)
+		p.logger.Warn("the home cluster is not in the fleet: requests below /fleet cannot be authenticated, see "+
+			"serve --home", "home", p.home)
 	default:
 		p.logger.Info("the home cluster is in the fleet", "home", p.home)
 	}

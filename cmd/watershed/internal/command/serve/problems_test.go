@@ -41,7 +41,8 @@ func TestProblems_home(t *testing.T) {
 			p.logHome()
 		}
 		text := log.String()
-		if has := len(p.all()) > 0; has != missing || strings.Count(text, "is not in the fleet") != warnings || strings.Count(text, "is in the fleet") != infos {
+		if has := len(p.all()) > 0; has != missing || strings.Count(text, "is not in the fleet") != warnings ||
+			strings.Count(text, "is in the fleet") != infos {
 			t.Errorf("a problem: %v; the log is:\n%s", has, text)
 		}
 	}

@@ -87,7 +87,8 @@ func (r *reload) reject(err error) {
 	if errors.As(err, &problems) {
 		texts = problems.Texts()
 	}
-	r.logger.Error("configuration not reloaded: the settings stay as they are", "file", r.now.File, "errors", strings.Join(texts, "; "))
+	r.logger.Error("configuration not reloaded: the settings stay as they are", "file", r.now.File, "errors",
+		strings.Join(texts, "; "))
 	r.replica.problems.reject(r.now.File, texts)
 	is := *r.announced.Configuration
 	is.Errors = texts
@@ -131,7 +132,8 @@ func (r *reload) apply(next *settings.Settings) error {
 	}
 	r.logger.Info("configuration reloaded", attributes...)
 	if len(restart) > 0 {
-		r.logger.Warn("some changes of the configuration have no effect yet: restart to apply them", "file", next.File, "keys", strings.Join(restart, ", "))
+		r.logger.Warn("some changes of the configuration have no effect yet: restart to apply them", "file", next.File,
+			"keys", strings.Join(restart, ", "))
 	}
 	r.announced.Configuration = &state.Configuration{File: next.File, Loaded: time.Now(), Restart: restart}
 	r.update()
@@ -160,7 +162,8 @@ func (r *reload) differences(next *settings.Settings) (live, restart []string) {
 // tuning returns the options of the fleet that can change while it runs.
 func (r *reload) tuning(next *settings.Settings) fleet.Tuning {
 	opts := next.FleetOptions(nil)
-	return fleet.Tuning{Resources: r.started.Access.Mirrored(next.Resources), Except: opts.Except, Expendable: opts.Expendable, Limits: opts.Limits, History: opts.History}
+	return fleet.Tuning{Resources: r.started.Access.Mirrored(next.Resources), Except: opts.Except,
+		Expendable: opts.Expendable, Limits: opts.Limits, History: opts.History}
 }
 
 // announce writes what other commands can read about the server, at the start.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package serve is the command watershed serve. It connects the parts of a server: the settings, the
+// fleet, access control, the replica and the HTTPS server. It runs them until the context ends, and
+// applies changes of the configuration file meanwhile.
 package serve
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,22 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/exposition"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
-	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // long and example are the help text of serve.
@@ -81,6 +73,7 @@ Secrets are mirrored only if --resources names them.`
   watershed serve --cluster-profiles --cluster-profile-consumer watershed --hub-context hub`
 )
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	o := &runner{Settings: settings.New()}
 	cmd := &cobra.Command{
@@ -152,7 +145,8 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	addresses := serving.Addresses(listener, hosts)
-	r, err := o.openReplica(ctx, ownAddressFilter{clusters, addresses, ca, logger}, serving.IsLoopback(listener), logger)
+	r, err := o.openReplica(ctx, ownAddressFilter{clusters, addresses, ca, logger}, serving.IsLoopback(listener),
+		logger)
 	if err != nil {
 		return err
 	}
@@ -179,7 +173,8 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 		servers: append(inside.servers(), front.Run),
 		parts:   append(r.parts, changes.run),
 	}
-	logger.Info("serving", "url", "https://"+addresses[0], "clusters", clusters.String(), "state", o.State.Path, "version", build.Version())
+	logger.Info("serving", "url", "https://"+addresses[0], "clusters", clusters.String(), "state", o.State.Path,
+		"version", build.Version())
 	return s.run(ctx)
 }
 
@@ -210,132 +205,4 @@ func (i *insideServers) servers() []func(context.Context) error {
 func (i *insideServers) close() {
 	i.profiles.close()
 	i.metrics.close()
-}
-
-// guarded is a replica with access control.
-type guarded struct {
-	fleet   *fleet.Fleet
-	control *access.Control
-	audit   *audit.Log // nil if there is none
-	handler http.Handler
-	metrics http.Handler
-	// parts run while the handler is used.
-	parts []func(context.Context) error
-	// tracing is nil if there is none.
-	tracing *tracing.Tracing
-	// files are nil if objects are not stored.
-	files *settings.StoredFiles
-	// problems finds the problems of the server itself.
-	problems *problems
-}
-
-// close ends what is done in the background. No requests may follow.
-func (g *guarded) close() {
-	g.control.Close()
-	if g.tracing != nil {
-		g.tracing.Close()
-	}
-	if g.files != nil {
-		_ = g.files.Close() // everything is written
-	}
-}
-
-// openReplica returns the replica of the clusters in a directory. Only on a loopback
-// address, where other machines cannot connect, the owner has access.
-func (o *runner) openReplica(ctx context.Context, d fleet.Directory, loopback bool, logger *slog.Logger) (*guarded, error) {
-	files, err := o.Storage.Open(ctx, logger)
-	if err != nil {
-		return nil, err
-	}
-	traces, err := o.Tracing.Open(ctx, logger)
-	var g *guarded
-	if err == nil {
-		g, err = o.openTraced(ctx, d, loopback, traces, files, logger)
-	}
-	if err != nil && traces != nil {
-		traces.Close()
-	}
-	if err != nil && files != nil {
-		_ = files.Close()
-	}
-	return g, err
-}
-
-// openTraced is openReplica with a tracing and files, nil if there are none.
-func (o *runner) openTraced(ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *settings.StoredFiles, logger *slog.Logger) (*guarded, error) {
-	settings := o.FleetOptions(logger)
-	settings.Disk, settings.LastState = files.Files(), loopback // only the owner may read the last state
-	traceInto(traces, settings, nil)
-	f, err := fleet.New(d, settings)
-	if err != nil {
-		return nil, err
-	}
-	owner := ""
-	if loopback {
-		if owner, err = o.State.OpenOwner(access.NewOwnerToken); err != nil {
-			return nil, err
-		}
-	}
-	log, err := o.Audit.Open(logger)
-	if err != nil {
-		return nil, err
-	}
-	admission := &admission{fleet: f, limiter: overload.New(nil)}
-	control, err := o.Access.Open(ctx, f, access.Options{Owner: owner, Admit: admission.admit, PassThrough: o.PassThrough, Logger: logger})
-	if err != nil {
-		return nil, err
-	}
-	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.Access.Home, logger: logger}
-	opts := &replica.Options{
-		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize, Own: append(control.Own(), verification.NewService(f).Own()),
-		PassThrough: o.PassThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
-	}
-	if log != nil {
-		opts.Audit = log.Audit
-	}
-	traceInto(traces, nil, opts)
-	server, err := replica.New(f, opts)
-	if err != nil {
-		control.Close()
-		return nil, err
-	}
-	memory := o.openBudget(f, server, logger)
-	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter, Audit: log, Budget: memory, Storage: files.Files(), DroppedSpans: droppedSpans(traces), Problems: troubles.all, Version: build.Version(), Logger: logger}); err != nil {
-		control.Close()
-		return nil, err
-	}
-	parts := []func(context.Context) error{f.Run, server.Run, control.Run, troubles.run}
-	if files != nil {
-		parts[0] = recorded(f.Run, files.Run)
-	}
-	if log != nil {
-		parts[1] = recorded(server.Run, log.Run)
-	}
-	if memory != nil {
-		parts = append(parts, memory.Run)
-	}
-	if traces != nil {
-		parts = append(parts, traces.Run)
-	}
-	if o.area != nil {
-		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
-	}
-	return &guarded{f, control, log, control.Handler(server), page, parts, traces, files, troubles}, nil
-}
-
-// openBudget returns the memory budget of the process, nil if there is no limit.
-func (o *runner) openBudget(f *fleet.Fleet, server *replica.Server, logger *slog.Logger) *budget.Budget {
-	limit, from := budget.Limit(o.MemoryLimit << 20)
-	if limit == 0 {
-		return nil
-	}
-	logger.Info("memory limit", "limit", fmt.Sprintf("%d MiB", limit>>20), "from", from)
-	return budget.New(limit, logger, func(m fleet.Memory) {
-		share := 1.0
-		if m.Pressure >= fleet.PressureCaches {
-			share = 0.125
-		}
-		server.SetCaches(share)
-		f.SetMemory(m)
-	})
 }

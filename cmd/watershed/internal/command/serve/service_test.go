@@ -25,7 +25,8 @@ import (
 // newFront returns a server like that of serve.
 func newFront(t *testing.T, l net.Listener, handler http.Handler, ca *serving.Authority) *serving.Server {
 	t.Helper()
-	front, err := serving.New(l, handler, &serving.Options{Certificates: ca, LongRunning: isWatch, Logger: slog.New(slog.DiscardHandler)})
+	front, err := serving.New(l, handler, &serving.Options{Certificates: ca, LongRunning: isWatch,
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func TestService_endsInOrder(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
 
-	client, err := rest.HTTPClientFor(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: ca.Bundle()}})
+	client, err := rest.HTTPClientFor(&rest.Config{Host: "https://" + l.Addr().String(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca.Bundle()}})
 	if err != nil {
 		t.Fatal(err)
 	}

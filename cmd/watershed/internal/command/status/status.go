@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package status is the command watershed status.
 package status
 
 import (
@@ -51,6 +52,7 @@ type options struct {
 	every time.Duration
 }
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
@@ -140,7 +142,9 @@ func (o *options) print(out io.Writer, r *status.Report) error {
 
 // redraw shows reports on the screen of a terminal until ctx ends. While the server does not
 // answer it keeps the last report and shows the error.
-func (o *options) redraw(ctx context.Context, out io.Writer, r *status.Report, read func() (*status.Report, error)) error {
+func (o *options) redraw(
+	ctx context.Context, out io.Writer, r *status.Report, read func() (*status.Report, error),
+) error {
 	screen := terminal.OpenScreen(out)
 	defer screen.Close()
 	for {
@@ -167,7 +171,8 @@ func (o *options) page(screen *terminal.Screen, out io.Writer, r *status.Report,
 	if failure == nil {
 		return r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows)
 	}
-	return append(r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows-1), terminal.Red.Text(failure.Error()))
+	return append(r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows-1),
+		terminal.Red.Text(failure.Error()))
 }
 
 // next waits and reads the next report.
@@ -180,7 +185,9 @@ func (o *options) next(ctx context.Context, read func() (*status.Report, error))
 
 // follow prints the lines that change until ctx ends. It reports an error once for as long as
 // it lasts.
-func (o *options) follow(ctx context.Context, out, trouble io.Writer, r *status.Report, read func() (*status.Report, error)) error {
+func (o *options) follow(
+	ctx context.Context, out, trouble io.Writer, r *status.Report, read func() (*status.Report, error),
+) error {
 	changes := status.NewChanges(o.output == output.Wide)
 	last := ""
 	for {

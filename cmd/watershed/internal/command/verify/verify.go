@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package verify is the command watershed verify: it makes a server compare its copies with their
+// clusters.
 package verify
 
 import (
@@ -60,6 +62,7 @@ then allow you to create verifications.watershed.dev.`
   watershed verify --kubeconfig replica.yaml --context watershed-fleet -o json`
 )
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -74,13 +77,17 @@ func NewCommand() *cobra.Command {
 	}
 	state.AddFlag(cmd, &o.State)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.spec.Clusters, "cluster", nil, "the `name` of a cluster to verify; may be repeated (default all)")
-	flags.StringArrayVar(&o.spec.Resources, "resource", nil, "a `resource` to verify, such as pods or deployments.apps; may be repeated (default all)")
+	flags.StringArrayVar(&o.spec.Clusters, "cluster", nil, "the `name` of a cluster to verify; may be repeated "+
+		"(default all)")
+	flags.StringArrayVar(&o.spec.Resources, "resource", nil,
+		"a `resource` to verify, such as pods or deployments.apps; may be repeated (default all)")
 	flags.BoolVar(&o.spec.Deep, "deep", false, "compare the content of the objects too")
 	flags.BoolVar(&o.spec.Repair, "repair", false, "list a resource again if its copy differs")
 	flags.StringVarP(&o.output, "output", "o", "table", "the `format` of the output: table or json")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this machine, from the state folder)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, "+
+		"else ~/.kube/config)")
+	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this "+
+		"machine, from the state folder)")
 	return cmd
 }
 
@@ -170,7 +177,8 @@ func newVerifyReport(out io.Writer, plan []verification.Result, asJSON bool) *ve
 }
 
 func (r *verifyReport) line(cluster, resource, version, objects, took, divergences string) {
-	fmt.Fprintf(r.out, "%-*s   %-*s   %-10s   %8s   %8s   %s\n", r.clusters, cluster, r.resources, resource, version, objects, took, divergences)
+	fmt.Fprintf(r.out, "%-*s   %-*s   %-10s   %8s   %8s   %s\n", r.clusters, cluster, r.resources, resource, version,
+		objects, took, divergences)
 }
 
 // add prints a result.
@@ -250,9 +258,11 @@ func (r *verifyReport) end() error {
 	}
 	switch {
 	case differ > 0 && failed > 0:
-		return fmt.Errorf("verify: differences in %s, in %d of %s; %s not compared", status.Counted(divergences, "object"), differ, copies(len(r.results)), copies(failed))
+		return fmt.Errorf("verify: differences in %s, in %d of %s; %s not compared",
+			status.Counted(divergences, "object"), differ, copies(len(r.results)), copies(failed))
 	case differ > 0:
-		return fmt.Errorf("verify: differences in %s, in %d of %s", status.Counted(divergences, "object"), differ, copies(len(r.results)))
+		return fmt.Errorf("verify: differences in %s, in %d of %s", status.Counted(divergences, "object"), differ,
+			copies(len(r.results)))
 	case failed > 0:
 		return fmt.Errorf("verify: %d of %s not compared", failed, copies(len(r.results)))
 	}

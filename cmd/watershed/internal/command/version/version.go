@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
+// Package version is the command watershed version.
 package version
 
 import (
@@ -36,6 +37,7 @@ type options struct {
 	output     string
 }
 
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -48,7 +50,8 @@ func NewCommand() *cobra.Command {
 	}
 	o.connection.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.client, "client", false, "do not ask a server")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "the `format`: json or yaml (default one line for each version)")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "",
+		"the `format`: json or yaml (default one line for each version)")
 	completion.Flag(cmd, "output", completion.Fixed(output.JSON, output.YAML))
 	return cmd
 }
