@@ -212,6 +212,6 @@ func TestKeys_areAllFlags(t *testing.T) {
 		}
 	}
 	if want := []string{"config"}; !slices.Equal(others, want) {
-		t.Errorf("the flags that are not keys are %v, want %v: declare them in serveOptions", others, want)
+		t.Errorf("the flags that are not keys are %v, want %v: declare them in settings.Settings", others, want)
 	}
 }

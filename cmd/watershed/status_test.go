@@ -137,7 +137,7 @@ func TestStatus(t *testing.T) {
 
 // testReaders opens watches of a cluster and of the fleet, which are counted.
 func testReaders(t *testing.T, s *state.Dir) {
-	c, err := (&apiclient.ConnectionOptions{State: *s}).Open()
+	c, err := (&apiclient.ConnectionOptions{Location: apiclient.Location{State: *s}}).Open()
 	expect.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -136,15 +136,6 @@ var rules = map[string]rule{
 		"go.opentelemetry.io/otel", "k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
-	"cmd/watershed": {own: []string{
-		"wire", "kube", "disk", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/authn",
-		"cmd/watershed/internal/budget", "cmd/watershed/internal/config", "cmd/watershed/internal/exposition", "cmd/watershed/internal/kms",
-		"cmd/watershed/internal/overload", "cmd/watershed/internal/serving", "cmd/watershed/internal/statefile",
-		"cmd/watershed/internal/preflight", "cmd/watershed/internal/progress", "cmd/watershed/internal/remedy",
-		"cmd/watershed/internal/status", "cmd/watershed/internal/terminal",
-		"internal/jsondiff", "internal/timer", "internal/warning",
-		"cmd/watershed/internal/tracing", "cmd/watershed/internal/verification",
-	}, others: []string{"github.com/spf13/", "k8s.io/api/rbac/v1", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2", "sigs.k8s.io/yaml"}},
 
 	"metrics":          {own: []string{".", "reflector", "fleet", "internal/histogram"}, others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apimachinery/"}},
 	"metrics/clientgo": {others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/client-go/tools/cache"}},

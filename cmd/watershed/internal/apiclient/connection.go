@@ -18,28 +18,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
 // ConnectionOptions are the flags of commands that read from a running server.
 type ConnectionOptions struct {
-	State      state.Dir
-	Server     string
-	authority  string // a file
+	Location
 	kubeconfig string
 	context    string
 }
 
 // AddFlags adds the flags to a command.
 func (o *ConnectionOptions) AddFlags(cmd *cobra.Command) {
-	state.AddFlag(cmd, &o.State)
+	o.Location.AddFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.Server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, "+
-		"from the state folder)")
-	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
-		"server (default those of the state folder, and with --server those of the system)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your credentials, if the server has no owner "+
 		"(default the files in KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&o.context, "context", "", "your `context` whose credentials the server accepts for the whole "+
@@ -66,7 +59,7 @@ type Connection struct {
 // Open finds the server and the credentials. It sends no request. The caller closes the
 // connection.
 func (o *ConnectionOptions) Open() (*Connection, error) {
-	t, err := FindTarget(o.State, o.Server, o.authority)
+	t, err := o.Target()
 	if err != nil {
 		return nil, err
 	}

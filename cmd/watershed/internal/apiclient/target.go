@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -59,17 +60,34 @@ type Target struct {
 	Kubeconfig, Contexts []string
 }
 
-// FindTarget returns the server at an address, or the server that uses the state folder if the
-// address is "".
-func FindTarget(s state.Dir, address, authorityFile string) (*Target, error) {
-	if address == "" {
-		return LocalTarget(s, authorityFile)
+// Location is the flags that select a server: the server of this machine, or one elsewhere.
+type Location struct {
+	State state.Dir
+	// Server is the address of a server elsewhere, "" for the server of this machine.
+	Server    string
+	authority string // a file
+}
+
+// AddFlags adds the flags to a command.
+func (l *Location) AddFlags(cmd *cobra.Command) {
+	state.AddFlag(cmd, &l.State)
+	flags := cmd.Flags()
+	flags.StringVar(&l.Server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, "+
+		"from the state folder)")
+	flags.StringVar(&l.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
+		"server (default those of the state folder, and with --server those of the system)")
+}
+
+// Target returns the server that the flags select.
+func (l *Location) Target() (*Target, error) {
+	if l.Server == "" {
+		return LocalTarget(l.State, l.authority)
 	}
-	if s.Path != "" {
+	if l.State.Path != "" {
 		return nil, errors.New("--state-dir has no effect with --server: the state folder belongs to the server of " +
 			"this machine")
 	}
-	return remoteTarget(address, authorityFile)
+	return remoteTarget(l.Server, l.authority)
 }
 
 // LocalTarget returns the server that uses a state folder. Its authority is that of the

@@ -18,7 +18,6 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 )
 
@@ -35,9 +34,7 @@ const (
 
 // options are the flags of kubeconfig.
 type options struct {
-	state       state.Dir
-	server      string
-	authority   string // a file
+	location    apiclient.Location
 	credentials string // "" means the default
 	kubeconfig  string
 	contexts    []string
@@ -104,12 +101,8 @@ func NewCommand() *cobra.Command {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	state.AddFlag(cmd, &o.state)
+	o.location.AddFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, "+
-		"from the state folder)")
-	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
-		"server (default those of the state folder, and with --server those of the system)")
 	flags.StringVar(&o.credentials, "credentials", "", "the `kind` of credentials in the contexts: owner or user "+
 		"(default owner if the server has an owner, else user)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files that the "+
@@ -134,7 +127,7 @@ func NewCommand() *cobra.Command {
 
 // run prints or writes the kubeconfig. Contexts that are left out are reported to trouble.
 func (o *options) run(ctx context.Context, out, trouble io.Writer) error {
-	t, err := apiclient.FindTarget(o.state, o.server, o.authority)
+	t, err := o.location.Target()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -235,4 +237,13 @@ func mappingOf(m meta.RESTMapper, name string) (*meta.RESTMapping, error) {
 		return nil, fmt.Errorf("the server has no resource %q", name)
 	}
 	return mapping, nil
+}
+
+// printable returns a text, quoted if it has characters that cannot be printed. The author of an
+// object chooses the names of some of its fields, and must not control the terminal of a reader.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -45,12 +45,9 @@ func NewDiffCommand() *cobra.Command {
 	var o diffOptions
 	cmd := newCommand("diff KIND[/NAME] --at TIME [--at TIME]", "Show how objects differ between two times", diffLong,
 		diffExample, cobra.ExactArgs(1), o.compare)
-	o.declare(cmd)
-	flags := cmd.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", "default",
-		"the `namespace` of the object, for kinds that have one")
-	flags.StringArrayVar(&o.at, "at", nil, "a `time`, or how long ago; once or twice (default for the second is now)")
-	flags.BoolVar(&o.full, "full", false, "show long values completely")
+	o.addFlags(cmd)
+	cmd.Flags().StringArrayVar(&o.at, "at", nil,
+		"a `time`, or how long ago; once or twice (default for the second is now)")
 	return cmd
 }
 

@@ -12,10 +12,8 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -53,14 +51,20 @@ func NewLogCommand() *cobra.Command {
 	var o logOptions
 	cmd := newCommand("log KIND[/NAME]", "Show the changes of an object", logLong, logExample, cobra.ExactArgs(1),
 		o.run)
+	o.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.since, "since", "24h", "the first `time`, or how long ago")
+	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
+	return cmd
+}
+
+// addFlags adds the flags about one object, which diff has too.
+func (o *logOptions) addFlags(cmd *cobra.Command) {
 	o.declare(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "default",
 		"the `namespace` of the object, for kinds that have one")
-	flags.StringVar(&o.since, "since", "24h", "the first `time`, or how long ago")
-	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
 	flags.BoolVar(&o.full, "full", false, "show long values completely")
-	return cmd
 }
 
 // logged is a change with its resource.
@@ -223,15 +227,6 @@ func (o *logOptions) printDifference(b *bufio.Writer, d replica.Difference) {
 	default:
 		fmt.Fprintf(b, "    %s: %s -> %s\n", path, old, now)
 	}
-}
-
-// printable returns a text, quoted if it has characters that cannot be printed. The author of an
-// object chooses the names of some of its fields, and must not control the terminal of a reader.
-func printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 // maxValue is how much of a value is shown.

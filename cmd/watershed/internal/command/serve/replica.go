@@ -17,11 +17,20 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 )
+
+// runner opens and runs a server with the settings.
+type runner struct {
+	*settings.Settings
+	// area shows the progress of the first sync below the log, nil if the log does not go to
+	// a terminal.
+	area *terminal.Area
+}
 
 // guarded is a replica with access control.
 type guarded struct {
@@ -124,23 +133,33 @@ func (o *runner) openTraced(
 		control.Close()
 		return nil, err
 	}
-	parts := []func(context.Context) error{f.Run, server.Run, control.Run, troubles.run}
-	if files != nil {
-		parts[0] = recorded(f.Run, files.Run)
+	g := &guarded{
+		fleet: f, control: control, audit: log, handler: control.Handler(server), metrics: page,
+		tracing: traces, files: files, problems: troubles,
 	}
-	if log != nil {
-		parts[1] = recorded(server.Run, log.Run)
+	g.parts = o.parts(g, server, memory)
+	return g, nil
+}
+
+// parts returns what has to run while the handler of the replica is used.
+func (o *runner) parts(g *guarded, server *replica.Server, memory *budget.Budget) []func(context.Context) error {
+	parts := []func(context.Context) error{g.fleet.Run, server.Run, g.control.Run, g.problems.run}
+	if g.files != nil {
+		parts[0] = recorded(g.fleet.Run, g.files.Run)
+	}
+	if g.audit != nil {
+		parts[1] = recorded(server.Run, g.audit.Run)
 	}
 	if memory != nil {
 		parts = append(parts, memory.Run)
 	}
-	if traces != nil {
-		parts = append(parts, traces.Run)
+	if g.tracing != nil {
+		parts = append(parts, g.tracing.Run)
 	}
 	if o.area != nil {
-		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, f, o.area) })
+		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, g.fleet, o.area) })
 	}
-	return &guarded{f, control, log, control.Handler(server), page, parts, traces, files, troubles}, nil
+	return parts
 }
 
 // openBudget returns the memory budget of the process, nil if there is no limit.

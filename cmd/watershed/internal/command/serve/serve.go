@@ -110,14 +110,6 @@ func newLogger(w io.Writer, format string) *slog.Logger {
 	return logger
 }
 
-// runner runs a server with the settings.
-type runner struct {
-	*settings.Settings
-	// area shows the progress of the first sync below the log, nil if the log does not go to
-	// a terminal.
-	area *terminal.Area
-}
-
 // run mirrors and serves until ctx ends, and returns after everything that it started has
 // ended.
 func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
