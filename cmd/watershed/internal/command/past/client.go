@@ -71,7 +71,7 @@ func newCommand(
 func (o *pastOptions) each(
 	ctx context.Context, warn io.Writer, read func(client *pastClient, cluster string) error,
 ) error {
-	client, err := o.open(warn)
+	client, err := o.connect(warn)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (o *pastOptions) answers(
 	if len(o.clusters) > 0 {
 		return o.each(ctx, warn, read)
 	}
-	client, err := o.open(warn)
+	client, err := o.connect(warn)
 	if err != nil {
 		return err
 	}
@@ -110,12 +110,12 @@ func (o *pastOptions) answers(
 	return read(client, "")
 }
 
-// open returns a client of the selected server. Warn receives the warnings of responses.
-func (o *pastOptions) open(warn io.Writer) (*pastClient, error) {
+// connect returns a client of the selected server. Warn receives the warnings of responses.
+func (o *pastOptions) connect(warn io.Writer) (*pastClient, error) {
 	if o.output != "text" && o.output != "json" {
 		return nil, fmt.Errorf("--output %s: use text or json", o.output)
 	}
-	c, err := o.Choice.Open()
+	c, err := o.Open()
 	if err != nil {
 		return nil, err
 	}
