@@ -23,7 +23,7 @@ func BenchmarkCharge(b *testing.B) {
 	u := newAccount("eu", Limits{}.withDefaults(), &pressure{}).open()
 	u.account.bounds.Store(&bounds{limit: amount{1 << 60, 1 << 60}})
 	t := &testing.T{}
-	o := newPod(t, "a", 1, nil)
+	o := onNode(t, "a", "", 1)
 	b.Run("one", func(b *testing.B) {
 		for b.Loop() {
 			if err := u.charge(o, false); err != nil {

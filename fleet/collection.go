@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -65,8 +66,7 @@ func newCollection(r schema.GroupResource, window int64, revisions clock) *colle
 	c := &collection{resource: r, keep: 1024, clock: revisions, indexes: map[indexer]struct{}{}, informers: map[*informer]string{}}
 	c.changed.floor = c.advance(microseconds())
 	c.parts.Store(&[]*clusterPart{})
-	opts := logOptions(func(l located) *wire.Object { return l.object })
-	opts.Bytes, opts.Count, opts.Size = window, max(10_000, int(window>>10)), func(c change) int { return size(c.Type, c.Old.object, c.New.object) }
+	opts := objectlog.OptionsOf(window, func(l located) *wire.Object { return l.object })
 	opts.Dimensions = append(opts.Dimensions, fanout.Dimension[located]{Name: byCluster, Values: func(l located) []fanout.Value {
 		return []fanout.Value{fanout.ValueOf(l.cluster)}
 	}})

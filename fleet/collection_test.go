@@ -235,14 +235,14 @@ func TestCollection_readersFollow(t *testing.T) {
 	}
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(seed, uint64(run)))
-		history(t, rng)
+		runHistory(t, rng)
 		if t.Failed() {
 			t.Fatalf("in run %d of WATERSHED_SEED=%d", run, seed)
 		}
 	}
 }
 
-func history(t *testing.T, rng *rand.Rand) {
+func runHistory(t *testing.T, rng *rand.Rand) {
 	w := newWorld(t, []int64{1, 2000, 1 << 20}[rng.IntN(3)])
 	w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 	defer w.close()

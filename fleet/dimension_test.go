@@ -10,7 +10,6 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -22,7 +21,6 @@ import (
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -144,7 +142,7 @@ func TestConcerning_missesNothing(t *testing.T) {
 				w.version++
 				o := onNode(t, fmt.Sprint("p", rng.IntN(5)), nodes[rng.IntN(len(nodes))], w.version)
 				key := Key{cluster, o.Key()}
-				d := updated(o)
+				d := delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: o.Version()}
 				if n < 85 {
 					truth[key] = o
 					w.mirrors[cluster].informer.Write(d)
@@ -203,7 +201,8 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 			for range changes {
 				synctest.Wait()
 				w.version++
-				w.mirrors["eu"].informer.Write(updated(onNode(t, "p", "b", w.version)))
+				o := onNode(t, "p", "b", w.version)
+				w.mirrors["eu"].informer.Write(delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: w.version})
 				revisions = append(revisions, w.c.newest(nil).revision)
 			}
 			synctest.Wait()
@@ -217,91 +216,4 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestOpenField_scansEachStateOnce counts the scans of a field that many
-// readers use.
-func TestOpenField_scansEachStateOnce(t *testing.T) {
-	opts := LogOptions()
-	scans := 0
-	open := opts.Open
-	opts.Open = func(name string) (fanout.Dimension[*wire.Object], bool) {
-		d, ok := open(name)
-		value := d.Value
-		d.Value = func(o *wire.Object) fanout.Value {
-			scans++
-			return value(o)
-		}
-		return d, ok
-	}
-	l := fanout.New(opts)
-	revision := uint64(0)
-	publish := func() {
-		revision++
-		l.Publish([]store.Change[*wire.Object]{{Type: delta.Updated, Key: "n/p", Old: onNode(t, "p", "b", 1), New: onNode(t, "p", "c", 2), Revision: revision}})
-	}
-	cursors := make([]*fanout.Cursor[*wire.Object], 50)
-	for i := range cursors {
-		var err error
-		if cursors[i], err = l.Cursor(0, HasField("spec.nodeName", fmt.Sprint("n", i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	publish()
-	if scans != 0 {
-		t.Errorf("%d scans for a field that no reader waits for", scans)
-	}
-	for _, c := range cursors {
-		if batch, err := c.TryNext(); err != nil || len(batch) > 0 {
-			t.Fatal(batch, err)
-		}
-	}
-	if scans != 2 {
-		t.Errorf("%d scans for %d readers of one change, want 2", scans, len(cursors))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	for _, c := range cursors {
-		go func() {
-			_, _ = c.Next(ctx) // waits until the test ends
-			done <- struct{}{}
-		}()
-	}
-	for l.Stats().Waiting < len(cursors) {
-		runtime.Gosched()
-	}
-	publish()
-	if scans != 4 || l.Stats().Waiting != len(cursors) {
-		t.Errorf("%d scans and %d waiting readers after two changes, want 4 and %d", scans, l.Stats().Waiting, len(cursors))
-	}
-	cancel()
-	for range cursors {
-		<-done
-	}
-}
-
-// TestOpenCursor_readsEverythingWithoutADimension names more fields than a log has
-// dimensions for.
-func TestOpenCursor_readsEverythingWithoutADimension(t *testing.T) {
-	l := fanout.New(LogOptions())
-	l.Publish([]store.Change[*wire.Object]{{Type: delta.Added, Key: "n/p", New: onNode(t, "p", "b", 1), Revision: 1}})
-	for i := range 100 {
-		c, err := openCursor(l, 0, HasField(fmt.Sprint("spec.x", i), "b"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.TryNext(); err != nil || c.Position() != 1 {
-			t.Fatal(c.Position(), err)
-		}
-	}
-	c, err := openCursor(l, 0, HasField("spec.nodeName", "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if batch, err := c.TryNext(); err != nil || len(batch) != 1 {
-		t.Errorf("read %v, %v, want the change", batch, err)
-	}
-	if _, err := openCursor(l, 0, fanout.In("unheard", "")); !errors.Is(err, fanout.ErrNoDimension) {
-		t.Errorf("%v, want ErrNoDimension", err)
-	}
 }

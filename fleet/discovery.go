@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
@@ -412,7 +413,7 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 	x, err = newMirror(m.server, m.settings, r, query, unknownFields, func(s state, changes []store.Change[*wire.Object], whole bool) {
 		x.source.synced.Store(true)
 		m.applied(x, s, changes)
-		x.feed.applied(s, changes, whole)
+		x.feed.Apply(s, changes, whole)
 		x.reached(s, whole)
 		if m.settings.Trace != nil {
 			stored(m.settings.Trace, x, changes)
@@ -423,8 +424,8 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 	}
 	x.useJSON = func() error { return m.continueJSON(x) }
 	if m.settings.history() > 0 {
-		x.feed = newFeed(&x.resource, x.informer, m.settings.Window)
-		x.feed.succeed(m.feedBefore(at))
+		x.feed = history.NewWriter(&x.resource, x.informer.Connection, m.settings.Window)
+		x.feed.Succeed(m.feedBefore(at))
 	}
 	x.collection = m.catalog.collection(at)
 	x.collection.introduce(x.cluster, x.informer)

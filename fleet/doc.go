@@ -39,8 +39,8 @@
 //     its objects until those of the other cluster have synced: see [Identity].
 //   - Names that lead to one cluster are one member: see [Member.Aliases]. A copy may be
 //     limited to a namespace or a selector: see [Scope].
-//   - With [Options.Disk], a restart continues from files, and [Feed.AtTime] and
-//     [Feed.Changes] read the past. A state of the past is exact, or an error.
+//   - With [Options.Disk], a restart continues from files, and [history.Feed.AtTime]
+//     and [history.Feed.Changes] read the past. A state of the past is exact, or an error.
 //   - Clusters and resources do not wait for each other. [Budget] limits how many
 //     resources are listed at once, and for how long a silent list counts.
 //

@@ -41,22 +41,6 @@ func (m *Member) TakeTurn(ctx context.Context) (leave func(), err error) {
 	return t.leave, nil
 }
 
-// SetPartBytes sets how many bytes a part of the changes of the past has.
-func (f *Feed) SetPartBytes(n int) { f.files.Load().archive.partBytes = n }
-
-// TakeSlots takes all slots of the readers of files.
-func (f *Feed) TakeSlots() (leave func()) {
-	slots := f.files.Load().archive.slots
-	for range cap(slots) {
-		slots <- struct{}{}
-	}
-	return func() {
-		for range cap(slots) {
-			<-slots
-		}
-	}
-}
-
 // Returned returns the UID that the cluster has returned over the configuration in use.
 func (m *Member) Returned() string {
 	uid, _ := m.known.returned()

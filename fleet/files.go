@@ -15,15 +15,17 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// mostRestored limits the stored changes of one resource that are loaded, in bytes.
-const mostRestored = 64 << 20
+// mostLoaded limits the stored changes of one resource that are loaded, in bytes.
+const mostLoaded = 64 << 20
 
 // storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
 func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.Stored {
 	if !s.stores() {
 		return nil
 	}
-	turn := func(ctx context.Context) (func(), error) { return s.loads.enter(ctx, x.wanted) }
+	turn := func(ctx context.Context) (func(), error) {
+		return s.loads.enter(ctx, func() bool { return x.feed.IsWanted() })
+	}
 	open := func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
 		q := x.source.selected()
 		kind, builtin := kube.KindOf(q.Resource)
@@ -47,11 +49,11 @@ func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.S
 		}
 		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
-			x.stored(&storedFeed{archive: s.archive, cluster: files, name: to.name, id: id})
+			x.feed.SetFiles(s.diskReader, files, to.name, id)
 		}
 		return m, err
 	}
-	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostRestored), Loaded: x.restored, Open: open}
+	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostLoaded), Loaded: func(state *disk.State) { x.feed.Load(state) }, Open: open}
 }
 
 // stores reports whether objects are stored.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/wire"
@@ -83,9 +84,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer timer.Every(time.Minute, f.tidy)()
 	f.runs.Go(func() { f.journal.run(ctx) })
 	if f.KeepsHistory() {
-		f.runs.Go(func() { trimLogs(ctx, f.settings.history, f.feedLogs) })
+		f.runs.Go(func() { objectlog.Trim(ctx, f.settings.history, f.feedLogs) })
 	}
-	f.runs.Go(func() { trimLogs(ctx, f.settings.windows, f.catalog.logs) })
+	f.runs.Go(func() { objectlog.Trim(ctx, f.settings.windows, f.catalog.logs) })
 	if f.settings.VerifyEvery > 0 {
 		f.runs.Go(func() { f.verifyAll(ctx, f.settings.VerifyEvery) })
 	}
@@ -106,7 +107,7 @@ func (f *Fleet) tidy() {
 	for _, c := range f.catalog.all() {
 		c.log.Expire()
 	}
-	f.settings.archive.tidy()
+	f.settings.diskReader.Expire()
 }
 
 // empty drops all members. Readers do not receive a Deleted for each object: their logs

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/catchup"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -84,7 +85,7 @@ func (f *follower) Newest() *vector { return f.collection.newest(f.clusters) }
 
 // Open implements [catchup.Source].
 func (f *follower) Open(revision uint64) *fanout.Cursor[located] {
-	c, err := openCursor(f.collection.log, revision, f.interest)
+	c, err := objectlog.Cursor(f.collection.log, revision, f.interest)
 	if err != nil {
 		f.interest = fanout.Everything() // the log does not have the dimension
 		c, _ = f.collection.log.Cursor(revision, f.interest)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -122,6 +123,9 @@ func (m *Member) Labels() map[string]string {
 // Scope returns the part of the cluster that is mirrored.
 func (m *Member) Scope() Scope { return m.settings.scopeOf(m.entry()) }
 
+// Feed is one resource of one cluster by the versions of its server.
+type Feed = history.Feed
+
 // Feed returns the feed of a resource, if it is mirrored and the fleet keeps a history.
 func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
 	m.mu.Lock()
@@ -130,7 +134,7 @@ func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
 	if x == nil || x.feed == nil {
 		return nil, false
 	}
-	return x.feed, true
+	return x.feed.Feed(), true
 }
 
 // Served returns the resources that have a feed, in the order of the server's last
@@ -201,7 +205,7 @@ func (m *Member) feedLogs() []*fanout.Log[*wire.Object] {
 	var all []*fanout.Log[*wire.Object]
 	for _, x := range m.mirrors {
 		if x.feed != nil {
-			all = append(all, x.feed.log)
+			all = append(all, x.feed.Log())
 		}
 	}
 	return all

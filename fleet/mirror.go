@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -23,8 +23,8 @@ type mirror struct {
 	resource   kube.Resource
 	source     *source
 	informer   *informer
-	collection *collection // nil if the resource is not selected
-	feed       *Feed       // nil if the resource is not selected, or there is no history
+	collection *collection     // nil if the resource is not selected
+	feed       *history.Writer // nil if the resource is not selected, or there is no history
 	// seen is set after the first state, joined after that state was passed to join. Only
 	// the informer's goroutine uses them.
 	seen, joined bool
@@ -79,19 +79,6 @@ func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFi
 	return x, nil
 }
 
-// restored passes a stored state to the feed.
-func (x *mirror) restored(s *disk.State) { x.feed.restore(s) }
-
-// wanted reports whether a reader has asked for the state before it could be read.
-func (x *mirror) wanted() bool { return x.feed != nil && x.feed.wanted.Load() }
-
-// stored sets the files of the feed, from which its past is read.
-func (x *mirror) stored(in *storedFeed) {
-	if x.feed != nil {
-		x.feed.files.Store(in)
-	}
-}
-
 // reached records a state after a batch. A state in the middle of a list is not whole.
 func (x *mirror) reached(s state, whole bool) {
 	if !whole {
@@ -126,7 +113,7 @@ func (x *mirror) stop(replaced bool) {
 	if x.collection != nil {
 		x.collection.forget(x.cluster, x.informer, replaced)
 	}
-	x.feed.close()
+	x.feed.Close()
 	x.end()
 	x.source.used.close()
 }

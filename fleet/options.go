@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -72,7 +73,7 @@ type Options struct {
 	// Default 64 MiB.
 	Window int64
 	// History limits, in bytes and for the whole fleet, the changes that are kept for
-	// feeds. A [Feed] is for readers of a single cluster, and uses the versions of its
+	// feeds. A [history.Feed] is for readers of a single cluster, and uses the versions of its
 	// API server. Above the limit, the oldest changes of all feeds are dropped. Default:
 	// no history is kept, and there are no feeds.
 	History int64
@@ -120,6 +121,10 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
+// windows is how many times [Options.Window] the logs of all resources may take together.
+// A cluster with many resources could fill the window of each of them.
+const windows = 16
+
 // settings are the options of a fleet and the values that are derived from the options.
 // All members of the fleet share one settings.
 type settings struct {
@@ -129,16 +134,18 @@ type settings struct {
 	// gate limits how many lists of all members run at once.
 	gate *gate
 	// packing is nil if objects are not packed.
-	packing  *watershed.Packing
-	archive  *archive
-	loads    *loads
-	pressure pressure
+	packing *watershed.Packing
+	// diskReader reads the past of the feeds.
+	diskReader *history.DiskReader
+	loads      *loads
+	pressure   pressure
 }
 
 // newSettings fills in the defaults and checks the options.
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
-	s.archive, s.loads = newArchive(s.Logger), newLoads(runtime.GOMAXPROCS(0))
+	s.diskReader = history.NewDiskReader(s.Logger)
+	s.loads = newLoads(runtime.GOMAXPROCS(0))
 	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History})
 	if err != nil {
 		return nil, err

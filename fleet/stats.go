@@ -121,7 +121,7 @@ func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
 	if x := m.mirrors[at]; x != nil {
 		s.Memory = x.informer.Stats()
 		if x.feed != nil {
-			s.HistoryBytes = x.feed.log.Stats().Bytes
+			s.HistoryBytes = x.feed.Log().Stats().Bytes
 		}
 	}
 	switch err := r.Reflector.Err; {

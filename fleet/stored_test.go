@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
@@ -226,7 +227,7 @@ func TestStored_nothingWithoutIdentity(t *testing.T) {
 			t.Errorf("%v, problems %+v", is.Unstored, problems)
 		}
 		for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(), func(schema.GroupVersionResource) bool { return true }) {
-			if !errors.Is(err, fleet.ErrNotStored) {
+			if !errors.Is(err, history.ErrNotStored) {
 				t.Errorf("the past: %v", err)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet/history"
 )
 
 // leave ends the member and removes its objects from the collections.
@@ -69,14 +71,14 @@ func (m *Member) succeedBefore() {
 }
 
 // feedBefore returns the feed of a resource of the member that this one replaces.
-func (m *Member) feedBefore(r schema.GroupResource) *Feed {
+func (m *Member) feedBefore(r schema.GroupResource) *history.Feed {
 	if m.before == nil {
 		return nil
 	}
 	m.before.mu.Lock()
 	defer m.before.mu.Unlock()
 	if x := m.before.mirrors[r]; x != nil {
-		return x.feed
+		return x.feed.Feed()
 	}
 	return m.before.feedBefore(r)
 }

@@ -14,13 +14,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
-// ErrNotMirrored means that a cluster does not mirror a resource.
-var ErrNotMirrored = errors.New("resource is not mirrored")
+var (
+	// ErrNotMirrored means that a cluster does not mirror a resource.
+	ErrNotMirrored = errors.New("resource is not mirrored")
+	// ErrNotReady means that a resource has not synced yet.
+	ErrNotReady = history.ErrNotReady
+)
 
 const (
 	// verifyTries is how many versions are tried, if the server does not have the first
@@ -91,7 +96,7 @@ func (m *Member) VerifyStats() VerifyStats {
 // error is [ErrNotMirrored], [ErrNotReady], that of ctx, or a reason why the states could
 // not be compared; the copy may still be right.
 func (m *Member) Verify(ctx context.Context, r schema.GroupResource, opts VerifyOptions) (*Verification, error) {
-	leave, err := m.verifier.turn.enter(ctx)
+	leave, err := m.verifier.turn.Enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s of %s: %w", r, m.name, err)
 	}
@@ -202,11 +207,11 @@ func (m *Member) compareAt(ctx context.Context, x *mirror, now state, opts Verif
 // available, and its version. It waits a while for a version that the copy has not
 // reached.
 func (m *Member) copyAt(ctx context.Context, x *mirror, version uint64) (iter.Seq2[string, *wire.Object], uint64) {
-	if x.feed != nil {
+	if feed := x.feed.Feed(); feed != nil {
 		waiting, cancel := context.WithTimeout(ctx, verifyWait)
 		defer cancel()
-		_, _ = x.feed.Wait(waiting, version) // without it, the newest state is used
-		if past, err := x.feed.At(version); err == nil {
+		_, _ = feed.Wait(waiting, version) // without it, the newest state is used
+		if past, err := feed.At(version); err == nil {
 			return past.Range("", ""), version
 		}
 	}

@@ -3,18 +3,22 @@
 
 package fleet
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/watershed-project/watershed/fleet/internal/admission"
+)
 
 // verifier admits one verification of a member at a time, and counts them.
 type verifier struct {
 	// turn is held during a verification.
-	turn slots
+	turn admission.Slots
 
 	runs, failures, objects, bytes, undecided, repairs, unrepaired atomic.Uint64
 	missing, extra, stale, ahead, wrong                            atomic.Uint64
 }
 
-func newVerifier() *verifier { return &verifier{turn: make(slots, 1)} }
+func newVerifier() *verifier { return &verifier{turn: make(admission.Slots, 1)} }
 
 // count adds the result of a comparison, nil if it failed.
 func (v *verifier) count(result *Verification) {

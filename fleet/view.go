@@ -13,10 +13,14 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
+
+// ErrExpired means that a revision is too old: the changes since are not available any more.
+var ErrExpired = fanout.ErrExpired
 
 // View reads one resource of all clusters, or of some, as values of type T: a Go type
 // such as *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata, or
@@ -67,6 +71,15 @@ func (v *View[T]) In(clusters ...string) *View[T] {
 	some.clusters = slices.Compact(some.clusters)
 	return &some
 }
+
+// ByLabel is the dimension of the logs of feeds and views in which readers wait for labels: for
+// "key=value", or for "key" with any value.
+const ByLabel = objectlog.ByLabel
+
+// HasField returns an interest in objects that have, or had before the change, a value in
+// the field at a path of JSON members, such as "spec.nodeName". An absent field has the
+// value "", and "0" and "false" count as absent.
+func HasField(path, value string) fanout.Interest { return objectlog.HasField(path, value) }
 
 // Concerning returns a view whose readers of changes are woken only by changes that an
 // interest can concern: by labels in [ByLabel], by a field ([HasField]), a key or a

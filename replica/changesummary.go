@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
@@ -78,14 +79,14 @@ func (n ChangeCount) of() []string {
 }
 
 // groupings are what changes can be grouped by.
-var groupings = map[string]func(*ChangeCount, *fleet.Member, *fleet.ResourceChange){
-	"cluster": func(n *ChangeCount, m *fleet.Member, _ *fleet.ResourceChange) { n.Cluster = m.Name() },
-	"resource": func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) {
+var groupings = map[string]func(*ChangeCount, *fleet.Member, *history.ResourceChange){
+	"cluster": func(n *ChangeCount, m *fleet.Member, _ *history.ResourceChange) { n.Cluster = m.Name() },
+	"resource": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Resource = c.Resource.GroupResource().String()
 	},
-	"namespace": func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) { n.Namespace = c.Object.Namespace() },
-	"type":      func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) { n.Type = c.Type.String() },
-	"manager": func(n *ChangeCount, _ *fleet.Member, c *fleet.ResourceChange) {
+	"namespace": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Namespace = c.Object.Namespace() },
+	"type":      func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = c.Type.String() },
+	"manager": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Manager = strings.Join(c.Managers(), ",")
 	},
 }
@@ -94,7 +95,7 @@ var groupings = map[string]func(*ChangeCount, *fleet.Member, *fleet.ResourceChan
 type summary struct {
 	*shared
 	since, until time.Time
-	by           []func(*ChangeCount, *fleet.Member, *fleet.ResourceChange)
+	by           []func(*ChangeCount, *fleet.Member, *history.ResourceChange)
 	counts       map[ChangeCount]int
 }
 
@@ -143,7 +144,7 @@ var errManyCounts = apierrors.NewBadRequest(fmt.Sprintf("there are more than %d 
 func (s *summary) add(ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool) (missing int, err error) {
 	for change, err := range m.Changes(ctx, s.since, s.until, listable) {
 		switch {
-		case errors.Is(err, fleet.ErrNotStored), err != nil && ctx.Err() != nil:
+		case errors.Is(err, history.ErrNotStored), err != nil && ctx.Err() != nil:
 			return missing, view.PastError(schema.GroupResource{}, s.since, err)
 		case err != nil:
 			missing++

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
@@ -140,7 +141,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 // absent answers a request for a resource without a copy in the requested version. Feed is the
 // copy in another version, nil if there is none. A version that the cluster serves is 503 and
 // not 404: an informer takes 404 for the end of the resource, and its objects for deleted.
-func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *fleet.Feed) error {
+func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *history.Feed) error {
 	if err := c.unknown(); err != nil {
 		return err // the last state of the cluster has just been dropped
 	}
@@ -165,7 +166,7 @@ func (c *clusterAPI) call(w http.ResponseWriter, r *http.Request, q *Request, re
 
 // readPast answers with a state of the past, or with changes. It is never passed on, because
 // a cluster has no past.
-func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed, place *pastPlace, source *view.Cluster) error {
+func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, place *pastPlace, source *view.Cluster) error {
 	if q.Query.Has(changesParameter) {
 		return c.past.serveChanges(w, r, q, feed, place)
 	}
@@ -207,7 +208,7 @@ func isBeyondCopy(q *Request, err error) bool {
 // metadata of an owner, and deletes the objects of an owner that is missing or has another
 // UID. An object that the copy does not have may have been created a moment ago, and one that
 // it has may have been replaced by another of the same name.
-func mustBeNewest(feed *fleet.Feed, r *http.Request, q *Request) bool {
+func mustBeNewest(feed *history.Feed, r *http.Request, q *Request) bool {
 	if q.Verb != "get" || q.Query.Get("resourceVersion") != "" || len(content.IsPathSegmentName(q.Name)) > 0 {
 		return false
 	}

@@ -39,7 +39,7 @@ var diffSelectors = []diffSelector{
 
 // diffClient reads one cluster, or all of them, by version.
 type diffClient struct {
-	h       *history
+	h       *chronicle
 	number  int
 	cluster int // -1: all
 	site    *site
@@ -64,7 +64,7 @@ type diffClient struct {
 	watch   *diffWatch // nil while it does not watch
 }
 
-func (h *history) newClient(number int) *diffClient {
+func (h *chronicle) newClient(number int) *diffClient {
 	c := &diffClient{h: h, number: number, cluster: h.rng.IntN(len(h.journals)), site: h.sites[0]}
 	c.selector = &diffSelectors[h.rng.IntN(len(diffSelectors))]
 	if h.rng.IntN(4) == 0 {

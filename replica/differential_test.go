@@ -21,6 +21,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -110,8 +111,8 @@ func (c *tally) check(t *testing.T, n int) {
 	}
 }
 
-// history is one random history.
-type history struct {
+// chronicle is one random history.
+type chronicle struct {
 	t        *testing.T
 	rng      *rand.Rand
 	tally    *tally
@@ -146,8 +147,8 @@ type siteCopy struct {
 	lists int
 }
 
-func newHistory(t *testing.T, seed uint64, total *tally) *history {
-	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), tally: total}
+func newHistory(t *testing.T, seed uint64, total *tally) *chronicle {
+	h := &chronicle{t: t, rng: rand.New(rand.NewPCG(seed, 7)), tally: total}
 	h.small, h.odd = h.rng.IntN(6) == 0, h.rng.IntN(2) == 0
 	for range 1 + h.rng.IntN(2) {
 		j := newJournal(h.rng.IntN(3) == 0, h.rng.IntN(2) == 0)
@@ -181,7 +182,7 @@ func newHistory(t *testing.T, seed uint64, total *tally) *history {
 }
 
 // serve starts a replica.
-func (h *history) serve() *site {
+func (h *chronicle) serve() *site {
 	var entries []fleet.Entry
 	for i, j := range h.journals {
 		entries = append(entries, fleet.Entry{Name: clusterName(i), Config: &rest.Config{Host: "http://" + clusterName(i), Transport: j}})
@@ -218,7 +219,7 @@ func clusterName(i int) string { return fmt.Sprintf("c%d", i) }
 
 // pod returns a random write. There are few names, so that pods are created, changed and
 // deleted often.
-func (h *history) pod(j *journal) entry {
+func (h *chronicle) pod(j *journal) entry {
 	e := entry{namespace: []string{"n", "m"}[h.rng.IntN(2)], name: string(rune('a' + h.rng.IntN(4)))}
 	e.deleted = h.rng.IntN(3) == 0
 	e.app = []string{"x", "x", "y", ""}[h.rng.IntN(4)]
@@ -228,7 +229,7 @@ func (h *history) pod(j *journal) entry {
 }
 
 // feed returns a site's state of a cluster.
-func (s *site) feed(cluster int) *fleet.Moment {
+func (s *site) feed(cluster int) *history.Moment {
 	m, ok := s.fleet.Member(clusterName(cluster))
 	if !ok {
 		return nil
@@ -242,7 +243,7 @@ func (s *site) feed(cluster int) *fleet.Moment {
 }
 
 // settle lets all goroutines finish their work, and records the state of the copies.
-func (h *history) settle() {
+func (h *chronicle) settle() {
 	synctest.Wait()
 	for _, s := range h.sites {
 		for i := range s.copies {
@@ -267,7 +268,7 @@ func (h *history) settle() {
 }
 
 // live makes random steps.
-func (h *history) live() {
+func (h *chronicle) live() {
 	for range 14 + h.rng.IntN(16) {
 		h.settle()
 		j := h.journals[h.rng.IntN(len(h.journals))]
@@ -303,7 +304,7 @@ func (h *history) live() {
 }
 
 // outage makes the copies fall behind, and then perhaps list again.
-func (h *history) outage(j *journal) {
+func (h *chronicle) outage(j *journal) {
 	j.cut(true)
 	for range 1 + h.rng.IntN(6) {
 		j.write(h.pod(j))
@@ -328,7 +329,7 @@ func (h *history) outage(j *journal) {
 // restore puts a server back to a version before those that all copies have seen, and
 // waits until they notice: the protocol does not reveal a restored server that has
 // meanwhile passed the old version.
-func (h *history) restore() {
+func (h *chronicle) restore() {
 	which := h.rng.IntN(len(h.journals))
 	j := h.journals[which]
 	behind := j.version
@@ -368,7 +369,7 @@ func (h *history) restore() {
 }
 
 // end lets all clients catch up, and compares their states with the model.
-func (h *history) end() {
+func (h *chronicle) end() {
 	if h.t.Failed() {
 		return
 	}
@@ -389,7 +390,7 @@ func (h *history) end() {
 
 // truth returns the state that a client with a selector sees of a cluster at a version of
 // an era.
-func (h *history) truth(cluster, era int, version uint64, s *diffSelector) map[string]uint64 {
+func (h *chronicle) truth(cluster, era int, version uint64, s *diffSelector) map[string]uint64 {
 	state := map[string]uint64{}
 	j := h.journals[cluster]
 	j.mu.Lock()
@@ -403,7 +404,7 @@ func (h *history) truth(cluster, era int, version uint64, s *diffSelector) map[s
 }
 
 // reason returns why a client's version may have expired at a site, "" if it may not.
-func (h *history) reason(s *site, c *diffClient) string {
+func (h *chronicle) reason(s *site, c *diffClient) string {
 	if h.small {
 		return "the window"
 	}

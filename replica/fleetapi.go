@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
@@ -287,7 +288,7 @@ func (f *seenFleet) where(q *Request) func() string {
 }
 
 // hasObject reports whether a feed has the object that a request names.
-func hasObject(feed *fleet.Feed, q *Request) bool {
+func hasObject(feed *history.Feed, q *Request) bool {
 	now, err := feed.Now()
 	if err != nil {
 		return false

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
@@ -136,10 +137,10 @@ func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time,
 }
 
 // read returns the objects of a member at a time.
-func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*fleet.Archived, error) {
+func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*history.Archived, error) {
 	feed, ok := m.Feed(p.q.GroupResource())
 	if !ok {
-		return nil, fleet.ErrNotReady
+		return nil, history.ErrNotReady
 	}
 	switch since, err := p.visibleSince(m, at); {
 	case err != nil:
@@ -147,7 +148,7 @@ func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*f
 	case since.After(at):
 		return nil, errNewNamespace(p.q.attributes.Namespace)
 	}
-	var past *fleet.Archived
+	var past *history.Archived
 	var err error
 	if key := p.q.pastKey(p.namespaced); key != "" {
 		past, err = feed.ObjectAtTime(ctx, at, key)
@@ -192,10 +193,10 @@ func (p *fleetPast) visibleSince(m *fleet.Member, since time.Time) (time.Time, e
 // memberChanges are the changes of one member that are not written yet.
 type memberChanges struct {
 	cluster string
-	next    func() (fleet.PastChange, error, bool)
+	next    func() (history.PastChange, error, bool)
 	stop    func()
 	// change and err are the next one.
-	change fleet.PastChange
+	change history.PastChange
 	err    error
 }
 
@@ -242,7 +243,7 @@ const (
 // also after an error.
 func (p *fleetPast) openChanges(list *ChangeList, since, until time.Time, place *pastPlace) (all []*memberChanges, err error) {
 	var failed error
-	var busy []*fleet.PastChanges
+	var busy []*history.PastChanges
 	held := 0
 	for _, m := range p.members {
 		changes, err := p.changes(m, since, until)
@@ -283,10 +284,10 @@ func (p *fleetPast) openChanges(list *ChangeList, since, until time.Time, place 
 }
 
 // changes returns the changes of a member.
-func (p *fleetPast) changes(m *fleet.Member, since, until time.Time) (*fleet.PastChanges, error) {
+func (p *fleetPast) changes(m *fleet.Member, since, until time.Time) (*history.PastChanges, error) {
 	feed, ok := m.Feed(p.q.GroupResource())
 	if !ok {
-		return nil, fleet.ErrNotReady
+		return nil, history.ErrNotReady
 	}
 	since, err := p.visibleSince(m, since)
 	if err != nil {

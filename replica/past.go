@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -165,7 +166,7 @@ func (p *pastReads) isFormer(namespace string, seesAll func() bool) func(*wire.O
 
 // checkObjects returns an error if a state has objects of an earlier namespace of the same name,
 // and the caller may not read all namespaces.
-func (p *pastReads) checkObjects(namespace string, past *fleet.Archived, seesAll func() bool) error {
+func (p *pastReads) checkObjects(namespace string, past *history.Archived, seesAll func() bool) error {
 	former := p.isFormer(namespace, seesAll)
 	if former == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
@@ -50,7 +50,7 @@ type pastPlace struct {
 }
 
 // place returns the place of a request for the past of a feed.
-func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
+func (p *pastReads) place(q *Request, feed *history.Feed) *pastPlace {
 	return &pastPlace{budget: &p.past, user: q.user(), objects: func() int {
 		now, err := feed.Now()
 		switch {
@@ -65,7 +65,7 @@ func (p *pastReads) place(q *Request, feed *fleet.Feed) *pastPlace {
 
 // gate returns the gate of a request.
 func (p *pastReads) gate(r *http.Request, q *Request, place *pastPlace) view.Gate {
-	return view.Gate{Allow: p.allow(r, q), Enter: place.enter, Check: func(past *fleet.Archived) error {
+	return view.Gate{Allow: p.allow(r, q), Enter: place.enter, Check: func(past *history.Archived) error {
 		if err := place.hold(past.Len()); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 )
 
 // TestPastBudget_isFair has users that never release what they have taken: each gets less
@@ -66,7 +66,7 @@ func TestPastBudget_releasesWhatItTook(t *testing.T) {
 // TestDescribe_missing gives missing changes a time, by which clients sort.
 func TestDescribe_missing(t *testing.T) {
 	at := time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
-	if c := describe(&fleet.PastChange{Time: at}, errors.New("gone")); c.Type != "MISSING" || c.Message != "gone" || !c.Time.Equal(at) {
+	if c := describe(&history.PastChange{Time: at}, errors.New("gone")); c.Type != "MISSING" || c.Message != "gone" || !c.Time.Equal(at) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -82,15 +82,15 @@ func TestMerged(t *testing.T) {
 			c := &memberChanges{cluster: fmt.Sprint("c", i)}
 			at, changes := time.Unix(0, 0), r.IntN(12)
 			n := 0
-			c.next = func() (fleet.PastChange, error, bool) {
+			c.next = func() (history.PastChange, error, bool) {
 				if n == changes {
-					return fleet.PastChange{}, nil, false
+					return history.PastChange{}, nil, false
 				}
 				n++
 				at = at.Add(time.Duration(r.IntN(50) - back))
 				err := fmt.Errorf("gap %d at %v", n, at.UnixNano())
 				want[c.cluster] = append(want[c.cluster], err.Error())
-				return fleet.PastChange{Time: at}, err, true
+				return history.PastChange{Time: at}, err, true
 			}
 			all = append(all, c)
 		}

@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/jsondiff"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
@@ -116,16 +116,16 @@ func (q *Request) selectsObjects() (bool, error) {
 }
 
 // pastQuery returns the query for the changes of the objects that a request is for.
-func (q *Request) pastQuery(since, until time.Time) fleet.PastQuery {
+func (q *Request) pastQuery(since, until time.Time) history.PastQuery {
 	if q.Name != "" {
-		return fleet.PastQuery{Since: since, Until: until, Key: objectKey(q.Namespace, q.Name)}
+		return history.PastQuery{Since: since, Until: until, Key: objectKey(q.Namespace, q.Name)}
 	}
 	prefix := objectKey(q.Namespace, "")
-	return fleet.PastQuery{Since: since, Until: until, Want: func(key string) bool { return strings.HasPrefix(key, prefix) }}
+	return history.PastQuery{Since: since, Until: until, Want: func(key string) bool { return strings.HasPrefix(key, prefix) }}
 }
 
 // serveChanges answers with the changes of the objects that the request names.
-func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, feed *fleet.Feed, place *pastPlace) error {
+func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, place *pastPlace) error {
 	since, until, err := q.changesPeriod()
 	if err != nil {
 		return err
@@ -190,12 +190,12 @@ func (p *pastReads) visibleSince(r *http.Request, q *Request, since time.Time) (
 }
 
 // withoutFormer yields changes without the states that [pastReads.isFormer] reports.
-func (p *pastReads) withoutFormer(namespace string, changes iter.Seq2[fleet.PastChange, error], seesAll func() bool) iter.Seq2[fleet.PastChange, error] {
+func (p *pastReads) withoutFormer(namespace string, changes iter.Seq2[history.PastChange, error], seesAll func() bool) iter.Seq2[history.PastChange, error] {
 	former := p.isFormer(namespace, seesAll)
 	if former == nil {
 		return changes
 	}
-	return func(yield func(fleet.PastChange, error) bool) {
+	return func(yield func(history.PastChange, error) bool) {
 		for change, err := range changes {
 			if former(change.Object) {
 				continue
@@ -211,7 +211,7 @@ func (p *pastReads) withoutFormer(namespace string, changes iter.Seq2[fleet.Past
 }
 
 // describe returns a change for the response. A change that is missing has an error.
-func describe(c *fleet.PastChange, err error) Change {
+func describe(c *history.PastChange, err error) Change {
 	if err != nil {
 		return Change{Type: "MISSING", Time: c.Time.UTC(), Message: err.Error()}
 	}

@@ -20,13 +20,13 @@ import (
 
 // scripted returns a history that the test controls: one cluster with pods a to e, some
 // replicas, and a client of the first.
-func scripted(t *testing.T, sites int) (h *history, j *journal, c *diffClient) {
+func scripted(t *testing.T, sites int) (h *chronicle, j *journal, c *diffClient) {
 	t.Helper()
 	j = newJournal(false, false)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		j.write(entry{namespace: "n", name: name})
 	}
-	h = &history{t: t, rng: rand.New(rand.NewPCG(1, 2)), tally: &tally{}, journals: []*journal{j}, over: true}
+	h = &chronicle{t: t, rng: rand.New(rand.NewPCG(1, 2)), tally: &tally{}, journals: []*journal{j}, over: true}
 	for range sites {
 		h.sites = append(h.sites, h.serve())
 		if err := h.sites[len(h.sites)-1].fleet.WaitForSync(t.Context()); err != nil {

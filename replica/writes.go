@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -77,7 +78,7 @@ func storedAs(r schema.GroupResource) schema.GroupResource {
 }
 
 // add records a write to a resource that a feed has.
-func (w *writes) add(user string, feed *fleet.Feed, effect effect) {
+func (w *writes) add(user string, feed *history.Feed, effect effect) {
 	for i := range effect.objects {
 		if c := &effect.objects[i]; c.uid == "" {
 			c.uid = uidOf(feed, c.key)
@@ -104,7 +105,7 @@ func (w *writes) add(user string, feed *fleet.Feed, effect effect) {
 }
 
 // uidOf returns the UID of an object in the copy, "" if it does not have the object.
-func uidOf(feed *fleet.Feed, key string) types.UID {
+func uidOf(feed *history.Feed, key string) types.UID {
 	now, err := feed.Now()
 	if err != nil {
 		return ""
@@ -141,12 +142,12 @@ func (w *written) add(e effect, number uint64) {
 
 // wait waits until the copy has the writes of a user. It returns false if the copy takes too
 // long: then the cluster must answer.
-func (w *writes) wait(ctx context.Context, user string, feed *fleet.Feed) bool {
+func (w *writes) wait(ctx context.Context, user string, feed *history.Feed) bool {
 	r := storedAs(feed.Resource().GroupResource())
 	return w.waitFor(ctx, writer{user, r}, feed) && (user == "" || w.waitFor(ctx, writer{"", r}, feed))
 }
 
-func (w *writes) waitFor(ctx context.Context, at writer, feed *fleet.Feed) bool {
+func (w *writes) waitFor(ctx context.Context, at writer, feed *history.Feed) bool {
 	// A read waits for the writes before it. Later ones could keep it waiting forever.
 	before, ok := w.before(at)
 	if !ok || w.settle(at, before, feed) {
@@ -190,7 +191,7 @@ func (w *writes) before(at writer) (written, bool) {
 
 // settle reports whether the copy has the writes of a user until some time. It forgets them
 // then.
-func (w *writes) settle(at writer, before written, feed *fleet.Feed) bool {
+func (w *writes) settle(at writer, before written, feed *history.Feed) bool {
 	now, err := feed.Now()
 	if err != nil {
 		return false
@@ -248,7 +249,7 @@ func (w *writes) sweep(m *fleet.Member) {
 }
 
 // feedOf returns the feed that has the objects of a resource.
-func feedOf(m *fleet.Member, r schema.GroupResource) (*fleet.Feed, bool) {
+func feedOf(m *fleet.Member, r schema.GroupResource) (*history.Feed, bool) {
 	feed, ok := m.Feed(r)
 	if !ok && r == (schema.GroupResource{Resource: "events"}) {
 		return m.Feed(schema.GroupResource{Group: "events.k8s.io", Resource: "events"})

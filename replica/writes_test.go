@@ -12,12 +12,13 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
 // newTestFeed returns the feed of the pods of a simulated cluster.
-func newTestFeed(t *testing.T) *fleet.Feed {
+func newTestFeed(t *testing.T) *history.Feed {
 	t.Helper()
 	s, err := simulated.New(&simulated.Options{Pods: 5})
 	expect.NoError(t, err)

@@ -61,9 +61,17 @@ var rules = map[string]rule{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
-	"fleet": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".", "internal/catchup", "internal/timer", "internal/undecodable", "internal/warning"}, others: []string{
-		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
-	}},
+	"internal/objectlog":       {own: []string{"delta", "store", "fanout", "wire", "internal/timer"}},
+	"fleet/internal/admission": {},
+	"fleet/history": {own: []string{
+		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
+		"internal/objectlog", "internal/timer", "fleet/internal/admission",
+	}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet": {own: []string{
+		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
+		"internal/catchup", "internal/objectlog", "internal/timer", "internal/undecodable", "internal/warning",
+		"fleet/history", "fleet/internal/admission",
+	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
@@ -80,7 +88,7 @@ var rules = map[string]rule{
 	"replica/internal/encode": {own: []string{"wire"}, others: []string{"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/"}},
 	"replica/internal/view": {
 		own: []string{
-			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/table", "internal/fields", "internal/warning",
+			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "fleet/history", "internal/table", "internal/fields", "internal/warning",
 			"replica/internal/status", "replica/internal/encode",
 		},
 		others: []string{"k8s.io/apimachinery/"},
@@ -96,7 +104,7 @@ var rules = map[string]rule{
 	"replica/internal/openapi": {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
 	"replica": {
 		own: []string{
-			"fanout", "wire", "kube", "fleet", "internal/jsondiff", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
+			"fanout", "wire", "kube", "fleet", "fleet/history", "internal/jsondiff", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 			"replica/internal/discovery", "replica/internal/openapi",
 		},

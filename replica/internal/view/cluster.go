@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // Cluster is a resource of one cluster, with the versions of its API server.
 type Cluster struct {
 	member     *fleet.Member
-	feed       *fleet.Feed
+	feed       *history.Feed
 	namespaced bool
 	gate       Gate
 }
@@ -29,14 +30,14 @@ type Gate struct {
 	Allow func(time.Time) error
 	// Check is called with a state that was read from files. It returns an error if the caller may
 	// not read it, or if it is too large.
-	Check func(*fleet.Archived) error
+	Check func(*history.Archived) error
 	// Enter is called before files are read. It returns an error if too much of the past is
 	// being read.
 	Enter func() error
 }
 
 // OfCluster returns the view of a feed of a member.
-func OfCluster(m *fleet.Member, feed *fleet.Feed, gate Gate) *Cluster {
+func OfCluster(m *fleet.Member, feed *history.Feed, gate Gate) *Cluster {
 	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, gate: gate}
 }
 
@@ -52,7 +53,7 @@ func (c *Cluster) Now() *State {
 	return c.state(now)
 }
 
-func (c *Cluster) state(m *fleet.Moment) *State {
+func (c *Cluster) state(m *history.Moment) *State {
 	return &State{Version: m.Version, Parts: []Part{{Cluster: c.member.Name(), objects: m.State}}}
 }
 
@@ -66,12 +67,12 @@ func (c *Cluster) NotOlder(ctx context.Context, version uint64) (*State, error) 
 }
 
 // wait returns a state that is not older than a version.
-func (c *Cluster) wait(ctx context.Context, version uint64) (*fleet.Moment, error) {
+func (c *Cluster) wait(ctx context.Context, version uint64) (*history.Moment, error) {
 	ctx, cancel := context.WithTimeout(ctx, freshness)
 	defer cancel()
 	now, err := c.feed.Wait(ctx, version)
 	switch {
-	case errors.Is(err, fleet.ErrFuture):
+	case errors.Is(err, history.ErrFuture):
 		return nil, status.TooLarge(version, now.Version)
 	case err != nil:
 		return nil, status.NotReady()
@@ -83,9 +84,9 @@ func (c *Cluster) wait(ctx context.Context, version uint64) (*fleet.Moment, erro
 func (c *Cluster) Exact(ctx context.Context, version uint64) (*State, error) {
 	past, err := c.feed.At(version)
 	switch {
-	case errors.Is(err, fleet.ErrNotReady):
+	case errors.Is(err, history.ErrNotReady):
 		return nil, status.NotReady()
-	case errors.Is(err, fleet.ErrFuture):
+	case errors.Is(err, history.ErrFuture):
 		if _, err := c.wait(ctx, version); err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 
 	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -22,7 +22,7 @@ type clusterWatch struct {
 	start   Start
 	// from is the state that the watch begins with, nil if it begins at a version. Begin
 	// drops it: the watch must not keep that state.
-	from   *fleet.Moment
+	from   *history.Moment
 	cursor *fanout.Cursor[*wire.Object]
 }
 
@@ -54,7 +54,7 @@ func (w *clusterWatch) Begin(ctx context.Context) (*State, error) {
 		}
 		w.from = nil
 	} else if revision, oldest, err = w.cluster.feed.Resume(ctx, w.start.Version); err != nil {
-		if errors.Is(err, fleet.ErrExpired) {
+		if errors.Is(err, history.ErrExpired) {
 			err = status.Expired(fmt.Sprintf("too old resource version: %d (%d)", w.start.Version, oldest), "")
 		}
 		return nil, err

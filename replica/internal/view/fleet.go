@@ -15,6 +15,7 @@ import (
 	operators "k8s.io/apimachinery/pkg/selection"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"
@@ -314,7 +315,7 @@ func firstOf(err error) error {
 
 // Unread returns the 503 for a resource that has never been read because the cluster
 // refuses or fails to send it, nil if it has been or is being read.
-func Unread(m *fleet.Member, feed *fleet.Feed) error {
+func Unread(m *fleet.Member, feed *history.Feed) error {
 	if _, err := feed.Now(); err == nil {
 		return nil
 	}

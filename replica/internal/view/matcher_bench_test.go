@@ -14,8 +14,8 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/fleet"
 	selectable "github.com/watershed-project/watershed/internal/fields"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -40,7 +40,7 @@ func BenchmarkWatchers_unrelatedChange(b *testing.B) {
 		for _, watchers := range []int{1, 100, 5000} {
 			for name, s := range map[string]selection{"field": {fields: "spec.nodeName=other-%d"}, "label": {labels: "app=other-%d"}, "name": {fields: "metadata.name=other-%d"}} {
 				b.Run(fmt.Sprintf("%s/%s/%d", e, name, watchers), func(b *testing.B) {
-					l := fanout.New(fleet.LogOptions())
+					l := fanout.New(objectlog.Options(0))
 					ctx, cancel := context.WithCancel(b.Context())
 					var waiting sync.WaitGroup
 					for i := range watchers {

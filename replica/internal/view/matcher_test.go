@@ -25,6 +25,7 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet"
 	selectable "github.com/watershed-project/watershed/internal/fields"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -238,7 +239,7 @@ func TestMatcher_getsWhatANaiveFilterGives(t *testing.T) {
 
 func watchHistory(t *testing.T, rng *rand.Rand, k *resourceKind) (events int) {
 	all := randomHistory(t, rng, k, 150)
-	l := fanout.New(fleet.LogOptions())
+	l := fanout.New(objectlog.Options(0))
 	var watching sync.WaitGroup
 	var mu sync.Mutex
 	watch := func(s selection, from int) {

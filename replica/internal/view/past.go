@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
@@ -43,7 +43,7 @@ func (p *Past) NotOlder(ctx context.Context, _ uint64) (*State, error) {
 	if err := p.gate.Enter(); err != nil {
 		return nil, err
 	}
-	var past *fleet.Archived
+	var past *history.Archived
 	var err error
 	if p.key != "" {
 		past, err = p.feed.ObjectAtTime(ctx, p.at, p.key)
@@ -76,7 +76,7 @@ func (p *Past) Watch(context.Context, Start, *Matcher) (Watch, error) { return n
 var errPastWatch = apierrors.NewBadRequest("the past cannot be watched")
 
 // PastPart returns the objects of a cluster at a time in the past.
-func PastPart(cluster string, past *fleet.Archived) Part {
+func PastPart(cluster string, past *history.Archived) Part {
 	return Part{Cluster: cluster, objects: past}
 }
 
@@ -126,15 +126,15 @@ func (p *FleetPast) list(namespace string) string { return "at " + p.Fleet.list(
 
 // PastError returns the response to a request for the past of a resource that failed.
 func PastError(r schema.GroupResource, at time.Time, err error) error {
-	tooOld := (*fleet.TooOldError)(nil)
+	tooOld := (*history.TooOldError)(nil)
 	switch {
-	case errors.Is(err, fleet.ErrNotStored):
+	case errors.Is(err, history.ErrNotStored):
 		return apierrors.NewBadRequest("the server does not store the past: it needs --data-dir")
 	case errors.As(err, &tooOld):
 		return status.Expired(fmt.Sprintf("the past of %s begins at %s", r, tooOld.Oldest.UTC().Format(time.RFC3339)), "")
-	case errors.Is(err, fleet.ErrIncomplete):
+	case errors.Is(err, history.ErrIncomplete):
 		return status.Expired(fmt.Sprintf("the state of %s at %s is not known: changes are missing in the files", r, at.UTC().Format(time.RFC3339)), "")
-	case errors.Is(err, fleet.ErrNotReady):
+	case errors.Is(err, history.ErrNotReady):
 		return status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the state is not written yet, try again")
 	}
 	return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -151,7 +151,7 @@ func received(t *testing.T, c *fanout.Cursor[*wire.Object]) (all []string) {
 // TestFeed_tellsAListAtOnce checks that readers see the state before a list while it is
 // read, and then all its differences in order.
 func TestFeed_tellsAListAtOnce(t *testing.T) {
-	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	f, i := newTestFeed(t, 64<<20)
 	plain := func(name string, version uint64) *wire.Object { return newPod(t, name, version, nil) }
 	a, b, c, d := plain("a", 3), plain("b", 4), plain("c", 5), plain("d", 6)
 	i.Write(updated(a), updated(b), updated(c), updated(d), reached(10))
@@ -197,13 +197,13 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 
 // TestFeed_boundsItsGaps relists a resource many times.
 func TestFeed_boundsItsGaps(t *testing.T) {
-	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	f, i := newTestFeed(t, 64<<20)
 	i.Write(updated(newPod(t, "a", 2, nil)))
 	for v := uint64(10); v <= 1000; v += 10 {
 		i.Write(replaced(newPod(t, "a", 2, nil)), listed(v))
 	}
-	if len(f.covered.gaps) != mostGaps {
-		t.Errorf("%d gaps are kept", len(f.covered.gaps))
+	if len(f.coverage.gaps) != mostGaps {
+		t.Errorf("%d gaps are kept", len(f.coverage.gaps))
 	}
 	first := uint64(1000 - 10*mostGaps)
 	for v := uint64(2); v <= 1000; v++ {
@@ -217,12 +217,12 @@ func TestFeed_boundsItsGaps(t *testing.T) {
 // TestFeed_noticesARestore has versions decrease: no reader continues from before.
 func TestFeed_noticesARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+		f, i := newTestFeed(t, 64<<20)
 		i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)), reached(50))
 		behind := feedCursor(t, f, 0, fanout.Everything())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		waiting := []fanout.Interest{fanout.Everything(), fanout.Key("n/a"), fanout.In(ByLabel, "app")}
+		waiting := []fanout.Interest{fanout.Everything(), fanout.Key("n/a"), fanout.In(objectlog.ByLabel, "app")}
 		errs := make(chan error, len(waiting))
 		for _, interest := range waiting {
 			c := feedCursor(t, f, moment(t, f).Revision, interest)
@@ -274,7 +274,7 @@ func TestFeed_noticesARestore(t *testing.T) {
 // TestFeed_noticesARestoreThatHasPassed has a restored server pass the last version
 // before its state is read: it is another history all the same.
 func TestFeed_noticesARestoreThatHasPassed(t *testing.T) {
-	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	f, i := newTestFeed(t, 64<<20)
 	i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)))
 	cursor := feedCursor(t, f, moment(t, f).Revision, fanout.Everything())
 	restored, end := replaced(newPod(t, "a", 38, nil)), listed(42)
@@ -292,8 +292,7 @@ func TestFeed_noticesARestoreThatHasPassed(t *testing.T) {
 
 func TestFeed_waitsForAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fleet := newHistoricFleet(t, Options{})
-		f, i := newTestFeed(t, fleet)
+		f, i := newTestFeed(t, 64<<20)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var got *Moment
@@ -337,7 +336,7 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 		time.Sleep(time.Minute)
 		check(25) // ErrFuture, and the newest state
 
-		unsynced := newFeed(&kube.Resource{}, nil, 1<<20)
+		unsynced := NewWriter(&kube.Resource{}, nil, 1<<20).Feed()
 		if _, err := unsynced.Wait(ctx, 1); !errors.Is(err, ErrNotReady) {
 			t.Errorf("before there is a state: %v", err)
 		}
@@ -350,13 +349,13 @@ func TestFeed_waitsForAVersion(t *testing.T) {
 // TestFeed_wakesReadersOfALabel counts the changes that each reader receives.
 func TestFeed_wakesReadersOfALabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+		f, i := newTestFeed(t, 64<<20)
 		labels := []string{"app", "app=x", "app=y", "tier=x"}
 		woken := make([]atomic.Int64, len(labels))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		for n, label := range labels {
-			c := feedCursor(t, f, moment(t, f).Revision, fanout.In(ByLabel, label))
+			c := feedCursor(t, f, moment(t, f).Revision, fanout.In(objectlog.ByLabel, label))
 			go func() {
 				defer func() { done <- struct{}{} }()
 				for batch, err := c.Next(ctx); err == nil; batch, err = c.Next(ctx) {
@@ -396,98 +395,11 @@ func TestFeed_wakesReadersOfALabel(t *testing.T) {
 	})
 }
 
-// TestFeed_ends has a resource served in another version, a resource that is removed, and
-// a member that leaves: readers receive the remaining changes, and then an error.
-func TestFeed_ends(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fleet := newHistoricFleet(t, Options{})
-		for range 3 {
-			_, i := newTestFeed(t, fleet)
-			i.Write(updated(newPod(t, "a", 5, nil)))
-		}
-		m := fleet.members["eu"]
-		at := func(n int) schema.GroupResource { return schema.GroupResource{Resource: fmt.Sprint("pods", n)} }
-		m.listed = []kube.Resource{m.mirrors[at(1)].resource, m.mirrors[at(0)].resource}
-		if served := m.Served(); len(served) != 2 || served[0].Resource != "pods1" {
-			t.Errorf("served are %v", served)
-		}
-		// Subresources may change while objects are mirrored: the change is reported, and
-		// does not restart the mirror.
-		m.listed[0].Subresources = []kube.Subresource{{Name: "status"}}
-		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0], false, false) {
-			t.Errorf("with a subresource, served are %v", served)
-		}
-		m.listed = append(m.listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})
-		if versions := m.Versions(); len(versions) != 2 || versions[1].String() != "g/v2" {
-			t.Errorf("versions are %v", versions)
-		}
-		reader := func(n int) chan error {
-			f, ok := m.Feed(at(n))
-			if !ok {
-				t.Fatalf("%v has no feed", at(n))
-			}
-			c, errs := feedCursor(t, f, 0, fanout.Everything()), make(chan error, 1)
-			go func() {
-				for {
-					if _, err := c.Next(t.Context()); err != nil {
-						errs <- fmt.Errorf("at revision %d: %w", c.Position(), err)
-						return
-					}
-				}
-			}()
-			synctest.Wait()
-			return errs
-		}
-		over := func(errs chan error) {
-			t.Helper()
-			synctest.Wait()
-			select {
-			case err := <-errs:
-				if !errors.Is(err, fanout.ErrClosed) || err.Error()[:14] != "at revision 1:" {
-					t.Errorf("the reader received %v", err)
-				}
-			default:
-				t.Error("the reader waits")
-			}
-		}
-		first, gone, left := reader(0), reader(1), reader(2)
-
-		// Another version replaces the first.
-		old, next := m.mirrors[at(0)], m.mirrors[at(2)]
-		old.collection = fleet.catalog.collection(at(0))
-		old.collection.introduce("eu", old.informer)
-		x := &mirror{cluster: "eu", resource: old.resource, source: old.source, collection: old.collection, end: func() {}, feed: next.feed, informer: next.informer}
-		x.resource.Version = "v2"
-		x.collection.introduce("eu", x.informer)
-		m.next[at(0)] = x
-		m.join(x, next.informer.Snapshot())
-		over(first)
-		if f, ok := m.Feed(at(0)); !ok || f != next.feed {
-			t.Error("the feed is not that of the version that is served")
-		}
-		if served := m.Served(); len(served) != 1 || served[0].Resource != "pods1" {
-			t.Errorf("served are %v, before discovery says the new version", served)
-		}
-
-		m.mu.Lock()
-		m.endLocked(at(1), m.mirrors[at(1)])
-		m.mu.Unlock()
-		over(gone)
-		if _, ok := m.Feed(at(1)); ok {
-			t.Error("a resource that is gone has a feed")
-		}
-
-		select {
-		case err := <-left:
-			t.Errorf("too early: %v", err)
-		default:
-		}
-		m.leave()
-		over(left)
-		if len(fleet.feedLogs()) != 0 {
-			t.Error("a member that has left has feeds")
-		}
-		(*Feed)(nil).close()
-		(*Feed)(nil).applied(watershed.Snapshot[*wire.Object]{}, []store.Change[*wire.Object]{}, true)
-	})
+// TestWriter_ofNothing has no history: nothing happens.
+func TestWriter_ofNothing(*testing.T) {
+	none := (*Writer)(nil)
+	none.Close()
+	none.Load(&disk.State{})
+	none.Succeed(nil)
+	none.Apply(watershed.Snapshot[*wire.Object]{}, []store.Change[*wire.Object]{}, true)
 }

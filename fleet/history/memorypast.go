@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type Past struct {
 	keys []string
 }
 
-// takeBack undoes the changes of a cursor up to a revision. Changes with the version
-// itself are kept if their revisions are not above own.
-func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], own, to uint64) error {
+// undo undoes the changes of a cursor up to a revision. Changes with the version itself are
+// kept if their revisions are not above lastRevision.
+func (p *Past) undo(cursor *fanout.Cursor[*wire.Object], lastRevision, to uint64) error {
 	p.was = map[string]*wire.Object{}
 	for cursor.Position() < to {
 		batch, err := cursor.Next(context.Background()) // it does not wait: the changes are in the log
@@ -36,7 +36,8 @@ func (p *Past) takeBack(cursor *fanout.Cursor[*wire.Object], own, to uint64) err
 		}
 		for i := range batch {
 			c := &batch[i]
-			if _, known := p.was[c.Key]; known || c.Revision > to || c.Version <= p.Version && c.Revision <= own {
+			kept := c.Version <= p.Version && c.Revision <= lastRevision
+			if _, known := p.was[c.Key]; known || kept || c.Revision > to {
 				continue
 			}
 			p.was[c.Key] = c.Old // nil if the object was added
@@ -68,9 +69,11 @@ func (p *Past) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
 	return p.merge(p.now.Range(prefix, after), prefix, after)
 }
 
-// Few is [watershed.Snapshot.Few] of the earlier state. Among the others that it yields
-// are the objects that have changed since.
-func (p *Past) Few(selector labels.Selector, prefix, after string) (objects iter.Seq2[string, *wire.Object], few bool) {
+// Few is [watershed.Snapshot.Few] of the earlier state. It also yields every object that has
+// changed since.
+func (p *Past) Few(
+	selector labels.Selector, prefix, after string,
+) (objects iter.Seq2[string, *wire.Object], few bool) {
 	objects, few = p.now.Few(selector, prefix, after)
 	if !few || len(p.keys) > p.now.Len()/8 {
 		return nil, false
@@ -79,8 +82,13 @@ func (p *Past) Few(selector labels.Selector, prefix, after string) (objects iter
 }
 
 // merge yields objects of the current state with the earlier states of those that have
-// changed.
-func (p *Past) merge(now iter.Seq2[string, *wire.Object], prefix, after string) iter.Seq2[string, *wire.Object] {
+// changed. It merges two sequences in key order: the current objects, and the keys that have
+// changed. For a key that both have, the earlier state is yielded, and nothing if there was
+// none: with the current objects a, b and d, of which b was added since, and c deleted since, it
+// yields a, c and d.
+func (p *Past) merge(
+	now iter.Seq2[string, *wire.Object], prefix, after string,
+) iter.Seq2[string, *wire.Object] {
 	if len(p.keys) == 0 {
 		return now
 	}

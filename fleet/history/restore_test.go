@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // with the feed of the next process, which has loaded the files: both accept the same
 // versions.
 func TestFeed_remembersARestoreFromFiles(t *testing.T) {
-	f, i := newTestFeed(t, newHistoricFleet(t, Options{}))
+	f, i := newTestFeed(t, 64<<20)
 	i.Write(updated(newPod(t, "a", 30, nil)), updated(newPod(t, "b", 40, nil)), reached(50))
 	restored, end := replaced(newPod(t, "a", 8, nil)), listed(20)
 	restored.Missed, end.Missed = true, true
@@ -30,9 +30,10 @@ func TestFeed_remembersARestoreFromFiles(t *testing.T) {
 		change := disk.Change{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()}
 		stored.Records = append(stored.Records, disk.Record{Version: o.Version(), Time: time.Now(), Changes: []disk.Change{change}})
 	}
-	next := newFeed(f.resource, f.informer, 1<<20)
-	next.restore(stored)
-	next.applied(i.Snapshot(), nil, true)
+	w := NewWriter(f.resource, f.connection, 1<<20)
+	w.Load(stored)
+	w.Apply(i.Snapshot(), nil, true)
+	next := w.Feed()
 	accepted := 0
 	for v := uint64(1); v < 60; v++ {
 		_, _, want := f.Since(v)

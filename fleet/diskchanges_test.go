@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
@@ -23,6 +26,7 @@ import (
 type past struct {
 	t       *testing.T
 	cluster *simulated.Cluster
+	member  *fleet.Member
 	feed    *fleet.Feed
 	// began is a time at which the state was in the files.
 	began time.Time
@@ -36,6 +40,7 @@ func newPast(t *testing.T, pods int) *past {
 	f := start(t, r, &fleet.Options{Logger: quiet, Disk: storing(t, t.TempDir()), History: 1 << 20, Resources: []string{"pods"}})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	m, _ := f.Member(p.cluster.Name())
+	p.member = m
 	p.feed, _ = m.Feed(podResource)
 	expect.Soon(t, "a state in the files", func() bool {
 		p.began = time.Now()
@@ -60,9 +65,21 @@ func (p *past) written(version uint64) {
 // suspend begins to read changes, and stops after the first.
 func (p *past) suspend() {
 	p.t.Helper()
-	changes, err := p.feed.Changes(p.t.Context(), fleet.PastQuery{Since: p.began, Until: time.Now()})
+	changes, err := p.feed.Changes(p.t.Context(), history.PastQuery{Since: p.began, Until: time.Now()})
 	expect.NoError(p.t, err)
 	next, stop := iter.Pull2(changes.All(p.t.Context()))
+	p.t.Cleanup(stop)
+	if _, err, ok := next(); err != nil || !ok {
+		p.t.Fatal("there is no change", err)
+	}
+}
+
+// occupy takes one of the places of readers of files until the test ends: the files are read while
+// the reader of the changes of a member waits.
+func (p *past) occupy() {
+	p.t.Helper()
+	all := func(schema.GroupVersionResource) bool { return true }
+	next, stop := iter.Pull2(p.member.Changes(p.t.Context(), p.began, time.Now(), all))
 	p.t.Cleanup(stop)
 	if _, err, ok := next(); err != nil || !ok {
 		p.t.Fatal("there is no change", err)
@@ -94,11 +111,11 @@ func TestPastChanges_ofOneObjectHoldOneObject(t *testing.T) {
 		bytes += int64(o.Size())
 		name = key
 	}
-	var held [readers]*fleet.PastChanges
+	var held [readers]*history.PastChanges
 	before := heap()
 	for i := range held {
 		// Each is at another time, so that none can use the state of another.
-		held[i], err = p.feed.Changes(t.Context(), fleet.PastQuery{Since: time.Now(), Until: time.Now(), Key: name})
+		held[i], err = p.feed.Changes(t.Context(), history.PastQuery{Since: time.Now(), Until: time.Now(), Key: name})
 		expect.NoError(t, err)
 	}
 	if grown := heap() - before; grown > 5*bytes {
@@ -124,7 +141,6 @@ const partBytes = 10_000
 func TestPastChanges_inPartsAreComplete(t *testing.T) {
 	const pods, rounds = 30, 5
 	p := newPast(t, pods)
-	p.feed.SetPartBytes(partBytes)
 	var want []uint64
 	for range rounds {
 		for i := range pods {
@@ -134,7 +150,10 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 		expect.NoError(t, err)
 	}
 	p.written(want[len(want)-1])
-	changes, err := p.feed.Changes(t.Context(), fleet.PastQuery{Since: p.began, Until: time.Now(), Want: func(key string) bool { return strings.Contains(key, "/") }})
+	changes, err := p.feed.Changes(t.Context(), history.PastQuery{
+		Since: p.began, Until: time.Now(), PartBytes: partBytes,
+		Want: func(key string) bool { return strings.Contains(key, "/") },
+	})
 	expect.NoError(t, err)
 	last, got, bytes := map[string]uint64{}, []uint64(nil), 0
 	for c, err := range changes.All(t.Context()) {
@@ -160,7 +179,6 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 	const pods, rounds = 6, 12
 	p := newPast(t, pods)
-	p.feed.SetPartBytes(partBytes)
 	last := uint64(0)
 	for range rounds {
 		for i := range pods {
@@ -170,7 +188,7 @@ func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 		expect.NoError(t, err)
 	}
 	p.written(last)
-	texts := func(changes *fleet.PastChanges, err error) (all []string) {
+	texts := func(changes *history.PastChanges, err error) (all []string) {
 		expect.NoError(t, err)
 		for c, err := range changes.All(t.Context()) {
 			expect.NoError(t, err)
@@ -187,9 +205,11 @@ func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 	until := time.Now()
 	at := p.began.Add(until.Sub(p.began) / 2)
 	for key := range now.State.Range("", "") {
-		whole, err := p.feed.Changes(t.Context(), fleet.PastQuery{Since: p.began, Until: until, Want: func(k string) bool { return k == key }})
+		whole, err := p.feed.Changes(t.Context(), history.PastQuery{
+			Since: p.began, Until: until, PartBytes: partBytes, Want: func(k string) bool { return k == key },
+		})
 		want := texts(whole, err)
-		object, err := p.feed.Changes(t.Context(), fleet.PastQuery{Since: p.began, Until: until, Key: key})
+		object, err := p.feed.Changes(t.Context(), history.PastQuery{Since: p.began, Until: until, PartBytes: partBytes, Key: key})
 		expect.Equal(t, texts(object, err), want)
 		if len(want) < rounds {
 			t.Errorf("%s: %d changes, and there were %d", key, len(want), rounds)
@@ -213,11 +233,12 @@ func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 // TestAtVersion_tooOldDoesNotWait reads versions that the files do not have while others read.
 func TestAtVersion_tooOldDoesNotWait(t *testing.T) {
 	p := newPast(t, 5)
-	tooOld := (*fleet.TooOldError)(nil)
+	tooOld := (*history.TooOldError)(nil)
 	if _, err := p.feed.AtVersion(t.Context(), 1); !errors.As(err, &tooOld) {
 		t.Fatalf("version 1: %v", err)
 	}
-	defer p.feed.TakeSlots()()
+	p.occupy()
+	p.occupy()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := p.feed.AtVersion(ctx, 2); !errors.As(err, &tooOld) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package admission
 
 import "context"
 
-// slots admits as many at once as its capacity. It is a channel, so that a context can end
+// Slots admits as many at once as its capacity. It is a channel, so that a context can end
 // the wait.
-type slots chan struct{}
+type Slots chan struct{}
 
-// enter waits for a slot. The caller calls leave at the end.
-func (s slots) enter(ctx context.Context) (leave func(), err error) {
+// Enter waits for a slot. The caller calls leave at the end.
+func (s Slots) Enter(ctx context.Context) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // select would choose between both at random
 	}

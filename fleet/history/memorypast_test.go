@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"errors"
@@ -132,7 +132,7 @@ func TestPast_isWhatThereWas(t *testing.T) {
 // TestPast_besideAWriter reads past states while the feed is written to. It has one
 // object, with a change at each version.
 func TestPast_besideAWriter(t *testing.T) {
-	f, i := newTestFeed(t, newHistoricFleet(t, Options{Window: 50_000}))
+	f, i := newTestFeed(t, 50_000)
 	const last = 3000
 	var wg sync.WaitGroup
 	var known atomic.Int64

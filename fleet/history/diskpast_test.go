@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/watershed-project/watershed/disk"
 )
 
-// TestArchive_periodEnds ends a period at the first entry or gap after it. Entries from the
+// TestBeyond_periodEnds ends a period at the first entry or gap after it. Entries from the
 // future are from before the clock was set back: a period that ends now has them.
-func TestArchive_periodEnds(t *testing.T) {
+func TestBeyond_periodEnds(t *testing.T) {
 	now := time.Now()
 	entry := func(at time.Time) *disk.Entry { return &disk.Entry{Record: disk.Record{Time: at}} }
 	gap := func(since time.Time) error { return &disk.GapError{Since: since, Until: since.Add(time.Second)} }
@@ -53,7 +53,7 @@ func TestPastChanges_missingHasATime(t *testing.T) {
 		{read, &disk.GapError{Since: read.Add(time.Second)}, read.Add(time.Second)},
 		{time.Time{}, &disk.GapError{Since: since.Add(-time.Hour)}, since},
 	} {
-		r := partReader{PastChanges: &PastChanges{Since: since, last: c.last, stored: &storedFeed{archive: newArchive(nil)}}}
+		r := partReader{PastChanges: &PastChanges{Since: since, last: c.last, files: &feedFiles{reader: NewDiskReader(nil)}}}
 		r.missing(c.err)
 		if len(r.part) != 1 || !r.part[0].Time.Equal(c.want) {
 			t.Errorf("%v after %v: %+v", c.err, c.last, r.part)

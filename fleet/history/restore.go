@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -34,36 +35,36 @@ type versionMark struct {
 }
 
 // restore is what a feed remembers of the time before etcd was restored from a backup. A
-// version up to last may be from before or after the restore. It counts as one from after
+// version up to "highest" may be from before or after the restore. It counts as one from after
 // if the feed has had it since the restore and not before. See
 // docs/design/0010-replica.md.
 type restore struct {
-	// last is the highest version that the feed had before the restore.
-	last uint64
-	// former are the versions from before that the feed still had at the restore, sorted.
-	// They are dropped after historyAge.
-	former []uint64
-	at     time.Time
+	// highest is the highest version that the feed had before the restore.
+	highest uint64
+	// earlier are the versions from before that the feed still had at the restore, sorted.
+	// They are dropped after [objectlog.MaxAge].
+	earlier []uint64
+	at      time.Time
 }
 
-// legacy returns the versions of this era that the next era must remember. Last is the
-// newest one.
-func (e *era) legacy(last uint64) *restore {
-	next := &restore{last: last, at: time.Now()}
+// carryOver returns the versions of this era that the next era must remember. "newest" is the
+// version of its newest state.
+func (e *era) carryOver(newest uint64) *restore {
+	next := &restore{highest: newest, at: time.Now()}
 	// A list may also have returned the version of the change before those in the log.
 	oldest := e.log.Oldest()
-	next.former = append(e.versions(), last, oldest, max(oldest, 1)-1)
+	next.earlier = append(e.loggedVersions(), newest, oldest, max(oldest, 1)-1)
 	for _, m := range e.marks {
-		next.former = append(next.former, m.version)
+		next.earlier = append(next.earlier, m.version)
 	}
 	if was := e.restored; was != nil {
-		next.last = max(next.last, was.last)
-		if time.Since(was.at) < historyAge {
-			next.former = append(next.former, was.former...)
+		next.highest = max(next.highest, was.highest)
+		if time.Since(was.at) < objectlog.MaxAge {
+			next.earlier = append(next.earlier, was.earlier...)
 		}
 	}
-	slices.Sort(next.former)
-	next.former = slices.Clip(slices.Compact(next.former))
+	slices.Sort(next.earlier)
+	next.earlier = slices.Clip(slices.Compact(next.earlier))
 	return next
 }
 
@@ -73,16 +74,20 @@ func (r *restore) with(other *restore) *restore {
 	if other == nil {
 		return r
 	}
-	both := &restore{last: max(r.last, other.last), former: slices.Concat(r.former, other.former), at: r.at}
+	both := &restore{
+		highest: max(r.highest, other.highest),
+		earlier: slices.Concat(r.earlier, other.earlier),
+		at:      r.at,
+	}
 	if other.at.After(both.at) {
 		both.at = other.at
 	}
-	slices.Sort(both.former)
+	slices.Sort(both.earlier)
 	return both
 }
 
-// versions returns the versions of the changes in the log.
-func (e *era) versions() []uint64 {
+// loggedVersions returns the versions of the changes in the log.
+func (e *era) loggedVersions() []uint64 {
 	stats := e.log.Stats()
 	all := make([]uint64, 0, stats.Changes)
 	cursor, err := e.log.Cursor(stats.After, fanout.Everything())
@@ -97,44 +102,44 @@ func (e *era) versions() []uint64 {
 }
 
 // mark records a version that a state has without a change with that version. The mark is
-// dropped when the next mark is older than historyAge, the age limit of changes: a list
+// dropped when the next mark is older than [objectlog.MaxAge], the age limit of changes: a list
 // with its version is older still. While versions repeat those from before a restore,
 // marks are kept for longer.
 func (e *era) mark(version uint64) {
 	now, old := time.Now(), 0
-	for old+1 < len(e.marks) && now.Sub(e.marks[old+1].at) > historyAge {
+	for old+1 < len(e.marks) && now.Sub(e.marks[old+1].at) > objectlog.MaxAge {
 		old++
 	}
-	if e.restored != nil && version <= e.restored.last {
+	if e.restored != nil && version <= e.restored.highest {
 		old = 0
 	}
 	old = max(old, len(e.marks)-mostMarks+1)
 	e.marks = append(slices.Delete(e.marks, 0, old), versionMark{version, now})
 }
 
-// doubtful reports whether a version may be from before a restore. Now is the newest
-// version.
-func (e *era) doubtful(version, now uint64) bool {
+// mayPredateRestore reports whether a version may be from before a restore. "newest" is the
+// version of the newest state.
+func (e *era) mayPredateRestore(version, newest uint64) bool {
 	was := e.restored
 	switch {
 	case was == nil:
 		return false
-	case version > now:
-		return now <= was.last
-	case version > was.last:
+	case version > newest:
+		return newest <= was.highest
+	case version > was.highest:
 		return false
 	}
-	if was.former != nil && time.Since(was.at) > historyAge {
-		was.former = nil
+	if was.earlier != nil && time.Since(was.at) > objectlog.MaxAge {
+		was.earlier = nil
 	}
-	if _, former := slices.BinarySearch(was.former, version); former {
+	if _, earlier := slices.BinarySearch(was.earlier, version); earlier {
 		return true
 	}
-	return version != now && !e.had(version)
+	return version != newest && !e.hasVersion(version)
 }
 
-// had reports whether the feed is known to have had a version in this era.
-func (e *era) had(version uint64) bool {
+// hasVersion reports whether the feed is known to have had a version in this era.
+func (e *era) hasVersion(version uint64) bool {
 	if slices.ContainsFunc(e.marks, func(m versionMark) bool { return m.version == version }) {
 		return true
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -21,8 +22,9 @@ type PastChange struct {
 	Type wire.EventType
 	Key  string
 	// Time is when the change arrived. Where changes are missing it is the time of the last
-	// known state before them, or the beginning of the period. Listed means that a relist found it: it happened at
-	// some time since the change before, and others may have happened between.
+	// known state before them, or the beginning of the period. Listed means that a relist found
+	// it: it happened at some time since the change before, and others may have happened
+	// between.
 	Time   time.Time
 	Listed bool
 	// Version is the version of the change.
@@ -34,8 +36,8 @@ type PastChange struct {
 	manager string
 }
 
-// Managers returns the field managers that made the change. There is more than one if it is
-// not known which of them did. A deletion has none.
+// Managers returns the field managers that made the change. Several are returned if the writer
+// is ambiguous. A deletion has none.
 func (c *PastChange) Managers() []string {
 	switch {
 	case c.Type == wire.Deleted:
@@ -51,8 +53,8 @@ const (
 	// of them each item has besides its objects.
 	partBytes = 4 << 20
 	itemBytes = 200
-	// objectPart is how many bytes a part has at most if a query is for one object: another part of
-	// its changes, and the state before them, are found by the index.
+	// objectPart is how many bytes a part has at most if a query is for one object: another part
+	// of its changes, and the state before them, are found by the index.
 	objectPart = 256 << 10
 	// minPart is how many bytes a part has at least, however many are read at the same time.
 	minPart = 8 << 10
@@ -67,10 +69,10 @@ type PastChanges struct {
 	// far.
 	Since time.Time
 
-	feed   *Feed
-	stored *storedFeed
-	until  time.Time
-	of     wantedObjects
+	feed  *Feed
+	files *feedFiles
+	until time.Time
+	of    wantedObjects
 	// part has what was read and not yielded yet, of size bytes. more means that there is more
 	// in the files.
 	part []pastItem
@@ -98,19 +100,24 @@ type PastQuery struct {
 	// the objects by their keys, and nil all of them.
 	Key  string
 	Want func(key string) bool
-	// Readers is how many [PastChanges] the caller reads at the same time, see [PastChanges.Share].
-	// 0 means 1.
+	// Readers is how many [PastChanges] the caller reads at the same time, see
+	// [PastChanges.Share]. 0 means 1.
 	Readers int
+	// PartBytes is about how many bytes are read at once and held until they are yielded. It
+	// is at least 8 KiB, and less for a single object. 0 means 4 MiB.
+	PartBytes int
 }
 
 // Changes returns the changes of a resource that a query selects. It reads the state at the
 // beginning and the first part. The errors are those of AtTime.
 func (f *Feed) Changes(ctx context.Context, q PastQuery) (*PastChanges, error) {
-	p := &PastChanges{Since: q.Since, feed: f, stored: f.files.Load(), until: q.Until, of: wantedObjects{q.Key, q.Want}}
-	if p.stored == nil {
+	p := &PastChanges{
+		Since: q.Since, feed: f, files: f.files.Load(), until: q.Until, of: wantedObjects{q.Key, q.Want},
+	}
+	if p.files == nil {
 		return nil, f.notStored()
 	}
-	p.whole = p.stored.archive.partBytes
+	p.whole = cmp.Or(q.PartBytes, partBytes)
 	if q.Key != "" {
 		p.whole = min(p.whole, objectPart)
 	}
@@ -122,8 +129,8 @@ func (f *Feed) Changes(ctx context.Context, q PastQuery) (*PastChanges, error) {
 }
 
 // Share divides the size of the parts that are read from now on by the number of [PastChanges]
-// that the caller reads at the same time. So together they hold about as much as one, unless they
-// are more than 500, or more than 30 for single objects: a part has at least 8 KiB.
+// that the caller reads at the same time. So together they hold about as much as one, unless
+// they are more than 500, or more than 30 for single objects: a part has at least 8 KiB.
 func (p *PastChanges) Share(readers int) {
 	p.most = min(p.whole, max(p.whole/max(readers, 1), minPart))
 }
@@ -131,15 +138,16 @@ func (p *PastChanges) Share(readers int) {
 // Held returns how many bytes the part that was read last has, and whether there is another one.
 func (p *PastChanges) Held() (bytes int, more bool) { return p.size, p.more }
 
-// All yields the changes in the order in which they arrived. An error means that changes are
-// missing there, or that ctx has ended, which is the last one. It waits while too many other
-// states are being read. None of them waits for the caller.
+// All yields the changes in the order in which they arrived. An error marks a gap at this
+// position, and iteration goes on; the error of ctx is the last item. It waits while too many
+// other states are being read. None of them waits for the caller.
 func (p *PastChanges) All(ctx context.Context) iter.Seq2[PastChange, error] {
 	return func(yield func(PastChange, error) bool) {
 		for {
 			for len(p.part) > 0 {
 				item := p.part[0]
-				p.part[0], p.part = pastItem{}, p.part[1:]
+				p.part[0] = pastItem{}
+				p.part = p.part[1:]
 				if !yield(item.PastChange, item.err) {
 					return
 				}
@@ -149,7 +157,7 @@ func (p *PastChanges) All(ctx context.Context) iter.Seq2[PastChange, error] {
 			}
 			if err := p.fill(ctx); err != nil {
 				p.more = false
-				yield(PastChange{Time: p.reached()}, err)
+				yield(PastChange{Time: p.readUntil()}, err)
 				return
 			}
 		}
@@ -158,7 +166,7 @@ func (p *PastChanges) All(ctx context.Context) iter.Seq2[PastChange, error] {
 
 // fill reads the next part. One slot is for the state before it, and for its changes.
 func (p *PastChanges) fill(ctx context.Context) error {
-	leave, err := p.stored.archive.slots.enter(ctx)
+	leave, err := p.files.reader.slots.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -167,8 +175,12 @@ func (p *PastChanges) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.part, p.size, p.more = nil, 0, false
-	r := partReader{PastChanges: p, objects: pastObjects{start: start}, skip: p.read, resumed: !p.last.IsZero()}
+	p.part = nil
+	p.size = 0
+	p.more = false
+	r := partReader{
+		PastChanges: p, objects: pastObjects{start: start}, skip: p.read, resumed: !p.last.IsZero(),
+	}
 	since := p.Since
 	if r.resumed {
 		since = p.last
@@ -195,17 +207,17 @@ func (p *PastChanges) fill(ctx context.Context) error {
 // entries returns the entries since a time.
 func (p *PastChanges) entries(since time.Time) iter.Seq2[disk.Entry, error] {
 	if p.of.key == "" {
-		return p.stored.cluster.History(since, func(id disk.Identity) bool { return id == p.stored.id })
+		return p.files.cluster.History(since, func(id disk.Identity) bool { return id == p.files.id })
 	}
 	until := p.until
 	if time.Since(until) < nearNow {
 		until = time.Time{} // see beyond
 	}
-	return p.stored.cluster.ObjectHistory(p.stored.id, p.of.key, since, until)
+	return p.files.cluster.ObjectHistory(p.files.id, p.of.key, since, until)
 }
 
-// reached returns the time up to which the changes were read.
-func (p *PastChanges) reached() time.Time {
+// readUntil returns the time up to which the changes were read.
+func (p *PastChanges) readUntil() time.Time {
 	if p.last.After(p.Since) {
 		return p.last
 	}
@@ -233,10 +245,10 @@ func (p *PastChanges) before(ctx context.Context) (*Archived, error) {
 // wanted returns the state of the wanted objects at a time.
 func (p *PastChanges) wanted(ctx context.Context, at time.Time) (*Archived, error) {
 	moment := disk.Moment{Time: at}
-	if s := p.stored.archive.find(p.feed, moment); s != nil {
+	if s := p.files.reader.find(p.feed, moment); s != nil {
 		return s, nil
 	}
-	return p.feed.state(ctx, p.stored, moment, p.of)
+	return p.feed.state(ctx, p.files, moment, p.of)
 }
 
 // partReader reads one part.
@@ -260,15 +272,18 @@ func (r *partReader) arrive(at time.Time) {
 	}
 	r.resumed = false
 	if !at.IsZero() && !at.Equal(r.last) {
-		r.last, r.read, r.skip = at, 0, 0
+		r.last = at
+		r.read = 0
+		r.skip = 0
 	}
 }
 
-// gap returns the item for missing changes. Its time is the latest of three: the beginning of the
-// period, the last entry that was read, and Since of the error if it is a [disk.GapError].
+// gap returns the item for missing changes. Its time is the latest of three: the beginning of
+// the period, the last entry that was read, and Since of the error if it is a
+// [disk.GapError].
 func (r *partReader) gap(err error) pastItem {
 	item := pastItem{err: err}
-	item.Time = r.reached()
+	item.Time = r.readUntil()
 	if gap := (*disk.GapError)(nil); errors.As(err, &gap) && gap.Since.After(item.Time) {
 		item.Time = gap.Since
 	}
@@ -321,7 +336,9 @@ type pastObjects struct {
 	changed map[string]*wire.Object // nil for a deleted object
 }
 
-var eventTypes = map[delta.Type]wire.EventType{delta.Added: wire.Added, delta.Updated: wire.Modified, delta.Deleted: wire.Deleted}
+var eventTypes = map[delta.Type]wire.EventType{
+	delta.Added: wire.Added, delta.Updated: wire.Modified, delta.Deleted: wire.Deleted,
+}
 
 // change applies a change, and returns it with the state before it.
 func (p *pastObjects) change(entry *disk.Entry, c *disk.Change) PastChange {
@@ -335,5 +352,8 @@ func (p *pastObjects) change(entry *disk.Entry, c *disk.Change) PastChange {
 	if p.changed[c.Key] = c.Object; c.Type == delta.Deleted {
 		p.changed[c.Key] = nil
 	}
-	return PastChange{Type: eventTypes[c.Type], Key: c.Key, Time: entry.Time, Listed: entry.Listed, Version: c.Version, Object: c.Object, Old: old, manager: c.Manager}
+	return PastChange{
+		Type: eventTypes[c.Type], Key: c.Key, Time: entry.Time, Listed: entry.Listed, Version: c.Version,
+		Object: c.Object, Old: old, manager: c.Manager,
+	}
 }

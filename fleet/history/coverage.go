@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"cmp"
@@ -13,21 +13,21 @@ import (
 )
 
 // gap is a range of versions that a list has skipped. The feed does not know what
-// happened at the versions between after and before: an object may have been created and
+// happened at the versions between "after" and "before": an object may have been created and
 // deleted.
 //
 // A list also finds differences whose versions are unknown, such as deletions. They have
-// the version after, as if they had happened there: a client that has seen a part of a
+// the version "after", as if they had happened there: a client that has seen a part of a
 // list's differences then holds a version that is complete, here and at the API server.
 type gap struct {
 	after, before uint64
-	// again is the revision at which the feed first had the version after. A client that
-	// resumes at that version receives everything since again: it may have seen the
+	// firstRevision is the revision at which the feed first had the version "after". A client
+	// that resumes at that version receives everything since again: it may have seen the
 	// version before the list or after it, and, if several changes have it, only the
 	// first of them.
-	again uint64
-	// revision is that of the newest state with the version after.
-	revision uint64
+	firstRevision uint64
+	// lastRevision is that of the newest state with the version "after".
+	lastRevision uint64
 }
 
 // mostGaps limits how many gaps a feed remembers. Versions before older gaps expire.
@@ -44,17 +44,21 @@ type coverage struct {
 // add records a gap. Gaps before the oldest version of the log are dropped.
 func (c *coverage) add(next gap, oldest uint64) {
 	if n := len(c.gaps); n > 0 && c.gaps[n-1].after == next.after {
-		next.again, c.gaps = c.gaps[n-1].again, c.gaps[:n-1]
+		next.firstRevision = c.gaps[n-1].firstRevision
+		c.gaps = c.gaps[:n-1]
 	}
 	c.gaps = append(c.gaps, next)
 	for len(c.gaps) > 1 && (len(c.gaps) > mostGaps || c.gaps[0].before < oldest) {
-		c.began, c.gaps = max(c.began, c.gaps[0].before, c.gaps[0].after+1), c.gaps[1:]
+		c.began = max(c.began, c.gaps[0].before, c.gaps[0].after+1)
+		c.gaps = c.gaps[1:]
 	}
 }
 
 // gapAt returns the gap that begins at a version, or nil.
 func (c *coverage) gapAt(version uint64) *gap {
-	i, found := slices.BinarySearchFunc(c.gaps, version, func(g gap, v uint64) int { return cmp.Compare(g.after, v) })
+	i, found := slices.BinarySearchFunc(c.gaps, version, func(g gap, v uint64) int {
+		return cmp.Compare(g.after, v)
+	})
 	if !found {
 		return nil
 	}
@@ -97,7 +101,9 @@ func net(changes []store.Change[*wire.Object]) []store.Change[*wire.Object] {
 		}
 		all[i] = c
 	}
-	return slices.DeleteFunc(all, func(c store.Change[*wire.Object]) bool { return c.Type == delta.Deleted && c.Old == nil })
+	return slices.DeleteFunc(all, func(c store.Change[*wire.Object]) bool {
+		return c.Type == delta.Deleted && c.Old == nil
+	})
 }
 
 // inOrder sorts the differences that a list found since a version by their own versions.
@@ -111,6 +117,8 @@ func inOrder(changes []store.Change[*wire.Object], since uint64) []store.Change[
 			c.Version = since
 		}
 	}
-	slices.SortStableFunc(changes, func(a, b store.Change[*wire.Object]) int { return cmp.Compare(a.Version, b.Version) })
+	slices.SortStableFunc(changes, func(a, b store.Change[*wire.Object]) int {
+		return cmp.Compare(a.Version, b.Version)
+	})
 	return changes
 }

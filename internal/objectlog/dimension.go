@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package objectlog
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// ByLabel is the dimension of the logs of feeds and views in which readers wait for
+// ByLabel is the dimension in which readers wait for
 // labels: for "key=value", or for "key" with any value.
 const ByLabel = "label"
 

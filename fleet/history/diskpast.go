@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"cmp"
@@ -19,23 +19,24 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/wire"
 )
 
 const (
-	// archiveReads is how many reads of files may run at once. Each read takes a CPU core until
+	// diskReads is how many reads of files may run at once. Each read takes a CPU core until
 	// it ends, and the memory of a whole resource unless it is for one object. A read never
 	// waits for a client.
-	archiveReads = 2
-	// archiveKept is how many states are kept for archiveAge after their last use, for the
+	diskReads = 2
+	// maxKept is how many states are kept for keptAge after their last use, for the
 	// next pages of a list.
-	archiveKept = 2
-	archiveAge  = time.Minute
-	// archiveTries and archiveWait are how often, and after which time, a state is read again
+	maxKept = 2
+	keptAge = time.Minute
+	// readTries and readWait are how often, and after which time, a state is read again
 	// that may not be written yet.
-	archiveTries = 5
-	archiveWait  = 50 * time.Millisecond
+	readTries = 5
+	readWait  = 50 * time.Millisecond
 )
 
 var (
@@ -78,7 +79,9 @@ func (a *Archived) Get(key string) (*wire.Object, bool) {
 
 // find returns where the object with a key is, or would be.
 func (a *Archived) find(key string) (int, bool) {
-	return slices.BinarySearchFunc(a.objects, key, func(o *wire.Object, key string) int { return cmp.Compare(o.Key(), key) })
+	return slices.BinarySearchFunc(a.objects, key, func(o *wire.Object, key string) int {
+		return cmp.Compare(o.Key(), key)
+	})
 }
 
 // Range yields the objects whose keys begin with prefix, in key order and from the first key
@@ -102,13 +105,12 @@ func (a *Archived) Few(labels.Selector, string, string) (iter.Seq2[string, *wire
 	return nil, false
 }
 
-// archive reads states of the past from files.
-type archive struct {
+// DiskReader reads the past of all feeds of a fleet from files. All methods are safe for
+// concurrent use.
+type DiskReader struct {
 	// logger receives a line for each read that finds damage or missing changes.
 	logger *slog.Logger
-	slots  slots
-	// partBytes is about how many bytes a part of changes has.
-	partBytes int
+	slots  admission.Slots
 	// mu guards kept, the states that were used last.
 	mu   sync.Mutex
 	kept []keptState
@@ -121,13 +123,14 @@ type keptState struct {
 	used time.Time
 }
 
-func newArchive(logger *slog.Logger) *archive {
-	return &archive{logger: logger, slots: make(slots, archiveReads), partBytes: partBytes}
+// NewDiskReader returns a reader that logs damage and missing changes.
+func NewDiskReader(logger *slog.Logger) *DiskReader {
+	return &DiskReader{logger: logger, slots: make(admission.Slots, diskReads)}
 }
 
-// storedFeed is the files of a feed.
-type storedFeed struct {
-	archive *archive
+// feedFiles are the files of a feed.
+type feedFiles struct {
+	reader  *DiskReader
 	cluster *disk.Cluster
 	name    string // of the cluster
 	id      disk.Identity
@@ -167,19 +170,24 @@ func (f *Feed) AtVersion(ctx context.Context, version uint64) (*Archived, error)
 // Reaches reports whether the files may have the state at a version. It does not read them,
 // and does not wait.
 func (f *Feed) Reaches(version uint64) bool {
-	stored := f.files.Load()
-	return stored != nil && !f.ambiguous(version) && f.forgets(stored, disk.Moment{Version: version}) == nil
+	files := f.files.Load()
+	return files != nil && !f.ambiguous(version) && f.forgets(files, disk.Moment{Version: version}) == nil
 }
 
 // forgets returns an error if it is known that the files do not reach back to a moment, which
 // they will not do later either, unless the server goes back to a lower version.
-func (f *Feed) forgets(stored *storedFeed, at disk.Moment) error {
-	e := stored.tooOld.Load()
+func (f *Feed) forgets(files *feedFiles, at disk.Moment) error {
+	e := files.tooOld.Load()
 	switch {
-	case e == nil, at.Version != 0 && (at.Version >= e.Version || f.wasRestored()), at.Version == 0 && !at.Time.Before(e.Time):
+	case e == nil:
+		return nil
+	case at.Version != 0 && (at.Version >= e.Version || f.wasRestored()):
+		return nil
+	case at.Version == 0 && !at.Time.Before(e.Time):
 		return nil
 	}
-	return &TooOldError{e.Time, &disk.TooOldError{Identity: e.Identity, Moment: at, Version: e.Version, Time: e.Time}}
+	cause := &disk.TooOldError{Identity: e.Identity, Moment: at, Version: e.Version, Time: e.Time}
+	return &TooOldError{e.Time, cause}
 }
 
 func (f *Feed) wasRestored() bool {
@@ -189,28 +197,28 @@ func (f *Feed) wasRestored() bool {
 }
 
 func (f *Feed) archived(ctx context.Context, at disk.Moment, of wantedObjects) (*Archived, error) {
-	stored := f.files.Load()
-	if stored == nil {
+	files := f.files.Load()
+	if files == nil {
 		return nil, f.notStored()
 	}
-	a := stored.archive
-	if s := a.find(f, at); s != nil {
+	d := files.reader
+	if s := d.find(f, at); s != nil {
 		return s, nil
 	}
-	if err := f.forgets(stored, at); err != nil {
+	if err := f.forgets(files, at); err != nil {
 		return nil, err
 	}
-	leave, err := a.slots.enter(ctx)
+	leave, err := d.slots.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	if s := a.find(f, at); s != nil {
+	if s := d.find(f, at); s != nil {
 		return s, nil // another request has read it meanwhile
 	}
-	state, err := f.state(ctx, stored, at, of)
+	state, err := f.state(ctx, files, at, of)
 	if err == nil && of.key == "" && of.want == nil {
-		a.keep(keptState{state, f, at, time.Now()})
+		d.keep(keptState{state, f, at, time.Now()})
 	}
 	return state, err
 }
@@ -231,15 +239,16 @@ func (s *wantedObjects) includes(key string) bool {
 }
 
 // state reads the selected objects of a state. The caller has a slot.
-func (f *Feed) state(ctx context.Context, stored *storedFeed, at disk.Moment, of wantedObjects) (*Archived, error) {
-	s, err := f.read(ctx, stored, at, of)
+func (f *Feed) state(ctx context.Context, files *feedFiles, at disk.Moment, of wantedObjects) (*Archived, error) {
+	s, err := f.read(ctx, files, at, of)
 	tooOld, rejected := (*disk.TooOldError)(nil), (*disk.Rejection)(nil)
 	switch {
 	case errors.As(err, &tooOld):
-		stored.tooOld.Store(tooOld)
+		files.tooOld.Store(tooOld)
 		return nil, &TooOldError{tooOld.Time, err}
 	case errors.As(err, &rejected):
-		stored.archive.logger.Warn("a state of the past cannot be read from files", "cluster", stored.name, "resource", f.resource.GroupResource(), "err", err)
+		files.reader.logger.Warn("a state of the past cannot be read from files",
+			"cluster", files.name, "resource", f.resource.GroupResource(), "err", err)
 		return nil, ErrIncomplete
 	case err != nil:
 		return nil, err
@@ -252,17 +261,19 @@ func (f *Feed) ambiguous(version uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now, err := f.Now()
-	return err != nil || f.era.doubtful(version, now.Version)
+	return err != nil || f.era.mayPredateRestore(version, now.Version)
 }
 
 // read reads a state. If it is the last one in the files, and the copy has a newer one, then
 // the state of the moment may not be written yet.
-func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment, of wantedObjects) (s *disk.State, err error) {
-	for tries := archiveTries; ; tries-- {
+func (f *Feed) read(
+	ctx context.Context, files *feedFiles, at disk.Moment, of wantedObjects,
+) (s *disk.State, err error) {
+	for tries := readTries; ; tries-- {
 		if of.key != "" {
-			s, err = stored.cluster.ObjectAt(stored.id, at.Time, of.key)
+			s, err = files.cluster.ObjectAt(files.id, at.Time, of.key)
 		} else {
-			s, err = stored.cluster.AtKeys(stored.id, at, of.want)
+			s, err = files.cluster.AtKeys(files.id, at, of.want)
 		}
 		if err != nil || !s.Last || at.Version == s.Version {
 			return s, err
@@ -276,18 +287,18 @@ func (f *Feed) read(ctx context.Context, stored *storedFeed, at disk.Moment, of 
 		case tries == 0:
 			return nil, fmt.Errorf("%s at %v: %w", f.resource.GroupResource(), at, ErrNotReady)
 		}
-		if err := timer.Sleep(ctx, archiveWait); err != nil {
+		if err := timer.Sleep(ctx, readWait); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // find returns a state that is kept, nil if it is not.
-func (a *archive) find(f *Feed, at disk.Moment) *Archived {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.kept {
-		if k := &a.kept[i]; k.feed == f && (k.at == at || at.Version == k.Version) {
+func (d *DiskReader) find(f *Feed, at disk.Moment) *Archived {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.kept {
+		if k := &d.kept[i]; k.feed == f && (k.at == at || at.Version == k.Version) {
 			k.used = time.Now()
 			return k.Archived
 		}
@@ -296,21 +307,21 @@ func (a *archive) find(f *Feed, at disk.Moment) *Archived {
 }
 
 // keep keeps a state instead of the one that was used first.
-func (a *archive) keep(k keptState) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.kept = append(a.kept, k)
-	slices.SortStableFunc(a.kept, func(a, b keptState) int { return a.used.Compare(b.used) })
-	if len(a.kept) > archiveKept {
-		a.kept = slices.Delete(a.kept, 0, 1)
+func (d *DiskReader) keep(k keptState) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kept = append(d.kept, k)
+	slices.SortStableFunc(d.kept, func(a, b keptState) int { return a.used.Compare(b.used) })
+	if len(d.kept) > maxKept {
+		d.kept = slices.Delete(d.kept, 0, 1)
 	}
 }
 
-// tidy drops the states that have not been used for some time.
-func (a *archive) tidy() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.kept = slices.DeleteFunc(a.kept, func(k keptState) bool { return time.Since(k.used) > archiveAge })
+// Expire drops the states that have not been used for some time.
+func (d *DiskReader) Expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kept = slices.DeleteFunc(d.kept, func(k keptState) bool { return time.Since(k.used) > keptAge })
 }
 
 // nearNow is how long ago the end of a period can be that means everything up to now.
@@ -331,12 +342,14 @@ func beyond(entry *disk.Entry, err error, until time.Time) bool {
 }
 
 // entries yields the entries between two times of the files of a cluster, of the resources
-// that are wanted. An error means that changes are missing there, or that ctx has ended,
-// which is the last one. It waits while too many others read the past, and then they wait
+// that are wanted. An error marks a gap at this position, and iteration goes on; the error of
+// ctx is the last item. It waits while too many others read the past, and then they wait
 // for the caller.
-func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool) iter.Seq2[disk.Entry, error] {
+func (d *DiskReader) entries(
+	ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool,
+) iter.Seq2[disk.Entry, error] {
 	return func(yield func(disk.Entry, error) bool) {
-		leave, err := a.slots.enter(ctx)
+		leave, err := d.slots.Enter(ctx)
 		if err != nil {
 			yield(disk.Entry{}, err)
 			return
@@ -347,7 +360,9 @@ func (a *archive) entries(ctx context.Context, files *disk.Cluster, since, until
 }
 
 // entriesUntil yields entries up to a time, or the error of ctx.
-func entriesUntil(ctx context.Context, entries iter.Seq2[disk.Entry, error], until time.Time) iter.Seq2[disk.Entry, error] {
+func entriesUntil(
+	ctx context.Context, entries iter.Seq2[disk.Entry, error], until time.Time,
+) iter.Seq2[disk.Entry, error] {
 	return func(yield func(disk.Entry, error) bool) {
 		for entry, err := range entries {
 			if ctx.Err() != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -18,7 +20,6 @@ import (
 // time, in tenths of seconds.
 type chronicle struct {
 	t         *testing.T
-	fleet     *Fleet
 	feeds     []*Feed
 	informers []*watershed.Informer[*wire.Object]
 	now       uint64
@@ -48,6 +49,16 @@ func (c *chronicle) bytes() (n int64) {
 	return n
 }
 
+// trim keeps the feeds within a bound.
+func (c *chronicle) trim(ctx context.Context, bound int64) {
+	objectlog.Trim(ctx, func() int64 { return bound }, func() (all []*fanout.Log[*wire.Object]) {
+		for _, f := range c.feeds {
+			all = append(all, f.log)
+		}
+		return all
+	})
+}
+
 // remembers returns how many seconds of changes a feed has.
 func (c *chronicle) remembers(f *Feed) int { return int(c.now-f.log.Oldest()) / 10 }
 
@@ -56,16 +67,16 @@ func (c *chronicle) remembers(f *Feed) int { return int(c.now-f.log.Oldest()) / 
 func TestHistory_goesByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 6_000_000
-		c := &chronicle{t: t, fleet: newHistoricFleet(t, Options{History: bound}), now: 1}
+		c := &chronicle{t: t, now: 1}
 		for range 2 {
-			f, i := newTestFeed(t, c.fleet)
+			f, i := newTestFeed(t, 64<<20)
 			c.feeds, c.informers = append(c.feeds, f), append(c.informers, i)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			trimLogs(ctx, c.fleet.settings.history, c.fleet.feedLogs)
+			c.trim(ctx, bound)
 		}()
 		// The log drops whole chunks: 6 seconds of changes each, here.
 		began := c.now
@@ -104,7 +115,7 @@ func TestHistory_goesByAge(t *testing.T) {
 			t.Errorf("the feeds go back %d and %d seconds", a, b)
 		}
 
-		// Below the bound again, no change is dropped before historyAge.
+		// Below the bound again, no change is dropped before objectlog.MaxAge.
 		for _, f := range c.feeds {
 			f.log.Trim(0)
 		}
@@ -118,28 +129,28 @@ func TestHistory_goesByAge(t *testing.T) {
 // TestHistory_recoversFromABurst has far too many changes arrive at once.
 func TestHistory_recoversFromABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &chronicle{t: t, fleet: newHistoricFleet(t, Options{History: 1000}), now: 1}
-		f, i := newTestFeed(t, c.fleet)
+		c := &chronicle{t: t, now: 1}
+		f, i := newTestFeed(t, 64<<20)
 		c.feeds, c.informers = []*Feed{f}, []*watershed.Informer[*wire.Object]{i}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			trimLogs(ctx, c.fleet.settings.history, c.fleet.feedLogs)
+			c.trim(ctx, 1000)
 		}()
 		c.write(5, 1<<20, func() {})
-		time.Sleep(2 * trimEvery)
+		time.Sleep(2 * objectlog.TrimEvery)
 		synctest.Wait()
 		if n := c.bytes(); n > 1000 {
 			t.Errorf("%d bytes are kept", n)
 		}
 		i.Write(updated(newPod(t, "b", 1000, nil)))
-		time.Sleep(historyAge)
+		time.Sleep(objectlog.MaxAge)
 		synctest.Wait()
 		if n := f.log.Stats().Changes; n != 1 {
 			t.Errorf("%d changes are kept that are not too old", n)
 		}
-		time.Sleep(2 * trimEvery)
+		time.Sleep(2 * objectlog.TrimEvery)
 		synctest.Wait()
 		if n := f.log.Stats().Changes; n != 0 {
 			t.Errorf("%d changes are kept that are too old", n)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package history
 
 import (
 	"context"
@@ -65,53 +65,69 @@ func newPod(t *testing.T, name string, version uint64, labels map[string]string)
 	return o
 }
 
-// newTestFeed returns a feed whose informer a test writes to. It begins at version 1,
-// without objects, and belongs to the member eu of the fleet.
-func newTestFeed(t *testing.T, f *Fleet) (*Feed, *watershed.Informer[*wire.Object]) {
-	m := f.members["eu"]
-	if m == nil {
-		m = f.newMember("eu")
-		m.end = func() {}
-		f.members["eu"] = m
-	}
-	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors)))}
-	x := &mirror{cluster: "eu", resource: r, source: &source{server: m.server}, end: func() {}}
-	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
+// empty is a source without objects, whose watches do not end.
+type empty struct{ version string }
+
+func (e empty) List(
+	context.Context, reflector.ListOptions, func(*wire.Object) error,
+) (reflector.Page, error) {
+	return reflector.Page{Version: e.version}, nil
+}
+func (empty) Served(context.Context) (bool, error) { return true, nil }
+func (empty) Watch(ctx context.Context, _ reflector.WatchOptions) (reflector.Watch[*wire.Object], error) {
+	return silent{ctx}, nil
+}
+
+type silent struct{ ctx context.Context }
+
+func (s silent) Next() (reflector.Event[*wire.Object], error) {
+	<-s.ctx.Done()
+	return reflector.Event[*wire.Object]{}, s.ctx.Err()
+}
+func (silent) Close() error { return nil }
+
+// podResource is the resource of the feeds.
+var podResource = kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
+
+// written is a feed and the informer that a test writes to.
+type written struct {
+	writer   *Writer
+	informer *watershed.Informer[*wire.Object]
+}
+
+// startFeed returns a feed that begins at a version, without objects.
+func startFeed(t *testing.T, version string, window int64) *written {
+	w := &written{}
+	w.informer = watershed.FromSource(empty{version}, &watershed.Options[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},
 		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
-			x.feed.applied(s, changes, whole)
+			w.writer.Apply(s, changes, whole)
 		},
 	})
-	x.feed = newFeed(&x.resource, x.informer, f.settings.Window)
-	m.mirrors[r.GroupResource()] = x
+	w.writer = NewWriter(&podResource, w.informer.Connection, window)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = x.informer.Run(ctx) // returns when ctx ends
+		_ = w.informer.Run(ctx) // returns when ctx ends
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
-	if err := x.informer.WaitForSync(ctx); err != nil {
+	if err := w.informer.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return x.feed, x.informer
+	return w
 }
 
-func newHistoricFleet(t *testing.T, opts Options) *Fleet {
-	t.Helper()
-	if opts.History == 0 {
-		opts.History = 1 << 30
-	}
-	f, err := New(noDirectory{}, &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+// newTestFeed returns a feed whose informer a test writes to. It begins at version 1,
+// without objects.
+func newTestFeed(t *testing.T, window int64) (*Feed, *watershed.Informer[*wire.Object]) {
+	w := startFeed(t, "1", window)
+	return w.writer.Feed(), w.informer
 }
 
 // upstream is a server, the events that its mirror has received, and the expected states
@@ -162,7 +178,7 @@ type recorded struct {
 
 func newUpstream(t *testing.T, rng *rand.Rand, window int64) *upstream {
 	u := &upstream{t: t, rng: rng, version: 1, objects: map[string]*wire.Object{}, keys: map[string]*wire.Object{}}
-	u.feed, u.informer = newTestFeed(t, newHistoricFleet(t, Options{Window: window}))
+	u.feed, u.informer = newTestFeed(t, window)
 	u.now = recorded{1, contents{}}
 	u.record = []recorded{u.now}
 	return u
@@ -298,8 +314,8 @@ func (u *upstream) flush() {
 
 // lost reports whether the feed cannot know the state at a version.
 func (u *upstream) lost(version uint64) bool {
-	if g := u.feed.covered.gapAt(version); g != nil {
-		return g.again < u.feed.log.Stats().After
+	if g := u.feed.coverage.gapAt(version); g != nil {
+		return g.firstRevision < u.feed.log.Stats().After
 	}
 	return slices.ContainsFunc(u.gaps, func(g gap) bool { return g.after < version && version < g.before }) ||
 		version < u.feed.log.Oldest()

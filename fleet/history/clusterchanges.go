@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package history
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/disk"
+)
+
+// ResourceChange is a change of a resource that was read from files.
+type ResourceChange struct {
+	Resource schema.GroupVersionResource
+	PastChange
+}
+
+// Changes yields the changes of all resources that are wanted between two times, in the
+// order in which they arrived, from the files of a cluster. It reads them once. Old is
+// known only if the object has changed before since then. An error marks a gap at this
+// position, and iteration goes on; the error of ctx is the last item. It waits while too many
+// others read the past. It takes the memory of the objects that have changed.
+func (d *DiskReader) Changes(
+	ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool,
+) iter.Seq2[ResourceChange, error] {
+	return func(yield func(ResourceChange, error) bool) {
+		all := map[disk.Identity]*pastObjects{}
+		for entry, err := range d.entries(ctx, files, since, until, want) {
+			if err != nil {
+				clear(all)
+				if !yield(ResourceChange{}, err) {
+					return
+				}
+				continue
+			}
+			last := all[entry.Identity]
+			if last == nil {
+				last = &pastObjects{}
+				all[entry.Identity] = last
+			}
+			for i := range entry.Changes {
+				change := ResourceChange{ResourceOf(entry.Identity), last.change(&entry, &entry.Changes[i])}
+				if !yield(change, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ResourceOf returns the resource whose objects have an identity in the files.
+func ResourceOf(id disk.Identity) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: id.Group, Version: id.Version, Resource: id.Resource}
+}
