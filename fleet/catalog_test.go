@@ -15,22 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/wire"
 )
 
-// entries returns the number of resources in the catalog.
-func (c *catalog) entries() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.collections)
-}
+// microseconds returns the time as used in revisions.
+func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
 
 // joinResource makes a resource one that a cluster has, with one object, and returns a function
 // that ends its mirror.
 func (w *world) joinResource(r schema.GroupResource) (end func()) {
 	of := *w
-	of.c = w.fleet.catalog.collection(r)
+	of.c = w.fleet.catalog.Collection(r)
 	of.mirrors, of.end, of.truth = map[string]*mirror{}, map[string]func(){}, map[Key]uint64{}
 	of.join("eu", "a")
 	return func() { of.leave("eu") }
@@ -63,7 +60,7 @@ func TestCatalog_freesResourcesThatComeAndGo(t *testing.T) {
 	}
 	expect.Eventually(t, 10*time.Second, func() error {
 		runtime.GC()
-		if n := w.fleet.catalog.entries(); n > 10 {
+		if n := w.fleet.catalog.Len(); n > 10 {
 			return fmt.Errorf("the catalog has %d resources", n)
 		}
 		return nil
@@ -132,7 +129,6 @@ func TestCatalog_readersKeepTheirResource(t *testing.T) {
 func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
-	slot := w.fleet.catalog.slot
 	last, reserved := map[string]uint64{}, map[string]uint64{}
 	for n := range 40 {
 		name := fmt.Sprint("widgets", n%2)
@@ -149,11 +145,11 @@ func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
 			}
 		}
 		// A client comes from a replica whose clock is ahead.
-		if err := view.Recognize((microseconds()+30e6)<<slotBits | (slot+1)%(1<<slotBits)); !errors.Is(err, ErrExpired) {
+		if err := view.Recognize((microseconds()+30e6)<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)); !errors.Is(err, ErrExpired) {
 			t.Fatal(err)
 		}
 		last[name], reserved[name] = view.Snapshot().Revision(), view.Reserve()
-		if last[name]>>slotBits < microseconds()+1e6 {
+		if last[name]>>collection.SlotBits < microseconds()+1e6 {
 			t.Fatal("the revision is not ahead of the clock")
 		}
 		old := weak.Make(view.collection)
@@ -168,7 +164,7 @@ func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
 func TestCatalog_closed(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
-	w.fleet.catalog.close()
+	w.fleet.catalog.Close()
 	for range OfResource[*wire.Object](w.fleet, schema.GroupResource{Resource: "widgets"}).Watch(t.Context()) {
 		t.Error("a change after the end")
 	}

@@ -17,7 +17,7 @@ import (
 func TestChanged_dependsOnItsClustersOnly(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
-	view := OfResource[*wire.Object](w.fleet, w.c.resource)
+	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	none := view.In("eu").Changed()
 	w.join("us", "a")
 	if view.In("eu").Changed() != none {
@@ -31,7 +31,7 @@ func TestChanged_dependsOnItsClustersOnly(t *testing.T) {
 	}
 	w.put("us", "b")
 	w.delete("us", "a")
-	w.c.log.Trim(0)
+	w.c.Log().Trim(0)
 	w.join("za", "a")
 	if s := eu.Snapshot(); s.Changed() != joined || eu.Changed() != joined || s.Revision() <= joined {
 		t.Errorf("other clusters change it: %d and %d, was %d, the revision is %d", s.Changed(), eu.Changed(), joined, s.Revision())
@@ -60,25 +60,6 @@ func TestChanged_dependsOnItsClustersOnly(t *testing.T) {
 	}
 }
 
-// TestChanged_isBounded has more clusters leave than are remembered.
-func TestChanged_isBounded(t *testing.T) {
-	var l lastChanges
-	parts := []*clusterPart{{cluster: "stays"}}
-	l.set("stays", 1, parts)
-	for i := range 3 * maxLeft {
-		l.set(fmt.Sprint(i), uint64(i+2), parts)
-		if len(l.revisions) > len(parts)+maxLeft {
-			t.Fatalf("%d clusters are remembered", len(l.revisions))
-		}
-		if last := l.of(clusterSet{fmt.Sprint(i)}); last < uint64(i+2) {
-			t.Fatalf("cluster %d changed at %d, want at least %d", i, last, i+2)
-		}
-	}
-	if last := l.of(clusterSet{"0", "stays"}); last < 2 {
-		t.Errorf("the first cluster changed at %d", last)
-	}
-}
-
 // TestReserve_isBetweenChanges follows a view from reserved revisions, with and without
 // changes before and after them.
 func TestReserve_isBetweenChanges(t *testing.T) {
@@ -86,7 +67,7 @@ func TestReserve_isBetweenChanges(t *testing.T) {
 	defer w.close()
 	w.join("eu", "a")
 	w.join("us", "a")
-	all := OfResource[*wire.Object](w.fleet, w.c.resource)
+	all := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	for _, view := range []*View[*wire.Object]{all, all.In("eu")} {
 		before := view.Changed()
 		reserved := view.Reserve()
@@ -121,8 +102,8 @@ func TestReserve_isBetweenChanges(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Millisecond)
-		w.c.log.Trim(0)
-		w.c.log.Cut(w.c.revision)
+		w.c.Log().Trim(0)
+		w.c.Log().Cut(w.c.Newest(nil).Revision())
 		if _, err := view.FollowAfterReserved(reserved); !errors.Is(err, ErrExpired) {
 			t.Errorf("after the change has left the log: %v", err)
 		}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
@@ -52,21 +53,30 @@ func (silent) Close() error { return nil }
 type world struct {
 	t       *testing.T
 	fleet   *Fleet
-	c       *collection
+	c       *collection.Collection
 	mirrors map[string]*mirror
 	end     map[string]func()
 	truth   map[Key]uint64
 	version uint64
+	slot    uint64
 }
 
 func newWorld(t *testing.T, window int64) *world {
+	return newWorldOf(t, window, collection.NewSlot())
+}
+
+// newWorldOf returns a world whose revisions have a slot.
+func newWorldOf(t *testing.T, window int64, slot uint64) *world {
 	f, err := New(noDirectory{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, fleet: f, c: newCollection(schema.GroupResource{Resource: "pods"}, window, newClock(newSlot(), 0)),
-		mirrors: map[string]*mirror{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1}
-	f.catalog.addLocked(w.c)
+	w := &world{
+		t: t, fleet: f, slot: slot,
+		mirrors: map[string]*mirror{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1,
+	}
+	f.catalog = collection.NewCatalog(window, slot)
+	w.c = f.catalog.Collection(schema.GroupResource{Resource: "pods"})
 	return w
 }
 
@@ -87,11 +97,11 @@ func (w *world) join(cluster string, names ...string) {
 			if len(changes) == 0 && s.Len() < len(names) {
 				return // the first applied state must have all names
 			}
-			replaced := w.c.applied(x.informer, s, changes)
+			replaced := w.c.Apply(x.informer, s, changes)
 			once.Do(func() { first <- replaced })
 		},
 	})
-	w.c.introduce(cluster, x.informer)
+	w.c.Introduce(cluster, x.informer)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -114,7 +124,7 @@ func (w *world) join(cluster string, names ...string) {
 		x.informer.Write(deltas...)
 	}
 	if old := <-first; old != nil {
-		w.c.forget(cluster, old, true)
+		w.c.Forget(cluster, old, true)
 		w.end[cluster]()
 	} else if w.mirrors[cluster] != nil {
 		w.t.Errorf("nothing was replaced in %s", cluster)
@@ -148,7 +158,7 @@ func (w *world) delete(cluster, name string) {
 }
 
 func (w *world) leave(cluster string) {
-	w.c.forget(cluster, w.mirrors[cluster].informer, false)
+	w.c.Forget(cluster, w.mirrors[cluster].informer, false)
 	w.end[cluster]()
 	delete(w.mirrors, cluster)
 	for key := range w.truth {
@@ -178,7 +188,7 @@ type learner struct {
 func (w *world) read(clusters ...string) (*learner, func()) {
 	l := &learner{known: map[Key]uint64{}, gone: map[Key]uint64{}, next: make(chan int), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
-	v := OfResource[*wire.Object](w.fleet, w.c.resource)
+	v := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	if clusters != nil {
 		v = v.In(clusters...)
 	}
@@ -211,7 +221,7 @@ func (l *learner) learn(c Change[*wire.Object], v *View[*wire.Object]) {
 	old, now := c.Raw()
 	had, known := l.known[c.Key]
 	again := c.Type != delta.Deleted && (now.Version() == had || now.Version() == l.gone[c.Key])
-	if again || known == (c.Type == delta.Added) || known && (old == nil || old.Version() != had) || !v.clusters.has(c.Key.Cluster) {
+	if again || known == (c.Type == delta.Added) || known && (old == nil || old.Version() != had) || !v.clusters.Has(c.Key.Cluster) {
 		l.errs = append(l.errs, fmt.Sprintf("%s of %s to %d (from %v), known %t at %d", c.Type, c.Key, now.Version(), old, known, had))
 	}
 	l.known[c.Key] = now.Version()
@@ -244,7 +254,7 @@ func TestCollection_readersFollow(t *testing.T) {
 
 func runHistory(t *testing.T, rng *rand.Rand) {
 	w := newWorld(t, []int64{1, 2000, 1 << 20}[rng.IntN(3)])
-	w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
+	w.c.Keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 	defer w.close()
 	names := []string{"a", "b", "c", "d", "e"}
 	clusters := []string{"eu", "us", "za"}
@@ -298,7 +308,7 @@ func runHistory(t *testing.T, rng *rand.Rand) {
 		}
 	}
 	got := map[Key]uint64{}
-	for key, o := range OfResource[*wire.Object](w.fleet, w.c.resource).All() {
+	for key, o := range OfResource[*wire.Object](w.fleet, w.c.Resource()).All() {
 		got[key] = o.Version()
 	}
 	if !maps.Equal(got, w.truth) {
@@ -326,7 +336,7 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
 	w.join("eu", "a", "b")
-	v := OfResource[*wire.Object](w.fleet, w.c.resource)
+	v := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	x := IndexBy(v, func(o *wire.Object) []string {
 		if o.Name() == "e" {
 			panic("no")
@@ -347,7 +357,7 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 		}
 	}
 	// The state from before the index includes the index now.
-	if p, _ := find(*w.c.parts.Load(), "eu"); *p.state.Load() != w.mirrors["eu"].informer.Snapshot() {
+	if state, _ := w.c.State("eu"); state != w.mirrors["eu"].informer.Snapshot() {
 		t.Error("the state of eu is one without the index")
 	}
 	want("b", "eu/n/b", "us/n/b")

@@ -118,10 +118,10 @@ func TestConcerning_missesNothing(t *testing.T) {
 	for run := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, run))
 		w := newWorld(t, []int64{1 << 20, 1 << 20, 3000}[rng.IntN(3)])
-		w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
+		w.c.Keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 		nodes, clusters := []string{"", "a", "b", "c"}, []string{"eu", "us"}
 		truth := map[Key]*wire.Object{}
-		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 		var agents []*nodeAgent
 		for range 300 {
 			cluster := clusters[rng.IntN(len(clusters))]
@@ -183,11 +183,11 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1<<20)
 		defer w.close()
-		w.c.keep = 4
+		w.c.Keep = 4
 		w.join("eu")
 		for _, v := range []*View[*wire.Object]{
-			OfResource[*wire.Object](w.fleet, w.c.resource).Concerning(HasField("spec.nodeName", "a")),
-			OfResource[*wire.Object](w.fleet, w.c.resource).In("us"),
+			OfResource[*wire.Object](w.fleet, w.c.Resource()).Concerning(HasField("spec.nodeName", "a")),
+			OfResource[*wire.Object](w.fleet, w.c.Resource()).In("us"),
 		} {
 			_, f := v.Follow()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -203,16 +203,16 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 				w.version++
 				o := onNode(t, "p", "b", w.version)
 				w.mirrors["eu"].informer.Write(delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: w.version})
-				revisions = append(revisions, w.c.newest(nil).revision)
+				revisions = append(revisions, w.c.Newest(nil).Revision())
 			}
 			synctest.Wait()
 			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			seen, _ := slices.BinarySearch(revisions, f.inner.Base().revision+1)
-			if behind := changes - seen; behind > 2*w.c.keep {
-				t.Errorf("after %d changes the base is %d behind, want at most %d", changes, behind, 2*w.c.keep)
+			seen, _ := slices.BinarySearch(revisions, f.inner.Base().Revision()+1)
+			if behind := changes - seen; behind > 2*w.c.Keep {
+				t.Errorf("after %d changes the base is %d behind, want at most %d", changes, behind, 2*w.c.Keep)
 			}
 		}
 	})

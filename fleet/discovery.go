@@ -427,8 +427,8 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 		x.feed = history.NewWriter(&x.resource, x.informer.Connection, m.settings.Window)
 		x.feed.Succeed(m.feedBefore(at))
 	}
-	x.collection = m.catalog.collection(at)
-	x.collection.introduce(x.cluster, x.informer)
+	x.collection = m.catalog.Collection(at)
+	x.collection.Introduce(x.cluster, x.informer)
 	return x, nil
 }
 

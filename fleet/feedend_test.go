@@ -132,11 +132,11 @@ func TestFeed_ends(t *testing.T) {
 
 		// Another version replaces the first.
 		old, next := m.mirrors[at(0)], m.mirrors[at(2)]
-		old.collection = fleet.catalog.collection(at(0))
-		old.collection.introduce("eu", old.informer)
+		old.collection = fleet.catalog.Collection(at(0))
+		old.collection.Introduce("eu", old.informer)
 		x := &mirror{cluster: "eu", resource: old.resource, source: old.source, collection: old.collection, end: func() {}, feed: next.feed, informer: next.informer}
 		x.resource.Version = "v2"
-		x.collection.introduce("eu", x.informer)
+		x.collection.Introduce("eu", x.informer)
 		m.next[at(0)] = x
 		m.join(x, next.informer.Snapshot())
 		over(first)

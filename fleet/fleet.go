@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/undecodable"
@@ -31,7 +32,7 @@ var ErrRunning = errors.New("fleet is running already, or has run")
 type Fleet struct {
 	directory Directory
 	settings  *settings
-	catalog   *catalog
+	catalog   *collection.Catalog
 	journal   *journal
 	recent    *wire.Recent
 
@@ -62,7 +63,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	f := &Fleet{directory: d, settings: s, catalog: newCatalog(s.Window), recent: wire.NewRecent(s.Decoded), members: map[string]*Member{}}
+	f := &Fleet{directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()), recent: wire.NewRecent(s.Decoded), members: map[string]*Member{}}
 	f.journal = newJournal(f.Members, s.Logger)
 	return f, nil
 }
@@ -86,7 +87,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	if f.KeepsHistory() {
 		f.runs.Go(func() { objectlog.Trim(ctx, f.settings.history, f.feedLogs) })
 	}
-	f.runs.Go(func() { objectlog.Trim(ctx, f.settings.windows, f.catalog.logs) })
+	f.runs.Go(func() { objectlog.Trim(ctx, f.settings.windows, f.catalog.Logs) })
 	if f.settings.VerifyEvery > 0 {
 		f.runs.Go(func() { f.verifyAll(ctx, f.settings.VerifyEvery) })
 	}
@@ -104,8 +105,8 @@ func (f *Fleet) Run(ctx context.Context) error {
 
 // tidy drops changes that are too old from the logs, also while nothing is published.
 func (f *Fleet) tidy() {
-	for _, c := range f.catalog.all() {
-		c.log.Expire()
+	for _, c := range f.catalog.All() {
+		c.Log().Expire()
 	}
 	f.settings.diskReader.Expire()
 }
@@ -113,7 +114,7 @@ func (f *Fleet) tidy() {
 // empty drops all members. Readers do not receive a Deleted for each object: their logs
 // are closed.
 func (f *Fleet) empty() {
-	f.catalog.close()
+	f.catalog.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.members {
@@ -332,9 +333,9 @@ func (f *Fleet) feedLogs() []*fanout.Log[*wire.Object] {
 // Resources returns the resources that are mirrored in any cluster, sorted by name.
 func (f *Fleet) Resources() []schema.GroupResource {
 	var all []schema.GroupResource
-	for _, c := range f.catalog.all() {
-		if len(*c.parts.Load()) > 0 {
-			all = append(all, c.resource)
+	for _, c := range f.catalog.All() {
+		if !c.IsEmpty() {
+			all = append(all, c.Resource())
 		}
 	}
 	slices.SortFunc(all, func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) })

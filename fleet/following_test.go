@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -37,7 +38,7 @@ type subscriber struct {
 func (s *subscriber) truth() map[Key]uint64 {
 	all := map[Key]uint64{}
 	for key, v := range s.w.truth {
-		if s.view.clusters.has(key.Cluster) {
+		if s.view.clusters.Has(key.Cluster) {
 			all[key] = v
 		}
 	}
@@ -61,12 +62,12 @@ func (s *subscriber) start() {
 
 func (s *subscriber) resume() {
 	var err error
-	s.began = s.w.c.newest(nil).revision
+	s.began = s.w.c.Newest(nil).Revision()
 	if s.follower, err = s.view.FollowAfter(s.position); err == nil {
 		s.resumed++
 		return
 	}
-	if after := s.w.c.log.Stats().After; !errors.Is(err, ErrExpired) || s.position >= after {
+	if after := s.w.c.Log().Stats().After; !errors.Is(err, ErrExpired) || s.position >= after {
 		s.w.t.Errorf("after %d: %v, the log has what is after %d", s.position, err, after)
 	}
 	s.expired++
@@ -114,7 +115,7 @@ func (s *subscriber) learn(changes iter.Seq[Change[*wire.Object]]) {
 		if c.Type == delta.Deleted {
 			delete(s.known, c.Key)
 		}
-		if !s.view.clusters.has(c.Key.Cluster) {
+		if !s.view.clusters.Has(c.Key.Cluster) {
 			s.w.t.Errorf("a follower of %v received a change of %v", s.view.clusters, c.Key)
 		}
 	}
@@ -129,12 +130,12 @@ func TestFollower_goesOn(t *testing.T) {
 	for run := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, run))
 		w := newWorld(t, []int64{1 << 20, 1 << 20, 3000}[rng.IntN(3)])
-		w.c.keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
+		w.c.Keep = []int{1, 5, 40, 1000}[rng.IntN(4)]
 		names, clusters := []string{"a", "b", "c", "d"}, []string{"eu", "us", "za"}
 		var all []*subscriber
 		cuts := 0
 		for _, some := range [][]string{nil, {"eu"}, {"us", "za"}, {"za"}} {
-			s := &subscriber{w: w, cuts: &cuts, view: OfResource[*wire.Object](w.fleet, w.c.resource)}
+			s := &subscriber{w: w, cuts: &cuts, view: OfResource[*wire.Object](w.fleet, w.c.Resource())}
 			if some != nil {
 				s.view = s.view.In(some...)
 			}
@@ -186,11 +187,11 @@ func TestFollower_survivesWhatItHasCaughtUpWith(t *testing.T) {
 	defer w.close()
 	w.join("eu", "a")
 	w.join("us", "a")
-	revision := w.c.newest(nil).revision
+	revision := w.c.Newest(nil).Revision()
 	for range 3 {
 		w.put("us", "a")
 	}
-	view := OfResource[*wire.Object](w.fleet, w.c.resource)
+	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	in := func(cluster string) *Follower[*wire.Object] {
 		f, err := view.In(cluster).FollowAfter(revision)
 		if err != nil {
@@ -229,9 +230,9 @@ func TestFollower_knowsItsRevisions(t *testing.T) {
 	before := microseconds()
 	w := newWorld(t, 1<<20)
 	defer w.close()
-	view := OfResource[*wire.Object](w.fleet, w.c.resource)
+	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	first := view.Snapshot().Revision()
-	if first>>slotBits < before || first>>slotBits > microseconds() || first > math.MaxInt64 {
+	if first>>collection.SlotBits < before || first>>collection.SlotBits > microseconds() || first > math.MaxInt64 {
 		t.Errorf("revisions begin at %d, not at the time, %d", first, before)
 	}
 	w.join("eu", "a")
@@ -277,7 +278,7 @@ func TestFollower_knowsItsRevisions(t *testing.T) {
 	if !slices.Equal(names, []string{"eu"}) {
 		t.Errorf("there are states of %v", names)
 	}
-	w.c.log.Close()
+	w.c.Log().Close()
 	if _, err := f.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
 		t.Errorf("the end of the run is %v", err)
 	}

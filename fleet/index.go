@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -22,7 +23,7 @@ type Index[T any, K cmp.Ordered] struct {
 	values func(*wire.Object) []K
 	// of are the indexes of the informers. The map is replaced, not modified, with the
 	// collection's mu held.
-	of atomic.Pointer[map[*informer]*watershed.Index[*wire.Object, K]]
+	of atomic.Pointer[map[*collection.Informer]*watershed.Index[*wire.Object, K]]
 }
 
 // IndexBy adds an index, at any time. The function returns the values to find an object
@@ -37,15 +38,10 @@ func IndexBy[T any, K cmp.Ordered](v *View[T], values func(T) []K) *Index[T, K] 
 		}
 		return values(value)
 	}}
-	x.of.Store(&map[*informer]*watershed.Index[*wire.Object, K]{})
-	c := v.collection
-	c.mu.Lock()
-	c.indexes[x] = struct{}{}
-	there := maps.Clone(c.informers)
-	c.mu.Unlock()
+	x.of.Store(&map[*collection.Informer]*watershed.Index[*wire.Object, K]{})
 	// Indexing the existing objects takes time, so others can write meanwhile.
-	for i, cluster := range there {
-		if v.clusters.has(cluster) {
+	for i, cluster := range v.collection.AddIndex(member[T, K]{x}) {
+		if v.clusters.Has(cluster) {
 			x.keep(i, watershed.IndexBy(i, x.values))
 		}
 	}
@@ -53,41 +49,37 @@ func IndexBy[T any, K cmp.Ordered](v *View[T], values func(T) []K) *Index[T, K] 
 }
 
 // keep stores the index of an informer, unless the informer has ended meanwhile.
-func (x *Index[T, K]) keep(i *informer, index *watershed.Index[*wire.Object, K]) {
-	c := x.view.collection
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, there := c.informers[i]; there {
-		x.replace(func(of map[*informer]*watershed.Index[*wire.Object, K]) { of[i] = index })
-		c.refreshLocked(i)
-	}
+func (x *Index[T, K]) keep(i *collection.Informer, index *watershed.Index[*wire.Object, K]) {
+	x.view.collection.Indexed(i, func() {
+		x.replace(func(of map[*collection.Informer]*watershed.Index[*wire.Object, K]) { of[i] = index })
+	})
 }
 
 // Remove frees the index, which must not be used after that.
 func (x *Index[T, K]) Remove() {
-	c := x.view.collection
-	c.mu.Lock()
-	delete(c.indexes, x)
-	c.mu.Unlock()
+	x.view.collection.RemoveIndex(member[T, K]{x})
 	for _, index := range *x.of.Load() {
 		index.Remove()
 	}
 }
 
-// join adds an index to an informer that has no objects yet. The collection's mu is held.
-func (x *Index[T, K]) join(cluster string, i *informer) {
-	if x.view.clusters.has(cluster) {
+// member is an index as the collection has it.
+type member[T any, K cmp.Ordered] struct{ *Index[T, K] }
+
+// Join adds an index to an informer that has no objects yet. The collection's mu is held.
+func (x member[T, K]) Join(cluster string, i *collection.Informer) {
+	if x.view.clusters.Has(cluster) {
 		index := watershed.IndexBy(i, x.values)
-		x.replace(func(of map[*informer]*watershed.Index[*wire.Object, K]) { of[i] = index })
+		x.replace(func(of map[*collection.Informer]*watershed.Index[*wire.Object, K]) { of[i] = index })
 	}
 }
 
-// leave removes the index of an informer that ends. The collection's mu is held.
-func (x *Index[T, K]) leave(i *informer) {
-	x.replace(func(of map[*informer]*watershed.Index[*wire.Object, K]) { delete(of, i) })
+// Leave removes the index of an informer that ends. The collection's mu is held.
+func (x member[T, K]) Leave(i *collection.Informer) {
+	x.replace(func(of map[*collection.Informer]*watershed.Index[*wire.Object, K]) { delete(of, i) })
 }
 
-func (x *Index[T, K]) replace(edit func(map[*informer]*watershed.Index[*wire.Object, K])) {
+func (x *Index[T, K]) replace(edit func(map[*collection.Informer]*watershed.Index[*wire.Object, K])) {
 	next := maps.Clone(*x.of.Load())
 	edit(next)
 	x.of.Store(&next)
@@ -105,8 +97,8 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq2[Key, T] {
 // come after a given key. It starts there, without a search of the objects before: a page
 // continues after the last key of the previous one, in this or an earlier snapshot.
 func (x *Index[T, K]) Range(s Snapshot[T], value K, prefix string, after Key) iter.Seq2[Key, T] {
-	return s.after(after, func(c *clusterState, begin string) iter.Seq2[string, *wire.Object] {
-		if !x.view.clusters.has(c.cluster) {
+	return s.after(after, func(c *collection.ClusterState, begin string) iter.Seq2[string, *wire.Object] {
+		if !x.view.clusters.Has(c.Cluster) {
 			return nothing
 		}
 		return x.find(c, value, prefix, begin)
@@ -115,12 +107,12 @@ func (x *Index[T, K]) Range(s Snapshot[T], value K, prefix string, after Key) it
 
 // find returns the objects of one cluster that have a value. If the cluster's informer
 // has ended since the snapshot, it has no index any more, and find checks every object.
-func (x *Index[T, K]) find(c *clusterState, value K, prefix, after string) iter.Seq2[string, *wire.Object] {
-	if index := (*x.of.Load())[c.informer]; index != nil {
-		return index.Range(c.state, value, prefix, after)
+func (x *Index[T, K]) find(c *collection.ClusterState, value K, prefix, after string) iter.Seq2[string, *wire.Object] {
+	if index := (*x.of.Load())[c.Informer]; index != nil {
+		return index.Range(c.State, value, prefix, after)
 	}
 	return func(yield func(string, *wire.Object) bool) {
-		for key, o := range c.state.Range(prefix, after) {
+		for key, o := range c.State.Range(prefix, after) {
 			if slices.Contains(x.evaluate(o), value) && !yield(key, o) {
 				return
 			}

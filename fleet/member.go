@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -25,7 +26,7 @@ import (
 type Member struct {
 	*server
 	settings *settings
-	catalog  *catalog
+	catalog  *collection.Catalog
 	verifier *verifier
 	// end ends the run.
 	end context.CancelFunc
@@ -84,7 +85,7 @@ type Member struct {
 
 // newMember returns a member that has no connection yet. The caller sets disturb, replaced,
 // disproved and end before it runs.
-func newMember(name string, s *settings, c *catalog) *Member {
+func newMember(name string, s *settings, c *collection.Catalog) *Member {
 	return &Member{
 		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), notes: &notes{}, since: time.Now(),
 		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
@@ -300,7 +301,7 @@ func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object
 	switch {
 	case x.collection == nil:
 	case x.joined:
-		x.collection.applied(x.informer, s, changes)
+		x.collection.Apply(x.informer, s, changes)
 	default:
 		x.joined = true
 		m.join(x, s)
@@ -316,7 +317,7 @@ func (m *Member) join(x *mirror, s state) {
 	if m.mirrors[at] != x && m.next[at] != x {
 		return // it was stopped
 	}
-	x.collection.applied(x.informer, s, nil)
+	x.collection.Apply(x.informer, s, nil)
 	if m.next[at] == x {
 		m.mirrors[at].stop(true)
 		delete(m.next, at)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -23,8 +24,8 @@ type mirror struct {
 	resource   kube.Resource
 	source     *source
 	informer   *informer
-	collection *collection     // nil if the resource is not selected
-	feed       *history.Writer // nil if the resource is not selected, or there is no history
+	collection *collection.Collection // nil if the resource is not selected
+	feed       *history.Writer        // nil if the resource is not selected, or there is no history
 	// seen is set after the first state, joined after that state was passed to join. Only
 	// the informer's goroutine uses them.
 	seen, joined bool
@@ -42,6 +43,13 @@ type mirror struct {
 	// end ends the run.
 	end context.CancelFunc
 }
+
+type (
+	// informer keeps the states of one cluster's resource.
+	informer = collection.Informer
+	// state is one cluster's state of a resource.
+	state = collection.State
+)
 
 // tap receives each batch that an informer has applied, see [watershed.Options.Tap].
 type tap = func(s state, changes []store.Change[*wire.Object], whole bool)
@@ -111,7 +119,7 @@ func (x *mirror) logEnd(logger *slog.Logger, err error) {
 // replace this one, its state stays readable.
 func (x *mirror) stop(replaced bool) {
 	if x.collection != nil {
-		x.collection.forget(x.cluster, x.informer, replaced)
+		x.collection.Forget(x.cluster, x.informer, replaced)
 	}
 	x.feed.Close()
 	x.end()

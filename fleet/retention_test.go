@@ -64,7 +64,7 @@ func TestFollower_doesNotRetainOldStates(t *testing.T) {
 			w.join("busy", names...)
 			w.join("quiet", "x")
 			w.join("still", "x")
-			view := OfResource[*wire.Object](w.fleet, w.c.resource)
+			view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 			if clusters != nil {
 				view = view.In(clusters...)
 			}
@@ -85,10 +85,10 @@ func TestFollower_doesNotRetainOldStates(t *testing.T) {
 				t.Errorf("a reader that has caught up retains %d of %d old states of the busy cluster", n, len(old))
 			}
 			var got []string
-			for _, c := range f.inner.Base().clusters {
-				got = append(got, c.cluster)
-				if c.state != w.mirrors[c.cluster].informer.Snapshot() {
-					t.Errorf("the base has an old state of %s", c.cluster)
+			for _, c := range f.inner.Base().Clusters {
+				got = append(got, c.Cluster)
+				if c.State != w.mirrors[c.Cluster].informer.Snapshot() {
+					t.Errorf("the base has an old state of %s", c.Cluster)
 				}
 			}
 			want := clusters
@@ -110,10 +110,10 @@ func TestCollection_retainsNothingForReadersThatLeft(t *testing.T) {
 	for n := range 50 {
 		names = append(names, fmt.Sprint(n))
 	}
-	w.c.keep = 10
+	w.c.Keep = 10
 	w.join("eu", names...)
 	func() {
-		_, f := OfResource[*wire.Object](w.fleet, w.c.resource).Follow()
+		_, f := OfResource[*wire.Object](w.fleet, w.c.Resource()).Follow()
 		for _, name := range names {
 			w.put("eu", name)
 			drain(t, f)
@@ -130,22 +130,22 @@ func TestCollection_retainsNothingForReadersThatLeft(t *testing.T) {
 	}
 }
 
-// TestCollection_sharesVectors checks that readers of all clusters at the same revision
-// share one vector.
-func TestCollection_sharesVectors(t *testing.T) {
+// TestCollection_sharesSnapshots checks that readers of all clusters at the same revision
+// share one snapshot.
+func TestCollection_sharesSnapshots(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
 	w.join("eu", "a")
-	view := OfResource[*wire.Object](w.fleet, w.c.resource)
+	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	_, a := view.Follow()
 	_, b := view.Follow()
 	if a.inner.Base() != b.inner.Base() {
-		t.Error("two readers that begin at the same revision have a vector each")
+		t.Error("two readers that begin at the same revision have a snapshot each")
 	}
 	w.put("eu", "a")
 	drain(t, a)
 	drain(t, b)
 	if a.inner.Base() != b.inner.Base() {
-		t.Error("two readers that have caught up have a vector each")
+		t.Error("two readers that have caught up have a snapshot each")
 	}
 }

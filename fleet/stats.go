@@ -79,8 +79,8 @@ func (f *Fleet) Stats() Stats {
 	for i, m := range members {
 		s.Members[i] = m.Stats()
 	}
-	for _, c := range f.catalog.all() {
-		s.Windows[c.resource] = c.log.Stats().Bytes
+	for _, c := range f.catalog.All() {
+		s.Windows[c.Resource()] = c.Log().Stats().Bytes
 	}
 	_, decoded := f.recent.Size()
 	s.DecodedBytes = int64(decoded)

@@ -45,7 +45,7 @@ func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 	w.fleet.settings.Logger = slog.New(slog.DiscardHandler)
 	w.join("eu")
 	defer func() { w.end["eu"]() }()
-	v := OfResource[*corev1.Pod](w.fleet, w.c.resource)
+	v := OfResource[*corev1.Pod](w.fleet, w.c.Resource())
 	_, f := v.Follow()
 	for n, step := range []struct {
 		typ       delta.Type
@@ -99,7 +99,7 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 	w.join("eu")
 	defer func() { w.end["eu"]() }()
 	w.change(delta.Added, "eu", "bad", false)
-	v := OfResource[*corev1.Pod](w.fleet, w.c.resource)
+	v := OfResource[*corev1.Pod](w.fleet, w.c.Resource())
 	for range 100 {
 		for key := range v.All() {
 			t.Errorf("%s was read", key)

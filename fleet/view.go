@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -30,8 +31,8 @@ var ErrExpired = fanout.ErrExpired
 // concurrent use.
 type View[T any] struct {
 	fleet      *Fleet
-	collection *collection
-	clusters   clusterSet
+	collection *collection.Collection
+	clusters   collection.Clusters
 	// interest limits which changes wake readers of Follow and Watch.
 	interest fanout.Interest
 	decode   func(*wire.Object) (T, error)
@@ -52,7 +53,7 @@ func Of[T wire.Pointer[P], P any](f *Fleet) (*View[T], error) {
 func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *View[T] {
 	return &View[T]{
 		fleet:      f,
-		collection: f.catalog.collection(r),
+		collection: f.catalog.Collection(r),
 		decode:     func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, f.recent) },
 	}
 }
@@ -61,9 +62,9 @@ func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *Vie
 // aliases. Without names it reads nothing. The clusters need not be in the fleet.
 func (v *View[T]) In(clusters ...string) *View[T] {
 	some := *v
-	some.clusters = make(clusterSet, 0, len(clusters))
+	some.clusters = make(collection.Clusters, 0, len(clusters))
 	for _, name := range clusters {
-		if name = v.fleet.resolve(name); v.clusters.has(name) {
+		if name = v.fleet.resolve(name); v.clusters.Has(name) {
 			some.clusters = append(some.clusters, name)
 		}
 	}
@@ -93,11 +94,14 @@ func (v *View[T]) Concerning(interest fanout.Interest) *View[T] {
 
 // Get returns one object.
 func (v *View[T]) Get(key Key) (T, bool) {
-	p, _ := find(*v.collection.parts.Load(), key.Cluster)
-	if p == nil || !v.clusters.has(key.Cluster) {
+	if !v.clusters.Has(key.Cluster) {
 		return *new(T), false
 	}
-	o, ok := p.state.Load().Get(key.Object)
+	state, ok := v.collection.State(key.Cluster)
+	if !ok {
+		return *new(T), false
+	}
+	o, ok := state.Get(key.Object)
 	if !ok {
 		return *new(T), false
 	}
@@ -106,29 +110,21 @@ func (v *View[T]) Get(key Key) (T, bool) {
 
 // Snapshot returns the current state. It costs some 20 ns for each cluster.
 func (v *View[T]) Snapshot() Snapshot[T] {
-	return Snapshot[T]{view: v, vector: v.collection.newest(v.clusters)}
+	return Snapshot[T]{view: v, state: v.collection.Newest(v.clusters)}
 }
 
 // Recognize returns nil if the fleet has issued a revision of the view's resource, see
 // [Snapshot.Revision]. Otherwise the error is [ErrExpired]: another process may have
 // issued the revision, or an earlier run of this one. Later revisions are then greater
 // than that one, unless it is more than a minute ahead of the clock.
-func (v *View[T]) Recognize(revision uint64) error { return v.collection.recognize(revision) }
+func (v *View[T]) Recognize(revision uint64) error { return v.collection.Recognize(revision) }
 
 // Reserve returns a revision that is greater than all before and less than all after it.
 // Unlike that of a snapshot, it does not depend on when something has changed.
-func (v *View[T]) Reserve() uint64 {
-	v.collection.mu.Lock()
-	defer v.collection.mu.Unlock()
-	return v.collection.reserve(microseconds())
-}
+func (v *View[T]) Reserve() uint64 { return v.collection.Reserve() }
 
 // Changed returns the same as Snapshot().Changed(), at a lower cost.
-func (v *View[T]) Changed() uint64 {
-	v.collection.mu.Lock()
-	defer v.collection.mu.Unlock()
-	return v.collection.changedLocked(v.clusters)
-}
+func (v *View[T]) Changed() uint64 { return v.collection.Changed(v.clusters) }
 
 // All returns Snapshot().All().
 func (v *View[T]) All() iter.Seq2[Key, T] { return v.Snapshot().All() }
@@ -162,28 +158,28 @@ func (v *View[T]) decodes(o *wire.Object) bool {
 // Snapshot is the state of a view at one moment. For each cluster it has one state that
 // the cluster had. It never changes. Keeping it keeps its objects in memory.
 type Snapshot[T any] struct {
-	view   *View[T]
-	vector *vector
+	view  *View[T]
+	state *collection.Snapshot
 }
 
 // Revision returns the snapshot's revision. Revisions grow with every change of the
 // resource in the fleet, including clusters that join and leave, also from one run of the
 // program to the next. Two snapshots of a run with the same revision are equal. Revisions
 // belong to this fleet: see [View.Recognize].
-func (s Snapshot[T]) Revision() uint64 { return s.vector.revision }
+func (s Snapshot[T]) Revision() uint64 { return s.state.Revision() }
 
 // Changed returns the revision of the last change in the clusters of the view, including
 // those of them that have joined or left. It is not greater than Revision. For a view of
 // some clusters it does not depend on the others, so a reader that may not see them learns
 // nothing about them from it.
-func (s Snapshot[T]) Changed() uint64 { return s.vector.changed }
+func (s Snapshot[T]) Changed() uint64 { return s.state.Changed }
 
 // Clusters yields the clusters that have the resource and the version of each, sorted by
 // name.
 func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		for c := range s.each() {
-			if !yield(c.cluster, c.state.Version()) {
+			if !yield(c.Cluster, c.State.Version()) {
 				return
 			}
 		}
@@ -197,7 +193,7 @@ func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 func (s Snapshot[T]) Connections() iter.Seq2[string, reflector.Status] {
 	return func(yield func(string, reflector.Status) bool) {
 		for c := range s.each() {
-			if !yield(c.cluster, c.informer.Connection()) {
+			if !yield(c.Cluster, c.Informer.Connection()) {
 				return
 			}
 		}
@@ -208,7 +204,7 @@ func (s Snapshot[T]) Connections() iter.Seq2[string, reflector.Status] {
 func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]] {
 	return func(yield func(string, watershed.Snapshot[*wire.Object]) bool) {
 		for c := range s.each() {
-			if !yield(c.cluster, c.state) {
+			if !yield(c.Cluster, c.State) {
 				return
 			}
 		}
@@ -219,17 +215,17 @@ func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]
 func (s Snapshot[T]) Len() int {
 	n := 0
 	for c := range s.each() {
-		n += c.state.Len()
+		n += c.State.Len()
 	}
 	return n
 }
 
 // Get returns one object.
 func (s Snapshot[T]) Get(key Key) (T, bool) {
-	if !s.view.clusters.has(key.Cluster) {
+	if !s.view.clusters.Has(key.Cluster) {
 		return *new(T), false
 	}
-	o, ok := s.vector.get(key)
+	o, ok := s.state.Get(key.Cluster, key.Object)
 	if !ok {
 		return *new(T), false
 	}
@@ -238,12 +234,12 @@ func (s Snapshot[T]) Get(key Key) (T, bool) {
 
 // All yields keys and objects, sorted by cluster and then by key.
 func (s Snapshot[T]) All() iter.Seq2[Key, T] {
-	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Raw() })
+	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] { return c.State.Raw() })
 }
 
 // Namespace yields the objects of a namespace in all clusters. "" means all namespaces.
 func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[Key, T] {
-	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Namespace(namespace) })
+	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] { return c.State.Namespace(namespace) })
 }
 
 // Select yields the objects of a namespace that a selector matches in all clusters, sorted
@@ -251,7 +247,9 @@ func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[Key, T] {
 // everything. In each cluster only the namespace's objects are visited and only objects
 // that match are decoded: see [watershed.Snapshot.Select] for the cost.
 func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq2[Key, T] {
-	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] { return c.state.Select(namespace, selector) })
+	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] {
+		return c.State.Select(namespace, selector)
+	})
 }
 
 // After yields the objects after a key, to continue a walk of this or an earlier
@@ -261,19 +259,19 @@ func (s Snapshot[T]) After(key Key) iter.Seq2[Key, T] { return s.Range("", key) 
 // Range yields the objects whose keys in their cluster begin with prefix, and that come
 // after a given key, sorted by cluster and then by key.
 func (s Snapshot[T]) Range(prefix string, after Key) iter.Seq2[Key, T] {
-	return s.after(after, func(c *clusterState, begin string) iter.Seq2[string, *wire.Object] {
-		return c.state.Range(prefix, begin)
+	return s.after(after, func(c *collection.ClusterState, begin string) iter.Seq2[string, *wire.Object] {
+		return c.State.Range(prefix, begin)
 	})
 }
 
 // after yields objects of the clusters that have keys after a given one. The function
 // returns those of a cluster, after a key in it.
-func (s Snapshot[T]) after(key Key, objects func(c *clusterState, begin string) iter.Seq2[string, *wire.Object]) iter.Seq2[Key, T] {
-	return s.decoded(func(c *clusterState) iter.Seq2[string, *wire.Object] {
+func (s Snapshot[T]) after(key Key, objects func(c *collection.ClusterState, begin string) iter.Seq2[string, *wire.Object]) iter.Seq2[Key, T] {
+	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] {
 		switch {
-		case c.cluster < key.Cluster:
+		case c.Cluster < key.Cluster:
 			return nothing
-		case c.cluster == key.Cluster:
+		case c.Cluster == key.Cluster:
 			return objects(c, key.Object)
 		default:
 			return objects(c, "")
@@ -285,21 +283,21 @@ func (s Snapshot[T]) after(key Key, objects func(c *clusterState, begin string) 
 func nothing(func(string, *wire.Object) bool) {}
 
 // each yields the clusters of the view.
-func (s Snapshot[T]) each() iter.Seq[*clusterState] {
-	return func(yield func(*clusterState) bool) {
-		for i := range s.vector.clusters {
-			if c := &s.vector.clusters[i]; s.view.clusters.has(c.cluster) && !yield(c) {
+func (s Snapshot[T]) each() iter.Seq[*collection.ClusterState] {
+	return func(yield func(*collection.ClusterState) bool) {
+		for i := range s.state.Clusters {
+			if c := &s.state.Clusters[i]; s.view.clusters.Has(c.Cluster) && !yield(c) {
 				return
 			}
 		}
 	}
 }
 
-func (s Snapshot[T]) decoded(objects func(*clusterState) iter.Seq2[string, *wire.Object]) iter.Seq2[Key, T] {
+func (s Snapshot[T]) decoded(objects func(*collection.ClusterState) iter.Seq2[string, *wire.Object]) iter.Seq2[Key, T] {
 	return func(yield func(Key, T) bool) {
 		for c := range s.each() {
 			for key, o := range objects(c) {
-				if value, ok := s.view.value(c.cluster, o); ok && !yield(Key{c.cluster, key}, value) {
+				if value, ok := s.view.value(c.Cluster, o); ok && !yield(Key{c.Cluster, key}, value) {
 					return
 				}
 			}

@@ -54,7 +54,7 @@ func TestView_inSelectsClusters(t *testing.T) {
 	for _, cluster := range []string{"eu", "us", "za"} {
 		w.join(cluster, "a")
 	}
-	all := OfResource[*wire.Object](w.fleet, w.c.resource)
+	all := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	index := IndexBy(all, func(o *wire.Object) []string { return []string{o.Name()} })
 	for _, test := range []struct {
 		name string
@@ -91,7 +91,7 @@ func TestView_inNothingFollowsNothing(t *testing.T) {
 	w := newWorld(t, 1<<20)
 	defer w.close()
 	w.join("eu", "a")
-	view := OfResource[*wire.Object](w.fleet, w.c.resource)
+	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	revision := view.Snapshot().Revision()
 	_, f := view.In().Follow()
 	after, err := view.In().FollowAfter(revision)
@@ -146,7 +146,7 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 		}
 	}
 	var decoded []string
-	view := *OfResource[*corev1.Pod](w.fleet, w.c.resource)
+	view := *OfResource[*corev1.Pod](w.fleet, w.c.Resource())
 	view.decode = func(o *wire.Object) (*corev1.Pod, error) {
 		decoded = append(decoded, o.Key())
 		return wire.DecodeFresh[*corev1.Pod](o)

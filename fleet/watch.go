@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -67,10 +68,12 @@ func (c Change[T]) Raw() (old, now *wire.Object) { return c.turn.Old, c.turn.New
 // It costs one pointer for each cluster, which readers share.
 func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
-		f := newFollower(v.collection, v.clusters, v.interest)
+		f := collection.NewFollower(v.collection, v.clusters, v.interest)
 		loop := new(undecodable.Loop[Key])
-		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), vector: f.Base()}).All() {
-			c := v.change(loop, &change{Type: delta.Added, Key: key.Object, Revision: f.Base().revision, New: located{key.Cluster, o}})
+		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), state: f.Base()}).All() {
+			c := v.change(loop, &collection.Change{
+				Type: delta.Added, Key: key.Object, Revision: f.Base().Revision(), New: collection.Located{Cluster: key.Cluster, Object: o},
+			})
 			c.Initial = true
 			if ctx.Err() != nil || !yield(c) {
 				return
@@ -87,8 +90,8 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 // changes in memory, which may be those of a cluster that has left.
 //
 //go:noinline
-func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
-	next, err := f.next(ctx, nil)
+func (v *View[T]) follow(ctx context.Context, f *collection.Follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
+	next, err := f.Wait(ctx, nil)
 	if err != nil {
 		return false // ctx or the fleet's run has ended
 	}
@@ -104,14 +107,14 @@ func (v *View[T]) follow(ctx context.Context, f *follower, loop *undecodable.Loo
 // while there are none. It is used by one goroutine at a time.
 type Follower[T any] struct {
 	view  *View[T]
-	inner *follower
+	inner *collection.Follower
 	loop  undecodable.Loop[Key]
 }
 
 // Follow returns the current state, and a follower of the changes after it.
 func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
-	f := newFollower(v.collection, v.clusters, v.interest)
-	return Snapshot[T]{view: v, vector: f.Base()}, &Follower[T]{view: v, inner: f}
+	f := collection.NewFollower(v.collection, v.clusters, v.interest)
+	return Snapshot[T]{view: v, state: f.Base()}, &Follower[T]{view: v, inner: f}
 }
 
 // FollowAfter returns a follower of the changes after a revision of the collection, see
@@ -129,7 +132,7 @@ func (v *View[T]) FollowAfterReserved(revision uint64) (*Follower[T], error) {
 }
 
 func (v *View[T]) followAfter(revision uint64, reserved bool) (*Follower[T], error) {
-	f, err := newFollowerAfter(v.collection, v.clusters, v.interest, revision, reserved)
+	f, err := collection.NewFollowerAfter(v.collection, v.clusters, v.interest, revision, reserved)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +148,7 @@ func (f *Follower[T]) Next(ctx context.Context) (iter.Seq[Change[T]], error) {
 // NextUntil is [Follower.Next], but returns nil when due is closed while it waits. Many
 // readers can share one channel, which costs less than a context for each of them.
 func (f *Follower[T]) NextUntil(ctx context.Context, due <-chan struct{}) (iter.Seq[Change[T]], error) {
-	next, err := f.inner.next(ctx, due)
+	next, err := f.inner.Wait(ctx, due)
 	if err != nil || next.None() {
 		return nil, err
 	}
@@ -154,7 +157,7 @@ func (f *Follower[T]) NextUntil(ctx context.Context, due <-chan struct{}) (iter.
 
 // TryNext is Next without waiting. It returns nil if there are no changes.
 func (f *Follower[T]) TryNext() (iter.Seq[Change[T]], error) {
-	next, err := f.inner.tryNext()
+	next, err := f.inner.Try()
 	if err != nil || next.None() {
 		return nil, err
 	}
@@ -164,7 +167,7 @@ func (f *Follower[T]) TryNext() (iter.Seq[Change[T]], error) {
 // Position returns the revision up to which the reader has received everything.
 func (f *Follower[T]) Position() uint64 { return f.inner.Position() }
 
-func (f *Follower[T]) changes(next changes) iter.Seq[Change[T]] {
+func (f *Follower[T]) changes(next collection.Changes) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
 		for c := range next.All {
 			if !yield(f.view.change(&f.loop, c)) {
@@ -175,9 +178,9 @@ func (f *Follower[T]) changes(next changes) iter.Seq[Change[T]] {
 }
 
 // change returns a change for the reader of a loop.
-func (v *View[T]) change(loop *undecodable.Loop[Key], c *change) Change[T] {
-	key := keyOf(c)
-	turn := loop.Next(key, undecodable.Change{Type: c.Type, Old: c.Old.object, New: c.New.object}, v.decodes)
+func (v *View[T]) change(loop *undecodable.Loop[Key], c *collection.Change) Change[T] {
+	key := Key{c.New.Cluster, c.Key}
+	turn := loop.Next(key, undecodable.Change{Type: c.Type, Old: c.Old.Object, New: c.New.Object}, v.decodes)
 	return Change[T]{Type: turn.Type, Missed: c.Missed, Key: key, Revision: c.Revision, view: v, turn: turn}
 }
 

@@ -67,10 +67,13 @@ var rules = map[string]rule{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
 		"internal/objectlog", "internal/timer", "fleet/internal/admission",
 	}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet/internal/collection": {own: []string{
+		"delta", "store", "fanout", "wire", ".", "internal/catchup", "internal/objectlog",
+	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
-		"internal/catchup", "internal/objectlog", "internal/timer", "internal/undecodable", "internal/warning",
-		"fleet/history", "fleet/internal/admission",
+		"internal/objectlog", "internal/timer", "internal/undecodable", "internal/warning",
+		"fleet/history", "fleet/internal/admission", "fleet/internal/collection",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",

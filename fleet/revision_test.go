@@ -9,31 +9,29 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/wire"
 )
 
-// twoProcesses returns two replicas of one cluster, with different slots.
-func twoProcesses(t *testing.T) (a, b *world, viewA, viewB *View[*wire.Object]) {
+// twoProcesses returns two replicas of one cluster, with a slot each.
+func twoProcesses(t *testing.T, slotA, slotB uint64) (a, b *world, viewA, viewB *View[*wire.Object]) {
 	t.Helper()
-	a, b = newWorld(t, 1<<20), newWorld(t, 1<<20)
-	a.c.slot, b.c.slot = 3, 5
+	a, b = newWorldOf(t, 1<<20, slotA), newWorldOf(t, 1<<20, slotB)
 	for _, w := range []*world{a, b} {
 		w.join("eu", "a")
 	}
-	return a, b, OfResource[*wire.Object](a.fleet, a.c.resource), OfResource[*wire.Object](b.fleet, b.c.resource)
+	return a, b, OfResource[*wire.Object](a.fleet, a.c.Resource()), OfResource[*wire.Object](b.fleet, b.c.Resource())
 }
 
 // TestRevision_ofAnotherProcessExpires passes a revision of one replica to another one,
 // whose revisions overlap with those of the first.
 func TestRevision_ofAnotherProcessExpires(t *testing.T) {
-	a, b, viewA, viewB := twoProcesses(t)
-	defer a.close()
-	defer b.close()
-	for _, sameSlot := range []bool{false, true} {
-		if sameSlot {
-			b.c.slot = a.c.slot // as for one pair in 1024
-			b.put("eu", "a")
-		}
+	for _, slotB := range []uint64{5, 3} {
+		a, b, viewA, viewB := twoProcesses(t, 3, slotB)
+		defer a.close()
+		defer b.close()
+		sameSlot := slotB == 3 // as for one pair in 1024
+		b.put("eu", "a")
 		first := viewB.Snapshot().Revision()
 		a.put("eu", "b")
 		foreign := viewA.Snapshot().Revision()
@@ -63,10 +61,10 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 		w := newWorld(t, 1<<20)
 		defer w.close()
 		w.join("eu", "a")
-		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 		before := view.Snapshot().Revision()
 		ahead := func(d time.Duration) uint64 {
-			return uint64(time.Now().Add(d).UnixMicro())<<slotBits | (w.c.slot+1)%(1<<slotBits)
+			return uint64(time.Now().Add(d).UnixMicro())<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)
 		}
 		for _, far := range []uint64{ahead(61 * time.Second), ^uint64(0)} {
 			if _, err := view.FollowAfter(far); !errors.Is(err, ErrExpired) || view.Snapshot().Revision() != before {
@@ -78,7 +76,7 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 			t.Errorf("after a revision that is ahead: %v", err)
 		}
 		raised := view.Snapshot().Revision()
-		if raised <= shown || raised&(1<<slotBits-1) != w.c.slot {
+		if raised <= shown || raised&(1<<collection.SlotBits-1) != w.slot {
 			t.Errorf("shown %d, the next revision is %d", shown, raised)
 		}
 		// A list has the raised revision: a watch continues from there, also later.
@@ -114,11 +112,11 @@ func TestRevision_outlivesTheLog(t *testing.T) {
 		defer w.close()
 		w.join("eu", "a")
 		w.put("eu", "b")
-		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 		_, f := view.Follow()
 		last := view.Snapshot().Revision()
 		time.Sleep(time.Minute)
-		w.c.log.Trim(time.Second)
+		w.c.Log().Trim(time.Second)
 		w.put("eu", "c")
 		if _, err := f.TryNext(); err != nil {
 			t.Errorf("a follower that was up to date: %v", err)
@@ -126,7 +124,7 @@ func TestRevision_outlivesTheLog(t *testing.T) {
 		if _, err := view.FollowAfter(last); err != nil {
 			t.Errorf("after the last revision before: %v", err)
 		}
-		if now := w.c.log.Stats(); now.Changes != 1 || now.After != last {
+		if now := w.c.Log().Stats(); now.Changes != 1 || now.After != last {
 			t.Errorf("the log is %+v, want one change after %d", now, last)
 		}
 	})
@@ -138,12 +136,12 @@ func TestRevision_isOneForEachChange(t *testing.T) {
 		w := newWorld(t, 1<<20)
 		defer w.close()
 		w.join("eu")
-		view := OfResource[*wire.Object](w.fleet, w.c.resource)
+		view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 		last := view.Snapshot().Revision()
 		for range 100 {
 			w.put("eu", "a")
 			now := view.Snapshot().Revision()
-			if now != last+1<<slotBits {
+			if now != last+1<<collection.SlotBits {
 				t.Fatalf("after %d comes %d", last, now)
 			}
 			last = now

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package collection
 
 import (
 	"runtime"
@@ -10,17 +10,15 @@ import (
 	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/watershed-project/watershed/fanout"
 )
 
-// catalog has the collections of a fleet, by resource. It does not keep them in memory:
+// Catalog has the collections of a fleet, by resource. It does not keep them in memory:
 // the mirrors of a resource do, and its readers. The types of a cluster can come and go
 // without end, and a collection that nothing uses any more is freed. All methods are safe
 // for concurrent use.
-type catalog struct {
+type Catalog struct {
 	// window limits the log of each collection, in bytes. slot is the fleet's, see
-	// clock.go.
+	// [NewSlot].
 	window int64
 	slot   uint64
 
@@ -39,19 +37,28 @@ type catalog struct {
 // entry is a collection in the catalog. Latest is the greatest revision of the collection,
 // also after it was freed.
 type entry struct {
-	collection weak.Pointer[collection]
+	collection weak.Pointer[Collection]
 	latest     *atomic.Uint64
 }
 
-func newCatalog(window int64) *catalog {
-	return &catalog{window: window, slot: newSlot(), collections: map[schema.GroupResource]entry{}}
+// NewCatalog returns a catalog without collections. The window of each will have some bytes.
+func NewCatalog(window int64, slot uint64) *Catalog {
+	return &Catalog{window: window, slot: slot, collections: map[schema.GroupResource]entry{}}
 }
 
-// all returns the collections.
-func (c *catalog) all() []*collection {
+// Len returns how many resources have an entry, including those whose collections were just
+// freed.
+func (c *Catalog) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*collection, 0, len(c.collections))
+	return len(c.collections)
+}
+
+// All returns the collections.
+func (c *Catalog) All() []*Collection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*Collection, 0, len(c.collections))
 	for _, e := range c.collections {
 		if found := e.collection.Value(); found != nil {
 			all = append(all, found)
@@ -60,18 +67,18 @@ func (c *catalog) all() []*collection {
 	return all
 }
 
-// logs returns the logs of the collections.
-func (c *catalog) logs() []*fanout.Log[located] {
-	var all []*fanout.Log[located]
-	for _, found := range c.all() {
+// Logs returns the logs of the collections.
+func (c *Catalog) Logs() []*Log {
+	var all []*Log
+	for _, found := range c.All() {
 		all = append(all, found.log)
 	}
 	return all
 }
 
-// collection returns the collection of a resource, and creates it if necessary. All
+// Collection returns the collection of a resource, and creates it if necessary. All
 // callers get the same one for as long as one of them holds it.
-func (c *catalog) collection(r schema.GroupResource) *collection {
+func (c *Catalog) Collection(r schema.GroupResource) *Collection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.collections[r]; ok {
@@ -86,8 +93,8 @@ func (c *catalog) collection(r schema.GroupResource) *collection {
 }
 
 // addLocked adds a collection, until it is freed.
-func (c *catalog) addLocked(found *collection) {
-	r, e := found.resource, entry{weak.Make(found), found.latest}
+func (c *Catalog) addLocked(found *Collection) {
+	r, e := found.resource, entry{weak.Make(found), found.clock.latest}
 	c.collections[r] = e
 	runtime.AddCleanup(found, func(e entry) {
 		c.mu.Lock()
@@ -101,19 +108,19 @@ func (c *catalog) addLocked(found *collection) {
 
 // removeLocked removes the entry of a collection that was freed, unless that has happened
 // already.
-func (c *catalog) removeLocked(r schema.GroupResource, e entry) {
+func (c *Catalog) removeLocked(r schema.GroupResource, e entry) {
 	if c.collections[r] == e {
 		delete(c.collections, r)
 		c.floor = max(c.floor, e.latest.Load())
 	}
 }
 
-// close closes the logs of the collections, also of those that are made later.
-func (c *catalog) close() {
+// Close closes the logs of the collections, also of those that are made later.
+func (c *Catalog) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	for _, found := range c.all() {
+	for _, found := range c.All() {
 		found.log.Close()
 	}
 }

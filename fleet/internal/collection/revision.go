@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package collection
 
 import (
 	"math/rand/v2"
@@ -16,7 +16,8 @@ import (
 // its collection is freed and made again, those of different processes are about the same
 // at the same time, and a foreign one is recognized.
 const (
-	slotBits = 10
+	// SlotBits is how many bits of a revision are the slot.
+	SlotBits = 10
 	// mostAhead is how far, in microseconds, a foreign revision may be ahead of the clock
 	// to count as one of a process with another clock.
 	mostAhead = uint64(time.Minute / time.Microsecond)
@@ -24,9 +25,9 @@ const (
 	mostRaised = 64
 )
 
-// newSlot returns the slot of a fleet: one for all its collections, so that another
+// NewSlot returns the slot of a fleet: one for all its collections, so that another
 // process can be recognized by any revision that it issued.
-func newSlot() uint64 { return rand.Uint64N(1 << slotBits) }
+func NewSlot() uint64 { return rand.Uint64N(1 << SlotBits) }
 
 // microseconds returns the time as used in revisions.
 func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
@@ -37,7 +38,7 @@ type clock struct {
 	slot uint64
 	// revision is the newest one of a state.
 	revision uint64
-	// latest is the newest one, also if no state has it: see [View.Reserve]. The catalog
+	// latest is the newest one, also if no state has it: see [Collection.Reserve]. The catalog
 	// reads it after the collection was freed.
 	latest *atomic.Uint64
 	// raised are the newest revisions without a change, oldest first.
@@ -62,7 +63,7 @@ func (c *clock) reserve(now uint64) uint64 { return c.next(now) }
 
 // next issues a revision that is greater than all before.
 func (c *clock) next(now uint64) uint64 {
-	n := max(now, c.latest.Load()>>slotBits+1)<<slotBits | c.slot
+	n := max(now, c.latest.Load()>>SlotBits+1)<<SlotBits | c.slot
 	c.latest.Store(n)
 	return n
 }
@@ -71,10 +72,10 @@ func (c *clock) next(now uint64) uint64 {
 // revisions are greater than that one, so that a client does not see revisions decrease,
 // unless it is more than a minute ahead of the clock.
 func (c *clock) recognizes(revision uint64) bool {
-	if revision <= c.latest.Load() && revision&(1<<slotBits-1) == c.slot {
+	if revision <= c.latest.Load() && revision&(1<<SlotBits-1) == c.slot {
 		return true
 	}
-	if micros, now := revision>>slotBits, microseconds(); revision > c.latest.Load() && micros <= now+mostAhead {
+	if micros, now := revision>>SlotBits, microseconds(); revision > c.latest.Load() && micros <= now+mostAhead {
 		if c.raised = append(c.raised, c.advance(max(now, micros+1))); len(c.raised) > mostRaised {
 			c.raised = slices.Delete(c.raised, 0, 1)
 		}
