@@ -62,7 +62,7 @@ func (m *Member) run(ctx context.Context) {
 		switch {
 		case err != nil:
 			m.fallBack(ctx, err)
-			m.detour(err)
+			m.tryOtherCredentials(err)
 			next = wait + rand.N(wait/2)
 			wait = min(2*wait, discoverRetryMost)
 		case failed:
@@ -107,7 +107,7 @@ func (m *Member) pause(ctx context.Context, next time.Duration, last time.Time) 
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-m.poked:
+	case <-m.discoveryDue:
 		// This may be the first of several changes.
 		timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
 		select {
@@ -119,9 +119,9 @@ func (m *Member) pause(ctx context.Context, next time.Duration, last time.Time) 
 	return false
 }
 
-// detour makes a member whose credentials were refused use those of another name of its
-// cluster, if it has one.
-func (m *Member) detour(refused error) {
+// tryOtherCredentials switches to the credentials of the next name of the cluster, if it has
+// several, when the server refuses the current ones.
+func (m *Member) tryOtherCredentials(refused error) {
 	if !isRefused(refused) {
 		return
 	}
@@ -357,7 +357,7 @@ func (m *Member) retune() {
 			m.endLocked(at, x) // the next discovery starts it again
 		}
 	}
-	m.poke()
+	m.requestDiscovery()
 }
 
 // servedPerMirror is how many resources a cluster may serve for each that it may have

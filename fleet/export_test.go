@@ -61,7 +61,7 @@ func (m *Member) Remember() { m.remember() }
 // RecallWhile makes the last state readable while a mirror that was dropped receives an error.
 func (m *Member) RecallWhile(ctx context.Context, dropped func() error) {
 	m.mu.Lock()
-	m.runs.Go(func() { m.heed(dropped()) })
+	m.runs.Go(func() { m.delayListsAfter(dropped()) })
 	m.mu.Unlock()
 	m.recall(ctx)
 }

@@ -24,7 +24,7 @@ func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.S
 		return nil
 	}
 	turn := func(ctx context.Context) (func(), error) {
-		return s.loads.enter(ctx, func() bool { return x.feed.IsWanted() })
+		return s.loads.Enter(ctx, func() bool { return x.feed.IsWanted() })
 	}
 	open := func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
 		q := x.source.selected()

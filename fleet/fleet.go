@@ -164,7 +164,7 @@ func (f *Fleet) admit(entries []Entry) {
 func (f *Fleet) admitLocked(e Entry) {
 	m := f.members[e.Name]
 	if m != nil {
-		access, host := m.way()
+		access, host := m.address()
 		scoped := f.settings.scopeOf(e) == m.Scope()
 		switch {
 		case e.Err != nil, access == "":

@@ -113,7 +113,7 @@ func (l *listing) pages(ctx context.Context, source *kube.Source, opts reflector
 func (l *listing) retried(ctx context.Context, source *kube.Source, opts reflector.ListOptions, n *int) (page reflector.Page, err error) {
 	for tries := 0; ; tries++ {
 		page, err = l.page(ctx, source, opts, n)
-		l.server.heed(err)
+		l.server.delayListsAfter(err)
 		if reflector.ReasonOf(err) != reflector.Busy || tries == listingTries {
 			return page, err
 		}
@@ -137,16 +137,16 @@ func (l *listing) page(ctx context.Context, source *kube.Source, opts reflector.
 		}
 		return err
 	}
-	l.turn.cluster.awaits()
-	l.turn.fleet.awaits()
+	l.turn.cluster.Awaits()
+	l.turn.fleet.Awaits()
 	page, err := source.List(a.traced(ctx), opts, func(o *wire.Object) error {
 		if err := recognize(); err != nil {
 			return err
 		}
 		*n++
-		l.turn.fleet.received()
-		l.turn.cluster.received()
-		if err := l.server.throttle.read(ctx, o.Size()); err != nil {
+		l.turn.fleet.Received()
+		l.turn.cluster.Received()
+		if err := l.server.throttle.Read(ctx, o.Size()); err != nil {
 			return err
 		}
 		return l.each(o)

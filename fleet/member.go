@@ -248,7 +248,7 @@ func (m *Member) use(e Entry) {
 		m.logger.Info("credentials changed")
 		m.former = old
 	}
-	m.poke()
+	m.requestDiscovery()
 }
 
 // connectLocked records the configuration that is used from now on. A last state in use was stored
@@ -276,9 +276,9 @@ func (m *Member) shadow(sources []string) {
 	m.shadowed = sources
 }
 
-// way returns how the cluster is reached. Both are "" if the directory has not reported
-// that.
-func (m *Member) way() (access, host string) {
+// address returns the access method and the host of the cluster, both "" if the directory has not
+// reported them.
+func (m *Member) address() (access, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.access, m.host
@@ -295,7 +295,7 @@ func (m *Member) entry() Entry {
 func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object]) {
 	at := x.resource.GroupResource()
 	if (at == definitions || at == apiServices) && (len(changes) > 0 || !x.seen && m.lags(s)) {
-		m.poke()
+		m.requestDiscovery()
 	}
 	x.seen = true
 	switch {
@@ -334,7 +334,7 @@ func (m *Member) useJSON(r schema.GroupResource, o *wire.Object) {
 	m.mu.Unlock()
 	if !known {
 		m.logger.Warn("objects have fields that this program does not know, reading the resource as JSON", "resource", r.String(), "object", o.String())
-		m.poke()
+		m.requestDiscovery()
 	}
 }
 

@@ -209,7 +209,7 @@ func firstOf(err error) error {
 func (p *memberLog) recovered(now time.Time, x examination) bool {
 	if p.answered.IsZero() {
 		p.answered = now
-		p.member.poke() // discovery may have failed as well
+		p.member.requestDiscovery() // discovery may have failed as well
 	}
 	if x.State == Connecting || x.State == Syncing {
 		return !p.live && x.State == Syncing

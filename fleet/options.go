@@ -14,6 +14,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -121,6 +122,30 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
+// Budget limits the load that initial lists and relists put on one API server.
+// Watches are not limited.
+type Budget struct {
+	// Lists limits how many resources are listed at once. A list that has received
+	// nothing for five seconds does not count. Default 4.
+	Lists int
+	// BytesPerSecond limits the rate of all these lists together. If it is set, states
+	// are listed in pages, not streamed: a server ends a stream that is read too slowly.
+	// Default: no limit.
+	BytesPerSecond int64
+}
+
+const (
+	// clusterPatience is how long a list may receive nothing before it stops counting
+	// against [Budget.Lists]. A stalled list must not block the others.
+	clusterPatience = 5 * time.Second
+	// fleetPatience is the same limit for the fleet-wide gate. It is shorter, because a
+	// slow server should delay only itself.
+	fleetPatience = time.Second
+	// fleetLists is how many resources are listed at once in the whole fleet, for each
+	// processor: objects that have arrived and are not stored yet take some MB for each.
+	fleetLists = 6
+)
+
 // windows is how many times [Options.Window] the logs of all resources may take together.
 // A cluster with many resources could fill the window of each of them.
 const windows = 16
@@ -132,12 +157,12 @@ type settings struct {
 	// tuned are the settings that can change, see [Fleet.Reconfigure].
 	tuned atomic.Pointer[tuned]
 	// gate limits how many lists of all members run at once.
-	gate *gate
+	gate *admission.Gate
 	// packing is nil if objects are not packed.
 	packing *watershed.Packing
 	// diskReader reads the past of the feeds.
 	diskReader *history.DiskReader
-	loads      *loads
+	loads      *admission.LoadQueue
 	pressure   pressure
 }
 
@@ -145,7 +170,7 @@ type settings struct {
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
 	s.diskReader = history.NewDiskReader(s.Logger)
-	s.loads = newLoads(runtime.GOMAXPROCS(0))
+	s.loads = admission.NewLoadQueue(runtime.GOMAXPROCS(0))
 	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History})
 	if err != nil {
 		return nil, err
@@ -154,9 +179,9 @@ func newSettings(opts *Options) (*settings, error) {
 	if err := s.Scope.validate(); err != nil {
 		return nil, err
 	}
-	s.gate = newGate(s.Lists, fleetPatience)
+	s.gate = admission.NewGate(s.Lists, fleetPatience)
 	if !s.Fast {
-		s.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.busy})
+		s.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.IsBusy})
 	}
 	return s, nil
 }

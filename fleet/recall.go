@@ -25,7 +25,7 @@ func (m *Member) Refresh() bool {
 	if !m.known.isAssumed() {
 		return false
 	}
-	m.poke()
+	m.requestDiscovery()
 	return true
 }
 
@@ -121,6 +121,6 @@ func (m *Member) disprove(err error) {
 		}
 	}
 	if used || removed {
-		m.poke()
+		m.requestDiscovery()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -25,17 +26,17 @@ type server struct {
 	name   string
 	logger *slog.Logger
 	// gate and throttle limit the lists of this server, fleetGate those of the fleet.
-	gate, fleetGate *gate
-	throttle        *throttle
+	gate, fleetGate *admission.Gate
+	throttle        *admission.Throttle
 	// account bounds the objects that are kept, and watching the rate of watch events.
 	account  *account
-	watching atomic.Pointer[throttle]
+	watching atomic.Pointer[admission.Throttle]
 	// counters counts the work of all mirrors, and traffic the requests.
 	counters *watershed.Counters
 	traffic  kube.Traffic
-	// poked has a token when discovery is due.
-	poked chan struct{}
-	known identification
+	// discoveryDue has a token when discovery is due.
+	discoveryDue chan struct{}
+	known        identification
 	// cluster is the connection, nil while its entry has an error. The member's mu is held
 	// when it changes.
 	cluster atomic.Pointer[kube.Cluster]
@@ -51,9 +52,11 @@ type server struct {
 func newServer(name string, s *settings) *server {
 	to := &server{
 		name: name, logger: s.Logger.With("cluster", name),
-		gate: newGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate, throttle: newThrottle(s.Budget.BytesPerSecond, 0),
-		account: newAccount(name, s.limits(), &s.pressure), counters: watershed.NewCounters(), poked: make(chan struct{}, 1),
-		disproved: func(error) {},
+		gate: admission.NewGate(s.Budget.Lists, clusterPatience), fleetGate: s.gate,
+		throttle: admission.NewThrottle(s.Budget.BytesPerSecond, 0),
+		account:  newAccount(name, s.limits(), &s.pressure), counters: watershed.NewCounters(),
+		discoveryDue: make(chan struct{}, 1),
+		disproved:    func(error) {},
 	}
 	to.limit(s.limits())
 	return to
@@ -62,43 +65,43 @@ func newServer(name string, s *settings) *server {
 // limit sets the limits of the cluster.
 func (s *server) limit(l Limits) {
 	s.account.bound(l)
-	s.watching.Store(newThrottle(l.WatchBytes, time.Second))
+	s.watching.Store(admission.NewThrottle(l.WatchBytes, time.Second))
 }
 
-// poke makes the member run discovery.
-func (s *server) poke() {
+// requestDiscovery makes the member run discovery soon.
+func (s *server) requestDiscovery() {
 	select {
-	case s.poked <- struct{}{}:
+	case s.discoveryDue <- struct{}{}:
 	default:
 	}
 }
 
 // turn is the permission to list a state: a place in the server's gate and one in the
 // fleet's.
-type turn struct{ cluster, fleet *pass }
+type turn struct{ cluster, fleet *admission.Pass }
 
 func (t *turn) leave() {
-	t.fleet.leave()
-	t.cluster.leave()
+	t.fleet.Leave()
+	t.cluster.Leave()
 }
 
 // takeTurn waits for a place in both gates. The server's is held during the wait for the
 // fleet's, and released if the server has asked for a pause meanwhile.
 func (s *server) takeTurn(ctx context.Context) (*turn, error) {
 	for {
-		cluster, err := s.gate.enter(ctx)
+		cluster, err := s.gate.Enter(ctx)
 		if err != nil {
 			return nil, err
 		}
-		fleet, err := s.fleetGate.enter(ctx)
+		fleet, err := s.fleetGate.Enter(ctx)
 		if err != nil {
-			cluster.leave()
+			cluster.Leave()
 			return nil, err
 		}
 		t := &turn{cluster, fleet}
-		if !s.gate.isShut() {
-			cluster.begin()
-			fleet.begin()
+		if !s.gate.IsShut() {
+			cluster.Begin()
+			fleet.Begin()
 			return t, nil
 		}
 		t.leave()
@@ -114,12 +117,12 @@ func (s *server) refused(err error) {
 	}
 }
 
-// heed delays all lists of the server when it asks one of them to retry later.
-func (s *server) heed(err error) {
+// delayListsAfter delays all lists of the server if an error asks one of them to retry later.
+func (s *server) delayListsAfter(err error) {
 	s.refused(err)
 	var e *reflector.Error
 	if errors.As(err, &e) && e.Reason == reflector.Busy {
-		s.gate.shut(min(max(e.RetryAfter, time.Second), time.Minute))
+		s.gate.Shut(min(max(e.RetryAfter, time.Second), time.Minute))
 	}
 }
 
@@ -165,7 +168,7 @@ func (s *server) identify(ctx context.Context, cluster *kube.Cluster, conn any) 
 	}
 	if confirmed {
 		s.logger.Info("the cluster answers, and is the one whose stored state was read")
-		s.poke() // discovery has failed
+		s.requestDiscovery() // discovery has failed
 	}
 	return err
 }

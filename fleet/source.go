@@ -120,7 +120,7 @@ func (s *source) count(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
 	defer cancel()
 	n, err := s.source().Count(ctx)
-	s.server.heed(err)
+	s.server.delayListsAfter(err)
 	if err == nil {
 		s.expected.Store(int64(n))
 	}
@@ -199,7 +199,7 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	if err == nil {
 		err = recognize()
 	}
-	s.server.heed(err)
+	s.server.delayListsAfter(err)
 	return page, err
 }
 
@@ -210,7 +210,7 @@ func (s *source) Get(ctx context.Context, key string) (uid, version string, err 
 	if err == nil {
 		err = s.server.recognize(ctx, &a)
 	}
-	s.server.heed(err)
+	s.server.delayListsAfter(err)
 	return uid, version, err
 }
 
@@ -238,7 +238,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 		}
 	}
 	if err != nil {
-		s.server.heed(err)
+		s.server.delayListsAfter(err)
 		w.end()
 		return nil, w.cause(err)
 	}
@@ -253,7 +253,7 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 func (s *source) Served(ctx context.Context) (bool, error) {
 	if time.Since(s.missed) > time.Minute { // the reflector calls it more often
 		s.missed = time.Now()
-		s.server.poke()
+		s.server.requestDiscovery()
 	}
 	var a arrival
 	served, err := s.source().Served(a.traced(ctx))
@@ -350,15 +350,15 @@ func (s *source) received(ctx context.Context, o *wire.Object) error {
 	if s.turn == nil {
 		return nil
 	}
-	s.turn.fleet.received()
-	s.turn.cluster.received()
-	return s.server.throttle.read(ctx, o.Size())
+	s.turn.fleet.Received()
+	s.turn.cluster.Received()
+	return s.server.throttle.Read(ctx, o.Size())
 }
 
 func (s *source) awaits() {
 	if s.turn != nil {
-		s.turn.fleet.awaits()
-		s.turn.cluster.awaits()
+		s.turn.fleet.Awaits()
+		s.turn.cluster.Awaits()
 	}
 }
 
@@ -421,7 +421,7 @@ func (w *watch) slowDown(e reflector.Event[*wire.Object]) error {
 	if e.Object != nil {
 		n += e.Object.Size()
 	}
-	return w.source.server.watching.Load().read(w.ctx, n)
+	return w.source.server.watching.Load().Read(w.ctx, n)
 }
 
 // Close implements [reflector.Watch].

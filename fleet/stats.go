@@ -84,7 +84,7 @@ func (f *Fleet) Stats() Stats {
 	}
 	_, decoded := f.recent.Size()
 	s.DecodedBytes = int64(decoded)
-	s.Lists, s.Waiting = f.settings.gate.stats()
+	s.Lists, s.Waiting = f.settings.gate.Stats()
 	return s
 }
 

@@ -14,8 +14,29 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/reflector"
 )
+
+// enter takes a place in a gate for a list that begins.
+func enter(t *testing.T, g *admission.Gate) *admission.Pass {
+	t.Helper()
+	p, err := g.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Begin()
+	return p
+}
+
+func took(t *testing.T, want time.Duration, do func()) {
+	t.Helper()
+	began := time.Now()
+	do()
+	if d := time.Since(began); d != want {
+		t.Errorf("took %v, not %v", d, want)
+	}
+}
 
 // lists counts, for one gate, the lists that run and have never stalled.
 type lists struct {
@@ -93,12 +114,12 @@ func TestTurns_holdTheBudget(t *testing.T) {
 func randomTurns(t *testing.T, rng *rand.Rand) {
 	clusters, budget, whole := 1+rng.IntN(6), 1+rng.IntN(4), 1+rng.IntN(8)
 	stalls, refusals := rng.IntN(3) == 0, rng.IntN(3) == 0
-	fleet := newGate(whole, fleetPatience)
+	fleet := admission.NewGate(whole, fleetPatience)
 	inFleet := &lists{t: t, name: "fleet", budget: whole, patience: fleetPatience, all: map[*running]struct{}{}}
 	ended := make(chan struct{}, 1000)
 	total := 0
 	for n := range clusters {
-		to := &server{gate: newGate(budget, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
+		to := &server{gate: admission.NewGate(budget, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
 		inCluster := &lists{t: t, name: fmt.Sprint("cluster ", n), budget: budget, patience: clusterPatience, all: map[*running]struct{}{}}
 		for range 1 + rng.IntN(20) {
 			total++
@@ -123,7 +144,7 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 				}
 				note(false)
 				if refusals && own.IntN(8) == 0 {
-					to.heed(&reflector.Error{Reason: reflector.Busy, RetryAfter: time.Duration(own.IntN(4000)) * time.Millisecond, Err: errors.New("busy")})
+					to.delayListsAfter(&reflector.Error{Reason: reflector.Busy, RetryAfter: time.Duration(own.IntN(4000)) * time.Millisecond, Err: errors.New("busy")})
 					return
 				}
 				for range own.IntN(12) {
@@ -132,8 +153,8 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 						idle = time.Duration(own.IntN(15)) * time.Second
 					}
 					time.Sleep(idle)
-					s.turn.fleet.received()
-					s.turn.cluster.received()
+					s.turn.fleet.Received()
+					s.turn.cluster.Received()
 					note(true)
 					time.Sleep(time.Duration(own.IntN(3000)) * time.Millisecond)
 					s.awaits()
@@ -150,22 +171,22 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 			t.Fatalf("%d of %d lists have ended after two hours", n, total)
 		}
 	}
-	if fleet.active != 0 {
-		t.Errorf("%d places of the fleet are taken in the end", fleet.active)
+	if active, _ := fleet.Stats(); active != 0 {
+		t.Errorf("%d places of the fleet are taken in the end", active)
 	}
 }
 
 // TestTurns_waitingForTheFleetIsNotStalling has one cluster wait while others are read.
 func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fleet := newGate(8, fleetPatience)
-		var others []*pass
+		fleet := admission.NewGate(8, fleetPatience)
+		var others []*admission.Pass
 		for range 8 {
 			p := enter(t, fleet)
-			p.received()
+			p.Received()
 			others = append(others, p)
 		}
-		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
+		to := &server{gate: admission.NewGate(4, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
 		in := &lists{t: t, name: "cluster", budget: 4, patience: clusterPatience, all: map[*running]struct{}{}}
 		var all sync.WaitGroup
 		for range 40 {
@@ -178,8 +199,8 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 					return
 				}
 				r := &running{}
-				s.turn.fleet.received()
-				s.turn.cluster.received()
+				s.turn.fleet.Received()
+				s.turn.cluster.Received()
 				in.note(r, true)
 				time.Sleep(10 * time.Second)
 				in.end(r)
@@ -191,7 +212,7 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 			t.Error("a list has begun while the fleet was full")
 		}
 		for _, p := range others {
-			p.leave()
+			p.Leave()
 		}
 		took(t, 100*time.Second, all.Wait)
 	})
@@ -201,17 +222,17 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 // its lists waits for the fleet.
 func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fleet := newGate(1, fleetPatience)
-		to := &server{gate: newGate(4, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
+		fleet := admission.NewGate(1, fleetPatience)
+		to := &server{gate: admission.NewGate(4, clusterPatience), fleetGate: fleet, account: newAccount("", Limits{}.withDefaults(), &pressure{})}
 		other := enter(t, fleet)
-		other.received()
+		other.Received()
 		s := &source{server: to, used: to.account.open()}
 		s.expected.Store(1)
 		go func() {
 			time.Sleep(time.Second)
-			to.heed(&reflector.Error{Reason: reflector.Busy, RetryAfter: 30 * time.Second, Err: errors.New("busy")})
+			to.delayListsAfter(&reflector.Error{Reason: reflector.Busy, RetryAfter: 30 * time.Second, Err: errors.New("busy")})
 			time.Sleep(time.Second)
-			other.leave()
+			other.Leave()
 		}()
 		took(t, 31*time.Second, func() {
 			done, err := s.wait(t.Context())
@@ -220,57 +241,5 @@ func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 			}
 			done()
 		})
-	})
-}
-
-// TestGate_countsAListThatGoesOn has a list stall and continue: no other list is admitted
-// until there is room for it again.
-func TestGate_countsAListThatGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1, time.Second)
-		first := enter(t, g)
-		time.Sleep(2 * time.Second)
-		second := enter(t, g)
-		second.received()
-		first.received() // continues
-		second.leave()
-		go func() {
-			time.Sleep(time.Minute)
-			first.leave()
-		}()
-		took(t, time.Minute, func() { enter(t, g).leave() })
-	})
-}
-
-// TestGate_isBusyWhileSomethingComes checks the condition that settling waits for.
-func TestGate_isBusyWhileSomethingComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate(4, time.Second)
-		want := func(want bool, when string) {
-			t.Helper()
-			if g.busy() != want {
-				t.Errorf("busy is %t %s", !want, when)
-			}
-		}
-		want(false, "before anything")
-		p := enter(t, g)
-		want(false, "while nothing has come")
-		p.received()
-		want(true, "when something has come")
-		p.awaits()
-		want(true, "while more is expected")
-		time.Sleep(3 * time.Second)
-		want(false, "when nothing comes any more")
-		p.received()
-		want(true, "when more has come after all")
-		p.leave()
-		want(false, "in the end")
-		// A cluster that does not respond is retried many times.
-		for range 10 {
-			p := enter(t, g)
-			time.Sleep(500 * time.Millisecond)
-			want(false, "while a server does not answer")
-			p.leave()
-		}
 	})
 }

@@ -62,7 +62,7 @@ var rules = map[string]rule{
 	}},
 
 	"internal/objectlog":       {own: []string{"delta", "store", "fanout", "wire", "internal/timer"}},
-	"fleet/internal/admission": {},
+	"fleet/internal/admission": {own: []string{"internal/timer"}},
 	"fleet/history": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
 		"internal/objectlog", "internal/timer", "fleet/internal/admission",

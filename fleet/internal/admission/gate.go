@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package admission
 
 import (
 	"context"
@@ -13,34 +13,10 @@ import (
 	"github.com/watershed-project/watershed/internal/timer"
 )
 
-// Budget limits the load that initial lists and relists put on one API server.
-// Watches are not limited.
-type Budget struct {
-	// Lists limits how many resources are listed at once. A list that has received
-	// nothing for five seconds does not count. Default 4.
-	Lists int
-	// BytesPerSecond limits the rate of all these lists together. If it is set, states
-	// are listed in pages, not streamed: a server ends a stream that is read too slowly.
-	// Default: no limit.
-	BytesPerSecond int64
-}
-
-const (
-	// clusterPatience is how long a list may receive nothing before it stops counting
-	// against [Budget.Lists]. A stalled list must not block the others.
-	clusterPatience = 5 * time.Second
-	// fleetPatience is the same limit for the fleet-wide gate. It is shorter, because a
-	// slow server should delay only itself.
-	fleetPatience = time.Second
-	// fleetLists is how many resources are listed at once in the whole fleet, for each
-	// processor: objects that have arrived and are not stored yet take some MB for each.
-	fleetLists = 6
-)
-
-// gate admits a number of lists at a time, in the order of their arrival. A list that
+// Gate admits a number of lists at a time, in the order of their arrival. A list that
 // stalls stops counting. When it continues it counts again, and the next list is admitted
 // only when there is room for both.
-type gate struct {
+type Gate struct {
 	limit int
 	// patience is how long a pass may be idle before it stops counting.
 	patience time.Duration
@@ -55,38 +31,40 @@ type gate struct {
 	waiting []chan struct{}
 }
 
-func newGate(limit int, patience time.Duration) *gate {
-	return &gate{limit: limit, patience: patience}
+// NewGate returns a gate that admits a number of lists. "patience" is how long a list may receive
+// nothing before it stops counting.
+func NewGate(limit int, patience time.Duration) *Gate {
+	return &Gate{limit: limit, patience: patience}
 }
 
-// busy reports whether any list receives objects. A list that waits for its server does
+// IsBusy reports whether any list receives objects. A list that waits for its server does
 // not count: the server may never respond.
-func (g *gate) busy() bool {
+func (g *Gate) IsBusy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.flowing > 0
 }
 
-// stats returns how many lists count, and how many wait.
-func (g *gate) stats() (active, waiting int) {
+// Stats returns how many lists count, and how many wait.
+func (g *Gate) Stats() (active, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.active, len(g.waiting)
 }
 
-// shut closes the gate for a time to lists that have not been admitted.
-func (g *gate) shut(d time.Duration) {
+// Shut closes the gate for a time to lists that have not been admitted.
+func (g *Gate) Shut(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
 	for old := g.until.Load(); old < until && !g.until.CompareAndSwap(old, until); old = g.until.Load() {
 		continue
 	}
 }
 
-// isShut reports whether the gate is closed for a time.
-func (g *gate) isShut() bool { return time.Now().UnixNano() < g.until.Load() }
+// IsShut reports whether the gate is closed for a time.
+func (g *Gate) IsShut() bool { return time.Now().UnixNano() < g.until.Load() }
 
-// enter waits for a place. The place counts until it is released: see [pass.begin].
-func (g *gate) enter(ctx context.Context) (*pass, error) {
+// Enter waits for a place. The place counts until it is released: see [Pass.Begin].
+func (g *Gate) Enter(ctx context.Context) (*Pass, error) {
 	for {
 		if err := timer.Sleep(ctx, time.Until(time.Unix(0, g.until.Load()))); err != nil {
 			return nil, err
@@ -94,15 +72,15 @@ func (g *gate) enter(ctx context.Context) (*pass, error) {
 		if err := g.take(ctx); err != nil {
 			return nil, err
 		}
-		if !g.isShut() {
-			return &pass{gate: g, held: true}, nil
+		if !g.IsShut() {
+			return &Pass{gate: g, held: true}, nil
 		}
 		g.release(false) // the gate was shut during the wait
 	}
 }
 
 // take waits until there is room for one more list.
-func (g *gate) take(ctx context.Context) error {
+func (g *Gate) take(ctx context.Context) error {
 	g.mu.Lock()
 	if g.active < g.limit && len(g.waiting) == 0 {
 		g.active++
@@ -127,14 +105,14 @@ func (g *gate) take(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (g *gate) release(flowing bool) {
+func (g *Gate) release(flowing bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.releaseLocked(flowing)
 }
 
 // releaseLocked reduces the count by one, and admits waiting lists if there is room.
-func (g *gate) releaseLocked(flowing bool) {
+func (g *Gate) releaseLocked(flowing bool) {
 	g.active--
 	if flowing {
 		g.flowing--
@@ -152,7 +130,7 @@ func (g *gate) releaseLocked(flowing bool) {
 
 // flow counts a pass that has received something. A pass that had stalled counts as
 // active again.
-func (g *gate) flow(stalled bool) {
+func (g *Gate) flow(stalled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.flowing++
@@ -161,10 +139,10 @@ func (g *gate) flow(stalled bool) {
 	}
 }
 
-// pass is a place in a gate. Its owner releases it with leave. It stops counting when
+// Pass is a place in a gate. Its owner releases it with leave. It stops counting when
 // nothing has arrived for too long.
-type pass struct {
-	gate *gate
+type Pass struct {
+	gate *Gate
 	// beats counts the times that something arrived or was processed. idle is set while
 	// the list waits for more.
 	beats atomic.Uint64
@@ -180,10 +158,10 @@ type pass struct {
 	timer      *time.Timer
 }
 
-// begin starts the timer: from now on the server has to send something. It is called only
+// Begin starts the timer: from now on the server has to send something. It is called only
 // after the list has every pass that it needs, since waiting for another gate is not the
 // server's fault.
-func (p *pass) begin() {
+func (p *Pass) Begin() {
 	p.idle.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +169,7 @@ func (p *pass) begin() {
 }
 
 // check makes the pass stop counting if nothing has arrived since the last call.
-func (p *pass) check() {
+func (p *Pass) check() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.held {
@@ -206,8 +184,8 @@ func (p *pass) check() {
 	p.timer.Reset(p.gate.patience)
 }
 
-// received records that something has arrived and is being processed.
-func (p *pass) received() {
+// Received records that something has arrived and is being processed.
+func (p *Pass) Received() {
 	p.beats.Add(1)
 	p.idle.Store(false)
 	if !p.flows.Load() {
@@ -216,7 +194,7 @@ func (p *pass) received() {
 }
 
 // flow marks the pass as one that receives something. If it had stalled, it counts again.
-func (p *pass) flow() {
+func (p *Pass) flow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left || p.flows.Load() {
@@ -230,14 +208,14 @@ func (p *pass) flow() {
 	}
 }
 
-// awaits records that the list waits for the server.
-func (p *pass) awaits() {
+// Awaits records that the list waits for the server.
+func (p *Pass) Awaits() {
 	p.beats.Add(1) // the server's time starts again, however long the last object took
 	p.idle.Store(true)
 }
 
-// leave releases the place.
-func (p *pass) leave() {
+// Leave releases the place.
+func (p *Pass) Leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer != nil {
@@ -247,53 +225,9 @@ func (p *pass) leave() {
 	p.releaseLocked()
 }
 
-func (p *pass) releaseLocked() {
+func (p *Pass) releaseLocked() {
 	if p.held {
 		p.held = false
 		p.gate.release(p.flows.Swap(false))
 	}
-}
-
-// throttle limits a reader to a number of bytes per second. All methods are safe for
-// concurrent use, and do nothing on nil.
-type throttle struct {
-	perSecond int64
-	// burst is for how long a reader that has read less may read as fast as it can.
-	burst time.Duration
-
-	// mu guards free, the time at which the bytes read so far are within the rate.
-	mu   sync.Mutex
-	free time.Time
-}
-
-// newThrottle returns nil if there is no limit.
-func newThrottle(perSecond int64, burst time.Duration) *throttle {
-	if perSecond <= 0 {
-		return nil
-	}
-	return &throttle{perSecond: perSecond, burst: burst}
-}
-
-// read waits until n more bytes may be read.
-func (t *throttle) read(ctx context.Context, n int) error {
-	if t == nil {
-		return nil
-	}
-	wait := t.pay(n)
-	if wait < 10*time.Millisecond {
-		return nil // too short: a later read waits for it
-	}
-	return timer.Sleep(ctx, wait)
-}
-
-// pay counts n bytes and returns how long to wait for them.
-func (t *throttle) pay(n int) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if least := now.Add(-t.burst); t.free.Before(least) {
-		t.free = least
-	}
-	t.free = t.free.Add(time.Duration(float64(n) / float64(t.perSecond) * float64(time.Second)))
-	return t.free.Sub(now)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package admission
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// loads admits the mirrors that load their stored state, a few at a time: first those that
+// LoadQueue admits the mirrors that load their stored state, a few at a time: first those that
 // a reader has asked for, then the others in the order of their arrival. The state of each
 // is complete sooner than if all were loaded at once.
-type loads struct {
+type LoadQueue struct {
 	// mu guards the fields below. free is how many mirrors are admitted at once.
 	mu      sync.Mutex
 	free    int
@@ -25,11 +25,12 @@ type load struct {
 	admitted chan struct{}
 }
 
-func newLoads(limit int) *loads { return &loads{free: limit} }
+// NewLoadQueue returns a queue that admits a number of mirrors at once.
+func NewLoadQueue(limit int) *LoadQueue { return &LoadQueue{free: limit} }
 
-// enter waits for a place. Wanted reports whether a reader has asked for the mirror. The
+// Enter waits for a place. "wanted" reports whether a reader has asked for the mirror. The
 // caller calls leave when the state is loaded.
-func (l *loads) enter(ctx context.Context, wanted func() bool) (leave func(), err error) {
+func (l *LoadQueue) Enter(ctx context.Context, wanted func() bool) (leave func(), err error) {
 	l.mu.Lock()
 	if l.free > 0 {
 		l.free--
@@ -50,7 +51,7 @@ func (l *loads) enter(ctx context.Context, wanted func() bool) (leave func(), er
 
 // forget removes a mirror that no longer waits. If it was admitted meanwhile, its place is
 // given to another.
-func (l *loads) forget(own *load) {
+func (l *LoadQueue) forget(own *load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.waiting)
@@ -60,14 +61,14 @@ func (l *loads) forget(own *load) {
 	}
 }
 
-func (l *loads) leave() {
+func (l *LoadQueue) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nextLocked()
 }
 
 // nextLocked gives a place to the next mirror.
-func (l *loads) nextLocked() {
+func (l *LoadQueue) nextLocked() {
 	if len(l.waiting) == 0 {
 		l.waiting = nil // its array had a place for each mirror
 		l.free++

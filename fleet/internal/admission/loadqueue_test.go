@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package admission
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"testing/synctest"
 )
 
-// TestLoads_wantedFirst checks the order in which waiting mirrors are admitted.
-func TestLoads_wantedFirst(t *testing.T) {
+// TestLoadQueue_wantedFirst checks the order in which waiting mirrors are admitted.
+func TestLoadQueue_wantedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoads(1)
-		leave, err := l.enter(t.Context(), nil)
+		l := NewLoadQueue(1)
+		leave, err := l.Enter(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestLoads_wantedFirst(t *testing.T) {
 				ctx = given
 			}
 			running.Go(func() {
-				leave, err := l.enter(ctx, wanted[i].Load)
+				leave, err := l.Enter(ctx, wanted[i].Load)
 				if err == nil {
 					order = append(order, i) // one is admitted at a time
 					leave()
