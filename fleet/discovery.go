@@ -170,6 +170,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	m.awaitDropped()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.changed.send()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err() // the member has left: no mirror may start any more
@@ -307,6 +308,7 @@ func (m *Member) listLocked(served []kube.Resource) {
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
 	wanted, hidden := m.settings.selection().wanted(m.settings.scopeOf(m.used), served)
 	m.missing = errors.Join(m.missing, m.limitWantedLocked(wanted))
+	defer m.changed.send()
 	for at, x := range m.mirrors {
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
 			m.logger.Info("resource is no longer served", "resource", at.String())

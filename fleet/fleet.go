@@ -40,6 +40,8 @@ type Fleet struct {
 	// which ones have been logged.
 	undecodable atomic.Uint64
 	reported    undecodable.Log
+	// changed is sent to when the directory has reported its clusters for the first time.
+	changed broadcast
 
 	// mu guards the fields below. It is taken before a member's.
 	mu       sync.Mutex
@@ -131,7 +133,10 @@ func (f *Fleet) admit(entries []Entry) {
 	if f.running.Err() != nil {
 		return
 	}
-	f.admitted = true
+	if !f.admitted {
+		f.admitted = true
+		defer f.changed.send()
+	}
 	there := map[string]bool{}
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
 		err := ValidateName(e.Name)
@@ -218,7 +223,10 @@ func (f *Fleet) replace(m *Member) {
 // newMember returns a member that reports to the fleet.
 func (f *Fleet) newMember(name string) *Member {
 	m := newMember(name, f.settings, f.catalog)
-	m.disturb = func() { f.journal.disturb(m) }
+	m.disturb = func() {
+		f.journal.disturb(m)
+		m.changed.send()
+	}
 	m.replaced = func() { f.replace(m) }
 	m.disproved = m.disprove
 	return m
@@ -299,10 +307,7 @@ func (f *Fleet) Has(m *Member) bool {
 // Known reports whether the directory has reported its clusters, and each of its sources has.
 // Before that, a name that no member has may be the name of a cluster.
 func (f *Fleet) Known() bool {
-	f.mu.Lock()
-	admitted := f.admitted
-	f.mu.Unlock()
-	return admitted && !slices.ContainsFunc(f.Sources(), func(s SourceState) bool { return !s.Reported })
+	return f.isAdmitted() && !slices.ContainsFunc(f.Sources(), func(s SourceState) bool { return !s.Reported })
 }
 
 // Sources returns the states of the sources of clusters, nil if the directory does not report
@@ -350,10 +355,8 @@ func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
 // synced or has been found to be unreachable: see [Member.WaitForSync]. The error is that
 // of ctx.
 func (f *Fleet) WaitForSync(ctx context.Context) error {
-	for !f.Known() {
-		if err := timer.Sleep(ctx, syncPoll); err != nil {
-			return fmt.Errorf("wait for the directory: %w", err)
-		}
+	if err := f.awaitKnown(ctx); err != nil {
+		return fmt.Errorf("wait for the directory: %w", err)
 	}
 	for _, m := range f.Members() {
 		if err := m.WaitForSync(ctx); err != nil && ctx.Err() != nil {
@@ -361,6 +364,32 @@ func (f *Fleet) WaitForSync(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sourcesPoll is how often WaitForSync asks a directory of several sources whether each of them
+// has reported, once some have. It returns that from memory.
+const sourcesPoll = 20 * time.Millisecond
+
+// awaitKnown waits until all clusters are known.
+func (f *Fleet) awaitKnown(ctx context.Context) error {
+	for changed := f.changed.wait(); !f.isAdmitted(); changed = f.changed.wait() {
+		if err := awaitSync(ctx, changed, nil); err != nil {
+			return err
+		}
+	}
+	for !f.Known() {
+		if err := timer.Sleep(ctx, sourcesPoll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isAdmitted reports whether the directory has reported its clusters.
+func (f *Fleet) isAdmitted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.admitted
 }
 
 // roundsAtOnce is how many resources are verified at once on a schedule.

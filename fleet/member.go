@@ -26,6 +26,9 @@ import (
 type Member struct {
 	*server
 	settings *settings
+	// changed is sent to when the state of the member may have changed, except when a resource has
+	// synced: its informer has a channel for that.
+	changed  broadcast
 	catalog  *collection.Catalog
 	verifier *verifier
 	// end ends the run.
@@ -58,8 +61,7 @@ type Member struct {
 	recallable bool
 	// unstored is why the objects are not stored although there are files for them.
 	unstored error
-	// mirrors are those that run, or are about to. next are those that are to replace one
-	// of them.
+	// mirrors serve readers. next are their replacements, still syncing.
 	mirrors, next map[schema.GroupResource]*mirror
 	// asJSON has the resources with objects that have fields which their Go types do not
 	// have. They are mirrored as JSON.
@@ -74,7 +76,7 @@ type Member struct {
 	// are not served any more, the oldest first.
 	probed   Probe
 	removals []Removal
-	// shadowed is that of the directory's last entry.
+	// shadowed is Entry.Shadowed of the latest entry.
 	shadowed []string
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
@@ -220,6 +222,7 @@ func (m *Member) use(e Entry) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.changed.send()
 	m.unlisted = nil
 	if e.Err == nil {
 		m.labels = e.Labels // an entry that cannot be read has none
@@ -266,7 +269,9 @@ func (m *Member) connectLocked(cfg *rest.Config) {
 func (m *Member) relisted(e Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unlisted, m.labels = nil, e.Labels
+	m.unlisted = nil
+	m.labels = e.Labels
+	m.changed.send()
 }
 
 // shadow records the sources whose clusters of the member's name are left out.
@@ -322,6 +327,7 @@ func (m *Member) join(x *mirror, s state) {
 		m.mirrors[at].stop(true)
 		delete(m.next, at)
 		m.mirrors[at] = x
+		m.changed.send()
 	}
 }
 
@@ -372,6 +378,7 @@ func (m *Member) lagsLocked(defined state) bool {
 // endLocked ends a mirror without a successor, and the mirror that was to replace it.
 func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 	delete(m.mirrors, at)
+	m.changed.send()
 	x.stop(false)
 	if next := m.next[at]; next != nil {
 		delete(m.next, at)

@@ -17,16 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
 
 // ErrUnreachable is returned by WaitForSync if the cluster cannot be reached.
 var ErrUnreachable = errors.New("cluster cannot be reached")
-
-// syncPoll is how often WaitForSync checks in-memory state.
-const syncPoll = 20 * time.Millisecond
 
 // State is the stage of a member's life.
 type State uint8
@@ -80,8 +76,8 @@ type Status struct {
 	Objects, Expected int
 	// Queued is how many changes were received and are not applied yet.
 	Queued int
-	// Heard is when the cluster last sent something, and Quiet when the resource did that
-	// has been silent longest. A healthy watch is silent for at most a minute.
+	// Heard is when the cluster last sent something, and Quiet is the last time the most silent
+	// resource sent anything. A healthy watch is silent for at most a minute.
 	Heard, Quiet time.Time
 	// Probe is the result of the last probe of the API server, which follows discovery.
 	Probe Probe
@@ -159,12 +155,31 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
-	s := Status{Since: m.since, Err: cmp.Or(m.unlisted, m.err), Identity: m.Identity(), Unstored: m.unstored, Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first)}
+	s := Status{
+		Since: m.since, Err: cmp.Or(m.unlisted, m.err, m.missing), Identity: m.Identity(), Unstored: m.unstored,
+		Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), first),
+	}
 	m.observeLocked(&s, resources)
-	givenUp := 0 // resources that WaitForSync does not wait for any more
+	givenUp := s.count(resources)
+	s.State = m.stateLocked(&s, givenUp)
+	switch s.State {
+	case Gone:
+		s.Since = m.gone
+	case Stale:
+		s.blameFirst()
+	}
+	if m.unlisted != nil && !errors.Is(s.Err, m.unlisted) {
+		s.Err = fmt.Errorf("%w; %w", m.unlisted, s.Err)
+	}
+	return s
+}
+
+// count adds up the resources, and lists those that fail or differ from the server. It returns
+// for how many WaitForSync does not wait any more.
+func (s *Status) count(resources []ResourceStatus) (givenUp int) {
+	s.Resources = len(resources)
 	for i := range resources {
 		r := &resources[i]
-		s.Resources++
 		s.Objects += r.Objects
 		s.Expected += r.Expected
 		if r.Synced {
@@ -173,44 +188,42 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		if r.Verified.Diverges() {
 			s.Diverged = append(s.Diverged, *r)
 		}
-		if r.current() {
-			continue
+		if r.isFailing() {
+			s.Failing = append(s.Failing, *r)
 		}
-		if !r.Synced && r.Reflector.Err == nil {
-			continue // still syncing
-		}
-		s.Failing = append(s.Failing, *r)
-		if !r.Synced && (isRefused(r.Reflector.Err) || r.Reflector.Failures >= hopeless) {
+		if r.isGivenUp() {
 			givenUp++
 		}
 	}
+	return givenUp
+}
+
+// stateLocked returns the state of a member whose resources were counted.
+func (m *Member) stateLocked(s *Status, givenUp int) State {
 	switch {
 	case !m.gone.IsZero():
-		s.State, s.Since = Gone, m.gone
+		return Gone
 	case m.discovered.IsZero():
-		s.State = Connecting
+		return Connecting
 	case s.Synced+givenUp < s.Resources:
-		s.State = Syncing
+		return Syncing
 	case len(s.Failing) > 0:
-		s.State, s.Since = Stale, time.Now()
-	default:
-		s.State = Live
+		return Stale
 	}
-	if s.Err == nil {
-		s.Err = m.missing
-	}
-	for _, r := range s.Failing {
-		if s.State != Stale {
-			break
-		}
+	return Live
+}
+
+// blameFirst makes the resource that began to fail first the reason of a status, and that time
+// its beginning.
+func (s *Status) blameFirst() {
+	s.Since = time.Now()
+	for i := range s.Failing {
+		r := &s.Failing[i]
 		if since := r.failingSince(); since.Before(s.Since) {
-			s.Since, s.Err = since, fmt.Errorf("%s: %w", r.Resource.GroupResource(), cmp.Or(r.Reflector.Err, errUnknown))
+			s.Since = since
+			s.Err = fmt.Errorf("%s: %w", r.Resource.GroupResource(), cmp.Or(r.Reflector.Err, errUnknown))
 		}
 	}
-	if m.unlisted != nil && !errors.Is(s.Err, m.unlisted) {
-		s.Err = fmt.Errorf("%w; %w", m.unlisted, s.Err)
-	}
-	return s
 }
 
 // observeLocked sets the parts of a status that do not determine the state.
@@ -247,6 +260,18 @@ func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
 func (r *ResourceStatus) current() bool {
 	c := &r.Reflector
 	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked && (c.State == reflector.Watching || c.Err == nil)
+}
+
+// isFailing reports whether the resource is not current and is not being listed for the first
+// time without an error.
+func (r *ResourceStatus) isFailing() bool {
+	return !r.current() && (r.Synced || r.Reflector.Err != nil)
+}
+
+// isGivenUp reports whether WaitForSync does not wait for the resource any more although it has
+// not synced.
+func (r *ResourceStatus) isGivenUp() bool {
+	return !r.Synced && r.Reflector.Err != nil && (isRefused(r.Reflector.Err) || r.Reflector.Failures >= hopeless)
 }
 
 // failingSince returns when a resource that is not current ceased to be, or its first failure
@@ -303,15 +328,55 @@ func isRefused(err error) bool {
 // retrying.
 func (m *Member) WaitForSync(ctx context.Context) error {
 	for {
-		switch s := m.Status(); {
+		changed := m.changed.wait()
+		s, unsynced := m.syncing()
+		switch {
 		case s.State == Live, s.State == Stale:
 			return nil
 		case s.State == Gone, s.State == Connecting && s.Err != nil:
 			return fmt.Errorf("wait for %s: %w: %w", m.name, ErrUnreachable, cmp.Or(s.Err, errors.New("it has left")))
 		}
-		if err := timer.Sleep(ctx, syncPoll); err != nil {
+		if err := awaitSync(ctx, changed, unsynced); err != nil {
 			return fmt.Errorf("wait for %s: %w", m.name, err)
 		}
+	}
+}
+
+// syncing returns the status, and the channels that are closed when the resources have synced
+// that WaitForSync still waits for.
+func (m *Member) syncing() (Status, []<-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.resourcesLocked()
+	var unsynced []<-chan struct{}
+	for i := range all {
+		if r := &all[i]; !r.Synced && !r.isGivenUp() {
+			unsynced = append(unsynced, m.mirrors[r.Resource.GroupResource()].informer.Synced())
+		}
+	}
+	return m.statusLocked(all), unsynced
+}
+
+// awaitSync waits until all resources have synced, or something else in the status has changed.
+// It does not look at the status meanwhile, which has a cost for each resource.
+func awaitSync(ctx context.Context, changed <-chan struct{}, unsynced []<-chan struct{}) error {
+	for _, synced := range unsynced {
+		select {
+		case <-synced:
+		case <-changed:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if len(unsynced) > 0 {
+		return nil
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -23,6 +23,7 @@ func (m *Member) leave() {
 		m.endLocked(at, x)
 	}
 	m.end()
+	m.changed.send()
 }
 
 // retire ends the member. Its objects stay readable until another member has replaced it.
@@ -39,6 +40,7 @@ func (m *Member) retire() {
 		x.stop(true)
 	}
 	m.end()
+	m.changed.send()
 }
 
 // takeBefore returns the member that this one replaces, on the first call only.

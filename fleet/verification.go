@@ -36,6 +36,8 @@ const (
 	verifyWait = 5 * time.Second
 	// repairTimeout is how long a repair may take.
 	repairTimeout = 5 * time.Minute
+	// relistPoll is how often a repair checks whether the mirror has listed the resource.
+	relistPoll = 20 * time.Millisecond
 	// defaultExamples is how many divergences a result lists.
 	defaultExamples = 20
 )
@@ -233,7 +235,7 @@ func (m *Member) relist(ctx context.Context, x *mirror, result *Verification) er
 		if now, err := m.verifiable(x.resource.GroupResource()); err != nil || now != x {
 			return errors.New("the mirror was replaced")
 		}
-		if err := timer.Sleep(ctx, syncPoll); err != nil {
+		if err := timer.Sleep(ctx, relistPoll); err != nil {
 			return fmt.Errorf("wait for the list: %w", err)
 		}
 	}

@@ -390,8 +390,10 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 			r.intake.failed(err)
 		}
 		r.plan = plan{list: true, cause: r.causeUnlessListing(NotFound)}
+		wait := r.backoff.next(err)
 		r.intake.enter(Waiting)
-		return r.rest(ctx, r.backoff.next(err))
+		r.intake.logger.Warn("will retry", "err", r.intake.current().Err, "wait", wait, "rv", r.intake.version)
+		return r.rest(ctx, wait)
 	}
 	r.intake.logger.Info("parked: the server does not have the resource", "kept", r.intake.holds)
 	r.intake.enter(Parked)
