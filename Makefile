@@ -33,7 +33,7 @@ help: ## print this
 check: $(GOLANGCI) ## gofmt, linters (go vet among them), layout rules
 	@test -z "$$(gofmt -l .)" || { echo "gofmt is needed on:"; gofmt -l .; exit 1; }
 	$(GOLANGCI) run --allow-parallel-runners $(addsuffix /...,$(patsubst %,./%,$(MODULES)))
-	go vet -tags invariants ./store ./wire
+	go vet -tags invariants ./store ./internal/buffer ./wire
 	go test ./internal/layout/...
 
 .PHONY: modules

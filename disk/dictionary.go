@@ -14,7 +14,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/watershed-project/watershed/wire"
+	"github.com/watershed-project/watershed/internal/pack"
 )
 
 // sum is the hash of a dictionary's content. It is the name of its file.
@@ -43,9 +43,9 @@ type dictionaries struct {
 	// swept.
 	durable map[dictionaryFile]bool
 	// wanted are the dictionaries to write. It keeps them alive.
-	wanted map[dictionaryFile]*wire.Dictionary
+	wanted map[dictionaryFile]*pack.Dictionary
 	// loaded are the dictionaries in use that were read from files.
-	loaded map[sum]weak.Pointer[wire.Dictionary]
+	loaded map[sum]weak.Pointer[pack.Dictionary]
 }
 
 // dictionaryFile is a dictionary in a form: objects of encrypted mirrors must not be in a
@@ -65,12 +65,12 @@ func (f dictionaryFile) name() string {
 func newDictionaries(s *files, folder string, keys Keys, wake func()) *dictionaries {
 	return &dictionaries{
 		files: s, folder: folder, keys: keys, wake: wake,
-		durable: map[dictionaryFile]bool{}, wanted: map[dictionaryFile]*wire.Dictionary{}, loaded: map[sum]weak.Pointer[wire.Dictionary]{},
+		durable: map[dictionaryFile]bool{}, wanted: map[dictionaryFile]*pack.Dictionary{}, loaded: map[sum]weak.Pointer[pack.Dictionary]{},
 	}
 }
 
 // ready reports whether a record may name a dictionary. If not, it is written soon.
-func (d *dictionaries) ready(dict *wire.Dictionary, sealed bool) bool {
+func (d *dictionaries) ready(dict *pack.Dictionary, sealed bool) bool {
 	f := dictionaryFile{dict.Sum(), sealed}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +100,7 @@ func (d *dictionaries) writeWanted() error {
 }
 
 // write makes a dictionary durable.
-func (d *dictionaries) write(f dictionaryFile, dict *wire.Dictionary) error {
+func (d *dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
 	d.mu.Lock()
 	done := d.durable[f]
 	if !done {
@@ -163,7 +163,7 @@ func (d *dictionaries) read(f dictionaryFile) ([]byte, error) {
 
 // load returns the dictionary with a hash. First is set if this call has read it: the
 // caller then checks that an object can be unpacked with it.
-func (d *dictionaries) load(f dictionaryFile) (dict *wire.Dictionary, first bool, err error) {
+func (d *dictionaries) load(f dictionaryFile) (dict *pack.Dictionary, first bool, err error) {
 	d.mu.Lock()
 	dict = d.loaded[f.sum].Value()
 	d.mu.Unlock()
@@ -172,7 +172,7 @@ func (d *dictionaries) load(f dictionaryFile) (dict *wire.Dictionary, first bool
 	}
 	b, err := d.read(f)
 	if err == nil {
-		dict, err = wire.ParseDictionary(b)
+		dict, err = pack.ParseDictionary(b)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("dictionary %s: %w", f.name(), err)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
-	"github.com/watershed-project/watershed/wire"
+	"github.com/watershed-project/watershed/internal/pack"
 )
 
 // begin takes over the segments that the cluster has.
@@ -277,7 +277,7 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 		}
 		e.seal, d.Key = l.seal, l.wrapped
 	}
-	e.ready = func(dict *wire.Dictionary) bool { return c.directory.dictionaries.ready(dict, m.id.sealed()) }
+	e.ready = func(dict *pack.Dictionary) bool { return c.directory.dictionaries.ready(dict, m.id.sealed()) }
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err

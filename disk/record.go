@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -66,7 +67,7 @@ type encoder struct {
 	packer *wire.Packer
 	seal   *seal // nil if the mirror is not encrypted
 	// ready reports whether a dictionary may be named.
-	ready   func(*wire.Dictionary) bool
+	ready   func(*pack.Dictionary) bool
 	numbers map[sum]int
 	sums    []sum
 	scratch []byte
@@ -111,7 +112,7 @@ func (e *encoder) append(b []byte, c queuedChange, labels bool) ([]byte, error) 
 }
 
 // number returns the number of a dictionary, from 1, or 0 if it may not be named.
-func (e *encoder) number(d *wire.Dictionary) int {
+func (e *encoder) number(d *pack.Dictionary) int {
 	s := sum(d.Sum())
 	n := e.numbers[s]
 	if n == 0 && e.ready(d) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/timer"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // sweepEvery is how often dictionaries that are not used any more are searched for.
@@ -348,7 +348,7 @@ func (d *Directory) writeSnapshot(j *stateJob, name string, rest func(time.Durat
 			return err
 		}
 	}
-	w.ready = func(dict *wire.Dictionary) bool {
+	w.ready = func(dict *pack.Dictionary) bool {
 		err := d.dictionaries.write(dictionaryFile{dict.Sum(), m.id.sealed()}, dict)
 		d.report(err)
 		return err == nil

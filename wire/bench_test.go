@@ -85,17 +85,6 @@ func BenchmarkWatchReader(b *testing.B) {
 	}
 }
 
-func BenchmarkMeta(b *testing.B) {
-	benchmark(b, func(b *testing.B, e wire.Encoding, _ []byte) {
-		o := podObject(b, e, 1)
-		for b.Loop() {
-			if _, err := wire.MetaOf(o); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 func BenchmarkLabel(b *testing.B) {
 	benchmark(b, func(b *testing.B, e wire.Encoding, _ []byte) {
 		o := podObject(b, e, 1)

@@ -14,6 +14,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/wire/internal/protodecode"
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
 // Pointer is satisfied by *P.
@@ -69,8 +71,8 @@ func DecodeFresh[T Pointer[P], P any](o *Object) (T, error) {
 // DecodeInto is [DecodeFresh] for a type that is known only at run time: into is a
 // pointer to an empty value of it. After an error the content of into is undefined.
 func (o *Object) DecodeInto(into any) error {
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	var err error
 	switch into := into.(type) {
 	case *unstructured.Unstructured:
@@ -108,8 +110,8 @@ func (o *Object) decodeTyped(raw []byte, into any) error {
 	if message, ok := into.(protobuf.Message); ok {
 		return o.unmarshal(func() error {
 			v := reflect.ValueOf(into).Elem()
-			if m := layoutOf(v.Type()); m != nil {
-				m.reserve(v, raw)
+			if m := protodecode.LayoutOf(v.Type()); m != nil {
+				m.Reserve(v, raw)
 			}
 			return message.Unmarshal(raw)
 		})
@@ -172,9 +174,9 @@ func (o *Object) unstructured(raw []byte) (map[string]any, error) {
 // objectMeta decodes only the metadata.
 func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 	if o.encoding == JSON {
-		s := jsonScan{b: raw}
-		enterMember(&s, "metadata")
-		return utiljson.Unmarshal(s.value(), into)
+		s := scan.JSON{B: raw}
+		scan.EnterMember(&s, "metadata")
+		return utiljson.Unmarshal(s.Value(), into)
 	}
 	p := protobuf.Scanner{Data: raw}
 	for p.Next() {
@@ -188,7 +190,51 @@ func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 		}
 	}
 	if p.Bad {
-		return errProtobuf
+		return scan.ErrProtobuf
 	}
 	return nil
+}
+
+// DecodeIntoLike is [Object.DecodeInto] for an object that is another state of like, which
+// was decoded as value: into and value are pointers to the same type, and into is empty.
+// The two values then share what they have in common, which takes less time and less
+// memory, and a part that was modified in one is modified in the other. So the value is not
+// for readers that did not ask for it. Where sharing is not possible, the object is decoded
+// as usual.
+func (o *Object) DecodeIntoLike(into any, like *Object, value any) error {
+	t := reflect.TypeOf(into)
+	if reflect.TypeOf(value) != t || !o.resembles(like, t) || reflect.ValueOf(value).IsNil() {
+		return o.DecodeInto(into)
+	}
+	v := reflect.ValueOf(into).Elem()
+	if !o.decodeLike(like, v, reflect.ValueOf(value).Elem()) {
+		v.SetZero()
+		return o.DecodeInto(into)
+	}
+	return nil
+}
+
+// resembles reports whether both objects are messages of the Go type t.
+func (o *Object) resembles(like *Object, t reflect.Type) bool {
+	return o.encoding == Protobuf && like.encoding == Protobuf && o.kind.GroupVersionKind == like.kind.GroupVersionKind &&
+		o.kind.goType() == t && like.kind.goType() == t
+}
+
+// decodeLike fills into, and reports whether that was possible.
+func (o *Object) decodeLike(like *Object, into, value reflect.Value) (ok bool) {
+	raw, s := o.open()
+	defer s.free()
+	likeRaw, ls := like.open()
+	defer ls.free()
+	err := o.unmarshal(func() error {
+		// The type of the object is not in its bytes.
+		if m := protodecode.LayoutOf(into.Type()); m != nil {
+			ok = m.Fill(into, value, raw, likeRaw)
+		}
+		return nil
+	})
+	if ok = ok && err == nil; ok {
+		o.setKind(into.Addr().Interface())
+	}
+	return ok
 }

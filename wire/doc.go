@@ -10,7 +10,7 @@
 // arrived in a list, in a watch or alone: the items of a JSON list lack apiVersion and
 // kind, so these are added in the form that watch events have.
 //
-// The key, the version and the metadata scanned from the bytes are those of the value
+// The key, the version, the labels and the other metadata scanned from the bytes are those of the value
 // that apimachinery decodes from them. JSON that repeats a member which identifies the
 // object is rejected, because JSON decoders disagree on which one counts.
 //

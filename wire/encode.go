@@ -83,8 +83,8 @@ func (o *Object) AppendProtobuf(b []byte) ([]byte, error) {
 // is not decoded for it. For an object in JSON these are its bytes. If the object cannot
 // be converted it returns an [*ObjectError] and appends nothing.
 func (o *Object) AppendJSON(b []byte) ([]byte, error) {
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	if o.encoding == JSON {
 		return append(b, raw...), nil
 	}
@@ -126,8 +126,8 @@ func (o *Object) HasUnknownFields() bool {
 	if o.encoding != Protobuf {
 		return false
 	}
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	return transcode.HasUnknownFields(o.kind.goType(), raw)
 }
 

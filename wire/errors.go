@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
 var (
@@ -15,11 +17,9 @@ var (
 	errNoVersion   = errors.New("it has no resourceVersion")
 	errSlash       = errors.New("namespace or name contains a slash")
 	errNoType      = errors.New("it is protobuf, and its Kind has no Go type (New)")
-	errProtobuf    = errors.New("malformed protobuf")
-	errJSON        = errors.New("malformed JSON")
 	errLongName    = fmt.Errorf("namespace and name have more than %d bytes", maxKey)
 	errLongVersion = fmt.Errorf("resourceVersion has more than %d bytes", maxVersion)
-	errLabels      = fmt.Errorf("it has more than %d labels", mostLabels)
+	errLabels      = fmt.Errorf("it has more than %d labels", scan.MostLabels)
 	errLongKind    = fmt.Errorf("apiVersion or kind have more than %d bytes", maxKind)
 )
 

@@ -6,19 +6,17 @@ package wire
 import (
 	"runtime"
 	"unsafe"
+
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
 // KindOf returns the Kind of an object, as a pointer to compare.
 func KindOf(o *Object) *Kind { return o.kind }
 
-// Meta and Owner export the metadata that is scanned from an object.
-type (
-	Meta  = metadata
-	Owner = owner
-)
-
-// MetaOf scans the metadata of an object.
-func MetaOf(o *Object) (Meta, error) { return o.metadata() }
+// WellFormedLabels reports whether the labels of an object can be read to their end.
+func WellFormedLabels(o *Object) bool {
+	return scan.EachLabel(o.Bytes(), o.encoding == JSON, func([]byte, []byte) {})
+}
 
 // Views returns the number of values that an object refers to, dead or alive.
 func Views(o *Object) (n int) {
@@ -30,23 +28,14 @@ func Views(o *Object) (n int) {
 
 // Train makes a dictionary from the samples that the packer has of an object's kind,
 // without waiting for more.
-func Train(p *Packer, o *Object) bool {
-	s := p.kindPacker(o)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trainLocked()
-	return s.dict.Load() != nil
-}
+func Train(p *Packer, o *Object) bool { return p.trainer(o).Train() }
 
 // Dense reports whether an object is packed densely.
-func Dense(o *Object) bool {
-	b := o.body.Load()
-	return b.how != nil && b.how.settled(b.data)
-}
+func Dense(o *Object) bool { return o.body.Load().Settled() }
 
 // OnFreed calls f when the dictionary that an object is packed with is freed.
 func OnFreed(o *Object, f func()) {
-	runtime.AddCleanup(o.body.Load().how.dict, func(int) { f() }, 0)
+	runtime.AddCleanup(o.body.Load().How.Dictionary(), func(int) { f() }, 0)
 }
 
 // Live returns the number of an object's decoded values that are alive.
@@ -60,9 +49,9 @@ func Live(o *Object) (n int) {
 }
 
 // DataSize returns the bytes of an object's stored form, without the base of a difference.
-func DataSize(o *Object) int { return len(o.body.Load().data) }
+func DataSize(o *Object) int { return len(o.body.Load().Data) }
 
 // BufferOf returns the address of an object's stored bytes, without sharing them.
 func BufferOf(o *Object) uintptr {
-	return uintptr(unsafe.Pointer(unsafe.SliceData(o.body.Load().data)))
+	return uintptr(unsafe.Pointer(unsafe.SliceData(o.body.Load().Data)))
 }

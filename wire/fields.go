@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
 // Fields are parts of an object's metadata that few programs read.
@@ -30,8 +32,8 @@ func (o *Object) Without(fields Fields) *Object {
 	if fields == 0 {
 		return o
 	}
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	var rest []byte
 	if o.encoding == JSON {
 		rest = fields.fromJSON(raw)
@@ -42,7 +44,7 @@ func (o *Object) Without(fields Fields) *Object {
 		return o
 	}
 	without := &Object{kind: o.kind, key: o.key, version: o.version, split: o.split, encoding: o.encoding}
-	without.body.Store(&body{data: bytes.Clone(rest)})
+	without.body.Store(&pack.Body{Data: bytes.Clone(rest)})
 	return without
 }
 
@@ -78,7 +80,7 @@ func (f Fields) fromProtobufMeta(meta []byte) []byte {
 		case 17:
 			drop = f&ManagedFields != 0
 		case 12:
-			key, _, ok := protoEntry(p.Bytes())
+			key, _, ok := scan.Entry(p.Bytes())
 			drop = ok && f&LastApplied != 0 && string(key) == lastApplied
 		}
 		if !drop {
@@ -93,13 +95,13 @@ func (f Fields) fromProtobufMeta(meta []byte) []byte {
 
 // fromJSON is fromProtobuf for JSON.
 func (f Fields) fromJSON(raw []byte) []byte {
-	return editMember(raw, "metadata", func(meta []byte) []byte {
+	return scan.EditMember(raw, "metadata", func(meta []byte) []byte {
 		if f&ManagedFields != 0 {
-			meta = editMember(meta, "managedFields", func([]byte) []byte { return nil })
+			meta = scan.EditMember(meta, "managedFields", func([]byte) []byte { return nil })
 		}
 		if f&LastApplied != 0 && meta != nil {
-			meta = editMember(meta, "annotations", func(all []byte) []byte {
-				all = editMember(all, lastApplied, func([]byte) []byte { return nil })
+			meta = scan.EditMember(meta, "annotations", func(all []byte) []byte {
+				all = scan.EditMember(all, lastApplied, func([]byte) []byte { return nil })
 				if string(all) == "{}" {
 					return nil
 				}
@@ -108,48 +110,4 @@ func (f Fields) fromJSON(raw []byte) []byte {
 		}
 		return meta
 	})
-}
-
-// editMember returns a JSON object with another value for one of its members, or
-// without the member if edit returns nil. Anything but an object is returned unchanged.
-func editMember(object []byte, name string, edit func(value []byte) []byte) []byte {
-	s := jsonScan{b: object}
-	s.space()
-	if s.at >= len(s.b) || !s.begin('{') {
-		return object
-	}
-	out := append(make([]byte, 0, len(object)), '{')
-	edited := false
-	for s.more('}') {
-		from := s.at
-		key, ok := s.text()
-		s.space()
-		if !ok || s.at >= len(s.b) || s.b[s.at] != ':' {
-			return object
-		}
-		s.at++
-		value := s.value()
-		if s.bad {
-			return object
-		}
-		if string(key) == name {
-			now := edit(value)
-			edited = true
-			if now == nil {
-				continue
-			}
-			// The value ends where the member does.
-			out = append(append(out, object[from:s.at-len(value)]...), now...)
-		} else {
-			out = append(out, object[from:s.at]...)
-		}
-		out = append(out, ',')
-	}
-	if s.bad || !edited {
-		return object
-	}
-	if out[len(out)-1] == ',' {
-		out = out[:len(out)-1]
-	}
-	return append(out, '}')
 }

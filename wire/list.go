@@ -67,3 +67,13 @@ func (l *ListReader) Meta() ListMeta {
 	}
 	return l.items.meta()
 }
+
+// ListMeta is the metadata of a list.
+type ListMeta struct {
+	ResourceVersion string
+	// Continue is the token for the next page, "" if there is none.
+	Continue string
+	// RemainingItemCount is the number of objects in the next pages, 0 if the server does
+	// not send it.
+	RemainingItemCount int64
+}

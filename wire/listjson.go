@@ -9,13 +9,17 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/watershed-project/watershed/internal/buffer"
+	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/wire/internal/stream"
 )
 
 // jsonList reads a list in JSON. Its members come in any order: built-in kinds have kind,
 // apiVersion, metadata, items; custom ones are sorted by name.
 type jsonList struct {
-	filing
-	in  *meter
+	builder
+	in  *stream.Meter
 	dec *jsontext.Decoder
 
 	apiVersion, kind string
@@ -29,11 +33,11 @@ type jsonList struct {
 }
 
 func newJSONList(r io.Reader, kind *Kind) *jsonList {
-	in := &meter{r: r}
+	in := stream.NewMeter(r)
 	return &jsonList{
-		filing: filing{kinds: kinds{fixed: kind}},
-		in:     in,
-		dec:    jsontext.NewDecoder(in, jsonOptions...),
+		builder: builder{kinds: kinds{fixed: kind}},
+		in:      in,
+		dec:     jsontext.NewDecoder(in, scan.Options...),
 	}
 }
 
@@ -41,11 +45,11 @@ func (l *jsonList) meta() ListMeta { return l.about }
 
 func (l *jsonList) next() (*Object, error) {
 	for {
-		l.in.left = maxObject
+		l.in.Left = buffer.MaxObject
 		if l.inItems && l.dec.PeekKind() != ']' {
 			item, err := l.dec.ReadValue()
 			if err != nil {
-				return nil, unexpected(err)
+				return nil, stream.Unexpected(err)
 			}
 			return l.item(item)
 		}
@@ -59,7 +63,7 @@ func (l *jsonList) item(item []byte) (*Object, error) {
 	if l.itemKind == nil && l.kind != "" && l.apiVersion != "" {
 		l.itemKind, _ = l.ofList(l.apiVersion, l.kind)
 	}
-	o, err := l.json(&identity{}, item, l.itemKind, false)
+	o, err := l.json(&scan.Header{}, item, l.itemKind, false)
 	if errors.Is(err, errUntyped) && (l.kind == "" || l.apiVersion == "") {
 		// All other items would fail in the same way, and a list from which nothing can
 		// be read must not look like an empty one.
@@ -75,7 +79,7 @@ func (l *jsonList) token() error {
 	case err == io.EOF && l.done: //nolint:errorlint // jsontext returns it bare
 		return io.EOF
 	case err != nil:
-		return unexpected(err)
+		return stream.Unexpected(err)
 	case l.done:
 		return fmt.Errorf("there is %v after the list", t.Kind())
 	case !l.begun:
@@ -109,11 +113,11 @@ func (l *jsonList) member(name string) error {
 		}
 		l.hadItems = true
 		if l.dec.PeekKind() == 'n' {
-			return unexpected(l.dec.SkipValue())
+			return stream.Unexpected(l.dec.SkipValue())
 		}
 		t, err := l.dec.ReadToken()
 		if err != nil {
-			return unexpected(err)
+			return stream.Unexpected(err)
 		}
 		if t.Kind() != '[' {
 			return fmt.Errorf("its items are not an array but %v", t.Kind())
@@ -123,9 +127,9 @@ func (l *jsonList) member(name string) error {
 	}
 	value, err := l.dec.ReadValue()
 	if err != nil {
-		return unexpected(err)
+		return stream.Unexpected(err)
 	}
-	s := jsonScan{b: value}
+	s := scan.JSON{B: value}
 	switch name {
 	case "kind":
 		l.setText(&l.kind, &s)
@@ -134,33 +138,33 @@ func (l *jsonList) member(name string) error {
 	case "metadata":
 		l.scanMeta(&s)
 	}
-	if s.bad {
+	if s.Bad {
 		return fmt.Errorf("its %s has the wrong type", name)
 	}
 	return nil
 }
 
-func (l *jsonList) scanMeta(s *jsonScan) {
-	if s.null() {
+func (l *jsonList) scanMeta(s *scan.JSON) {
+	if s.Null() {
 		return
 	}
-	s.begin('{')
-	for name, ok := s.name(); ok; name, ok = s.name() {
+	s.Begin('{')
+	for name, ok := s.Name(); ok; name, ok = s.Name() {
 		switch string(name) {
 		case "resourceVersion":
 			l.setText(&l.about.ResourceVersion, s)
 		case "continue":
 			l.setText(&l.about.Continue, s)
 		case "remainingItemCount":
-			l.about.RemainingItemCount = s.integer()
+			l.about.RemainingItemCount = s.Integer()
 		default:
-			s.value()
+			s.Value()
 		}
 	}
 }
 
-func (l *jsonList) setText(to *string, s *jsonScan) {
-	if text, ok := s.text(); ok {
+func (l *jsonList) setText(to *string, s *scan.JSON) {
+	if text, ok := s.Text(); ok {
 		*to = string(text)
 	}
 }

@@ -10,15 +10,17 @@ import (
 	"io"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/wire/internal/stream"
 )
 
 // protoList reads a list in protobuf: magic number, envelope, and in it the list with its
 // items. The items are read as they arrive.
 type protoList struct {
-	filing
-	in protoStream
+	builder
+	in stream.Message
 
-	env      envelope
+	env      scan.Envelope
 	itemKind *Kind
 	about    ListMeta
 	begun    bool
@@ -28,8 +30,8 @@ type protoList struct {
 
 func newProtoList(r io.Reader, kind *Kind) *protoList {
 	return &protoList{
-		filing: filing{kinds: kinds{fixed: kind}},
-		in:     protoStream{r: bufio.NewReaderSize(r, 64<<10), left: endless},
+		builder: builder{kinds: kinds{fixed: kind}},
+		in:      stream.NewMessage(bufio.NewReaderSize(r, 64<<10)),
 	}
 }
 
@@ -38,12 +40,12 @@ func (l *protoList) meta() ListMeta { return l.about }
 func (l *protoList) next() (*Object, error) {
 	if !l.begun {
 		l.begun = true
-		var head [len(magic)]byte
-		if _, err := io.ReadFull(l.in.r, head[:]); err != nil {
-			return nil, unexpected(err)
+		var head [len(scan.Magic)]byte
+		if _, err := l.in.ReadFull(head[:]); err != nil {
+			return nil, stream.Unexpected(err)
 		}
-		if string(head[:]) != magic {
-			return nil, errMagic
+		if string(head[:]) != scan.Magic {
+			return nil, scan.ErrMagic
 		}
 	}
 	for {
@@ -62,64 +64,64 @@ func (l *protoList) next() (*Object, error) {
 
 // envelopeField reads one field of the envelope, or up to the beginning of the list.
 func (l *protoList) envelopeField() error {
-	switch err := l.in.next(); {
+	switch err := l.in.Next(); {
 	case err == io.EOF && !l.hadList: //nolint:errorlint // next returns it bare
 		return io.ErrUnexpectedEOF
 	case err != nil:
 		return err
-	case l.in.field == 1:
-		b, err := l.in.bytes()
+	case l.in.Field == 1:
+		b, err := l.in.Bytes()
 		if err != nil {
 			return err
 		}
-		if !l.env.scanType(b) {
-			return errProtobuf
+		if !l.env.ScanType(b) {
+			return scan.ErrProtobuf
 		}
 		return nil
-	case l.in.field != 2:
-		return l.in.skip()
+	case l.in.Field != 2:
+		return l.in.Skip()
 	case l.hadList:
 		return errors.New("it has two bodies")
 	}
-	n, err := l.in.length()
+	n, err := l.in.Length()
 	if err != nil {
 		return err
 	}
 	// In protobuf, any message can look like a list.
-	if l.env.status() {
+	if l.env.IsStatus() {
 		return errors.New("it is of kind \"Status\"")
 	}
-	if l.itemKind, err = l.ofList(string(l.env.apiVersion), string(l.env.kind)); err != nil {
+	if l.itemKind, err = l.ofList(string(l.env.APIVersion), string(l.env.Kind)); err != nil {
 		return err
 	}
 	l.inList, l.hadList = true, true
-	l.in.left = n
+	l.in.Left = n
 	return nil
 }
 
 // listField reads one field of the list, which may be an object.
 func (l *protoList) listField() (*Object, error) {
-	switch err := l.in.next(); {
+	switch err := l.in.Next(); {
 	case err == io.EOF: //nolint:errorlint // next returns it bare
 		l.inList = false
-		l.in.left = endless
+		l.in.Left = stream.Endless
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case l.in.field == 1:
-		b, err := l.in.bytes()
+	case l.in.Field == 1:
+		b, err := l.in.Bytes()
 		if err != nil {
 			return nil, err
 		}
 		return nil, l.scanMeta(b)
-	case l.in.field == 2:
-		b, err := l.in.bytes()
+	case l.in.Field == 2:
+		b, err := l.in.Bytes()
 		if err != nil {
 			return nil, fmt.Errorf("an item: %w", err)
 		}
-		return leased(l.protobuf(&identity{}, b, l.itemKind))
+		return leased(l.protobuf(&scan.Header{}, b, l.itemKind))
 	default:
-		return nil, l.in.skip()
+		return nil, l.in.Skip()
 	}
 }
 
@@ -136,7 +138,7 @@ func (l *protoList) scanMeta(b []byte) error {
 		}
 	}
 	if p.Bad {
-		return errProtobuf
+		return scan.ErrProtobuf
 	}
 	return nil
 }

@@ -4,64 +4,65 @@
 package wire
 
 import (
-	"encoding/json"
+	"strconv"
 	"time"
 
-	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
+
+// ResourceVersion returns the object's version as the API server wrote it.
+func (o *Object) ResourceVersion() string {
+	if o.version != 0 {
+		return strconv.FormatUint(o.version, 10)
+	}
+	raw, opened := o.open()
+	defer opened.free()
+	var h scan.Header
+	if o.encoding == JSON {
+		_ = h.ScanJSON(raw) // newObject has scanned the same bytes without an error
+	} else {
+		_ = h.ScanProtobuf(raw)
+	}
+	return string(h.Version)
+}
 
 // Created returns metadata.creationTimestamp, which is in seconds, and the zero time if the
 // object has none. It does not decode the object.
 func (o *Object) Created() time.Time {
-	raw, scratch := o.open()
-	defer scratch.free()
-	var at time.Time
-	if o.encoding == JSON {
-		valueOf(raw, "metadata", func(meta []byte) {
-			valueOf(meta, "creationTimestamp", func(text []byte) {
-				if json.Unmarshal(text, &at) != nil {
-					at = time.Time{}
-				}
-			})
-		})
-		return at
-	}
-	metaField(raw, 8, func(value []byte) {
-		if s := protoSeconds(value); s != 0 {
-			at = time.Unix(s, 0)
-		}
-	})
-	return at
+	raw, opened := o.open()
+	defer opened.free()
+	return scan.Created(raw, o.encoding == JSON)
 }
 
-// valueOf calls found with the value of a member of a JSON object, if it has that member.
-func valueOf(object []byte, name string, found func(value []byte)) {
-	editMember(object, name, func(value []byte) []byte {
-		found(value)
-		return value
-	})
+// Managers returns the names of the field managers that led from an older state of the
+// object to this one, in order. It compares metadata.managedFields of both; an older state
+// that is nil or has none counts as one without entries. It does not decode the objects.
+//
+// An API server records when a manager last wrote, in seconds. So several names are
+// returned if it cannot be known which of them wrote, and none if the object has no managed
+// fields.
+func (o *Object) Managers(old *Object) []string {
+	now := o.managed()
+	var before []scan.ManagedEntry
+	if old != nil {
+		before = old.managed()
+	}
+	return scan.Managers(now, before)
 }
 
-// metaField calls found with each value of a field of the metadata of a protobuf message.
-func metaField(raw []byte, field int32, found func(value []byte)) {
-	for p := (protobuf.Scanner{Data: raw}); p.Next(); {
-		if p.Field != 1 {
-			continue
-		}
-		for m := (protobuf.Scanner{Data: p.Bytes()}); m.Next(); {
-			if m.Field == field {
-				found(m.Bytes())
-			}
-		}
-	}
+// managed returns the entries of metadata.managedFields, as far as they can be read.
+func (o *Object) managed() []scan.ManagedEntry {
+	raw, opened := o.open()
+	defer opened.free()
+	return scan.Managed(raw, o.encoding == JSON)
 }
 
-// protoSeconds returns the seconds of a time, 0 for no time.
-func protoSeconds(raw []byte) (seconds int64) {
-	for p := (protobuf.Scanner{Data: raw}); p.Next(); {
-		if p.Field == 1 {
-			seconds = int64(p.Varint())
-		}
-	}
-	return seconds
+// LastManager returns the field manager that wrote last, by the times in
+// metadata.managedFields. It is "" if another wrote a few seconds before, because API
+// servers may have different clocks, and if there are no managed fields. Unlike Managers it
+// needs no older state, and reads an object in protobuf without decoding it.
+func (o *Object) LastManager() string {
+	raw, opened := o.open()
+	defer opened.free()
+	return scan.LastManager(raw, o.encoding == JSON)
 }

@@ -7,8 +7,12 @@ import (
 	"strconv"
 	"sync/atomic"
 	"unique"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/internal/buffer"
+	"github.com/watershed-project/watershed/internal/pack"
 )
 
 // Object is a Kubernetes object as the API server sent it: its bytes, and the few fields
@@ -21,7 +25,7 @@ import (
 type Object struct {
 	kind *Kind
 	key  string
-	body atomic.Pointer[body]
+	body atomic.Pointer[pack.Body]
 	// views are the decoded values that callers may still hold.
 	views atomic.Pointer[view]
 	// labels are the labels of a packed object, see labels.go. They are written before
@@ -29,40 +33,43 @@ type Object struct {
 	labels unique.Handle[string]
 	// version is the resourceVersion, 0 if that is not a number.
 	version uint64
-	// lease counts the readers of the bytes as they arrived, see buffer.go.
-	lease lease
+	// lease counts the readers of the bytes as they arrived, see [buffer.Lease].
+	lease buffer.Lease
 	// split is the index in key at which the name begins, 0 if there is no namespace.
 	split    uint16
 	encoding Encoding
 }
 
+// unlabelled marks an object whose labels are not stored.
+var unlabelled unique.Handle[string]
+
 // opened is what keeps the bytes that open has returned.
 type opened struct {
-	lease   *lease
-	scratch *scratch
+	lease   *buffer.Lease
+	scratch *buffer.Scratch
 }
 
 // free ends the use of the bytes.
 func (o opened) free() {
-	o.lease.release()
-	o.scratch.free()
+	o.lease.Release()
+	o.scratch.Free()
 }
 
 // open returns the object's bytes, valid until the second result is freed.
 func (o *Object) open() ([]byte, opened) {
 	b := o.body.Load()
-	if b.how == nil {
-		if o.lease.take() {
-			return b.data, opened{lease: &o.lease}
+	if b.How == nil {
+		if o.lease.Take() {
+			return b.Data, opened{lease: &o.lease}
 		}
 		// The bytes are kept, or they were packed and recycled in the meantime.
-		if b = o.body.Load(); b.how == nil {
-			return b.data, opened{}
+		if b = o.body.Load(); b.How == nil {
+			return b.Data, opened{}
 		}
 	}
-	s := newScratch()
-	s.b = b.how.unpack(s.b, b.data)
-	return s.b, opened{scratch: s}
+	s := buffer.NewScratch()
+	s.B = b.How.Unpack(s.B, b.Data)
+	return s.B, opened{scratch: s}
 }
 
 // Key returns "namespace/name", or "name" for an object without a namespace.
@@ -90,25 +97,20 @@ func (o *Object) Encoding() Encoding { return o.encoding }
 // packed object, every call unpacks them into a new slice.
 func (o *Object) Bytes() []byte {
 	b := o.body.Load()
-	if b.how == nil {
-		o.lease.end()
-		if b = o.body.Load(); b.how == nil {
-			return b.data
+	if b.How == nil {
+		o.lease.End()
+		if b = o.body.Load(); b.How == nil {
+			return b.Data
 		}
 	}
-	return b.how.unpack(nil, b.data)
+	return b.How.Unpack(nil, b.Data)
 }
 
 // Size returns the bytes that the object takes now: itself, its key and its bytes, packed
 // or not. If the bytes are stored as a difference from an earlier state, it includes that
 // state. If they are stored as a difference from another object, it does not.
 func (o *Object) Size() int {
-	b := o.body.Load()
-	n := objectSize + bodySize + len(o.key) + cap(b.data)
-	if b.how != nil && b.how.base != nil && !b.how.settled(b.data) {
-		n += packingSize + cap(b.how.base)
-	}
-	return n
+	return objectSize + len(o.key) + o.body.Load().Size()
 }
 
 // Footprint returns Size and the stored labels, as if no other object shared them.
@@ -123,21 +125,17 @@ func (o *Object) Footprint() int {
 // Length returns the approximate length of the unpacked bytes.
 func (o *Object) Length() int {
 	b := o.body.Load()
-	if b.how == nil {
-		return len(b.data)
+	if b.How == nil {
+		return len(b.Data)
 	}
-	return b.how.length(b.data)
+	return b.How.Length(b.Data)
 }
 
 // Packed reports whether the bytes are stored packed.
-func (o *Object) Packed() bool { return o.body.Load().how != nil }
+func (o *Object) Packed() bool { return o.body.Load().How != nil }
 
-const (
-	// objectSize is the size of an [Object] in bytes.
-	objectSize = 64
-	// bodySize is the size of its body in bytes, without the data.
-	bodySize = 32
-)
+// objectSize is the size of an [Object] in bytes, without its key and its body.
+const objectSize = 64
 
 // String returns kind, key and version, for logs.
 func (o *Object) String() string {
@@ -151,9 +149,9 @@ func Unify(stored, arrived *Object) bool {
 	if !Same(stored, arrived) {
 		return false
 	}
-	if b := stored.body.Load(); stored != arrived && b.how != nil && !arrived.Packed() {
+	if b := stored.body.Load(); stored != arrived && b.How != nil && !arrived.Packed() {
 		arrived.labels = stored.labels
-		arrived.lease.recycle(arrived.body.Swap(b).data)
+		arrived.lease.Recycle(arrived.body.Swap(b).Data)
 	}
 	return true
 }
@@ -173,4 +171,52 @@ func Same(a, b *Object) bool {
 	y, sy := b.open()
 	defer sy.free()
 	return string(x) == string(y)
+}
+
+// view is one of the values that an object was decoded into. Views never change; a chain
+// of them is replaced as a whole.
+type view struct {
+	ref  viewRef
+	next *view
+}
+
+// viewRef is a viewOf of any type.
+type viewRef interface{ dead() bool }
+
+// viewOf holds a value without keeping it alive.
+type viewOf[P any] struct{ weak.Pointer[P] }
+
+func (v viewOf[P]) dead() bool { return v.Value() == nil }
+
+// shared returns the value of type P that a caller still holds, nil if there is none.
+func shared[P any](v *view) *P {
+	for ; v != nil; v = v.next {
+		if of, ok := v.ref.(viewOf[P]); ok {
+			if p := of.Value(); p != nil {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// share makes p the value that all callers get from an object with these views, unless
+// there already is one. It returns the shared value.
+func share[P any](views *atomic.Pointer[view], p *P) *P {
+	ref := viewOf[P]{weak.Make(p)}
+	for {
+		old := views.Load()
+		if first := shared[P](old); first != nil {
+			return first
+		}
+		chain := &view{ref: ref}
+		for v := old; v != nil; v = v.next {
+			if !v.ref.dead() {
+				chain.next = &view{ref: v.ref, next: chain.next}
+			}
+		}
+		if views.CompareAndSwap(old, chain) {
+			return p
+		}
+	}
 }

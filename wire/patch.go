@@ -9,7 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
 // Patch is a change to an object that does not need decoding. The zero value changes
@@ -28,16 +30,16 @@ func (o *Object) With(p Patch) *Object {
 	if p == (Patch{}) {
 		return o
 	}
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	other := &Object{kind: o.kind, key: o.key, version: o.version, split: o.split, encoding: o.encoding}
 	if p.Version != 0 {
 		other.version = p.Version
 	}
 	if o.encoding == JSON {
-		other.body.Store(&body{data: p.json(raw)})
+		other.body.Store(&pack.Body{Data: p.json(raw)})
 	} else {
-		other.body.Store(&body{data: p.protobuf(raw)})
+		other.body.Store(&pack.Body{Data: p.protobuf(raw)})
 	}
 	return other
 }
@@ -65,72 +67,39 @@ func appendField(b []byte, field byte, value string) []byte {
 }
 
 func (p Patch) json(raw []byte) []byte {
-	return editMember(raw, "metadata", func(meta []byte) []byte {
+	return scan.EditMember(raw, "metadata", func(meta []byte) []byte {
 		if p.Version != 0 {
-			meta = setMember(meta, "resourceVersion", []byte(`"`+strconv.FormatUint(p.Version, 10)+`"`))
+			meta = scan.SetMember(meta, "resourceVersion", []byte(`"`+strconv.FormatUint(p.Version, 10)+`"`))
 		}
 		if p.Annotation != "" {
-			meta = editOrAdd(meta, "annotations", func(all []byte) []byte {
+			meta = scan.EditOrAdd(meta, "annotations", func(all []byte) []byte {
 				value, err := jsontext.AppendQuote(nil, p.Value)
 				if err != nil {
 					return all
 				}
-				return setMember(all, p.Annotation, value)
+				return scan.SetMember(all, p.Annotation, value)
 			})
 		}
 		return meta
 	})
 }
 
-// setMember returns a JSON object with one of its members set to a value.
-func setMember(object []byte, name string, value []byte) []byte {
-	return editOrAdd(object, name, func([]byte) []byte { return value })
-}
-
-// editOrAdd is editMember, but adds a missing member, made from an empty object. It
-// treats null as an empty object.
-func editOrAdd(object []byte, name string, edit func(value []byte) []byte) []byte {
-	if string(object) == "null" {
-		object = []byte("{}")
-	}
-	found := false
-	out := editMember(object, name, func(value []byte) []byte {
-		found = true
-		return edit(value)
-	})
-	if found || len(object) == 0 || object[0] != '{' {
-		return out
-	}
-	quoted, err := jsontext.AppendQuote(nil, name)
-	if err != nil {
-		return out
-	}
-	out = append(append(append(make([]byte, 0, len(object)+64), '{'), quoted...), ':')
-	out = append(out, edit([]byte("{}"))...)
-	rest := jsonScan{b: object, at: 1}
-	if rest.more('}') {
-		out = append(out, ',')
-		return append(out, object[rest.at:]...)
-	}
-	return append(out, '}')
-}
-
 // Append appends the object's bytes.
 func (o *Object) Append(b []byte) []byte {
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	return append(b, raw...)
 }
 
 // AppendMetadata appends the object's metadata: a JSON object, or the ObjectMeta message
 // with its tag, which is a PartialObjectMetadata.
 func (o *Object) AppendMetadata(b []byte) []byte {
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	if o.encoding == JSON {
-		s := jsonScan{b: raw}
-		if enterMember(&s, "metadata") {
-			b = append(b, s.value()...)
+		s := scan.JSON{B: raw}
+		if scan.EnterMember(&s, "metadata") {
+			b = append(b, s.Value()...)
 		}
 		return b
 	}
@@ -145,10 +114,10 @@ func (o *Object) AppendMetadata(b []byte) []byte {
 
 // AppendUntyped appends the bytes of a JSON object without its apiVersion and kind.
 func (o *Object) AppendUntyped(b []byte) []byte {
-	raw, scratch := o.open()
-	defer scratch.free()
+	raw, opened := o.open()
+	defer opened.free()
 	for _, name := range []string{"apiVersion", "kind"} {
-		raw = editMember(raw, name, func([]byte) []byte { return nil })
+		raw = scan.EditMember(raw, name, func([]byte) []byte { return nil })
 	}
 	return append(b, raw...)
 }

@@ -3,7 +3,9 @@
 
 package wire
 
-import "sync"
+import (
+	"sync"
+)
 
 // Recent keeps recently decoded values alive, so that they need not be decoded again. It
 // is bounded by an estimate of their size. All methods are safe for concurrent use, and

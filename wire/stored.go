@@ -4,27 +4,20 @@
 package wire
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"unique"
 
-	"github.com/klauspost/compress/s2"
+	"github.com/watershed-project/watershed/internal/pack"
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
-
-// Dictionary is what the packed objects of a kind have in common. Its content never
-// changes. It contains whole objects, so it is as confidential as they are.
-type Dictionary = dictionary
 
 // Stored is an object's bytes in the form in which the object keeps them, for a file. The
 // bytes are shared and must not be modified.
 type Stored struct {
 	// Data is packed with the dictionary, or the object's own bytes if that is nil.
 	Data       []byte
-	Dictionary *Dictionary
+	Dictionary *pack.Dictionary
 	// Labels are the labels that are kept beside packed data, in a form that only
 	// [Restore] reads. Labelled reports whether they are known.
 	Labels   string
@@ -39,20 +32,20 @@ type Stored struct {
 // not nil, are the object's bytes, so that the difference need not be unpacked.
 func (o *Object) Stored(raw []byte) Stored {
 	b := o.body.Load()
-	if b.how == nil {
+	if b.How == nil {
 		return Stored{Data: o.Bytes()}
 	}
-	s := Stored{Data: b.data, Dictionary: b.how.dict}
+	s := Stored{Data: b.Data, Dictionary: b.How.Dictionary()}
 	if o.labels != unlabelled {
 		s.Labels, s.Labelled = o.labels.Value(), true
 	}
-	if b.how.base == nil {
+	if !b.Difference() {
 		return s
 	}
 	if raw == nil {
-		raw = b.how.unpack(nil, b.data)
+		raw = b.How.Unpack(nil, b.Data)
 	}
-	if s.Data = s.Dictionary.pack(raw); s.Data == nil {
+	if s.Data = s.Dictionary.Pack(raw); s.Data == nil {
 		return Stored{Data: raw}
 	}
 	return s
@@ -63,11 +56,11 @@ func (o *Object) Stored(raw []byte) Stored {
 // object is being packed. A nil p packs nothing. Raw is as for [Object.Stored].
 func (p *Packer) Stored(o *Object, raw []byte) Stored {
 	s := o.Stored(raw)
-	if p == nil || s.Dictionary != nil || len(s.Data) < worthPacking {
+	if p == nil || s.Dictionary != nil || len(s.Data) < pack.Worth {
 		return s
 	}
 	if d := p.newest(o); d != nil {
-		if data := d.pack(s.Data); data != nil {
+		if data := d.Pack(s.Data); data != nil {
 			s.Data, s.Dictionary = data, d
 		}
 	}
@@ -85,9 +78,9 @@ func Restore(kind *Kind, e Encoding, key string, version uint64, s Stored) (*Obj
 	case e != JSON && e != Protobuf:
 		return nil, fmt.Errorf("stored object %q: %v", key, e)
 	case s.Dictionary == nil:
-	case len(s.Data) < 2 || s.Data[0] != packedFast && s.Data[0] != packedDense:
+	case !pack.Packs(s.Data):
 		return nil, fmt.Errorf("stored object %q: it is not packed in a known form", key)
-	case s.Labelled && validLabels(s.Labels):
+	case s.Labelled && scan.ValidLabels(s.Labels):
 		o.labels = unique.Make(s.Labels)
 	case s.Lazy:
 	default:
@@ -97,67 +90,10 @@ func Restore(kind *Kind, e Encoding, key string, version uint64, s Stored) (*Obj
 		}
 		o.labels = keepLabels(raw, e, unlabelled)
 	}
-	b := &body{data: s.Data}
 	if s.Dictionary != nil {
-		b.how = &s.Dictionary.alone
+		o.body.Store(s.Dictionary.Body(s.Data))
+	} else {
+		o.body.Store(&pack.Body{Data: s.Data})
 	}
-	o.body.Store(b)
 	return o, nil
-}
-
-// validLabels reports whether labels are in stored form.
-func validLabels(labels string) bool {
-	b := []byte(labels)
-	for n := 0; len(b) > 0 || n%2 != 0; n++ {
-		size, l := binary.Uvarint(b)
-		if l <= 0 || size > uint64(len(b)-l) {
-			return false
-		}
-		b = b[l+int(size):]
-	}
-	return true
-}
-
-// Sum returns the SHA-256 of Bytes. It is computed once.
-func (d *dictionary) Sum() [sha256.Size]byte {
-	d.sumOnce.Do(func() { d.sum = sha256.Sum256(d.Bytes()) })
-	return d.sum
-}
-
-// Bytes returns the content of the dictionary in a form that [ParseDictionary] reads.
-func (d *dictionary) Bytes() []byte {
-	b := binary.AppendUvarint(nil, uint64(len(d.tables)))
-	b = append(b, d.tables...)
-	return append(b, d.history...)
-}
-
-// ParseDictionary returns the dictionary with the given Bytes. Its memory, about 230 KB,
-// does not count against the limit of a [Packer].
-func ParseDictionary(b []byte) (*Dictionary, error) {
-	n, l := binary.Uvarint(b)
-	if l <= 0 || n > uint64(len(b)-l) {
-		return nil, errors.New("dictionary is truncated")
-	}
-	b = bytes.Clone(b[l:])
-	d := &dictionary{history: b[n:]}
-	d.alone.dict = d
-	if n > 0 {
-		d.tables = b[:n:n]
-	}
-	if d.fast = s2.MakeDict(d.history, nil); d.fast == nil {
-		return nil, errors.New("dictionary is too small")
-	}
-	d.encoders.New = d.newEncoder
-	if d.once.Do(d.makeDecoder); d.decoder == nil {
-		return nil, errors.New("dictionary has damaged code tables")
-	}
-	return d, nil
-}
-
-// Unpack returns the bytes that were packed as data.
-func (d *dictionary) Unpack(data []byte) ([]byte, error) {
-	if len(data) < 2 {
-		return nil, errors.New("packed data is truncated")
-	}
-	return d.decode(nil, data)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -51,7 +52,7 @@ func TestRestore_isTheSameObject(t *testing.T) {
 		for o, s := range forms {
 			s.Lazy = o == lazy
 			if s.Dictionary != nil {
-				parsed, err := wire.ParseDictionary(s.Dictionary.Bytes())
+				parsed, err := pack.ParseDictionary(s.Dictionary.Bytes())
 				must(t, err)
 				if parsed.Sum() != s.Dictionary.Sum() {
 					t.Error("the parsed dictionary has another hash")
@@ -98,7 +99,7 @@ func TestRestore_refusesDamage(t *testing.T) {
 		t.Errorf("labels %v", labelsOf(again))
 	}
 	for _, b := range [][]byte{nil, {200}, {5, 1}, {0}, append([]byte{16}, make([]byte, 100)...)} {
-		if _, err := wire.ParseDictionary(b); err == nil {
+		if _, err := pack.ParseDictionary(b); err == nil {
 			t.Errorf("%v was parsed as a dictionary", b)
 		}
 	}

@@ -9,6 +9,10 @@ import (
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/internal/buffer"
+	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/wire/internal/stream"
 )
 
 // EventType is the type of a watch event.
@@ -27,7 +31,9 @@ const (
 	Error
 )
 
-var eventTypes = [...]string{Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Bookmark: "BOOKMARK", Error: "ERROR"}
+var eventTypes = [...]string{
+	Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Bookmark: "BOOKMARK", Error: "ERROR",
+}
 
 // String returns the type as it is written in a watch.
 func (t EventType) String() string {
@@ -62,29 +68,29 @@ type Event struct {
 // WatchReader splits a watch into events as they arrive. It holds one event at a time. It
 // is not safe for concurrent use.
 type WatchReader struct {
-	filing
+	builder
 	frames frameReader
 	err    error
 }
 
 // frameReader reads a watch in one of the encodings.
 type frameReader interface {
-	// next returns the next frame, valid until the next call of a method. The error is
+	// Next returns the next frame, valid until the next call of a method. The error is
 	// io.EOF, not wrapped, if the watch ended after a complete frame.
-	next() (frame, error)
-	// wait returns when next has something to read, and keeps no buffer until then.
-	wait()
+	Next() (stream.Frame, error)
+	// Wait returns when Next has something to read, and keeps no buffer until then.
+	Wait()
 }
 
 // NewWatchReader reads the response to a WATCH. All objects get the given kind. If it is
 // nil, they have the type in their own bytes.
 func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
-	w := &WatchReader{filing: filing{kinds: kinds{fixed: kind}}}
+	w := &WatchReader{builder: builder{kinds: kinds{fixed: kind}}}
 	switch e {
 	case JSON:
-		w.frames = newJSONFrames(r)
+		w.frames = stream.NewJSONFrames(r)
 	case Protobuf:
-		w.frames = newProtoFrames(r)
+		w.frames = stream.NewProtoFrames(r)
 	default:
 		w.err = fmt.Errorf("wire: read a watch: %v", e)
 	}
@@ -96,7 +102,7 @@ func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
 // a failed read is returned by Next.
 func (w *WatchReader) Wait() {
 	if w.err == nil {
-		w.frames.wait()
+		w.frames.Wait()
 	}
 }
 
@@ -108,7 +114,7 @@ func (w *WatchReader) Next() (Event, error) {
 	if w.err != nil {
 		return Event{}, w.err
 	}
-	f, err := w.frames.next()
+	f, err := w.frames.Next()
 	var ev Event
 	if err == nil {
 		ev, err = w.event(f)
@@ -126,31 +132,31 @@ func (w *WatchReader) Next() (Event, error) {
 	return Event{}, err
 }
 
-func (w *WatchReader) event(f frame) (Event, error) {
-	t, err := eventType(f.eventType)
+func (w *WatchReader) event(f stream.Frame) (Event, error) {
+	t, err := eventType(f.Type)
 	if err != nil {
 		return Event{}, err
 	}
 	ev := Event{Type: t}
 	if t == Error {
-		ev.Status, err = f.status()
+		ev.Status, err = f.Status()
 		return ev, err
 	}
-	id := identity{bookmark: t == Bookmark}
+	id := scan.Header{Bookmark: t == Bookmark}
 	switch {
-	case f.fault != nil:
-		return ev, w.failed(&id, f.fault)
+	case f.Fault != nil:
+		return ev, w.failed(&id, f.Fault)
 	case t != Bookmark:
 		ev.Object, err = w.file(f, &id)
-	case f.encoding == JSON:
-		err = id.scanJSON(f.object)
+	case f.JSON:
+		err = id.ScanJSON(f.Object)
 	default:
-		err = id.scanProtobuf(f.object)
+		err = id.ScanProtobuf(f.Object)
 	}
-	if len(id.version) > maxVersion {
+	if len(id.Version) > maxVersion {
 		return ev, w.failed(&id, errLongVersion)
 	}
-	ev.Version, ev.InitialEnd = string(id.version), id.initialEnd
+	ev.Version, ev.InitialEnd = string(id.Version), id.InitialEnd
 	if t == Bookmark {
 		if err == nil && ev.Version == "" {
 			err = errNoVersion
@@ -163,13 +169,13 @@ func (w *WatchReader) event(f frame) (Event, error) {
 }
 
 // file makes an object from the bytes of a frame.
-func (w *WatchReader) file(f frame, id *identity) (*Object, error) {
-	if f.encoding == JSON {
-		return w.json(id, f.object, nil, false)
+func (w *WatchReader) file(f stream.Frame, id *scan.Header) (*Object, error) {
+	if f.JSON {
+		return w.json(id, f.Object, nil, false)
 	}
-	kind, err := w.of(f.apiVersion, f.kind)
+	kind, err := w.of(f.APIVersion, f.Kind)
 	if err != nil {
 		return nil, w.failed(id, err)
 	}
-	return leased(w.protobuf(id, newCopy(f.object), kind))
+	return leased(w.protobuf(id, buffer.Copy(f.Object), kind))
 }

@@ -301,12 +301,13 @@ func TestReaders_surviveCorruption(t *testing.T) {
 
 // useObject calls all methods and ignores their errors.
 func useObject(o *wire.Object) {
-	_, _ = wire.MetaOf(o)
+	_ = labelsOf(o)
+	_, _ = o.Created(), o.Managers(nil)
 	o.Label("app")
 	_ = o.ResourceVersion() + o.Namespace() + o.Name() + o.String()
 	_, _ = wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
 	pod, _ := wire.DecodeFresh[*corev1.Pod](o)
 	less := o.Without(wire.ManagedFields | wire.LastApplied)
-	_, _ = wire.MetaOf(less)
+	_ = labelsOf(less)
 	_ = less.DecodeIntoLike(new(corev1.Pod), o, pod)
 }

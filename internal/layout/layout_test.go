@@ -39,11 +39,26 @@ var rules = map[string]rule{
 	"fanout":             {own: []string{"store", "delta"}},
 	"internal/protobuf":  {},
 	"internal/transcode": {own: []string{"internal/protobuf"}, others: []string{"k8s.io/apimachinery/"}},
-	"wire": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
-		"github.com/go-json-experiment/json/jsontext", "github.com/klauspost/compress/", "k8s.io/apimachinery/",
+	"internal/buffer":    {},
+	"internal/pack": {own: []string{"internal/buffer"}, others: []string{
+		"github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
+	"wire/internal/scan": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
+		"github.com/go-json-experiment/json/jsontext",
+	}},
+	"wire/internal/stream": {own: []string{"internal/buffer", "internal/protobuf", "wire/internal/scan"}, others: []string{
+		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
+	}},
+	"wire/internal/protodecode": {own: []string{"internal/buffer", "internal/protobuf"}},
+	"wire": {
+		own: []string{
+			"internal/buffer", "internal/pack", "internal/protobuf", "internal/transcode",
+			"wire/internal/protodecode", "wire/internal/scan", "wire/internal/stream",
+		},
+		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
+	},
 	"disk/internal/keyindex": {},
-	"disk":                   {own: []string{"delta", "store", "wire", "internal/timer", "disk/internal/keyindex"}},
+	"disk":                   {own: []string{"delta", "store", "wire", "internal/pack", "internal/timer", "disk/internal/keyindex"}},
 	"internal/timer":         {},
 	"internal/histogram":     {},
 	"internal/expect":        {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},

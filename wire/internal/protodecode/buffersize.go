@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package protodecode
 
 import (
 	"reflect"
@@ -9,11 +9,11 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// reserve allocates the lists of an empty value for the elements that raw has. The
+// Reserve allocates the lists of an empty value for the elements that raw has. The
 // generated code appends them one by one: it would allocate a list of five elements four
 // times, and keep room for three more. Lists in pointers and list elements are not
 // reserved.
-func (m *layout) reserve(into reflect.Value, raw []byte) {
+func (m *Layout) Reserve(into reflect.Value, raw []byte) {
 	var count [maxField]int
 	p := protobuf.Scanner{Data: raw}
 	for p.Next() {
@@ -24,7 +24,7 @@ func (m *layout) reserve(into reflect.Value, raw []byte) {
 		case f.list:
 			count[p.Field]++
 		case f.message != nil:
-			f.message.reserve(into.Field(f.index-1), p.Bytes())
+			f.message.Reserve(into.Field(f.index-1), p.Bytes())
 		}
 	}
 	for number, n := range count {

@@ -10,13 +10,12 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// jsonOptions are the rules for checking JSON. They match apimachinery, which replaces
-// invalid UTF-8 and accepts duplicate names. To remember all names of all objects would
-// cost more than the rest of the work. Where a duplicate would change an object's
-// identity, filing rejects it.
-var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	"github.com/watershed-project/watershed/internal/buffer"
+	"github.com/watershed-project/watershed/internal/pack"
+	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/wire/internal/stream"
+)
 
 // NewObject files the bytes of one object: a complete JSON object, or a bare protobuf
 // message. It keeps raw, which must not be modified afterwards. JSON without apiVersion
@@ -24,20 +23,20 @@ var jsonOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontex
 //
 // If the bytes cannot be filed, the error is an [*ObjectError].
 func NewObject(raw []byte, e Encoding, kind *Kind) (*Object, error) {
-	f := filing{kinds: kinds{fixed: kind}}
+	f := builder{kinds: kinds{fixed: kind}}
 	switch {
-	case len(raw) > maxObject:
-		return nil, f.failed(&identity{}, errTooLarge)
-	case e == JSON && !jsontext.Value(raw).IsValid(jsonOptions...):
-		return nil, f.failed(&identity{}, errJSON)
+	case len(raw) > buffer.MaxObject:
+		return nil, f.failed(&scan.Header{}, stream.ErrTooLarge)
+	case e == JSON && !jsontext.Value(raw).IsValid(scan.Options...):
+		return nil, f.failed(&scan.Header{}, scan.ErrJSON)
 	case e == JSON:
-		return f.json(&identity{}, bytes.TrimSpace(raw), nil, true)
+		return f.json(&scan.Header{}, bytes.TrimSpace(raw), nil, true)
 	case e == Protobuf && kind == nil:
-		return nil, f.failed(&identity{}, errUntyped)
+		return nil, f.failed(&scan.Header{}, errUntyped)
 	case e == Protobuf:
-		return f.protobuf(&identity{}, raw, kind)
+		return f.protobuf(&scan.Header{}, raw, kind)
 	default:
-		return nil, f.failed(&identity{}, errors.New(e.String()))
+		return nil, f.failed(&scan.Header{}, errors.New(e.String()))
 	}
 }
 
@@ -46,9 +45,9 @@ func NewObject(raw []byte, e Encoding, kind *Kind) (*Object, error) {
 //
 // If the bytes were read but cannot be filed, the error is an [*ObjectError].
 func ReadObject(r io.Reader, e Encoding, kind *Kind) (*Object, error) {
-	body, err := io.ReadAll(io.LimitReader(r, maxObject+1))
-	if err == nil && len(body) > maxObject {
-		err = errTooLarge
+	body, err := io.ReadAll(io.LimitReader(r, buffer.MaxObject+1))
+	if err == nil && len(body) > buffer.MaxObject {
+		err = stream.ErrTooLarge
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wire: read an object: %w", err)
@@ -56,20 +55,20 @@ func ReadObject(r io.Reader, e Encoding, kind *Kind) (*Object, error) {
 	if e != Protobuf {
 		return NewObject(bytes.Clone(body), e, kind)
 	}
-	f := filing{kinds: kinds{fixed: kind}}
-	env, err := openEnvelope(body)
+	f := builder{kinds: kinds{fixed: kind}}
+	env, err := scan.OpenEnvelope(body)
 	if err != nil {
-		return nil, f.failed(&identity{}, err)
+		return nil, f.failed(&scan.Header{}, err)
 	}
-	if kind, err = f.of(env.apiVersion, env.kind); err != nil {
-		return nil, f.failed(&identity{}, err)
+	if kind, err = f.of(env.APIVersion, env.Kind); err != nil {
+		return nil, f.failed(&scan.Header{}, err)
 	}
-	return f.protobuf(&identity{}, bytes.Clone(env.raw), kind)
+	return f.protobuf(&scan.Header{}, bytes.Clone(env.Raw), kind)
 }
 
-// filing makes objects. It remembers what consecutive objects have in common: the kind,
+// builder makes objects. It remembers what consecutive objects have in common: the kind,
 // and the JSON text for it.
-type filing struct {
+type builder struct {
 	kinds
 
 	headOf           *Kind
@@ -78,22 +77,22 @@ type filing struct {
 
 // json files an object that is well-formed JSON without space around it. ofList is the
 // kind of an object that does not contain its own. The bytes are copied unless owned.
-func (f *filing) json(id *identity, item []byte, ofList *Kind, owned bool) (*Object, error) {
-	if err := id.scanJSON(item); err != nil {
+func (f *builder) json(id *scan.Header, item []byte, ofList *Kind, owned bool) (*Object, error) {
+	if err := id.ScanJSON(item); err != nil {
 		return nil, f.failed(id, err)
 	}
 	kind := ofList
-	if kind == nil || id.found&foundType != 0 {
+	if kind == nil || id.Found&scan.FoundType != 0 {
 		var err error
-		if kind, err = f.of(id.apiVersion, id.kind); err != nil {
+		if kind, err = f.of(id.APIVersion, id.Kind); err != nil {
 			return nil, f.failed(id, err)
 		}
 	}
 	switch {
-	case id.found&foundType != foundType:
-		item = f.withType(item, kind, id.found)
+	case id.Found&scan.FoundType != scan.FoundType:
+		item = f.withType(item, kind, id.Found)
 	case !owned:
-		item = newCopy(item)
+		item = buffer.Copy(item)
 	default:
 		return f.object(item, JSON, kind, id)
 	}
@@ -103,51 +102,51 @@ func (f *filing) json(id *identity, item []byte, ofList *Kind, owned bool) (*Obj
 // leased allows to recycle the bytes of a new object. Nothing else may refer to them.
 func leased(o *Object, err error) (*Object, error) {
 	if err == nil {
-		o.lease.begin()
+		o.lease.Begin()
 	}
 	return o, err
 }
 
 // protobuf files a bare message, which it keeps.
-func (f *filing) protobuf(id *identity, item []byte, kind *Kind) (*Object, error) {
-	if err := id.scanProtobuf(item); err != nil {
-		id.kind = []byte(kind.Kind)
+func (f *builder) protobuf(id *scan.Header, item []byte, kind *Kind) (*Object, error) {
+	if err := id.ScanProtobuf(item); err != nil {
+		id.Kind = []byte(kind.Kind)
 		return nil, f.failed(id, err)
 	}
 	return f.object(item, Protobuf, kind, id)
 }
 
-func (f *filing) object(raw []byte, e Encoding, kind *Kind, id *identity) (*Object, error) {
-	o := &Object{kind: kind, encoding: e, version: parseVersion(id.version)}
-	o.body.Store(&body{data: raw})
+func (f *builder) object(raw []byte, e Encoding, kind *Kind, id *scan.Header) (*Object, error) {
+	o := &Object{kind: kind, encoding: e, version: scan.ParseVersion(id.Version)}
+	o.body.Store(&pack.Body{Data: raw})
 	switch {
-	case len(id.name) == 0:
+	case len(id.Name) == 0:
 		return nil, f.failed(id, errNoName)
-	case bytes.IndexByte(id.name, '/') >= 0 || bytes.IndexByte(id.namespace, '/') >= 0:
+	case bytes.IndexByte(id.Name, '/') >= 0 || bytes.IndexByte(id.Namespace, '/') >= 0:
 		return nil, f.failed(id, errSlash)
-	case len(id.namespace)+len(id.name) >= maxKey:
+	case len(id.Namespace)+len(id.Name) >= maxKey:
 		return nil, f.failed(id, errLongName)
-	case tooManyLabels(raw, e):
+	case scan.TooManyLabels(raw, e == JSON):
 		return nil, f.failed(id, errLabels)
-	case len(id.namespace) == 0:
-		o.key = string(id.name)
+	case len(id.Namespace) == 0:
+		o.key = string(id.Name)
 	default:
-		o.key = string(id.namespace) + "/" + string(id.name)
-		o.split = uint16(len(id.namespace)) + 1
+		o.key = string(id.Namespace) + "/" + string(id.Name)
+		o.split = uint16(len(id.Namespace)) + 1
 	}
 	return o, nil
 }
 
-func (f *filing) failed(id *identity, err error) *ObjectError {
-	e := &ObjectError{Kind: string(id.kind[:min(len(id.kind), maxKind)]), Err: bounded(err)}
+func (f *builder) failed(id *scan.Header, err error) *ObjectError {
+	e := &ObjectError{Kind: string(id.Kind[:min(len(id.Kind), maxKind)]), Err: bounded(err)}
 	if f.fixed != nil {
 		e.Kind = f.fixed.Kind
 	}
-	if len(id.namespace)+len(id.name) >= maxKey {
+	if len(id.Namespace)+len(id.Name) >= maxKey {
 		return e // no object has such a key
 	}
-	if e.Key = string(id.name); e.Key != "" && len(id.namespace) > 0 {
-		e.Key = string(id.namespace) + "/" + e.Key
+	if e.Key = string(id.Name); e.Key != "" && len(id.Namespace) > 0 {
+		e.Key = string(id.Namespace) + "/" + e.Key
 	}
 	return e
 }
@@ -155,7 +154,7 @@ func (f *filing) failed(id *identity, err error) *ObjectError {
 // withType copies the item and adds its missing kind and apiVersion, in the order and the
 // form that the API server uses in watch events. That way an object has the same bytes
 // however it arrived.
-func (f *filing) withType(item []byte, kind *Kind, found uint16) []byte {
+func (f *builder) withType(item []byte, kind *Kind, found uint16) []byte {
 	if f.headOf != kind {
 		quotedKind, _ := jsontext.AppendQuote(nil, kind.Kind)
 		quotedGV, _ := jsontext.AppendQuote(nil, kind.GroupVersion().String())
@@ -164,13 +163,13 @@ func (f *filing) withType(item []byte, kind *Kind, found uint16) []byte {
 		f.headGV = fmt.Appendf(nil, "\"apiVersion\":%s,", quotedGV)
 	}
 	var headKind, headGV []byte
-	if found&foundKind == 0 {
+	if found&scan.FoundKind == 0 {
 		headKind = f.headKind
 	}
-	if found&foundAPIVersion == 0 {
+	if found&scan.FoundAPIVersion == 0 {
 		headGV = f.headGV
 	}
-	typed := newBuffer(len(item) + len(headKind) + len(headGV))[:0]
+	typed := buffer.New(len(item) + len(headKind) + len(headGV))[:0]
 	typed = append(typed, '{')
 	typed = append(typed, headKind...)
 	typed = append(typed, headGV...)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package buffer
 
 import (
 	"bytes"
@@ -14,18 +14,18 @@ import (
 // collector would be a fifth of all garbage of a typed informer, so the buffers are used
 // again for the next objects. A lease makes sure that nothing reads a buffer any more.
 
-// lease is whether the buffer of an object's bytes can be used again after the object has
+// Lease is whether the buffer of an object's bytes can be used again after the object has
 // been packed: 0 if it is kept, -1 if it was recycled, and otherwise 1 more than the
 // number of its readers. All methods are safe for concurrent use.
-type lease struct{ n atomic.Int32 }
+type Lease struct{ n atomic.Int32 }
 
-// begin allows to recycle the buffer. The object must be new, and the only reference to
+// Begin allows to recycle the buffer. The object must be new, and the only reference to
 // the buffer.
-func (l *lease) begin() { l.n.Store(1) }
+func (l *Lease) Begin() { l.n.Store(1) }
 
-// end keeps the buffer for good, because the caller is going to share it. It has no effect
+// End keeps the buffer for good, because the caller is going to share it. It has no effect
 // on one that was recycled.
-func (l *lease) end() {
+func (l *Lease) End() {
 	for n := l.n.Load(); n > 0; n = l.n.Load() {
 		if l.n.CompareAndSwap(n, 0) {
 			return
@@ -33,9 +33,9 @@ func (l *lease) end() {
 	}
 }
 
-// take adds a reader, which must call release. It returns false if the buffer is kept
+// Take adds a reader, which must call Release. It returns false if the buffer is kept
 // without that, or was recycled.
-func (l *lease) take() bool {
+func (l *Lease) Take() bool {
 	for n := l.n.Load(); n > 0; n = l.n.Load() {
 		if l.n.CompareAndSwap(n, n+1) {
 			return true
@@ -44,8 +44,8 @@ func (l *lease) take() bool {
 	return false
 }
 
-// release removes a reader. It does nothing on nil.
-func (l *lease) release() {
+// Release removes a reader. It does nothing on nil.
+func (l *Lease) Release() {
 	if l == nil {
 		return
 	}
@@ -56,10 +56,10 @@ func (l *lease) release() {
 	}
 }
 
-// recycle uses the buffer of a body again that the object no longer has, unless there are
+// Recycle uses the buffer of a body again that the object no longer has, unless there are
 // readers.
-func (l *lease) recycle(b []byte) {
-	if cap(b) > keep || !l.n.CompareAndSwap(1, -1) {
+func (l *Lease) Recycle(b []byte) {
+	if cap(b) > Keep || !l.n.CompareAndSwap(1, -1) {
 		return
 	}
 	if invariants {
@@ -67,23 +67,23 @@ func (l *lease) recycle(b []byte) {
 			b[i] = 0xdb // a reader of it must fail
 		}
 	}
-	buffers.Put(&scratch{b: b})
+	buffers.Put(&Scratch{B: b})
 }
 
 // buffers has recycled buffers. The garbage collector frees those that are not used.
-var buffers sync.Pool // of *scratch
+var buffers sync.Pool // of *Scratch
 
-// newBuffer returns a slice of n bytes with any content, for the bytes of an object. Its
+// New returns a slice of n bytes with any content, for the bytes of an object. Its
 // capacity is at most a fifth greater, which is about how far the allocator rounds up.
-func newBuffer(n int) []byte {
+func New(n int) []byte {
 	if b := usedBuffer(n); b != nil {
 		return b
 	}
 	return slices.Grow([]byte{}, n)[:n]
 }
 
-// newCopy returns a copy of b in a new buffer.
-func newCopy(b []byte) []byte {
+// Copy returns a copy of b in a new buffer.
+func Copy(b []byte) []byte {
 	if c := usedBuffer(len(b)); c != nil {
 		copy(c, b)
 		return c
@@ -93,11 +93,11 @@ func newCopy(b []byte) []byte {
 
 // usedBuffer returns a recycled buffer of n bytes, nil if there is none.
 func usedBuffer(n int) []byte {
-	if n < worthPacking {
+	if n < smallest {
 		return nil
 	}
-	if s, ok := buffers.Get().(*scratch); ok && n <= cap(s.b) && cap(s.b)-n <= n/5 {
-		return s.b[:n]
+	if s, ok := buffers.Get().(*Scratch); ok && n <= cap(s.B) && cap(s.B)-n <= n/5 {
+		return s.B[:n]
 	}
 	return nil
 }

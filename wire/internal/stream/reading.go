@@ -1,48 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package stream
 
 import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/watershed-project/watershed/internal/buffer"
 )
 
-const (
-	// maxObject is the maximum size in bytes of one object or one frame of a watch. An
-	// API server accepts requests of at most 3 MiB, and etcd stores at most 1.5 MiB unless
-	// it is configured otherwise.
-	maxObject = 32 << 20
-	// step is the number of bytes that may be allocated for an announced length before
-	// any of them have arrived.
-	step = 1 << 20
-	// keep is the number of bytes of buffer that an idle stream keeps.
-	keep = 64 << 10
-)
+// step is the number of bytes that may be allocated for an announced length before any of
+// them have arrived.
+const step = 1 << 20
 
-var errTooLarge = fmt.Errorf("larger than %d MiB", maxObject>>20)
+// ErrTooLarge is returned for an object or a frame of more than [buffer.MaxObject] bytes.
+var ErrTooLarge = fmt.Errorf("larger than %d MiB", buffer.MaxObject>>20)
 
 // readN reads n bytes into a slice of that size. It allocates at most twice as much as
 // has arrived, or step.
 func readN(r io.Reader, n uint64) ([]byte, error) {
-	if n > maxObject {
-		return nil, errTooLarge
+	if n > buffer.MaxObject {
+		return nil, ErrTooLarge
 	}
 	var b []byte
 	for have := 0; have < int(n) || b == nil; have = len(b) {
-		grown := newBuffer(min(int(n), max(2*have, step)))
+		grown := buffer.New(min(int(n), max(2*have, step)))
 		copy(grown, b)
 		b = grown
 		if _, err := io.ReadFull(r, b[have:]); err != nil {
-			return nil, unexpected(err)
+			return nil, Unexpected(err)
 		}
 	}
 	return b, nil
 }
 
-// unexpected turns io.EOF in the middle of a stream into io.ErrUnexpectedEOF.
-func unexpected(err error) error {
+// Unexpected turns io.EOF in the middle of a stream into io.ErrUnexpectedEOF.
+func Unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -81,17 +76,21 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return a.r.Read(p)
 }
 
-// meter limits how much is read for one JSON value. The decoder that reads from it
+// Meter limits how much is read for one JSON value. The decoder that reads from it
 // buffers whole values, however long they are.
-type meter struct {
+type Meter struct {
 	// first is read before r.
 	first []byte
 	r     io.Reader
-	left  int
+	// Left is how many bytes may still be read.
+	Left int
 }
 
+// NewMeter returns a Meter that may not read anything yet.
+func NewMeter(r io.Reader) *Meter { return &Meter{r: r} }
+
 // Read implements io.Reader.
-func (m *meter) Read(p []byte) (int, error) {
+func (m *Meter) Read(p []byte) (int, error) {
 	if len(m.first) > 0 {
 		n := copy(p, m.first)
 		if m.first = m.first[n:]; len(m.first) == 0 {
@@ -99,13 +98,13 @@ func (m *meter) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	if m.left <= 0 {
-		return 0, errTooLarge
+	if m.Left <= 0 {
+		return 0, ErrTooLarge
 	}
 	// The decoder itself would retry forever.
 	for range 100 {
-		if n, err := m.r.Read(p[:min(len(p), m.left)]); n > 0 || err != nil {
-			m.left -= n
+		if n, err := m.r.Read(p[:min(len(p), m.Left)]); n > 0 || err != nil {
+			m.Left -= n
 			return n, err
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package scan
 
 import (
 	"fmt"
@@ -12,23 +12,23 @@ import (
 // initialEnd is the annotation of the bookmark after the initial events.
 const initialEnd = "k8s.io/initial-events-end"
 
-// identity holds the fields that filing reads from an object's bytes. The slices point
+// Header holds the fields of an object that are needed to file it. The slices point
 // into the bytes, or hold unescaped text.
-type identity struct {
-	apiVersion, kind         []byte
-	namespace, name, version []byte
-	// found is the set of JSON members found so far, of those that may occur only once.
-	found uint16
-	// bookmark makes the scan read annotations too.
-	bookmark   bool
-	initialEnd bool
+type Header struct {
+	APIVersion, Kind         []byte
+	Namespace, Name, Version []byte
+	// Found is the set of JSON members found so far, of those that may occur only once.
+	Found uint16
+	// Bookmark makes the scan read annotations too, for InitialEnd.
+	Bookmark   bool
+	InitialEnd bool
 }
 
 // These are the members that may occur only once in JSON. Decoders disagree on which of
 // two counts, and no reader may see another object than the one that was filed.
 const (
-	foundKind uint16 = 1 << iota
-	foundAPIVersion
+	FoundKind uint16 = 1 << iota
+	FoundAPIVersion
 	foundMetadata
 	foundName
 	foundNamespace
@@ -40,15 +40,15 @@ const (
 	foundLabels
 	foundOwners
 
-	foundType = foundKind | foundAPIVersion
+	FoundType = FoundKind | FoundAPIVersion
 )
 
 func member(name []byte) uint16 {
 	switch string(name) {
 	case "kind":
-		return foundKind
+		return FoundKind
 	case "apiVersion":
-		return foundAPIVersion
+		return FoundAPIVersion
 	case "metadata":
 		return foundMetadata
 	}
@@ -79,127 +79,127 @@ func metadataMember(name []byte) uint16 {
 	return 0
 }
 
-func (id *identity) once(bit uint16, name []byte) error {
-	if id.found&bit != 0 {
+func (h *Header) once(bit uint16, name []byte) error {
+	if h.Found&bit != 0 {
 		return fmt.Errorf("it has the field %q twice", name)
 	}
-	id.found |= bit
+	h.Found |= bit
 	return nil
 }
 
-// scanJSON reads an object that is well-formed JSON.
-func (id *identity) scanJSON(object []byte) error {
-	s := jsonScan{b: object}
-	if !s.begin('{') {
-		return errJSON
+// ScanJSON reads an object that is well-formed JSON.
+func (h *Header) ScanJSON(object []byte) error {
+	s := JSON{B: object}
+	if !s.Begin('{') {
+		return ErrJSON
 	}
-	for name, ok := s.name(); ok; name, ok = s.name() {
+	for name, ok := s.Name(); ok; name, ok = s.Name() {
 		bit := member(name)
-		if err := id.once(bit, name); err != nil {
+		if err := h.once(bit, name); err != nil {
 			return err
 		}
 		switch bit {
-		case foundKind:
-			id.kind, _ = s.text()
-		case foundAPIVersion:
-			id.apiVersion, _ = s.text()
+		case FoundKind:
+			h.Kind, _ = s.Text()
+		case FoundAPIVersion:
+			h.APIVersion, _ = s.Text()
 		case foundMetadata:
-			if s.null() {
+			if s.Null() {
 				continue
 			}
-			if err := id.scanJSONMetadata(&s); err != nil {
+			if err := h.scanJSONMetadata(&s); err != nil {
 				return err
 			}
 		default:
-			s.value()
+			s.Value()
 		}
 	}
-	if s.bad {
-		return errJSON
+	if s.Bad {
+		return ErrJSON
 	}
 	return nil
 }
 
-func (id *identity) scanJSONMetadata(s *jsonScan) error {
-	s.begin('{')
-	for name, ok := s.name(); ok; name, ok = s.name() {
+func (h *Header) scanJSONMetadata(s *JSON) error {
+	s.Begin('{')
+	for name, ok := s.Name(); ok; name, ok = s.Name() {
 		bit := metadataMember(name)
-		if err := id.once(bit, name); err != nil {
+		if err := h.once(bit, name); err != nil {
 			return err
 		}
 		switch bit {
 		case foundName:
-			id.name, _ = s.text()
+			h.Name, _ = s.Text()
 		case foundNamespace:
-			id.namespace, _ = s.text()
+			h.Namespace, _ = s.Text()
 		case foundVersion:
-			id.version, _ = s.text()
+			h.Version, _ = s.Text()
 		default:
-			if id.bookmark && string(name) == "annotations" {
+			if h.Bookmark && string(name) == "annotations" {
 				value, _ := jsonEntry(s, initialEnd)
-				id.initialEnd = string(value) == "true"
+				h.InitialEnd = string(value) == "true"
 				continue
 			}
-			s.value()
+			s.Value()
 		}
 	}
 	return nil
 }
 
 // jsonEntry returns one value of the map of strings that comes next.
-func jsonEntry(s *jsonScan, key string) (value []byte, found bool) {
-	if s.null() || !s.begin('{') {
+func jsonEntry(s *JSON, key string) (value []byte, found bool) {
+	if s.Null() || !s.Begin('{') {
 		return nil, false
 	}
-	for name, ok := s.name(); ok; name, ok = s.name() {
+	for name, ok := s.Name(); ok; name, ok = s.Name() {
 		if string(name) != key {
-			s.value()
+			s.Value()
 			continue
 		}
-		value, _ = s.text()
+		value, _ = s.Text()
 		found = true
 	}
 	return value, found
 }
 
-// scanProtobuf reads an object's message. It checks all fields but descends only into
+// ScanProtobuf reads an object's message. It checks all fields but descends only into
 // the metadata. If the metadata occurs several times it reads all of them, as the
 // generated code does.
-func (id *identity) scanProtobuf(object []byte) error {
+func (h *Header) ScanProtobuf(object []byte) error {
 	p := protobuf.Scanner{Data: object}
-	for nextMetadata(&p) {
+	for NextMetadata(&p) {
 		m := protobuf.Scanner{Data: p.Bytes()}
 		for m.Next() {
 			switch m.Field {
 			case 1:
-				id.name = m.Bytes()
+				h.Name = m.Bytes()
 			case 3:
-				id.namespace = m.Bytes()
+				h.Namespace = m.Bytes()
 			case 6:
-				id.version = m.Bytes()
+				h.Version = m.Bytes()
 			case 12:
 				entry := m.Bytes()
-				if !id.bookmark {
+				if !h.Bookmark {
 					continue
 				}
-				key, value, ok := protoEntry(entry)
+				key, value, ok := Entry(entry)
 				m.Bad = m.Bad || !ok
 				if string(key) == initialEnd {
-					id.initialEnd = string(value) == "true"
+					h.InitialEnd = string(value) == "true"
 				}
 			}
 		}
 		p.Bad = p.Bad || m.Bad
 	}
 	if p.Bad {
-		return errProtobuf
+		return ErrProtobuf
 	}
 	return nil
 }
 
-// nextMetadata moves to the next field of an object that is metadata. Usually an object
+// NextMetadata moves to the next field of an object that is metadata. Usually an object
 // has one. The function is small enough to be inlined.
-func nextMetadata(object *protobuf.Scanner) bool {
+func NextMetadata(object *protobuf.Scanner) bool {
 	for object.Next() {
 		if object.Field == 1 {
 			return true
@@ -208,8 +208,8 @@ func nextMetadata(object *protobuf.Scanner) bool {
 	return false
 }
 
-// protoEntry returns the key and the value of an entry of a map of strings.
-func protoEntry(entry []byte) (key, value []byte, ok bool) {
+// Entry returns the key and the value of an entry of a map of strings.
+func Entry(entry []byte) (key, value []byte, ok bool) {
 	p := protobuf.Scanner{Data: entry}
 	for p.Next() {
 		switch p.Field {
@@ -222,9 +222,9 @@ func protoEntry(entry []byte) (key, value []byte, ok bool) {
 	return key, value, !p.Bad
 }
 
-// parseVersion returns a resourceVersion as a number. It returns 0 unless the text is
+// ParseVersion returns a resourceVersion as a number. It returns 0 unless the text is
 // exactly how that number is written.
-func parseVersion(text []byte) uint64 {
+func ParseVersion(text []byte) uint64 {
 	if len(text) == 0 || len(text) > 20 || text[0] == '0' {
 		return 0
 	}

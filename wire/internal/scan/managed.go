@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package scan
 
 import (
 	"bytes"
@@ -13,27 +13,33 @@ import (
 	"github.com/watershed-project/watershed/internal/protobuf"
 )
 
-// Managers returns the names of the field managers that led from an older state of the
-// object to this one, in order. It compares metadata.managedFields of both; an older state
-// that is nil or has none counts as one without entries. It does not decode the objects.
+// ManagedEntry is an entry of metadata.managedFields. time is in seconds.
+type ManagedEntry struct {
+	manager, operation, subresource string
+	time                            int64
+	raw                             []byte
+}
+
+// place returns the parts of an entry that distinguish it from the others of an object.
+func (e *ManagedEntry) place() [3]string {
+	return [3]string{e.manager, e.operation, e.subresource}
+}
+
+// Managers returns the names of the field managers that led from an older state of an
+// object, with the entries before, to one with the entries now, in order.
 //
 // An API server records when a manager last wrote, in seconds. So several names are
 // returned if it cannot be known which of them wrote, and none if the object has no managed
 // fields.
-func (o *Object) Managers(old *Object) []string {
-	now := o.managed()
-	var before []managedEntry
-	if old != nil {
-		before = old.managed()
-	}
+func Managers(now, before []ManagedEntry) []string {
 	// An entry with another time is that of the manager that wrote. The entry of another
 	// manager changes too if it loses a field, but keeps its time.
-	candidates := slices.DeleteFunc(slices.Clone(now), func(e managedEntry) bool {
-		return slices.ContainsFunc(before, func(b managedEntry) bool { return b.place() == e.place() && b.time == e.time })
+	candidates := slices.DeleteFunc(slices.Clone(now), func(e ManagedEntry) bool {
+		return slices.ContainsFunc(before, func(b ManagedEntry) bool { return b.place() == e.place() && b.time == e.time })
 	})
 	if len(candidates) == 0 {
-		candidates = slices.DeleteFunc(slices.Clone(now), func(e managedEntry) bool {
-			return slices.ContainsFunc(before, func(b managedEntry) bool { return bytes.Equal(b.raw, e.raw) })
+		candidates = slices.DeleteFunc(slices.Clone(now), func(e ManagedEntry) bool {
+			return slices.ContainsFunc(before, func(b ManagedEntry) bool { return bytes.Equal(b.raw, e.raw) })
 		})
 	}
 	if len(candidates) == 0 {
@@ -58,13 +64,10 @@ const clockSkew = 5
 
 // LastManager returns the field manager that wrote last, by the times in
 // metadata.managedFields. It is "" if another wrote a few seconds before, because API
-// servers may have different clocks, and if there are no managed fields. Unlike Managers it
-// needs no older state, and reads an object in protobuf without decoding it.
-func (o *Object) LastManager() string {
-	raw, scratch := o.open()
-	defer scratch.free()
+// servers may have different clocks, and if there are no managed fields.
+func LastManager(raw []byte, isJSON bool) string {
 	last, latest, other := "", int64(math.MinInt64), int64(math.MinInt64)
-	see := func(e managedEntry) {
+	see := func(e ManagedEntry) {
 		switch {
 		case e.manager == last:
 			latest = max(latest, e.time)
@@ -74,7 +77,7 @@ func (o *Object) LastManager() string {
 			other = max(other, e.time)
 		}
 	}
-	if o.encoding == JSON {
+	if isJSON {
 		for _, e := range managedJSON(raw) {
 			see(e)
 		}
@@ -87,30 +90,18 @@ func (o *Object) LastManager() string {
 	return last
 }
 
-// managedEntry is an entry of metadata.managedFields. time is in seconds.
-type managedEntry struct {
-	manager, operation, subresource string
-	time                            int64
-	raw                             []byte
-}
-
-// place returns the parts of an entry that distinguish it from the others of an object.
-func (e *managedEntry) place() [3]string {
-	return [3]string{e.manager, e.operation, e.subresource}
-}
-
-// managed returns the entries of metadata.managedFields, as far as they can be read.
-func (o *Object) managed() []managedEntry {
-	raw, scratch := o.open()
-	defer scratch.free()
-	if o.encoding == JSON {
+// Managed returns the entries of metadata.managedFields, as far as they can be read.
+func Managed(raw []byte, isJSON bool) []ManagedEntry {
+	if isJSON {
 		return managedJSON(raw)
 	}
 	return managedProtobuf(raw)
 }
 
-func managedJSON(raw []byte) []managedEntry {
-	var all []managedEntry
+// managedJSON returns the entries of metadata.managedFields in JSON, as far as they can be
+// read.
+func managedJSON(raw []byte) []ManagedEntry {
+	var all []ManagedEntry
 	valueOf(raw, "metadata", func(meta []byte) {
 		valueOf(meta, "managedFields", func(entries []byte) {
 			var list []json.RawMessage
@@ -123,7 +114,7 @@ func managedJSON(raw []byte) []managedEntry {
 					Time                            time.Time
 				}
 				if json.Unmarshal(raw, &e) == nil {
-					all = append(all, managedEntry{e.Manager, e.Operation, e.Subresource, seconds(e.Time), bytes.Clone(raw)})
+					all = append(all, ManagedEntry{e.Manager, e.Operation, e.Subresource, unixSeconds(e.Time), bytes.Clone(raw)})
 				}
 			}
 		})
@@ -131,22 +122,24 @@ func managedJSON(raw []byte) []managedEntry {
 	return all
 }
 
-// seconds returns the seconds of a time, 0 for no time.
-func seconds(t time.Time) int64 {
+// unixSeconds returns the seconds of a time, 0 for no time.
+func unixSeconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.Unix()
 }
 
-func managedProtobuf(raw []byte) []managedEntry {
-	var all []managedEntry
+// managedProtobuf is managedJSON for a protobuf message.
+func managedProtobuf(raw []byte) []ManagedEntry {
+	var all []ManagedEntry
 	metaField(raw, 17, func(entry []byte) { all = append(all, managedEntryOf(bytes.Clone(entry))) })
 	return all
 }
 
-func managedEntryOf(raw []byte) managedEntry {
-	e := managedEntry{raw: raw}
+// managedEntryOf returns the entry in a protobuf message, which it keeps.
+func managedEntryOf(raw []byte) ManagedEntry {
+	e := ManagedEntry{raw: raw}
 	for p := (protobuf.Scanner{Data: raw}); p.Next(); {
 		switch p.Field {
 		case 1:
@@ -154,7 +147,7 @@ func managedEntryOf(raw []byte) managedEntry {
 		case 2:
 			e.operation = string(p.Bytes())
 		case 4:
-			e.time = protoSeconds(p.Bytes())
+			e.time = seconds(p.Bytes())
 		case 8:
 			e.subresource = string(p.Bytes())
 		}

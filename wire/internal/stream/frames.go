@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package stream
 
 import (
 	"bufio"
@@ -17,32 +17,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/watershed-project/watershed/internal/buffer"
 	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
-// frame is an event whose object is still encoded, in bytes that belong to the
-// frameReader.
-type frame struct {
-	eventType []byte
-	object    []byte
-	// apiVersion and kind are the object's type in a protobuf envelope.
-	apiVersion, kind []byte
-	encoding         Encoding
-	// fault is the reason why there is no object.
-	fault error
+// Frame is an event whose object is still encoded, in bytes that belong to the reader.
+type Frame struct {
+	Type   []byte
+	Object []byte
+	// APIVersion and Kind are the object's type in a protobuf envelope.
+	APIVersion, Kind []byte
+	// JSON reports whether Object is JSON. Otherwise it is protobuf.
+	JSON bool
+	// Fault is the reason why there is no object.
+	Fault error
 }
 
-// status decodes the status of an Error.
-func (f *frame) status() (*metav1.Status, error) {
+// Status decodes the status of an event of type ERROR.
+func (f *Frame) Status() (*metav1.Status, error) {
 	status := &metav1.Status{}
-	err := f.fault
+	err := f.Fault
 	switch {
 	case err != nil:
-	case f.encoding == JSON:
-		err = utiljson.Unmarshal(f.object, status)
+	case f.JSON:
+		err = utiljson.Unmarshal(f.Object, status)
 	default:
-		if status.APIVersion, status.Kind = string(f.apiVersion), string(f.kind); status.Kind == "Status" {
-			err = status.Unmarshal(f.object)
+		if status.APIVersion, status.Kind = string(f.APIVersion), string(f.Kind); status.Kind == "Status" {
+			err = status.Unmarshal(f.Object)
 		}
 	}
 	if err != nil {
@@ -54,10 +56,10 @@ func (f *frame) status() (*metav1.Status, error) {
 	return status, nil
 }
 
-// jsonFrames reads a watch in JSON: a sequence of objects.
-type jsonFrames struct {
+// JSONFrames reads a watch in JSON: a sequence of objects.
+type JSONFrames struct {
 	ahead ahead
-	in    meter
+	in    Meter
 	// dec is nil while the watch is idle.
 	dec *jsontext.Decoder
 	// large is set when the decoder's buffer has grown beyond the size that may be kept.
@@ -65,19 +67,21 @@ type jsonFrames struct {
 }
 
 // jsonDecoders are decoders without a stream: 400 bytes each, and a buffer of up to
-// twice keep.
-var jsonDecoders = sync.Pool{New: func() any { return jsontext.NewDecoder(nothing, jsonOptions...) }}
+// twice [buffer.Keep].
+var jsonDecoders = sync.Pool{New: func() any { return jsontext.NewDecoder(nothing, scan.Options...) }}
 
 // nothing is the stream of decoders and buffers that are not in use.
 var nothing = strings.NewReader("")
 
-func newJSONFrames(r io.Reader) *jsonFrames {
-	j := &jsonFrames{ahead: ahead{r: r}}
+// NewJSONFrames returns a reader of a watch in JSON.
+func NewJSONFrames(r io.Reader) *JSONFrames {
+	j := &JSONFrames{ahead: ahead{r: r}}
 	j.in.r = &j.ahead
 	return j
 }
 
-func (j *jsonFrames) wait() {
+// Wait returns when Next has something to read, and keeps no buffer until then.
+func (j *JSONFrames) Wait() {
 	if len(j.in.first) > 0 || j.dec != nil && !j.release() {
 		return
 	}
@@ -86,19 +90,21 @@ func (j *jsonFrames) wait() {
 
 // release gives the decoder away. It returns false if the decoder has a part of the next
 // frame.
-func (j *jsonFrames) release() bool {
+func (j *JSONFrames) release() bool {
 	if len(bytes.TrimLeft(j.dec.UnreadBuffer(), " \t\r\n")) > 0 {
 		return false
 	}
 	if !j.large {
-		j.dec.Reset(nothing, jsonOptions...)
+		j.dec.Reset(nothing, scan.Options...)
 		jsonDecoders.Put(j.dec)
 	}
 	j.dec, j.large = nil, false
 	return true
 }
 
-func (j *jsonFrames) next() (frame, error) {
+// Next returns the next frame, valid until the next call of a method. The error is io.EOF,
+// not wrapped, if the watch ended after a complete frame.
+func (j *JSONFrames) Next() (Frame, error) {
 	if j.large {
 		// The decoder never shrinks.
 		j.in.first = bytes.Clone(j.dec.UnreadBuffer())
@@ -106,55 +112,57 @@ func (j *jsonFrames) next() (frame, error) {
 	}
 	if j.dec == nil {
 		j.dec = jsonDecoders.Get().(*jsontext.Decoder)
-		j.dec.Reset(&j.in, jsonOptions...)
+		j.dec.Reset(&j.in, scan.Options...)
 	}
-	j.in.left = maxObject
+	j.in.Left = buffer.MaxObject
 	value, err := j.dec.ReadValue()
 	if err != nil {
-		return frame{}, err
+		return Frame{}, err
 	}
-	j.large = len(value) > keep
-	f := frame{encoding: JSON}
-	s := jsonScan{b: value}
-	s.begin('{')
-	for name, ok := s.name(); ok; name, ok = s.name() {
+	j.large = len(value) > buffer.Keep
+	f := Frame{JSON: true}
+	s := scan.JSON{B: value}
+	s.Begin('{')
+	for name, ok := s.Name(); ok; name, ok = s.Name() {
 		switch string(name) {
 		case "type":
-			if text, ok := s.text(); ok {
-				f.eventType = text
+			if text, ok := s.Text(); ok {
+				f.Type = text
 			}
 		case "object":
-			f.object = s.value()
+			f.Object = s.Value()
 		default:
-			s.value()
+			s.Value()
 		}
 	}
-	if s.bad {
-		return frame{}, errors.New("an event is malformed")
+	if s.Bad {
+		return Frame{}, errors.New("an event is malformed")
 	}
 	return f, nil
 }
 
-// protoFrames reads a watch in protobuf: a sequence of lengths and messages.
-type protoFrames struct {
+// ProtoFrames reads a watch in protobuf: a sequence of lengths and messages.
+type ProtoFrames struct {
 	ahead ahead
 	// protoBuffers is nil while the watch is idle.
 	*protoBuffers
 }
 
-// protoBuffers are the buffers of a protoFrames.
+// protoBuffers are the buffers of a ProtoFrames.
 type protoBuffers struct {
 	r    *bufio.Reader
 	head [4]byte
-	b    []byte // keep bytes at most
+	b    []byte // buffer.Keep bytes at most
 }
 
 // protoIdle are buffers without a stream: 4 KB each, and a message.
 var protoIdle = sync.Pool{New: func() any { return &protoBuffers{r: bufio.NewReaderSize(nothing, 4<<10)} }}
 
-func newProtoFrames(r io.Reader) *protoFrames { return &protoFrames{ahead: ahead{r: r}} }
+// NewProtoFrames returns a reader of a watch in protobuf.
+func NewProtoFrames(r io.Reader) *ProtoFrames { return &ProtoFrames{ahead: ahead{r: r}} }
 
-func (p *protoFrames) wait() {
+// Wait returns when Next has something to read, and keeps no buffer until then.
+func (p *ProtoFrames) Wait() {
 	if p.protoBuffers != nil {
 		if p.r.Buffered() > 0 {
 			return
@@ -167,24 +175,26 @@ func (p *protoFrames) wait() {
 // release gives the buffers away. It is not a part of wait, which should need little stack.
 //
 //go:noinline
-func (p *protoFrames) release() {
+func (p *ProtoFrames) release() {
 	p.r.Reset(nothing)
 	protoIdle.Put(p.protoBuffers)
 	p.protoBuffers = nil
 }
 
-func (p *protoFrames) next() (frame, error) {
+// Next returns the next frame, valid until the next call of a method. The error is io.EOF,
+// not wrapped, if the watch ended after a complete frame.
+func (p *ProtoFrames) Next() (Frame, error) {
 	message, err := p.message()
 	if err != nil {
-		return frame{}, err
+		return Frame{}, err
 	}
-	f := frame{encoding: Protobuf}
+	f := Frame{}
 	var raw []byte
 	s := protobuf.Scanner{Data: message}
 	for s.Next() {
 		switch s.Field {
 		case 1:
-			f.eventType = s.Bytes()
+			f.Type = s.Bytes()
 		case 2:
 			extension := protobuf.Scanner{Data: s.Bytes()}
 			for extension.Next() {
@@ -196,14 +206,14 @@ func (p *protoFrames) next() (frame, error) {
 		}
 	}
 	if s.Bad {
-		return frame{}, errProtobuf
+		return Frame{}, scan.ErrProtobuf
 	}
-	env, err := openEnvelope(raw)
-	f.apiVersion, f.kind, f.object, f.fault = env.apiVersion, env.kind, env.raw, err
+	env, err := scan.OpenEnvelope(raw)
+	f.APIVersion, f.Kind, f.Object, f.Fault = env.APIVersion, env.Kind, env.Raw, err
 	return f, nil
 }
 
-func (p *protoFrames) message() ([]byte, error) {
+func (p *ProtoFrames) message() ([]byte, error) {
 	if p.protoBuffers == nil {
 		p.protoBuffers = protoIdle.Get().(*protoBuffers)
 		p.r.Reset(&p.ahead)
@@ -212,7 +222,7 @@ func (p *protoFrames) message() ([]byte, error) {
 		return nil, err // io.EOF, not wrapped, only before the first byte
 	}
 	n := binary.BigEndian.Uint32(p.head[:])
-	if n > keep {
+	if n > buffer.Keep {
 		p.b = nil
 		return readN(p.r, uint64(n))
 	}
@@ -221,5 +231,5 @@ func (p *protoFrames) message() ([]byte, error) {
 	}
 	p.b = p.b[:n]
 	_, err := io.ReadFull(p.r, p.b)
-	return p.b, unexpected(err)
+	return p.b, Unexpected(err)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package scan
 
 import (
 	"bytes"
@@ -10,70 +10,70 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// jsonScan walks JSON that was checked before, so it checks only what it needs to find
-// its way. On malformed input it stays within the bytes, terminates and sets bad.
-type jsonScan struct {
-	b   []byte
-	at  int
-	bad bool
+// JSON walks JSON that was checked before, so it checks only what it needs to find
+// its way. On malformed input it stays within the bytes, terminates and sets Bad.
+type JSON struct {
+	B   []byte
+	At  int
+	Bad bool
 }
 
-// begin moves into the object or array that opens with c.
-func (s *jsonScan) begin(c byte) bool {
-	s.space()
-	if s.at >= len(s.b) || s.b[s.at] != c {
-		s.bad = true
+// Begin moves into the object or array that opens with c.
+func (s *JSON) Begin(c byte) bool {
+	s.Space()
+	if s.At >= len(s.B) || s.B[s.At] != c {
+		s.Bad = true
 		return false
 	}
-	s.at++
+	s.At++
 	return true
 }
 
-// more moves to the next member or element and returns true. At the end of the object or
+// More moves to the next member or element and returns true. At the end of the object or
 // array, which closes with c, it moves past the end and returns false.
-func (s *jsonScan) more(c byte) bool {
-	for ; s.at < len(s.b); s.at++ {
-		switch s.b[s.at] {
+func (s *JSON) More(c byte) bool {
+	for ; s.At < len(s.B); s.At++ {
+		switch s.B[s.At] {
 		case ' ', '\n', '\r', '\t', ',':
 		case c:
-			s.at++
+			s.At++
 			return false
 		default:
-			return !s.bad
+			return !s.Bad
 		}
 	}
-	s.bad = true
+	s.Bad = true
 	return false
 }
 
-// name returns the next member's name and moves to its value.
-func (s *jsonScan) name() ([]byte, bool) {
-	if !s.more('}') {
+// Name returns the next member's name and moves to its value.
+func (s *JSON) Name() ([]byte, bool) {
+	if !s.More('}') {
 		return nil, false
 	}
-	name, ok := s.text()
-	s.space()
-	if !ok || s.at >= len(s.b) || s.b[s.at] != ':' {
-		s.bad = true
+	name, ok := s.Text()
+	s.Space()
+	if !ok || s.At >= len(s.B) || s.B[s.At] != ':' {
+		s.Bad = true
 		return nil, false
 	}
-	s.at++
+	s.At++
 	return name, true
 }
 
-func (s *jsonScan) space() {
-	for s.at < len(s.b) && (s.b[s.at] == ' ' || s.b[s.at] == '\n' || s.b[s.at] == '\r' || s.b[s.at] == '\t') {
-		s.at++
+func (s *JSON) Space() {
+	for s.At < len(s.B) && (s.B[s.At] == ' ' || s.B[s.At] == '\n' || s.B[s.At] == '\r' || s.B[s.At] == '\t') {
+		s.At++
 	}
 }
 
-// text returns the string that comes next, without quotes and escapes. For null it
+// Text returns the string that comes next, without quotes and escapes. For null it
 // returns nil and false, which is not an error, as in encoding/json.
-func (s *jsonScan) text() (text []byte, ok bool) {
-	quoted := s.value()
+func (s *JSON) Text() (text []byte, ok bool) {
+	quoted := s.Value()
 	if len(quoted) < 2 || quoted[0] != '"' {
 		if string(quoted) != "null" {
-			s.bad = true
+			s.Bad = true
 		}
 		return nil, false
 	}
@@ -88,39 +88,39 @@ func (s *jsonScan) text() (text []byte, ok bool) {
 	return text, true
 }
 
-// integer returns the number that comes next, 0 for null.
-func (s *jsonScan) integer() int64 {
-	number := s.value()
+// Integer returns the number that comes next, 0 for null.
+func (s *JSON) Integer() int64 {
+	number := s.Value()
 	if string(number) == "null" {
 		return 0
 	}
 	n, err := strconv.ParseInt(string(number), 10, 64)
 	if err != nil {
-		s.bad = true
+		s.Bad = true
 	}
 	return n
 }
 
-// null reports whether null comes next, and moves past it.
-func (s *jsonScan) null() bool {
-	s.space()
-	if !bytes.HasPrefix(s.b[s.at:], []byte("null")) {
+// Null reports whether null comes next, and moves past it.
+func (s *JSON) Null() bool {
+	s.Space()
+	if !bytes.HasPrefix(s.B[s.At:], []byte("null")) {
 		return false
 	}
-	s.at += len("null")
+	s.At += len("null")
 	return true
 }
 
-// value returns the value that comes next and moves past it.
-func (s *jsonScan) value() []byte {
-	s.space()
-	from := s.at
-	if s.at = valueEnd(s.b, from); s.at <= from {
+// Value returns the value that comes next and moves past it.
+func (s *JSON) Value() []byte {
+	s.Space()
+	from := s.At
+	if s.At = valueEnd(s.B, from); s.At <= from {
 		// Always advance, or the walk would not end.
-		s.at, s.bad = len(s.b), true
+		s.At, s.Bad = len(s.B), true
 		return nil
 	}
-	return s.b[from:s.at]
+	return s.B[from:s.At]
 }
 
 // valueEnd returns the index at which the value that begins at at ends, -1 if it does not

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package scan finds fields in the bytes of objects without decoding them, in JSON and in
+// protobuf: what identifies an object, labels, managed fields, and the fields at a path. It
+// knows the layout of Kubernetes metadata, but not [wire.Object].
+//
+// On malformed input every scan stays within the bytes, terminates and reports the fault.
+//
+// [wire.Object]: https://pkg.go.dev/github.com/watershed-project/watershed/wire#Object
+package scan
+
+import (
+	"errors"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+var (
+	// ErrProtobuf is returned for bytes that are not a protobuf message.
+	ErrProtobuf = errors.New("malformed protobuf")
+	// ErrJSON is returned for bytes that are not the JSON of an object.
+	ErrJSON = errors.New("malformed JSON")
+)
+
+// Options are the rules for checking JSON. They match apimachinery, which replaces
+// invalid UTF-8 and accepts duplicate names. To remember all names of all objects would
+// cost more than the rest of the work. Where a duplicate would change an object's
+// identity, [Header.ScanJSON] rejects it.
+var Options = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
