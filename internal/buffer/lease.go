@@ -14,7 +14,7 @@ import (
 // collector would be a fifth of all garbage of a typed informer, so the buffers are used
 // again for the next objects. A lease makes sure that nothing reads a buffer any more.
 
-// Lease is whether the buffer of an object's bytes can be used again after the object has
+// Lease records whether the buffer of an object's bytes can be used again after the object has
 // been packed: 0 if it is kept, -1 if it was recycled, and otherwise 1 more than the
 // number of its readers. All methods are safe for concurrent use.
 type Lease struct{ n atomic.Int32 }

@@ -46,7 +46,7 @@ const (
 // the space.
 //
 // A dictionary costs its history three times, the 32 KB table of S2 and, once objects are
-// packed densely, a decoder: 84 KB, and 5 KB for each processor.
+// packed densely, a decoder: 84 KB, and 5 KB for each CPU.
 type Dictionary struct {
 	history []byte
 	fast    *s2.Dict

@@ -3,11 +3,9 @@
 
 // Package scan finds fields in the bytes of objects without decoding them, in JSON and in
 // protobuf: what identifies an object, labels, managed fields, and the fields at a path. It
-// knows the layout of Kubernetes metadata, but not [wire.Object].
+// knows the layout of Kubernetes metadata, but not wire.Object.
 //
 // On malformed input every scan stays within the bytes, terminates and reports the fault.
-//
-// [wire.Object]: https://pkg.go.dev/github.com/watershed-project/watershed/wire#Object
 package scan
 
 import (
