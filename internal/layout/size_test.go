@@ -24,16 +24,12 @@ type exception struct {
 
 var exceptions = map[string]exception{
 	".":                           {28, 4054, "the engine of one resource is to move out"},
-	"cmd/watershed":               {47, 6459, "the commands are to move out"},
-	"disk":                        {28, 6329, "the formats of the files are to move into a package of their own"},
-	"fleet":                       {61, 10511, "history, upstream, collection and verification are to move out"},
-	"replica":                     {46, 7257, "requests that are passed on, the past and the audience are to move out"},
-	"wire":                        {41, 5581, "scanning and packing are to move out"},
+	"disk":                        {28, 6330, "the formats of the files are to move into a package of their own"},
+	"fleet":                       {44, 7713, "the API server that a member reads, verification and the log lines are to move out"},
+	"replica":                     {46, 7263, "requests that are passed on, the past and the audience are to move out"},
 	"internal/table":              {27, 3231, "the columns of each API group are a file"},
 	"internal/kubetest":           {28, 2965, "the programs of a control plane, each of them a file"},
 	"internal/kubetest/simulated": {27, 3036, "the simulated API server: a file for each part of the API"},
-	"conformance/bench":           {30, 6346, "each benchmark is a file"},
-	"conformance/bench/harness":   {29, 3322, "the parts that the benchmarks share"},
 }
 
 // slackFiles and slackLines are how far a package may be below its exception before the
