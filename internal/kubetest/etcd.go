@@ -6,27 +6,12 @@ package kubetest
 import (
 	"context"
 	"fmt"
-	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-)
 
-// withEtcd calls f with a new client: after etcd was killed, a long-lived client waits
-// longer and longer before it retries.
-func (c *Cluster) withEtcd(ctx context.Context, f func(*clientv3.Client) error) error {
-	client, err := clientv3.New(clientv3.Config{
-		Context:     ctx,
-		Endpoints:   []string{c.EtcdURL()},
-		DialTimeout: 10 * time.Second,
-	})
-	if err != nil {
-		return fmt.Errorf("etcd %s: %w", c.EtcdURL(), err)
-	}
-	defer client.Close()
-	return f(client)
-}
+	"github.com/watershed-project/watershed/internal/kubetest/etcd"
+)
 
 // Compact compacts etcd: every resourceVersion that was returned before the call is too
 // old for etcd afterwards. It returns the oldest one that is not.
@@ -36,19 +21,17 @@ func (c *Cluster) withEtcd(ctx context.Context, f func(*clientv3.Client) error) 
 // flag like --watch-cache-sizes=configmaps#0, or all with --watch-cache=false, in
 // [Options.APIServerArgs]. For others use [Cluster.Expire].
 func (c *Cluster) Compact(ctx context.Context) (revision int64, err error) {
-	err = c.withEtcd(ctx, func(client *clientv3.Client) error {
+	err = c.withEtcd(func(client *etcd.Client) error {
 		// The compacted revision stays readable, and so does a watch that begins after
 		// the revision before it. Two writes move both past all revisions that a reader
 		// can have.
 		for range 2 {
-			put, err := client.Put(ctx, "/kubetest/compaction", "")
-			if err != nil {
+			var err error
+			if revision, err = client.Put(ctx, etcd.KeyValue{Key: "/kubetest/compaction"}); err != nil {
 				return err
 			}
-			revision = put.Header.Revision
 		}
-		_, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical())
-		return err
+		return client.Compact(ctx, revision)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("compact etcd: %w", err)
@@ -58,12 +41,33 @@ func (c *Cluster) Compact(ctx context.Context) (revision int64, err error) {
 
 // Erase removes all objects of a resource directly from etcd, bypassing the API server.
 func (c *Cluster) Erase(ctx context.Context, resource schema.GroupResource) error {
-	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
-		_, err := client.Delete(ctx, storagePrefix(resource), clientv3.WithPrefix())
-		return err
+	err := c.withEtcd(func(client *etcd.Client) error {
+		prefix := storagePrefix(resource)
+		return client.Delete(ctx, prefix, etcd.PrefixEnd(prefix))
 	})
 	if err != nil {
 		return fmt.Errorf("erase %s: %w", resource, err)
+	}
+	return nil
+}
+
+// Put writes one value directly into etcd, bypassing the API server.
+func (c *Cluster) Put(ctx context.Context, key string, value []byte) error {
+	err := c.withEtcd(func(client *etcd.Client) error {
+		_, err := client.Put(ctx, etcd.KeyValue{Key: key, Value: value})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	return nil
+}
+
+// Delete removes one value directly from etcd, bypassing the API server.
+func (c *Cluster) Delete(ctx context.Context, key string) error {
+	err := c.withEtcd(func(client *etcd.Client) error { return client.Delete(ctx, key, "") })
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", key, err)
 	}
 	return nil
 }
@@ -100,4 +104,12 @@ func storagePrefix(r schema.GroupResource) string {
 		return "/registry/" + r.Resource + "/"
 	}
 	return "/registry/" + r.Group + "/" + r.Resource + "/"
+}
+
+// withEtcd calls f with a new client, because the connection of an older one does not
+// survive when a test kills etcd.
+func (c *Cluster) withEtcd(f func(*etcd.Client) error) error {
+	client := etcd.New(c.EtcdURL())
+	defer client.Close()
+	return f(client)
 }

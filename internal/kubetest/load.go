@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/watershed-project/watershed/internal/kubetest/etcd"
 )
 
 // loadBatch is how many objects one transaction has; etcd allows 128.
@@ -60,7 +61,7 @@ type object interface {
 
 // load writes n objects of a resource of the core group into etcd.
 func (c *Cluster) load(ctx context.Context, w Workload, resource string, n int, at func(i int) object) error {
-	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+	err := c.withEtcd(func(client *etcd.Client) error {
 		if err := putNamespaces(ctx, client, w, n); err != nil {
 			return err
 		}
@@ -103,8 +104,8 @@ func storedAt(resource string, o object) string {
 
 // caughtUp waits until the API server's memory has the version of an object that etcd
 // has.
-func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, resource string, o object) error {
-	stored, err := client.Get(ctx, storedAt(resource, o))
+func (c *Cluster) caughtUp(ctx context.Context, client *etcd.Client, resource string, o object) error {
+	stored, err := client.Read(ctx, etcd.Range{First: storedAt(resource, o)})
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, resourc
 	}
 	opts := metav1.ListOptions{
 		FieldSelector:        "metadata.name=" + o.GetName(),
-		ResourceVersion:      strconv.FormatInt(stored.Kvs[0].ModRevision, 10),
+		ResourceVersion:      strconv.FormatInt(stored.Values[0].Revision, 10),
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}
 	for {
@@ -128,7 +129,7 @@ func (c *Cluster) caughtUp(ctx context.Context, client *clientv3.Client, resourc
 
 // PutPods writes pods directly into etcd, new ones and changed ones, without any checks.
 func (c *Cluster) PutPods(ctx context.Context, pods ...*corev1.Pod) error {
-	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+	err := c.withEtcd(func(client *etcd.Client) error {
 		for len(pods) > 0 {
 			n := min(len(pods), loadBatch)
 			if err := putPods(ctx, client, pods[:n]); err != nil {
@@ -144,7 +145,7 @@ func (c *Cluster) PutPods(ctx context.Context, pods ...*corev1.Pod) error {
 	return nil
 }
 
-func putPods(ctx context.Context, client *clientv3.Client, pods []*corev1.Pod) error {
+func putPods(ctx context.Context, client *etcd.Client, pods []*corev1.Pod) error {
 	objects := make([]object, len(pods))
 	for i, pod := range pods {
 		p := *pod
@@ -155,17 +156,16 @@ func putPods(ctx context.Context, client *clientv3.Client, pods []*corev1.Pod) e
 	return put(ctx, client, "pods", objects)
 }
 
-func put(ctx context.Context, client *clientv3.Client, resource string, objects []object) error {
-	ops := make([]clientv3.Op, len(objects))
+func put(ctx context.Context, client *etcd.Client, resource string, objects []object) error {
+	values := make([]etcd.KeyValue, len(objects))
 	for i, o := range objects {
 		data, err := encode(o)
 		if err != nil {
 			return err
 		}
-		ops[i] = clientv3.OpPut(storedAt(resource, o), string(data))
+		values[i] = etcd.KeyValue{Key: storedAt(resource, o), Value: data}
 	}
-	_, err := client.Txn(ctx).Then(ops...).Commit()
-	return err
+	return client.PutAll(ctx, values)
 }
 
 // EncodePod returns a pod as the API server stores it: protobuf in its envelope.
@@ -185,7 +185,7 @@ func encode(obj runtime.Object) ([]byte, error) {
 }
 
 // putNamespaces creates the namespaces of the first n pods, except those that exist.
-func putNamespaces(ctx context.Context, client *clientv3.Client, w Workload, n int) error {
+func putNamespaces(ctx context.Context, client *etcd.Client, w Workload, n int) error {
 	done := map[string]bool{}
 	for i := 0; i < n; i += podsPerApp {
 		ns := w.Namespace(i)
@@ -198,12 +198,7 @@ func putNamespaces(ctx context.Context, client *clientv3.Client, w Workload, n i
 		if err != nil {
 			return err
 		}
-		key := "/registry/namespaces/" + ns.Name
-		_, err = client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-			Then(clientv3.OpPut(key, string(data))).
-			Commit()
-		if err != nil {
+		if err := client.PutNew(ctx, etcd.KeyValue{Key: "/registry/namespaces/" + ns.Name, Value: data}); err != nil {
 			return err
 		}
 	}

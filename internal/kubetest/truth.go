@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"strconv"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/watershed-project/watershed/internal/kubetest/etcd"
 )
 
 // Truth has all objects of a resource, as they are in etcd at one revision.
@@ -22,6 +23,9 @@ type Truth struct {
 	Revision int64
 	Objects  []Stored // by key
 }
+
+// truthPage is how many objects one response of etcd has: some 2.5 MB of pods.
+const truthPage = 500
 
 // Stored is one object in etcd.
 type Stored struct {
@@ -41,7 +45,7 @@ type Stored struct {
 // Truth reads all objects of a resource directly from etcd, bypassing the API server.
 func (c *Cluster) Truth(ctx context.Context, resource schema.GroupResource) (*Truth, error) {
 	t := &Truth{}
-	err := c.withEtcd(ctx, func(client *clientv3.Client) error {
+	err := c.withEtcd(func(client *etcd.Client) error {
 		return t.read(ctx, client, storagePrefix(resource))
 	})
 	if err != nil {
@@ -51,19 +55,19 @@ func (c *Cluster) Truth(ctx context.Context, resource schema.GroupResource) (*Tr
 }
 
 // read reads all pages below prefix, each at the revision of the first.
-func (t *Truth) read(ctx context.Context, client *clientv3.Client, prefix string) error {
-	const page = 2000
-	end := clientv3.GetPrefixRangeEnd(prefix)
-	for from := prefix; ; {
-		resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(t.Revision))
+func (t *Truth) read(ctx context.Context, client *etcd.Client, prefix string) error {
+	next := etcd.Range{First: prefix, End: etcd.PrefixEnd(prefix), Limit: truthPage}
+	for {
+		next.Revision = t.Revision
+		resp, err := client.Read(ctx, next)
 		if err != nil {
 			return err
 		}
 		if t.Revision == 0 {
-			t.Revision = resp.Header.Revision
+			t.Revision = resp.Revision
 		}
-		for _, kv := range resp.Kvs {
-			s := Stored{Key: string(kv.Key), Revision: kv.ModRevision, Raw: kv.Value}
+		for _, kv := range resp.Values {
+			s := Stored{Key: kv.Key, Revision: kv.Revision, Raw: kv.Value}
 			if err := s.decode(); err != nil {
 				return fmt.Errorf("%s: %w", kv.Key, err)
 			}
@@ -72,7 +76,7 @@ func (t *Truth) read(ctx context.Context, client *clientv3.Client, prefix string
 		if !resp.More {
 			return nil
 		}
-		from = t.Objects[len(t.Objects)-1].Key + "\x00"
+		next.First = t.Objects[len(t.Objects)-1].Key + "\x00"
 	}
 }
 

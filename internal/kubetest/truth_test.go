@@ -114,6 +114,9 @@ func testTruth(t *testing.T, c *kubetest.Cluster) {
 	if size, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "size"); size != int64(3) {
 		t.Errorf("the widget's size is %#v, want 3", size)
 	}
+	if err := c.Put(ctx, "", nil); err == nil || !strings.Contains(err.Error(), "key is not provided") {
+		t.Errorf("writing without a key: %v", err)
+	}
 	truth, err = c.Truth(ctx, schema.GroupResource{Resource: "namespaces"})
 	if err != nil {
 		t.Fatal(err)

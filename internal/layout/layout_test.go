@@ -172,9 +172,10 @@ var rules = map[string]rule{
 	"internal/sbom":               {},
 	"internal/kubetest/binaries":  {others: []string{"golang.org/x/mod/"}},
 	"internal/kubetest/authority": {},
-	"internal/kubetest": {own: []string{"internal/kubetest/authority", "internal/kubetest/binaries", "internal/timer"}, others: []string{
-		"go.etcd.io/etcd/", "google.golang.org/grpc", "k8s.io/", "sigs.k8s.io/yaml",
-	}},
+	"internal/kubetest/etcd":      {own: []string{"internal/protobuf"}},
+	"internal/kubetest": {own: []string{
+		"internal/kubetest/authority", "internal/kubetest/binaries", "internal/kubetest/etcd", "internal/timer",
+	}, others: []string{"k8s.io/", "sigs.k8s.io/yaml"}},
 	"internal/kubetest/simulated": {own: []string{"internal/kubetest", "internal/kubetest/authority"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/",
 	}},

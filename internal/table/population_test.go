@@ -24,7 +24,6 @@ import (
 	"text/template"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,13 +142,7 @@ func store(ctx context.Context, k *kubetest.Cluster, resource schema.GroupResour
 	if err != nil {
 		return err
 	}
-	client, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{k.EtcdURL()}, DialTimeout: 10 * time.Second})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	_, err = client.Put(ctx, truth.Objects[i].Key, string(b))
-	return err
+	return k.Put(ctx, truth.Objects[i].Key, b)
 }
 
 func make1(ctx context.Context, c dynamic.ResourceInterface, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {

@@ -84,7 +84,7 @@ func (p *pair) delete(t *testing.T, i int) {
 	if p.simulated.Delete(i) == 0 {
 		t.Fatalf("pod %d cannot be deleted", i)
 	}
-	if _, err := p.etcd.Delete(t.Context(), "/registry/pods/"+pod.Namespace+"/"+pod.Name); err != nil {
+	if err := p.real.Delete(t.Context(), "/registry/pods/"+pod.Namespace+"/"+pod.Name); err != nil {
 		t.Fatal(err)
 	}
 }

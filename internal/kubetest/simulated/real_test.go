@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,7 +29,6 @@ import (
 // pair is a real and a simulated cluster with the same pods and namespaces.
 type pair struct {
 	real      *kubetest.Cluster
-	etcd      *clientv3.Client
 	simulated *simulated.Cluster
 	subjects  []*subject
 }
@@ -38,12 +36,6 @@ type pair struct {
 func startPair(t *testing.T, opts *simulated.Options) *pair {
 	t.Helper()
 	p := &pair{real: kubetest.Start(t, nil), simulated: start(t, opts).Cluster(0)}
-	var err error
-	p.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{p.real.EtcdURL()}, DialTimeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.etcd.Close() })
 	client, err := kubernetes.NewForConfig(p.simulated.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +70,7 @@ func (p *pair) put(t *testing.T, key string, obj runtime.Object, kind metav1.Typ
 	if err := protobuf.NewSerializer(nil, nil).Encode(obj, &b); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.etcd.Put(t.Context(), key, b.String()); err != nil {
+	if err := p.real.Put(t.Context(), key, b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 }

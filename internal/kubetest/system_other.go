@@ -8,7 +8,14 @@ package kubetest
 import (
 	"fmt"
 	"net"
+	"syscall"
 )
+
+// childAttr sets nothing: without a parent death signal a child outlives a killed parent.
+// Close covers ordinary ends.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{}
+}
 
 // reservePort returns a port that is free now. Nothing keeps it free.
 func reservePort() (*port, error) {
@@ -21,4 +28,10 @@ func reservePort() (*port, error) {
 		return nil, fmt.Errorf("reserve port: %w", err)
 	}
 	return &port{number: number, release: func() {}}, nil
+}
+
+// Vanish returns an error that is [syscall.EPERM]: only Linux can close a connection without
+// a packet.
+func Vanish(conn *net.TCPConn) error {
+	return fmt.Errorf("vanish from %s: %w", conn.RemoteAddr(), syscall.EPERM)
 }
