@@ -29,10 +29,19 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 	f := start(t, r, &fleet.Options{Logger: quiet, History: 1 << 20})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	c := s.Cluster(1)
+	member := func() fleet.MemberStats { return f.Stats().Members[1] }
+	// A list is a watch that is closed when the list is complete. Until the cluster has noticed
+	// that, it sends changes that nobody reads.
+	expect.Eventually(t, 20*time.Second, func() error {
+		n, resources := c.Stats(), int64(len(member().Resources))
+		if n.Watches != 2*resources || n.OpenWatches != resources {
+			return fmt.Errorf("%d watches, %d of them open, of %d resources", n.Watches, n.OpenWatches, resources)
+		}
+		return nil
+	})
 	for i := range changes {
 		c.Touch(i % pods)
 	}
-	member := func() fleet.MemberStats { return f.Stats().Members[1] }
 	expect.Eventually(t, 20*time.Second, func() error {
 		// An event is counted when it arrives, and its batch when it is stored.
 		if n := member().Counts; n.Updated != changes || n.Delay.Count == 0 {
