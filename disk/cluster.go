@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,23 +28,28 @@ func clusterFolder(name string) string {
 
 // newCluster returns a cluster that is not opened yet.
 func newCluster(d *Directory, name string) *Cluster {
-	return &Cluster{
+	c := &Cluster{
 		directory: d, name: name, folder: filepath.Join(d.path, clustersFolder, clusterFolder(name)),
 		mirrors: map[digest]*Mirror{}, mismatched: map[digest]Identity{},
 	}
+	c.past = &folder{
+		files: &d.files, path: c.folder, cluster: name, keys: d.opts.Keys, dictionaries: d.dictionaries, kind: c.kindOf,
+	}
+	return c
 }
 
 // open reads the index of the cluster.
 func (c *Cluster) open() {
 	d := c.directory
 	x, err := readIndex(&d.files, c.folder)
-	c.index, c.unclaimed = x, maps.Clone(x.mirrors)
+	c.index, c.problem, c.unclaimed = x, err, map[digest]*unclaimed{}
 	if newer := (*newerError)(nil); errors.As(err, &newer) {
 		c.off = err
 	}
-	if err != nil {
-		// Without all files, no mirror has a state that can be trusted.
-		x.problem, c.unclaimed = err, map[digest]*found{}
+	if err == nil { // without all files, no mirror has a state that can be trusted
+		for key, f := range x.mirrors {
+			c.unclaimed[key] = &unclaimed{found: f}
+		}
 	}
 	for _, number := range x.torn {
 		_ = os.Remove(filepath.Join(c.folder, segmentName(number))) // or else the next number is used
@@ -109,8 +113,8 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	switch {
 	case c.off != nil:
 		m.status.Err = c.off
-	case c.index.problem != nil:
-		m.status.Err = c.index.problem
+	case c.problem != nil:
+		m.status.Err = c.problem
 	case id.sealed() && d.opts.Keys == nil:
 		m.status.Err, m.closed = errLocked, true
 	}
@@ -125,7 +129,7 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	if f != nil {
 		m.stored, m.base, m.snapshot = f, f.base, cmp.Or(f.file(), m.snapshot)
 	}
-	if m.written == nil && (f != nil || damaged != nil || c.index.problem != nil) {
+	if m.written == nil && (f != nil || damaged != nil || c.problem != nil) {
 		m.written = &stamp{} // what the files have is not known unless the mirror is loaded
 	}
 	if m.closed { // without a key

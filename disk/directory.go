@@ -158,11 +158,15 @@ type stateJob struct {
 type Cluster struct {
 	directory    *Directory
 	name, folder string
+	// past reads the files.
+	past *folder
 	// once reads the index: what the files had when the cluster was opened. The index and
-	// off, which is why nothing is written, do not change afterwards.
+	// off, which is why nothing is written, do not change afterwards, and neither does problem.
 	once  sync.Once
 	index *index
 	off   error
+	// problem is why the files could not be read, nil if they could.
+	problem error
 	// removed is set when the files are removed.
 	removed atomic.Bool
 
@@ -172,7 +176,7 @@ type Cluster struct {
 	opened  bool
 	mirrors map[digest]*Mirror
 	// unclaimed are the stored mirrors that are not open and have not been changed by this process.
-	unclaimed map[digest]*found
+	unclaimed map[digest]*unclaimed
 	// snapshots are the snapshots in the folder. Those of one mirror are in the order of the
 	// log.
 	snapshots []storedSnapshot
@@ -195,6 +199,14 @@ type Cluster struct {
 	failed error // of the last sync
 
 	log clusterLog // used only by the goroutine that writes
+}
+
+// unclaimed is what the files have of a mirror that is not open or has no new batch yet.
+type unclaimed struct {
+	*found
+	// replaced means that a mirror of the same objects with another identity was opened, or that
+	// the mirror was opened and there is no key for it. Its files are removed as the past is.
+	replaced bool
 }
 
 // Snapshot is a state of a mirror in memory.
@@ -243,7 +255,7 @@ type Mirror struct {
 	// The directory's mu guards the fields below.
 
 	// stored is what the files have, until the first batch.
-	stored *found
+	stored *unclaimed
 	// latest is the newest state of the server, and open means that a relist has begun
 	// since.
 	latest     *Snapshot

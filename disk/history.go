@@ -20,35 +20,29 @@ type Entry struct {
 	Record
 }
 
-// History yields the stored records of mirrors from a time on, in the order in which they
-// arrived, as far as the log reaches. Want selects the mirrors. It can be called at any
-// time, and sees the records that have been written. An error means that records are
-// missing there; the sequence continues after it. It is a [*GapError] if the mirror was
-// not written for a while, or if files with its records were removed.
-//
-// [Change.Old] is not set, because History does not read complete states. A caller that
-// needs it begins with the state that [Cluster.At] returns for the same time.
-func (c *Cluster) History(since time.Time, want func(Identity) bool) iter.Seq2[Entry, error] {
+// History yields the records of the mirrors that are wanted from a time on, in the order in which
+// they arrived. An error means that records are missing there; the sequence continues after it.
+// Files that are removed meanwhile are left out.
+func (f *folder) History(since time.Time, want func(Identity) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		c.history(since, want).all(yield)
+		f.history(since, want).all(yield)
 	}
 }
 
 // ObjectHistory yields the records of History that concern one object of a mirror, with only the
-// changes of that object. The sequence ends at the first state of the mirror that is later than
-// until. A zero until means no end. With the index of the log, only the frames that may concern
-// the object are read. Damage elsewhere is not noticed.
-func (c *Cluster) ObjectHistory(id Identity, key string, since, until time.Time) iter.Seq2[Entry, error] {
+// changes of that object. It ends at the first state of the mirror that is later than until, or
+// at the end of the log if until is zero.
+func (f *folder) ObjectHistory(id Identity, key string, since, until time.Time) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		h := c.history(since, func(other Identity) bool { return other == id })
-		h.until, h.object = until, c.objectRead(id, key)
+		h := f.history(since, func(other Identity) bool { return other == id })
+		h.until, h.object = until, f.objectRead(id, key)
 		h.all(yield)
 	}
 }
 
 // history returns a history of the mirrors that are wanted.
-func (c *Cluster) history(since time.Time, want func(Identity) bool) *history {
-	return &history{cluster: c, since: since, want: want, chains: map[digest]*historyChain{}}
+func (f *folder) history(since time.Time, want func(Identity) bool) *history {
+	return &history{folder: f, since: since, want: want, chains: map[digest]*historyChain{}}
 }
 
 // GapError is yielded by [Cluster.History] where changes of a mirror may be missing: they
@@ -77,11 +71,11 @@ func (e *GapError) Error() string {
 
 // history reads the segments of a cluster in order.
 type history struct {
-	cluster *Cluster
-	index   *index
-	since   time.Time
-	want    func(Identity) bool
-	chains  map[digest]*historyChain
+	folder *folder
+	index  *index
+	since  time.Time
+	want   func(Identity) bool
+	chains map[digest]*historyChain
 	// numbers are the mirrors that the current segment has declared, by their numbers, nil for one
 	// that is not wanted. indexed means that it may have declared more that are not wanted.
 	numbers map[uint32]*historyChain
@@ -93,15 +87,14 @@ type history struct {
 	ended  bool
 }
 
-// all yields the records of all segments. Meanwhile [Cluster.hold] delays the removal of old files.
+// all yields the records of all segments.
 func (h *history) all(yield func(Entry, error) bool) {
-	defer h.cluster.hold()()
-	x, err := listIndex(&h.cluster.directory.files, h.cluster.folder)
+	x, err := listIndex(h.folder.files, h.folder.path)
 	if err == nil {
 		err = x.skipTorn()
 	}
 	if err != nil {
-		yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %w", h.cluster.name, err))
+		yield(Entry{}, fmt.Errorf("disk: history of cluster %s: %w", h.folder.cluster, err))
 		return
 	}
 	h.index, x.object = x, h.object
@@ -139,7 +132,7 @@ func (h *history) damage() {
 // segment yields the records of a segment, and returns false if the caller wants no more.
 func (h *history) segment(number uint64, length int64, last bool, yield func(Entry, error) bool) bool {
 	located := func(err error) error {
-		return fmt.Errorf("disk: history of cluster %s: %s: %w", h.cluster.name, segmentName(number), err)
+		return fmt.Errorf("disk: history of cluster %s: %s: %w", h.folder.cluster, segmentName(number), err)
 	}
 	var file *os.File // of the frames that the index names
 	part, err := h.index.read(number, length, last)
@@ -231,9 +224,9 @@ func (h *history) declare(f *frame) error {
 	key := d.Identity.digest()
 	c := h.chains[key]
 	if c == nil {
-		dir := h.cluster.directory
-		c = &historyChain{chain: chain{keys: dir.opts.Keys}, identity: d.Identity}
-		c.restorer = restorer{digest: key, kind: h.cluster.kindOf(d.Identity), dictionaries: dir.dictionaries, lazy: true}
+		c = &historyChain{chain: chain{keys: h.folder.keys}, identity: d.Identity}
+		c.restorer = *h.folder.restorer(d.Identity)
+		c.lazy = true
 		if h.object != nil {
 			c.only = h.object.key
 		}

@@ -78,10 +78,6 @@ type found struct {
 	inLog bool
 	// stateAt is where a complete state in the log begins that may not be complete yet.
 	stateAt uint64
-	// replaced means that a mirror of the same objects with another identity was opened, or that
-	// the mirror was opened and there is no key for it. Its files are removed as the past is.
-	// The directory's mu guards it.
-	replaced bool
 }
 
 // index is what the files of a cluster have, without the objects.
@@ -111,8 +107,6 @@ type index struct {
 	// torn are segments without frames at the end of the log: a process ended when it had
 	// created them.
 	torn []uint64
-	// problem is why the files could not be read.
-	problem error
 }
 
 // listIndex returns an index of a cluster's folder for which no file has been read.

@@ -81,6 +81,12 @@ type loading struct {
 	removed bool
 }
 
+// load returns the stored state of a mirror by an index of all files. Its objects have the kind.
+func (f *folder) load(x *index, m *found, kind *wire.Kind, window int64) (*State, error) {
+	r := &restorer{digest: m.digest, kind: kind, dictionaries: f.dictionaries}
+	return x.load(m, r, f.keys, window)
+}
+
 // load returns the stored state of a mirror, with at most window bytes of the batches that
 // led to it. If a snapshot is damaged, the batches must lead from an older state to it.
 func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, error) {

@@ -41,7 +41,7 @@ func (l *clusterLog) begin(c *Cluster) {
 			l.next, l.previous = number+1, -1
 		}
 	}
-	if c.index.problem != nil {
+	if c.problem != nil {
 		l.previous = -1
 	}
 }

@@ -28,12 +28,12 @@ func (m *Mirror) Status() MirrorStatus {
 // Load reads files and takes time in proportion to the objects. It must not be called
 // after Append. Until then, the places of the stored batches stay in memory: see [Mirror.Close].
 func (m *Mirror) Load(window int64) (*State, error) {
-	d, x := m.cluster.directory, m.cluster.index
+	d := m.cluster.directory
 	var f found // Append may release its frames
 	d.mu.Lock()
 	known, err := m.stored != nil, m.status.Err
 	if known {
-		f = *m.stored
+		f = *m.stored.found
 	}
 	d.mu.Unlock()
 	switch {
@@ -42,7 +42,7 @@ func (m *Mirror) Load(window int64) (*State, error) {
 	case !known:
 		return nil, m.cluster.absent(m.id)
 	}
-	s, err := x.load(&f, &restorer{digest: m.digest, kind: m.opts.Kind, dictionaries: d.dictionaries}, d.opts.Keys, window)
+	s, err := m.cluster.past.load(m.cluster.index, &f, m.opts.Kind, window)
 	if s == nil {
 		return nil, rejection(m.id, err)
 	}

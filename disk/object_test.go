@@ -326,7 +326,7 @@ func indexed(c *Cluster, id Identity, killed bool) error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.objectRead(id, "x").segment(number, length); err != nil && info.Size() > 1500 && !killed {
+		if _, err := c.past.objectRead(id, "x").segment(number, length); err != nil && info.Size() > 1500 && !killed {
 			return fmt.Errorf("segment %d of %d: %w", number, len(all.segments), err)
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/watershed-project/watershed/wire"
 )
 
 // maxReads limits how often At begins anew because files were created or removed.
@@ -31,51 +29,31 @@ func (e *TooOldError) Error() string {
 	return fmt.Sprintf("stored %v at %v is not available: the oldest stored state is version %d of %v", e.Identity, e.Moment, e.Version, e.Time.Format(time.RFC3339Nano))
 }
 
-// At returns the state that a mirror had at a moment, without [State.Records]. It sees what
-// has been written, and can be called at any time, also for a mirror that is not open. The
-// error is a [*TooOldError], or a [*Rejection]. Its reason is [Incomplete] if changes are
-// missing at the moment, or if a relist found them, so that the state of a version is not
-// known exactly. A state that has exactly the version is known even if changes are missing
-// after it.
-//
-// If the server has gone back to older versions, a version selects the newest of the states
-// that match, unless that one is missing.
+// At returns the state that a mirror had at a moment, with only the objects whose keys are wanted.
+// A nil want wants all. The error is a [*TooOldError], or a [*Rejection].
 //
 // At reads the log from the last complete state before the moment on: for a time up to the
 // next state of the mirror, for a version up to its end, and perhaps from twice as far back.
-func (c *Cluster) At(id Identity, m Moment) (*State, error) { return c.AtKeys(id, m, nil) }
-
-// AtKeys is At, but the state has only the objects whose keys are wanted. A nil want wants
-// all.
-func (c *Cluster) AtKeys(id Identity, m Moment, want func(key string) bool) (*State, error) {
-	return c.readAt(id, m, want, nil)
+func (f *folder) At(id Identity, m Moment, want func(key string) bool) (*State, error) {
+	return f.readAt(id, m, want, nil)
 }
 
-// ObjectAt returns the state that a mirror had at a time, as At does, but only with the object that
-// has the key, if it existed.
-// With the index of the log it reads only the frames that may concern the object, and at most one
-// chunk of a snapshot. A segment without a usable index is read completely. Damage in what is not
-// read is not noticed.
-func (c *Cluster) ObjectAt(id Identity, at time.Time, key string) (*State, error) {
-	return c.readAt(id, Moment{Time: at}, nil, c.objectRead(id, key))
-}
-
-// objectRead returns a read of one object.
-func (c *Cluster) objectRead(id Identity, key string) *objectRead {
-	return &objectRead{files: &c.directory.files, folder: c.folder, identity: id, mirror: id.digest(), key: key, keys: c.directory.opts.Keys}
+// ObjectAt returns the state at a time, as At does, but only with the object that has the key. With
+// the index of the log it reads only the frames that may concern the object, and at most one chunk
+// of a snapshot.
+func (f *folder) ObjectAt(id Identity, at time.Time, key string) (*State, error) {
+	return f.readAt(id, Moment{Time: at}, nil, f.objectRead(id, key))
 }
 
 // readAt reads the state of a moment. If object is not nil, it is the state of that object.
-func (c *Cluster) readAt(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
-	defer c.hold()()
-	m = c.sinceSetBack(m, time.Now())
+func (f *folder) readAt(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
 	if object != nil {
 		object.at = m.Time
 	}
 	var s *State
 	var err error
 	for range maxReads {
-		if s, err = c.at(id, m, want, object); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
+		if s, err = f.at(id, m, want, object); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMoved) {
 			break
 		}
 	}
@@ -86,45 +64,18 @@ func (c *Cluster) readAt(id Identity, m Moment, want func(key string) bool, obje
 	return nil, rejection(id, err)
 }
 
-// nearNow is how long ago a moment can be to mean the newest state if the clock was set back.
-const nearNow = 10 * time.Second
-
-// sinceSetBack returns the moment that selects what a caller wants if the clock was set back.
-// Then the newest states seem to be from the future, and the newest one is that of now.
-func (c *Cluster) sinceSetBack(m Moment, now time.Time) Moment {
-	c.directory.mu.Lock()
-	defer c.directory.mu.Unlock()
-	if m.Version == 0 && c.newest.After(now) && now.Sub(m.Time) < nearNow {
-		m.Time = later(m.Time, c.newest)
-	}
-	return m
-}
-
-// hold delays the removal of old files until release is called, for some seconds at most: a
-// reader that is slower than the removal would never read all of them.
-func (c *Cluster) hold() (release func()) {
-	d := c.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.readers++
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		c.readers--
-	}
-}
-
-func (c *Cluster) at(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
-	d := c.directory
-	r := &restorer{digest: id.digest(), kind: c.kindOf(id), dictionaries: d.dictionaries, want: want}
-	x, err := listIndex(&d.files, c.folder)
+// at reads the state of a moment once.
+func (f *folder) at(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
+	r := f.restorer(id)
+	r.want = want
+	x, err := listIndex(f.files, f.path)
 	if err != nil {
 		return nil, err
 	}
 	x.only, x.object = &r.digest, object
 	// The first list may lack a segment that was created before one of the snapshots.
 	snapshots := x.snapshots
-	if x.listing, err = list(c.folder); err != nil {
+	if x.listing, err = list(f.path); err != nil {
 		return nil, err
 	}
 	x.snapshots = snapshots
@@ -138,7 +89,7 @@ func (c *Cluster) at(id Identity, m Moment, want func(key string) bool, object *
 		if err := x.readSince(first); err != nil {
 			return nil, err
 		}
-		s, snapshot, err := x.find(id, m, r, d.opts.Keys, unreadable)
+		s, snapshot, err := x.find(id, m, r, f.keys, unreadable)
 		switch {
 		case err == nil:
 			return s, nil
@@ -166,16 +117,6 @@ func (x *index) readSince(first uint64) error {
 		return err
 	}
 	return x.readFrom(first)
-}
-
-// kindOf returns the kind of the objects of a mirror: that of the open one, if there is one.
-func (c *Cluster) kindOf(id Identity) *wire.Kind {
-	c.directory.mu.Lock()
-	defer c.directory.mu.Unlock()
-	if open := c.mirrors[id.digest()]; open != nil {
-		return open.opts.Kind
-	}
-	return id.kind()
 }
 
 // find returns the state of a mirror at a moment, as far as the segments have been read. If

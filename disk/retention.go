@@ -115,7 +115,7 @@ func (c *Cluster) forgetOldLocked() (obsolete []storedSnapshot) {
 }
 
 // forgetLocked forgets a mirror that has not been opened, and returns its snapshots.
-func (c *Cluster) forgetLocked(f *found) []storedSnapshot {
+func (c *Cluster) forgetLocked(f *unclaimed) []storedSnapshot {
 	delete(c.unclaimed, f.digest)
 	return c.snapshotsLocked(f.digest)
 }
