@@ -45,7 +45,7 @@ func benchPod(b *testing.B, i int, version uint64, kind *wire.Kind) *wire.Object
 // packedPods returns a store of packed pods.
 func packedPods(b *testing.B) (*store.Store[*wire.Object], *wire.Packer) {
 	b.Helper()
-	p, kind := wire.NewPacker(0), podIdentity().kind()
+	p, kind := wire.NewPacker(0), kindOf(podIdentity())
 	s := store.New((*wire.Object).Key, nil)
 	for i := 0; i < benchPods; i += 1000 {
 		var all []delta.Delta[*wire.Object]
@@ -139,7 +139,7 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 	var spent time.Duration
 	var logical int64
 	before := d.Stats().Bytes
-	kind := podIdentity().kind()
+	kind := kindOf(podIdentity())
 	version := s.Snapshot().Version()
 	for n := 0; n < changes; n += 100 {
 		var all []delta.Delta[*wire.Object]

@@ -75,7 +75,7 @@ func removeUnfinished(folder string, names []string) {
 // Has reports whether there is a complete state of a mirror, readable or damaged. It does not
 // read files.
 func (c *Cluster) Has(id Identity) bool {
-	key, d := id.digest(), c.directory
+	key, d := digestOf(id), c.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f := c.unclaimed[key]; f != nil && f.base != 0 {
@@ -93,12 +93,12 @@ func (c *Cluster) Has(id Identity) bool {
 // more: its files are removed as those of the past are. Until then it can be opened again.
 func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	if opts.Kind == nil {
-		opts.Kind = id.kind()
+		opts.Kind = kindOf(id)
 	}
-	if opts.Kind.GroupVersionKind != id.kind().GroupVersionKind {
+	if opts.Kind.GroupVersionKind != kindOf(id).GroupVersionKind {
 		return nil, fmt.Errorf("disk: %v: kind %v is not that of the identity", id, opts.Kind.GroupVersionKind)
 	}
-	m := &Mirror{cluster: c, id: id, digest: id.digest(), opts: opts}
+	m := &Mirror{cluster: c, id: id, digest: digestOf(id), opts: opts}
 	d := c.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,11 +115,11 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 		m.status.Err = c.off
 	case c.problem != nil:
 		m.status.Err = c.problem
-	case id.sealed() && d.opts.Keys == nil:
+	case sealed(id) && d.opts.Keys == nil:
 		m.status.Err, m.closed = errLocked, true
 	}
 	for key, f := range c.unclaimed {
-		if key != m.digest && id.replaces(f.identity) {
+		if key != m.digest && replaces(id, f.identity) {
 			c.mismatched[m.digest], f.replaced = f.identity, true
 		}
 	}

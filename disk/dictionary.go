@@ -14,6 +14,7 @@ import (
 	"sync"
 	"weak"
 
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/internal/pack"
 )
 
@@ -140,7 +141,7 @@ func (d *dictionaries) read(f dictionaryFile) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := fields{B: b}
+	r := keyindex.Fields{B: b}
 	form := r.Byte()
 	if form == sealedDictionary {
 		wrapped := r.Text()

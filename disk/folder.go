@@ -19,10 +19,10 @@ type folder struct {
 
 // restorer returns a restorer for a mirror.
 func (f *folder) restorer(id Identity) *restorer {
-	return &restorer{digest: id.digest(), kind: f.kind(id), dictionaries: f.dictionaries}
+	return &restorer{digest: digestOf(id), kind: f.kind(id), dictionaries: f.dictionaries}
 }
 
 // objectRead returns a read of one object.
 func (f *folder) objectRead(id Identity, key string) *objectRead {
-	return &objectRead{files: f.files, folder: f.path, identity: id, mirror: id.digest(), key: key, keys: f.keys}
+	return &objectRead{files: f.files, folder: f.path, identity: id, mirror: digestOf(id), key: key, keys: f.keys}
 }

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
-
-	"github.com/watershed-project/watershed/disk/internal/keyindex"
 )
 
 // formatVersion is the version of all files. It changes when an older program could
@@ -208,9 +206,6 @@ func anyFrame(data []byte, from int64, segment uint64, offset int64) bool {
 	}
 	return false
 }
-
-// fields reads the fields of a payload.
-type fields = keyindex.Fields
 
 func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)

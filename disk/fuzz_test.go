@@ -57,7 +57,7 @@ func FuzzFrames(f *testing.F) {
 	}
 	declared, err := json.Marshal(declaration{Identity: identify("pods"), Link: restarts, Version: 7})
 	must(f, err)
-	e := encoder{kind: identify("pods").kind(), numbers: map[sum]int{}}
+	e := encoder{kind: kindOf(identify("pods")), numbers: map[sum]int{}}
 	var items []byte
 	q := queuedBatch{}
 	w := newWorld(f, &Mirror{cluster: &Cluster{directory: &Directory{}}, closed: true}, 1)
@@ -74,9 +74,9 @@ func FuzzFrames(f *testing.F) {
 	for _, kind := range []byte{batchFrame, mirrorFrame, 'Q', keyindex.RunEnd} {
 		var index keyindex.Builder
 		place := int64(frameSize + len(first))
-		index.Declare(keyindex.Mirror(identify("pods").digest()), place, nil)
+		index.Declare(keyindex.Mirror(digestOf(identify("pods"))), place, nil)
 		place += int64(frameSize + len(declared))
-		mirror := keyindex.Mirror(identify("pods").digest())
+		mirror := keyindex.Mirror(digestOf(identify("pods")))
 		index.Add(&keyindex.Frame{Mirror: mirror, Offset: place, Kind: kind, Head: h.indexed()})
 		block := index.Append(nil, headSize, 0, 0)
 		f.Add(add(add(data, stateFrame, state), indexFrame, block[:len(block)-keyindex.TrailerSize]))
@@ -86,7 +86,7 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := head(logMagic, formatVersion)
 		b = appendFrame(b, 1, int64(len(b)), segmentFrame, 0, first)
-		r := fields{B: data}
+		r := keyindex.Fields{B: data}
 		for n := 0; len(r.B) > 0 && n < 100; n++ {
 			kind, payload := r.Byte(), r.Text()
 			if kind == indexFrame {

@@ -221,7 +221,7 @@ func (h *history) declare(f *frame) error {
 	if !h.want(d.Identity) {
 		return nil
 	}
-	key := d.Identity.digest()
+	key := digestOf(d.Identity)
 	c := h.chains[key]
 	if c == nil {
 		c = &historyChain{chain: chain{keys: h.folder.keys}, identity: d.Identity}

@@ -61,7 +61,8 @@ func TransformIdentity(drop wire.Fields, name string) string { return fmt.Sprint
 // digest is the hash of an identity.
 type digest [sha256.Size]byte
 
-func (i Identity) digest() digest {
+// digestOf returns the digest of an identity.
+func digestOf(i Identity) digest {
 	b, _ := json.Marshal(i) // a struct of strings cannot fail
 	return sha256.Sum256(b)
 }
@@ -78,17 +79,18 @@ func (i Identity) String() string {
 // replaces reports whether both identities are of the same part of a resource, in the same
 // form. A mirror is taken for the successor of the other one as long as that is not open: two
 // informers of one program may differ in version or transform, and then both are open.
-func (i Identity) replaces(other Identity) bool {
+func replaces(i, other Identity) bool {
 	return i.Group == other.Group && i.Resource == other.Resource && i.Namespace == other.Namespace &&
 		i.Selector == other.Selector && i.Shard == other.Shard && i.Form == other.Form
 }
 
-// sealed reports whether the mirror is encrypted.
-func (i Identity) sealed() bool { return i.Group == "" && i.Resource == "secrets" }
+// sealed reports whether the mirror of an identity is encrypted.
+func sealed(i Identity) bool { return i.Group == "" && i.Resource == "secrets" }
 
-// difference returns an error that lists what differs in the identity of a mirror.
-func (i Identity) difference(of Identity) error {
-	was, is := reflect.ValueOf(i), reflect.ValueOf(of)
+// difference returns an error that lists what differs between the stored and the current identity
+// of a mirror.
+func difference(stored, current Identity) error {
+	was, is := reflect.ValueOf(stored), reflect.ValueOf(current)
 	var all []string
 	for n := range was.NumField() {
 		if a, b := was.Field(n).String(), is.Field(n).String(); a != b {
@@ -98,8 +100,8 @@ func (i Identity) difference(of Identity) error {
 	return errors.New(strings.Join(all, ", "))
 }
 
-// kind returns the kind of the mirror's objects.
-func (i Identity) kind() *wire.Kind {
+// kindOf returns the kind of the objects of a mirror by its identity.
+func kindOf(i Identity) *wire.Kind {
 	k := new(wire.Kind)
 	k.Group, k.Version, k.Kind = i.Group, i.Version, i.Kind
 	return k

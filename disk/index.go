@@ -149,12 +149,12 @@ func (x *index) readSnapshots(from, until uint64) error {
 		case errors.As(err, &newer):
 			return err
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile, because it is too old
-		case err != nil || name != snapshotName(snap.Identity.digest(), snap.After):
+		case err != nil || name != snapshotName(digestOf(snap.Identity), snap.After):
 			x.damaged[name] = errors.Join(err, errChecksum)
 		default:
 			f := x.mirror(snap.Identity)
 			f.snapshots, f.base, x.name = append(f.snapshots, snap), snap.After.Segment, snap.Name
-			x.newest = later(x.newest, snap.Time)
+			x.reach(snap.Time)
 		}
 	}
 	return nil
@@ -206,8 +206,16 @@ func (x *index) from() uint64 {
 	return 0
 }
 
+// reach records that the files have a state of a time.
+func (x *index) reach(t time.Time) {
+	if t.After(x.newest) {
+		x.newest = t
+	}
+}
+
+// mirror returns what was found of a mirror.
 func (x *index) mirror(id Identity) *found {
-	d := id.digest()
+	d := digestOf(id)
 	if x.mirrors[d] == nil {
 		x.mirrors[d] = &found{identity: id, digest: d}
 	}
@@ -335,11 +343,12 @@ func (x *index) add(number uint64, c contents, numbers map[uint32]*found, others
 		case segmentFrame:
 			var h segmentHeader
 			if json.Unmarshal(f.payload, &h) == nil {
-				x.name, x.newest = h.Name, later(x.newest, h.Time)
+				x.name = h.Name
+				x.reach(h.Time)
 			}
 			continue
 		case batchFrame, stateFrame:
-			x.newest = later(x.newest, timeOf(f.payload))
+			x.reach(timeOf(f.payload))
 		case mirrorFrame:
 			var d declaration
 			if json.Unmarshal(f.payload, &d) != nil {

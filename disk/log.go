@@ -267,8 +267,8 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 	default:
 		d.Link, d.Open, d.Gap = restarts, false, last
 	}
-	e := &encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
-	if m.id.sealed() {
+	e := newEncoder(m.id, m.opts.Kind, m.opts.Packer)
+	if sealed(m.id) {
 		if l.seal == nil {
 			var err error
 			if l.seal, l.wrapped, err = newDataKey(c.directory.opts.Keys); err != nil {
@@ -277,7 +277,7 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 		}
 		e.seal, d.Key = l.seal, l.wrapped
 	}
-	e.ready = func(dict *pack.Dictionary) bool { return c.directory.dictionaries.ready(dict, m.id.sealed()) }
+	e.ready = func(dict *pack.Dictionary) bool { return c.directory.dictionaries.ready(dict, sealed(m.id)) }
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err
@@ -329,7 +329,7 @@ func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, change
 		if d.items, err = m.encoder.append(d.items, change, kind == stateFrame); err != nil {
 			return 0, &mirrorError{err}
 		}
-		item := fields{B: d.items[key:]}
+		item := keyindex.Fields{B: d.items[key:]}
 		d.hashes = append(d.hashes, keyindex.Hash(item.Text()))
 		count++
 	}

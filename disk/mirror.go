@@ -82,10 +82,10 @@ func rejection(id Identity, err error) *Rejection {
 func (c *Cluster) absent(id Identity) *Rejection {
 	c.directory.mu.Lock()
 	defer c.directory.mu.Unlock()
-	if other, ok := c.mismatched[id.digest()]; ok {
-		return &Rejection{Identity: id, Reason: Mismatched, Err: other.difference(id)}
+	if other, ok := c.mismatched[digestOf(id)]; ok {
+		return &Rejection{Identity: id, Reason: Mismatched, Err: difference(other, id)}
 	}
-	_, err := c.index.damagedSnapshot(id.digest())
+	_, err := c.index.damagedSnapshot(digestOf(id))
 	return rejection(id, err)
 }
 

@@ -101,8 +101,8 @@ func (c *Cluster) hold() (release func()) {
 func (c *Cluster) kindOf(id Identity) *wire.Kind {
 	c.directory.mu.Lock()
 	defer c.directory.mu.Unlock()
-	if open := c.mirrors[id.digest()]; open != nil {
+	if open := c.mirrors[digestOf(id)]; open != nil {
 		return open.opts.Kind
 	}
-	return id.kind()
+	return kindOf(id)
 }

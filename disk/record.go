@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -61,7 +62,6 @@ type queuedChange struct {
 
 // encoder makes items. It numbers the dictionaries that they name.
 type encoder struct {
-	id     Identity
 	digest digest
 	kind   *wire.Kind
 	packer *wire.Packer
@@ -71,6 +71,11 @@ type encoder struct {
 	numbers map[sum]int
 	sums    []sum
 	scratch []byte
+}
+
+// newEncoder returns an encoder for a mirror.
+func newEncoder(id Identity, kind *wire.Kind, packer *wire.Packer) *encoder {
+	return &encoder{digest: digestOf(id), kind: kind, packer: packer, numbers: map[sum]int{}}
 }
 
 // append appends a change. If labels is set it includes the labels of a packed object, so
@@ -147,7 +152,7 @@ type decoder struct {
 
 // batch parses a batch.
 func (d *decoder) batch(payload []byte) (h batchHead, items []item, err error) {
-	r := fields{B: payload}
+	r := keyindex.Fields{B: payload}
 	h.flags = r.Byte()
 	h.version, h.era = r.Number(), r.Number()
 	h.time = time.Unix(0, int64(r.Number()))
@@ -162,7 +167,7 @@ func (d *decoder) batch(payload []byte) (h batchHead, items []item, err error) {
 
 // timeOf returns the time of a batch.
 func timeOf(payload []byte) time.Time {
-	r := fields{B: payload}
+	r := keyindex.Fields{B: payload}
 	r.Byte()
 	r.Number() // the version
 	r.Number() // the era
@@ -170,7 +175,7 @@ func timeOf(payload []byte) time.Time {
 }
 
 // items parses n items, which must be all that is left.
-func (d *decoder) items(r *fields, n uint64) (items []item, err error) {
+func (d *decoder) items(r *keyindex.Fields, n uint64) (items []item, err error) {
 	for ; n > 0 && r.Err == nil; n-- {
 		i := item{flags: r.Byte(), seal: d.seal}
 		key := r.Text()
@@ -222,7 +227,7 @@ func (r *restorer) object(i *item) (*wire.Object, error) {
 			return nil, fmt.Errorf("object %q: %w", i.key, err)
 		}
 	}
-	f := fields{B: body}
+	f := keyindex.Fields{B: body}
 	s := wire.Stored{Lazy: r.lazy}
 	if i.flags&labelledFlag != 0 {
 		s.Labels, s.Labelled = string(f.Text()), true

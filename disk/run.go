@@ -340,16 +340,16 @@ func (d *Directory) snapshotLoop(ctx context.Context) {
 func (d *Directory) writeSnapshot(j *stateJob, name string, rest func(time.Duration)) error {
 	m := j.mirror
 	w := snapshotWriter{size: int(d.limits.chunk), rest: rest, began: time.Now()}
-	w.encoder = encoder{id: m.id, digest: m.digest, kind: m.opts.Kind, packer: m.opts.Packer, numbers: map[sum]int{}}
+	w.encoder = *newEncoder(m.id, m.opts.Kind, m.opts.Packer)
 	w.foot = footer{Identity: m.id, Name: m.cluster.name, Version: j.state.Version(), Time: j.time, After: j.after, Restored: j.restored}
-	if m.id.sealed() {
+	if sealed(m.id) {
 		var err error
 		if w.seal, w.foot.Key, err = newDataKey(d.opts.Keys); err != nil {
 			return err
 		}
 	}
 	w.ready = func(dict *pack.Dictionary) bool {
-		err := d.dictionaries.write(dictionaryFile{dict.Sum(), m.id.sealed()}, dict)
+		err := d.dictionaries.write(dictionaryFile{dict.Sum(), sealed(m.id)}, dict)
 		d.report(err)
 		return err == nil
 	}

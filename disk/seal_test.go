@@ -104,12 +104,12 @@ func checkSealed(t *testing.T, path string, w *world) {
 
 // TestSeal_boundToTheRecord moves an encrypted body to another key and version.
 func TestSeal_boundToTheRecord(t *testing.T) {
-	s, id := newSeal(make([]byte, 32)), identify("secrets").digest()
+	s, id := newSeal(make([]byte, 32)), digestOf(identify("secrets"))
 	sealed := s.close(nil, []byte("text"), associated(id, "a/b", 7))
 	if text, err := s.open(sealed, associated(id, "a/b", 7)); err != nil || string(text) != "text" {
 		t.Fatalf("%q, %v", text, err)
 	}
-	for _, other := range [][]byte{associated(id, "a/c", 7), associated(id, "a/b", 8), associated(identify("pods").digest(), "a/b", 7)} {
+	for _, other := range [][]byte{associated(id, "a/c", 7), associated(id, "a/b", 8), associated(digestOf(identify("pods")), "a/b", 7)} {
 		if _, err := s.open(sealed, other); err == nil {
 			t.Error("the body was opened elsewhere")
 		}
@@ -167,7 +167,7 @@ func TestSeal_keyRemoved(t *testing.T) {
 			step(d)
 		}
 	}
-	snapshots := func() int { return len(only(allFiles(t, path), snapshotNames(identify("secrets").digest()))) }
+	snapshots := func() int { return len(only(allFiles(t, path), snapshotNames(digestOf(identify("secrets"))))) }
 	write()
 	if d.maintain(time.Now()); snapshots() != 1 {
 		t.Errorf("%d snapshots of secrets within the window", snapshots())

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -229,7 +230,7 @@ func (p *snapshotFile) items(s *files, keys Keys, only string, each func(*item) 
 		if checksum(b) != c.Sum {
 			return fmt.Errorf("%s: chunk at %d: %w", p.path, at, errChecksum)
 		}
-		items, err := d.items(&fields{B: b}, c.Objects)
+		items, err := d.items(&keyindex.Fields{B: b}, c.Objects)
 		if err != nil {
 			return fmt.Errorf("%s: chunk at %d: %w", p.path, at, err)
 		}

@@ -109,7 +109,7 @@ func verifyCluster(s *files, folder string, dictionaries *dictionaries) ClusterR
 	r.DamagedIndexes, r.Err = damagedIndexes, errors.Join(r.Err, err)
 	for _, f := range x.mirrors {
 		m := MirrorReport{Identity: f.identity}
-		state, err := x.load(f, &restorer{digest: f.digest, kind: f.identity.kind(), dictionaries: dictionaries}, dictionaries.keys, 1<<30)
+		state, err := x.load(f, &restorer{digest: f.digest, kind: kindOf(f.identity), dictionaries: dictionaries}, dictionaries.keys, 1<<30)
 		if state == nil {
 			m.Err = rejection(f.identity, err)
 		} else {

@@ -62,7 +62,7 @@ func TestVerify_andRemove(t *testing.T) {
 func TestVerify_window(t *testing.T) {
 	r := record(t, 12, 20, 14)
 	files := allFiles(t, r.path)
-	for _, name := range []string{segmentName(1), snapshotNames(identify("pods").digest())} {
+	for _, name := range []string{segmentName(1), snapshotNames(digestOf(identify("pods")))} {
 		for path, content := range only(files, name) {
 			damaged := bytes.Clone(content)
 			damaged[len(damaged)/3]++
