@@ -260,7 +260,8 @@ func TestDamage_missingSegment(t *testing.T) {
 func TestDamage_lostDictionary(t *testing.T) {
 	id := identify("pods")
 	packer := trainedPacker(t)
-	e := encoder{kind: kindOf(id), packer: packer, numbers: map[sum]int{}, ready: func(*pack.Dictionary) bool { return true }}
+	e := newEncoder(id, kindOf(id), packer)
+	e.ready = func(*pack.Dictionary) bool { return true }
 	o := newObject(t, "shop/a", 8, fmt.Sprintf("%0200d", 1))
 	items, err := e.append(nil, added(o.Key(), o), true)
 	must(t, err)

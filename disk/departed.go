@@ -4,7 +4,6 @@
 package disk
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,25 +68,6 @@ func (g *departed) measure() bool {
 		}
 	}
 	return true
-}
-
-// newer reports whether a file is of a newer format, or cannot be read.
-func newer(s *files, path string) bool {
-	f, err := s.open(path)
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	b, err := readAt(f, 0, headSize)
-	if err != nil {
-		return false // it is too short to be of any format
-	}
-	for _, magic := range []string{logMagic, snapshotMagic, noteMagic} {
-		if newer := (*newerError)(nil); errors.As(checkHead(path, b, magic), &newer) {
-			return true
-		}
-	}
-	return false
 }
 
 // remove removes the folder, unless the cluster has been opened meanwhile. It reports whether

@@ -22,6 +22,7 @@ const (
 	headSize      = 16
 	logMagic      = "WSHDLOG\n"
 	snapshotMagic = "WSHDSNP\n"
+	noteMagic     = "WSHDNOT\n"
 	// frameSize is the size of the header of a frame.
 	frameSize = 20
 	// maxFrame limits the payload of a frame: the largest object, and some more.
@@ -66,6 +67,43 @@ func checkHead(path string, b []byte, magic string) error {
 		return &newerError{path, v}
 	}
 	return nil
+}
+
+// noteOf returns the file of a note.
+func noteOf(content []byte) []byte {
+	b := binary.LittleEndian.AppendUint32(head(noteMagic, formatVersion), checksum(content))
+	return append(b, content...)
+}
+
+// parseNote returns the content of the file of a note.
+func parseNote(path string, b []byte) ([]byte, error) {
+	if err := checkHead(path, b, noteMagic); err != nil {
+		return nil, err
+	}
+	sum := headSize + 4
+	if len(b) < sum || binary.LittleEndian.Uint32(b[headSize:]) != checksum(b[sum:]) {
+		return nil, fmt.Errorf("%s: %w", path, errChecksum)
+	}
+	return b[sum:], nil
+}
+
+// newer reports whether a file is of a newer format, or cannot be read.
+func newer(s *files, path string) bool {
+	f, err := s.open(path)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	b, err := readAt(f, 0, headSize)
+	if err != nil {
+		return false // it is too short to be of any format
+	}
+	for _, magic := range []string{logMagic, snapshotMagic, noteMagic} {
+		if newer := (*newerError)(nil); errors.As(checkHead(path, b, magic), &newer) {
+			return true
+		}
+	}
+	return false
 }
 
 // The kinds of frames. A reader leaves out a frame of a kind that it does not know if the

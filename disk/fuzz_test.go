@@ -15,16 +15,22 @@ import (
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
 )
 
+// emptyFolder returns the folder of a cluster without dictionaries and keys.
+func emptyFolder(path string) *folder {
+	all := &files{}
+	return &folder{files: all, path: path, dictionaries: newDictionaries(all, path, nil, func() {}), kind: kindOf}
+}
+
 // loadAll loads every mirror of a cluster's folder, in any way that a program would.
-func loadAll(t *testing.T, folder string) {
+func loadAll(t *testing.T, path string) {
 	t.Helper()
-	report := verifyCluster(&files{}, folder, newDictionaries(&files{}, folder, nil, func() {}))
+	report := emptyFolder(path).verify()
 	for _, m := range report.Mirrors {
 		if m.Err == nil && m.Version == 0 && m.Objects > 0 && m.Time.IsZero() {
 			t.Errorf("%+v", m)
 		}
 	}
-	must(t, os.RemoveAll(folder))
+	must(t, os.RemoveAll(path))
 }
 
 // FuzzSegment loads a log with any content.
@@ -57,17 +63,15 @@ func FuzzFrames(f *testing.F) {
 	}
 	declared, err := json.Marshal(declaration{Identity: identify("pods"), Link: restarts, Version: 7})
 	must(f, err)
-	e := encoder{kind: kindOf(identify("pods")), numbers: map[sum]int{}}
+	e := newEncoder(identify("pods"), kindOf(identify("pods")), nil)
 	var items []byte
-	q := queuedBatch{}
-	w := newWorld(f, &Mirror{cluster: &Cluster{directory: &Directory{}}, closed: true}, 1)
-	q.changes = w.store.Apply(w.deltas(3, 1))
-	for c := range q.all() {
-		items, err = e.append(items, c, true)
+	keys := []string{"shop/item-0000", "shop/item-0001", "shop/item-0002"}
+	for i, key := range keys {
+		items, err = e.append(items, added(key, newObject(f, key, uint64(i+1), "text")), true)
 		must(f, err)
 	}
 	h := batchHead{version: 9, time: at}
-	state := append(h.append(nil, nil, len(q.changes)), items...)
+	state := append(h.append(nil, nil, len(keys)), items...)
 	data := add(nil, mirrorFrame, declared)
 	f.Add(add(data, stateFrame, state))
 	f.Add(add(add(data, stateFrame, state), batchFrame, state))
@@ -94,16 +98,16 @@ func FuzzFrames(f *testing.F) {
 			}
 			b = appendFrame(b, 1, int64(len(b)), kind, 1, payload)
 		}
-		d := &Directory{path: t.TempDir(), dictionaries: newDictionaries(&files{}, t.TempDir(), nil, func() {})}
-		c := newCluster(d, "east")
-		must(t, os.MkdirAll(c.folder, 0o700))
-		must(t, os.WriteFile(filepath.Join(c.folder, segmentName(1)), b, 0o600))
-		for _, key := range []string{q.changes[0].Key, "shop/other"} {
+		path := filepath.Join(t.TempDir(), "east")
+		must(t, os.MkdirAll(path, 0o700))
+		must(t, os.WriteFile(filepath.Join(path, segmentName(1)), b, 0o600))
+		c := emptyFolder(path)
+		for _, key := range []string{keys[0], "shop/other"} {
 			for range c.ObjectHistory(identify("pods"), key, time.Time{}, at) {
 			}
 			_, _ = c.ObjectAt(identify("pods"), at, key)
 		}
-		loadAll(t, c.folder)
+		loadAll(t, path)
 	})
 }
 

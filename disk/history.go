@@ -101,7 +101,7 @@ func (h *history) all(yield func(Entry, error) bool) {
 	for i, number := range x.segments {
 		length, last := int64(-1), i+1 == len(x.segments)
 		if !last {
-			next, err := x.header(x.segments[i+1])
+			next, err := readHeader(x.folder, x.segments[i+1])
 			if err == nil && next.Time.Before(h.since) {
 				continue
 			}
@@ -200,7 +200,7 @@ func (h *history) frame(f *frame) (entry Entry, err error) {
 	}
 	if done != nil && !done.state {
 		entry.Identity = c.identity
-		entry.Record, err = c.record(done)
+		entry.Record, err = recordOf(&c.restorer, done)
 	}
 	if err != nil {
 		c.damage()

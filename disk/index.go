@@ -181,7 +181,7 @@ func (x *index) readFrom(first uint64) error {
 func (x *index) skipTorn() error {
 	for n := len(x.segments); n > 0; n-- {
 		number := x.segments[n-1]
-		if _, err := x.header(number); err == nil {
+		if _, err := readHeader(x.folder, number); err == nil {
 			return nil
 		}
 		data, err := x.files.readAll(filepath.Join(x.folder, segmentName(number)))
@@ -196,7 +196,7 @@ func (x *index) skipTorn() error {
 // from returns the first segment to read, by the newest header that can be read.
 func (x *index) from() uint64 {
 	for _, number := range slices.Backward(x.segments) {
-		if h, err := x.header(number); err == nil {
+		if h, err := readHeader(x.folder, number); err == nil {
 			return max(h.From, x.segments[0])
 		}
 	}
@@ -222,36 +222,6 @@ func (x *index) mirror(id Identity) *found {
 	return x.mirrors[d]
 }
 
-// header reads the header of a segment.
-func (x *index) header(number uint64) (h segmentHeader, err error) {
-	path := filepath.Join(x.folder, segmentName(number))
-	f, err := os.Open(path)
-	if err != nil {
-		return h, err
-	}
-	defer f.Close()
-	b, err := readAt(f, 0, headSize+frameSize)
-	if err == nil {
-		err = checkHead(path, b, logMagic)
-	}
-	if err != nil {
-		return h, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return h, err
-	}
-	size := headSize + frameSize + int64(binary.LittleEndian.Uint32(b[headSize:]))
-	if b, err = readAt(f, 0, int(min(size, info.Size()))); err != nil {
-		return h, err
-	}
-	first, _, good := parseFrame(b[headSize:], number, headSize)
-	if !good || first.kind != segmentFrame {
-		return h, fmt.Errorf("%s: header: %w", path, errChecksum)
-	}
-	return h, json.Unmarshal(first.payload, &h)
-}
-
 // lose records that frames of any mirror may be lost in a segment. Where they were is not
 // known, so they count as lost at its end.
 func (x *index) lose(segment uint64) {
@@ -270,7 +240,7 @@ func (x *index) readSegment(number uint64, last bool) error {
 	length := int64(-1)
 	if !last {
 		// The header of the next segment is missing if that segment is.
-		next, err := x.header(number + 1)
+		next, err := readHeader(x.folder, number+1)
 		if _, listed := slices.BinarySearch(x.segments, number+1); listed == errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: %w", segmentName(number+1), errMoved)
 		}
@@ -457,7 +427,7 @@ func namedBy(s *files, folder string, named map[string]bool) error {
 		all = append(all, snap.Dictionaries...)
 	}
 	for i, number := range x.segments {
-		h, err := x.header(number)
+		h, err := readHeader(folder, number)
 		if err != nil {
 			return err
 		}
@@ -477,4 +447,34 @@ func namedBy(s *files, folder string, named map[string]bool) error {
 		named[name], named[name+sealedSuffix] = true, true
 	}
 	return nil
+}
+
+// readHeader reads the header of a segment of a folder.
+func readHeader(folder string, number uint64) (h segmentHeader, err error) {
+	path := filepath.Join(folder, segmentName(number))
+	f, err := os.Open(path)
+	if err != nil {
+		return h, err
+	}
+	defer f.Close()
+	b, err := readAt(f, 0, headSize+frameSize)
+	if err == nil {
+		err = checkHead(path, b, logMagic)
+	}
+	if err != nil {
+		return h, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return h, err
+	}
+	size := headSize + frameSize + int64(binary.LittleEndian.Uint32(b[headSize:]))
+	if b, err = readAt(f, 0, int(min(size, info.Size()))); err != nil {
+		return h, err
+	}
+	first, _, good := parseFrame(b[headSize:], number, headSize)
+	if !good || first.kind != segmentFrame {
+		return h, fmt.Errorf("%s: header: %w", path, errChecksum)
+	}
+	return h, json.Unmarshal(first.payload, &h)
 }

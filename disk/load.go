@@ -420,7 +420,7 @@ func (l *loading) records(r *restorer, s *State) {
 	}
 	s.After = l.windowAfter
 	for _, c := range l.window {
-		rec, err := r.record(c)
+		rec, err := recordOf(r, c)
 		if err != nil {
 			s.Records, s.After = nil, c.version
 			continue

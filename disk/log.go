@@ -28,7 +28,7 @@ func (l *clusterLog) begin(c *Cluster) {
 		if info, err := os.Stat(filepath.Join(c.folder, segmentName(number))); err == nil {
 			s.size = info.Size()
 		}
-		if h, err := c.index.header(number); err == nil {
+		if h, err := readHeader(c.folder, number); err == nil {
 			s.began, s.base = h.Time, cmp.Or(h.Base, h.From)
 		}
 		l.segments = append(l.segments, s)

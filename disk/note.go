@@ -4,7 +4,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,12 +11,9 @@ import (
 	"path/filepath"
 )
 
-const (
-	// noteFile is the name of the file with the note of a cluster. A program that does not
-	// know notes leaves it alone: the name is neither that of a segment nor of a snapshot.
-	noteFile  = "note"
-	noteMagic = "WSHDNOT\n"
-)
+// noteFile is the name of the file with the note of a cluster. A program that does not know notes
+// leaves it alone: the name is neither that of a segment nor of a snapshot.
+const noteFile = "note"
 
 // notePath returns the path of the note of a cluster.
 func (d *Directory) notePath(cluster string) string {
@@ -33,16 +29,12 @@ func (d *Directory) Note(cluster string) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil:
-		err = checkHead(path, b, noteMagic)
+		b, err = parseNote(path, b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
 	}
-	sum := headSize + 4
-	if len(b) < sum || binary.LittleEndian.Uint32(b[headSize:]) != checksum(b[sum:]) {
-		return nil, fmt.Errorf("disk: note of cluster %s: %s: %w", cluster, path, errChecksum)
-	}
-	return b[sum:], nil
+	return b, nil
 }
 
 // WriteNote keeps a text of the caller beside the files of a cluster, instead of the one before.
@@ -55,8 +47,7 @@ func (d *Directory) WriteNote(cluster string, content []byte) error {
 	folder := d.Cluster(cluster).folder // an open cluster is not removed
 	err := d.createFolder(folder)
 	if err == nil {
-		b := binary.LittleEndian.AppendUint32(head(noteMagic, formatVersion), checksum(content))
-		b = append(b, content...)
+		b := noteOf(content)
 		err = d.files.replace(d.notePath(cluster), func(write func([]byte) error) error { return write(b) })
 	}
 	if err != nil {

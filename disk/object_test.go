@@ -312,11 +312,10 @@ func indexed(c *Cluster, id Identity, killed bool) error {
 	if err != nil {
 		return err
 	}
-	x := &index{files: &files{}, folder: c.folder}
 	for i, number := range all.segments {
 		length := int64(-1)
 		if i+1 < len(all.segments) {
-			next, err := x.header(number + 1)
+			next, err := readHeader(c.folder, number+1)
 			if err != nil {
 				return err
 			}

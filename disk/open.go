@@ -78,8 +78,9 @@ func (d *Directory) open() error {
 			return errors.Join(err, f.Close())
 		}
 	}
-	if all, err := list(d.dictionaries.folder); err == nil {
-		removeUnfinished(d.dictionaries.folder, all.unfinished)
+	folder := filepath.Join(d.path, dictionariesFolder)
+	if all, err := list(folder); err == nil {
+		removeUnfinished(folder, all.unfinished)
 	}
 	d.lock = f
 	return nil

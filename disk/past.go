@@ -236,7 +236,7 @@ func (x *index) after(m Moment) uint64 {
 		return math.MaxUint64
 	}
 	for _, number := range x.segments {
-		if h, err := x.header(number); err == nil && h.Time.After(m.Time) {
+		if h, err := readHeader(x.folder, number); err == nil && h.Time.After(m.Time) {
 			return number
 		}
 	}
@@ -266,7 +266,7 @@ func (x *index) guess(m Moment, id digest) (uint64, error) {
 		}
 	}
 	for _, number := range slices.Backward(x.segments) {
-		if h, err := x.header(number); err == nil && (m.Version != 0 || !h.Time.After(m.Time)) {
+		if h, err := readHeader(x.folder, number); err == nil && (m.Version != 0 || !h.Time.After(m.Time)) {
 			return max(h.Base, x.start()), nil
 		}
 	}

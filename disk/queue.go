@@ -42,7 +42,7 @@ func rawOf(changes []store.Change[*wire.Object]) [][]byte {
 }
 
 // objects yields the objects of a state as if they had been added.
-func objects(s *Snapshot) iter.Seq[queuedChange] {
+func objects(s *store.Snapshot[*wire.Object]) iter.Seq[queuedChange] {
 	return func(yield func(queuedChange) bool) {
 		for key, o := range s.All() {
 			if !yield(added(key, o)) {

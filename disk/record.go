@@ -51,7 +51,14 @@ type item struct {
 	restored   *wire.Object // nil until the object was made
 }
 
-func (i *item) deleted() bool { return delta.Type(i.flags&typeBits) == delta.Deleted }
+// change returns the type of the change.
+func (i *item) change() delta.Type { return delta.Type(i.flags & typeBits) }
+
+// deleted reports whether the change is a deletion.
+func (i *item) deleted() bool { return i.change() == delta.Deleted }
+
+// missed reports whether a relist has found the deletion.
+func (i *item) missed() bool { return i.flags&missedFlag != 0 }
 
 // queuedChange is a change to write. manager and raw may be empty.
 type queuedChange struct {
@@ -305,8 +312,8 @@ type Record struct {
 	Changes []Change
 }
 
-// record returns a batch with its objects.
-func (r *restorer) record(c *commit) (Record, error) {
+// recordOf returns a batch with its objects.
+func recordOf(r *restorer, c *commit) (Record, error) {
 	rec := Record{Version: c.version, Time: c.time, Listed: c.flags&listedBatch != 0}
 	for n := range c.items {
 		i := &c.items[n]
@@ -314,7 +321,7 @@ func (r *restorer) record(c *commit) (Record, error) {
 		if err != nil {
 			return rec, err
 		}
-		change := Change{Type: delta.Type(i.flags & typeBits), Missed: i.flags&missedFlag != 0, Key: i.key, Object: o, Version: i.version, Manager: string(i.manager)}
+		change := Change{Type: i.change(), Missed: i.missed(), Key: i.key, Object: o, Version: i.version, Manager: string(i.manager)}
 		if c.olds != nil && c.olds[n] != nil {
 			if change.Old, err = r.object(c.olds[n]); err != nil {
 				return rec, err

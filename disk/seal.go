@@ -47,6 +47,7 @@ func KeysFromEnv(name string) (Keys, error) {
 	return parseKeys("environment variable "+name, []byte(os.Getenv(name)))
 }
 
+// parseKeys parses keys, one for each line. The source is for messages.
 func parseKeys(source string, text []byte) (Keys, error) {
 	var keys localKeys
 	for line := range bytes.Lines(text) {

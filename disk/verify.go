@@ -65,7 +65,7 @@ func Verify(path string, keys Keys) (*Report, error) {
 	}
 	s := &files{}
 	dictionaries := newDictionaries(s, filepath.Join(path, dictionariesFolder), keys, func() {})
-	if entries, err := os.ReadDir(dictionaries.folder); err == nil {
+	if entries, err := os.ReadDir(filepath.Join(path, dictionariesFolder)); err == nil {
 		for _, e := range entries {
 			if info, err := e.Info(); err == nil {
 				r.Dictionaries, r.DictionaryBytes = r.Dictionaries+1, r.DictionaryBytes+info.Size()
@@ -76,18 +76,19 @@ func Verify(path string, keys Keys) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
 	}
-	for _, folder := range folders {
-		r.Clusters = append(r.Clusters, verifyCluster(s, folder, dictionaries))
+	for _, path := range folders {
+		f := &folder{files: s, path: path, keys: keys, dictionaries: dictionaries, kind: kindOf}
+		r.Clusters = append(r.Clusters, f.verify())
 	}
 	return r, nil
 }
 
-// verifyCluster loads every mirror of a cluster.
-func verifyCluster(s *files, folder string, dictionaries *dictionaries) ClusterReport {
-	r := ClusterReport{Folder: folder}
-	x, err := readIndex(s, folder)
+// verify loads every mirror of the cluster, and checks all files.
+func (f *folder) verify() ClusterReport {
+	r := ClusterReport{Folder: f.path}
+	x, err := readIndex(f.files, f.path)
 	r.Name, r.Err = x.name, err
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(f.path)
 	r.Err = errors.Join(r.Err, err)
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
@@ -95,23 +96,23 @@ func verifyCluster(s *files, folder string, dictionaries *dictionaries) ClusterR
 		}
 	}
 	for i, number := range x.segments {
-		if info, err := os.Stat(filepath.Join(folder, segmentName(number))); err == nil {
+		if info, err := os.Stat(filepath.Join(f.path, segmentName(number))); err == nil {
 			r.LogBytes += info.Size()
 		}
-		if h, err := x.header(number); err == nil && i == 0 {
+		if h, err := readHeader(x.folder, number); err == nil && i == 0 {
 			r.Since = h.Time
 		}
 	}
 	for name, err := range x.damaged {
 		r.Err = errors.Join(r.Err, fmt.Errorf("%s: %w", name, err))
 	}
-	damagedIndexes, err := x.verifyWindow(dictionaries.keys)
+	damagedIndexes, err := x.verifyWindow(f.keys)
 	r.DamagedIndexes, r.Err = damagedIndexes, errors.Join(r.Err, err)
-	for _, f := range x.mirrors {
-		m := MirrorReport{Identity: f.identity}
-		state, err := x.load(f, &restorer{digest: f.digest, kind: kindOf(f.identity), dictionaries: dictionaries}, dictionaries.keys, 1<<30)
+	for _, stored := range x.mirrors {
+		m := MirrorReport{Identity: stored.identity}
+		state, err := f.load(x, stored, f.kind(stored.identity), 1<<30)
 		if state == nil {
-			m.Err = rejection(f.identity, err)
+			m.Err = rejection(stored.identity, err)
 		} else {
 			m.Version, m.Time, m.Objects, m.Records = state.Version, state.Time, len(state.Objects), len(state.Records)
 		}
@@ -147,7 +148,7 @@ func (x *index) verifyWindow(keys Keys) (damagedIndexes int, err error) {
 func (x *index) verifySegment(number uint64, last bool) (damagedIndexes int, err error) {
 	length := int64(-1)
 	if !last {
-		next, err := x.header(number + 1)
+		next, err := readHeader(x.folder, number+1)
 		if err != nil {
 			return 0, err
 		}
