@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -45,7 +46,7 @@ func benchPod(b *testing.B, i int, version uint64, kind *wire.Kind) *wire.Object
 // packedPods returns a store of packed pods.
 func packedPods(b *testing.B) (*store.Store[*wire.Object], *wire.Packer) {
 	b.Helper()
-	p, kind := wire.NewPacker(0), kindOf(podIdentity())
+	p, kind := wire.NewPacker(0), format.KindOf(podIdentity())
 	s := store.New((*wire.Object).Key, nil)
 	for i := 0; i < benchPods; i += 1000 {
 		var all []delta.Delta[*wire.Object]
@@ -139,7 +140,7 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 	var spent time.Duration
 	var logical int64
 	before := d.Stats().Bytes
-	kind := kindOf(podIdentity())
+	kind := format.KindOf(podIdentity())
 	version := s.Snapshot().Version()
 	for n := 0; n < changes; n += 100 {
 		var all []delta.Delta[*wire.Object]
@@ -156,14 +157,14 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 		d.round(time.Now())
 		select {
 		case j := <-d.jobs:
-			name := snapshotName(j.mirror.digest, j.after)
+			name := format.SnapshotName(j.mirror.digest, j.after)
 			must(b, d.writeSnapshot(j, name, func(time.Duration) {}))
 			d.stateWritten(j, name)
 		default:
 		}
 		if n%10_000 == 0 {
 			must(b, m.cluster.sync())
-			must(b, d.dictionaries.writeWanted())
+			must(b, d.dictionaries.WriteWanted())
 		}
 		spent += cpu(b) - began
 	}

@@ -6,6 +6,8 @@ package disk
 import (
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // TestClock_steps reads a clock that is set forward and back.
@@ -87,15 +89,15 @@ func TestRetention_clockAfterAStart(t *testing.T) {
 		w.change(3)
 		step(d)
 	}
-	before := len(only(allFiles(t, path), segmentPrefix))
+	before := len(only(allFiles(t, path), format.SegmentPrefix))
 	d.settling = true
 	d.maintain(time.Now().Add(24 * time.Hour))
-	if n := len(only(allFiles(t, path), segmentPrefix)); n != before {
+	if n := len(only(allFiles(t, path), format.SegmentPrefix)); n != before {
 		t.Errorf("%d of %d segments are left", n, before)
 	}
 	d.settling = false
 	d.maintain(time.Now().Add(24 * time.Hour))
-	if n := len(only(allFiles(t, path), segmentPrefix)); n >= before {
+	if n := len(only(allFiles(t, path), format.SegmentPrefix)); n >= before {
 		t.Errorf("%d of %d segments are left when the clock is believed", n, before)
 	}
 	finish(t, d)

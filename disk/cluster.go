@@ -11,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
+	"github.com/watershed-project/watershed/disk/internal/reader"
 )
 
 // clusterFolder returns the name of a cluster's folder. Names of clusters may be long and
@@ -30,10 +33,10 @@ func clusterFolder(name string) string {
 func newCluster(d *Directory, name string) *Cluster {
 	c := &Cluster{
 		directory: d, name: name, folder: filepath.Join(d.path, clustersFolder, clusterFolder(name)),
-		mirrors: map[digest]*Mirror{}, mismatched: map[digest]Identity{},
+		mirrors: map[format.Digest]*Mirror{}, mismatched: map[format.Digest]Identity{},
 	}
-	c.past = &folder{
-		files: &d.files, path: c.folder, cluster: name, keys: d.opts.Keys, dictionaries: d.dictionaries, kind: c.kindOf,
+	c.past = &reader.Folder{
+		Files: &d.files, Path: c.folder, Cluster: name, Keys: d.opts.Keys, Dictionaries: d.dictionaries, Kind: c.kindOf,
 	}
 	return c
 }
@@ -41,27 +44,27 @@ func newCluster(d *Directory, name string) *Cluster {
 // open reads the index of the cluster.
 func (c *Cluster) open() {
 	d := c.directory
-	x, err := readIndex(&d.files, c.folder)
-	c.index, c.problem, c.unclaimed = x, err, map[digest]*unclaimed{}
-	if newer := (*newerError)(nil); errors.As(err, &newer) {
+	x, err := reader.ReadIndex(&d.files, c.folder)
+	c.index, c.problem, c.unclaimed = x, err, map[format.Digest]*unclaimed{}
+	if newer := (*format.NewerError)(nil); errors.As(err, &newer) {
 		c.off = err
 	}
 	if err == nil { // without all files, no mirror has a state that can be trusted
-		for key, f := range x.mirrors {
-			c.unclaimed[key] = &unclaimed{found: f}
+		for key, f := range x.Mirrors {
+			c.unclaimed[key] = &unclaimed{Found: f}
 		}
 	}
-	for _, number := range x.torn {
-		_ = os.Remove(filepath.Join(c.folder, segmentName(number))) // or else the next number is used
+	for _, number := range x.Torn {
+		_ = os.Remove(filepath.Join(c.folder, format.SegmentName(number))) // or else the next number is used
 	}
 	if c.off == nil {
-		removeUnfinished(c.folder, x.unfinished)
+		removeUnfinished(c.folder, x.Unfinished)
 	}
 	c.log.begin(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c.addSnapshots(x)
-	c.opened, c.newest = true, x.newest
+	c.opened, c.newest = true, x.Newest
 }
 
 // removeUnfinished removes files of a folder whose writing was interrupted by the end of the
@@ -75,16 +78,16 @@ func removeUnfinished(folder string, names []string) {
 // Has reports whether there is a complete state of a mirror, readable or damaged. It does not
 // read files.
 func (c *Cluster) Has(id Identity) bool {
-	key, d := digestOf(id), c.directory
+	key, d := format.DigestOf(id), c.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if f := c.unclaimed[key]; f != nil && f.base != 0 {
+	if f := c.unclaimed[key]; f != nil && f.Base != 0 {
 		return true
 	}
 	if m := c.mirrors[key]; m != nil && m.base != 0 {
 		return true
 	}
-	_, damaged := c.index.damagedSnapshot(key)
+	_, damaged := c.index.DamagedSnapshot(key)
 	return damaged != nil
 }
 
@@ -93,12 +96,12 @@ func (c *Cluster) Has(id Identity) bool {
 // more: its files are removed as those of the past are. Until then it can be opened again.
 func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 	if opts.Kind == nil {
-		opts.Kind = kindOf(id)
+		opts.Kind = format.KindOf(id)
 	}
-	if opts.Kind.GroupVersionKind != kindOf(id).GroupVersionKind {
+	if opts.Kind.GroupVersionKind != format.KindOf(id).GroupVersionKind {
 		return nil, fmt.Errorf("disk: %v: kind %v is not that of the identity", id, opts.Kind.GroupVersionKind)
 	}
-	m := &Mirror{cluster: c, id: id, digest: digestOf(id), opts: opts}
+	m := &Mirror{cluster: c, id: id, digest: format.DigestOf(id), opts: opts}
 	d := c.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,22 +118,22 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 		m.status.Err = c.off
 	case c.problem != nil:
 		m.status.Err = c.problem
-	case sealed(id) && d.opts.Keys == nil:
-		m.status.Err, m.closed = errLocked, true
+	case format.Sealed(id) && d.opts.Keys == nil:
+		m.status.Err, m.closed = format.ErrLocked, true
 	}
 	for key, f := range c.unclaimed {
-		if key != m.digest && replaces(id, f.identity) {
-			c.mismatched[m.digest], f.replaced = f.identity, true
+		if key != m.digest && replaces(id, f.Identity) {
+			c.mismatched[m.digest], f.replaced = f.Identity, true
 		}
 	}
-	name, damaged := c.index.damagedSnapshot(m.digest)
+	name, damaged := c.index.DamagedSnapshot(m.digest)
 	m.snapshot = cmp.Or(m.snapshot, name)
 	f := c.unclaimed[m.digest]
 	if f != nil {
-		m.stored, m.base, m.snapshot = f, f.base, cmp.Or(f.file(), m.snapshot)
+		m.stored, m.base, m.snapshot = f, f.Base, cmp.Or(f.File(), m.snapshot)
 	}
 	if m.written == nil && (f != nil || damaged != nil || c.problem != nil) {
-		m.written = &stamp{} // what the files have is not known unless the mirror is loaded
+		m.written = &format.Stamp{} // what the files have is not known unless the mirror is loaded
 	}
 	if m.closed { // without a key
 		if f != nil {

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/reader"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -79,8 +80,10 @@ func readStates(path string) (map[string]map[uint64]string, uint64) {
 // childTB lets the child use the functions of tests.
 type childTB struct{ testing.TB }
 
-func (childTB) Helper()        {}
+func (childTB) Helper() {}
+
 func (childTB) Cleanup(func()) {}
+
 func (childTB) Fatal(args ...any) {
 	fmt.Fprintln(os.Stderr, args...)
 	os.Exit(3)
@@ -206,7 +209,7 @@ func checkSum(c *Cluster, id Identity, m Moment, sums map[uint64]string) error {
 		}
 		return nil
 	}
-	if errors.Is(err, errBetween) && sums[m.Version] == "" {
+	if errors.Is(err, reader.ErrBetween) && sums[m.Version] == "" {
 		return nil
 	}
 	if err != nil {

@@ -6,14 +6,14 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/internal/pack"
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -142,14 +142,14 @@ func TestDamage_everyByte(t *testing.T) {
 		t.Fatalf("undamaged: %+v", v)
 	}
 	files := allFiles(t, r.path)
-	if n := len(only(files, snapshotPrefix)); n != 2 {
+	if n := len(only(files, format.SnapshotPrefix)); n != 2 {
 		t.Fatalf("%d snapshots", n)
 	}
-	for _, kind := range []string{segmentPrefix, snapshotPrefix, formatFile, sealedSuffix} {
+	for _, kind := range []string{format.SegmentPrefix, format.SnapshotPrefix, formatFile, format.SealedSuffix} {
 		var flips, cuts verdict
 		bytes, every := 0, 1
 		switch {
-		case kind == sealedSuffix: // it is encrypted as a whole
+		case kind == format.SealedSuffix: // it is encrypted as a whole
 			every = 997
 		case testing.Short() && kind != formatFile:
 			every = 61
@@ -176,10 +176,10 @@ func TestDamage_everyByte(t *testing.T) {
 			must(t, os.WriteFile(name, content, 0o600))
 		}
 		t.Logf("%s: %d bytes, flips %+v, cuts %+v", kind, bytes, flips, cuts)
-		if bytes == 0 || flips.rejected == 0 && kind != snapshotPrefix || flips.newest+flips.older == 0 && kind != formatFile {
+		if bytes == 0 || flips.rejected == 0 && kind != format.SnapshotPrefix || flips.newest+flips.older == 0 && kind != formatFile {
 			t.Errorf("%s: hardly a test", kind)
 		}
-		if kind == snapshotPrefix && flips.newest+cuts.newest != 6*bytes {
+		if kind == format.SnapshotPrefix && flips.newest+cuts.newest != 6*bytes {
 			t.Errorf("damage in one of two snapshots must not cost a state")
 		}
 	}
@@ -202,7 +202,7 @@ func (v *verdict) add(other verdict) {
 func TestDamage_missingFiles(t *testing.T) {
 	r := record(t, 12, 20, 14)
 	files := allFiles(t, r.path)
-	if segments := len(only(files, segmentPrefix)); segments < 3 {
+	if segments := len(only(files, format.SegmentPrefix)); segments < 3 {
 		t.Fatalf("%d segments", segments)
 	}
 	for name, content := range files {
@@ -237,7 +237,7 @@ func TestDamage_missingSegment(t *testing.T) {
 		r.truths[id], r.newest[id], r.pasts[id] = w.truth, w.version, w.past
 	}
 	finish(t, d)
-	files := only(allFiles(t, r.path), segmentPrefix)
+	files := only(allFiles(t, r.path), format.SegmentPrefix)
 	if len(files) < 5 {
 		t.Fatalf("%d segments", len(files))
 	}
@@ -253,46 +253,6 @@ func TestDamage_missingSegment(t *testing.T) {
 		must(t, os.WriteFile(name, content, 0o600))
 	}
 	t.Logf("At: %+v", r.answers)
-}
-
-// TestDamage_lostDictionary does not use a number of a dictionary after a lost frame, which
-// may have named others.
-func TestDamage_lostDictionary(t *testing.T) {
-	id := identify("pods")
-	packer := trainedPacker(t)
-	e := newEncoder(id, kindOf(id), packer)
-	e.ready = func(*pack.Dictionary) bool { return true }
-	o := newObject(t, "shop/a", 8, fmt.Sprintf("%0200d", 1))
-	items, err := e.append(nil, added(o.Key(), o), true)
-	must(t, err)
-	payload := append(batchHead{version: 8}.append(nil, e.sums, 1), items...)
-	c := chain{}
-	must(t, c.declare(&declaration{Identity: id, Link: restarts, Version: 7}))
-	if done, err := c.frame(stateFrame, payload); err != nil || done == nil || done.items[0].dictionary == nil {
-		t.Fatalf("%+v, %v", done, err)
-	}
-	c.damage()
-	if _, err := c.frame(stateFrame, payload); err == nil {
-		t.Error("a dictionary is used by its number after a lost frame")
-	}
-	must(t, c.declare(&declaration{Identity: id, Link: restarts, Version: 7}))
-	if _, err := c.frame(stateFrame, payload); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestDamage_misplacedFrame does not accept a frame at another place.
-func TestDamage_misplacedFrame(t *testing.T) {
-	b := appendFrame(nil, 7, 0, batchFrame, 1, []byte("payload"))
-	if _, _, good := parseFrame(b, 7, 0); !good {
-		t.Fatal("the frame is not accepted at its place")
-	}
-	if _, _, good := parseFrame(b, 8, 0); good {
-		t.Error("it is accepted in another segment")
-	}
-	if _, _, good := parseFrame(b, 7, 1); good {
-		t.Error("it is accepted at another offset")
-	}
 }
 
 // TestDamage_snapshotNeverFinished drops batches of a mirror, and ends the process before
@@ -346,13 +306,13 @@ func TestDamage_resumedWithoutItsBase(t *testing.T) {
 	step(d)
 	kept := d.Cluster("east").log.current.size
 	w.keys = 60
-	for len(only(allFiles(t, path), snapshotPrefix)) == 0 {
+	for len(only(allFiles(t, path), format.SnapshotPrefix)) == 0 {
 		w.change(5)
 		step(d)
 	}
 	stored := w.version
 	finish(t, d)
-	for name := range only(allFiles(t, path), segmentPrefix) {
+	for name := range only(allFiles(t, path), format.SegmentPrefix) {
 		must(t, os.Truncate(name, kept))
 	}
 	d = openDirectory(t, path, nil)
@@ -367,7 +327,7 @@ func TestDamage_resumedWithoutItsBase(t *testing.T) {
 	w.change(3)
 	d.round(time.Now())
 	finish(t, d)
-	for name, content := range only(allFiles(t, path), snapshotPrefix) {
+	for name, content := range only(allFiles(t, path), format.SnapshotPrefix) {
 		must(t, os.WriteFile(name, content[:len(content)-1], 0o600))
 	}
 	s, err = load(t, path, identify("pods"), nil, MirrorOptions{})
@@ -400,7 +360,7 @@ func TestDamage_lostSegment(t *testing.T) {
 	w.want()
 	step(d)
 	finish(t, d)
-	for name := range only(allFiles(t, path), segmentPrefix) {
+	for name := range only(allFiles(t, path), format.SegmentPrefix) {
 		must(t, os.Truncate(name, 0))
 	}
 	d = openDirectory(t, path, nil)
@@ -437,13 +397,13 @@ func TestDamage_sameVersion(t *testing.T) {
 	w.want()
 	step(d)
 	finish(t, d)
-	for name := range only(allFiles(t, path), segmentPrefix) {
+	for name := range only(allFiles(t, path), format.SegmentPrefix) {
 		must(t, os.Truncate(name, kept))
 	}
 	s, err := load(t, path, identify("pods"), nil, MirrorOptions{})
 	must(t, err)
 	must(t, w.truth.check(s))
-	if n := len(only(allFiles(t, path), snapshotPrefix)); n != 2 || len(w.past) < 3 || w.past[len(w.past)-2].version != s.Version {
+	if n := len(only(allFiles(t, path), format.SnapshotPrefix)); n != 2 || len(w.past) < 3 || w.past[len(w.past)-2].version != s.Version {
 		t.Errorf("%d snapshots, version %d", n, s.Version)
 	}
 }

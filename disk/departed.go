@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 const (
@@ -63,7 +65,7 @@ func (g *departed) measure() bool {
 			return false
 		}
 		g.bytes, g.time = g.bytes+info.Size(), later(g.time, info.ModTime())
-		if newer(&g.directory.files, filepath.Join(g.folder, e.Name())) {
+		if format.Newer(&g.directory.files, filepath.Join(g.folder, e.Name())) {
 			return false
 		}
 	}

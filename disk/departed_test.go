@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // sizeOfCluster returns the size of the files of a cluster.
@@ -27,8 +29,8 @@ func sizeOfCluster(t *testing.T, path, name string) (n int) {
 func makeNewer(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	for name, b := range files {
-		binary.LittleEndian.PutUint32(b[8:], formatVersion+1)
-		binary.LittleEndian.PutUint32(b[12:], checksum(b[:12]))
+		binary.LittleEndian.PutUint32(b[8:], format.Version+1)
+		binary.LittleEndian.PutUint32(b[12:], format.Checksum(b[:12]))
 		must(t, os.WriteFile(name, b, 0o600))
 	}
 }
@@ -55,7 +57,7 @@ func TestRetention_departedCluster(t *testing.T) {
 		path := t.TempDir()
 		storeWorld(t, path, "configmaps", 1, 60)
 		if c.newer {
-			makeNewer(t, only(allFiles(t, path), segmentPrefix))
+			makeNewer(t, only(allFiles(t, path), format.SegmentPrefix))
 		}
 		before := sizeOfCluster(t, path, "east")
 		d := openDirectory(t, path, &c.opts)
@@ -90,12 +92,12 @@ func TestRetention_newerFiles(t *testing.T) {
 		step(d)
 	}
 	finish(t, d)
-	makeNewer(t, only(allFiles(t, path), segmentPrefix))
-	before := len(only(allFiles(t, path), segmentPrefix))
+	makeNewer(t, only(allFiles(t, path), format.SegmentPrefix))
+	before := len(only(allFiles(t, path), format.SegmentPrefix))
 	d = openDirectory(t, path, &Options{Window: time.Minute, WindowBytes: 1})
 	openMirror(t, d, identify("configmaps"), MirrorOptions{})
 	d.maintain(time.Now().Add(time.Hour))
-	if n := len(only(allFiles(t, path), segmentPrefix)); n != before {
+	if n := len(only(allFiles(t, path), format.SegmentPrefix)); n != before {
 		t.Errorf("%d of %d segments are left", n, before)
 	}
 }
@@ -106,17 +108,17 @@ func TestOpen_unfinishedFiles(t *testing.T) {
 	w := storeWorld(t, path, "configmaps", 1, 60)
 	folder := w.mirror.cluster.folder
 	dictionaries := filepath.Join(path, dictionariesFolder)
-	must(t, os.MkdirAll(dictionaries, folderMode))
+	must(t, os.MkdirAll(dictionaries, format.FolderMode))
 	for _, name := range []string{
-		filepath.Join(folder, snapshotName(w.mirror.digest, position{7, 100})+unfinished),
-		filepath.Join(dictionaries, "0011"+unfinished),
+		filepath.Join(folder, format.SnapshotName(w.mirror.digest, format.Position{Segment: 7, Offset: 100})+format.Unfinished),
+		filepath.Join(dictionaries, "0011"+format.Unfinished),
 	} {
-		must(t, os.WriteFile(name, []byte("the beginning"), fileMode))
+		must(t, os.WriteFile(name, []byte("the beginning"), format.FileMode))
 	}
 	d := openDirectory(t, path, nil)
 	_, err := openMirror(t, d, identify("configmaps"), MirrorOptions{}).Load(0)
 	must(t, err)
-	if left := only(allFiles(t, path), unfinished); len(left) > 0 {
+	if left := only(allFiles(t, path), format.Unfinished); len(left) > 0 {
 		t.Errorf("%d unfinished files are left", len(left))
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
+	"github.com/watershed-project/watershed/disk/internal/reader"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -60,7 +62,8 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	chunk: 256 << 10, segment: 16 << 20, indexed: 2 << 20, index: 32 << 10, minLog: 1 << 20, replay: 256 << 20, window: 5 * time.Minute,
+	chunk: 256 << 10, segment: 16 << 20, indexed: 2 << 20, index: 32 << 10,
+	minLog: 1 << 20, replay: 256 << 20, window: 5 * time.Minute,
 	delay: 10 * time.Millisecond, syncEvery: time.Second, maintainEvery: 10 * time.Second, hold: 10 * time.Second,
 	minRetry: time.Second, maxRetry: time.Minute,
 }
@@ -70,8 +73,8 @@ type Directory struct {
 	path         string
 	opts         Options
 	limits       limits
-	files        files
-	dictionaries *dictionaries
+	files        format.Files
+	dictionaries *format.Dictionaries
 	lock         *os.File
 	// wake and full wake the goroutine that writes: there is work, or a whole write of
 	// it. syncNow wakes the one that syncs.
@@ -129,7 +132,7 @@ type queuedBatch struct {
 	mirror *Mirror
 	epoch  uint64
 	size   int64
-	batchHead
+	format.BatchHead
 	restored *Restored // the last restore of the server up to the batch
 	changes  []store.Change[*wire.Object]
 	managers []string
@@ -150,7 +153,7 @@ type stateJob struct {
 	large bool
 	// after is the place in the log after the batches that the state contains. It is zero
 	// until the place is known. bytes is the size of the state in files.
-	after position
+	after format.Position
 	bytes int64
 }
 
@@ -159,11 +162,11 @@ type Cluster struct {
 	directory    *Directory
 	name, folder string
 	// past reads the files.
-	past *folder
+	past *reader.Folder
 	// once reads the index: what the files had when the cluster was opened. The index and
 	// off, which is why nothing is written, do not change afterwards, and neither does problem.
 	once  sync.Once
-	index *index
+	index *reader.Index
 	off   error
 	// problem is why the files could not be read, nil if they could.
 	problem error
@@ -174,14 +177,14 @@ type Cluster struct {
 
 	// opened means that the index has been read.
 	opened  bool
-	mirrors map[digest]*Mirror
+	mirrors map[format.Digest]*Mirror
 	// unclaimed are the stored mirrors that are not open and have not been changed by this process.
-	unclaimed map[digest]*unclaimed
+	unclaimed map[format.Digest]*unclaimed
 	// snapshots are the snapshots in the folder. Those of one mirror are in the order of the
 	// log.
 	snapshots []storedSnapshot
 	// mismatched are the stored identities that mirrors have replaced.
-	mismatched map[digest]Identity
+	mismatched map[format.Digest]Identity
 	// newest is the time of the newest batch. Times of batches never go back.
 	newest time.Time
 	// readers is how many readers of the past read the files, and delayed since when the removal of
@@ -203,7 +206,7 @@ type Cluster struct {
 
 // unclaimed is what the files have of a mirror that is not open or has no new batch yet.
 type unclaimed struct {
-	*found
+	*reader.Found
 	// replaced means that a mirror of the same objects with another identity was opened, or that
 	// the mirror was opened and there is no key for it. Its files are removed as the past is.
 	replaced bool
@@ -249,7 +252,7 @@ type Batch struct {
 type Mirror struct {
 	cluster *Cluster
 	id      Identity
-	digest  digest
+	digest  format.Digest
 	opts    MirrorOptions
 
 	// The directory's mu guards the fields below.
@@ -264,7 +267,7 @@ type Mirror struct {
 	// newest is the newest state that was appended or loaded, and written the newest one
 	// that the files have, nil if they have none.
 	newest  appended
-	written *stamp
+	written *format.Stamp
 	// accept means that batches are queued. Otherwise they are dropped until a complete
 	// state is written. linked means that the files lead to the queued batches without a
 	// gap. epoch counts the gaps.
@@ -295,7 +298,7 @@ type Mirror struct {
 
 	// Only the goroutine that writes uses the fields below.
 
-	encoder *encoder
+	encoder *format.Encoder
 	// segment and number are the newest segment that declares the mirror, 0 if there is
 	// none, and its number there. declared is the epoch of the declaration.
 	segment  uint64
@@ -383,7 +386,7 @@ type clusterLog struct {
 	// current has the newest segment while it is written.
 	current *segmentInfo
 	mirrors uint32
-	seal    *seal
+	seal    *format.Seal
 	wrapped []byte
 	// buffer has the frames of a round that are not written yet, nil between rounds.
 	buffer []byte
@@ -435,7 +438,8 @@ func (d *Directory) report(err error) {
 	d.lastErr, d.lastAt = err, time.Now()
 	if !d.failing {
 		d.failing = true
-		d.opts.Logger.Warn("files cannot be written: what is not written will be read from the clusters after a restart", "err", err)
+		d.opts.Logger.Warn("files cannot be written: "+
+			"what is not written will be read from the clusters after a restart", "err", err)
 	}
 }
 

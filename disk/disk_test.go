@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"go.uber.org/goleak"
 )
 
@@ -58,7 +59,7 @@ func TestMirror_roundTrip(t *testing.T) {
 				}
 				finish(t, d)
 			}
-			snapshots := len(only(allFiles(t, path), snapshotPrefix))
+			snapshots := len(only(allFiles(t, path), format.SnapshotPrefix))
 			if (size > 10) != (snapshots > 1) || records < 30 {
 				t.Errorf("%d snapshots, %d records in the windows", snapshots, records)
 			}
@@ -176,7 +177,7 @@ func TestCluster_has(t *testing.T) {
 	d = openDirectory(t, path, nil)
 	has(d, true)
 	must(t, d.Close())
-	for name := range only(allFiles(t, path), snapshotPrefix) {
+	for name := range only(allFiles(t, path), format.SnapshotPrefix) {
 		must(t, os.Truncate(name, 100))
 	}
 	d = openDirectory(t, path, nil)

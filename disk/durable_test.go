@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // TestFault_headerCannotBeWritten fills the disk when the header of a segment is written. The
@@ -31,8 +33,8 @@ func TestFault_headerCannotBeWritten(t *testing.T) {
 	named := len(c.log.sums)
 	must(t, c.log.finish(c))
 	full := true
-	d.files.fault = func(operation, name string, size int) (int, error) {
-		if operation == "write" && strings.Contains(name, segmentPrefix) && full {
+	d.files.Fault = func(operation, name string, size int) (int, error) {
+		if operation == "write" && strings.Contains(name, format.SegmentPrefix) && full {
 			full = false
 			return 0, syscall.ENOSPC
 		}
@@ -69,7 +71,7 @@ func TestFault_syncFails(t *testing.T) {
 	w.want()
 	w.change(1)
 	step(d) // the second segment has a complete state
-	d.files.fault = func(operation, _ string, size int) (int, error) {
+	d.files.Fault = func(operation, _ string, size int) (int, error) {
 		if operation == "sync" || operation == "create" {
 			return 0, syscall.EIO
 		}
@@ -82,7 +84,7 @@ func TestFault_syncFails(t *testing.T) {
 		d.maintain(time.Now().Add(time.Hour))
 	}
 	must(t, d.Close())
-	must(t, os.Truncate(filepath.Join(c.folder, segmentName(2)), 0)) // the kernel has dropped it
+	must(t, os.Truncate(filepath.Join(c.folder, format.SegmentName(2)), 0)) // the kernel has dropped it
 	s, err := load(t, path, identify("configmaps"), nil, MirrorOptions{})
 	must(t, err)
 	must(t, w.truth.check(s))
@@ -93,9 +95,9 @@ func TestFault_syncFails(t *testing.T) {
 func TestSync_foldersOfAnotherProcess(t *testing.T) {
 	path := t.TempDir()
 	d := openDirectory(t, path, nil)
-	must(t, os.MkdirAll(d.Cluster("east").folder, folderMode))
+	must(t, os.MkdirAll(d.Cluster("east").folder, format.FolderMode))
 	synced := map[string]int{}
-	d.files.fault = func(operation, name string, size int) (int, error) {
+	d.files.Fault = func(operation, name string, size int) (int, error) {
 		if operation == "sync" {
 			synced[strings.TrimPrefix(name, path)]++
 		}
@@ -116,7 +118,7 @@ func TestSync_takenOver(t *testing.T) {
 	var w *world
 	for process := range 2 {
 		d := openDirectory(t, path, nil)
-		d.files.fault = func(operation, name string, size int) (int, error) {
+		d.files.Fault = func(operation, name string, size int) (int, error) {
 			if operation == "sync" {
 				synced[strings.TrimPrefix(name, path)]++
 			}
@@ -136,7 +138,7 @@ func TestSync_takenOver(t *testing.T) {
 		step(d)
 		must(t, d.Close()) // the process is killed
 	}
-	first := "/" + clustersFolder + "/" + clusterFolder("east") + "/" + segmentName(1)
+	first := "/" + clustersFolder + "/" + clusterFolder("east") + "/" + format.SegmentName(1)
 	for _, name := range []string{"", "/" + clustersFolder, first} {
 		if synced[name] == 0 {
 			t.Errorf("%q was not synced: %v", name, synced)

@@ -46,7 +46,7 @@ func TestFault_anyOperation(t *testing.T) {
 				var log strings.Builder // the directory does not log concurrently
 				d := openDirectory(t, path, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				var failing atomic.Bool
-				d.files.fault = func(op, _ string, size int) (int, error) {
+				d.files.Fault = func(op, _ string, size int) (int, error) {
 					if op == operation && failing.Load() {
 						return size / 2, cause
 					}
@@ -138,7 +138,7 @@ func TestFault_slowSync(t *testing.T) {
 	const slow = 300 * time.Millisecond
 	var syncs atomic.Int64
 	var over atomic.Bool
-	d.files.fault = func(op, _ string, size int) (int, error) {
+	d.files.Fault = func(op, _ string, size int) (int, error) {
 		if op == "sync" && !over.Load() {
 			syncs.Add(1)
 			time.Sleep(slow)
@@ -172,7 +172,7 @@ func TestFault_buffer(t *testing.T) {
 	d := openDirectory(t, path, &Options{Buffer: 64 << 10})
 	blocked := make(chan struct{})
 	var block atomic.Bool
-	d.files.fault = func(op, _ string, size int) (int, error) {
+	d.files.Fault = func(op, _ string, size int) (int, error) {
 		if op == "write" && block.Load() {
 			<-blocked
 		}
@@ -220,7 +220,7 @@ func TestFault_read(t *testing.T) {
 	path := t.TempDir()
 	w := storeWorld(t, path, "configmaps", 1, 40)
 	d := openDirectory(t, path, nil)
-	d.files.fault = func(op, path string, size int) (int, error) {
+	d.files.Fault = func(op, path string, size int) (int, error) {
 		if op == "read" {
 			return 0, &os.PathError{Op: op, Path: path, Err: syscall.EIO}
 		}
@@ -235,7 +235,7 @@ func TestFault_read(t *testing.T) {
 	step(d)
 	w.change(3)
 	step(d)
-	d.files.fault = nil
+	d.files.Fault = nil
 	finish(t, d)
 	s, err := load(t, path, identify("configmaps"), nil, MirrorOptions{})
 	must(t, err)

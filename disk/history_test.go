@@ -12,6 +12,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // versionsOf returns the versions of the records of one mirror, and the errors between them.
@@ -64,17 +66,17 @@ func damageLast(t *testing.T, path string, kind byte, number uint32) {
 	content, err := os.ReadFile(path)
 	must(t, err)
 	found := int64(0)
-	for at := int64(headSize); at < int64(len(content)); {
-		f, next, good := parseFrame(content[at:], 1, at)
+	for at := int64(format.HeadSize); at < int64(len(content)); {
+		f, next, good := format.ParseFrame(content[at:], 1, at)
 		if next == 0 {
 			t.Fatalf("no frame at %d", at)
 		}
-		if good && f.kind == kind && f.number == number && next < int64(len(content)) {
+		if good && f.Kind == kind && f.Number == number && next < int64(len(content)) {
 			found = at
 		}
 		at = next
 	}
-	content[found+frameSize]++
+	content[found+format.FrameSize]++
 	must(t, os.WriteFile(path, content, 0o600))
 }
 
@@ -121,15 +123,15 @@ func TestHistory_damagedFrame(t *testing.T) {
 		if len(want) < 10 || len(errs) > 0 {
 			t.Fatalf("versions %v, errors %v", want, errs)
 		}
-		segment := filepath.Join(c.folder, segmentName(1))
-		damageLast(t, segment, batchFrame, 2)
+		segment := filepath.Join(c.folder, format.SegmentName(1))
+		damageLast(t, segment, format.BatchFrame, 2)
 		for name, read := range reads {
 			versions, errs := versionsOf(read(), "configmaps")
 			if !slices.Equal(versions, want) || (name == "two mirrors") != (len(errs) == 1) {
 				t.Errorf("indexed %d, %s: versions %v instead of %v, errors %v", indexed, name, versions, want, errs)
 			}
 		}
-		damageLast(t, segment, mirrorFrame, 2)
+		damageLast(t, segment, format.MirrorFrame, 2)
 		if _, errs := versionsOf(reads["one mirror"](), "configmaps"); len(errs) == 0 {
 			t.Error("no error, and the declaration of a mirror is damaged")
 		}
@@ -176,9 +178,9 @@ func (h *trimmed) pass() {
 // oldest returns the number of the oldest segment.
 func (h *trimmed) oldest(t *testing.T) uint64 {
 	t.Helper()
-	all, err := list(h.d.Cluster("east").folder)
+	all, err := format.List(h.d.Cluster("east").folder)
 	must(t, err)
-	return all.segments[0]
+	return all.Segments[0]
 }
 
 // missing returns how many changes after a time are not in a history of a mirror, and its gaps.
@@ -244,19 +246,6 @@ func TestHistory_removedSegments(t *testing.T) {
 		s, err := c.At(w.mirror.id, Moment{Time: h.now})
 		must(t, err)
 		must(t, w.truth.check(s))
-	}
-}
-
-// TestHistory_removedBeforeAGap begins at a declared gap. If changes before it were removed as well,
-// it is not known when the gap begins.
-func TestHistory_removedBeforeAGap(t *testing.T) {
-	since := time.Now()
-	last, next := since.Add(time.Second), since.Add(2*time.Second)
-	d := declaration{Link: restarts, Version: 9, Time: next, Gap: &stamp{7, last}}
-	for begin, want := range map[time.Time]stamp{since: {}, last: {7, last}} {
-		if got := (&chain{}).gapBefore(&d, begin); got == nil || *got != want {
-			t.Errorf("since %v: %+v instead of %+v", begin, got, want)
-		}
 	}
 }
 

@@ -16,28 +16,29 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
 	"github.com/watershed-project/watershed/internal/pack"
 )
 
 // begin takes over the segments that the cluster has.
 func (l *clusterLog) begin(c *Cluster) {
-	l.next, l.previous, l.sums, l.newest = 1, 0, c.index.sums, c.index.newest
-	for _, number := range c.index.segments {
+	l.next, l.previous, l.sums, l.newest = 1, 0, c.index.Sums, c.index.Newest
+	for _, number := range c.index.Segments {
 		s := segmentInfo{number: number}
-		if info, err := os.Stat(filepath.Join(c.folder, segmentName(number))); err == nil {
+		if info, err := os.Stat(filepath.Join(c.folder, format.SegmentName(number))); err == nil {
 			s.size = info.Size()
 		}
-		if h, err := readHeader(c.folder, number); err == nil {
+		if h, err := format.ReadHeader(c.folder, number); err == nil {
 			s.began, s.base = h.Time, cmp.Or(h.Base, h.From)
 		}
 		l.segments = append(l.segments, s)
-		l.next, l.previous, l.inherited = number+1, c.index.end, true
+		l.next, l.previous, l.inherited = number+1, c.index.End, true
 	}
 	// If a segment is lost, its number stays unused as long as a snapshot continues there:
 	// other frames at that place would seem to be before or after the snapshot.
-	for _, name := range c.index.snapshots {
-		if number, ok := segmentOf(name); ok && number >= l.next {
+	for _, name := range c.index.Snapshots {
+		if number, ok := format.SegmentOf(name); ok && number >= l.next {
 			l.next, l.previous = number+1, -1
 		}
 	}
@@ -51,7 +52,8 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	d := c.directory
 	now = later(d.clock.read(now), l.newest)
 	d.lend(l)
-	if s := l.current; s != nil && (s.size+int64(len(l.buffer)) >= d.limits.segment || s.size > d.limits.chunk && now.Sub(s.began) > d.opts.Window/4) {
+	if s := l.current; s != nil && (s.size+int64(len(l.buffer)) >= d.limits.segment ||
+		s.size > d.limits.chunk && now.Sub(s.began) > d.opts.Window/4) {
 		if err := l.finish(c); err != nil {
 			return err
 		}
@@ -65,16 +67,19 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	d.mu.Lock()
 	base, from := c.neededLocked(false), l.from(d.limits, c.neededLocked(true), now)
 	d.mu.Unlock()
-	h := segmentHeader{Name: c.name, Time: now, From: from, Base: base, Previous: l.previous, Dictionaries: slices.Sorted(maps.Keys(l.sums))}
+	h := format.SegmentHeader{
+		Name: c.name, Time: now, From: from, Base: base, Previous: l.previous,
+		Dictionaries: slices.Sorted(maps.Keys(l.sums)),
+	}
 	text, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	f, err := d.files.create(filepath.Join(c.folder, segmentName(l.next)))
+	f, err := d.files.Create(filepath.Join(c.folder, format.SegmentName(l.next)))
 	if errors.Is(err, fs.ErrExist) {
 		// The folder could not be read before.
-		all, _ := list(c.folder)
-		l.next, l.previous = append(all.segments, l.next)[max(0, len(all.segments)-1)]+1, -1
+		all, _ := format.List(c.folder)
+		l.next, l.previous = append(all.Segments, l.next)[max(0, len(all.Segments)-1)]+1, -1
 	}
 	if err != nil {
 		return err
@@ -85,14 +90,14 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	l.next++
 	before := l.sums
 	l.mirrors, l.seal, l.sums = 0, nil, map[string]bool{}
-	l.index, l.covered, l.indexed = keyindex.Builder{}, headSize, 0
-	l.buffer = append(l.buffer[:0], head(logMagic, formatVersion)...)
-	l.frame(segmentFrame, 0, text)
+	l.index, l.covered, l.indexed = keyindex.Builder{}, format.HeadSize, 0
+	l.buffer = append(l.buffer[:0], format.NewHead(format.LogMagic, format.Version)...)
+	l.frame(format.SegmentFrame, 0, text)
 	if err := l.flush(c); err != nil {
 		l.sums = before // the next header has to name them
 		return errors.Join(err, l.discard(c))
 	}
-	return d.files.syncFolder(c.folder)
+	return d.files.SyncFolder(c.folder)
 }
 
 // prepare makes the folder of the cluster, and everything that another process has written
@@ -105,12 +110,12 @@ func (l *clusterLog) prepare(c *Cluster) error {
 	if !l.inherited {
 		return nil
 	}
-	f, err := s.open(filepath.Join(c.folder, segmentName(l.segments[len(l.segments)-1].number)))
+	f, err := s.Open(filepath.Join(c.folder, format.SegmentName(l.segments[len(l.segments)-1].number)))
 	if err != nil {
 		l.inherited = false // no state was loaded from it either
 		return nil
 	}
-	err = errors.Join(s.sync(f), f.Close())
+	err = errors.Join(s.Sync(f), f.Close())
 	l.inherited = err != nil
 	return err
 }
@@ -118,7 +123,7 @@ func (l *clusterLog) prepare(c *Cluster) error {
 // discard removes a segment whose header could not be written.
 func (l *clusterLog) discard(c *Cluster) error {
 	number := l.current.number
-	if err := os.Remove(filepath.Join(c.folder, segmentName(number))); err != nil {
+	if err := os.Remove(filepath.Join(c.folder, format.SegmentName(number))); err != nil {
 		l.previous = -1
 		return err
 	}
@@ -142,7 +147,7 @@ func (l *clusterLog) end() int64 { return l.current.size + int64(len(l.buffer)) 
 
 // frame adds a frame to the buffer.
 func (l *clusterLog) frame(kind byte, number uint32, payload []byte) {
-	l.buffer = appendFrame(l.buffer, l.current.number, l.end(), kind, number, payload)
+	l.buffer = format.AppendFrame(l.buffer, l.current.number, l.end(), kind, number, payload)
 }
 
 // addIndex adds the index of the frames since the last index to the buffer.
@@ -152,7 +157,7 @@ func (l *clusterLog) addIndex(d *Directory) {
 		return
 	}
 	d.payload = l.index.Append(d.payload[:0], l.covered, l.indexed, own)
-	l.frame(indexFrame, 0, d.payload)
+	l.frame(format.IndexFrame, 0, d.payload)
 	l.covered, l.indexed = l.end(), own
 }
 
@@ -170,7 +175,7 @@ func (l *clusterLog) flush(c *Cluster) error {
 	if f == nil {
 		return fs.ErrClosed
 	}
-	if err := c.directory.files.write(f, l.buffer); err != nil {
+	if err := c.directory.files.Write(f, l.buffer); err != nil {
 		return err
 	}
 	c.directory.written.Add(int64(len(l.buffer)))
@@ -214,7 +219,7 @@ func (c *Cluster) sync() error {
 		return failed
 	}
 	c.directory.syncs.Add(1)
-	err := c.directory.files.sync(f)
+	err := c.directory.files.Sync(f)
 	c.fileMu.Lock()
 	defer c.fileMu.Unlock()
 	if err == nil || c.file != f || errors.Is(err, fs.ErrClosed) {
@@ -258,59 +263,65 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 	if at.IsZero() && last != nil {
 		at = last.Time
 	}
-	d := declaration{Identity: m.id, Link: continues, Version: version, Era: era, Time: at, Open: m.relisting}
-	d.Restored = m.restored
+	d := format.Declaration{
+		Identity: m.id, Link: format.Continues, Version: version, Era: era, Time: at,
+		Open: m.relisting, Restored: m.restored,
+	}
 	switch {
 	case m.segment != 0 && m.declared == epoch:
 	case m.segment == 0 && m.resumed && epoch == 0:
-		d.Link = resumes
+		d.Link = format.Resumes
 	default:
-		d.Link, d.Open, d.Gap = restarts, false, last
+		d.Link, d.Open, d.Gap = format.Restarts, false, last
 	}
-	e := newEncoder(m.id, m.opts.Kind, m.opts.Packer)
-	if sealed(m.id) {
+	e := format.NewEncoder(m.id, m.opts.Kind, m.opts.Packer)
+	if format.Sealed(m.id) {
 		if l.seal == nil {
 			var err error
-			if l.seal, l.wrapped, err = newDataKey(c.directory.opts.Keys); err != nil {
+			if l.seal, l.wrapped, err = format.NewDataKey(c.directory.opts.Keys); err != nil {
 				return &mirrorError{err}
 			}
 		}
-		e.seal, d.Key = l.seal, l.wrapped
+		e.Seal, d.Key = l.seal, l.wrapped
 	}
-	e.ready = func(dict *pack.Dictionary) bool { return c.directory.dictionaries.ready(dict, sealed(m.id)) }
+	e.Ready = func(dict *pack.Dictionary) bool { return c.directory.dictionaries.Ready(dict, format.Sealed(m.id)) }
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err
 	}
 	l.mirrors++
 	m.encoder, m.segment, m.number, m.declared = e, l.current.number, l.mirrors, epoch
-	l.index.Declare(keyindex.Mirror(m.digest), l.end()-l.covered, e.sealIndex(l.covered))
-	l.frame(mirrorFrame, m.number, text)
+	l.index.Declare(keyindex.Mirror(m.digest), l.end()-l.covered, e.SealIndex(l.covered))
+	l.frame(format.MirrorFrame, m.number, text)
 	return nil
 }
 
 // write adds a batch or a complete state to the buffer, in as many frames as it needs. It
 // returns the size of the frames.
-func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, changes iter.Seq[queuedChange]) (size int64, err error) {
+func (l *clusterLog) write(
+	c *Cluster, m *Mirror, kind byte, h format.BatchHead, changes iter.Seq[format.QueuedChange],
+) (size int64, err error) {
 	d := c.directory
-	named, count := len(m.encoder.sums), 0
+	named, count := len(m.encoder.Sums), 0
 	d.items, d.hashes = d.items[:0], d.hashes[:0]
 	entry := keyindex.Frame{Mirror: keyindex.Mirror(m.digest), Kind: kind}
-	entry.Ordinary = kind == batchFrame && h.flags == 0 && !m.relisting && h.era == m.era && h.version >= m.version
+	entry.Ordinary = kind == format.BatchFrame && h.Flags == 0 &&
+		!m.relisting && h.Era == m.era && h.Version >= m.version
 	emit := func(flags byte) error {
 		part := h
-		part.flags |= flags
-		entry.Offset, entry.Head, entry.Hashes, entry.Seal = l.end()-l.covered, part.indexed(), d.hashes, m.encoder.sealIndex(l.covered)
+		part.Flags |= flags
+		entry.Offset, entry.Head = l.end()-l.covered, part.Indexed()
+		entry.Hashes, entry.Seal = d.hashes, m.encoder.SealIndex(l.covered)
 		entry.Ordinary = entry.Ordinary && flags == 0
-		entry.Required = len(m.encoder.sums) > named
+		entry.Required = len(m.encoder.Sums) > named
 		l.index.Add(&entry)
-		for _, s := range m.encoder.sums[named:] {
-			l.sums[dictionaryFile{s, false}.name()] = true
+		for _, s := range m.encoder.Sums[named:] {
+			l.sums[s.String()] = true
 		}
-		d.payload = append(part.append(d.payload[:0], m.encoder.sums[named:], count), d.items...)
+		d.payload = append(part.Append(d.payload[:0], m.encoder.Sums[named:], count), d.items...)
 		l.frame(kind, m.number, d.payload)
-		size += frameSize + int64(len(d.payload))
-		named, count, d.items, d.hashes = len(m.encoder.sums), 0, d.items[:0], d.hashes[:0]
+		size += format.FrameSize + int64(len(d.payload))
+		named, count, d.items, d.hashes = len(m.encoder.Sums), 0, d.items[:0], d.hashes[:0]
 		if l.end()-l.covered >= d.limits.indexed || int64(l.index.Size()) >= d.limits.index {
 			l.addIndex(d)
 		}
@@ -321,20 +332,20 @@ func (l *clusterLog) write(c *Cluster, m *Mirror, kind byte, h batchHead, change
 	}
 	for change := range changes {
 		if int64(len(d.items)) >= d.limits.chunk {
-			if err := emit(partialBatch); err != nil {
+			if err := emit(format.PartialBatch); err != nil {
 				return 0, err
 			}
 		}
 		key := len(d.items) + 1 // after the flags
-		if d.items, err = m.encoder.append(d.items, change, kind == stateFrame); err != nil {
+		if d.items, err = m.encoder.Append(d.items, change, kind == format.StateFrame); err != nil {
 			return 0, &mirrorError{err}
 		}
 		item := keyindex.Fields{B: d.items[key:]}
 		d.hashes = append(d.hashes, keyindex.Hash(item.Text()))
 		count++
 	}
-	if m.relisting = h.flags&openBatch != 0; !m.relisting {
-		m.version, m.era = h.version, h.era
+	if m.relisting = h.Flags&format.OpenBatch != 0; !m.relisting {
+		m.version, m.era = h.Version, h.Era
 	}
 	err = emit(0)
 	return size, err

@@ -5,8 +5,10 @@ package disk
 
 import (
 	"errors"
-	"io/fs"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
+	"github.com/watershed-project/watershed/disk/internal/reader"
 )
 
 // Status returns the progress of the mirror.
@@ -29,64 +31,47 @@ func (m *Mirror) Status() MirrorStatus {
 // after Append. Until then, the places of the stored batches stay in memory: see [Mirror.Close].
 func (m *Mirror) Load(window int64) (*State, error) {
 	d := m.cluster.directory
-	var f found // Append may release its frames
+	var f reader.Found // Append may release its frames
 	d.mu.Lock()
 	known, err := m.stored != nil, m.status.Err
 	if known {
-		f = *m.stored.found
+		f = *m.stored.Found
 	}
 	d.mu.Unlock()
 	switch {
 	case err != nil:
-		return nil, rejection(m.id, err)
+		return nil, reader.Reject(m.id, err)
 	case !known:
 		return nil, m.cluster.absent(m.id)
 	}
-	s, err := m.cluster.past.load(m.cluster.index, &f, m.opts.Kind, window)
+	s, err := m.cluster.past.Load(m.cluster.index, &f, m.opts.Kind, window)
 	if s == nil {
-		return nil, rejection(m.id, err)
+		return nil, reader.Reject(m.id, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if m.stored == nil || m.closed {
-		return nil, rejection(m.id, errors.New("load after append"))
+		return nil, reader.Reject(m.id, errors.New("load after append"))
 	}
 	m.accept, m.linked, m.resumed, m.version, m.restored = true, true, true, s.Version, s.Restored
-	m.written, m.newest = &stamp{s.Version, s.Time}, appended{known: true, version: s.Version, restored: s.Restored}
-	m.base, m.logBytes, m.status.Version = f.base, f.bytes, s.Version
-	if snap := f.newest(); snap != nil {
-		m.baseBytes = snap.size
+	m.written = &format.Stamp{Version: s.Version, Time: s.Time}
+	m.newest = appended{known: true, version: s.Version, restored: s.Restored}
+	m.base, m.logBytes, m.status.Version = f.Base, f.Bytes, s.Version
+	if snap := f.Newest(); snap != nil {
+		m.baseBytes = snap.Size
 	}
 	return s, nil
-}
-
-// rejection returns the error for a mirror that cannot be loaded.
-func rejection(id Identity, err error) *Rejection {
-	r := &Rejection{Identity: id, Reason: Damaged, Err: err}
-	newer, path := (*newerError)(nil), (*fs.PathError)(nil)
-	switch {
-	case err == nil:
-		r.Reason = Absent
-	case errors.Is(err, errLocked):
-		r.Reason = Locked
-	case errors.As(err, &newer):
-		r.Reason = Newer
-	case errors.Is(err, fs.ErrNotExist):
-	case errors.As(err, &path):
-		r.Reason = Unreadable
-	}
-	return r
 }
 
 // absent returns the error for a mirror of which nothing is stored.
 func (c *Cluster) absent(id Identity) *Rejection {
 	c.directory.mu.Lock()
 	defer c.directory.mu.Unlock()
-	if other, ok := c.mismatched[digestOf(id)]; ok {
+	if other, ok := c.mismatched[format.DigestOf(id)]; ok {
 		return &Rejection{Identity: id, Reason: Mismatched, Err: difference(other, id)}
 	}
-	_, err := c.index.damagedSnapshot(digestOf(id))
-	return rejection(id, err)
+	_, err := c.index.DamagedSnapshot(format.DigestOf(id))
+	return reader.Reject(id, err)
 }
 
 // Append stores a batch later. It never waits for a file. If the directory is too far
@@ -110,7 +95,7 @@ func (m *Mirror) Append(b Batch) {
 		return
 	}
 	if m.stored != nil {
-		m.stored.frames, m.stored = nil, nil
+		m.stored.Frames, m.stored = nil, nil
 	}
 	b.Time = later(m.cluster.newest, b.Time)
 	m.cluster.newest = b.Time
@@ -131,14 +116,17 @@ func (m *Mirror) Append(b Batch) {
 		d.wantLocked(m)
 		return
 	}
-	q := queuedBatch{mirror: m, epoch: m.epoch, size: size, changes: b.Changes, managers: b.Managers, raw: rawOf(b.Changes), restored: m.newest.restored}
-	q.version, q.era, q.time = b.State.Version(), b.State.Era(), b.Time
+	q := queuedBatch{
+		mirror: m, epoch: m.epoch, size: size, changes: b.Changes, managers: b.Managers,
+		raw: rawOf(b.Changes), restored: m.newest.restored,
+	}
+	q.Version, q.Era, q.Time = b.State.Version(), b.State.Era(), b.Time
 	if b.Open {
 		// The version of a state between two others has no meaning.
-		q.version, q.flags = 0, openBatch
+		q.Version, q.Flags = 0, format.OpenBatch
 	}
 	if b.Listed {
-		q.flags |= listedBatch
+		q.Flags |= format.ListedBatch
 	}
 	d.queueLocked(q)
 }
@@ -165,7 +153,7 @@ func (m *Mirror) Close() {
 }
 
 // lastWritten returns the newest state that the files have, nil if they have none.
-func (m *Mirror) lastWritten() *stamp {
+func (m *Mirror) lastWritten() *format.Stamp {
 	m.cluster.directory.mu.Lock()
 	defer m.cluster.directory.mu.Unlock()
 	return m.written

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // noteFile is the name of the file with the note of a cluster. A program that does not know notes
@@ -24,12 +26,12 @@ func (d *Directory) notePath(cluster string) string {
 // damaged, of a newer format, or cannot be read.
 func (d *Directory) Note(cluster string) ([]byte, error) {
 	path := d.notePath(cluster)
-	b, err := d.files.readAll(path)
+	b, err := d.files.ReadAll(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil:
-		b, err = parseNote(path, b)
+		b, err = format.ParseNote(path, b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
@@ -41,14 +43,14 @@ func (d *Directory) Note(cluster string) ([]byte, error) {
 // After a crash one of the two is there, completely. A note of a newer format is left as it is,
 // and the result is an error. Notes of one cluster must not be written or removed concurrently.
 func (d *Directory) WriteNote(cluster string, content []byte) error {
-	if _, err := d.Note(cluster); errors.As(err, new(*newerError)) {
+	if _, err := d.Note(cluster); errors.As(err, new(*format.NewerError)) {
 		return err
 	}
 	folder := d.Cluster(cluster).folder // an open cluster is not removed
 	err := d.createFolder(folder)
 	if err == nil {
-		b := noteOf(content)
-		err = d.files.replace(d.notePath(cluster), func(write func([]byte) error) error { return write(b) })
+		b := format.NoteOf(content)
+		err = d.files.Replace(d.notePath(cluster), func(write func([]byte) error) error { return write(b) })
 	}
 	if err != nil {
 		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)
@@ -64,7 +66,7 @@ func (d *Directory) RemoveNote(cluster string) error {
 		return nil
 	}
 	if err == nil {
-		err = d.files.syncFolder(filepath.Dir(path))
+		err = d.files.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("disk: note of cluster %s: %w", cluster, err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // TestNote_lastsUntilItIsRemoved writes, replaces and removes a note. The mirrors of the cluster
@@ -58,7 +60,7 @@ func TestNote_damaged(t *testing.T) {
 	good, err := os.ReadFile(path)
 	must(t, err)
 	reject := func(what string, at int, content []byte) {
-		must(t, os.WriteFile(path, content, fileMode))
+		must(t, os.WriteFile(path, content, format.FileMode))
 		if note, err := d.Note("east"); err == nil || note != nil {
 			t.Errorf("%s %d: the note is %q, %v", what, at, note, err)
 		}
@@ -71,9 +73,9 @@ func TestNote_damaged(t *testing.T) {
 			reject("flipped in byte", i, bad)
 		}
 	}
-	newer := append(head(noteMagic, formatVersion+1), good[headSize:]...)
-	must(t, os.WriteFile(path, newer, fileMode))
-	if _, err := d.Note("east"); !errors.As(err, new(*newerError)) {
+	newer := append(format.NewHead(format.NoteMagic, format.Version+1), good[format.HeadSize:]...)
+	must(t, os.WriteFile(path, newer, format.FileMode))
+	if _, err := d.Note("east"); !errors.As(err, new(*format.NewerError)) {
 		t.Errorf("the error for a newer format is %v", err)
 	}
 }
@@ -83,15 +85,15 @@ func TestNote_ofANewerProgram(t *testing.T) {
 	d := openDirectory(t, t.TempDir(), nil)
 	must(t, d.WriteNote("east", []byte("old")))
 	path := d.notePath("east")
-	newer := append(head(noteMagic, formatVersion+1), "of another layout"...)
-	must(t, os.WriteFile(path, newer, fileMode))
-	if err := d.WriteNote("east", []byte("new")); !errors.As(err, new(*newerError)) {
+	newer := append(format.NewHead(format.NoteMagic, format.Version+1), "of another layout"...)
+	must(t, os.WriteFile(path, newer, format.FileMode))
+	if err := d.WriteNote("east", []byte("new")); !errors.As(err, new(*format.NewerError)) {
 		t.Errorf("the error is %v", err)
 	}
 	if content, err := os.ReadFile(path); err != nil || !bytes.Equal(content, newer) {
 		t.Errorf("the note is %q, %v", content, err)
 	}
-	must(t, os.WriteFile(path, []byte("damaged"), fileMode))
+	must(t, os.WriteFile(path, []byte("damaged"), format.FileMode))
 	must(t, d.WriteNote("east", []byte("new")))
 }
 
@@ -100,9 +102,9 @@ func TestNote_ofANewerProgram(t *testing.T) {
 func TestNote_foldersAreSynced(t *testing.T) {
 	path := t.TempDir()
 	d := openDirectory(t, path, nil)
-	must(t, os.MkdirAll(d.Cluster("east").folder, folderMode))
+	must(t, os.MkdirAll(d.Cluster("east").folder, format.FolderMode))
 	fails, synced := true, map[string]int{}
-	d.files.fault = func(operation, name string, size int) (int, error) {
+	d.files.Fault = func(operation, name string, size int) (int, error) {
 		name = strings.TrimPrefix(name, path)
 		if operation == "sync" && (name == "" || name == "/"+clustersFolder) {
 			if synced[name]++; fails {
@@ -130,7 +132,7 @@ func TestNote_failedWrite(t *testing.T) {
 	for _, operation := range []string{"create", "write", "sync", "rename"} {
 		d := openDirectory(t, t.TempDir(), nil)
 		must(t, d.WriteNote("east", []byte("old")))
-		d.files.fault = func(op, _ string, size int) (int, error) {
+		d.files.Fault = func(op, _ string, size int) (int, error) {
 			if op == operation {
 				return size / 2, syscall.ENOSPC
 			}

@@ -8,12 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -61,7 +62,7 @@ func (h *histories) process(last bool) {
 	d := openDirectory(h.t, h.path, h.opts)
 	d.limits.indexed, d.limits.index = []int64{300, 700, 2000, 1 << 20}[h.rand.IntN(4)], []int64{200, 1000, 1 << 20}[h.rand.IntN(3)]
 	d.limits.segment = []int64{2 << 10, 4 << 10, 16 << 10}[h.rand.IntN(3)]
-	d.files.fault = func(operation, _ string, size int) (int, error) {
+	d.files.Fault = func(operation, _ string, size int) (int, error) {
 		if operation == "sync" {
 			return 0, nil // it would take most of the time
 		}
@@ -133,18 +134,18 @@ func (h *histories) damage() {
 	case h.damages && h.rand.IntN(2) == 0:
 		h.what += ", " + damage(h.t, h.path, h.rand)
 	case h.indexes:
-		for name, content := range only(allFiles(h.t, h.path), segmentPrefix) {
+		for name, content := range only(allFiles(h.t, h.path), format.SegmentPrefix) {
 			number, changed := uint64(0), false
 			if _, err := fmt.Sscanf(name[len(name)-16:], "%x", &number); err != nil {
 				h.t.Fatal(err)
 			}
-			for at := int64(headSize); ; {
-				f, next, _ := parseFrame(content[at:], number, at)
+			for at := int64(format.HeadSize); ; {
+				f, next, _ := format.ParseFrame(content[at:], number, at)
 				if next == 0 {
 					break
 				}
-				if f.kind == indexFrame && h.rand.IntN(3) == 0 {
-					f.payload[h.rand.IntN(len(f.payload))] ^= byte(1 + h.rand.IntN(255))
+				if f.Kind == format.IndexFrame && h.rand.IntN(3) == 0 {
+					f.Payload[h.rand.IntN(len(f.Payload))] ^= byte(1 + h.rand.IntN(255))
 					changed = true
 				}
 				at = next
@@ -308,25 +309,25 @@ func (h *histories) compare() error {
 
 // indexed returns an error if the index of a segment is not used. A segment of a killed process may have none.
 func indexed(c *Cluster, id Identity, killed bool) error {
-	all, err := list(c.folder)
+	all, err := format.List(c.folder)
 	if err != nil {
 		return err
 	}
-	for i, number := range all.segments {
+	for i, number := range all.Segments {
 		length := int64(-1)
-		if i+1 < len(all.segments) {
-			next, err := readHeader(c.folder, number+1)
+		if i+1 < len(all.Segments) {
+			next, err := format.ReadHeader(c.folder, number+1)
 			if err != nil {
 				return err
 			}
 			length = next.Previous
 		}
-		info, err := os.Stat(c.folder + "/" + segmentName(number))
+		info, err := os.Stat(c.folder + "/" + format.SegmentName(number))
 		if err != nil {
 			return err
 		}
-		if _, err := c.past.objectRead(id, "x").segment(number, length); err != nil && info.Size() > 1500 && !killed {
-			return fmt.Errorf("segment %d of %d: %w", number, len(all.segments), err)
+		if err := c.past.CheckIndex(id, number, length); err != nil && info.Size() > 1500 && !killed {
+			return fmt.Errorf("segment %d of %d: %w", number, len(all.Segments), err)
 		}
 	}
 	return nil
@@ -378,7 +379,7 @@ func TestHistory_unreadableHeader(t *testing.T) {
 	}
 	finish(t, d)
 	c := newCluster(d, "east")
-	all, err := list(c.folder)
+	all, err := format.List(c.folder)
 	must(t, err)
 	changes := func() (n int) {
 		for entry := range c.History(time.Time{}, func(Identity) bool { return true }) {
@@ -387,8 +388,8 @@ func TestHistory_unreadableHeader(t *testing.T) {
 		return n
 	}
 	want := changes()
-	next := c.folder + "/" + segmentName(all.segments[len(all.segments)-1]+1)
-	for _, content := range [][]byte{nil, append(head(logMagic, formatVersion), make([]byte, 100)...)} {
+	next := c.folder + "/" + format.SegmentName(all.Segments[len(all.Segments)-1]+1)
+	for _, content := range [][]byte{nil, append(format.NewHead(format.LogMagic, format.Version), make([]byte, 100)...)} {
 		must(t, os.WriteFile(next, content, 0o600))
 		if got := changes(); got != want || want < 10 {
 			t.Errorf("%d changes, and %d without the last segment", got, want)

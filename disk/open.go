@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 const (
@@ -31,7 +33,8 @@ func Open(path string, opts *Options) (*Directory, error) {
 	d := &Directory{
 		opened: time.Now(),
 		path:   path, limits: defaultLimits, clusters: map[string]*Cluster{}, wanting: map[*Mirror]struct{}{},
-		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), syncNow: make(chan struct{}, 1), jobs: make(chan *stateJob, 1),
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), syncNow: make(chan struct{}, 1),
+		jobs: make(chan *stateJob, 1),
 	}
 	if opts != nil {
 		d.opts = *opts
@@ -48,7 +51,8 @@ func Open(path string, opts *Options) (*Directory, error) {
 	if d.opts.Logger == nil {
 		d.opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	d.dictionaries = newDictionaries(&d.files, filepath.Join(path, dictionariesFolder), d.opts.Keys, func() { notify(d.syncNow) })
+	wake := func() { notify(d.syncNow) }
+	d.dictionaries = format.NewDictionaries(&d.files, filepath.Join(path, dictionariesFolder), d.opts.Keys, wake)
 	if err := d.open(); err != nil {
 		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
 	}
@@ -56,10 +60,10 @@ func Open(path string, opts *Options) (*Directory, error) {
 }
 
 func (d *Directory) open() error {
-	if err := os.MkdirAll(d.path, folderMode); err != nil {
+	if err := os.MkdirAll(d.path, format.FolderMode); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(d.path, lockFile), os.O_RDWR|os.O_CREATE, fileMode)
+	f, err := os.OpenFile(filepath.Join(d.path, lockFile), os.O_RDWR|os.O_CREATE, format.FileMode)
 	if err != nil {
 		return err
 	}
@@ -70,17 +74,18 @@ func (d *Directory) open() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, f.Close())
 	}
-	if version != formatVersion {
+	if version != format.Version {
 		// An older program must refuse the directory before this one writes to it.
-		text := fmt.Sprintf("watershed %d\n", formatVersion)
-		err = d.files.replace(filepath.Join(d.path, formatFile), func(write func([]byte) error) error { return write([]byte(text)) })
+		text := fmt.Appendf(nil, "watershed %d\n", format.Version)
+		path := filepath.Join(d.path, formatFile)
+		err = d.files.Replace(path, func(write func([]byte) error) error { return write(text) })
 		if err != nil {
 			return errors.Join(err, f.Close())
 		}
 	}
 	folder := filepath.Join(d.path, dictionariesFolder)
-	if all, err := list(folder); err == nil {
-		removeUnfinished(folder, all.unfinished)
+	if all, err := format.List(folder); err == nil {
+		removeUnfinished(folder, all.Unfinished)
 	}
 	d.lock = f
 	return nil
@@ -97,8 +102,8 @@ func checkFormat(path string) (version uint32, err error) {
 	if _, err := fmt.Sscanf(string(text), "watershed %d\n", &version); err != nil {
 		return 0, fmt.Errorf("%s is not the format of a directory of this program", path)
 	}
-	if version > formatVersion {
-		return 0, &newerError{path, version}
+	if version > format.Version {
+		return 0, &format.NewerError{Path: path, Version: version}
 	}
 	return version, nil
 }
@@ -198,8 +203,10 @@ func (d *Directory) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return Stats{
-		Batches: d.batches.Load(), Changes: d.changes.Load(), Snapshots: d.snapshots.Load(), Bytes: d.written.Load(), Syncs: d.syncs.Load(),
-		Queued: d.queued, Dropped: d.dropped, Behind: len(d.wanting), Errors: d.errors, LastError: d.lastErr, LastErrorAt: d.lastAt,
+		Batches: d.batches.Load(), Changes: d.changes.Load(), Snapshots: d.snapshots.Load(),
+		Bytes: d.written.Load(), Syncs: d.syncs.Load(),
+		Queued: d.queued, Dropped: d.dropped, Behind: len(d.wanting),
+		Errors: d.errors, LastError: d.lastErr, LastErrorAt: d.lastAt,
 	}
 }
 
@@ -211,11 +218,11 @@ func (d *Directory) createFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil && d.foldersSynced {
 		return nil
 	}
-	if err := os.MkdirAll(folder, folderMode); err != nil {
+	if err := os.MkdirAll(folder, format.FolderMode); err != nil {
 		return err
 	}
 	all := filepath.Dir(folder)
-	err := errors.Join(d.files.syncFolder(all), d.files.syncFolder(filepath.Dir(all)))
+	err := errors.Join(d.files.SyncFolder(all), d.files.SyncFolder(filepath.Dir(all)))
 	d.foldersSynced = err == nil
 	return err
 }

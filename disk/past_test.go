@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk/internal/reader"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -57,7 +58,7 @@ func (a *answers) at(c *Cluster, id Identity, past []pastState, m Moment) error 
 	switch {
 	case err == nil && between && !s.Last:
 		return fmt.Errorf("%v: version %d, and the states between %d and %d are not known", m, s.Version, past[want].version, past[want+1].version)
-	case errors.Is(err, errBetween) && (want < 0 || past[want].version < m.Version):
+	case errors.Is(err, reader.ErrBetween) && (want < 0 || past[want].version < m.Version):
 		a.between++
 		return nil
 	case errors.As(err, &tooOld):
@@ -296,7 +297,7 @@ func TestPast_fileRemovedMeanwhile(t *testing.T) {
 			for n, failed := 1, true; failed; n++ {
 				failed = false
 				opened := 0
-				d.files.fault = func(operation, _ string, size int) (int, error) {
+				d.files.Fault = func(operation, _ string, size int) (int, error) {
 					if operation == "read" {
 						opened++
 					}
@@ -312,7 +313,7 @@ func TestPast_fileRemovedMeanwhile(t *testing.T) {
 				}
 			}
 		}
-		d.files.fault = nil
+		d.files.Fault = nil
 		t.Logf("%d times %v: %+v", failures, failure, a)
 		if failures < 20*states || a.exact < 20*states || errors.Is(failure, fs.ErrNotExist) && a.rejected > 0 {
 			t.Errorf("%d times %v: %+v, last rejection: %v", failures, failure, a, a.last)

@@ -8,20 +8,21 @@ import (
 	"iter"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // all yields the changes.
-func (q *queuedBatch) all() iter.Seq[queuedChange] {
-	return func(yield func(queuedChange) bool) {
+func (q *queuedBatch) all() iter.Seq[format.QueuedChange] {
+	return func(yield func(format.QueuedChange) bool) {
 		for i := range q.changes {
-			c := queuedChange{Change: &q.changes[i]}
+			c := format.QueuedChange{Change: &q.changes[i]}
 			if i < len(q.managers) {
-				c.manager = q.managers[i]
+				c.Manager = q.managers[i]
 			}
 			if i < len(q.raw) {
-				c.raw = q.raw[i]
+				c.Raw = q.raw[i]
 			}
 			if c.Type != delta.Sync && !yield(c) {
 				return
@@ -39,22 +40,6 @@ func rawOf(changes []store.Change[*wire.Object]) [][]byte {
 		}
 	}
 	return all
-}
-
-// objects yields the objects of a state as if they had been added.
-func objects(s *store.Snapshot[*wire.Object]) iter.Seq[queuedChange] {
-	return func(yield func(queuedChange) bool) {
-		for key, o := range s.All() {
-			if !yield(added(key, o)) {
-				return
-			}
-		}
-	}
-}
-
-// added returns an object of a state as if it had been added.
-func added(key string, o *wire.Object) queuedChange {
-	return queuedChange{Change: &store.Change[*wire.Object]{Type: delta.Added, Key: key, New: o, Version: o.Version()}}
 }
 
 // queueLocked adds a batch.

@@ -5,7 +5,7 @@ package disk
 
 import (
 	"fmt"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"testing"
 
 	"github.com/watershed-project/watershed/delta"

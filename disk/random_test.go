@@ -6,7 +6,7 @@ package disk
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -101,8 +102,8 @@ func (c *Cluster) hold() (release func()) {
 func (c *Cluster) kindOf(id Identity) *wire.Kind {
 	c.directory.mu.Lock()
 	defer c.directory.mu.Unlock()
-	if open := c.mirrors[digestOf(id)]; open != nil {
+	if open := c.mirrors[format.DigestOf(id)]; open != nil {
 		return open.opts.Kind
 	}
-	return kindOf(id)
+	return format.KindOf(id)
 }

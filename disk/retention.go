@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
+	"github.com/watershed-project/watershed/disk/internal/reader"
 )
 
 // storedSnapshot is a snapshot in the folder of a cluster. A damaged one has no place and
@@ -19,7 +22,7 @@ type storedSnapshot struct {
 	name string
 	// mirror is the beginning of the names of the mirror's snapshots.
 	mirror string
-	after  position
+	after  format.Position
 	time   time.Time
 	bytes  int64
 }
@@ -107,7 +110,7 @@ func (c *Cluster) forgetOldLocked() (obsolete []storedSnapshot) {
 		}
 	}
 	for _, f := range c.unclaimed {
-		if c.log.since(f.base) > limit || f.replaced && !c.log.has(f.base) {
+		if c.log.since(f.Base) > limit || f.replaced && !c.log.has(f.Base) {
 			obsolete = append(obsolete, c.forgetLocked(f)...)
 		}
 	}
@@ -116,14 +119,14 @@ func (c *Cluster) forgetOldLocked() (obsolete []storedSnapshot) {
 
 // forgetLocked forgets a mirror that has not been opened, and returns its snapshots.
 func (c *Cluster) forgetLocked(f *unclaimed) []storedSnapshot {
-	delete(c.unclaimed, f.digest)
-	return c.snapshotsLocked(f.digest)
+	delete(c.unclaimed, f.Digest)
+	return c.snapshotsLocked(f.Digest)
 }
 
 // snapshotsLocked returns the snapshots of a mirror.
-func (c *Cluster) snapshotsLocked(id digest) (all []storedSnapshot) {
+func (c *Cluster) snapshotsLocked(id format.Digest) (all []storedSnapshot) {
 	for _, s := range c.snapshots {
-		if s.mirror == snapshotNames(id) {
+		if s.mirror == format.SnapshotNames(id) {
 			all = append(all, s)
 		}
 	}
@@ -138,13 +141,13 @@ func (c *Cluster) olderLocked() (older []storedSnapshot) {
 	}
 	newest := map[string]string{}
 	for key, f := range c.unclaimed {
-		if newest[snapshotNames(key)] = f.file(); f.replaced {
-			newest[snapshotNames(key)] = "" // only the past needs it
+		if newest[format.SnapshotNames(key)] = f.File(); f.replaced {
+			newest[format.SnapshotNames(key)] = "" // only the past needs it
 		}
 	}
 	for key, m := range c.mirrors {
 		if m.base != 0 {
-			newest[snapshotNames(key)] = m.snapshot
+			newest[format.SnapshotNames(key)] = m.snapshot
 		}
 	}
 	for _, s := range c.snapshots {
@@ -160,7 +163,7 @@ func (c *Cluster) olderLocked() (older []storedSnapshot) {
 func (c *Cluster) obsoleteLocked(cutoff time.Time) (obsolete []storedSnapshot) {
 	for _, s := range c.olderLocked() {
 		replaced := slices.ContainsFunc(c.snapshots, func(other storedSnapshot) bool {
-			return other.mirror == s.mirror && s.after.before(other.after) && !other.time.After(cutoff)
+			return other.mirror == s.mirror && s.after.Before(other.after) && !other.time.After(cutoff)
 		})
 		if replaced || len(c.log.segments) > 0 && s.after.Segment < c.log.segments[0].number {
 			obsolete = append(obsolete, s)
@@ -191,7 +194,8 @@ func (c *Cluster) removeSegment() bool {
 	if c.sync() != nil {
 		return false // the newer states may be in the log, and must be durable
 	}
-	if err := os.Remove(filepath.Join(c.folder, segmentName(l.segments[0].number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(filepath.Join(c.folder, format.SegmentName(l.segments[0].number)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.directory.report(err)
 		return false
 	}
@@ -287,8 +291,8 @@ func (c *Cluster) oldest() *removal {
 func (c *Cluster) neededLocked(all bool) uint64 {
 	oldest := c.log.next
 	for _, f := range c.unclaimed {
-		if f.base != 0 && (all || !f.replaced) {
-			oldest = min(oldest, f.base)
+		if f.Base != 0 && (all || !f.replaced) {
+			oldest = min(oldest, f.Base)
 		}
 	}
 	for _, m := range c.mirrors {
@@ -365,14 +369,15 @@ func (c *Cluster) addSnapshotLocked(s storedSnapshot) {
 }
 
 // addSnapshots adds the snapshots that the files had when the cluster was opened.
-func (c *Cluster) addSnapshots(x *index) {
-	for _, f := range x.mirrors {
-		for _, s := range f.snapshots {
-			c.snapshots = append(c.snapshots, storedSnapshot{filepath.Base(s.path), snapshotNames(f.digest), s.After, s.Time, s.size})
+func (c *Cluster) addSnapshots(x *reader.Index) {
+	for _, f := range x.Mirrors {
+		for _, s := range f.Snapshots {
+			name, mirror := filepath.Base(s.Path), format.SnapshotNames(f.Digest)
+			c.snapshots = append(c.snapshots, storedSnapshot{name, mirror, s.After, s.Time, s.Size})
 		}
 	}
-	for name := range x.damaged {
-		s := storedSnapshot{name: name, mirror: name[:min(len(name), len(snapshotNames(digest{})))]}
+	for name := range x.Damaged {
+		s := storedSnapshot{name: name, mirror: name[:min(len(name), len(format.SnapshotNames(format.Digest{})))]}
 		if info, err := os.Stat(filepath.Join(c.folder, name)); err == nil {
 			s.bytes = info.Size()
 		}

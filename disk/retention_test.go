@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 func maintain(d *Directory) { d.maintain(time.Now()) }
@@ -339,10 +341,10 @@ func TestFormat_newer(t *testing.T) {
 	files := allFiles(t, path)
 	for name, content := range files {
 		switch {
-		case strings.HasPrefix(filepath.Base(name), segmentPrefix):
-			must(t, os.WriteFile(name, append(head(logMagic, formatVersion+1), "anything else"...), 0o600))
-		case strings.HasPrefix(filepath.Base(name), snapshotPrefix):
-			must(t, os.WriteFile(name, append(head(snapshotMagic, formatVersion+1), content[headSize:]...), 0o600))
+		case strings.HasPrefix(filepath.Base(name), format.SegmentPrefix):
+			must(t, os.WriteFile(name, append(format.NewHead(format.LogMagic, format.Version+1), "anything else"...), 0o600))
+		case strings.HasPrefix(filepath.Base(name), format.SnapshotPrefix):
+			must(t, os.WriteFile(name, append(format.NewHead(format.SnapshotMagic, format.Version+1), content[format.HeadSize:]...), 0o600))
 		default:
 			continue
 		}
@@ -350,7 +352,7 @@ func TestFormat_newer(t *testing.T) {
 		d := openDirectory(t, path, nil)
 		w.mirror = openMirror(t, d, identify("pods"), MirrorOptions{})
 		_, err := w.mirror.Load(0)
-		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Newer || !strings.Contains(err.Error(), fmt.Sprint("format ", formatVersion+1)) {
+		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Newer || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
 			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 		w.change(1)
@@ -361,12 +363,12 @@ func TestFormat_newer(t *testing.T) {
 		}
 		must(t, os.WriteFile(name, content, 0o600))
 	}
-	must(t, os.WriteFile(filepath.Join(path, formatFile), fmt.Appendf(nil, "watershed %d\n", formatVersion+1), 0o600))
+	must(t, os.WriteFile(filepath.Join(path, formatFile), fmt.Appendf(nil, "watershed %d\n", format.Version+1), 0o600))
 	for _, open := range []func() error{
 		func() error { _, err := Open(path, nil); return err },
 		func() error { _, err := Verify(path, nil); return err },
 	} {
-		if err := open(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("format ", formatVersion+1)) {
+		if err := open(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
 			t.Errorf("a directory of a newer program: %v", err)
 		}
 	}

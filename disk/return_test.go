@@ -76,8 +76,8 @@ func TestClose_returnsTheStoredState(t *testing.T) {
 				}
 				w.change(2)
 				step(d)
-				if f := c.index.mirrors[w.mirror.digest]; f.frames != nil || len(c.unclaimed) > 0 {
-					t.Errorf("%d frames are kept after a change, %d mirrors unclaimed", len(f.frames), len(c.unclaimed))
+				if f := c.index.Mirrors[w.mirror.digest]; f.Frames != nil || len(c.unclaimed) > 0 {
+					t.Errorf("%d frames are kept after a change, %d mirrors unclaimed", len(f.Frames), len(c.unclaimed))
 				}
 				w.mirror.Close()
 				finish(t, d)

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
+	"github.com/watershed-project/watershed/disk/internal/reader"
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/timer"
 )
@@ -145,7 +147,10 @@ func (d *Directory) round(now time.Time) (later bool) {
 		delete(d.wanting, m)
 		// The batches of this round must not request the state again.
 		m.accept, m.logBytes, d.busy = true, 0, d.busy || large
-		jobs = append(jobs, &stateJob{mirror: m, epoch: m.epoch, state: m.latest, time: m.latestTime, restored: m.newest.restored, large: large})
+		jobs = append(jobs, &stateJob{
+			mirror: m, epoch: m.epoch, state: m.latest, time: m.latestTime,
+			restored: m.newest.restored, large: large,
+		})
 		if m.closed {
 			m.latest = nil
 		}
@@ -173,7 +178,7 @@ func (d *Directory) round(now time.Time) (later bool) {
 	d.mu.Unlock()
 	for _, j := range jobs {
 		switch {
-		case j.after == position{}:
+		case j.after == format.Position{}:
 			d.stateFailed(j, nil)
 		case j.large:
 			d.jobs <- j // it is empty, because d.busy was not set
@@ -224,18 +229,18 @@ func (d *Directory) writeBatch(l *clusterLog, q *queuedBatch) error {
 	if err := l.declare(m.cluster, m, q.epoch, m.version, m.era, time.Time{}); err != nil {
 		return err
 	}
-	size, err := l.write(m.cluster, m, batchFrame, q.batchHead, q.all())
+	size, err := l.write(m.cluster, m, format.BatchFrame, q.BatchHead, q.all())
 	if err != nil {
 		return err
 	}
-	m.restored, l.newest = q.restored, later(l.newest, q.time)
+	m.restored, l.newest = q.restored, later(l.newest, q.Time)
 	d.batches.Add(1)
 	d.changes.Add(int64(len(q.changes)))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.status.Version = m.version
-	if q.flags&openBatch == 0 {
-		m.written = &stamp{q.version, q.time}
+	if q.Flags&format.OpenBatch == 0 {
+		m.written = &format.Stamp{Version: q.Version, Time: q.Time}
 	}
 	if m.logBytes += size; m.linked && m.logBytes > max(d.limits.minLog, m.baseBytes) {
 		d.wantLocked(m)
@@ -249,25 +254,25 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 	if j.epoch < m.oldest {
 		return nil
 	}
-	h := batchHead{version: j.state.Version(), era: j.state.Era(), time: j.time}
+	h := format.BatchHead{Version: j.state.Version(), Era: j.state.Era(), Time: j.time}
 	m.restored = j.restored
-	if err := l.declare(m.cluster, m, j.epoch, h.version, h.era, h.time); err != nil {
+	if err := l.declare(m.cluster, m, j.epoch, h.Version, h.Era, h.Time); err != nil {
 		return err
 	}
-	after := position{l.current.number, l.end()}
+	after := format.Position{Segment: l.current.number, Offset: l.end()}
 	if j.large {
 		l.index.Cut(keyindex.Mirror(m.digest))
-		m.version, m.era, m.relisting = h.version, h.era, false
+		m.version, m.era, m.relisting = h.Version, h.Era, false
 	} else {
 		var err error
-		if j.bytes, err = l.write(m.cluster, m, stateFrame, h, objects(j.state)); err != nil {
+		if j.bytes, err = l.write(m.cluster, m, format.StateFrame, h, format.Objects(j.state)); err != nil {
 			return err
 		}
 	}
 	j.after = after
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m.nextBase, m.written = after.Segment, &stamp{h.version, h.time}
+	m.nextBase, m.written = after.Segment, &format.Stamp{Version: h.Version, Time: h.Time}
 	return nil
 }
 
@@ -280,7 +285,7 @@ func (d *Directory) stateWritten(j *stateJob, snapshot string) {
 		return // the log was abandoned
 	}
 	if snapshot != "" {
-		m.cluster.addSnapshotLocked(storedSnapshot{snapshot, snapshotNames(m.digest), j.after, j.time, j.bytes})
+		m.cluster.addSnapshotLocked(storedSnapshot{snapshot, format.SnapshotNames(m.digest), j.after, j.time, j.bytes})
 	}
 	if m.base != j.after.Segment {
 		m.durable = durableState{m.base, m.snapshot}
@@ -326,7 +331,7 @@ const snapshotRest = 4
 func (d *Directory) snapshotLoop(ctx context.Context) {
 	rest := func(took time.Duration) { _ = timer.Sleep(ctx, snapshotRest*took) }
 	for j := range d.jobs {
-		name := snapshotName(j.mirror.digest, j.after)
+		name := format.SnapshotName(j.mirror.digest, j.after)
 		if err := d.writeSnapshot(j, name, rest); err != nil {
 			d.stateFailed(j, err)
 			continue
@@ -339,26 +344,29 @@ func (d *Directory) snapshotLoop(ctx context.Context) {
 // that the chunk took.
 func (d *Directory) writeSnapshot(j *stateJob, name string, rest func(time.Duration)) error {
 	m := j.mirror
-	w := snapshotWriter{size: int(d.limits.chunk), rest: rest, began: time.Now()}
-	w.encoder = *newEncoder(m.id, m.opts.Kind, m.opts.Packer)
-	w.foot = footer{Identity: m.id, Name: m.cluster.name, Version: j.state.Version(), Time: j.time, After: j.after, Restored: j.restored}
-	if sealed(m.id) {
+	w := format.SnapshotWriter{Size: int(d.limits.chunk), Rest: rest, Began: time.Now()}
+	w.Encoder = *format.NewEncoder(m.id, m.opts.Kind, m.opts.Packer)
+	w.Foot = format.Footer{
+		Identity: m.id, Name: m.cluster.name, Version: j.state.Version(), Time: j.time,
+		After: j.after, Restored: j.restored,
+	}
+	if format.Sealed(m.id) {
 		var err error
-		if w.seal, w.foot.Key, err = newDataKey(d.opts.Keys); err != nil {
+		if w.Seal, w.Foot.Key, err = format.NewDataKey(d.opts.Keys); err != nil {
 			return err
 		}
 	}
-	w.ready = func(dict *pack.Dictionary) bool {
-		err := d.dictionaries.write(dictionaryFile{dict.Sum(), sealed(m.id)}, dict)
+	w.Ready = func(dict *pack.Dictionary) bool {
+		err := d.dictionaries.Write(dict, format.Sealed(m.id))
 		d.report(err)
 		return err == nil
 	}
-	err := d.files.replace(filepath.Join(m.cluster.folder, name), func(write func([]byte) error) error {
-		w.write = write
-		return w.writeAll(j.state)
+	err := d.files.Replace(filepath.Join(m.cluster.folder, name), func(write func([]byte) error) error {
+		w.Write = write
+		return w.WriteAll(j.state)
 	})
-	j.bytes = w.bytes
-	d.written.Add(w.bytes)
+	j.bytes = w.Bytes
+	d.written.Add(w.Bytes)
 	return err
 }
 
@@ -375,7 +383,7 @@ func (d *Directory) syncLoop(ctx context.Context) {
 				d.report(c.sync())
 			}
 		}
-		d.report(d.dictionaries.writeWanted())
+		d.report(d.dictionaries.WriteWanted())
 		if time.Since(swept) > sweepEvery {
 			swept = time.Now()
 			d.report(d.sweep())
@@ -391,9 +399,9 @@ func (d *Directory) sweep() error {
 	}
 	named := map[string]bool{}
 	for _, folder := range folders {
-		if err := namedBy(&d.files, folder, named); err != nil {
+		if err := reader.NamedBy(&d.files, folder, named); err != nil {
 			return err
 		}
 	}
-	return d.dictionaries.sweep(named)
+	return d.dictionaries.Sweep(named)
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 var recordFormat = flag.Bool("record-format", false, "record the testdata of the newest format anew")
@@ -64,9 +66,9 @@ func parseState(t *testing.T, p pastState) recordedState {
 // relist. Every later version must load them, read their past, and continue them.
 func TestFormat_recorded(t *testing.T) {
 	if *recordFormat {
-		recordFiles(t, formatFolder(formatVersion))
+		recordFiles(t, formatFolder(format.Version))
 	}
-	for version := 1; version <= formatVersion; version++ {
+	for version := 1; version <= format.Version; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) { testRecorded(t, formatFolder(version)) })
 	}
 }
@@ -110,7 +112,7 @@ func testRecorded(t *testing.T, formatFolder string) {
 		w.change(3)
 	}
 	step(d)
-	if version, err := checkFormat(path); err != nil || version != formatVersion {
+	if version, err := checkFormat(path); err != nil || version != format.Version {
 		t.Errorf("the directory has format %d, %v", version, err)
 	}
 	if _, gaps := readHistory(t, d.Cluster("east"), time.Time{}); len(gaps) > 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 func TestVerify_andRemove(t *testing.T) {
@@ -31,8 +32,8 @@ func TestVerify_andRemove(t *testing.T) {
 	if c.Err != nil || c.Bytes <= c.LogBytes || c.LogBytes == 0 || c.Since.IsZero() || report.Dictionaries != 1 || report.DictionaryBytes == 0 {
 		t.Errorf("%+v", report)
 	}
-	for name, content := range only(allFiles(t, r.path), snapshotPrefix) {
-		content[headSize+10]++
+	for name, content := range only(allFiles(t, r.path), format.SnapshotPrefix) {
+		content[format.HeadSize+10]++
 		must(t, os.WriteFile(name, content, 0o600))
 	}
 	d := openDirectory(t, r.path, nil)
@@ -62,7 +63,7 @@ func TestVerify_andRemove(t *testing.T) {
 func TestVerify_window(t *testing.T) {
 	r := record(t, 12, 20, 14)
 	files := allFiles(t, r.path)
-	for _, name := range []string{segmentName(1), snapshotNames(digestOf(identify("pods")))} {
+	for _, name := range []string{format.SegmentName(1), format.SnapshotNames(format.DigestOf(identify("pods")))} {
 		for path, content := range only(files, name) {
 			damaged := bytes.Clone(content)
 			damaged[len(damaged)/3]++
@@ -87,17 +88,17 @@ func TestVerify_window(t *testing.T) {
 func TestVerify_index(t *testing.T) {
 	r := record(t, 12, 20, 14)
 	want := 0
-	for path, content := range only(allFiles(t, r.path), segmentPrefix) {
+	for path, content := range only(allFiles(t, r.path), format.SegmentPrefix) {
 		var number uint64
-		_, err := fmt.Sscanf(filepath.Base(path), segmentPrefix+"%x", &number)
+		_, err := fmt.Sscanf(filepath.Base(path), format.SegmentPrefix+"%x", &number)
 		must(t, err)
-		for offset := int64(headSize); offset < int64(len(content)); {
-			f, next, good := parseFrame(content[offset:], number, offset)
+		for offset := int64(format.HeadSize); offset < int64(len(content)); {
+			f, next, good := format.ParseFrame(content[offset:], number, offset)
 			if !good {
 				t.Fatalf("%s: the frame at %d is not good", path, offset)
 			}
-			if offset = next; f.kind == indexFrame {
-				f.payload[len(f.payload)/2]++ // it is a part of content
+			if offset = next; f.Kind == format.IndexFrame {
+				f.Payload[len(f.Payload)/2]++ // it is a part of content
 				want++
 			}
 		}
@@ -170,7 +171,7 @@ func TestHistory_everyChange(t *testing.T) {
 		t.Error("there is history after now")
 	}
 	finish(t, d)
-	for name, content := range only(allFiles(t, path), segmentName(3)) {
+	for name, content := range only(allFiles(t, path), format.SegmentName(3)) {
 		content[len(content)/2]++
 		must(t, os.WriteFile(name, content, 0o600))
 	}

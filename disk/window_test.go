@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // sizeOf returns the size of the files whose path contains a text.
@@ -150,7 +152,7 @@ func TestWindow_bytes(t *testing.T) {
 			t.Errorf("%s: the newest state: %+v", w.mirror.cluster.name, a)
 		}
 	}
-	if older := len(only(allFiles(t, d.Cluster("east").folder), snapshotPrefix)); older != 1 {
+	if older := len(only(allFiles(t, d.Cluster("east").folder), format.SnapshotPrefix)); older != 1 {
 		t.Errorf("%d snapshots of the first cluster are left", older)
 	}
 }

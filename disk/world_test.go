@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -354,12 +355,12 @@ func openDirectory(tb testing.TB, path string, opts *Options) *Directory {
 func step(d *Directory) { stepAt(d, time.Now()) }
 
 func stepAt(d *Directory, now time.Time) {
-	d.report(d.dictionaries.writeWanted())
+	d.report(d.dictionaries.WriteWanted())
 	for range 3 {
 		d.round(now)
 		select {
 		case j := <-d.jobs:
-			name := snapshotName(j.mirror.digest, j.after)
+			name := format.SnapshotName(j.mirror.digest, j.after)
 			if err := d.writeSnapshot(j, name, func(time.Duration) {}); err != nil {
 				d.stateFailed(j, err)
 			} else {

@@ -24,7 +24,6 @@ type exception struct {
 
 var exceptions = map[string]exception{
 	".":                           {28, 4054, "the engine of one resource is to move out"},
-	"disk":                        {28, 6330, "the formats of the files are to move into a package of their own"},
 	"fleet":                       {44, 7713, "the API server that a member reads, verification and the log lines are to move out"},
 	"replica":                     {46, 7263, "requests that are passed on, the past and the audience are to move out"},
 	"internal/table":              {27, 3231, "the columns of each API group are a file"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package disk
+package reader
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -32,25 +33,25 @@ type State struct {
 	After   uint64
 	// Restored is the last restore of the server from a backup before the state, nil if none
 	// is known. Records has no changes from before it.
-	Restored *Restored
+	Restored *format.Restored
 	// Last means that no later state is stored, although the mirror may have had one. Only
-	// [Cluster.At] sets it.
+	// a read of the past sets it.
 	Last bool
 }
 
 // loading follows the frames of one mirror, and collects the state that they lead to. It
 // begins at the oldest complete state, so that the state before each change is known.
 type loading struct {
-	index *index
+	index *Index
 	chain chain
 	// snapshots are those that the frames have not reached yet, and unreadable the errors
 	// of those that cannot be read, by their paths.
-	snapshots  []*snapshotFile
+	snapshots  []*format.SnapshotFile
 	unreadable map[string]error
 	// snapshot is the snapshot that the batches change, nil if there is none. changed are
 	// the changed items by key, nil if the object was deleted.
-	snapshot *snapshotFile
-	changed  map[string]*item
+	snapshot *format.SnapshotFile
+	changed  map[string]*format.Item
 	// known means that there is a state. live means that the next batch continues it.
 	known, live bool
 	version     uint64
@@ -58,7 +59,7 @@ type loading struct {
 	// problem is why there is no state, if there should be one.
 	problem error
 	// restored is the last restore of the server from a backup, nil if none is known.
-	restored *Restored
+	restored *format.Restored
 
 	// window are the last batches, of size bytes, and windowAfter is the version before
 	// them. Without a limit there is no window.
@@ -81,15 +82,15 @@ type loading struct {
 	removed bool
 }
 
-// load returns the stored state of a mirror by an index of all files. Its objects have the kind.
-func (f *folder) load(x *index, m *found, kind *wire.Kind, window int64) (*State, error) {
-	r := &restorer{digest: m.digest, kind: kind, dictionaries: f.dictionaries}
-	return x.load(m, r, f.keys, window)
+// Load returns the stored state of a mirror by an index of all files. Its objects have the kind.
+func (f *Folder) Load(x *Index, m *Found, kind *wire.Kind, window int64) (*State, error) {
+	r := &format.Restorer{Digest: m.Digest, Kind: kind, Dictionaries: f.Dictionaries}
+	return x.load(m, r, f.Keys, window)
 }
 
 // load returns the stored state of a mirror, with at most window bytes of the batches that
 // led to it. If a snapshot is damaged, the batches must lead from an older state to it.
-func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, error) {
+func (x *Index) load(f *Found, r *format.Restorer, keys format.Keys, window int64) (*State, error) {
 	unreadable := map[string]error{}
 	for {
 		l := x.loading(f, keys, unreadable)
@@ -102,18 +103,18 @@ func (x *index) load(f *found, r *restorer, keys Keys, window int64) (*State, er
 		if err == nil || l.snapshot == nil {
 			return s, err
 		}
-		unreadable[l.snapshot.path] = err
+		unreadable[l.snapshot.Path] = err
 	}
 }
 
 // loading returns a loading of a mirror at the beginning of the index.
-func (x *index) loading(f *found, keys Keys, unreadable map[string]error) *loading {
-	l := &loading{index: x, chain: chain{keys: keys}, changed: map[string]*item{}, unreadable: unreadable}
+func (x *Index) loading(f *Found, keys format.Keys, unreadable map[string]error) *loading {
+	l := &loading{index: x, chain: chain{keys: keys}, changed: map[string]*format.Item{}, unreadable: unreadable}
 	if x.object != nil {
-		l.chain.only = x.object.key
+		l.chain.Only = x.object.key
 	}
-	_, l.problem = x.damagedSnapshot(f.digest)
-	for _, s := range f.snapshots {
+	_, l.problem = x.DamagedSnapshot(f.Digest)
+	for _, s := range f.Snapshots {
 		if s.After.Segment > x.until {
 			break
 		}
@@ -127,18 +128,18 @@ func (x *index) loading(f *found, keys Keys, unreadable map[string]error) *loadi
 }
 
 // follow reads the frames and the places of the snapshots of the mirror.
-func (l *loading) follow(f *found) {
+func (l *loading) follow(f *Found) {
 	var file *os.File
 	defer func() { _ = file.Close() }()
 	var opened uint64
 	var failed error
-	for _, ref := range f.frames {
+	for _, ref := range f.Frames {
 		if opened != ref.Segment {
 			_ = file.Close()
-			file, failed = l.index.files.open(filepath.Join(l.index.folder, segmentName(ref.Segment)))
+			file, failed = l.index.files.Open(filepath.Join(l.index.folder, format.SegmentName(ref.Segment)))
 			opened = ref.Segment
 		}
-		if l.reach(ref.position); l.stopped() {
+		if l.reach(ref.Position); l.stopped() {
 			return
 		}
 		err := failed
@@ -146,26 +147,26 @@ func (l *loading) follow(f *found) {
 			err = l.frame(file, ref)
 		}
 		if err != nil {
-			l.damage(ref.position, err)
+			l.damage(ref.Position, err)
 		}
 		if l.stopped() {
 			return
 		}
 	}
-	l.reach(position{math.MaxUint64, math.MaxInt64})
+	l.reach(format.Position{Segment: math.MaxUint64, Offset: math.MaxInt64})
 }
 
 func (l *loading) stopped() bool { return l.stop != 0 && l.step >= l.stop }
 
 // reach handles the snapshots up to a place in the log.
-func (l *loading) reach(p position) {
-	for len(l.snapshots) > 0 && !p.before(l.snapshots[0].After) && !l.stopped() {
+func (l *loading) reach(p format.Position) {
+	for len(l.snapshots) > 0 && !p.Before(l.snapshots[0].After) && !l.stopped() {
 		s := l.snapshots[0]
 		l.snapshots = l.snapshots[1:]
 		if l.live && l.version == s.Version && s.After.Offset <= l.index.ends[s.After.Segment] {
 			continue // the batches have led to the same state
 		}
-		if err := l.unreadable[s.path]; err != nil {
+		if err := l.unreadable[s.Path]; err != nil {
 			l.damage(s.After, err)
 			continue
 		}
@@ -179,8 +180,9 @@ func (l *loading) reach(p position) {
 
 // begin begins at a complete state.
 func (l *loading) begin(version uint64, at time.Time) {
-	l.interrupt(fmt.Errorf("the log does not lead from version %d to the complete state of version %d", l.version, version))
-	l.snapshot, l.changed = nil, map[string]*item{}
+	l.interrupt(fmt.Errorf("the log does not lead from version %d to the complete state of version %d",
+		l.version, version))
+	l.snapshot, l.changed = nil, map[string]*format.Item{}
 	l.known, l.live, l.problem = true, true, nil
 	l.version, l.time = version, at
 	l.cut()
@@ -188,17 +190,17 @@ func (l *loading) begin(version uint64, at time.Time) {
 
 // frame handles one frame.
 func (l *loading) frame(file *os.File, ref frameRef) error {
-	if ref.kind == damagedFrame {
-		return errChecksum
+	if ref.kind == format.DamagedFrame {
+		return format.ErrChecksum
 	}
 	var payload []byte
 	var err error
 	if ref.head == nil {
-		if payload, err = readAt(file, ref.Offset+frameSize, ref.size); err != nil {
+		if payload, err = format.ReadAt(file, ref.Offset+format.FrameSize, ref.size); err != nil {
 			return err
 		}
 	}
-	if ref.kind == mirrorFrame {
+	if ref.kind == format.MirrorFrame {
 		return l.declare(payload)
 	}
 	if l.chain.locked != nil {
@@ -218,7 +220,7 @@ func (l *loading) frame(file *os.File, ref frameRef) error {
 
 // declare handles a declaration.
 func (l *loading) declare(payload []byte) error {
-	var d declaration
+	var d format.Declaration
 	if err := json.Unmarshal(payload, &d); err != nil {
 		return err
 	}
@@ -228,8 +230,8 @@ func (l *loading) declare(payload []byte) error {
 	l.restore(d.Restored)
 	live := l.live
 	switch d.Link {
-	case continues:
-	case resumes:
+	case format.Continues:
+	case format.Resumes:
 		live = l.known && l.version == d.Version
 	default:
 		live = false
@@ -243,7 +245,7 @@ func (l *loading) declare(payload []byte) error {
 
 // damage handles a lost frame or snapshot: the state is not usable, unless a complete one
 // follows.
-func (l *loading) damage(at position, err error) {
+func (l *loading) damage(at format.Position, err error) {
 	l.problem = fmt.Errorf("log %d at %d: %w", at.Segment, at.Offset, err)
 	l.lost++
 	l.removed = l.removed || errors.Is(err, fs.ErrNotExist)
@@ -254,7 +256,7 @@ func (l *loading) damage(at position, err error) {
 
 // restore records a restore of the server from a backup, unless it is known. The versions of
 // the window are from before it.
-func (l *loading) restore(r *Restored) {
+func (l *loading) restore(r *format.Restored) {
 	if r == nil || l.restored != nil && l.restored.Version == r.Version && l.restored.Time.Equal(r.Time) {
 		return
 	}
@@ -266,9 +268,9 @@ func (l *loading) restore(r *Restored) {
 		next.Former = append(next.Former, l.windowAfter, l.version)
 	}
 	for _, c := range l.window {
-		next.Former = append(next.Former, c.version)
+		next.Former = append(next.Former, c.Version)
 		for i := range c.items {
-			next.Former = append(next.Former, c.items[i].version)
+			next.Former = append(next.Former, c.items[i].Version)
 		}
 	}
 	l.restored = &next
@@ -282,10 +284,10 @@ func (l *loading) cut() {
 // commit applies a batch or a complete state.
 func (l *loading) commit(c *commit) {
 	switch {
-	case c.state && l.live && l.version == c.version:
+	case c.state && l.live && l.version == c.Version:
 		return // the batches have led to the same state
 	case c.state:
-		l.begin(c.version, c.time)
+		l.begin(c.Version, c.Time)
 	case c.tail && l.live:
 		l.interrupt(errors.New("the beginning of a relist is missing"))
 		l.live = false
@@ -295,18 +297,18 @@ func (l *loading) commit(c *commit) {
 	}
 	l.passBatch(c)
 	if l.part > 0 && l.step+1 == l.stop && l.part <= len(c.items) {
-		c.items, c.version = c.items[:l.part], l.partVersion
+		c.items, c.Version = c.items[:l.part], l.partVersion
 	}
 	if l.limit > 0 && !c.state {
-		c.olds = make([]*item, len(c.items))
+		c.olds = make([]*format.Item, len(c.items))
 	}
 	for n := range c.items {
 		i := &c.items[n]
 		if c.olds != nil {
-			c.olds[n] = l.current(i.key)
+			c.olds[n] = l.current(i.Key)
 		}
-		if l.changed[i.key] = i; i.deleted() {
-			l.changed[i.key] = nil
+		if l.changed[i.Key] = i; i.Deleted() {
+			l.changed[i.Key] = nil
 		}
 	}
 	if c.again && !c.state {
@@ -314,19 +316,19 @@ func (l *loading) commit(c *commit) {
 		if l.restored != nil {
 			last = max(last, l.restored.Version)
 		}
-		l.restore(&Restored{Version: last, Time: c.time})
+		l.restore(&format.Restored{Version: last, Time: c.Time})
 	}
-	l.version, l.time = c.version, c.time
+	l.version, l.time = c.Version, c.Time
 	l.record(c)
 	l.arrive()
 }
 
 // current returns the item of an object before a change, nil if there is none. It returns
 // an awaited one if the object has not changed since the snapshot.
-func (l *loading) current(key string) *item {
+func (l *loading) current(key string) *format.Item {
 	i, ok := l.changed[key]
 	if !ok && l.snapshot != nil {
-		return &item{key: key, awaited: true}
+		return &format.Item{Key: key, Awaited: true}
 	}
 	return i
 }
@@ -343,19 +345,19 @@ func (l *loading) record(c *commit) {
 	l.window = append(l.window, c)
 	l.size += c.size()
 	for l.size > l.limit {
-		l.windowAfter = l.window[0].version
+		l.windowAfter = l.window[0].Version
 		l.size -= l.window[0].size()
 		l.window[0], l.window = nil, l.window[1:]
 	}
 }
 
 // awaited returns the items of the window that wait for the snapshot, by key.
-func (l *loading) awaited() map[string]*item {
-	all := map[string]*item{}
+func (l *loading) awaited() map[string]*format.Item {
+	all := map[string]*format.Item{}
 	for _, c := range l.window {
 		for _, i := range c.olds {
-			if i != nil && i.awaited {
-				all[i.key] = i
+			if i != nil && i.Awaited {
+				all[i.Key] = i
 			}
 		}
 	}
@@ -364,42 +366,42 @@ func (l *loading) awaited() map[string]*item {
 
 // state makes the objects. It reads the snapshot one chunk at a time, so that each can be
 // freed.
-func (l *loading) state(r *restorer) (*State, error) {
+func (l *loading) state(r *format.Restorer) (*State, error) {
 	s := &State{Version: l.version, Time: l.time, After: l.version, Restored: l.restored}
-	add := func(i *item) error {
-		if i == nil || r.want != nil && !r.want(i.key) {
+	add := func(i *format.Item) error {
+		if i == nil || r.Want != nil && !r.Want(i.Key) {
 			return nil
 		}
-		o, err := r.object(i)
+		o, err := r.Object(i)
 		s.Objects = append(s.Objects, o)
 		return err
 	}
 	changed, last, awaited := slices.Sorted(maps.Keys(l.changed)), "", l.awaited()
-	each := func(i *item) error {
-		if i.key <= last {
+	each := func(i *format.Item) error {
+		if i.Key <= last {
 			return errors.New("snapshot is not in order")
 		}
-		last = i.key
-		for ; len(changed) > 0 && changed[0] < i.key; changed = changed[1:] {
+		last = i.Key
+		for ; len(changed) > 0 && changed[0] < i.Key; changed = changed[1:] {
 			if err := add(l.changed[changed[0]]); err != nil {
 				return err
 			}
 		}
-		if old := awaited[i.key]; old != nil {
+		if old := awaited[i.Key]; old != nil {
 			var err error
-			old.restored, err = r.object(i)
-			old.failed = err != nil
+			old.Loaded, err = r.Object(i)
+			old.Failed = err != nil
 		}
-		if _, ok := l.changed[i.key]; ok {
+		if _, ok := l.changed[i.Key]; ok {
 			return nil // it is the next one of changed
 		}
 		return add(i)
 	}
-	if l.snapshot != nil && (l.chain.only == "" || len(changed) == 0) {
-		if r.want == nil && l.chain.only == "" {
-			s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.size/8))))
+	if l.snapshot != nil && (l.chain.Only == "" || len(changed) == 0) {
+		if r.Want == nil && l.chain.Only == "" {
+			s.Objects = make([]*wire.Object, 0, max(0, min(l.snapshot.Objects, int(l.snapshot.Size/8))))
 		}
-		if err := l.snapshot.items(l.index.files, l.chain.keys, l.chain.only, each); err != nil {
+		if err := l.snapshot.Items(l.index.files, l.chain.keys, l.chain.Only, each); err != nil {
 			return nil, err
 		}
 	}
@@ -414,7 +416,7 @@ func (l *loading) state(r *restorer) (*State, error) {
 
 // records makes the records of a state. The state does not depend on them: if one cannot
 // be made, the window begins after it.
-func (l *loading) records(r *restorer, s *State) {
+func (l *loading) records(r *format.Restorer, s *State) {
 	if l.limit <= 0 {
 		return
 	}
@@ -422,7 +424,7 @@ func (l *loading) records(r *restorer, s *State) {
 	for _, c := range l.window {
 		rec, err := recordOf(r, c)
 		if err != nil {
-			s.Records, s.After = nil, c.version
+			s.Records, s.After = nil, c.Version
 			continue
 		}
 		s.Records = append(s.Records, rec)
@@ -433,7 +435,7 @@ func (l *loading) records(r *restorer, s *State) {
 func (c *commit) size() int64 {
 	n := int64(200)
 	for i := range c.items {
-		n += int64(len(c.items[i].body)+2*len(c.items[i].key)) + 200
+		n += int64(len(c.items[i].Body)+2*len(c.items[i].Key)) + 200
 	}
 	return n
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package disk
+package reader
 
 import (
 	"errors"
@@ -10,14 +10,16 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/watershed-project/watershed/disk/internal/format"
 )
 
 // maxReads limits how often At begins anew because files were created or removed.
 const maxReads = 10
 
-// TooOldError is returned by [Cluster.At] for a moment before the oldest stored state.
+// TooOldError is returned by [Folder.At] for a moment before the oldest stored state.
 type TooOldError struct {
-	Identity Identity
+	Identity format.Identity
 	Moment   Moment
 	// Version and Time are those of the oldest state that can be read.
 	Version uint64
@@ -26,7 +28,8 @@ type TooOldError struct {
 
 // Error implements error.
 func (e *TooOldError) Error() string {
-	return fmt.Sprintf("stored %v at %v is not available: the oldest stored state is version %d of %v", e.Identity, e.Moment, e.Version, e.Time.Format(time.RFC3339Nano))
+	return fmt.Sprintf("stored %v at %v is not available: the oldest stored state is version %d of %v",
+		e.Identity, e.Moment, e.Version, e.Time.Format(time.RFC3339Nano))
 }
 
 // At returns the state that a mirror had at a moment, with only the objects whose keys are wanted.
@@ -34,19 +37,21 @@ func (e *TooOldError) Error() string {
 //
 // At reads the log from the last complete state before the moment on: for a time up to the
 // next state of the mirror, for a version up to its end, and perhaps from twice as far back.
-func (f *folder) At(id Identity, m Moment, want func(key string) bool) (*State, error) {
+func (f *Folder) At(id format.Identity, m Moment, want func(key string) bool) (*State, error) {
 	return f.readAt(id, m, want, nil)
 }
 
 // ObjectAt returns the state at a time, as At does, but only with the object that has the key. With
 // the index of the log it reads only the frames that may concern the object, and at most one chunk
 // of a snapshot.
-func (f *folder) ObjectAt(id Identity, at time.Time, key string) (*State, error) {
+func (f *Folder) ObjectAt(id format.Identity, at time.Time, key string) (*State, error) {
 	return f.readAt(id, Moment{Time: at}, nil, f.objectRead(id, key))
 }
 
 // readAt reads the state of a moment. If object is not nil, it is the state of that object.
-func (f *folder) readAt(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
+func (f *Folder) readAt(
+	id format.Identity, m Moment, want func(key string) bool, object *objectRead,
+) (*State, error) {
 	if object != nil {
 		object.at = m.Time
 	}
@@ -61,42 +66,42 @@ func (f *folder) readAt(id Identity, m Moment, want func(key string) bool, objec
 	if err == nil || errors.As(err, &tooOld) || errors.As(err, &rejected) {
 		return s, err
 	}
-	return nil, rejection(id, err)
+	return nil, Reject(id, err)
 }
 
 // at reads the state of a moment once.
-func (f *folder) at(id Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
+func (f *Folder) at(id format.Identity, m Moment, want func(key string) bool, object *objectRead) (*State, error) {
 	r := f.restorer(id)
-	r.want = want
-	x, err := listIndex(f.files, f.path)
+	r.Want = want
+	x, err := listIndex(f.Files, f.Path)
 	if err != nil {
 		return nil, err
 	}
-	x.only, x.object = &r.digest, object
+	x.only, x.object = &r.Digest, object
 	// The first list may lack a segment that was created before one of the snapshots.
-	snapshots := x.snapshots
-	if x.listing, err = list(f.path); err != nil {
+	snapshots := x.Snapshots
+	if x.Listing, err = format.List(f.Path); err != nil {
 		return nil, err
 	}
-	x.snapshots = snapshots
+	x.Snapshots = snapshots
 	if err := x.skipTorn(); err != nil {
 		return nil, err
 	}
 	unreadable := map[string]error{}
 	x.until = x.after(m)
-	first, err := x.guess(m, r.digest)
+	first, err := x.guess(m, r.Digest)
 	for err == nil {
 		if err := x.readSince(first); err != nil {
 			return nil, err
 		}
-		s, snapshot, err := x.find(id, m, r, f.keys, unreadable)
+		s, snapshot, err := x.find(id, m, r, f.Keys, unreadable)
 		switch {
 		case err == nil:
 			return s, nil
 		case errors.Is(err, errShort):
 			x.until = x.later(first)
 		case snapshot != nil && !errors.Is(err, fs.ErrNotExist):
-			unreadable[snapshot.path] = err
+			unreadable[snapshot.Path] = err
 		case first == x.start():
 			return nil, err
 		default:
@@ -108,7 +113,7 @@ func (f *folder) at(id Identity, m Moment, want func(key string) bool, object *o
 
 // readSince reads the segments from one on, and the footers of the snapshots that continue
 // there. If it is the oldest one, the log after an older snapshot is missing.
-func (x *index) readSince(first uint64) error {
+func (x *Index) readSince(first uint64) error {
 	oldest := first
 	if first == x.start() {
 		oldest = 0
@@ -121,13 +126,15 @@ func (x *index) readSince(first uint64) error {
 
 // find returns the state of a mirror at a moment, as far as the segments have been read. If
 // a snapshot cannot be read, it returns the snapshot with the error.
-func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable map[string]error) (*State, *snapshotFile, error) {
-	f := x.mirrors[r.digest]
+func (x *Index) find(
+	id format.Identity, m Moment, r *format.Restorer, keys format.Keys, unreadable map[string]error,
+) (*State, *format.SnapshotFile, error) {
+	f := x.Mirrors[r.Digest]
 	switch {
 	case f == nil && x.until != math.MaxUint64:
 		return nil, nil, errShort
 	case f == nil:
-		return nil, nil, rejection(id, nil)
+		return nil, nil, Reject(id, nil)
 	}
 	l := x.loading(f, keys, unreadable)
 	l.seek = &seek{moment: m}
@@ -138,11 +145,12 @@ func (x *index) find(id Identity, m Moment, r *restorer, keys Keys, unreadable m
 	case !s.passed && x.until != math.MaxUint64:
 		return nil, nil, errShort
 	case s.first == nil:
-		return nil, nil, rejection(id, l.problem)
+		return nil, nil, Reject(id, l.problem)
 	case s.step == 0:
 		return nil, nil, &TooOldError{Identity: id, Moment: m, Version: s.first.Version, Time: s.first.Time}
 	case s.doubt != nil && s.version != m.Version:
-		return nil, nil, &Rejection{Identity: id, Reason: Incomplete, Err: fmt.Errorf("changes between version %d and %v may be missing: %w", s.version, m, s.doubt)}
+		err := fmt.Errorf("changes between version %d and %v may be missing: %w", s.version, m, s.doubt)
+		return nil, nil, &Rejection{Identity: id, Reason: Incomplete, Err: err}
 	}
 	// The second pass ends at the state that the first one has found.
 	found := l.seek
@@ -194,27 +202,27 @@ func (l *loading) arrive() {
 	}
 }
 
-// errBetween means that a version was skipped by a relist, which finds changes but not their
+// ErrBetween means that a version was skipped by a relist, which finds changes but not their
 // order.
-var errBetween = errors.New("the state is between a relist and the change before it, and is not known")
+var ErrBetween = errors.New("the state is between a relist and the change before it, and is not known")
 
 // passBatch looks for a version between the current state and the one after a batch: some of
 // its changes may belong to it.
 func (l *loading) passBatch(c *commit) {
 	s := l.seek
-	if s == nil || s.moment.Version == 0 || c.state || l.version >= s.moment.Version || c.version <= s.moment.Version {
+	if s == nil || s.moment.Version == 0 || c.state || l.version >= s.moment.Version || c.Version <= s.moment.Version {
 		return
 	}
 	n := 0
-	for n < len(c.items) && c.items[n].version <= s.moment.Version {
+	for n < len(c.items) && c.items[n].Version <= s.moment.Version {
 		n++
 	}
-	later := slices.ContainsFunc(c.items[n:], func(i item) bool { return i.version <= s.moment.Version })
+	later := slices.ContainsFunc(c.items[n:], func(i format.Item) bool { return i.Version <= s.moment.Version })
 	switch {
-	case c.again || later || c.flags&listedBatch != 0:
-		l.interrupt(errBetween)
+	case c.again || later || c.Flags&format.ListedBatch != 0:
+		l.interrupt(ErrBetween)
 	case n > 0:
-		s.step, s.version, s.passed, s.doubt, s.part, s.lost = l.step+1, c.items[n-1].version, false, nil, n, l.lost
+		s.step, s.version, s.passed, s.doubt, s.part, s.lost = l.step+1, c.items[n-1].Version, false, nil, n, l.lost
 	}
 }
 
@@ -231,12 +239,12 @@ var errShort = errors.New("more segments are needed")
 
 // after returns the first segment that was begun after a time, and so probably has the next
 // state of the mirror. A version may occur again up to the end of the log.
-func (x *index) after(m Moment) uint64 {
+func (x *Index) after(m Moment) uint64 {
 	if m.Version != 0 {
 		return math.MaxUint64
 	}
-	for _, number := range x.segments {
-		if h, err := readHeader(x.folder, number); err == nil && h.Time.After(m.Time) {
+	for _, number := range x.Segments {
+		if h, err := format.ReadHeader(x.folder, number); err == nil && h.Time.After(m.Time) {
 			return number
 		}
 	}
@@ -244,29 +252,29 @@ func (x *index) after(m Moment) uint64 {
 }
 
 // later returns a last segment to read that is twice as far from the first one.
-func (x *index) later(first uint64) uint64 {
-	if next := x.until + (x.until - min(first, x.until)) + 1; next < x.segments[len(x.segments)-1] {
+func (x *Index) later(first uint64) uint64 {
+	if next := x.until + (x.until - min(first, x.until)) + 1; next < x.Segments[len(x.Segments)-1] {
 		return next
 	}
 	return math.MaxUint64
 }
 
 // guess returns the segment from which a state at a moment can probably be restored.
-func (x *index) guess(m Moment, id digest) (uint64, error) {
+func (x *Index) guess(m Moment, id format.Digest) (uint64, error) {
 	if m.Version != 0 {
 		if err := x.readSnapshots(0, math.MaxUint64); err != nil {
 			return 0, err
 		}
 	}
-	if f := x.mirrors[id]; f != nil {
-		for _, s := range slices.Backward(f.snapshots) {
+	if f := x.Mirrors[id]; f != nil {
+		for _, s := range slices.Backward(f.Snapshots) {
 			if s.Version <= m.Version {
 				return max(s.After.Segment, x.start()), nil
 			}
 		}
 	}
-	for _, number := range slices.Backward(x.segments) {
-		if h, err := readHeader(x.folder, number); err == nil && (m.Version != 0 || !h.Time.After(m.Time)) {
+	for _, number := range slices.Backward(x.Segments) {
+		if h, err := format.ReadHeader(x.folder, number); err == nil && (m.Version != 0 || !h.Time.After(m.Time)) {
 			return max(h.Base, x.start()), nil
 		}
 	}
@@ -274,15 +282,15 @@ func (x *index) guess(m Moment, id digest) (uint64, error) {
 }
 
 // start returns the number of the oldest segment.
-func (x *index) start() uint64 {
-	if len(x.segments) == 0 {
+func (x *Index) start() uint64 {
+	if len(x.Segments) == 0 {
 		return 0
 	}
-	return x.segments[0]
+	return x.Segments[0]
 }
 
 // earlier returns a segment twice as far from the end of the log.
-func (x *index) earlier(first uint64) uint64 {
-	last := x.segments[len(x.segments)-1]
+func (x *Index) earlier(first uint64) uint64 {
+	last := x.Segments[len(x.Segments)-1]
 	return max(x.start(), first-min(first, last-first+1))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package disk
+package format
 
 import (
 	"crypto/sha256"
@@ -18,22 +18,25 @@ import (
 	"github.com/watershed-project/watershed/internal/pack"
 )
 
-// sum is the hash of a dictionary's content. It is the name of its file.
-type sum [sha256.Size]byte
+// Sum is the hash of a dictionary's content. It is the name of its file.
+type Sum [sha256.Size]byte
+
+// String returns the sum in hexadecimal digits.
+func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
 const (
 	// plainDictionary and sealedDictionary are the first byte of a dictionary's file.
 	plainDictionary  = 'P'
 	sealedDictionary = 'E'
-	// sealedSuffix is the end of the name of an encrypted dictionary's file.
-	sealedSuffix = ".sealed"
+	// SealedSuffix is the end of the name of an encrypted dictionary's file.
+	SealedSuffix = ".sealed"
 )
 
-// dictionaries are the dictionaries of a directory, shared by all its clusters. Each is in
+// Dictionaries are the dictionaries of a directory, shared by all its clusters. Each is in
 // a file that is durable before a record names it. All methods are safe for concurrent
 // use.
-type dictionaries struct {
-	files  *files
+type Dictionaries struct {
+	files  *Files
 	folder string
 	keys   Keys
 	wake   func()
@@ -46,32 +49,35 @@ type dictionaries struct {
 	// wanted are the dictionaries to write. It keeps them alive.
 	wanted map[dictionaryFile]*pack.Dictionary
 	// loaded are the dictionaries in use that were read from files.
-	loaded map[sum]weak.Pointer[pack.Dictionary]
+	loaded map[Sum]weak.Pointer[pack.Dictionary]
 }
 
 // dictionaryFile is a dictionary in a form: objects of encrypted mirrors must not be in a
 // file that is not encrypted.
 type dictionaryFile struct {
-	sum    sum
+	sum    Sum
 	sealed bool
 }
 
+// name returns the name of the file.
 func (f dictionaryFile) name() string {
 	if f.sealed {
-		return hex.EncodeToString(f.sum[:]) + sealedSuffix
+		return f.sum.String() + SealedSuffix
 	}
-	return hex.EncodeToString(f.sum[:])
+	return f.sum.String()
 }
 
-func newDictionaries(s *files, folder string, keys Keys, wake func()) *dictionaries {
-	return &dictionaries{
+// NewDictionaries returns the dictionaries of a folder. It calls wake when one is to be written.
+func NewDictionaries(s *Files, folder string, keys Keys, wake func()) *Dictionaries {
+	return &Dictionaries{
 		files: s, folder: folder, keys: keys, wake: wake,
-		durable: map[dictionaryFile]bool{}, wanted: map[dictionaryFile]*pack.Dictionary{}, loaded: map[sum]weak.Pointer[pack.Dictionary]{},
+		durable: map[dictionaryFile]bool{}, wanted: map[dictionaryFile]*pack.Dictionary{},
+		loaded: map[Sum]weak.Pointer[pack.Dictionary]{},
 	}
 }
 
-// ready reports whether a record may name a dictionary. If not, it is written soon.
-func (d *dictionaries) ready(dict *pack.Dictionary, sealed bool) bool {
+// Ready reports whether a record may name a dictionary. If not, it is written soon.
+func (d *Dictionaries) Ready(dict *pack.Dictionary, sealed bool) bool {
 	f := dictionaryFile{dict.Sum(), sealed}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,9 +91,9 @@ func (d *dictionaries) ready(dict *pack.Dictionary, sealed bool) bool {
 	return false
 }
 
-// writeWanted writes the dictionaries that are wanted. Records use them afterwards. A
+// WriteWanted writes the dictionaries that are wanted. Records use them afterwards. A
 // dictionary that cannot be written stays wanted.
-func (d *dictionaries) writeWanted() error {
+func (d *Dictionaries) WriteWanted() error {
 	d.mu.Lock()
 	wanted := maps.Clone(d.wanted)
 	d.mu.Unlock()
@@ -100,8 +106,12 @@ func (d *dictionaries) writeWanted() error {
 	return errors.Join(errs...)
 }
 
-// write makes a dictionary durable.
-func (d *dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
+// Write makes a dictionary durable, encrypted if it is for an encrypted mirror.
+func (d *Dictionaries) Write(dict *pack.Dictionary, sealed bool) error {
+	return d.write(dictionaryFile{dict.Sum(), sealed}, dict)
+}
+
+func (d *Dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
 	d.mu.Lock()
 	done := d.durable[f]
 	if !done {
@@ -115,16 +125,16 @@ func (d *dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
 	if _, err := d.read(f); err != nil { // it may be damaged
 		content := append([]byte{plainDictionary}, dict.Bytes()...)
 		if f.sealed {
-			seal, wrapped, err := newDataKey(d.keys)
+			seal, wrapped, err := NewDataKey(d.keys)
 			if err != nil {
 				return err
 			}
-			content = seal.close(appendText([]byte{sealedDictionary}, wrapped), content[1:], f.sum[:])
+			content = seal.Encrypt(appendText([]byte{sealedDictionary}, wrapped), content[1:], f.sum[:])
 		}
-		if err := os.MkdirAll(d.folder, folderMode); err != nil {
+		if err := os.MkdirAll(d.folder, FolderMode); err != nil {
 			return err
 		}
-		if err := d.files.replace(path, func(write func([]byte) error) error { return write(content) }); err != nil {
+		if err := d.files.Replace(path, func(write func([]byte) error) error { return write(content) }); err != nil {
 			return err
 		}
 	}
@@ -136,8 +146,8 @@ func (d *dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
 }
 
 // read reads a dictionary and checks its hash.
-func (d *dictionaries) read(f dictionaryFile) ([]byte, error) {
-	b, err := d.files.readAll(filepath.Join(d.folder, f.name()))
+func (d *Dictionaries) read(f dictionaryFile) ([]byte, error) {
+	b, err := d.files.ReadAll(filepath.Join(d.folder, f.name()))
 	if err != nil {
 		return nil, err
 	}
@@ -148,23 +158,23 @@ func (d *dictionaries) read(f dictionaryFile) ([]byte, error) {
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		seal, err := openDataKey(d.keys, wrapped)
+		seal, err := OpenDataKey(d.keys, wrapped)
 		if err != nil {
 			return nil, err
 		}
-		if r.B, err = seal.open(r.B, f.sum[:]); err != nil {
+		if r.B, err = seal.Decrypt(r.B, f.sum[:]); err != nil {
 			return nil, err
 		}
 	}
 	if sha256.Sum256(r.B) != f.sum || (form == sealedDictionary) != f.sealed {
-		return nil, errChecksum
+		return nil, ErrChecksum
 	}
 	return r.B, nil
 }
 
 // load returns the dictionary with a hash. First is set if this call has read it: the
 // caller then checks that an object can be unpacked with it.
-func (d *dictionaries) load(f dictionaryFile) (dict *pack.Dictionary, first bool, err error) {
+func (d *Dictionaries) load(f dictionaryFile) (dict *pack.Dictionary, first bool, err error) {
 	d.mu.Lock()
 	dict = d.loaded[f.sum].Value()
 	d.mu.Unlock()
@@ -194,14 +204,14 @@ func (d *dictionaries) load(f dictionaryFile) (dict *pack.Dictionary, first bool
 
 // unload drops a dictionary that an object cannot be unpacked with, so that the next load
 // checks it again.
-func (d *dictionaries) unload(s sum) {
+func (d *Dictionaries) unload(s Sum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.loaded, s)
 }
 
-// sweep removes the dictionaries that no file names and that this process has not used.
-func (d *dictionaries) sweep(named map[string]bool) error {
+// Sweep removes the dictionaries that no file names and that this process has not used.
+func (d *Dictionaries) Sweep(named map[string]bool) error {
 	entries, err := os.ReadDir(d.folder)
 	if err != nil {
 		return err
@@ -215,7 +225,7 @@ func (d *dictionaries) sweep(named map[string]bool) error {
 		named[f.name()] = true
 	}
 	for _, e := range entries {
-		if !named[e.Name()] && filepath.Ext(e.Name()) != unfinished {
+		if !named[e.Name()] && filepath.Ext(e.Name()) != Unfinished {
 			if err := os.Remove(filepath.Join(d.folder, e.Name())); err != nil {
 				return err
 			}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package disk
+package format
 
 import (
 	"encoding/binary"
@@ -22,13 +22,13 @@ const (
 	// trailerSize is the size of the end of a snapshot: the size of the footer and its
 	// checksum.
 	trailerSize    = 8
-	snapshotPrefix = "snapshot-"
+	SnapshotPrefix = "snapshot-"
 	// maxFooter limits the footer of a snapshot in bytes.
 	maxFooter = 256 << 20
 )
 
-// footer describes the chunks before it in a snapshot.
-type footer struct {
+// Footer describes the chunks before it in a snapshot.
+type Footer struct {
 	Identity Identity `json:"identity"`
 	// Name is the name of the cluster.
 	Name    string    `json:"name"`
@@ -36,7 +36,7 @@ type footer struct {
 	Time    time.Time `json:"time"`
 	Objects int       `json:"objects"`
 	// After is the place in the log where the changes after the snapshot begin.
-	After        position `json:"after"`
+	After        Position `json:"after"`
 	Dictionaries []string `json:"dictionaries,omitempty"`
 	// Restored is the last restore of the server from a backup before the state, nil if
 	// there was none.
@@ -55,21 +55,22 @@ type chunk struct {
 	First   string `json:"first"`
 }
 
-// snapshotWriter writes the snapshot of one mirror.
-type snapshotWriter struct {
-	encoder
-	foot  footer
+// SnapshotWriter writes the snapshot of one mirror.
+type SnapshotWriter struct {
+	Encoder
+	Foot  Footer
 	chunk []byte
-	size  int // of a full chunk
-	write func([]byte) error
-	bytes int64
-	// rest is called after a chunk, which was begun at began.
-	rest  func(took time.Duration)
-	began time.Time
+	Size  int // of a full chunk
+	Write func([]byte) error
+	Bytes int64
+	// Rest is called after a chunk, which was begun at began.
+	Rest  func(took time.Duration)
+	Began time.Time
 }
 
-func (w *snapshotWriter) writeAll(state *store.Snapshot[*wire.Object]) error {
-	if err := w.put(head(snapshotMagic, formatVersion)); err != nil {
+// WriteAll writes the snapshot of a state.
+func (w *SnapshotWriter) WriteAll(state *store.Snapshot[*wire.Object]) error {
+	if err := w.put(NewHead(SnapshotMagic, Version)); err != nil {
 		return err
 	}
 	var c chunk
@@ -78,10 +79,10 @@ func (w *snapshotWriter) writeAll(state *store.Snapshot[*wire.Object]) error {
 			c.First = key
 		}
 		var err error
-		if w.chunk, err = w.append(w.chunk, added(key, o), true); err != nil {
+		if w.chunk, err = w.Append(w.chunk, Added(key, o), true); err != nil {
 			return err
 		}
-		if c.Objects++; len(w.chunk) < w.size {
+		if c.Objects++; len(w.chunk) < w.Size {
 			continue
 		}
 		if err := w.flush(&c); err != nil {
@@ -91,47 +92,47 @@ func (w *snapshotWriter) writeAll(state *store.Snapshot[*wire.Object]) error {
 	if err := w.flush(&c); err != nil {
 		return err
 	}
-	for _, s := range w.sums {
-		w.foot.Dictionaries = append(w.foot.Dictionaries, hex.EncodeToString(s[:]))
+	for _, s := range w.Sums {
+		w.Foot.Dictionaries = append(w.Foot.Dictionaries, hex.EncodeToString(s[:]))
 	}
-	b, err := json.Marshal(&w.foot)
+	b, err := json.Marshal(&w.Foot)
 	if err != nil {
 		return err
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(b)))
-	return w.put(binary.LittleEndian.AppendUint32(b, checksum(b)))
+	return w.put(binary.LittleEndian.AppendUint32(b, Checksum(b)))
 }
 
 // flush writes a chunk and begins the next.
-func (w *snapshotWriter) flush(c *chunk) error {
+func (w *SnapshotWriter) flush(c *chunk) error {
 	if c.Objects == 0 {
 		return nil
 	}
-	c.Size, c.Sum = len(w.chunk), checksum(w.chunk)
-	w.foot.Chunks = append(w.foot.Chunks, *c)
-	w.foot.Objects += int(c.Objects)
+	c.Size, c.Sum = len(w.chunk), Checksum(w.chunk)
+	w.Foot.Chunks = append(w.Foot.Chunks, *c)
+	w.Foot.Objects += int(c.Objects)
 	err := w.put(w.chunk)
 	w.chunk, *c = w.chunk[:0], chunk{}
-	w.rest(time.Since(w.began))
-	w.began = time.Now()
+	w.Rest(time.Since(w.Began))
+	w.Began = time.Now()
 	return err
 }
 
-func (w *snapshotWriter) put(b []byte) error {
-	w.bytes += int64(len(b))
-	return w.write(b)
+func (w *SnapshotWriter) put(b []byte) error {
+	w.Bytes += int64(len(b))
+	return w.Write(b)
 }
 
-// snapshotName returns the name of a mirror's snapshot. Names sort in the order of the
+// SnapshotName returns the name of a mirror's snapshot. Names sort in the order of the
 // places in the log.
-func snapshotName(id digest, after position) string {
-	return snapshotNames(id) + fmt.Sprintf("%016x-%08x", after.Segment, after.Offset)
+func SnapshotName(id Digest, after Position) string {
+	return SnapshotNames(id) + fmt.Sprintf("%016x-%08x", after.Segment, after.Offset)
 }
 
-// segmentOf returns the segment in the name of a snapshot. It does not need the content,
+// SegmentOf returns the segment in the name of a snapshot. It does not need the content,
 // which may be damaged.
-func segmentOf(name string) (uint64, bool) {
-	parts := strings.Split(strings.TrimPrefix(name, snapshotPrefix), "-")
+func SegmentOf(name string) (uint64, bool) {
+	parts := strings.Split(strings.TrimPrefix(name, SnapshotPrefix), "-")
 	if len(parts) != 3 {
 		return 0, false
 	}
@@ -139,19 +140,19 @@ func segmentOf(name string) (uint64, bool) {
 	return number, err == nil
 }
 
-// snapshotNames returns the prefix of the names of a mirror's snapshots.
-func snapshotNames(id digest) string { return fmt.Sprintf("%s%x-", snapshotPrefix, id[:8]) }
+// SnapshotNames returns the prefix of the names of a mirror's snapshots.
+func SnapshotNames(id Digest) string { return fmt.Sprintf("%s%x-", SnapshotPrefix, id[:8]) }
 
-// snapshotFile is a snapshot whose footer has been read.
-type snapshotFile struct {
-	path string
-	size int64
-	footer
+// SnapshotFile is a snapshot whose footer has been read.
+type SnapshotFile struct {
+	Path string
+	Size int64
+	Footer
 }
 
-// readFooter reads the footer of a snapshot.
-func readFooter(s *files, path string) (*snapshotFile, error) {
-	f, err := s.open(path)
+// ReadFooter reads the footer of a snapshot.
+func ReadFooter(s *Files, path string) (*SnapshotFile, error) {
+	f, err := s.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -160,79 +161,79 @@ func readFooter(s *files, path string) (*snapshotFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	start, err := readAt(f, 0, headSize)
+	start, err := ReadAt(f, 0, HeadSize)
 	if err == nil {
-		err = checkHead(path, start, snapshotMagic)
+		err = CheckHead(path, start, SnapshotMagic)
 	}
 	if err != nil {
 		return nil, err
 	}
 	end := info.Size() - trailerSize
-	trailer, err := readAt(f, end, trailerSize)
+	trailer, err := ReadAt(f, end, trailerSize)
 	if err != nil {
 		return nil, err
 	}
 	size := int64(binary.LittleEndian.Uint32(trailer))
-	if size > min(end-headSize, maxFooter) {
-		return nil, fmt.Errorf("%s: footer: %w", path, errChecksum)
+	if size > min(end-HeadSize, maxFooter) {
+		return nil, fmt.Errorf("%s: footer: %w", path, ErrChecksum)
 	}
-	b, err := readAt(f, end-size, int(size))
+	b, err := ReadAt(f, end-size, int(size))
 	if err != nil {
 		return nil, err
 	}
-	if checksum(b, trailer[:4]) != binary.LittleEndian.Uint32(trailer[4:]) {
-		return nil, fmt.Errorf("%s: footer: %w", path, errChecksum)
+	if Checksum(b, trailer[:4]) != binary.LittleEndian.Uint32(trailer[4:]) {
+		return nil, fmt.Errorf("%s: footer: %w", path, ErrChecksum)
 	}
-	snap := &snapshotFile{path: path, size: info.Size()}
-	if err := json.Unmarshal(b, &snap.footer); err != nil {
+	snap := &SnapshotFile{Path: path, Size: info.Size()}
+	if err := json.Unmarshal(b, &snap.Footer); err != nil {
 		return nil, fmt.Errorf("%s: footer: %w", path, err)
 	}
 	for _, c := range snap.Chunks {
 		end -= int64(c.Size)
 	}
-	if end-size != headSize {
+	if end-size != HeadSize {
 		return nil, fmt.Errorf("%s: it has a gap", path)
 	}
 	return snap, nil
 }
 
-// items reads the chunks, and calls each for every item in key order. If only is not "", it
+// Items reads the chunks, and calls each for every item in key order. If only is not "", it
 // reads the chunk that has this key, and calls each for its item, if there is one.
-func (p *snapshotFile) items(s *files, keys Keys, only string, each func(*item) error) error {
-	f, err := s.open(p.path)
+func (p *SnapshotFile) Items(s *Files, keys Keys, only string, each func(*Item) error) error {
+	f, err := s.Open(p.Path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	d := decoder{only: only}
+	d := Decoder{Only: only}
 	if p.Key != nil {
-		if d.seal, err = openDataKey(keys, p.Key); err != nil {
+		if d.Seal, err = OpenDataKey(keys, p.Key); err != nil {
 			return err
 		}
 	}
 	for _, text := range p.Dictionaries {
-		s := new(sum)
+		s := new(Sum)
 		if b, err := hex.DecodeString(text); err != nil || copy(s[:], b) != len(s) {
 			return errors.New("footer names a dictionary by a malformed hash")
 		}
-		d.sums = append(d.sums, s)
+		d.Sums = append(d.Sums, s)
 	}
-	at := int64(headSize)
+	at := int64(HeadSize)
 	for n, c := range p.Chunks {
 		if only != "" && (only < c.First || n+1 < len(p.Chunks) && only >= p.Chunks[n+1].First) {
 			at += int64(c.Size)
 			continue
 		}
-		b, err := readAt(f, at, c.Size)
+		b, err := ReadAt(f, at, c.Size)
 		if err != nil {
 			return err
 		}
-		if checksum(b) != c.Sum {
-			return fmt.Errorf("%s: chunk at %d: %w", p.path, at, errChecksum)
+		if Checksum(b) != c.Sum {
+			return fmt.Errorf("%s: chunk at %d: %w", p.Path, at, ErrChecksum)
 		}
 		items, err := d.items(&keyindex.Fields{B: b}, c.Objects)
 		if err != nil {
-			return fmt.Errorf("%s: chunk at %d: %w", p.path, at, err)
+			return fmt.Errorf("%s: chunk at %d: %w", p.Path, at, err)
 		}
 		for i := range items {
 			if err := each(&items[i]); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package disk
+package reader
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/keyindex"
 )
 
@@ -24,13 +25,13 @@ import (
 // segment is read instead. So the result is the same, with one exception: damage in frames
 // that were not read is not noticed. The changes of the object are known all the same.
 type objectRead struct {
-	files    *files
+	files    *format.Files
 	folder   string
-	identity Identity
-	mirror   digest
+	identity format.Identity
+	mirror   format.Digest
 	key      string
-	keys     Keys
-	// at is the time that [Cluster.ObjectAt] searches for. The zero time is before all states, for a
+	keys     format.Keys
+	// at is the time that [Folder.ObjectAt] searches for. The zero time is before all states, for a
 	// read that searches for nothing.
 	at time.Time
 	// blocks are the index frames of one segment, the last one first, and buffer is for other
@@ -47,19 +48,19 @@ type objectFrames struct {
 	number uint32
 	// rest are all frames after the last index frame, or of a segment that is read as a whole.
 	// indexed means that other mirrors may be declared before them.
-	rest    contents
+	rest    format.Contents
 	indexed bool
 }
 
 // frame returns a frame: of refs, which it reads from the file of the segment, or of rest.
-func (p *objectFrames) frame(file *os.File, n int) (f frame, err error) {
+func (p *objectFrames) frame(file *os.File, n int) (f format.Frame, err error) {
 	if n >= len(p.refs) {
-		return p.rest.frames[n-len(p.refs)], nil
+		return p.rest.Frames[n-len(p.refs)], nil
 	}
 	ref := p.refs[n]
-	f = frame{kind: ref.kind, number: p.number, offset: ref.Offset, head: ref.head}
+	f = format.Frame{Kind: ref.kind, Number: p.number, Offset: ref.Offset, Head: ref.head}
 	if ref.head == nil {
-		f.payload, err = readAt(file, ref.Offset+frameSize, ref.size)
+		f.Payload, err = format.ReadAt(file, ref.Offset+format.FrameSize, ref.size)
 	}
 	return f, err
 }
@@ -70,7 +71,7 @@ var errUnindexed = errors.New("the segment has no usable index")
 // segment returns the frames of one segment. "length" is its length, or -1 for the last segment,
 // which may still be written. It returns errUnindexed if the whole segment has to be read.
 func (o *objectRead) segment(number uint64, length int64) (*objectFrames, error) {
-	f, err := o.files.open(filepath.Join(o.folder, segmentName(number)))
+	f, err := o.files.Open(filepath.Join(o.folder, format.SegmentName(number)))
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +82,8 @@ func (o *objectRead) segment(number uint64, length int64) (*objectFrames, error)
 	} else if last {
 		length = info.Size()
 	}
-	start, err := readAt(f, 0, headSize)
-	if err != nil || checkHead(f.Name(), start, logMagic) != nil {
+	start, err := format.ReadAt(f, 0, format.HeadSize)
+	if err != nil || format.CheckHead(f.Name(), start, format.LogMagic) != nil {
 		return nil, errUnindexed
 	}
 	s := &objectSegment{objectRead: o, file: f, number: number, length: length}
@@ -95,11 +96,11 @@ func (o *objectRead) segment(number uint64, length int64) (*objectFrames, error)
 			return nil, errUnindexed
 		}
 	}
-	rest, err := readAt(f, end, int(length-end))
+	rest, err := format.ReadAt(f, end, int(length-end))
 	if err != nil {
 		return nil, errUnindexed
 	}
-	s.found.rest, s.found.indexed = parseRest(rest, end, number, last), true
+	s.found.rest, s.found.indexed = format.ParseRest(rest, end, number, last), true
 	return &s.found, nil
 }
 
@@ -111,7 +112,7 @@ type objectSegment struct {
 	length int64
 	found  objectFrames
 	// seal has the mirror's data key, and is nil if the mirror is not encrypted.
-	seal *seal
+	seal *format.Seal
 }
 
 const (
@@ -122,21 +123,21 @@ const (
 
 // frame reads the frame at an offset into a buffer, and checks it. It is read at once if it has
 // the usual size.
-func (s *objectSegment) frame(offset int64, buffer *[]byte, usual int64) (f frame, next int64, err error) {
+func (s *objectSegment) frame(offset int64, buffer *[]byte, usual int64) (f format.Frame, next int64, err error) {
 	read := func(size int) []byte {
 		*buffer = slices.Grow((*buffer)[:0], size)[:size]
 		n, _ := s.file.ReadAt(*buffer, offset) // an error means that there is less
 		return (*buffer)[:n]
 	}
 	b := read(int(min(usual, max(0, s.length-offset))))
-	size := payloadSize(b, s.number, offset)
-	if size < 0 || offset+frameSize+size > s.length {
+	size := format.PayloadSize(b, s.number, offset)
+	if size < 0 || offset+format.FrameSize+size > s.length {
 		return f, 0, errUnindexed
 	}
-	if int(frameSize+size) > len(b) {
-		b = read(int(frameSize + size))
+	if int(format.FrameSize+size) > len(b) {
+		b = read(int(format.FrameSize + size))
 	}
-	f, next, good := parseFrame(b, s.number, offset)
+	f, next, good := format.ParseFrame(b, s.number, offset)
 	if !good {
 		return f, 0, errUnindexed
 	}
@@ -148,7 +149,7 @@ func (s *objectSegment) frame(offset int64, buffer *[]byte, usual int64) (f fram
 func (s *objectSegment) index() (all []*keyindex.Block, end int64, err error) {
 	var trailer [keyindex.TrailerSize]byte
 	if _, err := s.file.ReadAt(trailer[:], s.length-keyindex.TrailerSize); err == nil {
-		if place := keyindex.Own(trailer[:]); place >= headSize && place < s.length {
+		if place := keyindex.Own(trailer[:]); place >= format.HeadSize && place < s.length {
 			all, end, _ = s.indexFrom(place) // or else it is searched for
 		}
 	}
@@ -167,10 +168,10 @@ func (s *objectSegment) indexFrom(place int64) (all []*keyindex.Block, end int64
 			s.blocks = append(s.blocks, nil)
 		}
 		f, next, err := s.frame(place, &s.blocks[len(all)], usualIndex)
-		if err != nil || f.kind != indexFrame {
+		if err != nil || f.Kind != format.IndexFrame {
 			return nil, 0, errUnindexed
 		}
-		b, err := keyindex.Parse(f.payload, place)
+		b, err := keyindex.Parse(f.Payload, place)
 		if err != nil || !first && all[len(all)-1].Start != next {
 			return nil, 0, errUnindexed
 		}
@@ -180,7 +181,7 @@ func (s *objectSegment) indexFrom(place int64) (all []*keyindex.Block, end int64
 		all = append(all, b)
 		place = b.Previous
 	}
-	if all[len(all)-1].Start != headSize {
+	if all[len(all)-1].Start != format.HeadSize {
 		return nil, 0, errUnindexed
 	}
 	return all, end, nil
@@ -189,21 +190,21 @@ func (s *objectSegment) indexFrom(place int64) (all []*keyindex.Block, end int64
 // lastIndex searches for the last index frame, in a segment that is being written or was when a
 // process ended. It returns its place, 0 if there is none.
 func (s *objectSegment) lastIndex() (found int64) {
-	place := int64(headSize)
+	place := int64(format.HeadSize)
 	r := bufio.NewReaderSize(io.NewSectionReader(s.file, place, s.length-place), 64<<10)
 	for {
-		header, _ := r.Peek(frameSize) // there is less at the end
-		size := payloadSize(header, s.number, place)
-		if size < 0 || place+frameSize+size > s.length {
+		header, _ := r.Peek(format.FrameSize) // there is less at the end
+		size := format.PayloadSize(header, s.number, place)
+		if size < 0 || place+format.FrameSize+size > s.length {
 			break
 		}
-		if header[8] == indexFrame {
+		if header[8] == format.IndexFrame {
 			found = place
 		}
-		if _, err := r.Discard(int(frameSize + size)); err != nil {
+		if _, err := r.Discard(int(format.FrameSize + size)); err != nil {
 			break
 		}
-		place += frameSize + size
+		place += format.FrameSize + size
 	}
 	return found
 }
@@ -220,19 +221,21 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 		if err != nil {
 			return err
 		}
-		var d declaration
-		if err := json.Unmarshal(f.payload, &d); err != nil || f.kind != mirrorFrame || d.Identity != s.identity {
+		var d format.Declaration
+		if err := json.Unmarshal(f.Payload, &d); err != nil || f.Kind != format.MirrorFrame || d.Identity != s.identity {
 			return errUnindexed
 		}
 		if d.Key != nil && s.seal == nil {
-			if s.seal, err = openDataKey(s.keys, d.Key); err != nil {
+			if s.seal, err = format.OpenDataKey(s.keys, d.Key); err != nil {
 				return err
 			}
 		}
-		s.found.number = f.number
+		s.found.number = f.Number
 	}
 	if s.seal != nil {
-		if err := section.Unseal(func(b2 []byte) ([]byte, error) { return s.seal.open(b2, associated(s.mirror, "", uint64(b.Start))) }); err != nil {
+		if err := section.Unseal(func(b2 []byte) ([]byte, error) {
+			return s.seal.Decrypt(b2, format.Associated(s.mirror, "", uint64(b.Start)))
+		}); err != nil {
 			return err
 		}
 	}
@@ -254,13 +257,18 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 	return err
 }
 
+// place returns the place of an offset in the log.
+func (s *objectSegment) place(offset int64) format.Position {
+	return format.Position{Segment: s.number, Offset: offset}
+}
+
 // add adds a frame that has to be read.
 func (s *objectSegment) add(offset int64, kind byte) error {
 	f, _, err := s.frame(offset, &s.buffer, usualFrame)
-	if err == nil && f.kind != kind {
+	if err == nil && f.Kind != kind {
 		err = errUnindexed
 	}
-	s.found.refs = append(s.found.refs, frameRef{position: position{s.number, offset}, size: len(f.payload), kind: kind})
+	s.found.refs = append(s.found.refs, frameRef{Position: s.place(offset), size: len(f.Payload), kind: kind})
 	return err
 }
 
@@ -268,10 +276,10 @@ func (s *objectSegment) add(offset int64, kind byte) error {
 func (s *objectSegment) skip(p *keyindex.Piece) {
 	kind := p.Kind
 	if kind == keyindex.Run || kind == keyindex.RunEnd {
-		kind = batchFrame
+		kind = format.BatchFrame
 	}
-	h := &batchHead{flags: p.Head.Flags, version: p.Head.Version, era: p.Head.Era, time: time.Unix(0, p.Head.Time)}
-	s.found.refs = append(s.found.refs, frameRef{position: position{s.number, p.Offset}, kind: kind, head: h})
+	h := &format.BatchHead{Flags: p.Head.Flags, Version: p.Head.Version, Era: p.Head.Era, Time: time.Unix(0, p.Head.Time)}
+	s.found.refs = append(s.found.refs, frameRef{Position: s.place(p.Offset), kind: kind, head: h})
 }
 
 // expand adds the batches of a run.
@@ -283,28 +291,12 @@ func (s *objectSegment) expand(from, to int64) error {
 			return err
 		}
 		if place == from {
-			number = f.number
+			number = f.Number
 		}
-		if f.number == number {
-			s.found.refs = append(s.found.refs, frameRef{position: position{s.number, place}, size: len(f.payload), kind: f.kind})
+		if f.Number == number {
+			s.found.refs = append(s.found.refs, frameRef{Position: s.place(place), size: len(f.Payload), kind: f.Kind})
 		}
 		place = next
 	}
 	return nil
-}
-
-// indexed returns the head for the index.
-func (h batchHead) indexed() keyindex.Head {
-	return keyindex.Head{Flags: h.flags, Version: h.version, Era: h.era, Time: h.time.UnixNano()}
-}
-
-// sealIndex returns the function that encrypts the section of the mirror in an index frame
-// for the frames from an offset on, nil if the mirror is not encrypted.
-func (e *encoder) sealIndex(start int64) keyindex.Seal {
-	if e.seal == nil {
-		return nil
-	}
-	return func(m keyindex.Mirror, section []byte) []byte {
-		return e.seal.close(nil, section, associated(digest(m), "", uint64(start)))
-	}
 }
