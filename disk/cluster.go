@@ -4,7 +4,6 @@
 package disk
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/reader"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // clusterFolder returns the name of a cluster's folder. Names of clusters may be long and
@@ -33,10 +33,11 @@ func clusterFolder(name string) string {
 func newCluster(d *Directory, name string) *Cluster {
 	c := &Cluster{
 		directory: d, name: name, folder: filepath.Join(d.path, clustersFolder, clusterFolder(name)),
-		mirrors: map[format.Digest]*Mirror{}, mismatched: map[format.Digest]Identity{},
+		entry: clusterEntry{mirrors: map[format.Digest]*Mirror{}, mismatched: map[format.Digest]Identity{}},
 	}
 	c.past = &reader.Folder{
-		Files: &d.files, Path: c.folder, Cluster: name, Keys: d.opts.Keys, Dictionaries: d.dictionaries, Kind: c.kindOf,
+		Files: &d.files, Path: c.folder, Cluster: name, Keys: d.opts.Keys, Dictionaries: d.dictionaries,
+		Kind: func(id Identity) *wire.Kind { return d.ledger.kindOf(c, id) },
 	}
 	return c
 }
@@ -45,13 +46,14 @@ func newCluster(d *Directory, name string) *Cluster {
 func (c *Cluster) open() {
 	d := c.directory
 	x, err := reader.ReadIndex(&d.files, c.folder)
-	c.index, c.problem, c.unclaimed = x, err, map[format.Digest]*unclaimed{}
+	c.index, c.problem = x, err
+	stored := map[format.Digest]*unclaimed{}
 	if newer := (*format.NewerError)(nil); errors.As(err, &newer) {
 		c.off = err
 	}
 	if err == nil { // without all files, no mirror has a state that can be trusted
 		for key, f := range x.Mirrors {
-			c.unclaimed[key] = &unclaimed{Found: f}
+			stored[key] = &unclaimed{Found: f}
 		}
 	}
 	for _, number := range x.Torn {
@@ -61,10 +63,7 @@ func (c *Cluster) open() {
 		removeUnfinished(c.folder, x.Unfinished)
 	}
 	c.log.begin(c)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.addSnapshots(x)
-	c.opened, c.newest = true, x.Newest
+	d.ledger.opened(c, stored, storedSnapshots(c.folder, x))
 }
 
 // removeUnfinished removes files of a folder whose writing was interrupted by the end of the
@@ -78,13 +77,8 @@ func removeUnfinished(folder string, names []string) {
 // Has reports whether there is a complete state of a mirror, readable or damaged. It does not
 // read files.
 func (c *Cluster) Has(id Identity) bool {
-	key, d := format.DigestOf(id), c.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if f := c.unclaimed[key]; f != nil && f.Base != 0 {
-		return true
-	}
-	if m := c.mirrors[key]; m != nil && m.base != 0 {
+	key := format.DigestOf(id)
+	if c.directory.ledger.has(c, key) {
 		return true
 	}
 	_, damaged := c.index.DamagedSnapshot(key)
@@ -102,46 +96,8 @@ func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
 		return nil, fmt.Errorf("disk: %v: kind %v is not that of the identity", id, opts.Kind.GroupVersionKind)
 	}
 	m := &Mirror{cluster: c, id: id, digest: format.DigestOf(id), opts: opts}
-	d := c.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if other := c.mirrors[m.digest]; other != nil {
-		if !other.closed {
-			return nil, fmt.Errorf("disk: %v is already open", id)
-		}
-		d.dropLocked(other, nil)
-		other.forgetLocked()
-		m.base, m.baseBytes, m.snapshot, m.written = other.base, other.baseBytes, other.snapshot, other.written
+	if err := c.directory.ledger.openMirror(c, m); err != nil {
+		return nil, err
 	}
-	switch {
-	case c.off != nil:
-		m.status.Err = c.off
-	case c.problem != nil:
-		m.status.Err = c.problem
-	case format.Sealed(id) && d.opts.Keys == nil:
-		m.status.Err, m.closed = format.ErrLocked, true
-	}
-	for key, f := range c.unclaimed {
-		if key != m.digest && replaces(id, f.Identity) {
-			c.mismatched[m.digest], f.replaced = f.Identity, true
-		}
-	}
-	name, damaged := c.index.DamagedSnapshot(m.digest)
-	m.snapshot = cmp.Or(m.snapshot, name)
-	f := c.unclaimed[m.digest]
-	if f != nil {
-		m.stored, m.base, m.snapshot = f, f.Base, cmp.Or(f.File(), m.snapshot)
-	}
-	if m.written == nil && (f != nil || damaged != nil || c.problem != nil) {
-		m.written = &format.Stamp{} // what the files have is not known unless the mirror is loaded
-	}
-	if m.closed { // without a key
-		if f != nil {
-			f.replaced = true
-		}
-		return m, nil
-	}
-	delete(c.unclaimed, m.digest)
-	c.mirrors[m.digest] = m
 	return m, nil
 }

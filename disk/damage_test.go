@@ -268,7 +268,7 @@ func TestDamage_snapshotNeverFinished(t *testing.T) {
 		w.change(2)
 		step(d)
 		before := w.version
-		d.drop(w.mirror, nil, time.Time{})
+		d.ledger.drop(w.mirror, nil, time.Time{})
 		w.change(5) // it is not written
 		d.round(time.Now())
 		if len(d.jobs) != 1 {

@@ -29,27 +29,15 @@ func (d *Directory) departedFolders(now time.Time) []*departed {
 	if now.Sub(d.searched) >= departedEvery {
 		d.searched, d.departed = now, nil
 		folders, err := clusterFolders(d.path)
-		d.report(err)
+		d.ledger.report(err)
 		for _, folder := range folders {
-			if g := (&departed{directory: d, folder: folder}); !d.isOpen(folder) && g.measure() {
+			if g := (&departed{directory: d, folder: folder}); !d.ledger.isOpen(folder) && g.measure() {
 				d.departed = append(d.departed, g)
 			}
 		}
 	}
-	d.departed = slices.DeleteFunc(d.departed, func(g *departed) bool { return d.isOpen(g.folder) })
+	d.departed = slices.DeleteFunc(d.departed, func(g *departed) bool { return d.ledger.isOpen(g.folder) })
 	return d.departed
-}
-
-// isOpen reports whether a folder is that of a cluster in use.
-func (d *Directory) isOpen(folder string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.clusters {
-		if c.folder == folder {
-			return true
-		}
-	}
-	return false
 }
 
 // measure reads the size and the time of the files. It returns false if the folder must stay,
@@ -76,23 +64,13 @@ func (g *departed) measure() bool {
 // the folder is gone. A call of [Directory.Cluster] waits for it.
 func (g *departed) remove() bool {
 	d := g.directory
-	d.mu.Lock()
-	for _, c := range d.clusters {
-		if c.folder == g.folder {
-			d.mu.Unlock()
-			return false
-		}
+	if !d.ledger.leave(g.folder) {
+		return false
 	}
-	done := make(chan struct{})
-	d.leaving, d.left = g.folder, done
-	d.mu.Unlock()
 	err := os.RemoveAll(g.folder)
-	d.report(err)
+	d.ledger.report(err)
 	d.searched = time.Time{} // the list has changed
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.leaving, d.left = "", nil
-	close(done)
+	d.ledger.hasLeft()
 	return err == nil
 }
 

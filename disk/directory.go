@@ -4,7 +4,6 @@
 package disk
 
 import (
-	linked "container/list"
 	"log/slog"
 	"os"
 	"sync"
@@ -76,11 +75,10 @@ type Directory struct {
 	files        format.Files
 	dictionaries *format.Dictionaries
 	lock         *os.File
-	// wake and full wake the goroutine that writes: there is work, or a whole write of
-	// it. syncNow wakes the one that syncs.
-	wake, full, syncNow chan struct{}
-	running             atomic.Bool
-	jobs                chan *stateJob
+	// syncNow wakes the goroutine that syncs.
+	syncNow chan struct{}
+	running atomic.Bool
+	jobs    chan *stateJob
 
 	written, syncs, snapshots, batches, changes atomic.Int64
 
@@ -103,28 +101,7 @@ type Directory struct {
 	folders       sync.Mutex
 	foldersSynced bool
 
-	// mu guards the fields below and many fields of clusters and mirrors. It is never
-	// held during a file operation.
-	mu       sync.Mutex
-	clusters map[string]*Cluster
-	// leaving is the folder that is being removed, and left is closed at the end of it.
-	leaving string
-	left    chan struct{}
-	// queue has the batches that wait, in their order, and fullest the mirrors of them.
-	queue   linked.List
-	fullest fullest
-	// queued is the size of the batches in the queue and of those being written.
-	queued int64
-	// wanting are the mirrors that need a complete state.
-	wanting map[*Mirror]struct{}
-	// busy means that a snapshot is being written.
-	busy    bool
-	dropped uint64
-	errors  uint64
-	lastErr error
-	lastAt  time.Time
-	// failing means that an error was logged, and not yet that everything is written again.
-	failing bool
+	ledger *ledger
 }
 
 // queuedBatch is a batch that waits to be written.
@@ -173,24 +150,8 @@ type Cluster struct {
 	// removed is set when the files are removed.
 	removed atomic.Bool
 
-	// The directory's mu guards the fields below.
-
-	// opened means that the index has been read.
-	opened  bool
-	mirrors map[format.Digest]*Mirror
-	// unclaimed are the stored mirrors that are not open and have not been changed by this process.
-	unclaimed map[format.Digest]*unclaimed
-	// snapshots are the snapshots in the folder. Those of one mirror are in the order of the
-	// log.
-	snapshots []storedSnapshot
-	// mismatched are the stored identities that mirrors have replaced.
-	mismatched map[format.Digest]Identity
-	// newest is the time of the newest batch. Times of batches never go back.
-	newest time.Time
-	// readers is how many readers of the past read the files, and delayed since when the removal of
-	// old ones waits for them, the zero time if it does not.
-	readers int
-	delayed time.Time
+	// entry belongs to the ledger.
+	entry clusterEntry
 
 	// syncMu is held while the file is synced.
 	syncMu sync.Mutex
@@ -202,14 +163,6 @@ type Cluster struct {
 	failed error // of the last sync
 
 	log clusterLog // used only by the goroutine that writes
-}
-
-// unclaimed is what the files have of a mirror that is not open or has no new batch yet.
-type unclaimed struct {
-	*reader.Found
-	// replaced means that a mirror of the same objects with another identity was opened, or that
-	// the mirror was opened and there is no key for it. Its files are removed as the past is.
-	replaced bool
 }
 
 // Snapshot is a state of a mirror in memory.
@@ -255,46 +208,8 @@ type Mirror struct {
 	digest  format.Digest
 	opts    MirrorOptions
 
-	// The directory's mu guards the fields below.
-
-	// stored is what the files have, until the first batch.
-	stored *unclaimed
-	// latest is the newest state of the server, and open means that a relist has begun
-	// since.
-	latest     *Snapshot
-	latestTime time.Time
-	open       bool
-	// newest is the newest state that was appended or loaded, and written the newest one
-	// that the files have, nil if they have none.
-	newest  appended
-	written *format.Stamp
-	// accept means that batches are queued. Otherwise they are dropped until a complete
-	// state is written. linked means that the files lead to the queued batches without a
-	// gap. epoch counts the gaps.
-	accept, linked bool
-	epoch          uint64
-	// waiting are the mirror's batches in the queue, queued is their size, and place where
-	// the mirror is in fullest.
-	waiting []*linked.Element
-	queued  int64
-	place   int
-	// retry is when a complete state may be written again after an error, and wait the
-	// time before the next attempt.
-	retry time.Time
-	wait  time.Duration
-	// base and nextBase are the oldest segments that the stored state and the snapshot
-	// that is being written need, 0 if there is none.
-	base, nextBase uint64
-	// durable is the complete state before the newest one, if the newest one is in a segment
-	// that may not be synced yet.
-	durable durableState
-	// baseBytes is the size of the newest complete state, logBytes that of the batches
-	// since.
-	baseBytes, logBytes int64
-	// snapshot is the name of the mirror's newest snapshot, empty if there is none.
-	snapshot string
-	status   MirrorStatus
-	closed   bool
+	// entry belongs to the ledger.
+	entry mirrorEntry
 
 	// Only the goroutine that writes uses the fields below.
 
@@ -315,33 +230,6 @@ type Mirror struct {
 	large bool
 }
 
-// durableState is a complete state in the files: the oldest segment that it needs, and its
-// snapshot, if it has one.
-type durableState struct {
-	base     uint64
-	snapshot string
-}
-
-// appended is what the next batch of a mirror is compared with, to find out whether the server
-// was restored from a backup: then the state has another era.
-type appended struct {
-	known        bool
-	version, era uint64
-	restored     *Restored // the last restore
-}
-
-// next returns the state after a batch.
-func (a appended) next(s *Snapshot, at time.Time) appended {
-	next := appended{known: true, version: s.Version(), era: s.Era(), restored: a.restored}
-	if a.known && next.era != a.era {
-		next.restored = &Restored{Version: a.version, Time: at}
-		if a.restored != nil {
-			next.restored.Version = max(a.version, a.restored.Version)
-		}
-	}
-	return next
-}
-
 // departed is the folder of a cluster that is not open: nothing writes to it.
 type departed struct {
 	directory *Directory
@@ -350,9 +238,6 @@ type departed struct {
 	// time is when the newest file was written.
 	time time.Time
 }
-
-// fullest is a heap of the mirrors that have batches in the queue. The first one has most.
-type fullest []*Mirror
 
 // MirrorStatus is the progress of one mirror.
 type MirrorStatus struct {
@@ -425,32 +310,6 @@ func (d *Directory) takeBack(l *clusterLog) {
 		d.spare = append(d.spare, l.buffer[:0])
 	}
 	l.buffer = nil
-}
-
-// report counts an error, and logs it if it is the first since everything was written.
-func (d *Directory) report(err error) {
-	if err == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.errors++
-	d.lastErr, d.lastAt = err, time.Now()
-	if !d.failing {
-		d.failing = true
-		d.opts.Logger.Warn("files cannot be written: "+
-			"what is not written will be read from the clusters after a restart", "err", err)
-	}
-}
-
-// reportRecovery logs that everything is written again, if something had failed.
-func (d *Directory) reportRecovery(now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.failing && len(d.wanting) == 0 && !d.busy && now.Sub(d.lastAt) > d.limits.maxRetry {
-		d.failing = false
-		d.opts.Logger.Info("files are written again", "errors", d.errors)
-	}
 }
 
 func notify(c chan struct{}) {

@@ -96,9 +96,9 @@ func TestFault_anyOperation(t *testing.T) {
 }
 
 func (d *Directory) isFailing() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.failing
+	d.ledger.mu.Lock()
+	defer d.ledger.mu.Unlock()
+	return d.ledger.failing
 }
 
 // waitStored waits until everything that was appended is written.

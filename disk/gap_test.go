@@ -48,7 +48,7 @@ func TestHistory_droppedBatches(t *testing.T) {
 	for range 20 {
 		change()
 	}
-	d.drop(w.mirror, nil, time.Time{})
+	d.ledger.drop(w.mirror, nil, time.Time{})
 	lost, until := w.version, at
 	step(d)
 	after := change()
@@ -84,7 +84,7 @@ func TestHistory_gapInALaterSegment(t *testing.T) {
 	must(t, c.log.finish(c))
 	since := time.Now()
 	w.change(1)
-	d.drop(w.mirror, nil, time.Time{})
+	d.ledger.drop(w.mirror, nil, time.Time{})
 	step(d)
 	w.change(1)
 	step(d)

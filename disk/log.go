@@ -64,9 +64,8 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	if err := l.prepare(c); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	base, from := c.neededLocked(false), l.from(d.limits, c.neededLocked(true), now)
-	d.mu.Unlock()
+	base, all := d.ledger.needed(c)
+	from := l.from(d.limits, all, now)
 	h := format.SegmentHeader{
 		Name: c.name, Time: now, From: from, Base: base, Previous: l.previous,
 		Dictionaries: slices.Sorted(maps.Keys(l.sums)),
@@ -78,8 +77,8 @@ func (l *clusterLog) ready(c *Cluster, now time.Time) error {
 	f, err := d.files.Create(filepath.Join(c.folder, format.SegmentName(l.next)))
 	if errors.Is(err, fs.ErrExist) {
 		// The folder could not be read before.
-		all, _ := format.List(c.folder)
-		l.next, l.previous = append(all.Segments, l.next)[max(0, len(all.Segments)-1)]+1, -1
+		files, _ := format.List(c.folder)
+		l.next, l.previous = append(files.Segments, l.next)[max(0, len(files.Segments)-1)]+1, -1
 	}
 	if err != nil {
 		return err
@@ -238,18 +237,8 @@ func (l *clusterLog) abandon(c *Cluster, err error, now time.Time) {
 	l.current, l.buffer = nil, l.buffer[:0]
 	l.wait = min(max(2*l.wait, d.limits.minRetry), d.limits.maxRetry)
 	l.retry = now.Add(l.wait)
-	d.report(fmt.Errorf("log of cluster %s: %w", c.name, err))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, m := range c.mirrors {
-		if failed != nil && m.base == failed.number && m.snapshot == "" {
-			m.base, m.snapshot = m.durable.base, m.durable.snapshot // the newest state may be lost
-		}
-		if m.accept {
-			d.dropLocked(m, err)
-			m.oldest = m.epoch
-		}
-	}
+	d.ledger.report(fmt.Errorf("log of cluster %s: %w", c.name, err))
+	d.ledger.abandon(c, failed, err)
 }
 
 // declare writes the declaration of a mirror, unless the segment has it. Version and era
@@ -259,7 +248,7 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 	if m.segment == l.current.number && m.declared == epoch {
 		return nil
 	}
-	last := m.lastWritten()
+	last := c.directory.ledger.lastWritten(m)
 	if at.IsZero() && last != nil {
 		at = last.Time
 	}

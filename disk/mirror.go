@@ -13,12 +13,7 @@ import (
 
 // Status returns the progress of the mirror.
 func (m *Mirror) Status() MirrorStatus {
-	d := m.cluster.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := m.status
-	s.Behind = !m.linked
-	return s
+	return m.cluster.directory.ledger.status(m)
 }
 
 // Load reads the stored state, with at most window bytes of the batches that led to it. It
@@ -30,14 +25,8 @@ func (m *Mirror) Status() MirrorStatus {
 // Load reads files and takes time in proportion to the objects. It must not be called
 // after Append. Until then, the places of the stored batches stay in memory: see [Mirror.Close].
 func (m *Mirror) Load(window int64) (*State, error) {
-	d := m.cluster.directory
-	var f reader.Found // Append may release its frames
-	d.mu.Lock()
-	known, err := m.stored != nil, m.status.Err
-	if known {
-		f = *m.stored.Found
-	}
-	d.mu.Unlock()
+	l := m.cluster.directory.ledger
+	f, known, err := l.stored(m)
 	switch {
 	case err != nil:
 		return nil, reader.Reject(m.id, err)
@@ -48,26 +37,15 @@ func (m *Mirror) Load(window int64) (*State, error) {
 	if s == nil {
 		return nil, reader.Reject(m.id, err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m.stored == nil || m.closed {
+	if !l.loaded(m, &f, s) {
 		return nil, reader.Reject(m.id, errors.New("load after append"))
-	}
-	m.accept, m.linked, m.resumed, m.version, m.restored = true, true, true, s.Version, s.Restored
-	m.written = &format.Stamp{Version: s.Version, Time: s.Time}
-	m.newest = appended{known: true, version: s.Version, restored: s.Restored}
-	m.base, m.logBytes, m.status.Version = f.Base, f.Bytes, s.Version
-	if snap := f.Newest(); snap != nil {
-		m.baseBytes = snap.Size
 	}
 	return s, nil
 }
 
 // absent returns the error for a mirror of which nothing is stored.
 func (c *Cluster) absent(id Identity) *Rejection {
-	c.directory.mu.Lock()
-	defer c.directory.mu.Unlock()
-	if other, ok := c.mismatched[format.DigestOf(id)]; ok {
+	if other, ok := c.directory.ledger.mismatched(c, format.DigestOf(id)); ok {
 		return &Rejection{Identity: id, Reason: Mismatched, Err: difference(other, id)}
 	}
 	_, err := c.index.DamagedSnapshot(format.DigestOf(id))
@@ -88,47 +66,7 @@ func (m *Mirror) Append(b Batch) {
 			size += int64(old.Size())
 		}
 	}
-	d := m.cluster.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m.closed || m.cluster.off != nil {
-		return
-	}
-	if m.stored != nil {
-		m.stored.Frames, m.stored = nil, nil
-	}
-	b.Time = later(m.cluster.newest, b.Time)
-	m.cluster.newest = b.Time
-	m.open = b.Open || b.Vague
-	if b.Vague && m.accept {
-		d.dropLocked(m, nil)
-	}
-	if b.Vague {
-		return
-	}
-	if !b.Open {
-		m.latest, m.latestTime, m.newest = b.State, b.Time, m.newest.next(b.State, b.Time)
-	}
-	if m.accept {
-		d.roomLocked(m, size)
-	}
-	if !m.accept {
-		d.wantLocked(m)
-		return
-	}
-	q := queuedBatch{
-		mirror: m, epoch: m.epoch, size: size, changes: b.Changes, managers: b.Managers,
-		raw: rawOf(b.Changes), restored: m.newest.restored,
-	}
-	q.Version, q.Era, q.Time = b.State.Version(), b.State.Era(), b.Time
-	if b.Open {
-		// The version of a state between two others has no meaning.
-		q.Version, q.Flags = 0, format.OpenBatch
-	}
-	if b.Listed {
-		q.Flags |= format.ListedBatch
-	}
-	d.queueLocked(q)
+	m.cluster.directory.ledger.append(m, b, size)
 }
 
 // Close ends the mirror. Its files stay, and queued batches are still written, and so is a
@@ -136,31 +74,5 @@ func (m *Mirror) Append(b Batch) {
 // can load the files, whether this one has loaded them or not. Otherwise they can be loaded
 // when the directory is opened again.
 func (m *Mirror) Close() {
-	d := m.cluster.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m.closed {
-		return
-	}
-	if m.stored != nil { // the files are as they were before Mirror
-		delete(m.cluster.mirrors, m.digest)
-		m.cluster.unclaimed[m.digest] = m.stored
-	}
-	if m.linked || m.open || m.stored != nil {
-		m.forgetLocked()
-	}
-	m.closed, m.stored = true, nil
-}
-
-// lastWritten returns the newest state that the files have, nil if they have none.
-func (m *Mirror) lastWritten() *format.Stamp {
-	m.cluster.directory.mu.Lock()
-	defer m.cluster.directory.mu.Unlock()
-	return m.written
-}
-
-// forgetLocked forgets that a complete state was to be written.
-func (m *Mirror) forgetLocked() {
-	m.latest = nil
-	delete(m.cluster.directory.wanting, m)
+	m.cluster.directory.ledger.closeMirror(m)
 }

@@ -92,7 +92,7 @@ func (h *histories) process(last bool) {
 			}
 		case 2:
 			if h.drops {
-				d.drop(h.w.mirror, nil, time.Time{})
+				d.ledger.drop(h.w.mirror, nil, time.Time{})
 			}
 		case 3:
 			maintain(d)
@@ -123,7 +123,7 @@ func (h *histories) process(last bool) {
 		return
 	}
 	must(h.t, d.Close())
-	for _, c := range d.allClusters() {
+	for _, c := range d.ledger.openClusters() {
 		c.exchange(nil)
 	}
 }

@@ -32,9 +32,8 @@ var ErrInUse = errors.New("another process uses the directory")
 func Open(path string, opts *Options) (*Directory, error) {
 	d := &Directory{
 		opened: time.Now(),
-		path:   path, limits: defaultLimits, clusters: map[string]*Cluster{}, wanting: map[*Mirror]struct{}{},
-		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), syncNow: make(chan struct{}, 1),
-		jobs: make(chan *stateJob, 1),
+		path:   path, limits: defaultLimits,
+		syncNow: make(chan struct{}, 1), jobs: make(chan *stateJob, 1),
 	}
 	if opts != nil {
 		d.opts = *opts
@@ -51,6 +50,7 @@ func Open(path string, opts *Options) (*Directory, error) {
 	if d.opts.Logger == nil {
 		d.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	d.ledger = newLedger(&d.limits, d.opts.Buffer, d.opts.Logger)
 	wake := func() { notify(d.syncNow) }
 	d.dictionaries = format.NewDictionaries(&d.files, filepath.Join(path, dictionariesFolder), d.opts.Keys, wake)
 	if err := d.open(); err != nil {
@@ -115,30 +115,9 @@ func (d *Directory) Close() error { return d.lock.Close() }
 // the footers of its snapshots, and the log since the oldest state that a mirror needs.
 // Errors are returned by [Mirror.Load].
 func (d *Directory) Cluster(name string) *Cluster {
-	d.mu.Lock()
-	c := d.clusters[name]
-	if c == nil {
-		c = newCluster(d, name)
-		d.awaitRemovalLocked(c.folder)
-	}
-	if other := d.clusters[name]; other != nil {
-		c = other
-	} else {
-		d.clusters[name] = c
-	}
-	d.mu.Unlock()
+	c := d.ledger.cluster(name, func() *Cluster { return newCluster(d, name) })
 	c.once.Do(c.open)
 	return c
-}
-
-// awaitRemovalLocked waits while a folder is being removed.
-func (d *Directory) awaitRemovalLocked(folder string) {
-	for d.leaving == folder {
-		left := d.left
-		d.mu.Unlock()
-		<-left
-		d.mu.Lock()
-	}
 }
 
 // Has reports whether there are files of a cluster.
@@ -149,7 +128,7 @@ func (d *Directory) Has(cluster string) bool {
 
 // Remove removes all files of a cluster, which must not have open mirrors.
 func (d *Directory) Remove(cluster string) error {
-	c, err := d.forget(cluster)
+	c, err := d.ledger.forget(cluster)
 	if err != nil {
 		return err
 	}
@@ -160,25 +139,6 @@ func (d *Directory) Remove(cluster string) error {
 		return fmt.Errorf("disk: cluster %s: %w", cluster, err)
 	}
 	return nil
-}
-
-// forget forgets a cluster without open mirrors. It returns nil if it is not known.
-func (d *Directory) forget(cluster string) (*Cluster, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.clusters[cluster]
-	if c == nil {
-		return nil, nil
-	}
-	for _, m := range c.mirrors {
-		if !m.closed {
-			return nil, fmt.Errorf("disk: cluster %s: %v is open", cluster, m.id)
-		}
-		d.dropLocked(m, nil)
-	}
-	c.removed.Store(true)
-	delete(d.clusters, cluster)
-	return c, nil
 }
 
 // Stats are the counters of a directory since it was opened.
@@ -200,14 +160,10 @@ type Stats struct {
 
 // Stats returns the counters.
 func (d *Directory) Stats() Stats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return Stats{
-		Batches: d.batches.Load(), Changes: d.changes.Load(), Snapshots: d.snapshots.Load(),
-		Bytes: d.written.Load(), Syncs: d.syncs.Load(),
-		Queued: d.queued, Dropped: d.dropped, Behind: len(d.wanting),
-		Errors: d.errors, LastError: d.lastErr, LastErrorAt: d.lastAt,
-	}
+	s := d.ledger.stats()
+	s.Batches, s.Changes, s.Snapshots = d.batches.Load(), d.changes.Load(), d.snapshots.Load()
+	s.Bytes, s.Syncs = d.written.Load(), d.syncs.Load()
+	return s
 }
 
 // createFolder creates the directory of a cluster, and syncs the directories above it. The first

@@ -108,9 +108,9 @@ func (w *world) goBack(version uint64) {
 // want requests a complete state, as a long log would.
 func (w *world) want() {
 	d := w.mirror.cluster.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.wantLocked(w.mirror)
+	d.ledger.mu.Lock()
+	defer d.ledger.mu.Unlock()
+	d.ledger.wantLocked(w.mirror)
 }
 
 // TestPast_random writes random histories in several processes, and reads each state by
@@ -188,7 +188,7 @@ func (w *world) history(d *Directory, r *rand.Rand, drops bool) {
 		case n == 1 && !drops: // otherwise states with lower versions may be lost
 			w.goBack(w.version - uint64(1+r.IntN(30)))
 		case n == 2 && drops:
-			d.drop(w.mirror, nil, time.Time{})
+			d.ledger.drop(w.mirror, nil, time.Time{})
 		case n == 3:
 			maintain(d)
 		}
@@ -203,9 +203,9 @@ func (w *world) history(d *Directory, r *rand.Rand, drops bool) {
 
 // behind reports whether much waits to be written.
 func behind(d *Directory) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.queued > 16<<10
+	d.ledger.mu.Lock()
+	defer d.ledger.mu.Unlock()
+	return d.ledger.queued > 16<<10
 }
 
 // TestPast_whileWriting reads the past of a directory that is being written and trimmed.
@@ -340,7 +340,7 @@ func TestPast_absent(t *testing.T) {
 	if e := (*TooOldError)(nil); !errors.As(err, &e) || e.Version != w.version || !e.Time.Equal(w.past[0].time) {
 		t.Errorf("%v", err)
 	}
-	d.drop(w.mirror, nil, time.Time{})
+	d.ledger.drop(w.mirror, nil, time.Time{})
 	w.change(2)
 	w.change(2)
 	step(d)

@@ -43,50 +43,53 @@ func rawOf(changes []store.Change[*wire.Object]) [][]byte {
 }
 
 // queueLocked adds a batch.
-func (d *Directory) queueLocked(q queuedBatch) {
+func (l *ledger) queueLocked(q queuedBatch) {
 	m := q.mirror
-	m.waiting = append(m.waiting, d.queue.PushBack(&q))
-	d.queued += q.size
-	if m.queued += q.size; len(m.waiting) == 1 {
-		heap.Push(&d.fullest, m)
+	m.entry.waiting = append(m.entry.waiting, l.queue.PushBack(&q))
+	l.queued += q.size
+	if m.entry.queued += q.size; len(m.entry.waiting) == 1 {
+		heap.Push(&l.fullest, m)
 	} else {
-		heap.Fix(&d.fullest, m.place)
+		heap.Fix(&l.fullest, m.entry.place)
 	}
-	notify(d.wake)
-	if d.queued >= d.limits.chunk {
-		notify(d.full)
+	notify(l.wake)
+	if l.queued >= l.limits.chunk {
+		notify(l.full)
 	}
 }
 
 // takeLocked empties the queue. The batches count as queued until they are written.
-func (d *Directory) takeLocked() (all []*queuedBatch) {
-	all = make([]*queuedBatch, 0, d.queue.Len())
-	for e := d.queue.Front(); e != nil; e = e.Next() {
+func (l *ledger) takeLocked() (all []*queuedBatch) {
+	all = make([]*queuedBatch, 0, l.queue.Len())
+	for e := l.queue.Front(); e != nil; e = e.Next() {
 		all = append(all, e.Value.(*queuedBatch))
 	}
-	for _, m := range d.fullest {
-		m.waiting, m.queued = nil, 0
+	for _, m := range l.fullest {
+		m.entry.waiting, m.entry.queued = nil, 0
 	}
-	d.queue.Init()
-	d.fullest = nil
+	l.queue.Init()
+	l.fullest = nil
 	return all
 }
+
+// fullest is a heap of the mirrors that have batches in the queue. The first one has most.
+type fullest []*Mirror
 
 // Len implements heap.Interface.
 func (f fullest) Len() int { return len(f) }
 
 // Less implements heap.Interface.
-func (f fullest) Less(i, j int) bool { return f[i].queued > f[j].queued }
+func (f fullest) Less(i, j int) bool { return f[i].entry.queued > f[j].entry.queued }
 
 // Swap implements heap.Interface.
 func (f fullest) Swap(i, j int) {
 	f[i], f[j] = f[j], f[i]
-	f[i].place, f[j].place = i, j
+	f[i].entry.place, f[j].entry.place = i, j
 }
 
 // Push implements heap.Interface.
 func (f *fullest) Push(m any) {
-	m.(*Mirror).place = len(*f)
+	m.(*Mirror).entry.place = len(*f)
 	*f = append(*f, m.(*Mirror))
 }
 
@@ -102,13 +105,13 @@ func (f *fullest) Pop() any {
 // have most of them. It drops those of the mirror itself if that is not enough. It takes
 // time in proportion to the batches that it drops, not to the mirrors: a stalled disk must
 // not slow the copy.
-func (d *Directory) roomLocked(m *Mirror, size int64) {
-	for d.queued+size > d.opts.Buffer {
+func (l *ledger) roomLocked(m *Mirror, size int64) {
+	for l.queued+size > l.buffer {
 		largest := m
-		if len(d.fullest) > 0 && d.fullest[0].queued > m.queued {
-			largest = d.fullest[0]
+		if len(l.fullest) > 0 && l.fullest[0].entry.queued > m.entry.queued {
+			largest = l.fullest[0]
 		}
-		d.dropLocked(largest, nil)
+		l.dropLocked(largest, nil)
 		if largest == m {
 			return
 		}
@@ -116,28 +119,28 @@ func (d *Directory) roomLocked(m *Mirror, size int64) {
 }
 
 // dropLocked drops the queued batches of a mirror. It needs a complete state afterwards.
-func (d *Directory) dropLocked(m *Mirror, err error) {
-	if len(m.waiting) > 0 {
-		heap.Remove(&d.fullest, m.place)
+func (l *ledger) dropLocked(m *Mirror, err error) {
+	if len(m.entry.waiting) > 0 {
+		heap.Remove(&l.fullest, m.entry.place)
 	}
-	for _, e := range m.waiting {
-		d.queue.Remove(e)
+	for _, e := range m.entry.waiting {
+		l.queue.Remove(e)
 	}
-	d.queued -= m.queued
-	m.waiting, m.queued, m.accept, m.linked = nil, 0, false, false
-	m.epoch++
-	m.status.Dropped++
+	l.queued -= m.entry.queued
+	m.entry.waiting, m.entry.queued, m.entry.accept, m.entry.linked = nil, 0, false, false
+	m.entry.epoch++
+	m.entry.status.Dropped++
 	if err != nil {
-		m.status.Err = err
+		m.entry.status.Err = err
 	}
-	d.dropped++
-	d.wantLocked(m)
+	l.dropped++
+	l.wantLocked(m)
 }
 
 // wantLocked requests a complete state of a mirror.
-func (d *Directory) wantLocked(m *Mirror) {
-	if !m.closed {
-		d.wanting[m] = struct{}{}
-		notify(d.wake)
+func (l *ledger) wantLocked(m *Mirror) {
+	if !m.entry.closed {
+		l.wanting[m] = struct{}{}
+		notify(l.wake)
 	}
 }

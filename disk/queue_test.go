@@ -21,7 +21,7 @@ func stalled(tb testing.TB, mirrors int, buffer int64) (d *Directory, all []*Mir
 	for i := range mirrors {
 		m, err := d.Cluster(fmt.Sprint("c", i/60)).Mirror(identify(fmt.Sprint("r", i%60)), MirrorOptions{})
 		must(tb, err)
-		m.accept, m.linked = true, true
+		m.entry.accept, m.entry.linked = true, true
 		all = append(all, m)
 	}
 	s := store.New((*wire.Object).Key, &store.Options[*wire.Object]{Same: wire.Same})
@@ -41,21 +41,21 @@ func (d *Directory) checkQueue(all []*Mirror) error {
 	batches, mirrors := 0, 0
 	for _, m := range all {
 		var own int64
-		for _, e := range m.waiting {
+		for _, e := range m.entry.waiting {
 			own += e.Value.(*queuedBatch).size
 		}
-		if own != m.queued || len(m.waiting) > 0 && d.fullest[m.place] != m {
-			return fmt.Errorf("%v has %d bytes in %d batches instead of %d", m.id, own, len(m.waiting), m.queued)
+		if own != m.entry.queued || len(m.entry.waiting) > 0 && d.ledger.fullest[m.entry.place] != m {
+			return fmt.Errorf("%v has %d bytes in %d batches instead of %d", m.id, own, len(m.entry.waiting), m.entry.queued)
 		}
-		if sum, batches = sum+own, batches+len(m.waiting); len(m.waiting) > 0 {
+		if sum, batches = sum+own, batches+len(m.entry.waiting); len(m.entry.waiting) > 0 {
 			mirrors++
 		}
-		if len(d.fullest) > 0 && own > d.fullest[0].queued {
-			return fmt.Errorf("%v has %d bytes, and the fullest mirror %d", m.id, own, d.fullest[0].queued)
+		if len(d.ledger.fullest) > 0 && own > d.ledger.fullest[0].entry.queued {
+			return fmt.Errorf("%v has %d bytes, and the fullest mirror %d", m.id, own, d.ledger.fullest[0].entry.queued)
 		}
 	}
-	if sum != d.queued || batches != d.queue.Len() || mirrors != len(d.fullest) {
-		return fmt.Errorf("%d bytes of %d, %d batches of %d, %d mirrors of %d", sum, d.queued, batches, d.queue.Len(), mirrors, len(d.fullest))
+	if sum != d.ledger.queued || batches != d.ledger.queue.Len() || mirrors != len(d.ledger.fullest) {
+		return fmt.Errorf("%d bytes of %d, %d batches of %d, %d mirrors of %d", sum, d.ledger.queued, batches, d.ledger.queue.Len(), mirrors, len(d.ledger.fullest))
 	}
 	return nil
 }
@@ -73,33 +73,33 @@ func TestQueue_dropsTheFullest(t *testing.T) {
 		if i%4 == 0 {
 			m, size = all[0], 5
 		}
-		m.accept, m.linked = true, true
+		m.entry.accept, m.entry.linked = true, true
 		add(m, size)
 		must(t, d.checkQueue(all))
-		if d.queued > buffer {
-			t.Fatalf("%d bytes are queued", d.queued)
+		if d.ledger.queued > buffer {
+			t.Fatalf("%d bytes are queued", d.ledger.queued)
 		}
-		if i < 150 && d.dropped > 0 {
+		if i < 150 && d.ledger.dropped > 0 {
 			for _, m := range small {
-				if m.status.Dropped > 0 {
-					t.Fatalf("a mirror with %d bytes was dropped", m.queued)
+				if m.entry.status.Dropped > 0 {
+					t.Fatalf("a mirror with %d bytes was dropped", m.entry.queued)
 				}
 			}
 		}
 	}
-	if all[0].status.Dropped == 0 {
+	if all[0].entry.status.Dropped == 0 {
 		t.Error("nothing was dropped: hardly a test")
 	}
-	d.drop(all[0], nil, d.opened)
+	d.ledger.drop(all[0], nil, d.opened)
 	must(t, d.checkQueue(all))
 	last := map[*Mirror]uint64{}
-	for _, q := range d.takeLocked() {
+	for _, q := range d.ledger.takeLocked() {
 		if q.epoch < last[q.mirror] {
 			t.Errorf("%v: epoch %d follows %d", q.mirror.id, q.epoch, last[q.mirror])
 		}
 		last[q.mirror] = q.epoch
 	}
-	d.queued = 0
+	d.ledger.queued = 0
 	must(t, d.checkQueue(all))
 }
 
@@ -116,7 +116,7 @@ func BenchmarkAppend_stalled(b *testing.B) {
 			for b.Loop() {
 				i++
 				m := all[i%mirrors]
-				m.accept = true
+				m.entry.accept = true
 				add(m, 1)
 			}
 		})
@@ -135,7 +135,7 @@ func TestRound_buffers(t *testing.T) {
 		w.change(20)
 		step(d)
 	}
-	for _, c := range d.allClusters() {
+	for _, c := range d.ledger.openClusters() {
 		if c.log.buffer != nil {
 			t.Errorf("cluster %s keeps a buffer of %d bytes", c.name, cap(c.log.buffer))
 		}

@@ -107,7 +107,7 @@ func TestDamage_random(t *testing.T) {
 				}
 			}
 			must(t, d.Close()) // without finish: the process was killed
-			for _, c := range d.allClusters() {
+			for _, c := range d.ledger.openClusters() {
 				c.exchange(nil)
 			}
 		}

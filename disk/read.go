@@ -6,9 +6,6 @@ package disk
 import (
 	"iter"
 	"time"
-
-	"github.com/watershed-project/watershed/disk/internal/format"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // At returns the state that a mirror had at a moment, without [State.Records]. It sees what
@@ -28,8 +25,8 @@ func (c *Cluster) At(id Identity, m Moment) (*State, error) { return c.AtKeys(id
 // AtKeys is At, but the state has only the objects whose keys are wanted. A nil want wants
 // all.
 func (c *Cluster) AtKeys(id Identity, m Moment, want func(key string) bool) (*State, error) {
-	defer c.hold()()
-	return c.past.At(id, c.sinceSetBack(m, time.Now()), want)
+	defer c.directory.ledger.hold(c)()
+	return c.past.At(id, c.directory.ledger.sinceSetBack(c, m, time.Now()), want)
 }
 
 // ObjectAt returns the state that a mirror had at a time, as At does, but only with the object that
@@ -38,8 +35,8 @@ func (c *Cluster) AtKeys(id Identity, m Moment, want func(key string) bool) (*St
 // chunk of a snapshot. A segment without a usable index is read completely. Damage in what is not
 // read is not noticed.
 func (c *Cluster) ObjectAt(id Identity, at time.Time, key string) (*State, error) {
-	defer c.hold()()
-	return c.past.ObjectAt(id, c.sinceSetBack(Moment{Time: at}, time.Now()).Time, key)
+	defer c.directory.ledger.hold(c)()
+	return c.past.ObjectAt(id, c.directory.ledger.sinceSetBack(c, Moment{Time: at}, time.Now()).Time, key)
 }
 
 // History yields the stored records of mirrors from a time on, in the order in which they
@@ -65,45 +62,7 @@ func (c *Cluster) ObjectHistory(id Identity, key string, since, until time.Time)
 // held returns the sequence, and delays the removal of old files while it is read.
 func (c *Cluster) held(entries iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		defer c.hold()()
+		defer c.directory.ledger.hold(c)()
 		entries(yield)
 	}
-}
-
-// nearNow is how long ago a moment can be to mean the newest state if the clock was set back.
-const nearNow = 10 * time.Second
-
-// sinceSetBack returns the moment that selects what a caller wants if the clock was set back.
-// Then the newest states seem to be from the future, and the newest one is that of now.
-func (c *Cluster) sinceSetBack(m Moment, now time.Time) Moment {
-	c.directory.mu.Lock()
-	defer c.directory.mu.Unlock()
-	if m.Version == 0 && c.newest.After(now) && now.Sub(m.Time) < nearNow {
-		m.Time = later(m.Time, c.newest)
-	}
-	return m
-}
-
-// hold delays the removal of old files until release is called, for some seconds at most: a
-// reader that is slower than the removal would never read all of them.
-func (c *Cluster) hold() (release func()) {
-	d := c.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.readers++
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		c.readers--
-	}
-}
-
-// kindOf returns the kind of the objects of a mirror: that of the open one, if there is one.
-func (c *Cluster) kindOf(id Identity) *wire.Kind {
-	c.directory.mu.Lock()
-	defer c.directory.mu.Unlock()
-	if open := c.mirrors[format.DigestOf(id)]; open != nil {
-		return open.opts.Kind
-	}
-	return format.KindOf(id)
 }

@@ -30,7 +30,7 @@ type storedSnapshot struct {
 // maintain removes the files that are older than the window, and those that are too many.
 func (d *Directory) maintain(now time.Time) {
 	var all []*removal
-	for _, c := range d.allClusters() {
+	for _, c := range d.ledger.openClusters() {
 		if c.off == nil { // files of a newer program stay as they are
 			c.maintain(now)
 			all = append(all, c.oldest())
@@ -52,80 +52,96 @@ func (c *Cluster) maintain(now time.Time) {
 	if failed != nil {
 		c.log.abandon(c, failed, now)
 	}
-	d.mu.Lock()
-	if d.settling && now.After(c.newest) {
-		now = c.newest // the clock may be wrong after a start
-	}
-	cutoff := now.Add(-d.opts.Window)
-	if c.heldLocked(now) {
-		d.mu.Unlock()
+	r, ok := d.ledger.retire(c, now, d.settling, d.opts.Window)
+	if !ok {
 		return
 	}
-	obsolete := c.forgetOldLocked()
-	needed := min(c.neededLocked(false), c.log.neededAt(cutoff))
-	d.mu.Unlock()
-	c.removeSnapshots(obsolete)
-	for c.log.removable(needed) {
+	c.removeSnapshots(r.snapshots)
+	for c.log.removable(r.segment) {
 		if !c.removeSegment() {
 			return
 		}
 	}
-	d.mu.Lock()
-	obsolete = c.obsoleteLocked(cutoff)
-	d.mu.Unlock()
-	c.removeSnapshots(obsolete)
+	c.removeSnapshots(d.ledger.obsolete(c, r.cutoff))
+}
+
+// retired is what a cluster does not need any more.
+type retired struct {
+	// cutoff is when the window begins.
+	cutoff time.Time
+	// snapshots are those of mirrors that were forgotten.
+	snapshots []storedSnapshot
+	// segment is the oldest segment that is needed.
+	segment uint64
+}
+
+// retire forgets the mirrors that need too much of the log, and returns what is not needed any
+// more. It returns false while the removal of files waits for readers of the past. Settling means
+// that the clock may be wrong.
+func (l *ledger) retire(c *Cluster, now time.Time, settling bool, window time.Duration) (r retired, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if settling && now.After(c.entry.newest) {
+		now = c.entry.newest // the clock may be wrong after a start
+	}
+	if l.heldLocked(c, now) {
+		return r, false
+	}
+	r.cutoff = now.Add(-window)
+	r.snapshots = l.forgetOldLocked(c)
+	r.segment = min(neededLocked(c, false), c.log.neededAt(r.cutoff))
+	return r, true
 }
 
 // heldLocked reports whether the removal of files waits for readers of the past, and records
 // since when. It waits for a limited time, because reads may follow each other without end.
-func (c *Cluster) heldLocked(now time.Time) bool {
+func (l *ledger) heldLocked(c *Cluster, now time.Time) bool {
 	switch {
-	case c.readers == 0:
-		c.delayed = time.Time{}
-	case c.delayed.IsZero():
-		c.delayed = now
-	case now.Sub(c.delayed) >= c.directory.limits.hold:
-		c.delayed = time.Time{}
+	case c.entry.readers == 0:
+		c.entry.delayed = time.Time{}
+	case c.entry.delayed.IsZero():
+		c.entry.delayed = now
+	case now.Sub(c.entry.delayed) >= l.limits.hold:
+		c.entry.delayed = time.Time{}
 		return false
 	}
-	return c.readers > 0
+	return c.entry.readers > 0
 }
 
 // forgetOldLocked forgets the mirrors that are not open and need too much of the log, and
 // returns their snapshots. It requests complete states of the open ones.
-func (c *Cluster) forgetOldLocked() (obsolete []storedSnapshot) {
-	d := c.directory
+func (l *ledger) forgetOldLocked(c *Cluster) (obsolete []storedSnapshot) {
 	var stored int64
-	for _, m := range c.mirrors {
-		stored += m.baseBytes
+	for _, m := range c.entry.mirrors {
+		stored += m.entry.baseBytes
 	}
-	limit := max(d.limits.replay, stored)
-	for key, m := range c.mirrors {
-		switch old := m.base != 0 && c.log.since(m.base) > limit; {
-		case old && m.closed:
-			delete(c.mirrors, key)
-			obsolete = append(obsolete, c.snapshotsLocked(m.digest)...)
-		case old && m.accept:
-			d.wantLocked(m)
+	limit := max(l.limits.replay, stored)
+	for key, m := range c.entry.mirrors {
+		switch old := m.entry.base != 0 && c.log.since(m.entry.base) > limit; {
+		case old && m.entry.closed:
+			delete(c.entry.mirrors, key)
+			obsolete = append(obsolete, snapshotsLocked(c, m.digest)...)
+		case old && m.entry.accept:
+			l.wantLocked(m)
 		}
 	}
-	for _, f := range c.unclaimed {
+	for _, f := range c.entry.unclaimed {
 		if c.log.since(f.Base) > limit || f.replaced && !c.log.has(f.Base) {
-			obsolete = append(obsolete, c.forgetLocked(f)...)
+			obsolete = append(obsolete, forgetStoredLocked(c, f)...)
 		}
 	}
 	return obsolete
 }
 
-// forgetLocked forgets a mirror that has not been opened, and returns its snapshots.
-func (c *Cluster) forgetLocked(f *unclaimed) []storedSnapshot {
-	delete(c.unclaimed, f.Digest)
-	return c.snapshotsLocked(f.Digest)
+// forgetStoredLocked forgets a mirror that has not been opened, and returns its snapshots.
+func forgetStoredLocked(c *Cluster, f *unclaimed) []storedSnapshot {
+	delete(c.entry.unclaimed, f.Digest)
+	return snapshotsLocked(c, f.Digest)
 }
 
 // snapshotsLocked returns the snapshots of a mirror.
-func (c *Cluster) snapshotsLocked(id format.Digest) (all []storedSnapshot) {
-	for _, s := range c.snapshots {
+func snapshotsLocked(c *Cluster, id format.Digest) (all []storedSnapshot) {
+	for _, s := range c.entry.snapshots {
 		if s.mirror == format.SnapshotNames(id) {
 			all = append(all, s)
 		}
@@ -135,22 +151,22 @@ func (c *Cluster) snapshotsLocked(id format.Digest) (all []storedSnapshot) {
 
 // olderLocked returns the snapshots whose mirror has a newer complete state, in the order
 // of the log.
-func (c *Cluster) olderLocked() (older []storedSnapshot) {
-	if len(c.snapshots) == 0 {
+func olderLocked(c *Cluster) (older []storedSnapshot) {
+	if len(c.entry.snapshots) == 0 {
 		return nil
 	}
 	newest := map[string]string{}
-	for key, f := range c.unclaimed {
+	for key, f := range c.entry.unclaimed {
 		if newest[format.SnapshotNames(key)] = f.File(); f.replaced {
 			newest[format.SnapshotNames(key)] = "" // only the past needs it
 		}
 	}
-	for key, m := range c.mirrors {
-		if m.base != 0 {
-			newest[format.SnapshotNames(key)] = m.snapshot
+	for key, m := range c.entry.mirrors {
+		if m.entry.base != 0 {
+			newest[format.SnapshotNames(key)] = m.entry.snapshot
 		}
 	}
-	for _, s := range c.snapshots {
+	for _, s := range c.entry.snapshots {
 		if name, ok := newest[s.mirror]; ok && name != s.name {
 			older = append(older, s)
 		}
@@ -158,11 +174,21 @@ func (c *Cluster) olderLocked() (older []storedSnapshot) {
 	return older
 }
 
-// obsoleteLocked returns the snapshots that the window does not need: the mirror had a
+// older returns the snapshots whose mirror has a newer complete state, the oldest segment that is
+// needed to restore the mirrors, and whether the removal of files waits for readers of the past.
+func (l *ledger) older(c *Cluster) (snapshots []storedSnapshot, needed uint64, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return olderLocked(c), neededLocked(c, false), !c.entry.delayed.IsZero()
+}
+
+// obsolete returns the snapshots that the window does not need: the mirror had a
 // newer one when the window began, or the log does not continue it.
-func (c *Cluster) obsoleteLocked(cutoff time.Time) (obsolete []storedSnapshot) {
-	for _, s := range c.olderLocked() {
-		replaced := slices.ContainsFunc(c.snapshots, func(other storedSnapshot) bool {
+func (l *ledger) obsolete(c *Cluster, cutoff time.Time) (obsolete []storedSnapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range olderLocked(c) {
+		replaced := slices.ContainsFunc(c.entry.snapshots, func(other storedSnapshot) bool {
 			return other.mirror == s.mirror && s.after.Before(other.after) && !other.time.After(cutoff)
 		})
 		if replaced || len(c.log.segments) > 0 && s.after.Segment < c.log.segments[0].number {
@@ -179,12 +205,10 @@ func (c *Cluster) removeSnapshots(all []storedSnapshot) {
 	}
 	for _, s := range all {
 		if err := os.Remove(filepath.Join(c.folder, s.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.directory.report(err)
+			c.directory.ledger.report(err)
 			continue
 		}
-		c.directory.mu.Lock()
-		c.snapshots = slices.DeleteFunc(c.snapshots, func(other storedSnapshot) bool { return other.name == s.name })
-		c.directory.mu.Unlock()
+		c.directory.ledger.removed(c, s.name)
 	}
 }
 
@@ -196,7 +220,7 @@ func (c *Cluster) removeSegment() bool {
 	}
 	err := os.Remove(filepath.Join(c.folder, format.SegmentName(l.segments[0].number)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.directory.report(err)
+		c.directory.ledger.report(err)
 		return false
 	}
 	l.segments = l.segments[1:]
@@ -259,19 +283,14 @@ func (r *removal) remove() *removal {
 	case r.snapshot != nil:
 		c.removeSnapshots([]storedSnapshot{*r.snapshot})
 	case c.removeSegment():
-		c.directory.mu.Lock()
-		obsolete := c.obsoleteLocked(time.Time{})
-		c.directory.mu.Unlock()
-		c.removeSnapshots(obsolete)
+		c.removeSnapshots(c.directory.ledger.obsolete(c, time.Time{}))
 	}
 	return c.oldest()
 }
 
 // oldest returns the oldest file of the cluster that is not needed to restore its mirrors.
 func (c *Cluster) oldest() *removal {
-	c.directory.mu.Lock()
-	older, needed, held := c.olderLocked(), c.neededLocked(false), !c.delayed.IsZero()
-	c.directory.mu.Unlock()
+	older, needed, held := c.directory.ledger.older(c)
 	r := &removal{cluster: c, total: c.log.since(0)}
 	if !held && c.log.removable(needed) {
 		r.possible, r.time = true, c.log.segments[1].began
@@ -286,17 +305,25 @@ func (c *Cluster) oldest() *removal {
 	return r
 }
 
+// needed returns the oldest segment that is needed to restore the mirrors: those that no other has
+// replaced, and all.
+func (l *ledger) needed(c *Cluster) (unreplaced, all uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return neededLocked(c, false), neededLocked(c, true)
+}
+
 // neededLocked returns the oldest segment that is needed to restore the mirrors: all, or those
 // that no other has replaced.
-func (c *Cluster) neededLocked(all bool) uint64 {
+func neededLocked(c *Cluster, all bool) uint64 {
 	oldest := c.log.next
-	for _, f := range c.unclaimed {
+	for _, f := range c.entry.unclaimed {
 		if f.Base != 0 && (all || !f.replaced) {
 			oldest = min(oldest, f.Base)
 		}
 	}
-	for _, m := range c.mirrors {
-		for _, base := range []uint64{m.base, m.nextBase} {
+	for _, m := range c.entry.mirrors {
+		for _, base := range []uint64{m.entry.base, m.entry.nextBase} {
 			if base != 0 {
 				oldest = min(oldest, base)
 			}
@@ -363,25 +390,37 @@ func (l *clusterLog) recent(limits limits, now time.Time) uint64 {
 }
 
 // addSnapshotLocked adds a snapshot. It may have replaced one with the same name.
-func (c *Cluster) addSnapshotLocked(s storedSnapshot) {
-	c.snapshots = slices.DeleteFunc(c.snapshots, func(other storedSnapshot) bool { return other.name == s.name })
-	c.snapshots = append(c.snapshots, s)
+func addSnapshotLocked(c *Cluster, s storedSnapshot) {
+	removeSnapshotLocked(c, s.name)
+	c.entry.snapshots = append(c.entry.snapshots, s)
 }
 
-// addSnapshots adds the snapshots that the files had when the cluster was opened.
-func (c *Cluster) addSnapshots(x *reader.Index) {
+func removeSnapshotLocked(c *Cluster, name string) {
+	c.entry.snapshots = slices.DeleteFunc(c.entry.snapshots, func(s storedSnapshot) bool { return s.name == name })
+}
+
+// removed records that the file of a snapshot was removed.
+func (l *ledger) removed(c *Cluster, snapshot string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	removeSnapshotLocked(c, snapshot)
+}
+
+// storedSnapshots returns the snapshots that the files have when a cluster is opened.
+func storedSnapshots(folder string, x *reader.Index) (all []storedSnapshot) {
 	for _, f := range x.Mirrors {
 		for _, s := range f.Snapshots {
 			name, mirror := filepath.Base(s.Path), format.SnapshotNames(f.Digest)
-			c.snapshots = append(c.snapshots, storedSnapshot{name, mirror, s.After, s.Time, s.Size})
+			all = append(all, storedSnapshot{name, mirror, s.After, s.Time, s.Size})
 		}
 	}
 	for name := range x.Damaged {
 		s := storedSnapshot{name: name, mirror: name[:min(len(name), len(format.SnapshotNames(format.Digest{})))]}
-		if info, err := os.Stat(filepath.Join(c.folder, name)); err == nil {
+		if info, err := os.Stat(filepath.Join(folder, name)); err == nil {
 			s.bytes = info.Size()
 		}
-		c.snapshots = append(c.snapshots, s)
+		all = append(all, s)
 	}
-	slices.SortFunc(c.snapshots, func(a, b storedSnapshot) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b storedSnapshot) int { return cmp.Compare(a.name, b.name) })
+	return all
 }

@@ -172,7 +172,7 @@ func TestRetention_waitsForReaders(t *testing.T) {
 			d := openDirectory(t, path, opts)
 			w := newWorld(t, openMirror(t, d, identify("pods"), MirrorOptions{}), 1)
 			w.fill(60)
-			release := d.Cluster("east").hold()
+			release := d.ledger.hold(d.Cluster("east"))
 			files := func(now time.Time) int {
 				d.maintain(now)
 				return len(allFiles(t, path))

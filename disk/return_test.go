@@ -39,7 +39,7 @@ func TestClose_returnsTheStoredState(t *testing.T) {
 		"dropped": func(t *testing.T, d *Directory, m *Mirror) {
 			_, err := m.Load(1 << 20)
 			must(t, err)
-			d.drop(m, errors.New("another mirror could not be written"), time.Time{})
+			d.ledger.drop(m, errors.New("another mirror could not be written"), time.Time{})
 		},
 		"older files removed": func(t *testing.T, d *Directory, m *Mirror) {
 			_, err := m.Load(1 << 20)
@@ -76,8 +76,8 @@ func TestClose_returnsTheStoredState(t *testing.T) {
 				}
 				w.change(2)
 				step(d)
-				if f := c.index.Mirrors[w.mirror.digest]; f.Frames != nil || len(c.unclaimed) > 0 {
-					t.Errorf("%d frames are kept after a change, %d mirrors unclaimed", len(f.Frames), len(c.unclaimed))
+				if f := c.index.Mirrors[w.mirror.digest]; f.Frames != nil || len(c.entry.unclaimed) > 0 {
+					t.Errorf("%d frames are kept after a change, %d mirrors unclaimed", len(f.Frames), len(c.entry.unclaimed))
 				}
 				w.mirror.Close()
 				finish(t, d)

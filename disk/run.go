@@ -50,9 +50,9 @@ func (d *Directory) writeLoop(ctx context.Context) {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-again:
-		case <-d.wake:
+		case <-d.ledger.wake:
 			select {
-			case <-d.full:
+			case <-d.ledger.full:
 			case <-time.After(d.limits.delay):
 			case <-ctx.Done():
 			}
@@ -66,46 +66,21 @@ func (d *Directory) writeLoop(ctx context.Context) {
 		if now.Sub(maintained) >= d.limits.maintainEvery {
 			maintained, d.settling = now, now.Sub(began) < confirmStep
 			d.maintain(d.clock.read(now))
-			d.reportRecovery(now)
+			d.ledger.reportRecovery(now)
 		}
 	}
 	d.round(time.Now())
-	for _, c := range d.allClusters() {
+	for _, c := range d.ledger.openClusters() {
 		if err := c.log.finish(c); err != nil {
-			d.report(err)
+			d.ledger.report(err)
 		}
 	}
-}
-
-// allClusters returns the clusters whose index has been read.
-func (d *Directory) allClusters() []*Cluster {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var all []*Cluster
-	for _, c := range d.clusters {
-		if c.opened {
-			all = append(all, c)
-		}
-	}
-	return all
 }
 
 // candidates returns the mirrors whose complete state can be written now, and whether it
 // is large. At most one is large. Later means that others have to wait.
 func (d *Directory) candidates(now time.Time) (all map[*Mirror]bool, later bool) {
-	d.mu.Lock()
-	states := map[*Mirror]*Snapshot{}
-	for m := range d.wanting {
-		switch {
-		case m.open || m.latest == nil: // the next batch wakes the writer
-		case now.Before(m.retry) || now.Before(m.cluster.log.retry):
-			later = true
-		default:
-			states[m] = m.latest
-		}
-	}
-	busy := d.busy
-	d.mu.Unlock()
+	states, busy, later := d.ledger.wanted(now)
 	all = map[*Mirror]bool{}
 	for m, s := range states {
 		// A mirror that was large is checked again when it is its turn.
@@ -134,28 +109,11 @@ func (d *Directory) large(s *Snapshot) bool {
 // whether some of them have to be written later.
 func (d *Directory) round(now time.Time) (later bool) {
 	candidates, later := d.candidates(now)
-	var jobs []*stateJob
-	d.mu.Lock()
-	queue, bytes := d.takeLocked(), int64(0)
+	queue, jobs := d.ledger.take(candidates)
+	bytes := int64(0)
 	for _, q := range queue {
 		bytes += q.size
 	}
-	for m, large := range candidates {
-		if _, ok := d.wanting[m]; !ok || m.open || m.latest == nil {
-			continue
-		}
-		delete(d.wanting, m)
-		// The batches of this round must not request the state again.
-		m.accept, m.logBytes, d.busy = true, 0, d.busy || large
-		jobs = append(jobs, &stateJob{
-			mirror: m, epoch: m.epoch, state: m.latest, time: m.latestTime,
-			restored: m.newest.restored, large: large,
-		})
-		if m.closed {
-			m.latest = nil
-		}
-	}
-	d.mu.Unlock()
 	touched := map[*Cluster]bool{}
 	for _, q := range queue {
 		touched[q.mirror.cluster] = true
@@ -173,9 +131,7 @@ func (d *Directory) round(now time.Time) (later bool) {
 		}
 		d.takeBack(&c.log)
 	}
-	d.mu.Lock()
-	d.queued -= bytes
-	d.mu.Unlock()
+	d.ledger.written(bytes)
 	for _, j := range jobs {
 		switch {
 		case j.after == format.Position{}:
@@ -195,7 +151,7 @@ func (d *Directory) guard(m *Mirror, now time.Time, write func(*clusterLog) erro
 	c := m.cluster
 	l := &c.log
 	if c.removed.Load() || l.current == nil && now.Before(l.retry) {
-		d.drop(m, nil, time.Time{})
+		d.ledger.drop(m, nil, time.Time{})
 		return
 	}
 	err := l.ready(c, now)
@@ -205,19 +161,11 @@ func (d *Directory) guard(m *Mirror, now time.Time, write func(*clusterLog) erro
 	one := (*mirrorError)(nil)
 	switch {
 	case errors.As(err, &one):
-		d.report(fmt.Errorf("%v: %w", m.id, err))
-		d.drop(m, err, now.Add(d.limits.maxRetry))
+		d.ledger.report(fmt.Errorf("%v: %w", m.id, err))
+		d.ledger.drop(m, err, now.Add(d.limits.maxRetry))
 	case err != nil:
 		l.abandon(c, err, now)
 	}
-}
-
-// drop drops the batches of a mirror. They are not written any more.
-func (d *Directory) drop(m *Mirror, err error, retry time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dropLocked(m, err)
-	m.oldest, m.retry = m.epoch, retry
 }
 
 // writeBatch writes one batch.
@@ -236,15 +184,7 @@ func (d *Directory) writeBatch(l *clusterLog, q *queuedBatch) error {
 	m.restored, l.newest = q.restored, later(l.newest, q.Time)
 	d.batches.Add(1)
 	d.changes.Add(int64(len(q.changes)))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m.status.Version = m.version
-	if q.Flags&format.OpenBatch == 0 {
-		m.written = &format.Stamp{Version: q.Version, Time: q.Time}
-	}
-	if m.logBytes += size; m.linked && m.logBytes > max(d.limits.minLog, m.baseBytes) {
-		d.wantLocked(m)
-	}
+	d.ledger.batchWritten(q, size)
 	return nil
 }
 
@@ -270,56 +210,23 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 		}
 	}
 	j.after = after
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m.nextBase, m.written = after.Segment, &format.Stamp{Version: h.Version, Time: h.Time}
+	d.ledger.stateBegun(m, after.Segment, &format.Stamp{Version: h.Version, Time: h.Time})
 	return nil
 }
 
 // stateWritten records that a complete state is written, in a snapshot or in the log.
 func (d *Directory) stateWritten(j *stateJob, snapshot string) {
-	m := j.mirror
-	d.mu.Lock()
-	if j.epoch < m.oldest && !j.large {
-		d.mu.Unlock()
-		return // the log was abandoned
+	if d.ledger.stateWritten(j, snapshot) {
+		d.snapshots.Add(1)
 	}
-	if snapshot != "" {
-		m.cluster.addSnapshotLocked(storedSnapshot{snapshot, format.SnapshotNames(m.digest), j.after, j.time, j.bytes})
-	}
-	if m.base != j.after.Segment {
-		m.durable = durableState{m.base, m.snapshot}
-	}
-	m.base, m.nextBase, m.baseBytes, m.snapshot = j.after.Segment, 0, j.bytes, snapshot
-	m.wait = 0
-	if m.epoch == j.epoch {
-		m.linked, m.status.Err, m.status.Version = true, nil, max(m.status.Version, j.state.Version())
-	}
-	if j.large {
-		d.busy = false
-		notify(d.wake)
-	}
-	d.mu.Unlock()
-	d.snapshots.Add(1)
 }
 
 // stateFailed requests the complete state again, after a while.
 func (d *Directory) stateFailed(j *stateJob, err error) {
-	m := j.mirror
 	if err != nil {
-		d.report(fmt.Errorf("snapshot of %v: %w", m.id, err))
+		d.ledger.report(fmt.Errorf("snapshot of %v: %w", j.mirror.id, err))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m.wait = min(max(2*m.wait, d.limits.minRetry), d.limits.maxRetry)
-	m.retry, m.nextBase = time.Now().Add(m.wait), 0
-	if j.large {
-		d.busy = false
-	}
-	if m.epoch == j.epoch && !m.linked {
-		d.dropLocked(m, err)
-	}
-	d.wantLocked(m)
+	d.ledger.stateFailed(j, err)
 }
 
 // snapshotRest is how much longer the writer of a snapshot rests after a chunk than the chunk
@@ -358,7 +265,7 @@ func (d *Directory) writeSnapshot(j *stateJob, name string, rest func(time.Durat
 	}
 	w.Ready = func(dict *pack.Dictionary) bool {
 		err := d.dictionaries.Write(dict, format.Sealed(m.id))
-		d.report(err)
+		d.ledger.report(err)
 		return err == nil
 	}
 	err := d.files.Replace(filepath.Join(m.cluster.folder, name), func(write func([]byte) error) error {
@@ -379,14 +286,14 @@ func (d *Directory) syncLoop(ctx context.Context) {
 			return
 		case <-d.syncNow:
 		case <-time.After(d.limits.syncEvery):
-			for _, c := range d.allClusters() {
-				d.report(c.sync())
+			for _, c := range d.ledger.openClusters() {
+				d.ledger.report(c.sync())
 			}
 		}
-		d.report(d.dictionaries.WriteWanted())
+		d.ledger.report(d.dictionaries.WriteWanted())
 		if time.Since(swept) > sweepEvery {
 			swept = time.Now()
-			d.report(d.sweep())
+			d.ledger.report(d.sweep())
 		}
 	}
 }

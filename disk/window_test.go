@@ -113,7 +113,7 @@ func TestWindow_bytes(t *testing.T) {
 		}
 		var newest int64
 		for _, w := range worlds {
-			newest += w.mirror.baseBytes
+			newest += w.mirror.entry.baseBytes
 		}
 		if size := sizeOf(t, path, clustersFolder); size > limit+newest+4<<10 {
 			t.Errorf("%d bytes are kept, of which %d are the newest snapshots", size, newest)

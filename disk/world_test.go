@@ -355,7 +355,7 @@ func openDirectory(tb testing.TB, path string, opts *Options) *Directory {
 func step(d *Directory) { stepAt(d, time.Now()) }
 
 func stepAt(d *Directory, now time.Time) {
-	d.report(d.dictionaries.WriteWanted())
+	d.ledger.report(d.dictionaries.WriteWanted())
 	for range 3 {
 		d.round(now)
 		select {
@@ -374,7 +374,7 @@ func stepAt(d *Directory, now time.Time) {
 // finish ends all segments, as the end of Run does.
 func finish(tb testing.TB, d *Directory) {
 	tb.Helper()
-	for _, c := range d.allClusters() {
+	for _, c := range d.ledger.openClusters() {
 		must(tb, c.log.finish(c))
 	}
 	must(tb, d.Close())
