@@ -101,6 +101,7 @@ type Directory struct {
 	folders       sync.Mutex
 	foldersSynced bool
 
+	// ledger has the queue and the progress of all mirrors.
 	ledger *ledger
 }
 
@@ -122,7 +123,7 @@ type queuedBatch struct {
 type stateJob struct {
 	mirror *Mirror
 	epoch  uint64
-	state  *Snapshot
+	state  *store.Snapshot[*wire.Object]
 	time   time.Time // when the state arrived
 	// restored is the last restore of the server up to the state.
 	restored *Restored
@@ -165,9 +166,6 @@ type Cluster struct {
 	log clusterLog // used only by the goroutine that writes
 }
 
-// Snapshot is a state of a mirror in memory.
-type Snapshot = store.Snapshot[*wire.Object]
-
 // MirrorOptions configures a [Mirror]. The zero value is the default.
 type MirrorOptions struct {
 	// Kind is the kind of the loaded objects. Its group, version and name must be those of
@@ -180,7 +178,7 @@ type MirrorOptions struct {
 // Batch is a number of changes that a mirror has applied at once.
 type Batch struct {
 	// State is the state after the changes, with its version and its era.
-	State *Snapshot
+	State *store.Snapshot[*wire.Object]
 	// Changes led to State from the state of the batch before. A batch without changes
 	// stores a new version.
 	Changes []store.Change[*wire.Object]
@@ -219,7 +217,8 @@ type Mirror struct {
 	segment  uint64
 	number   uint32
 	declared uint64
-	// oldest is the first epoch whose batches can still be written.
+	// oldest is the first epoch whose batches can still be written. It is set with the lock of the
+	// ledger, because the goroutine that writes snapshots reads it.
 	oldest       uint64
 	version, era uint64
 	restored     *Restored

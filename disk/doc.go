@@ -60,7 +60,8 @@
 //
 // Batches that wait take at most [Options.Buffer]. If there are more, the mirror with the
 // most of them is dropped. Append takes the same time whether there is room or not. A mirror
-// holds its newest state, which its owner has anyway. An open cluster has one open file, and 32 KiB of the index of its log.
+// holds its newest state, which its owner has anyway. An open cluster has one open
+// file, and 32 KiB of the index of its log.
 //
 // A read of one object holds the largest frame that it reads, a few hundred KiB of an index, and
 // the frames of one segment that are not indexed yet. It reads some 6 bytes for each change of the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/reader"
+	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -89,7 +90,7 @@ type mirrorEntry struct {
 	stored *unclaimed
 	// latest is the newest state of the server, and open means that a relist has begun
 	// since.
-	latest     *Snapshot
+	latest     *store.Snapshot[*wire.Object]
 	latestTime time.Time
 	open       bool
 	// newest is the newest state that was appended or loaded, and written the newest one
@@ -149,7 +150,7 @@ type appended struct {
 }
 
 // next returns the state after a batch.
-func (a appended) next(s *Snapshot, at time.Time) appended {
+func (a appended) next(s *store.Snapshot[*wire.Object], at time.Time) appended {
 	next := appended{known: true, version: s.Version(), era: s.Era(), restored: a.restored}
 	if a.known && next.era != a.era {
 		next.restored = &Restored{Version: a.version, Time: at}
@@ -234,6 +235,7 @@ func (l *ledger) isOpen(folder string) bool {
 	return l.isOpenLocked(folder)
 }
 
+// isOpenLocked is isOpen with the lock.
 func (l *ledger) isOpenLocked(folder string) bool {
 	for _, c := range l.clusters {
 		if c.folder == folder {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/watershed-project/watershed/disk/internal/format"
 	"github.com/watershed-project/watershed/disk/internal/reader"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // has reports whether there is a complete state of a mirror.
@@ -194,10 +196,10 @@ func (l *ledger) forgetLocked(m *Mirror) {
 
 // wanted returns the newest states of the mirrors whose complete state is wanted and can be written
 // now. Busy means that a snapshot is being written, and later that other mirrors have to wait.
-func (l *ledger) wanted(now time.Time) (states map[*Mirror]*Snapshot, busy, later bool) {
+func (l *ledger) wanted(now time.Time) (states map[*Mirror]*store.Snapshot[*wire.Object], busy, later bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	states = map[*Mirror]*Snapshot{}
+	states = map[*Mirror]*store.Snapshot[*wire.Object]{}
 	for m := range l.wanting {
 		switch {
 		case m.entry.open || m.entry.latest == nil: // the next batch wakes the writer

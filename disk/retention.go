@@ -395,6 +395,7 @@ func addSnapshotLocked(c *Cluster, s storedSnapshot) {
 	c.entry.snapshots = append(c.entry.snapshots, s)
 }
 
+// removeSnapshotLocked forgets a snapshot.
 func removeSnapshotLocked(c *Cluster, name string) {
 	c.entry.snapshots = slices.DeleteFunc(c.entry.snapshots, func(s storedSnapshot) bool { return s.name == name })
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/watershed-project/watershed/disk/internal/reader"
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/store"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // sweepEvery is how often dictionaries that are not used any more are searched for.
@@ -95,7 +97,7 @@ func (d *Directory) candidates(now time.Time) (all map[*Mirror]bool, later bool)
 }
 
 // large reports whether a state gets a file of its own.
-func (d *Directory) large(s *Snapshot) bool {
+func (d *Directory) large(s *store.Snapshot[*wire.Object]) bool {
 	var n int64
 	for _, o := range s.All() {
 		if n += int64(o.Size()); n > d.limits.chunk {
