@@ -4,6 +4,8 @@
 package reflector_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,6 +161,11 @@ func TestContinue_restored(t *testing.T) {
 			w.start()
 			w.until("current", func() bool { return w.Status().StaleSince.IsZero() && w.Status().State == reflector.Watching })
 			w.untilCopied()
+			// The state counts as current from its first bookmark on, which must follow all changes.
+			got := w.got()
+			if first := slices.IndexFunc(got, func(d string) bool { return strings.HasPrefix(d, "Bookmark") }); first != len(got)-1 {
+				t.Errorf("the first bookmark of %q is number %d", got, first)
+			}
 			w.wantAsked(tt.asked...)
 			found := uint64(0)
 			if tt.found {

@@ -227,7 +227,10 @@ func (in *intake[T]) apply(ctx context.Context, s *stream[T], e Event[T]) error 
 		err = in.queue.Delete(ctx, e.Object)
 	case delta.Bookmark:
 		s.quiet.within(in.opts.Silence)
-		err = in.queue.Bookmark(ctx, number(e.Version))
+		// The bookmark that reaches the goal makes the copy current: caughtUp queues it, after its check.
+		if !in.continued || number(e.Version) < in.goal.Load() {
+			err = in.queue.Bookmark(ctx, number(e.Version))
+		}
 	default:
 		err = fmt.Errorf("event of unknown type %d", e.Type)
 	}
