@@ -28,7 +28,7 @@ type shared struct {
 	tracker respond.Tracker
 	// past bounds the objects that reads of the past hold, and written the bytes that responses to
 	// passed-on writes hold.
-	past, written budget
+	past, written *respond.Budget
 	// tally counts the requests.
 	tally  tally
 	clock  view.Clock

@@ -122,13 +122,13 @@ func (s *summary) enter(r *http.Request, q *Request, members ...*fleet.Member) (
 	rights = s.listRights(r, q, cancel, members...)
 	taken := 0
 	if err = context.Cause(ctx); err == nil {
-		taken, err = takePast(&s.past, q.user(), changesObjects)
+		taken, err = takePast(s.past, q.user(), changesObjects)
 	}
 	if err != nil {
 		cancel(nil)
 	}
 	return ctx, rights, func() {
-		s.past.release(q.user(), taken)
+		s.past.Release(q.user(), taken)
 		cancel(nil)
 	}, err
 }

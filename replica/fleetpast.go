@@ -52,7 +52,7 @@ func (f *seenFleet) readPast(w http.ResponseWriter, q *Request, p *fleetPast, pr
 	if err != nil {
 		return err
 	}
-	place := &pastPlace{budget: &p.past, user: q.user(), objects: p.objects}
+	place := &pastPlace{budget: p.past, user: q.user(), objects: p.objects}
 	defer place.leave()
 	return call(present.At(at, func(ctx context.Context, at time.Time) ([]view.Part, error) {
 		if objects := p.objects(); objects > mostFleetObjects {
@@ -212,7 +212,7 @@ func (p *fleetPast) serveChanges(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	place := &pastPlace{budget: &p.past, user: p.q.user(), objects: func() int { return p.q.changesPlaces(len(p.members)) }}
+	place := &pastPlace{budget: p.past, user: p.q.user(), objects: func() int { return p.q.changesPlaces(len(p.members)) }}
 	if err := place.enter(); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ type passThrough struct {
 	requests, connections places
 	writes                writes
 	// buffered bounds the bytes of responses to writes, of all clusters.
-	buffered *budget
+	buffered *respond.Budget
 	logger   *slog.Logger
 	// warned is when the log last had that the cluster does not tell callers apart, in
 	// nanoseconds since 1970.
@@ -57,7 +57,7 @@ func newPassThrough(m *fleet.Member, s *shared, opts *Options) *passThrough {
 		origin:      origin{m, &s.tracker, opts.OriginTimeout},
 		requests:    places{limit: opts.PassedRequests, perUser: max(1, opts.PassedRequests/2)},
 		connections: places{limit: opts.PassedConnections, perUser: max(1, opts.PassedConnections/2)},
-		buffered:    &s.written,
+		buffered:    s.written,
 		logger:      s.logger,
 	}
 }
@@ -271,7 +271,7 @@ func (p *passThrough) written(w *respond.Response, q *Request, resp *answer) {
 	}
 	w.WriteHeader(resp.StatusCode)
 	_, failed := w.Write(head)
-	p.buffered.release(q.user(), taken)
+	p.buffered.Release(q.user(), taken)
 	if failed == nil && err == nil {
 		_, err = io.Copy(w, resp.prompt)
 	}
@@ -290,7 +290,7 @@ func (p *passThrough) buffer(user string, body io.Reader) (head []byte, taken in
 			if 2*more > smallWritten {
 				got := 0
 				if 2*more <= largestWritten {
-					got = p.buffered.take(user, more)
+					got = p.buffered.Take(user, more)
 				}
 				if taken += got; got < more {
 					return head, taken, nil

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
@@ -41,7 +42,7 @@ func (q *Request) changesPlaces(clusters int) int {
 
 // pastPlace is the place of one request for the past.
 type pastPlace struct {
-	budget *budget
+	budget *respond.Budget
 	user   string
 	// objects returns how many objects the request may hold.
 	objects func() int
@@ -51,7 +52,7 @@ type pastPlace struct {
 
 // place returns the place of a request for the past of a feed.
 func (p *pastReads) place(q *Request, feed *history.Feed) *pastPlace {
-	return &pastPlace{budget: &p.past, user: q.user(), objects: func() int {
+	return &pastPlace{budget: p.past, user: q.user(), objects: func() int {
 		now, err := feed.Now()
 		switch {
 		case q.Query.Has(changesParameter) || err != nil:
@@ -95,13 +96,13 @@ func (p *pastPlace) hold(objects int) error {
 
 // leave releases what enter and hold have taken.
 func (p *pastPlace) leave() {
-	p.budget.release(p.user, p.taken)
+	p.budget.Release(p.user, p.taken)
 	p.taken = 0
 }
 
 // takePast takes objects for a request for the past, fewer than it asks for if it asks for too many.
-func takePast(b *budget, user string, objects int) (taken int, err error) {
-	taken = b.take(user, min(max(objects, 1), mostPastObjects))
+func takePast(b *respond.Budget, user string, objects int) (taken int, err error) {
+	taken = b.Take(user, min(max(objects, 1), mostPastObjects))
 	if taken == 0 {
 		return 0, apierrors.NewTooManyRequests("too much of the past is being read, please try again later", 1)
 	}

@@ -15,16 +15,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
 // TestPastBudget_isFair has users that never release what they have taken: each gets less
 // than the ones before it, and a user that has nothing is served.
 func TestPastBudget_isFair(t *testing.T) {
 	const each = 1000
-	b := budget{limit: pastObjects - pastObjects%(4*each)}
+	const limit = pastObjects - pastObjects%(4*each)
+	b := respond.NewBudget(limit)
 	all := func(user string) (n int) {
 		for {
-			if _, err := takePast(&b, user, each); err != nil {
+			if _, err := takePast(b, user, each); err != nil {
 				if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds == 0 {
 					t.Fatalf("not a 429 with Retry-After: %v", err)
 				}
@@ -33,7 +35,7 @@ func TestPastBudget_isFair(t *testing.T) {
 			n++
 		}
 	}
-	most := b.limit / each
+	most := limit / each
 	if n := all("first"); n != most/2 {
 		t.Errorf("the first user has %d of %d", n, most)
 	}
@@ -47,19 +49,19 @@ func TestPastBudget_isFair(t *testing.T) {
 
 // TestPastBudget_releasesWhatItTook has a request for more than there is.
 func TestPastBudget_releasesWhatItTook(t *testing.T) {
-	b := budget{limit: pastObjects}
+	b := respond.NewBudget(pastObjects)
 	for range 10 {
-		taken, err := takePast(&b, "user", 100*pastObjects)
+		taken, err := takePast(b, "user", 100*pastObjects)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b.taken != mostPastObjects {
-			t.Errorf("%d objects are taken", b.taken)
+		if taken := b.Taken(); taken != mostPastObjects {
+			t.Errorf("%d objects are taken", taken)
 		}
-		b.release("user", taken)
+		b.Release("user", taken)
 	}
-	if b.taken != 0 || len(b.users) != 0 {
-		t.Errorf("%d objects of %v are taken", b.taken, b.users)
+	if b.Taken() != 0 {
+		t.Errorf("%d objects are taken", b.Taken())
 	}
 }
 
@@ -110,21 +112,21 @@ func TestMerged(t *testing.T) {
 
 // TestPastPlace_hold reads a state that has more objects than there are now.
 func TestPastPlace_hold(t *testing.T) {
-	b := budget{limit: pastObjects}
-	p := &pastPlace{budget: &b, user: "user", objects: func() int { return 1 }}
-	if err := p.enter(); err != nil || b.taken != 1 {
-		t.Fatal(b.taken, err)
+	b := respond.NewBudget(pastObjects)
+	p := &pastPlace{budget: b, user: "user", objects: func() int { return 1 }}
+	if err := p.enter(); err != nil || b.Taken() != 1 {
+		t.Fatal(b.Taken(), err)
 	}
 	for objects, want := range map[int]int{300: 300, 100 * pastObjects: mostPastObjects} {
-		if err := p.hold(objects); err != nil || b.taken < want {
-			t.Errorf("%d objects count as %d, %v", objects, b.taken, err)
+		if err := p.hold(objects); err != nil || b.Taken() < want {
+			t.Errorf("%d objects count as %d, %v", objects, b.Taken(), err)
 		}
 	}
 	p.leave()
-	if b.taken != 0 {
-		t.Errorf("%d objects stay taken", b.taken)
+	if b.Taken() != 0 {
+		t.Errorf("%d objects stay taken", b.Taken())
 	}
-	b.take("other", pastObjects-5)
+	b.Take("other", pastObjects-5)
 	if err := p.hold(300); !apierrors.IsTooManyRequests(err) && p.taken != 5 {
 		t.Errorf("%d objects are taken, %v", p.taken, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -55,7 +56,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.owned = s.opts.Own
 	s.deliveries = s.opts.Deliveries
 	s.shared.authorize = s.opts.Authorize
-	s.past.limit, s.written.limit = pastObjects, writtenBytes
+	s.past, s.written = respond.NewBudget(pastObjects), respond.NewBudget(writtenBytes)
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)
@@ -65,6 +66,11 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.all = newFleetAPI(&s.shared, f, &s.ready, &s.membership, s.cluster)
 	return s, nil
 }
+
+// ListenConfig returns a configuration for the listener of a [Server]. On connections of
+// that listener, writes progress as a slow client reads, not in large steps. On systems
+// other than Linux the configuration is equivalent to the zero value.
+func ListenConfig() *net.ListenConfig { return respond.ListenConfig() }
 
 // Run cuts off clients that do not read, and drops what belongs to clusters that have left,
 // until ctx ends. Then it ends all WebSockets, which the HTTP server does not know, and waits

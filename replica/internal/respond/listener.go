@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package respond
 
 import (
 	"net"
@@ -15,7 +15,7 @@ import (
 // yet, so it does not slow down fast clients.
 const maxUnsent = 128 << 10
 
-// ListenConfig returns a configuration for the listener of a [Server]. On connections of
+// ListenConfig returns a configuration for the listener of a server. On connections of
 // that listener, writes progress as a slow client reads, not in large steps. On systems
 // other than Linux the configuration is equivalent to the zero value.
 func ListenConfig() *net.ListenConfig {

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package replica
+package respond
 
 // limitUnsent does nothing: only Linux has the option.
 func limitUnsent(uintptr, int) error { return nil }
