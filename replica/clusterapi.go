@@ -21,6 +21,7 @@ import (
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
+	"github.com/watershed-project/watershed/replica/internal/passthrough"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -30,11 +31,11 @@ import (
 type clusterAPI struct {
 	*shared
 	member  *fleet.Member
-	direct  *consistentReads
+	direct  *passthrough.OriginReads
 	past    *pastReads
 	traffic clusterTally
 	// pass is nil unless requests are passed on.
-	pass    *passThrough
+	pass    *passthrough.Forwarder
 	openapi *openapi.Documents
 	kinds   view.Kinds
 
@@ -50,10 +51,10 @@ type clusterAPI struct {
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
 	c := &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		direct: newConsistentReads(m, s, opts), past: &pastReads{s, m},
+		direct: passthrough.NewOriginReads(m, &s.tracker, opts.originLimits()), past: &pastReads{s, m},
 	}
 	if opts.PassThrough {
-		c.pass = newPassThrough(m, s, opts)
+		c.pass = passthrough.New(m, &s.tracker, s.written, opts.passedLimits(), s.logger)
 	}
 	return c
 }
@@ -97,8 +98,8 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := refusal(c.member, resource, r, q, c.where(q)); err != nil {
 		return err
 	}
-	if wantsOrigin(r, q) && !q.ReadsPast() {
-		return c.direct.serve(w, r, q)
+	if passthrough.WantsOrigin(r, q.Query) && !q.ReadsPast() {
+		return c.direct.Serve(w, r, q.passthroughRequest(r), q.watches(), q.ends)
 	}
 	if err := limits.RefusePart(q.GroupResource(), q.Namespace, q.Name); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	}
 	if c.pass != nil && q.withheld() == "" {
 		end := q.phase(PhaseWait)
-		q.late = !c.pass.writes.wait(r.Context(), q.user(), feed)
+		q.late = !c.pass.Wait(r.Context(), q.user(), feed)
 		end()
 		if q.late || mustBeNewest(feed, r, q) {
 			return c.passLate(w, r, q)
@@ -186,7 +187,7 @@ func (c *clusterAPI) passLate(w http.ResponseWriter, r *http.Request, q *Request
 		q.leave()
 	}
 	q.Passed = true
-	return c.pass.serve(w, r, q)
+	return c.pass.Serve(w, r, q.passthroughRequest(r))
 }
 
 // isBeyondCopy reports whether an error of the copy is due to its limits: a media type that
@@ -219,7 +220,7 @@ func mustBeNewest(feed *history.Feed, r *http.Request, q *Request) bool {
 	if err != nil {
 		return false
 	}
-	_, ok := now.State.Get(objectKey(q.Namespace, q.Name))
+	_, ok := now.State.Get(view.ObjectKey(q.Namespace, q.Name))
 	return !ok
 }
 
@@ -264,7 +265,7 @@ func climbs(path string) bool {
 
 // answers reports whether the copy has the answer to a request for a resource.
 func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
-	if r.Method != http.MethodGet || wantsOrigin(r, q) {
+	if r.Method != http.MethodGet || passthrough.WantsOrigin(r, q.Query) {
 		return false
 	}
 	feed, ok := c.member.Feed(q.GroupResource())
@@ -289,7 +290,7 @@ func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 		serveAPI(c, w, r, q)
 		return
 	}
-	err := c.pass.serve(w, r, q)
+	err := c.pass.Serve(w, r, q.passthroughRequest(r))
 	if err == nil {
 		return
 	}

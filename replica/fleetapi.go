@@ -21,6 +21,7 @@ import (
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
+	"github.com/watershed-project/watershed/replica/internal/passthrough"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -244,7 +245,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	if err := refusal(c.first, c.resource, r, q, f.where(q)); err != nil {
 		return err
 	}
-	if wantsOrigin(r, q) {
+	if passthrough.WantsOrigin(r, q.Query) {
 		return apierrors.NewBadRequest("a consistent read needs a single cluster, below /clusters/NAME: reads of /fleet come from the copies")
 	}
 	warning.Add(w.Header(), c.limits.Warnings()...)
@@ -293,6 +294,6 @@ func hasObject(feed *history.Feed, q *Request) bool {
 	if err != nil {
 		return false
 	}
-	_, ok := now.State.Get(objectKey(q.Namespace, q.Name))
+	_, ok := now.State.Get(view.ObjectKey(q.Namespace, q.Name))
 	return ok
 }

@@ -76,7 +76,7 @@ func (p *fleetPast) objects() (n int) {
 	if p.q.pastKey(p.namespaced) != "" {
 		return len(p.members)
 	}
-	prefix := objectKey(p.q.Namespace, "")
+	prefix := view.ObjectKey(p.q.Namespace, "")
 	for _, m := range p.members {
 		feed, ok := m.Feed(p.q.GroupResource())
 		if !ok {
@@ -152,7 +152,7 @@ func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*h
 	var err error
 	if key := p.q.pastKey(p.namespaced); key != "" {
 		past, err = feed.ObjectAtTime(ctx, at, key)
-	} else if prefix := objectKey(p.q.Namespace, ""); prefix != "" {
+	} else if prefix := view.ObjectKey(p.q.Namespace, ""); prefix != "" {
 		past, err = feed.ObjectsAtTime(ctx, at, func(key string) bool { return strings.HasPrefix(key, prefix) })
 	} else {
 		past, err = feed.AtTime(ctx, at)

@@ -26,7 +26,7 @@ func (c *call) get() error {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	version, err := view.ParseVersion(opts.ResourceVersion)
-	if err != nil && storedAs(c.GroupResource()) == (schema.GroupResource{Resource: "events"}) {
+	if err != nil && view.StoredAs(c.GroupResource()) == (schema.GroupResource{Resource: "events"}) {
 		// kube-apiserver reads events from etcd, and all others from its watch cache.
 		err = apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}

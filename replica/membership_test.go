@@ -4,14 +4,12 @@
 package replica
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -131,30 +129,4 @@ func TestFleetDocuments_areBounded(t *testing.T) {
 	if len(d.sets) != maxDocumentSets || d.sets["used"] == nil || d.sets["first"] != nil {
 		t.Errorf("%d sets are kept", len(d.sets))
 	}
-}
-
-// TestUntil_concurrently has many watches begin and end.
-func TestUntil_concurrently(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var running sync.WaitGroup
-		for range 20 {
-			never, ends := t.Context(), t.Context()
-			ends, end := context.WithCancel(ends)
-			for i := range 50 {
-				running.Go(func() {
-					ctx, release := until(t.Context(), []context.Context{never, ends})
-					defer release()
-					if i%2 == 0 {
-						<-ctx.Done()
-					}
-				})
-			}
-			running.Go(end)
-		}
-		running.Wait()
-		if ctx, release := until(t.Context(), nil); ctx != t.Context() {
-			t.Error("a watch without an end has a context of its own")
-			release()
-		}
-	})
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/passthrough"
 )
 
 // Options configure a [Server]. The zero value, and nil, are the defaults.
@@ -139,6 +140,16 @@ func (o *Options) withDefaults() Options {
 		opts.Logger = slog.Default()
 	}
 	return opts
+}
+
+// originLimits returns the limits of requests that are passed on with the credentials of the fleet.
+func (o *Options) originLimits() passthrough.Limits {
+	return passthrough.Limits{Requests: o.OriginRequests, Connections: o.OriginWatches, Timeout: o.OriginTimeout}
+}
+
+// passedLimits returns the limits of requests that are passed on with the credentials of their callers.
+func (o *Options) passedLimits() passthrough.Limits {
+	return passthrough.Limits{Requests: o.PassedRequests, Connections: o.PassedConnections, Timeout: o.OriginTimeout}
 }
 
 // setDefault sets an option that is not positive.

@@ -16,6 +16,7 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -116,7 +117,7 @@ func (q *Request) pastKey(namespaced bool) string {
 	if name == "" || namespaced && q.Namespace == "" {
 		return ""
 	}
-	return objectKey(q.Namespace, name)
+	return view.ObjectKey(q.Namespace, name)
 }
 
 // existed reports whether a namespace is the same as at a time. It is false if that is not

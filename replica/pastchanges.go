@@ -118,9 +118,9 @@ func (q *Request) selectsObjects() (bool, error) {
 // pastQuery returns the query for the changes of the objects that a request is for.
 func (q *Request) pastQuery(since, until time.Time) history.PastQuery {
 	if q.Name != "" {
-		return history.PastQuery{Since: since, Until: until, Key: objectKey(q.Namespace, q.Name)}
+		return history.PastQuery{Since: since, Until: until, Key: view.ObjectKey(q.Namespace, q.Name)}
 	}
-	prefix := objectKey(q.Namespace, "")
+	prefix := view.ObjectKey(q.Namespace, "")
 	return history.PastQuery{Since: since, Until: until, Want: func(key string) bool { return strings.HasPrefix(key, prefix) }}
 }
 

@@ -12,9 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/passthrough"
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
@@ -58,10 +58,7 @@ type Request struct {
 	// trace follows the request, nil if it is not followed.
 	trace Trace
 	// late means that the copy does not have the writes of the user yet.
-	late bool
-	// uid is that of the object in the copy before a binding or an eviction was passed on, ""
-	// if it is not known.
-	uid        types.UID
+	late       bool
 	attributes Attributes
 	// access is what the caller may read, nil for everything.
 	access *Access
@@ -228,6 +225,17 @@ func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Con
 		return ctx, func(int, error) {}
 	}
 	return q.trace.PassOn(ctx, header)
+}
+
+// passthroughRequest returns what is to be known about the request to pass it on.
+func (q *Request) passthroughRequest(r *http.Request) *passthrough.Request {
+	a := &q.attributes
+	return &passthrough.Request{
+		Path: q.Path, Query: q.Query, Verb: q.Verb, GroupVersionResource: q.GroupVersionResource,
+		Namespace: q.Namespace, Name: q.Name, Subresource: q.Subresource, User: q.user(),
+		StaysOpen: q.staysOpen(r), Watch: a.Verb == "watch", Proxied: a.Subresource == "proxy" || a.Verb == "proxy",
+		Changes: q.changes(r), Late: q.late, PassOn: q.passOn,
+	}
 }
 
 // checkImpersonation refuses a request for the rights of another user. Without access

@@ -62,7 +62,7 @@ func TestServer_slowClientsGetEverything(t *testing.T) {
 		for name, write := range map[string]func(*respond.Response) error{
 			"at once":      func(p *respond.Response) error { _, err := io.WriteString(p, largeDocument); return err },
 			"as a stream":  func(p *respond.Response) error { _, err := io.Copy(p, strings.NewReader(largeDocument)); return err },
-			"with a flush": func(p *respond.Response) error { _, err := io.WriteString(&flushing{p}, largeDocument); return err },
+			"with a flush": func(p *respond.Response) error { _, err := io.WriteString(p.Flushing(), largeDocument); return err },
 		} {
 			served := make(chan error, 1)
 			network := newPipeListener()

@@ -43,7 +43,7 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 		return err
 	}
 	start := view.Start{Version: version, Initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents}
-	ctx, release := until(c.r.Context(), c.ends)
+	ctx, release := respond.Until(c.r.Context(), c.ends)
 	defer release()
 	w, err := c.view.Watch(ctx, start, m)
 	if err != nil {

@@ -125,11 +125,18 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
 	},
 	"replica/internal/openapi": {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
+	"replica/internal/passthrough": {
+		own: []string{
+			"wire", "kube", "fleet", "fleet/history", "internal/warning",
+			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
+		},
+		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
+	},
 	"replica": {
 		own: []string{
 			"fanout", "wire", "kube", "fleet", "fleet/history", "internal/jsondiff", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
-			"replica/internal/discovery", "replica/internal/openapi",
+			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/passthrough",
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},

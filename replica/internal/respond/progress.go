@@ -213,6 +213,16 @@ func (p *Response) FlushError() error {
 	return p.control.Flush()
 }
 
+// Flushing returns a writer that flushes every write, since the response may be a watch.
+func (p *Response) Flushing() io.Writer { return &flushing{p} }
+
+type flushing struct{ *Response }
+
+func (f *flushing) Write(b []byte) (int, error) {
+	n, err := f.Response.Write(b)
+	return n, cmp.Or(err, f.FlushError())
+}
+
 // Limit bounds how long net/http may take to write the rest, at most a few KB, after the
 // handler has returned.
 func (p *Response) Limit(patience time.Duration) {

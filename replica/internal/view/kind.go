@@ -21,6 +21,14 @@ import (
 // Definitions is the resource of CustomResourceDefinitions.
 var Definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
+// StoredAs returns the resource that has the objects of another one too.
+func StoredAs(r schema.GroupResource) schema.GroupResource {
+	if r.Group == "events.k8s.io" && r.Resource == "events" {
+		r.Group = ""
+	}
+	return r
+}
+
 // Kind is what the replica knows of the kind of a resource.
 type Kind struct {
 	// Printer makes the rows of tables.

@@ -24,6 +24,14 @@ type State struct {
 	snapshot fleet.Snapshot[*wire.Object]
 }
 
+// ObjectKey returns the key of an object in the copy. Without a name it is the prefix of the keys of a namespace.
+func ObjectKey(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
 // Part is the objects of one cluster.
 type Part struct {
 	// Cluster is the name of the cluster.

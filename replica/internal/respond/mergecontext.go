@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package respond
 
 import "context"
 
-// until returns a context that ends with ctx, and when one of ends does. The caller calls
+// Until returns a context that ends with ctx, and when one of ends does. The caller calls
 // release when it does not need the context any more. Waiting needs no goroutine.
-func until(ctx context.Context, ends []context.Context) (_ context.Context, release func()) {
+func Until(ctx context.Context, ends []context.Context) (_ context.Context, release func()) {
 	if len(ends) == 0 {
 		return ctx, func() {}
 	}

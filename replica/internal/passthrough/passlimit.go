@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package passthrough
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/watershed-project/watershed/internal/warning"
 )
 
-// places bounds how many requests one cluster answers at a time, and how many of them are of
-// one user, if users are known. It has some 100 bytes for each user that has one.
-type places struct {
+// passLimit bounds how many requests one cluster answers at a time, and how many of them are of
+// one user, if users are known. It costs about 100 bytes per user with a request in flight.
+type passLimit struct {
 	limit, perUser int
 
 	mu    sync.Mutex
@@ -22,9 +22,12 @@ type places struct {
 	users map[string]int
 }
 
+// newPassLimit returns a limit of n requests, half of them for one user.
+func newPassLimit(n int) passLimit { return passLimit{limit: n, perUser: max(1, n/2)} }
+
 // take takes a place for a request of a user. It does not wait: a client that waits would
 // take a place in the replica. The caller calls done.
-func (p *places) take(user, what, cluster string) (done func(), err error) {
+func (p *passLimit) take(user, what, cluster string) (done func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -41,7 +44,7 @@ func (p *places) take(user, what, cluster string) (done func(), err error) {
 	return func() { p.leave(user) }, nil
 }
 
-func (p *places) leave(user string) {
+func (p *passLimit) leave(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--

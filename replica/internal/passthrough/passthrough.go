@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package passthrough
 
 import (
 	"bytes"
@@ -21,9 +21,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
 const (
@@ -32,17 +34,19 @@ const (
 	smallBody = 256 << 10
 	// The response to a write is read before it is passed back, to find the version of the
 	// object, if it has at most largestWritten bytes. Each response may have smallWritten of
-	// them, and all together writtenBytes more.
+	// them, and all together WrittenBytes more.
 	largestWritten = 16 << 20
 	smallWritten   = 64 << 10
-	writtenBytes   = 64 << 20
 )
 
-// passThrough passes requests of callers on to a cluster, with their own credentials.
-type passThrough struct {
+// WrittenBytes is how many bytes the responses to writes of all clusters may hold, see [New].
+const WrittenBytes = 64 << 20
+
+// Forwarder passes requests of callers on to a cluster, with their own credentials.
+type Forwarder struct {
 	origin
 	// requests end soon. connections stay open, such as watches, logs and terminals.
-	requests, connections places
+	requests, connections passLimit
 	writes                writes
 	// buffered bounds the bytes of responses to writes, of all clusters.
 	buffered *respond.Budget
@@ -52,34 +56,44 @@ type passThrough struct {
 	warned atomic.Int64
 }
 
-func newPassThrough(m *fleet.Member, s *shared, opts *Options) *passThrough {
-	return &passThrough{
-		origin:      origin{m, &s.tracker, opts.OriginTimeout},
-		requests:    places{limit: opts.PassedRequests, perUser: max(1, opts.PassedRequests/2)},
-		connections: places{limit: opts.PassedConnections, perUser: max(1, opts.PassedConnections/2)},
-		buffered:    s.written,
-		logger:      s.logger,
+// New returns what passes requests on to a member. What is written to clients is added to a tracker, and buffered bounds
+// the bytes of responses to writes, of all clusters.
+func New(m *fleet.Member, tracker *respond.Tracker, buffered *respond.Budget, limits Limits, logger *slog.Logger) *Forwarder {
+	return &Forwarder{
+		origin:      origin{m, tracker, limits.Timeout},
+		requests:    newPassLimit(limits.Requests),
+		connections: newPassLimit(limits.Connections),
+		buffered:    buffered,
+		logger:      logger,
 	}
 }
 
+// Wait waits until the copy of a resource has the writes of a user. It returns false if the copy takes too long: then
+// the cluster must answer.
+func (p *Forwarder) Wait(ctx context.Context, user string, feed *history.Feed) bool {
+	return p.writes.wait(ctx, user, feed)
+}
+
+// ForgetWrites forgets the writes that the copy has.
+func (p *Forwarder) ForgetWrites() { p.writes.sweep(p.member) }
+
 // warn logs once a minute that nothing is passed on, because the cluster does not tell callers
 // apart.
-func (p *passThrough) warn(err error) {
+func (p *Forwarder) warn(err error) {
 	now, last := time.Now().UnixNano(), p.warned.Load()
 	if now-last >= int64(time.Minute) && p.warned.CompareAndSwap(last, now) {
 		p.logger.Warn("requests are not passed on", "cluster", p.member.Name(), "err", err)
 	}
 }
 
-// serve passes a request on, and its response back. If it returns an error, nothing has been
+// Serve passes a request on, and its response back. If it returns an error, nothing has been
 // written.
-func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) error {
-	stays := q.staysOpen(r)
-	places, what := &p.requests, "requests"
-	if stays {
-		places, what = &p.connections, "connections"
+func (p *Forwarder) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
+	limit, what := &p.requests, "requests"
+	if q.StaysOpen {
+		limit, what = &p.connections, "connections"
 	}
-	done, err := places.take(q.user(), what, p.member.Name())
+	done, err := limit.take(q.User, what, p.member.Name())
 	if err != nil {
 		return err
 	}
@@ -93,13 +107,13 @@ func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 		// The response does not have the UID, and the copy may not have the object any more
 		// when it arrives.
 		if feed, ok := p.member.Feed(q.GroupResource()); ok {
-			q.uid = uidOf(feed, objectKey(q.Namespace, q.Name))
+			q.uid = uidOf(feed, view.ObjectKey(q.Namespace, q.Name))
 		}
 	}
 	from, _, _ := net.SplitHostPort(r.RemoteAddr)
-	ctx, ended := q.passOn(r.Context(), passed.Header)
+	ctx, ended := q.PassOn(r.Context(), passed.Header)
 	resp, err := p.ask(ctx, func(ctx context.Context, connection *kube.Cluster) (*http.Response, error) {
-		resp, err := connection.Forward(passed.WithContext(ctx), from, stays || q.Verb == "list")
+		resp, err := connection.Forward(passed.WithContext(ctx), from, q.StaysOpen || q.Verb == "list")
 		if errors.Is(err, kube.ErrIndistinctCallers) {
 			p.warn(err)
 		}
@@ -111,12 +125,12 @@ func (p *passThrough) serve(w http.ResponseWriter, r *http.Request, q *Request) 
 	}
 	defer func() { ended(resp.StatusCode, nil) }()
 	defer resp.end()
-	if resp.StatusCode == http.StatusConflict && q.changes(r) && passed.GetBody != nil {
+	if resp.StatusCode == http.StatusConflict && q.Changes && passed.GetBody != nil {
 		p.refused(q, passed)
 	}
 	response := p.tracker.Begin(w)
 	defer response.End()
-	return p.respond(response, r, q, resp, stays)
+	return p.respond(response, r, q, resp)
 }
 
 // passedRequest returns the request to pass on.
@@ -126,7 +140,7 @@ func passedRequest(r *http.Request, q *Request) (*http.Request, error) {
 	if raw, ok := strings.CutPrefix(r.URL.RawPath, rootOf(r, q)); ok {
 		passed.URL.RawPath = raw // net/url ignores it if it is not a form of the path
 	}
-	if late := q.late && q.Query.Get("resourceVersion") == "0"; late || q.Query.Has("watershedRead") {
+	if late := q.Late && q.Query.Get("resourceVersion") == "0"; late || q.Query.Has("watershedRead") {
 		query := r.URL.Query()
 		query.Del("watershedRead")
 		if late {
@@ -173,7 +187,7 @@ func bodyError(err error) error {
 }
 
 // respond passes a response back. If it returns an error, nothing has been written.
-func (p *passThrough) respond(w *respond.Response, r *http.Request, q *Request, resp *answer, stays bool) error {
+func (p *Forwarder) respond(w *respond.Response, r *http.Request, q *Request, resp *answer) error {
 	location, err := p.location(r, q, resp.Response)
 	if err != nil {
 		return badGateway(err.Error())
@@ -182,7 +196,7 @@ func (p *passThrough) respond(w *respond.Response, r *http.Request, q *Request, 
 		passHeaders(w.Header(), resp.Header, "passed-on")
 		return p.tunnel(w, r, resp.Response)
 	}
-	if location == "" && !isProxied(q) {
+	if location == "" && !q.Proxied {
 		if err := p.check(resp.Response); err != nil {
 			return err
 		}
@@ -192,26 +206,21 @@ func (p *passThrough) respond(w *respond.Response, r *http.Request, q *Request, 
 	case location != "":
 		w.Header().Set("Location", location)
 		passBody(r.Context(), w, resp.StatusCode, resp.prompt, w, false)
-	case q.changes(r) && resp.StatusCode < http.StatusMultipleChoices:
+	case q.Changes && resp.StatusCode < http.StatusMultipleChoices:
 		p.written(w, q, resp)
-	case stays:
+	case q.StaysOpen:
 		// A pause is normal, for the cluster and for the client.
-		passBody(r.Context(), w, resp.StatusCode, resp.Body, w.Untracked(), q.attributes.Verb == "watch")
+		passBody(r.Context(), w, resp.StatusCode, resp.Body, w.Untracked(), q.Watch)
 	default:
-		passBody(r.Context(), w, resp.StatusCode, resp.prompt, &flushing{w}, false)
+		passBody(r.Context(), w, resp.StatusCode, resp.prompt, w.Flushing(), false)
 	}
 	return nil
-}
-
-// isProxied reports whether the response comes from a program in the cluster.
-func isProxied(q *Request) bool {
-	return q.attributes.Subresource == "proxy" || q.attributes.Verb == "proxy"
 }
 
 // location returns where a response redirects the client to: "" if it does not. The path is
 // that of the cluster, so it is moved below the root of the API. A redirect to another server
 // is an error: the client would send its token there.
-func (p *passThrough) location(r *http.Request, q *Request, resp *http.Response) (string, error) {
+func (p *Forwarder) location(r *http.Request, q *Request, resp *http.Response) (string, error) {
 	if resp.StatusCode < http.StatusMultipleChoices || resp.StatusCode >= http.StatusBadRequest || resp.StatusCode == http.StatusNotModified {
 		return "", nil
 	}
@@ -227,7 +236,7 @@ func (p *passThrough) location(r *http.Request, q *Request, resp *http.Response)
 }
 
 // tunnel connects the client and the cluster, which have agreed on another protocol.
-func (p *passThrough) tunnel(w *respond.Response, r *http.Request, resp *http.Response) error {
+func (p *Forwarder) tunnel(w *respond.Response, r *http.Request, resp *http.Response) error {
 	for _, name := range []string{"Connection", "Upgrade", "Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "X-Stream-Protocol-Version"} {
 		if values := resp.Header.Values(name); len(values) > 0 {
 			w.Header()[name] = values
@@ -242,7 +251,7 @@ func (p *passThrough) tunnel(w *respond.Response, r *http.Request, resp *http.Re
 }
 
 // refused records what the next reads of the user must see after a conflict.
-func (p *passThrough) refused(q *Request, passed *http.Request) {
+func (p *Forwarder) refused(q *Request, passed *http.Request) {
 	body, err := passed.GetBody()
 	if err != nil {
 		return
@@ -252,26 +261,26 @@ func (p *passThrough) refused(q *Request, passed *http.Request) {
 		return
 	}
 	e := conflictEffect(q, passed.Header.Get("Content-Type"), sent)
-	if feed, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && !e.isNone() {
-		p.writes.add(q.user(), feed, e)
+	if feed, mirrored := feedOf(p.member, view.StoredAs(q.GroupResource())); mirrored && !e.isNone() {
+		p.writes.add(q.User, feed, e)
 	}
 }
 
 // written passes the response to a write back, after it has recorded what the next reads of
 // the user must see. The effect of a response that is too large, or does not fit into the
 // budget, is unknown.
-func (p *passThrough) written(w *respond.Response, q *Request, resp *answer) {
-	head, taken, err := p.buffer(q.user(), resp.prompt)
+func (p *Forwarder) written(w *respond.Response, q *Request, resp *answer) {
+	head, taken, err := p.buffer(q.User, resp.prompt)
 	e := effect{unknown: true}
 	if errors.Is(err, io.EOF) {
 		e, err = effectOf(q, resp.Header.Get("Content-Type"), head), nil
 	}
-	if feed, mirrored := feedOf(p.member, storedAs(q.GroupResource())); mirrored && !e.isNone() {
-		p.writes.add(q.user(), feed, e)
+	if feed, mirrored := feedOf(p.member, view.StoredAs(q.GroupResource())); mirrored && !e.isNone() {
+		p.writes.add(q.User, feed, e)
 	}
 	w.WriteHeader(resp.StatusCode)
 	_, failed := w.Write(head)
-	p.buffered.Release(q.user(), taken)
+	p.buffered.Release(q.User, taken)
 	if failed == nil && err == nil {
 		_, err = io.Copy(w, resp.prompt)
 	}
@@ -282,7 +291,7 @@ func (p *passThrough) written(w *respond.Response, q *Request, resp *answer) {
 
 // buffer reads the beginning of a body, and all of it if the budget allows: err is then io.EOF.
 // The caller releases the bytes that were taken from the budget.
-func (p *passThrough) buffer(user string, body io.Reader) (head []byte, taken int, err error) {
+func (p *Forwarder) buffer(user string, body io.Reader) (head []byte, taken int, err error) {
 	head = make([]byte, 0, 4<<10)
 	for err == nil {
 		if len(head) == cap(head) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package passthrough
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -69,14 +70,6 @@ type pending struct {
 	until time.Time
 }
 
-// storedAs returns the resource that has the objects of another one too.
-func storedAs(r schema.GroupResource) schema.GroupResource {
-	if r.Group == "events.k8s.io" && r.Resource == "events" {
-		r.Group = ""
-	}
-	return r
-}
-
 // add records a write to a resource that a feed has.
 func (w *writes) add(user string, feed *history.Feed, effect effect) {
 	for i := range effect.objects {
@@ -89,7 +82,7 @@ func (w *writes) add(user string, feed *history.Feed, effect effect) {
 	if w.all == nil {
 		w.all = map[writer]*written{}
 	}
-	at := writer{user, storedAs(feed.Resource().GroupResource())}
+	at := writer{user, view.StoredAs(feed.Resource().GroupResource())}
 	one := w.all[at]
 	if one == nil {
 		if len(w.all) >= mostWrites {
@@ -143,7 +136,7 @@ func (w *written) add(e effect, number uint64) {
 // wait waits until the copy has the writes of a user. It returns false if the copy takes too
 // long: then the cluster must answer.
 func (w *writes) wait(ctx context.Context, user string, feed *history.Feed) bool {
-	r := storedAs(feed.Resource().GroupResource())
+	r := view.StoredAs(feed.Resource().GroupResource())
 	return w.waitFor(ctx, writer{user, r}, feed) && (user == "" || w.waitFor(ctx, writer{"", r}, feed))
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package passthrough
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -43,7 +44,7 @@ type change struct {
 	// uid is that of the object, "" if the response does not have it.
 	uid  types.UID
 	kind changeKind
-	// version is the one that the object has not any more, for [moved].
+	// version is the version that was refused, for [moved]: the object no longer has it.
 	version string
 }
 
@@ -110,7 +111,7 @@ func effectOf(q *Request, contentType string, body []byte) effect {
 	case err != nil:
 		return effect{unknown: true}
 	case r.isGone() && q.Name != "":
-		return effect{objects: []change{{objectKey(q.Namespace, q.Name), r.Metadata.UID, removed, ""}}}
+		return effect{objects: []change{{view.ObjectKey(q.Namespace, q.Name), r.Metadata.UID, removed, ""}}}
 	case r.Kind == "Status":
 		return statusEffect(q, r.Details.UID)
 	case version == "":
@@ -135,7 +136,7 @@ func conflictEffect(q *Request, contentType string, body []byte) effect {
 	if err != nil || q.Name == "" || r.Metadata.ResourceVersion == "" {
 		return effect{}
 	}
-	return effect{objects: []change{{objectKey(q.Namespace, q.Name), r.Metadata.UID, moved, r.Metadata.ResourceVersion}}}
+	return effect{objects: []change{{view.ObjectKey(q.Namespace, q.Name), r.Metadata.UID, moved, r.Metadata.ResourceVersion}}}
 }
 
 // resultIn reads the result in a body.
@@ -152,7 +153,7 @@ func resultIn(contentType string, body []byte) (r result, err error) {
 
 // statusEffect returns the effect of a write whose response has no object.
 func statusEffect(q *Request, uid types.UID) effect {
-	c := change{key: objectKey(q.Namespace, q.Name), uid: cmp.Or(uid, q.uid)}
+	c := change{key: view.ObjectKey(q.Namespace, q.Name), uid: cmp.Or(uid, q.uid)}
 	pod := q.GroupResource() == (schema.GroupResource{Resource: "pods"})
 	switch {
 	case q.Verb == "delete" && q.Subresource == "" && uid != "":
@@ -180,17 +181,9 @@ func collectionEffect(r *result) (e effect) {
 			return effect{unknown: true}
 		}
 		e.version = max(e.version, version)
-		e.objects = append(e.objects, change{objectKey(item.Namespace, item.Name), item.UID, ended, ""})
+		e.objects = append(e.objects, change{view.ObjectKey(item.Namespace, item.Name), item.UID, ended, ""})
 	}
 	return e
-}
-
-// objectKey returns the key of an object in the copy.
-func objectKey(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
 }
 
 // isIn reports whether the copy shows the change: o is the object that it has at the key, nil
@@ -207,7 +200,12 @@ func (c *change) isIn(o *wire.Object) bool {
 	if c.kind == moved {
 		return err == nil && meta.ResourceVersion != c.version
 	}
-	return err == nil && (c.kind == ended && meta.DeletionTimestamp != nil && stays(meta.Finalizers, meta.DeletionGracePeriodSeconds) || c.uid != "" && meta.UID != c.uid)
+	if err != nil {
+		return false
+	}
+	replaced := c.uid != "" && meta.UID != c.uid
+	staysDeleted := meta.DeletionTimestamp != nil && stays(meta.Finalizers, meta.DeletionGracePeriodSeconds)
+	return replaced || c.kind == ended && staysDeleted
 }
 
 // protobufResult reads a result in protobuf.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package passthrough
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,12 +160,4 @@ func passable(resp *http.Response) bool {
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return err == nil && (slices.Contains(encode.MediaTypes[:], media) || slices.Contains(documentTypes, media))
-}
-
-// flushing flushes every write, since the response may be a watch.
-type flushing struct{ *respond.Response }
-
-func (f *flushing) Write(b []byte) (int, error) {
-	n, err := f.Response.Write(b)
-	return n, cmp.Or(err, f.FlushError())
 }
