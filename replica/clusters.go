@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
+	"github.com/watershed-project/watershed/replica/internal/audience"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
@@ -89,20 +90,20 @@ type ClusterState struct {
 
 // serveClusters answers with the clusters that the request selects by their labels, and the
 // state of each.
-func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *sight) {
+func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *audience.Visible) {
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
 		respond.Error(w, r, apierrors.NewBadRequest("labelSelector: "+err.Error()))
 		return
 	}
 	document := Clusters{Version: s.opts.Version, Clusters: []ClusterState{}}
-	if seen.names == nil {
+	if seen.IsWhole() {
 		document.Process = &Process{Memory: processMemory(), Readers: s.all.traffic.watches.Load()}
 		if s.opts.Problems != nil {
 			document.Process.Problems = s.opts.Problems()
 		}
 	}
-	for _, m := range seen.members {
+	for _, m := range seen.Members {
 		if selector.Matches(labels.Set(m.Labels())) {
 			document.Clusters = append(document.Clusters, s.clusterState(m))
 		}
@@ -112,7 +113,7 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *sig
 		respond.Text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	warning.Add(w.Header(), seen.warnings("")...)
+	warning.Add(w.Header(), seen.Warnings("")...)
 	w.Header().Set("Content-Type", encode.JSON.MediaType())
 	_, _ = w.Write(append(body, '\n'))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica/internal/audience"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
@@ -41,22 +42,22 @@ type fleetAPI struct {
 	noSchemas *openapi.Documents
 	// cluster returns the API of a member.
 	cluster    func(*fleet.Member) *clusterAPI
-	membership *membership
+	membership *audience.Membership
 }
 
-func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, members *membership, cluster func(*fleet.Member) *clusterAPI) *fleetAPI {
+func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, members *audience.Membership, cluster func(*fleet.Member) *clusterAPI) *fleetAPI {
 	return &fleetAPI{shared: s, fleet: f, readiness: ready, membership: members, cluster: cluster, noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil)}
 }
 
 // seenFleet is the API of the members that the caller of one request sees.
 type seenFleet struct {
 	*fleetAPI
-	*sight
+	*audience.Visible
 }
 
 func (f *seenFleet) serveHealth(w http.ResponseWriter, r *http.Request, q *Request) {
 	if q.Path == "/readyz" {
-		f.readiness.serve(w, r, f.sight)
+		f.readiness.serve(w, r, f.Visible)
 		return
 	}
 	respond.Text(w, http.StatusOK, "ok")
@@ -64,21 +65,21 @@ func (f *seenFleet) serveHealth(w http.ResponseWriter, r *http.Request, q *Reque
 
 func (f *seenFleet) unknown() error {
 	switch {
-	case slices.ContainsFunc(f.members, (*fleet.Member).Discovered):
+	case slices.ContainsFunc(f.Members, (*fleet.Member).Discovered):
 		return nil
 	case !f.fleet.Known():
 		return status.RetrySoon(unreported(f.fleet))
-	case len(f.members) == 0:
+	case len(f.Members) == 0:
 		return apierrors.NewServiceUnavailable("there are no clusters")
 	}
-	return view.Unreachable(f.members, "no cluster can be read")
+	return view.Unreachable(f.Members, "no cluster can be read")
 }
 
 // schemas returns the documents of the first member that is live, or else of the first one
 // that was. The members have their copies.
 func (f *seenFleet) schemas() *openapi.Documents {
 	var stale *fleet.Member
-	for _, m := range f.members {
+	for _, m := range f.Members {
 		switch m.Status().State {
 		case fleet.Live:
 			return f.cluster(m).schemas()
@@ -93,8 +94,8 @@ func (f *seenFleet) schemas() *openapi.Documents {
 }
 
 func (f *seenFleet) discovery() *discovery.Documents {
-	return f.documents.of(f.set, setResources{
-		served: f.resources(), unmirrored: f.unmirrored(), definitions: slices.ContainsFunc(f.members, mirrorsDefinitions),
+	return f.documents.of(f.Set, setResources{
+		served: f.resources(), unmirrored: f.unmirrored(), definitions: slices.ContainsFunc(f.Members, mirrorsDefinitions),
 	})
 }
 
@@ -104,7 +105,7 @@ func (f *seenFleet) resources() []kube.Resource {
 	var order []schema.GroupResource
 	versions := map[schema.GroupResource]map[string]int{}
 	first := map[schema.GroupVersionResource]kube.Resource{}
-	for _, m := range f.members {
+	for _, m := range f.Members {
 		for _, r := range m.Served() {
 			at := r.GroupResource()
 			if versions[at] == nil {
@@ -127,7 +128,7 @@ func (f *seenFleet) resources() []kube.Resource {
 // unmirrored returns the resources that some cluster serves and the replica does not mirror.
 func (f *seenFleet) unmirrored() []kube.Resource {
 	var all []kube.Resource
-	for _, m := range f.members {
+	for _, m := range f.Members {
 		for _, r := range m.Unmirrored() {
 			if !slices.ContainsFunc(all, func(other kube.Resource) bool { return other.GroupResource() == r.GroupResource() }) {
 				all = append(all, r)
@@ -142,11 +143,11 @@ type census struct {
 	// selector is what the request requires of clusters, nil if nothing. The requirements on
 	// names and those on labels are its parts.
 	selector, names, labels labels.Selector
-	// sight has only the members that the request selects by their labels. It is that of the
+	// visible has only the members that the request selects by their labels. It is that of the
 	// caller if the request does not.
-	sight  *sight
-	limits view.Limits
-	fresh  freshness.Freshness
+	visible *audience.Visible
+	limits  view.Limits
+	fresh   freshness.Freshness
 	// first is a member that has the resource in the version of the request, nil if there is
 	// none, and resource is the resource of that member.
 	first    *fleet.Member
@@ -162,16 +163,16 @@ type census struct {
 
 // count looks at all members.
 func (f *seenFleet) count(q *Request) *census {
-	c := &census{selector: view.ClusterSelector(q.Query.Get("labelSelector")), sight: f.sight}
+	c := &census{selector: view.ClusterSelector(q.Query.Get("labelSelector")), visible: f.Visible}
 	c.names, c.labels = view.SplitClusters(c.selector)
 	if c.labels != nil {
 		// The labels are read after this, so that a change in between is not missed.
-		q.ends = append(q.ends, f.membership.relabelled())
-		c.sight = f.labelled(f.membership, c.labels)
+		q.ends = append(q.ends, f.membership.Relabelled())
+		c.visible = f.Labelled(f.membership, c.labels)
 	}
-	for _, m := range f.members {
-		wanted := view.Selects(c.names, m.Name()) && c.sight.sees(m)
-		if !m.Discovered() || !f.reads(m) {
+	for _, m := range f.Members {
+		wanted := view.Selects(c.names, m.Name()) && c.visible.Has(m)
+		if !m.Discovered() || !f.Reads(m) {
 			if wanted {
 				c.silent = append(c.silent, m)
 			}
@@ -227,7 +228,7 @@ func (c *census) warnings(q *Request) []string {
 }
 
 func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) error {
-	warning.Add(w.Header(), f.warnings("this resource there")...)
+	warning.Add(w.Header(), f.Warnings("this resource there")...)
 	c := f.count(q)
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
 	switch {
@@ -254,12 +255,12 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	}
 	warning.Add(w.Header(), c.warnings(q)...)
 	v := view.OfFleet(view.Selection{
-		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: c.sight.members, Audience: c.sight.audience(q, &f.sets),
+		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: c.visible.Members, Audience: f.audienceOf(q, c.visible),
 		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: len(c.selected),
 	}, &f.pins)
 	call := func(v view.View) *call {
 		one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
-		one.seal = f.seals.Seal(q.caller(), "fleet", c.sight.set, q.String(), q.Namespace)
+		one.seal = f.seals.Seal(q.caller(), "fleet", c.visible.Set, q.String(), q.Namespace)
 		return one
 	}
 	if q.ReadsPast() {
@@ -268,13 +269,24 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	return call(v).serve()
 }
 
+// audienceOf returns what a view needs to know of the caller. A list or a watch is identified by everything that an
+// authorizer may decide by: members that are seen in one list need not be seen in another.
+func (f *seenFleet) audienceOf(q *Request, visible *audience.Visible) *view.Audience {
+	a := visible.Audience(q.caller())
+	if a != nil && (q.Verb == "list" || q.Verb == "watch") {
+		a.Sets = &f.sets
+		a.List = view.NewListID(q.String(), q.Namespace, q.Name, q.Query.Get("fieldSelector"), q.Query.Get("labelSelector"))
+	}
+	return a
+}
+
 // where returns the address for a request that the fleet cannot answer: that of the clusters
 // that have the object.
 func (f *seenFleet) where(q *Request) func() string {
 	return func() string {
 		var names []string
-		for _, m := range f.members {
-			if feed, ok := m.Feed(q.GroupResource()); ok && q.Name != "" && f.reads(m) && hasObject(feed, q) {
+		for _, m := range f.Members {
+			if feed, ok := m.Feed(q.GroupResource()); ok && q.Name != "" && f.Reads(m) && hasObject(feed, q) {
 				names = append(names, m.Name())
 			}
 		}

@@ -329,7 +329,7 @@ func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 	case selected:
 		return apierrors.NewBadRequest("labelSelector: numbers of changes can be selected by cluster only")
 	}
-	warning.Add(w.Header(), f.warnings("the changes there")...)
+	warning.Add(w.Header(), f.Warnings("the changes there")...)
 	members := f.selectedMembers(q)
 	ctx, rights, leave, err := s.enter(r, q, members...)
 	if err != nil {
@@ -361,7 +361,7 @@ func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Requ
 // be read.
 func (f *seenFleet) selectedMembers(q *Request) []*fleet.Member {
 	names, own := view.SplitClusters(view.ClusterSelector(q.Query.Get("labelSelector")))
-	return slices.DeleteFunc(slices.Clone(f.members), func(m *fleet.Member) bool {
-		return !f.reads(m) || !view.Selects(names, m.Name()) || !view.SelectsLabels(own, m.Labels())
+	return slices.DeleteFunc(slices.Clone(f.Members), func(m *fleet.Member) bool {
+		return !f.Reads(m) || !view.Selects(names, m.Name()) || !view.SelectsLabels(own, m.Labels())
 	})
 }

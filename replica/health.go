@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
+	"github.com/watershed-project/watershed/replica/internal/audience"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
@@ -27,7 +28,7 @@ type readiness struct {
 
 // serve answers a request for the readiness. Probes have no credentials, so only a verbose
 // response has details, and only about the clusters that its caller sees.
-func (s *readiness) serve(w http.ResponseWriter, r *http.Request, seen *sight) {
+func (s *readiness) serve(w http.ResponseWriter, r *http.Request, seen *audience.Visible) {
 	known, ready := s.fleet.Known(), s.isReady()
 	_, verbose := r.URL.Query()["verbose"]
 	if ready && !verbose {
@@ -36,13 +37,13 @@ func (s *readiness) serve(w http.ResponseWriter, r *http.Request, seen *sight) {
 	}
 	directory, clusters := "reason withheld", "reason withheld"
 	if verbose {
-		warning.Add(w.Header(), seen.warnings("")...)
-		clusters = progressOf(seen.members)
+		warning.Add(w.Header(), seen.Warnings("")...)
+		clusters = progressOf(seen.Members)
 	}
 	switch {
 	case known:
 		directory = ""
-	case verbose && seen.names == nil:
+	case verbose && seen.IsWhole():
 		directory = unreported(s.fleet)
 	}
 	text := checkLine(known, "directory", directory) + checkLine(ready, "clusters", clusters)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/audience"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
 	"github.com/watershed-project/watershed/replica/internal/respond"
@@ -36,7 +37,7 @@ type Server struct {
 	// requests counts the requests that were audited.
 	requests atomic.Uint64
 	// membership has the sets of members that callers see.
-	membership membership
+	membership audience.Membership
 
 	// mu guards clusters.
 	mu       sync.Mutex
@@ -87,7 +88,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ticker.C:
 			s.tracker.Cut(s.opts.WriteTimeout)
 			s.tidy()
-			s.membership.check(s.fleet.Members())
+			s.membership.Check(s.fleet.Members())
 			s.all.pins.DropOld()
 		}
 	}
@@ -314,6 +315,14 @@ func (s *Server) audit(w *respond.Response, r *http.Request, q *Request) func() 
 	}
 }
 
+// visibleTo returns what a caller sees of the fleet. The hook is asked once for each member.
+func (s *Server) visibleTo(a *Access) *audience.Visible {
+	if a == nil {
+		return audience.Of(s.fleet.Members(), nil, 0, &s.membership)
+	}
+	return audience.Of(s.fleet.Members(), a.Sees, a.Unavailable, &s.membership)
+}
+
 // resolve sets the member that a request addresses. The hooks decide about that member, so
 // it is looked up once.
 func (s *Server) resolve(q *Request) {
@@ -341,7 +350,7 @@ func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 		return checkImpersonation(r)
 	}
 	defer q.phase(PhaseAuthorize)()
-	changed := s.membership.change()
+	changed := s.membership.Changed()
 	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
 		return err
 	}
@@ -385,7 +394,7 @@ func noCluster(name string) error {
 func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	switch {
 	case q.Fleet:
-		serveAPI(&seenFleet{s.all, s.sightOf(q.access)}, w, r, q)
+		serveAPI(&seenFleet{s.all, s.visibleTo(q.access)}, w, r, q)
 		return
 	case q.Cluster != "":
 		switch {
@@ -405,13 +414,13 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	root, rest := cutRoot(q.Path)
 	switch {
 	case root == "clusters" && rest == "":
-		s.serveClusters(w, r, s.sightOf(q.access))
+		s.serveClusters(w, r, s.visibleTo(q.access))
 	case root == "clusters":
 		respond.Error(w, r, noCluster(""))
 	case root == "healthz", root == "livez":
 		respond.Text(w, http.StatusOK, "ok")
 	case root == "readyz":
-		s.ready.serve(w, r, s.sightOf(q.access))
+		s.ready.serve(w, r, s.visibleTo(q.access))
 	default:
 		respond.Error(w, r, status.NoPath())
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package audience
 
 import (
 	"context"
@@ -21,10 +21,10 @@ import (
 // join or leave one after the other.
 const minMembershipGap = 10 * time.Second
 
-// membership distinguishes sets of members, also if another member takes a name, and reports
+// Membership distinguishes sets of members, also if another member takes a name, and reports
 // when the members of the fleet or their labels have changed. It has some 50 bytes for each
-// member.
-type membership struct {
+// member. The zero value is ready to use. All methods are safe for concurrent use.
+type Membership struct {
 	mu   sync.Mutex
 	ids  map[*fleet.Member]uint64
 	last uint64
@@ -32,7 +32,7 @@ type membership struct {
 	members, labels epoch
 }
 
-// epoch is the time during which something stays the same. The membership's mu guards it.
+// epoch is the time during which something stays the same. The mu of [Membership] guards it.
 type epoch struct {
 	// state identifies what it is at the last check.
 	state string
@@ -63,16 +63,16 @@ func (e *epoch) check(state string) {
 	}
 }
 
-// change returns a context that ends when the members of the fleet have changed.
-func (m *membership) change() context.Context {
+// Changed returns a context that ends when the members of the fleet have changed.
+func (m *Membership) Changed() context.Context {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.members.current()
 }
 
-// relabelled returns a context that ends when the members of the fleet or their labels have
+// Relabelled returns a context that ends when the members of the fleet or their labels have
 // changed.
-func (m *membership) relabelled() context.Context {
+func (m *Membership) Relabelled() context.Context {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.labels.current()
@@ -80,13 +80,13 @@ func (m *membership) relabelled() context.Context {
 
 // setOf returns an identifier for a set of members, sorted by name. It is never
 // view.AllMembers.
-func (m *membership) setOf(members []*fleet.Member) string {
+func (m *Membership) setOf(members []*fleet.Member) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.setLocked(members)
 }
 
-func (m *membership) setLocked(members []*fleet.Member) string {
+func (m *Membership) setLocked(members []*fleet.Member) string {
 	raw := make([]byte, 0, 8*len(members))
 	for _, one := range members {
 		id := m.ids[one]
@@ -104,9 +104,9 @@ func (m *membership) setLocked(members []*fleet.Member) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// check compares the members of the fleet with those of the last check, and forgets members
+// Check compares the members of the fleet with those of the last check, and forgets members
 // that have left.
-func (m *membership) check(members []*fleet.Member) {
+func (m *Membership) Check(members []*fleet.Member) {
 	there := make(map[*fleet.Member]bool, len(members))
 	for _, one := range members {
 		there[one] = true
