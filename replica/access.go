@@ -5,8 +5,15 @@ package replica
 
 import (
 	"context"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/replica/internal/audience"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // Access is what the caller of a request may read. Nil, and the zero value, mean everything
@@ -28,8 +35,8 @@ type Access struct {
 	// are valid only for the caller that received them. "" means that there is no access
 	// control: then they are valid for all requests without a caller.
 	Caller string
-	// User identifies the user that sent the request, over all of its credentials and also
-	// if it impersonates another one. A user sees its own writes, see [Options.PassThrough].
+	// User identifies the user that sent the request, the same for all of the user's credentials, also
+	// while impersonating. A user sees its own writes, see [Options.PassThrough].
 	User string
 	// Ambient means that the caller is known by credentials that a browser adds to a request by
 	// itself, such as a client certificate. Then pages of other sites cannot open a WebSocket.
@@ -42,4 +49,59 @@ type Access struct {
 	// the reason. Nil means never. It is a context because many watches can wait for it
 	// without a goroutine each.
 	Ends context.Context
+}
+
+// authorize records what the caller of a request may read. A watch of several members ends
+// when the members of the fleet change after the hook was called: only the hook knows whether
+// the caller sees the new ones.
+func (s *Server) authorize(r *http.Request, q *Request) (err error) {
+	if s.opts.Authorize == nil {
+		if q.Passed {
+			return nil
+		}
+		return checkImpersonation(r)
+	}
+	defer q.phase(PhaseAuthorize)()
+	changed := s.membership.Changed()
+	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
+		return err
+	}
+	if q.access.Ends != nil {
+		q.ends = append(q.ends, q.access.Ends)
+	}
+	if q.Fleet && q.access.Sees != nil {
+		q.ends = append(q.ends, changed)
+	}
+	return nil
+}
+
+// visibleTo returns what a caller sees of the fleet. The hook is asked once for each member.
+func (s *Server) visibleTo(a *Access) *audience.Visible {
+	if a == nil {
+		return audience.Of(s.fleet.Members(), nil, 0, &s.membership)
+	}
+	return audience.Of(s.fleet.Members(), a.Sees, a.Unavailable, &s.membership)
+}
+
+// checkImpersonation refuses a request for the rights of another user. Without access
+// control it would be answered with the replica's own.
+func checkImpersonation(r *http.Request) error {
+	for name := range r.Header {
+		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
+			return status.New(http.StatusForbidden, metav1.StatusReasonForbidden,
+				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
+		}
+	}
+	return nil
+}
+
+// refuse writes the error of a hook. A refusal is that of kube-apiserver, without a warning.
+// A 503 is written with a warning, because client-go drops the message of a failed
+// discovery request.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if s.opts.Authorize == nil || status.Of(err).Code == http.StatusServiceUnavailable {
+		respond.ErrorWithWarning(w, r, err)
+		return
+	}
+	respond.Error(w, r, err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
@@ -29,11 +30,11 @@ type shared struct {
 	// past bounds the objects that reads of the past hold, and written the bytes that responses to
 	// passed-on writes hold.
 	past, written *respond.Budget
-	// tally counts the requests.
-	tally  tally
-	clock  view.Clock
-	seals  *view.SealKey
-	logger *slog.Logger
+	// requests counts the requests.
+	requests requestmetrics.Requests
+	clock    view.Clock
+	seals    *view.SealKey
+	logger   *slog.Logger
 	// owned are the resources that the program answers itself.
 	owned []OwnResource
 	// authorize is [Options.Authorize], which may be nil.

@@ -22,6 +22,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
+	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -33,7 +34,7 @@ type clusterAPI struct {
 	member  *fleet.Member
 	direct  *passthrough.OriginReads
 	past    *pastReads
-	traffic clusterTally
+	traffic requestmetrics.Cluster
 	// pass is nil unless requests are passed on.
 	pass    *passthrough.Forwarder
 	openapi *openapi.Documents

@@ -98,7 +98,7 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *aud
 	}
 	document := Clusters{Version: s.opts.Version, Clusters: []ClusterState{}}
 	if seen.IsWhole() {
-		document.Process = &Process{Memory: processMemory(), Readers: s.all.traffic.watches.Load()}
+		document.Process = &Process{Memory: processMemory(), Readers: s.all.traffic.Watches.Load()}
 		if s.opts.Problems != nil {
 			document.Process.Problems = s.opts.Problems()
 		}
@@ -124,7 +124,7 @@ func (s *Server) clusterState(m *fleet.Member) ClusterState {
 	one := ClusterState{
 		Name: m.Name(), Aliases: m.Aliases(), Labels: m.Labels(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
 		Since: second(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
-		Memory: m.Memory(), Readers: s.cluster(m).traffic.watches.Load(), Queued: is.Queued,
+		Memory: m.Memory(), Readers: s.cluster(m).traffic.Watches.Load(), Queued: is.Queued,
 		Heard: second(is.Heard), Quiet: second(is.Quiet),
 		Latency: is.Probe.Took.Seconds(), ClockSkew: is.Probe.Skew.Seconds(), Problems: is.Problems(),
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
+	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -37,7 +38,7 @@ type fleetAPI struct {
 	pins      view.Pins
 	sets      view.Sets
 	// traffic counts the requests that address no single cluster.
-	traffic clusterTally
+	traffic requestmetrics.Cluster
 	// noSchemas are the OpenAPI documents while no member is live.
 	noSchemas *openapi.Documents
 	// cluster returns the API of a member.

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
 )
@@ -86,26 +84,6 @@ type Options struct {
 	// Deliveries, unless it is nil, follows a sample of the changes to the clients of watches.
 	// Default: no change is followed.
 	Deliveries Deliveries
-}
-
-// Outcome is how a request ended, or how far it is.
-type Outcome struct {
-	// Number identifies the request: the server gives each number to one request only.
-	Number uint64
-	// Started means that the response to a watch has begun. Audit is called again when it
-	// ends.
-	Started bool
-	// Panicked means that the program failed. Then the response is not complete.
-	Panicked bool
-	// Passed means that the cluster has answered the request.
-	Passed bool
-	// Status is the code of the response, and Reason that of a response that is an error, ""
-	// if it has none.
-	Status int
-	Reason metav1.StatusReason
-	// Began is when the request arrived, and Took how long the response took.
-	Began time.Time
-	Took  time.Duration
 }
 
 const (

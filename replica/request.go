@@ -15,7 +15,6 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
-	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
 // scaleName is the name of the scale subresource.
@@ -208,25 +207,6 @@ func (q *Request) changes(r *http.Request) bool {
 	return false
 }
 
-// noPhase ends a phase of a request without a trace.
-func noPhase() {}
-
-// phase begins a phase of the request, and returns the function that ends it.
-func (q *Request) phase(p Phase) (end func()) {
-	if q.trace == nil {
-		return noPhase
-	}
-	return q.trace.Phase(p)
-}
-
-// passOn reports to the trace that the request is passed on with headers.
-func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Context, end func(code int, err error)) {
-	if q.trace == nil {
-		return ctx, func(int, error) {}
-	}
-	return q.trace.PassOn(ctx, header)
-}
-
 // passthroughRequest returns what is to be known about the request to pass it on.
 func (q *Request) passthroughRequest(r *http.Request) *passthrough.Request {
 	a := &q.attributes
@@ -236,16 +216,4 @@ func (q *Request) passthroughRequest(r *http.Request) *passthrough.Request {
 		StaysOpen: q.staysOpen(r), Watch: a.Verb == "watch", Proxied: a.Subresource == "proxy" || a.Verb == "proxy",
 		Changes: q.changes(r), Late: q.late, PassOn: q.passOn,
 	}
-}
-
-// checkImpersonation refuses a request for the rights of another user. Without access
-// control it would be answered with the replica's own.
-func checkImpersonation(r *http.Request) error {
-	for name := range r.Header {
-		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
-			return status.New(http.StatusForbidden, metav1.StatusReasonForbidden,
-				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
-		}
-	}
-	return nil
 }

@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica/internal/audience"
@@ -34,8 +32,8 @@ type Server struct {
 	opts  Options
 	ready readiness
 	all   *fleetAPI
-	// requests counts the requests that were audited.
-	requests atomic.Uint64
+	// audited is the number of the last request that was audited.
+	audited atomic.Uint64
 	// membership has the sets of members that callers see.
 	membership audience.Membership
 
@@ -199,130 +197,6 @@ func (s *Server) answer(w *respond.Response, r *http.Request, q *Request) {
 	s.route(w, r, q)
 }
 
-// begin prepares to count a request, and returns the function that counts it at its end.
-func (s *Server) begin(w *respond.Response, r *http.Request, q *Request) (end func()) {
-	a := &q.attributes
-	verb, began := verbLabel(r, a), time.Now()
-	w.Classify(byteClass(verb))
-	at := &s.all.traffic
-	if q.Member != nil {
-		at = &s.cluster(q.Member).traffic
-	}
-	if verb == "WATCH" {
-		at.watches.Add(1)
-	}
-	return func() {
-		if verb == "WATCH" {
-			at.watches.Add(-1)
-		}
-		code, origin := w.Status(), w.Header().Get("Watershed-Source") != ""
-		if origin {
-			at.passed.Add(1)
-		} else if a.IsResource && code < http.StatusMultipleChoices {
-			at.saved.add(verb, s.concerned(q))
-		}
-		scope := scopeLabel(a)
-		s.tally.count(s.labels(q, verb, scope, code))
-		if verb != "WATCH" && !q.staysOpen(r) {
-			s.tally.duration(durationLabels{verb, scope}).Observe(time.Since(began))
-		}
-	}
-}
-
-// concerned returns how many clusters a request would have to be sent to without a copy.
-func (s *Server) concerned(q *Request) int {
-	if q.Fleet {
-		return s.fleet.Len()
-	}
-	return 1
-}
-
-// labels returns the labels of a request. Only names that a discovery has become labels: any
-// other may be made up by a client, also if a cluster has answered with success.
-func (s *Server) labels(q *Request, verb, scope string, code int) RequestLabels {
-	a := &q.attributes
-	l := RequestLabels{Verb: verb, Scope: scope, Code: code}
-	if !a.IsResource {
-		return l
-	}
-	r := resourceLabels{a.Group, a.Version, a.Resource, a.Subresource}
-	known := s.tally.known(r)
-	if !known && s.lists(q) {
-		known = s.tally.admit(r)
-	}
-	if !known {
-		l.Resource = otherResource
-		return l
-	}
-	l.Group, l.Version, l.Resource, l.Subresource = r.group, r.version, r.resource, r.subresource
-	return l
-}
-
-// lists reports whether the program itself, or the discovery of a cluster that a request
-// concerns, has the resource of the request.
-func (s *Server) lists(q *Request) bool {
-	a := &q.attributes
-	resource := schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource}
-	if slices.ContainsFunc(s.owned, func(o OwnResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }) {
-		return true
-	}
-	members := []*fleet.Member{q.Member}
-	switch {
-	case q.Fleet:
-		members = s.fleet.Members()
-	case q.Member == nil:
-		return false
-	}
-	return slices.ContainsFunc(members, func(m *fleet.Member) bool {
-		if a.Subresource == "" {
-			return m.Lists(resource)
-		}
-		return m.ListsSubresource(resource, a.Subresource)
-	})
-}
-
-// refuse writes the error of a hook. A refusal is that of kube-apiserver, without a warning.
-// A cluster that cannot decide is one, because client-go drops the message of a failed
-// discovery request.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if s.opts.Authorize == nil || status.Of(err).Code == http.StatusServiceUnavailable {
-		respond.ErrorWithWarning(w, r, err)
-		return
-	}
-	respond.Error(w, r, err)
-}
-
-// audit calls the hook when a watch begins, and returns the function to defer that calls it
-// at the end of a request.
-func (s *Server) audit(w *respond.Response, r *http.Request, q *Request) func() {
-	outcome := Outcome{Number: s.requests.Add(1), Began: time.Now()}
-	call := func() {
-		outcome.Passed, outcome.Status, outcome.Reason, outcome.Took = q.Passed, w.Status(), w.Reason(), time.Since(outcome.Began)
-		s.opts.Audit(r, q, outcome)
-	}
-	if q.attributes.Verb == "watch" || q.Passed && q.staysOpen(r) {
-		outcome.Started = true
-		w.OnBegin(call)
-	}
-	return func() {
-		p := recover()
-		err, _ := p.(error)
-		outcome.Started, outcome.Panicked = false, p != nil && !errors.Is(err, http.ErrAbortHandler)
-		call()
-		if p != nil {
-			panic(p)
-		}
-	}
-}
-
-// visibleTo returns what a caller sees of the fleet. The hook is asked once for each member.
-func (s *Server) visibleTo(a *Access) *audience.Visible {
-	if a == nil {
-		return audience.Of(s.fleet.Members(), nil, 0, &s.membership)
-	}
-	return audience.Of(s.fleet.Members(), a.Sees, a.Unavailable, &s.membership)
-}
-
 // resolve sets the member that a request addresses. The hooks decide about that member, so
 // it is looked up once.
 func (s *Server) resolve(q *Request) {
@@ -337,30 +211,6 @@ func (s *Server) resolve(q *Request) {
 			q.Cluster, q.Member = members[0].Name(), members[0]
 		}
 	}
-}
-
-// authorize records what the caller of a request may read. A watch of several members ends
-// when the members of the fleet change after the hook was called: only the hook knows whether
-// the caller sees the new ones.
-func (s *Server) authorize(r *http.Request, q *Request) (err error) {
-	if s.opts.Authorize == nil {
-		if q.Passed {
-			return nil
-		}
-		return checkImpersonation(r)
-	}
-	defer q.phase(PhaseAuthorize)()
-	changed := s.membership.Changed()
-	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
-		return err
-	}
-	if q.access.Ends != nil {
-		q.ends = append(q.ends, q.access.Ends)
-	}
-	if q.Fleet && q.access.Sees != nil {
-		q.ends = append(q.ends, changed)
-	}
-	return nil
 }
 
 // isServerPath reports whether a path belongs to the server itself.
@@ -424,18 +274,4 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	default:
 		respond.Error(w, r, status.NoPath())
 	}
-}
-
-// follow answers a request with a trace.
-func (s *Server) follow(w *respond.Response, r *http.Request, q *Request) {
-	if q.trace = s.opts.Trace(r, q); q.trace == nil {
-		s.answer(w, r, q)
-		return
-	}
-	aborted := true
-	defer func() {
-		q.trace.End(Ending{Status: w.Status(), Bytes: w.Written(), Passed: w.Header().Get("Watershed-Source") != "", Aborted: aborted})
-	}()
-	s.answer(w, r, q)
-	aborted = false
 }

@@ -5,10 +5,16 @@ package replica
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/histogram"
+	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
@@ -39,6 +45,15 @@ type RequestStats struct {
 	Count uint64
 }
 
+// RequestLabels are the labels by which requests are counted, with the values of
+// kube-apiserver's metric apiserver_request_total. Resources are those of discovery only.
+type RequestLabels struct {
+	Verb, Group, Version, Resource, Subresource string
+	// Scope is cluster, namespace, resource or "", as in kube-apiserver.
+	Scope string
+	Code  int
+}
+
 // DurationStats has the durations of requests of a verb and a scope.
 type DurationStats struct {
 	Verb, Scope string
@@ -57,6 +72,9 @@ type ClusterStats struct {
 	Watches int64
 }
 
+// Savings counts requests by verb.
+type Savings struct{ Get, List, Watch uint64 }
+
 // ResponseBytes counts bytes by verb.
 type ResponseBytes struct{ Get, List, Watch, Other uint64 }
 
@@ -65,25 +83,159 @@ func (s *Server) Stats() Stats {
 	bytes := s.tracker.Bytes()
 	load := s.tracker.Load()
 	all := Stats{
-		Clusters: []ClusterStats{s.all.traffic.stats("")},
+		Clusters: []ClusterStats{clusterStats("", &s.all.traffic)},
 		Bytes:    ResponseBytes{Get: bytes[respond.GetBytes], List: bytes[respond.ListBytes], Watch: bytes[respond.WatchBytes], Other: bytes[respond.OtherBytes]},
-		Open:     s.tracker.Len(), Blocked: load.Blocked, BlockedFor: load.Longest, Cut: load.Cut, Expired: s.tally.expired.Load(),
+		Open:     s.tracker.Len(), Blocked: load.Blocked, BlockedFor: load.Longest, Cut: load.Cut, Expired: s.requests.Expired.Load(),
 	}
 	for _, c := range s.present() {
-		all.Clusters = append(all.Clusters, c.traffic.stats(c.member.Name()))
+		all.Clusters = append(all.Clusters, clusterStats(c.member.Name(), &c.traffic))
 	}
 	slices.SortFunc(all.Clusters, func(a, b ClusterStats) int { return cmp.Compare(a.Name, b.Name) })
-	s.tally.mu.RLock()
-	defer s.tally.mu.RUnlock()
-	for l, n := range s.tally.requests {
-		all.Requests = append(all.Requests, RequestStats{l, n.Load()})
+	for l, n := range s.requests.Counts() {
+		all.Requests = append(all.Requests, RequestStats{RequestLabels(l), n})
 	}
-	for l, h := range s.tally.durations {
-		all.Durations = append(all.Durations, DurationStats{l.verb, l.scope, h.Snapshot()})
+	for l, durations := range s.requests.Durations() {
+		all.Durations = append(all.Durations, DurationStats{l.Verb, l.Scope, durations})
 	}
 	return all
 }
 
-func (t *clusterTally) stats(name string) ClusterStats {
-	return ClusterStats{Name: name, Saved: t.saved.load(), Passed: t.passed.Load(), Watches: t.watches.Load()}
+func clusterStats(name string, c *requestmetrics.Cluster) ClusterStats {
+	return ClusterStats{Name: name, Saved: Savings(c.Saved()), Passed: c.Passed.Load(), Watches: c.Watches.Load()}
+}
+
+// begin prepares to count a request, and returns the function that counts it at its end.
+func (s *Server) begin(w *respond.Response, r *http.Request, q *Request) (end func()) {
+	a := &q.attributes
+	verb, began := verbLabel(r, a), time.Now()
+	w.Classify(byteClass(verb))
+	at := &s.all.traffic
+	if q.Member != nil {
+		at = &s.cluster(q.Member).traffic
+	}
+	if verb == "WATCH" {
+		at.Watches.Add(1)
+	}
+	return func() {
+		if verb == "WATCH" {
+			at.Watches.Add(-1)
+		}
+		code, origin := w.Status(), w.Header().Get("Watershed-Source") != ""
+		if origin {
+			at.Passed.Add(1)
+		} else if a.IsResource && code < http.StatusMultipleChoices {
+			at.Save(verb, s.concerned(q))
+		}
+		scope := scopeLabel(a)
+		s.requests.Count(s.labels(q, verb, scope, code))
+		if verb != "WATCH" && !q.staysOpen(r) {
+			s.requests.Observe(requestmetrics.Timing{Verb: verb, Scope: scope}, time.Since(began))
+		}
+	}
+}
+
+// concerned returns how many clusters a request would have to be sent to without a copy.
+func (s *Server) concerned(q *Request) int {
+	if q.Fleet {
+		return s.fleet.Len()
+	}
+	return 1
+}
+
+// labels returns the labels of a request. Only names that a discovery has become labels: any
+// other may be made up by a client, also if a cluster has answered with success.
+func (s *Server) labels(q *Request, verb, scope string, code int) requestmetrics.Labels {
+	a := &q.attributes
+	l := requestmetrics.Labels{Verb: verb, Scope: scope, Code: code}
+	if !a.IsResource {
+		return l
+	}
+	r := requestmetrics.Resource{Group: a.Group, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource}
+	known := s.requests.Known(r)
+	if !known && s.lists(q) {
+		known = s.requests.Admit(r)
+	}
+	if !known {
+		l.Resource = requestmetrics.OtherResource
+		return l
+	}
+	l.Group, l.Version, l.Resource, l.Subresource = r.Group, r.Version, r.Resource, r.Subresource
+	return l
+}
+
+// lists reports whether the program itself, or the discovery of a cluster that a request
+// concerns, has the resource of the request.
+func (s *Server) lists(q *Request) bool {
+	a := &q.attributes
+	resource := schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource}
+	if slices.ContainsFunc(s.owned, func(o OwnResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }) {
+		return true
+	}
+	members := []*fleet.Member{q.Member}
+	switch {
+	case q.Fleet:
+		members = s.fleet.Members()
+	case q.Member == nil:
+		return false
+	}
+	return slices.ContainsFunc(members, func(m *fleet.Member) bool {
+		if a.Subresource == "" {
+			return m.Lists(resource)
+		}
+		return m.ListsSubresource(resource, a.Subresource)
+	})
+}
+
+// verbLabel returns the verb as kube-apiserver's metrics spell it. Methods that the
+// Kubernetes API does not have are "OTHER".
+func verbLabel(r *http.Request, a *Attributes) string {
+	if !a.IsResource {
+		switch r.Method {
+		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+			return r.Method
+		}
+		return "OTHER"
+	}
+	switch a.Subresource {
+	case "attach", "exec", "portforward", "proxy":
+		return "CONNECT"
+	}
+	switch a.Verb {
+	case "get", "list", "watch", "patch", "delete", "deletecollection":
+		return strings.ToUpper(a.Verb)
+	case "create":
+		return http.MethodPost
+	case "update":
+		return http.MethodPut
+	case "proxy":
+		return "CONNECT"
+	}
+	return "OTHER"
+}
+
+// scopeLabel returns the scope as kube-apiserver's metrics spell it: that of the path, so that
+// a list of one name has the scope of the list.
+func scopeLabel(a *Attributes) string {
+	switch {
+	case !a.IsResource:
+		return ""
+	case a.Name != "" && a.Verb != "list" && a.Verb != "watch" && a.Verb != "deletecollection", a.Verb == "create":
+		return "resource"
+	case a.Namespace != "":
+		return "namespace"
+	}
+	return "cluster"
+}
+
+// byteClass returns the class of a response for [respond.Tracker.Bytes].
+func byteClass(verb string) int {
+	switch verb {
+	case "GET":
+		return respond.GetBytes
+	case "LIST":
+		return respond.ListBytes
+	case "WATCH":
+		return respond.WatchBytes
+	}
+	return respond.OtherBytes
 }

@@ -106,7 +106,7 @@ func (s *eventStream) run(r *http.Request, follow func(ctx context.Context) erro
 	case err == nil, s.ended() != nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
 	default:
 		if errors.Is(err, fanout.ErrExpired) || status.Of(err).Code == http.StatusGone {
-			s.tally.expired.Add(1)
+			s.requests.Expired.Add(1)
 		}
 		if err := s.fail(err); err != nil {
 			return nil

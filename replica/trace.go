@@ -8,6 +8,8 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
 // Trace follows one request, see [Options.Trace]. The goroutine of the request calls its
@@ -63,4 +65,37 @@ type Deliveries interface {
 	// Delivery returns the function to call when the change has been written to a client, nil
 	// if the change is not in the sample. Trace is that of the watch, nil if it has none.
 	Delivery(cluster string, r schema.GroupResource, version uint64, trace Trace) (delivered func())
+}
+
+// follow answers a request with a trace.
+func (s *Server) follow(w *respond.Response, r *http.Request, q *Request) {
+	if q.trace = s.opts.Trace(r, q); q.trace == nil {
+		s.answer(w, r, q)
+		return
+	}
+	aborted := true
+	defer func() {
+		q.trace.End(Ending{Status: w.Status(), Bytes: w.Written(), Passed: w.Header().Get("Watershed-Source") != "", Aborted: aborted})
+	}()
+	s.answer(w, r, q)
+	aborted = false
+}
+
+// noPhase ends a phase of a request without a trace.
+func noPhase() {}
+
+// phase begins a phase of the request, and returns the function that ends it.
+func (q *Request) phase(p Phase) (end func()) {
+	if q.trace == nil {
+		return noPhase
+	}
+	return q.trace.Phase(p)
+}
+
+// passOn reports to the trace that the request is passed on with headers.
+func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Context, end func(code int, err error)) {
+	if q.trace == nil {
+		return ctx, func(int, error) {}
+	}
+	return q.trace.PassOn(ctx, header)
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package requestmetrics counts the requests to a server by their labels, measures how long they take,
+// and counts what the copy has saved each cluster. The labels are those of kube-apiserver's metrics.
+// The caller decides which names of resources become labels, because clients can make up any.
+//
+// # Guarantees
+//
+// A count never decreases, and no request is lost: one whose labels do not fit is counted as a request
+// for [OtherResource].
+//
+// # What blocks
+//
+// Nothing waits. A request costs about 300 ns: a lock for reading, a search in a map, and four atomic
+// additions.
+//
+// # Bounds and ownership
+//
+// There are at most 4,096 combinations of labels besides [OtherResource], of about 250 bytes each.
+package requestmetrics
+
+import (
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/histogram"
+)
+
+const (
+	// maxRequestLabels limits the combinations of labels that requests are counted by. More
+	// are counted as requests for the resource OtherResource. One takes about 250 bytes.
+	maxRequestLabels = 4096
+	// OtherResource is the resource of requests for resources that no cluster has.
+	OtherResource = "other"
+)
+
+// durationBounds are the buckets of durations.
+var durationBounds = []time.Duration{
+	time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 5 * time.Second, 30 * time.Second,
+}
+
+// Labels are the labels by which requests are counted.
+type Labels struct {
+	Verb, Group, Version, Resource, Subresource string
+	Scope                                       string
+	Code                                        int
+}
+
+// Resource is a resource or a subresource that requests are counted by.
+type Resource struct{ Group, Version, Resource, Subresource string }
+
+// Timing are the labels by which durations are measured.
+type Timing struct{ Verb, Scope string }
+
+// Requests counts the requests to a server. The zero value is ready to use. All methods are safe for concurrent use.
+type Requests struct {
+	// Expired counts the watches that ended because their client was too slow for the
+	// history.
+	Expired atomic.Uint64
+
+	// mu guards the maps. Their values are modified without it.
+	mu        sync.RWMutex
+	requests  map[Labels]*atomic.Uint64
+	durations map[Timing]*histogram.Histogram
+	// resources are the resources that are counted by name.
+	resources map[Resource]struct{}
+}
+
+// savings counts the requests that were answered from the copy, by verb.
+type savings struct{ get, list, watch atomic.Uint64 }
+
+// Cluster counts the requests for one cluster. The zero value is ready to use.
+type Cluster struct {
+	// Passed counts requests that the cluster has answered, and Watches the watches that are open.
+	Passed  atomic.Uint64
+	Watches atomic.Int64
+	// saved counts requests that were answered from the copy.
+	saved savings
+}
+
+// Save counts a request of a verb that was answered from the copy, and that would otherwise have been n requests.
+func (c *Cluster) Save(verb string, n int) { c.saved.add(verb, n) }
+
+// Saved returns how many requests were answered from the copy.
+func (c *Cluster) Saved() Savings { return c.saved.load() }
+
+// add counts n requests of a verb.
+func (s *savings) add(verb string, n int) {
+	switch verb {
+	case "GET":
+		s.get.Add(uint64(n))
+	case "LIST":
+		s.list.Add(uint64(n))
+	case "WATCH":
+		s.watch.Add(uint64(n))
+	}
+}
+
+// Savings counts requests by verb.
+type Savings struct{ Get, List, Watch uint64 }
+
+func (s *savings) load() Savings {
+	return Savings{Get: s.get.Load(), List: s.list.Load(), Watch: s.watch.Load()}
+}
+
+// Known reports whether a resource is counted by its name.
+func (t *Requests) Known(r Resource) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, ok := t.resources[r]
+	return ok
+}
+
+// Admit makes a resource be counted by its name, unless there are too many.
+func (t *Requests) Admit(r Resource) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.resources) >= maxRequestLabels || len(t.requests) >= maxRequestLabels {
+		return false
+	}
+	if t.resources == nil {
+		t.resources = map[Resource]struct{}{}
+	}
+	t.resources[r] = struct{}{}
+	return true
+}
+
+// Count counts a request.
+func (t *Requests) Count(l Labels) {
+	t.mu.RLock()
+	n := t.requests[l]
+	t.mu.RUnlock()
+	if n == nil {
+		n = t.counter(l)
+	}
+	n.Add(1)
+}
+
+// counter returns the counter of labels, which it makes if there is room for it.
+func (t *Requests) counter(l Labels) *atomic.Uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.requests == nil {
+		t.requests = map[Labels]*atomic.Uint64{}
+	}
+	if len(t.requests) >= maxRequestLabels {
+		// The verbs, scopes and codes of the rest are few.
+		l = Labels{Verb: l.Verb, Resource: OtherResource, Scope: l.Scope, Code: l.Code}
+	}
+	if t.requests[l] == nil {
+		t.requests[l] = new(atomic.Uint64)
+	}
+	return t.requests[l]
+}
+
+// Observe measures a request that took d.
+func (t *Requests) Observe(l Timing, d time.Duration) { t.duration(l).Observe(d) }
+
+// duration returns the histogram of labels. There are few of them.
+func (t *Requests) duration(l Timing) *histogram.Histogram {
+	t.mu.RLock()
+	h := t.durations[l]
+	t.mu.RUnlock()
+	if h != nil {
+		return h
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.durations == nil {
+		t.durations = map[Timing]*histogram.Histogram{}
+	}
+	if t.durations[l] == nil {
+		t.durations[l] = histogram.New(durationBounds)
+	}
+	return t.durations[l]
+}
+
+// Counts yields the number of requests with each combination of labels. The caller must not call other methods
+// meanwhile.
+func (t *Requests) Counts() iter.Seq2[Labels, uint64] {
+	return func(yield func(Labels, uint64) bool) {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+		for l, n := range t.requests {
+			if !yield(l, n.Load()) {
+				return
+			}
+		}
+	}
+}
+
+// Durations yields how long the requests of each verb and scope took. The caller must not call other methods meanwhile.
+func (t *Requests) Durations() iter.Seq2[Timing, histogram.Snapshot] {
+	return func(yield func(Timing, histogram.Snapshot) bool) {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+		for l, h := range t.durations {
+			if !yield(l, h.Snapshot()) {
+				return
+			}
+		}
+	}
+}
