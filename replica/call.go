@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/replica/internal/past"
 	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -27,9 +28,10 @@ type shared struct {
 	values *view.Values
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
-	// past bounds the objects that reads of the past hold, and written the bytes that responses to
-	// passed-on writes hold.
-	past, written *respond.Budget
+	// past reads the past.
+	past *past.Reader
+	// written bounds the bytes that responses to passed-on writes hold.
+	written *respond.Budget
 	// requests counts the requests.
 	requests requestmetrics.Requests
 	clock    view.Clock

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +32,6 @@ type clusterAPI struct {
 	*shared
 	member  *fleet.Member
 	direct  *passthrough.OriginReads
-	past    *pastReads
 	traffic requestmetrics.Cluster
 	// pass is nil unless requests are passed on.
 	pass    *passthrough.Forwarder
@@ -52,7 +50,7 @@ type clusterAPI struct {
 func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
 	c := &clusterAPI{
 		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		direct: passthrough.NewOriginReads(m, &s.tracker, opts.originLimits()), past: &pastReads{s, m},
+		direct: passthrough.NewOriginReads(m, &s.tracker, opts.originLimits()),
 	}
 	if opts.PassThrough {
 		c.pass = passthrough.New(m, &s.tracker, s.written, opts.passedLimits(), s.logger)
@@ -109,11 +107,12 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	if err := view.Unread(c.member, feed); err != nil {
 		return err
 	}
-	place := c.past.place(q, feed)
-	defer place.leave()
-	source := view.OfCluster(c.member, feed, c.past.gate(r, q, place))
+	reading := c.past.Cluster(c.member, r, c.pastRequest(r, q), feed)
+	defer reading.End()
+	source := view.OfCluster(c.member, feed, reading.Gate())
 	if q.ReadsPast() {
-		return c.readPast(w, r, q, feed, place, source)
+		// It is never passed on, because a cluster has no past.
+		return reading.Serve(w, source, func(v view.View) error { return c.call(w, r, q, resource, v).serve() })
 	}
 	if c.pass != nil && q.withheld() == "" {
 		end := q.phase(PhaseWait)
@@ -164,21 +163,6 @@ func (c *clusterAPI) call(w http.ResponseWriter, r *http.Request, q *Request, re
 	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), v)
 	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
 	return one
-}
-
-// readPast answers with a state of the past, or with changes. It is never passed on, because
-// a cluster has no past.
-func (c *clusterAPI) readPast(w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, place *pastPlace, source *view.Cluster) error {
-	if q.Query.Has(changesParameter) {
-		return c.past.serveChanges(w, r, q, feed, place)
-	}
-	at, err := q.timeOf(pastParameter, time.Now())
-	if err != nil {
-		return err
-	}
-	resource := feed.Resource()
-	past := source.At(at, q.pastKey(resource.Namespaced), func(arrived time.Time) { setPastTime(w, arrived) })
-	return c.call(w, r, q, resource, past).serve()
 }
 
 // passLate passes a request on that the copy was to answer. From then on it does not count as
@@ -306,7 +290,7 @@ func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 }
 
 func (c *clusterAPI) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
-	return c.past.serveSummary(w, r, q)
+	return c.past.ServeSummary(w, r, c.pastRequest(r, q), c.member)
 }
 
 // allow decides about a request that was to be passed on and is answered by the copy.

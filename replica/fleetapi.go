@@ -259,15 +259,15 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: c.visible.Members, Audience: f.audienceOf(q, c.visible),
 		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: len(c.selected),
 	}, &f.pins)
-	call := func(v view.View) *call {
+	answer := func(v view.View) error {
 		one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
 		one.seal = f.seals.Seal(q.caller(), "fleet", c.visible.Set, q.String(), q.Namespace)
-		return one
+		return one.serve()
 	}
 	if q.ReadsPast() {
-		return f.readPast(w, q, f.pastOf(r, q, c), v, call)
+		return f.past.Fleet(r, f.pastRequest(r, q), c.selected, c.resource.Namespaced).Serve(w, v, answer)
 	}
-	return call(v).serve()
+	return answer(v)
 }
 
 // audienceOf returns what a view needs to know of the caller. A list or a watch is identified by everything that an
@@ -309,4 +309,21 @@ func hasObject(feed *history.Feed, q *Request) bool {
 	}
 	_, ok := now.State.Get(view.ObjectKey(q.Namespace, q.Name))
 	return ok
+}
+
+// serveSummary answers with the numbers of changes in all members that the caller sees.
+func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
+	return f.past.ServeFleetSummary(w, r, f.pastRequest(r, q), func() []*fleet.Member {
+		warning.Add(w.Header(), f.Warnings("the changes there")...)
+		return f.selectedMembers(q)
+	})
+}
+
+// selectedMembers returns the members that the label selector of a request selects and that can
+// be read.
+func (f *seenFleet) selectedMembers(q *Request) []*fleet.Member {
+	names, own := view.SplitClusters(view.ClusterSelector(q.Query.Get("labelSelector")))
+	return slices.DeleteFunc(slices.Clone(f.Members), func(m *fleet.Member) bool {
+		return !f.Reads(m) || !view.Selects(names, m.Name()) || !view.SelectsLabels(own, m.Labels())
+	})
 }

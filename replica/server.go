@@ -19,6 +19,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/audience"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
+	"github.com/watershed-project/watershed/replica/internal/past"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -56,7 +57,7 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.owned = s.opts.Own
 	s.deliveries = s.opts.Deliveries
 	s.shared.authorize = s.opts.Authorize
-	s.past, s.written = respond.NewBudget(pastObjects), respond.NewBudget(passthrough.WrittenBytes)
+	s.past, s.written = past.New(&s.tracker, s.logger), respond.NewBudget(passthrough.WrittenBytes)
 	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
 	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
 	s.frames = encode.NewFrames(s.opts.Frames, s.logger)

@@ -124,8 +124,15 @@ var rules = map[string]rule{
 		own:    []string{"kube", "replica/internal/status", "replica/internal/encode", "replica/internal/respond"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
 	},
-	"replica/internal/openapi":        {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
-	"replica/internal/audience":       {own: []string{"fleet", "replica/internal/view"}, others: []string{"k8s.io/apimachinery/"}},
+	"replica/internal/openapi":  {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
+	"replica/internal/audience": {own: []string{"fleet", "replica/internal/view"}, others: []string{"k8s.io/apimachinery/"}},
+	"replica/internal/past": {
+		own: []string{
+			"wire", "fleet", "fleet/history", "internal/freshness", "internal/jsondiff", "internal/warning",
+			"replica/internal/encode", "replica/internal/view", "replica/internal/respond",
+		},
+		others: []string{"k8s.io/apimachinery/"},
+	},
 	"replica/internal/requestmetrics": {own: []string{"internal/histogram"}},
 	"replica/internal/passthrough": {
 		own: []string{
@@ -136,9 +143,9 @@ var rules = map[string]rule{
 	},
 	"replica": {
 		own: []string{
-			"fanout", "wire", "kube", "fleet", "fleet/history", "internal/jsondiff", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
+			"fanout", "wire", "kube", "fleet", "fleet/history", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
-			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience", "replica/internal/passthrough", "replica/internal/requestmetrics",
+			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience", "replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package past
 
 import (
 	"bytes"
@@ -11,17 +11,12 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/jsondiff"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
-	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -86,75 +81,10 @@ type Difference struct {
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
-// changesPeriod returns the times of a request for the changes of objects.
-func (q *Request) changesPeriod() (since, until time.Time, err error) {
-	if q.Subresource != "" {
-		// They would show fields that the right to the subresource does not include.
-		return since, until, apierrors.NewBadRequest("changes of a subresource are not known: read those of the object")
-	}
-	if since, until, err = q.period(changesParameter, time.Now()); err != nil {
-		return since, until, err
-	}
-	selected, err := q.selectsObjects()
-	if err == nil && (selected || q.Query.Get("fieldSelector") != "") {
-		err = apierrors.NewBadRequest("changes cannot be selected by labels or fields")
-	}
-	return since, until, err
-}
-
-// selectsObjects reports whether a request has requirements on the labels of objects. Below /fleet
-// it may have others, on clusters.
-func (q *Request) selectsObjects() (bool, error) {
-	selector, err := labels.Parse(q.Query.Get("labelSelector"))
-	if err != nil {
-		return false, apierrors.NewBadRequest("labelSelector: " + err.Error())
-	}
-	if q.Fleet {
-		_, selector = view.SplitSelector(selector)
-	}
-	return !selector.Empty(), nil
-}
-
-// pastQuery returns the query for the changes of the objects that a request is for.
-func (q *Request) pastQuery(since, until time.Time) history.PastQuery {
-	if q.Name != "" {
-		return history.PastQuery{Since: since, Until: until, Key: view.ObjectKey(q.Namespace, q.Name)}
-	}
-	prefix := view.ObjectKey(q.Namespace, "")
-	return history.PastQuery{Since: since, Until: until, Want: func(key string) bool { return strings.HasPrefix(key, prefix) }}
-}
-
-// serveChanges answers with the changes of the objects that the request names.
-func (p *pastReads) serveChanges(w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, place *pastPlace) error {
-	since, until, err := q.changesPeriod()
-	if err != nil {
-		return err
-	}
-	if since, err = p.visibleSince(r, q, since); err != nil {
-		return err
-	}
-	if err := place.enter(); err != nil {
-		return err
-	}
-	changes, err := feed.Changes(r.Context(), q.pastQuery(since, until))
-	if err != nil {
-		return view.PastError(feed.Resource().GroupResource(), since, err)
-	}
-	head := ChangeList{Since: changes.Since.UTC()}
-	all := p.withoutFormer(q.attributes.Namespace, changes.All(r.Context()), p.seesAll(r, q))
-	return p.writeChanges(w, r, head, func(yield func(Change) bool) {
-		for change, err := range all {
-			if !yield(describe(&change, err)) {
-				return
-			}
-		}
-	})
-}
-
 // writeChanges writes a list of changes, one after the other.
-func (s *shared) writeChanges(w http.ResponseWriter, r *http.Request, list ChangeList, items iter.Seq[Change]) error {
+func (p *Reader) writeChanges(w http.ResponseWriter, r *http.Request, list ChangeList, items iter.Seq[Change]) error {
 	list.Kind, list.APIVersion, list.Items = "ChangeList", "watershed.dev/v1", []Change{}
-	return s.writeDocument(w, r, list, func(b *respond.Body, head []byte) error {
+	return p.writeDocument(w, r, list, func(b *respond.Body, head []byte) error {
 		if err := b.Add(encode.Raw(bytes.TrimSuffix(head, []byte("]}")))); err != nil {
 			return err
 		}
@@ -176,38 +106,14 @@ func (s *shared) writeChanges(w http.ResponseWriter, r *http.Request, list Chang
 	})
 }
 
-// visibleSince returns the time since which a caller may read changes: the creation of the
-// namespace if that is later, unless the caller may read all namespaces.
-func (p *pastReads) visibleSince(r *http.Request, q *Request, since time.Time) (time.Time, error) {
-	err := p.allow(r, q)(since)
-	if err == nil {
-		return since, nil
+// writeDocument encodes a document in JSON, and answers with what a function adds to the body.
+func (p *Reader) writeDocument(w http.ResponseWriter, r *http.Request, document any, add func(b *respond.Body, text []byte) error) error {
+	text, err := json.Marshal(document)
+	if err != nil {
+		return err
 	}
-	if created, ok := p.created(q.attributes.Namespace); ok {
-		return created.Add(time.Second), nil
-	}
-	return since, err
-}
-
-// withoutFormer yields changes without the states that [pastReads.isFormer] reports.
-func (p *pastReads) withoutFormer(namespace string, changes iter.Seq2[history.PastChange, error], seesAll func() bool) iter.Seq2[history.PastChange, error] {
-	former := p.isFormer(namespace, seesAll)
-	if former == nil {
-		return changes
-	}
-	return func(yield func(history.PastChange, error) bool) {
-		for change, err := range changes {
-			if former(change.Object) {
-				continue
-			}
-			if former(change.Old) {
-				change.Old = nil
-			}
-			if !yield(change, err) {
-				return
-			}
-		}
-	}
+	b := respond.NewBody(p.tracker, w, r, encode.JSON.MediaType(), p.logger)
+	return b.Finish(func() error { return add(b, text) })
 }
 
 // describe returns a change for the response. A change that is missing has an error.

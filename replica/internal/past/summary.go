@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package past
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -21,22 +19,16 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
-	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// ChangesPath is the path below the root of the API of a cluster, or of the fleet, with the
+// SummaryPath is the path below the root of the API of a cluster, or of the fleet, with the
 // numbers of changes. Its parameters are since, until and by, and below /fleet a labelSelector
 // for clusters. A caller needs the right to get the path. Counted are the resources that the
 // caller may list in all namespaces.
-const ChangesPath = "/changes"
-
-// asksForSummary reports whether a request is for the numbers of changes.
-func (q *Request) asksForSummary(r *http.Request) bool {
-	return q.Path == ChangesPath && r.Method == http.MethodGet
-}
+const SummaryPath = "/changes"
 
 // ChangeSummary is the response: how many changes there were.
 type ChangeSummary struct {
@@ -93,18 +85,18 @@ var groupings = map[string]func(*ChangeCount, *fleet.Member, *history.ResourceCh
 
 // summary counts changes.
 type summary struct {
-	*shared
+	*Reader
 	since, until time.Time
 	by           []func(*ChangeCount, *fleet.Member, *history.ResourceChange)
 	counts       map[ChangeCount]int
 }
 
-func newSummary(s *shared, q *Request) (*summary, error) {
+func newSummary(p *Reader, q *Request) (*summary, error) {
 	since, until, err := q.period("since", time.Now())
 	if err != nil {
 		return nil, err
 	}
-	all := &summary{shared: s, since: since, until: until, counts: map[ChangeCount]int{}}
+	all := &summary{Reader: p, since: since, until: until, counts: map[ChangeCount]int{}}
 	for name := range strings.SplitSeq(cmp.Or(q.Query.Get("by"), "resource"), ",") {
 		group := groupings[name]
 		if group == nil {
@@ -119,16 +111,16 @@ func newSummary(s *shared, q *Request) (*summary, error) {
 // needs. The context ends if a right cannot be decided. The caller calls leave at the end.
 func (s *summary) enter(r *http.Request, q *Request, members ...*fleet.Member) (ctx context.Context, rights *listRights, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	rights = s.listRights(r, q, cancel, members...)
+	rights = newListRights(q, cancel, members...)
 	taken := 0
 	if err = context.Cause(ctx); err == nil {
-		taken, err = takePast(s.past, q.user(), changesObjects)
+		taken, err = takeObjects(s.budget, q.User, changesObjects)
 	}
 	if err != nil {
 		cancel(nil)
 	}
 	return ctx, rights, func() {
-		s.past.Release(q.user(), taken)
+		s.budget.Release(q.User, taken)
 		cancel(nil)
 	}, err
 }
@@ -172,38 +164,66 @@ func (s *summary) write(w http.ResponseWriter, r *http.Request, answer ChangeSum
 	return s.writeDocument(w, r, answer, func(b *respond.Body, text []byte) error { return b.Add(encode.Raw(append(text, '\n'))) })
 }
 
-// writeDocument encodes a document in JSON, and answers with what a function adds to the body.
-func (s *shared) writeDocument(w http.ResponseWriter, r *http.Request, document any, add func(b *respond.Body, text []byte) error) error {
-	text, err := json.Marshal(document)
+// ServeSummary answers with the numbers of changes in a member.
+func (p *Reader) ServeSummary(w http.ResponseWriter, r *http.Request, q *Request, m *fleet.Member) error {
+	s, err := newSummary(p, q)
 	if err != nil {
 		return err
 	}
-	b := respond.NewBody(&s.tracker, w, r, encode.JSON.MediaType(), s.logger)
-	return b.Finish(func() error { return add(b, text) })
-}
-
-// serveSummary answers with the numbers of changes.
-func (p *pastReads) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
-	s, err := newSummary(p.shared, q)
-	if err != nil {
-		return err
-	}
-	ctx, rights, leave, err := s.enter(r, q, p.member)
+	ctx, rights, leave, err := s.enter(r, q, m)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	missing, err := s.add(ctx, p.member, rights.of(p.member))
+	missing, err := s.add(ctx, m, rights.of(m))
 	if err != nil {
 		return err
 	}
-	return s.write(w, r, ChangeSummary{Hidden: rights.hidden[p.member], Missing: missing})
+	return s.write(w, r, ChangeSummary{Hidden: rights.hidden[m], Missing: missing})
+}
+
+// ServeFleetSummary answers with the numbers of changes in several members, which selected returns: it is called when
+// the parameters are known to be good.
+func (p *Reader) ServeFleetSummary(w http.ResponseWriter, r *http.Request, q *Request, selected func() []*fleet.Member) error {
+	s, err := newSummary(p, q)
+	if err != nil {
+		return err
+	}
+	switch byLabels, err := q.selectsObjects(); {
+	case err != nil:
+		return err
+	case byLabels:
+		return apierrors.NewBadRequest("labelSelector: numbers of changes can be selected by cluster only")
+	}
+	members := selected()
+	ctx, rights, leave, err := s.enter(r, q, members...)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	var answer ChangeSummary
+	var failed []error
+	for _, m := range members {
+		missing, err := s.add(ctx, m, rights.of(m))
+		if err != nil && (ctx.Err() != nil || errors.Is(err, errManyCounts)) {
+			return err
+		}
+		partial := PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
+		if err != nil {
+			partial.Message, failed = err.Error(), append(failed, err)
+		}
+		if partial != (PartialCluster{Name: m.Name()}) {
+			answer.Clusters = append(answer.Clusters, partial)
+		}
+	}
+	if len(failed) > 0 && len(failed) == len(members) {
+		return failed[0]
+	}
+	return s.write(w, r, answer)
 }
 
 // listRights decides which resources a caller may list in all namespaces.
 type listRights struct {
-	*shared
-	r       *http.Request
 	q       *Request
 	decided map[schema.GroupVersionResource]func(*fleet.Member) bool
 	// asked are the resources that were asked for in each member, and hidden is how many of them
@@ -220,12 +240,12 @@ type memberResource struct {
 	resource schema.GroupVersionResource
 }
 
-// listRights decides about the mirrored resources of the members before the files are read, because
+// newListRights decides about the mirrored resources of the members before the files are read, because
 // few requests may read files at once. Resources that only the files have are decided about during
 // the read.
-func (s *shared) listRights(r *http.Request, q *Request, fail func(error), members ...*fleet.Member) *listRights {
+func newListRights(q *Request, fail func(error), members ...*fleet.Member) *listRights {
 	l := &listRights{
-		shared: s, r: r, q: q, decided: map[schema.GroupVersionResource]func(*fleet.Member) bool{},
+		q: q, decided: map[schema.GroupVersionResource]func(*fleet.Member) bool{},
 		asked: map[memberResource]bool{}, hidden: map[*fleet.Member]int{}, fail: fail,
 	}
 	for _, m := range members {
@@ -241,22 +261,12 @@ func everywhere(*fleet.Member) bool { return true }
 
 func nowhere(*fleet.Member) bool { return false }
 
-// seenIn returns a function that reports in which members the caller may send a request. Members
-// that do not decide count as members that refuse, below /fleet also if no other member decides.
-func (s *shared) seenIn(r *http.Request, q *Request) (func(*fleet.Member) bool, error) {
-	if s.authorize == nil {
+// listIn returns a function that reports in which members the caller may list a resource in all namespaces.
+func (q *Request) listIn(resource schema.GroupVersionResource) (func(*fleet.Member) bool, error) {
+	if q.Rights == nil {
 		return everywhere, nil
 	}
-	access, err := s.authorize(r, q)
-	switch {
-	case apierrors.IsForbidden(err), q.Fleet && apierrors.IsServiceUnavailable(err):
-		return nowhere, nil
-	case err != nil:
-		return nil, err
-	case !q.Fleet || access == nil || access.Sees == nil:
-		return everywhere, nil
-	}
-	return access.Sees, nil
+	return q.Rights.ListIn(resource)
 }
 
 // of returns a function that reports whether the caller may list a resource of a member in all
@@ -270,7 +280,7 @@ func (l *listRights) of(m *fleet.Member) func(schema.GroupVersionResource) bool 
 		right, known := l.decided[resource]
 		if !known {
 			var err error
-			if right, err = l.seenIn(l.r, listOf(l.q, resource)); err != nil {
+			if right, err = l.q.listIn(resource); err != nil {
 				l.fail(err)
 				right = nowhere
 			}
@@ -283,13 +293,4 @@ func (l *listRights) of(m *fleet.Member) func(schema.GroupVersionResource) bool 
 		}
 		return allowed
 	}
-}
-
-// listOf returns a list of a resource in all namespaces of what a request addresses.
-func listOf(q *Request, resource schema.GroupVersionResource) *Request {
-	list := &Request{Cluster: q.Cluster, Member: q.Member, Fleet: q.Fleet, Path: kube.APIPath(resource.GroupVersion()) + "/" + resource.Resource, Query: url.Values{}}
-	list.parsePath()
-	list.Verb = "list"
-	list.attributes = attributesOf(http.MethodGet, list.Path, list.Query)
-	return list
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package past
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func TestPastBudget_isFair(t *testing.T) {
 	b := respond.NewBudget(limit)
 	all := func(user string) (n int) {
 		for {
-			if _, err := takePast(b, user, each); err != nil {
+			if _, err := takeObjects(b, user, each); err != nil {
 				if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds == 0 {
 					t.Fatalf("not a 429 with Retry-After: %v", err)
 				}
@@ -51,7 +51,7 @@ func TestPastBudget_isFair(t *testing.T) {
 func TestPastBudget_releasesWhatItTook(t *testing.T) {
 	b := respond.NewBudget(pastObjects)
 	for range 10 {
-		taken, err := takePast(b, "user", 100*pastObjects)
+		taken, err := takeObjects(b, "user", 100*pastObjects)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestMerged(t *testing.T) {
 // TestPastPlace_hold reads a state that has more objects than there are now.
 func TestPastPlace_hold(t *testing.T) {
 	b := respond.NewBudget(pastObjects)
-	p := &pastPlace{budget: b, user: "user", objects: func() int { return 1 }}
+	p := &place{budget: b, user: "user", objects: func() int { return 1 }}
 	if err := p.enter(); err != nil || b.Taken() != 1 {
 		t.Fatal(b.Taken(), err)
 	}

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package past
 
 import (
-	"net/http"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/replica/internal/respond"
-	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
 const (
@@ -30,18 +26,8 @@ const (
 	objectChanges  = 320
 )
 
-// changesPlaces returns how many objects a request for changes in some clusters counts as. The
-// part of each cluster has at least 8 KiB.
-func (q *Request) changesPlaces(clusters int) int {
-	alone := changesObjects
-	if q.Name != "" {
-		alone = objectChanges
-	}
-	return max(alone, clusters*(8<<10)/pastObjectBytes)
-}
-
-// pastPlace is the place of one request for the past.
-type pastPlace struct {
+// place is the place of one request for the past.
+type place struct {
 	budget *respond.Budget
 	user   string
 	// objects returns how many objects the request may hold.
@@ -50,58 +36,34 @@ type pastPlace struct {
 	taken int
 }
 
-// place returns the place of a request for the past of a feed.
-func (p *pastReads) place(q *Request, feed *history.Feed) *pastPlace {
-	return &pastPlace{budget: p.past, user: q.user(), objects: func() int {
-		now, err := feed.Now()
-		switch {
-		case q.Query.Has(changesParameter) || err != nil:
-			return q.changesPlaces(1)
-		case q.pastKey(feed.Resource().Namespaced) != "" && q.ReadsPast() && !q.Query.Has("continue"):
-			return 1
-		}
-		return now.State.Len()
-	}}
-}
-
-// gate returns the gate of a request.
-func (p *pastReads) gate(r *http.Request, q *Request, place *pastPlace) view.Gate {
-	return view.Gate{Allow: p.allow(r, q), Enter: place.enter, Check: func(past *history.Archived) error {
-		if err := place.hold(past.Len()); err != nil {
-			return err
-		}
-		return p.checkObjects(q.attributes.Namespace, past, p.seesAll(r, q))
-	}}
-}
-
 // enter takes the memory that the request needs. If it reads a second state, because of
 // a continue token, it gives up the first.
-func (p *pastPlace) enter() error {
+func (p *place) enter() error {
 	p.leave()
 	var err error
-	p.taken, err = takePast(p.budget, p.user, p.objects())
+	p.taken, err = takeObjects(p.budget, p.user, p.objects())
 	return err
 }
 
 // hold takes what is missing for a state that was read: it can have more objects than there are now.
-func (p *pastPlace) hold(objects int) error {
+func (p *place) hold(objects int) error {
 	missing := min(objects, mostPastObjects) - p.taken
 	if missing <= 0 {
 		return nil
 	}
-	more, err := takePast(p.budget, p.user, missing)
+	more, err := takeObjects(p.budget, p.user, missing)
 	p.taken += more
 	return err
 }
 
 // leave releases what enter and hold have taken.
-func (p *pastPlace) leave() {
+func (p *place) leave() {
 	p.budget.Release(p.user, p.taken)
 	p.taken = 0
 }
 
-// takePast takes objects for a request for the past, fewer than it asks for if it asks for too many.
-func takePast(b *respond.Budget, user string, objects int) (taken int, err error) {
+// takeObjects takes objects for a request for the past, fewer than it asks for if it asks for too many.
+func takeObjects(b *respond.Budget, user string, objects int) (taken int, err error) {
 	taken = b.Take(user, min(max(objects, 1), mostPastObjects))
 	if taken == 0 {
 		return 0, apierrors.NewTooManyRequests("too much of the past is being read, please try again later", 1)

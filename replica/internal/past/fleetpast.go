@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package past
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -23,10 +22,10 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// fleetPast reads the past of the members that a request below /fleet selects. Members are read one
+// FleetRead is a request for the past of the members that a request below /fleet selects. Members are read one
 // after the other, because at most two reads of files run at once for all requests together.
-type fleetPast struct {
-	*shared
+type FleetRead struct {
+	*Reader
 	r *http.Request
 	q *Request
 	// members have the resource in the version of the request, and the caller sees them.
@@ -37,33 +36,34 @@ type fleetPast struct {
 	seesAll func() (func(*fleet.Member) bool, error)
 }
 
-func (f *seenFleet) pastOf(r *http.Request, q *Request, c *census) *fleetPast {
-	p := &fleetPast{shared: f.shared, r: r, q: q, members: c.selected, namespaced: c.resource.Namespaced}
-	p.seesAll = sync.OnceValues(func() (func(*fleet.Member) bool, error) { return f.seenIn(r, q.wide()) })
-	return p
+// Fleet returns the read of members that have a resource in the version of a request.
+func (p *Reader) Fleet(r *http.Request, q *Request, members []*fleet.Member, namespaced bool) *FleetRead {
+	read := &FleetRead{Reader: p, r: r, q: q, members: members, namespaced: namespaced}
+	read.seesAll = sync.OnceValues(func() (func(*fleet.Member) bool, error) { return q.Rights.AllNamespacesIn() })
+	return read
 }
 
-// readPast answers with a state of the past, or with changes.
-func (f *seenFleet) readPast(w http.ResponseWriter, q *Request, p *fleetPast, present *view.Fleet, call func(view.View) *call) error {
-	if q.Query.Has(changesParameter) {
+// Serve answers with a state of the past, or with changes. The view is that of the fleet, and answer serves a view.
+func (p *FleetRead) Serve(w http.ResponseWriter, present *view.Fleet, answer func(view.View) error) error {
+	if p.q.Query.Has(changesParameter) {
 		return p.serveChanges(w)
 	}
-	at, err := q.timeOf(pastParameter, time.Now())
+	at, err := p.q.timeOf(pastParameter, time.Now())
 	if err != nil {
 		return err
 	}
-	place := &pastPlace{budget: p.past, user: q.user(), objects: p.objects}
+	place := &place{budget: p.budget, user: p.q.User, objects: p.objects}
 	defer place.leave()
-	return call(present.At(at, func(ctx context.Context, at time.Time) ([]view.Part, error) {
+	return answer(present.At(at, func(ctx context.Context, at time.Time) ([]view.Part, error) {
 		if objects := p.objects(); objects > mostFleetObjects {
 			return nil, tooManyObjects(objects)
 		}
 		if err := place.enter(); err != nil {
 			return nil, err
 		}
-		setPastTime(w, at)
+		setTime(w, at)
 		return p.parts(ctx, w.Header(), at, place)
-	})).serve()
+	}))
 }
 
 func tooManyObjects(objects int) error {
@@ -72,8 +72,8 @@ func tooManyObjects(objects int) error {
 }
 
 // objects returns about how many objects the request holds: as many as there are now.
-func (p *fleetPast) objects() (n int) {
-	if p.q.pastKey(p.namespaced) != "" {
+func (p *FleetRead) objects() (n int) {
+	if p.q.key(p.namespaced) != "" {
 		return len(p.members)
 	}
 	prefix := view.ObjectKey(p.q.Namespace, "")
@@ -99,7 +99,7 @@ func (p *fleetPast) objects() (n int) {
 // parts returns the objects of the members at a time. Members whose past is not known are left
 // out and named in a warning, unless there is no other, or none of the others has the object that
 // the request names.
-func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time, place *pastPlace) ([]view.Part, error) {
+func (p *FleetRead) parts(ctx context.Context, header http.Header, at time.Time, place *place) ([]view.Part, error) {
 	parts, objects := []view.Part{}, 0
 	left := map[string][]string{}
 	var failed error
@@ -115,7 +115,7 @@ func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time,
 			continue
 		}
 		parts = append(parts, view.PastPart(m.Name(), past))
-		if key := p.q.pastKey(p.namespaced); key == "" {
+		if key := p.q.key(p.namespaced); key == "" {
 			objects += past.Len()
 		} else if _, ok := past.Get(key); ok { // a state that is kept has others too
 			objects++
@@ -137,7 +137,7 @@ func (p *fleetPast) parts(ctx context.Context, header http.Header, at time.Time,
 }
 
 // read returns the objects of a member at a time.
-func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*history.Archived, error) {
+func (p *FleetRead) read(ctx context.Context, m *fleet.Member, at time.Time) (*history.Archived, error) {
 	feed, ok := m.Feed(p.q.GroupResource())
 	if !ok {
 		return nil, history.ErrNotReady
@@ -146,11 +146,11 @@ func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*h
 	case err != nil:
 		return nil, err
 	case since.After(at):
-		return nil, errNewNamespace(p.q.attributes.Namespace)
+		return nil, errNewNamespace(p.q.AllowedNamespace)
 	}
 	var past *history.Archived
 	var err error
-	if key := p.q.pastKey(p.namespaced); key != "" {
+	if key := p.q.key(p.namespaced); key != "" {
 		past, err = feed.ObjectAtTime(ctx, at, key)
 	} else if prefix := view.ObjectKey(p.q.Namespace, ""); prefix != "" {
 		past, err = feed.ObjectsAtTime(ctx, at, func(key string) bool { return strings.HasPrefix(key, prefix) })
@@ -160,12 +160,12 @@ func (p *fleetPast) read(ctx context.Context, m *fleet.Member, at time.Time) (*h
 	if err != nil {
 		return nil, err
 	}
-	reads := pastReads{p.shared, m}
-	return past, reads.checkObjects(p.q.attributes.Namespace, past, p.seesAllOf(m))
+	visible := visibility{p.q, m}
+	return past, visible.checkObjects(past, p.seesAllOf(m))
 }
 
 // seesAllOf returns a function that reports whether the caller may read all namespaces of a member.
-func (p *fleetPast) seesAllOf(m *fleet.Member) func() bool {
+func (p *FleetRead) seesAllOf(m *fleet.Member) func() bool {
 	return func() bool {
 		seesAll, err := p.seesAll()
 		return err == nil && seesAll(m)
@@ -174,17 +174,17 @@ func (p *fleetPast) seesAllOf(m *fleet.Member) func() bool {
 
 // visibleSince returns the time since which the caller may read a member: a time, or the creation
 // of the namespace of the request if that is later, unless the caller may read all namespaces.
-func (p *fleetPast) visibleSince(m *fleet.Member, since time.Time) (time.Time, error) {
-	namespace := p.q.attributes.Namespace
-	reads := pastReads{p.shared, m}
-	if p.authorize == nil || namespace == "" || reads.existed(namespace, since) {
+func (p *FleetRead) visibleSince(m *fleet.Member, since time.Time) (time.Time, error) {
+	namespace := p.q.AllowedNamespace
+	visible := visibility{p.q, m}
+	if p.q.Rights == nil || namespace == "" || visible.existed(namespace, since) {
 		return since, nil
 	}
 	seesAll, err := p.seesAll()
 	if err != nil || seesAll(m) {
 		return since, err
 	}
-	if created, ok := reads.created(namespace); ok {
+	if created, ok := visible.created(namespace); ok {
 		return created.Add(time.Second), nil
 	}
 	return since, errNewNamespace(namespace)
@@ -207,12 +207,12 @@ func (c *memberChanges) advance() (ok bool) {
 }
 
 // serveChanges answers with the changes of all members, merged by the times at which they arrived.
-func (p *fleetPast) serveChanges(w http.ResponseWriter) error {
+func (p *FleetRead) serveChanges(w http.ResponseWriter) error {
 	since, until, err := p.q.changesPeriod()
 	if err != nil {
 		return err
 	}
-	place := &pastPlace{budget: p.past, user: p.q.user(), objects: func() int { return p.q.changesPlaces(len(p.members)) }}
+	place := &place{budget: p.budget, user: p.q.User, objects: func() int { return p.q.changesPlaces(len(p.members)) }}
 	if err := place.enter(); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ const (
 // openChanges reads the first changes of all members. The list receives the members that have
 // less than the period, and the beginning of the earliest one. The caller stops what is returned,
 // also after an error.
-func (p *fleetPast) openChanges(list *ChangeList, since, until time.Time, place *pastPlace) (all []*memberChanges, err error) {
+func (p *FleetRead) openChanges(list *ChangeList, since, until time.Time, place *place) (all []*memberChanges, err error) {
 	var failed error
 	var busy []*history.PastChanges
 	held := 0
@@ -262,8 +262,8 @@ func (p *fleetPast) openChanges(list *ChangeList, since, until time.Time, place 
 		if began.Before(list.Since) {
 			list.Since = began
 		}
-		reads := pastReads{p.shared, m}
-		next, stop := iter.Pull2(reads.withoutFormer(p.q.attributes.Namespace, changes.All(p.r.Context()), p.seesAllOf(m)))
+		visible := visibility{p.q, m}
+		next, stop := iter.Pull2(visible.withoutFormer(changes.All(p.r.Context()), p.seesAllOf(m)))
 		all = append(all, &memberChanges{cluster: m.Name(), next: next, stop: stop})
 		bytes, more := changes.Held()
 		if held += bytes; more {
@@ -284,7 +284,7 @@ func (p *fleetPast) openChanges(list *ChangeList, since, until time.Time, place 
 }
 
 // changes returns the changes of a member.
-func (p *fleetPast) changes(m *fleet.Member, since, until time.Time) (*history.PastChanges, error) {
+func (p *FleetRead) changes(m *fleet.Member, since, until time.Time) (*history.PastChanges, error) {
 	feed, ok := m.Feed(p.q.GroupResource())
 	if !ok {
 		return nil, history.ErrNotReady
@@ -293,7 +293,7 @@ func (p *fleetPast) changes(m *fleet.Member, since, until time.Time) (*history.P
 	if err != nil {
 		return nil, err
 	}
-	query := p.q.pastQuery(since, until)
+	query := p.q.changesQuery(since, until)
 	query.Readers = len(p.members)
 	return feed.Changes(p.r.Context(), query)
 }
@@ -315,53 +315,4 @@ func merged(all []*memberChanges) iter.Seq[Change] {
 			}
 		}
 	}
-}
-
-// serveSummary answers with the numbers of changes in all members that the caller sees.
-func (f *seenFleet) serveSummary(w http.ResponseWriter, r *http.Request, q *Request) error {
-	s, err := newSummary(f.shared, q)
-	if err != nil {
-		return err
-	}
-	switch selected, err := q.selectsObjects(); {
-	case err != nil:
-		return err
-	case selected:
-		return apierrors.NewBadRequest("labelSelector: numbers of changes can be selected by cluster only")
-	}
-	warning.Add(w.Header(), f.Warnings("the changes there")...)
-	members := f.selectedMembers(q)
-	ctx, rights, leave, err := s.enter(r, q, members...)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	var answer ChangeSummary
-	var failed []error
-	for _, m := range members {
-		missing, err := s.add(ctx, m, rights.of(m))
-		if err != nil && (ctx.Err() != nil || errors.Is(err, errManyCounts)) {
-			return err
-		}
-		partial := PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
-		if err != nil {
-			partial.Message, failed = err.Error(), append(failed, err)
-		}
-		if partial != (PartialCluster{Name: m.Name()}) {
-			answer.Clusters = append(answer.Clusters, partial)
-		}
-	}
-	if len(failed) > 0 && len(failed) == len(members) {
-		return failed[0]
-	}
-	return s.write(w, r, answer)
-}
-
-// selectedMembers returns the members that the label selector of a request selects and that can
-// be read.
-func (f *seenFleet) selectedMembers(q *Request) []*fleet.Member {
-	names, own := view.SplitClusters(view.ClusterSelector(q.Query.Get("labelSelector")))
-	return slices.DeleteFunc(slices.Clone(f.Members), func(m *fleet.Member) bool {
-		return !f.Reads(m) || !view.Selects(names, m.Name()) || !view.SelectsLabels(own, m.Labels())
-	})
 }
