@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
 // Attributes are the parts of a request that decide whether it is allowed, with the values
@@ -92,7 +94,7 @@ func (a *Attributes) refineVerb(query url.Values) {
 	case "get":
 		var opts internalversion.ListOptions
 		if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &opts); err != nil {
-			opts = internalversion.ListOptions{Watch: isTrue(query, "watch")}
+			opts = internalversion.ListOptions{Watch: respond.IsTrue(query, "watch")}
 		}
 		a.Verb = "list"
 		if opts.Watch {
@@ -104,10 +106,4 @@ func (a *Attributes) refineVerb(query url.Values) {
 			}
 		}
 	}
-}
-
-// isTrue reads a flag of a query as kube-apiserver does.
-func isTrue(query url.Values, name string) bool {
-	values, ok := query[name]
-	return ok && (len(values) == 0 || values[0] != "0" && !strings.EqualFold(values[0], "false"))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/discovery"
 	"github.com/watershed-project/watershed/replica/internal/openapi"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
+	"github.com/watershed-project/watershed/replica/internal/read"
 	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
@@ -76,7 +77,7 @@ func (c *clusterAPI) discovery() *discovery.Documents {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !reflect.DeepEqual(unmirrored, c.unmirrored) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
-		c.documents = discovery.New(withCopied(served, mirrorsDefinitions(c.member)), unmirrored, stale, versions)
+		c.documents = discovery.New(read.WithCopied(served, view.MirrorsDefinitions(c.member)), unmirrored, stale, versions)
 		c.served, c.unmirrored, c.stale, c.versions = served, unmirrored, stale, versions
 		c.openapi.Changed()
 	}
@@ -112,7 +113,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	source := view.OfCluster(c.member, feed, reading.Gate())
 	if q.ReadsPast() {
 		// It is never passed on, because a cluster has no past.
-		return reading.Serve(w, source, func(v view.View) error { return c.call(w, r, q, resource, v).serve() })
+		return reading.Serve(w, source, func(v view.View) error { return c.serveView(w, r, q, resource, v) })
 	}
 	if c.pass != nil && q.withheld() == "" {
 		end := q.phase(PhaseWait)
@@ -125,7 +126,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
-	err := c.call(w, r, q, resource, source).serve()
+	err := c.serveView(w, r, q, resource, source)
 	if err == nil || c.pass == nil || q.withheld() != "" || !isBeyondCopy(q, err) {
 		return err
 	}
@@ -158,11 +159,11 @@ func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *history.Fee
 	return missing(q.Path)
 }
 
-// call returns the read of a view.
-func (c *clusterAPI) call(w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View) *call {
-	one := newCall(c.shared, w, r, q, resource, c.kinds.Of(c.member, resource), v)
-	one.seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
-	return one
+// serveView answers a read of a view.
+func (c *clusterAPI) serveView(w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View) error {
+	one := c.readRequest(q, resource, c.kinds.Of(c.member, resource), v)
+	one.Seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
+	return c.reads.Serve(w, r, one)
 }
 
 // passLate passes a request on that the copy was to answer. From then on it does not count as

@@ -96,7 +96,7 @@ func (f *seenFleet) schemas() *openapi.Documents {
 
 func (f *seenFleet) discovery() *discovery.Documents {
 	return f.documents.of(f.Set, setResources{
-		served: f.resources(), unmirrored: f.unmirrored(), definitions: slices.ContainsFunc(f.Members, mirrorsDefinitions),
+		served: f.resources(), unmirrored: f.unmirrored(), definitions: slices.ContainsFunc(f.Members, view.MirrorsDefinitions),
 	})
 }
 
@@ -260,9 +260,9 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: len(c.selected),
 	}, &f.pins)
 	answer := func(v view.View) error {
-		one := newCall(f.shared, w, r, q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
-		one.seal = f.seals.Seal(q.caller(), "fleet", c.visible.Set, q.String(), q.Namespace)
-		return one.serve()
+		one := f.readRequest(q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
+		one.Seal = f.seals.Seal(q.caller(), "fleet", c.visible.Set, q.String(), q.Namespace)
+		return f.reads.Serve(w, r, one)
 	}
 	if q.ReadsPast() {
 		return f.past.Fleet(r, f.pastRequest(r, q), c.selected, c.resource.Namespaced).Serve(w, v, answer)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/discovery"
+	"github.com/watershed-project/watershed/replica/internal/read"
 )
 
 // maxDocumentSets limits for how many sets of members discovery documents are kept. Sets
@@ -46,7 +47,7 @@ func (d *fleetDocuments) of(set string, r setResources) *discovery.Documents {
 	if one == nil || !reflect.DeepEqual(one.setResources, r) {
 		one = &setDocuments{setResources: r, documents: d.sameLocked(r)}
 		if one.documents == nil {
-			one.documents = discovery.New(withCopied(r.served, r.definitions), r.unmirrored, nil, nil)
+			one.documents = discovery.New(read.WithCopied(r.served, r.definitions), r.unmirrored, nil, nil)
 		}
 		if d.sets == nil {
 			d.sets = map[string]*setDocuments{}

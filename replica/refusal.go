@@ -13,7 +13,9 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/replica/internal/read"
 	"github.com/watershed-project/watershed/replica/internal/status"
+	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
 // missing returns the 404 for an unknown path, in the form that its owner would use.
@@ -23,7 +25,7 @@ func missing(path string) error {
 	case len(parts) > 1 && parts[0] == "api":
 		return status.NoPath()
 	case len(parts) > 2 && parts[0] == "apis":
-		if isBuiltin(schema.GroupVersionKind{Group: parts[1]}) {
+		if read.IsBuiltin(schema.GroupVersionKind{Group: parts[1]}) {
 			return status.NoPath()
 		}
 	}
@@ -89,14 +91,14 @@ func subresourceRefusal(m *fleet.Member, get bool, q *Request, where func() stri
 	}
 	r := served[i]
 	name, _, deeper := strings.Cut(q.Subresource, "/")
-	own := isBuiltin(r.GroupVersionKind())
+	own := read.IsBuiltin(r.GroupVersionKind())
 	if !own {
 		q.Subresource, deeper = name, false
 	}
 	j := slices.IndexFunc(r.Subresources, func(s kube.Subresource) bool { return s.Name == name })
 	exists := j >= 0
 	switch {
-	case exists && !inCopy(r, r.Subresources[j], mirrorsDefinitions(m)) && slices.Contains(r.Subresources[j].Verbs, "get"):
+	case exists && !read.InCopy(r, r.Subresources[j], view.MirrorsDefinitions(m)) && slices.Contains(r.Subresources[j].Verbs, "get"):
 		return status.NotCopied(q.GroupResource(), name, where())
 	case !get:
 		return nil

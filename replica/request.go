@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
+	"github.com/watershed-project/watershed/replica/internal/read"
+	"github.com/watershed-project/watershed/replica/internal/respond"
+	"github.com/watershed-project/watershed/replica/internal/view"
 )
-
-// scaleName is the name of the scale subresource.
-const scaleName = "scale"
 
 // Request is a request as the replica understands it, parsed once. It is data only.
 type Request struct {
@@ -183,7 +184,9 @@ func (q *Request) verb(method string) string {
 }
 
 // watches reports whether the request is a watch, if it is a read.
-func (q *Request) watches() bool { return q.watchPath || q.Name == "" && isTrue(q.Query, "watch") }
+func (q *Request) watches() bool {
+	return q.watchPath || q.Name == "" && respond.IsTrue(q.Query, "watch")
+}
 
 // reads reports whether the verb is that of a read.
 func (q *Request) reads() bool { return q.Verb == "get" || q.Verb == "list" || q.Verb == "watch" }
@@ -216,4 +219,23 @@ func (q *Request) passthroughRequest(r *http.Request) *passthrough.Request {
 		StaysOpen: q.staysOpen(r), Watch: a.Verb == "watch", Proxied: a.Subresource == "proxy" || a.Verb == "proxy",
 		Changes: q.changes(r), Late: q.late, PassOn: q.passOn,
 	}
+}
+
+// readRequest returns what is to be known about a request to read a resource from a view.
+func (s *shared) readRequest(q *Request, resource kube.Resource, kind view.Kind, v view.View) *read.Request {
+	one := &read.Request{
+		GroupVersionResource: q.GroupVersionResource, Namespace: q.Namespace, Name: q.Name, Subresource: q.Subresource,
+		Query: q.Query, Watch: q.watches(), WatchPath: q.watchPath, Resource: resource, Kind: kind, View: v,
+		Ambient: q.access != nil && q.access.Ambient, Ends: q.ends,
+	}
+	if q.Member != nil {
+		one.Cluster = q.Member.Name()
+	}
+	if q.trace != nil {
+		one.Trace = readTrace{q.trace}
+	}
+	if s.deliveries != nil && one.Watch {
+		one.Deliveries = &watchDeliveries{s.deliveries, q.trace}
+	}
+	return one
 }

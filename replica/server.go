@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -20,6 +21,8 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
 	"github.com/watershed-project/watershed/replica/internal/past"
+	"github.com/watershed-project/watershed/replica/internal/read"
+	"github.com/watershed-project/watershed/replica/internal/requestmetrics"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/replica/internal/view"
@@ -43,6 +46,28 @@ type Server struct {
 	clusters map[*fleet.Member]*clusterAPI
 }
 
+// shared is the state that all requests to a server use.
+type shared struct {
+	reads read.Reader
+	// tracker has the responses that are being written.
+	tracker respond.Tracker
+	// past reads the past.
+	past *past.Reader
+	// written bounds the bytes that responses to passed-on writes hold.
+	written *respond.Budget
+	// requests counts the requests.
+	requests requestmetrics.Requests
+	clock    view.Clock
+	seals    *view.SealKey
+	logger   *slog.Logger
+	// owned are the resources that the program answers itself.
+	owned []OwnResource
+	// authorize is [Options.Authorize], which may be nil.
+	authorize func(*http.Request, *Request) (*Access, error)
+	// deliveries is [Options.Deliveries].
+	deliveries Deliveries
+}
+
 // New returns a server for a fleet, whose options must have a History. A nil opts means the
 // defaults. The caller runs [Server.Run] while it serves.
 func New(f *fleet.Fleet, opts *Options) (*Server, error) {
@@ -58,11 +83,12 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	s.deliveries = s.opts.Deliveries
 	s.shared.authorize = s.opts.Authorize
 	s.past, s.written = past.New(&s.tracker, s.logger), respond.NewBudget(passthrough.WrittenBytes)
-	s.guarded = s.opts.Authorize != nil || s.opts.Admit != nil
-	s.blocks = encode.NewBlocks(s.opts.Blocks, s.logger)
-	s.frames = encode.NewFrames(s.opts.Frames, s.logger)
+	s.reads = read.Reader{
+		Blocks: encode.NewBlocks(s.opts.Blocks, s.logger), Frames: encode.NewFrames(s.opts.Frames, s.logger),
+		Values: view.NewValues(s.opts.Decoded), Tracker: &s.tracker, Expired: &s.requests.Expired, Logger: s.logger,
+		Guarded: s.opts.Authorize != nil || s.opts.Admit != nil,
+	}
 	s.seals = view.NewSealKey()
-	s.values = view.NewValues(s.opts.Decoded)
 	s.ready.fleet = f
 	s.all = newFleetAPI(&s.shared, f, &s.ready, &s.membership, s.cluster)
 	return s, nil
@@ -96,9 +122,9 @@ func (s *Server) Run(ctx context.Context) error {
 // SetCaches makes the caches of the server as large as a share of their sizes in [Options], at
 // most 1. The program calls it when its memory becomes scarce. It is safe for concurrent use.
 func (s *Server) SetCaches(share float64) {
-	s.blocks.Resize(int64(share * float64(s.opts.Blocks)))
-	s.frames.Resize(int(share * float64(s.opts.Frames)))
-	s.values.Recent.Resize(int(share * float64(s.opts.Decoded)))
+	s.reads.Blocks.Resize(int64(share * float64(s.opts.Blocks)))
+	s.reads.Frames.Resize(int(share * float64(s.opts.Frames)))
+	s.reads.Values.Recent.Resize(int(share * float64(s.opts.Decoded)))
 }
 
 // tidy drops the APIs of clusters that have left, and forgets writes that the others have.

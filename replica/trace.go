@@ -99,3 +99,23 @@ func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Con
 	}
 	return q.trace.PassOn(ctx, header)
 }
+
+// readTrace reports the phases of a read to a trace. It implements [read.Trace].
+type readTrace struct{ trace Trace }
+
+// Wait implements [read.Trace].
+func (t readTrace) Wait() (end func()) { return t.trace.Phase(PhaseWait) }
+
+// Select implements [read.Trace].
+func (t readTrace) Select() (end func()) { return t.trace.Phase(PhaseSelect) }
+
+// watchDeliveries follows the changes to the client of one watch. It implements [read.Deliveries].
+type watchDeliveries struct {
+	Deliveries
+	trace Trace
+}
+
+// Delivery implements [read.Deliveries].
+func (d *watchDeliveries) Delivery(cluster string, r schema.GroupResource, version uint64) (delivered func()) {
+	return d.Deliveries.Delivery(cluster, r, version, d.trace)
+}

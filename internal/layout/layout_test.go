@@ -141,13 +141,22 @@ var rules = map[string]rule{
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
 	},
-	"replica": {
+	"replica/internal/read": {
 		own: []string{
-			"fanout", "wire", "kube", "fleet", "fleet/history", "internal/table", "internal/freshness", "internal/histogram", "internal/warning",
+			"fanout", "wire", "kube", "internal/table", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
-			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience", "replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+	},
+	"replica": {
+		own: []string{
+			"kube", "fleet", "fleet/history", "internal/freshness", "internal/histogram", "internal/warning",
+			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
+			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience",
+			"replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
+			"replica/internal/read",
+		},
+		others: []string{"k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/authn": {own: []string{"kube"}, others: []string{
 		"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,6 +172,12 @@ var (
 	ObjectTypes = encode.MediaTypes[:]
 	ListTypes   = slices.Concat(ObjectTypes, streamTypes)
 )
+
+// IsTrue reads a flag of a query as kube-apiserver does.
+func IsTrue(query url.Values, name string) bool {
+	values, ok := query[name]
+	return ok && (len(values) == 0 || values[0] != "0" && !strings.EqualFold(values[0], "false"))
+}
 
 // IsPretty reports whether a person reads the response.
 func IsPretty(r *http.Request) bool {

@@ -21,6 +21,12 @@ import (
 // Definitions is the resource of CustomResourceDefinitions.
 var Definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
+// MirrorsDefinitions reports whether the CustomResourceDefinitions of a member are mirrored.
+func MirrorsDefinitions(m *fleet.Member) bool {
+	_, ok := m.Feed(Definitions)
+	return ok
+}
+
 // StoredAs returns the resource that has the objects of another one too.
 func StoredAs(r schema.GroupResource) schema.GroupResource {
 	if r.Group == "events.k8s.io" && r.Resource == "events" {

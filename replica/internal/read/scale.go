@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"fmt"
@@ -25,6 +25,9 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
+
+// scaleName is the name of the scale subresource.
+const scaleName = "scale"
 
 // scaleKind is the kind of all scales.
 var scaleKind = &wire.Kind{
@@ -112,11 +115,11 @@ func fieldsOf(path string) []string { return strings.Split(strings.TrimPrefix(pa
 
 // writeScale writes the scale of an object, which is computed for each response.
 func (c *call) writeScale(o *wire.Object, cluster string) error {
-	value, err := c.values.Decode(o)
+	value, err := c.Values.Decode(o)
 	if err != nil {
 		return err
 	}
-	scale, err := scaleOf(value, c.known.Scale)
+	scale, err := scaleOf(value, c.Kind.Scale)
 	if err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func (c *call) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object, cl
 	if err != nil {
 		return err
 	}
-	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, t.located(scaleColumns(!isBuiltin(c.kind))))
+	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, t.located(scaleColumns(!IsBuiltin(c.kind))))
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/replica/internal/view"
+	"github.com/watershed-project/watershed/replica/internal/encode"
+	"github.com/watershed-project/watershed/wire"
 )
 
 var (
@@ -18,10 +18,10 @@ var (
 	certificates = schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
 )
 
-// inCopy reports whether a subresource is made from the object alone, so that a copy of the
+// InCopy reports whether a subresource is made from the object alone, so that a copy of the
 // object has it. The paths of the scale of a custom object are in its definition: definitions
 // means that those are mirrored.
-func inCopy(r kube.Resource, s kube.Subresource, definitions bool) bool {
+func InCopy(r kube.Resource, s kube.Subresource, definitions bool) bool {
 	if !slices.Contains(s.Verbs, "get") {
 		return false
 	}
@@ -41,22 +41,30 @@ func inCopy(r kube.Resource, s kube.Subresource, definitions bool) bool {
 			_, err := scaleOf(kind.New(), nil)
 			return err == nil
 		}
-		return definitions && !isBuiltin(r.GroupVersionKind())
+		return definitions && !IsBuiltin(r.GroupVersionKind())
 	}
 	return false
 }
 
-// mirrorsDefinitions reports whether the CustomResourceDefinitions of a member are mirrored.
-func mirrorsDefinitions(m *fleet.Member) bool {
-	_, ok := m.Feed(view.Definitions)
-	return ok
-}
-
-// withCopied returns resources with the subresources that a copy has, and without others.
-func withCopied(all []kube.Resource, definitions bool) []kube.Resource {
+// WithCopied returns resources with the subresources that a copy has, and without others.
+func WithCopied(all []kube.Resource, definitions bool) []kube.Resource {
 	some := slices.Clone(all)
 	for i, r := range some {
-		some[i].Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !inCopy(r, s, definitions) })
+		some[i].Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !InCopy(r, s, definitions) })
 	}
 	return some
+}
+
+// goKind returns the kind of a resource if it has a Go type, and nil otherwise.
+func goKind(r kube.Resource) *wire.Kind {
+	kind, ok := kube.KindOf(r.GroupVersionResource)
+	if !ok || kind.Kind != r.Kind {
+		return nil
+	}
+	return kind
+}
+
+// IsBuiltin reports whether kube-apiserver serves a kind itself, and not by a definition.
+func IsBuiltin(kind schema.GroupVersionKind) bool {
+	return !encode.IsCustom(kind) || kube.IsBuiltin(kind.Group)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ import (
 // list answers with the objects that the request selects, in the form that the client
 // wants.
 func (c *call) list(opts *internalversion.ListOptions, m *view.Matcher) error {
-	end := c.phase(PhaseSelect)
-	p, err := view.List(c.r.Context(), c.view, opts, m, c.seal)
+	end := c.selects()
+	p, err := view.List(c.r.Context(), c.view, opts, m, c.Seal)
 	end()
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *call) runItems(m *view.Matcher, r *view.Run, events bool, yield func(en
 		case !all && len(some) == 0:
 			continue
 		case all || len(some)*minShare >= len(run):
-			part, err := c.blocks.Part(source, run, encode.BlockForm{Form: form, Events: events}, some)
+			part, err := c.Blocks.Part(source, run, encode.BlockForm{Form: form, Events: events}, some)
 			if !yield(part, err) || err != nil {
 				return false
 			}
@@ -168,7 +168,7 @@ func (c *call) item(form encode.Form, o *wire.Object, events bool, yield func(en
 	if events {
 		key.Event = wire.Added
 	}
-	raw, err := c.frames.Get(key)
+	raw, err := c.Frames.Get(key)
 	return yield(encode.Raw(raw), err) && err == nil
 }
 
@@ -281,4 +281,28 @@ func (c *call) writePrettyList(p *view.Page) error {
 		}
 		return b.Add(encode.Raw([]byte(tail)))
 	})
+}
+
+// yamlItem converts JSON to an item of a YAML list. The result begins with the newline
+// that ends the previous line.
+func yamlItem(raw []byte) ([]byte, error) {
+	text, err := yaml.JSONToYAML(raw)
+	if err != nil {
+		return nil, err
+	}
+	lines := bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))
+	return append([]byte("\n- "), lines...), nil
+}
+
+// prettyItem returns JSON as an indented item of a list that is a member of an object.
+// The result begins with a comma or, for the first item, with the bracket that opens the
+// list.
+func prettyItem(raw []byte, first bool) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString(",\n    ")
+	if first {
+		out.Bytes()[0] = '['
+	}
+	err := json.Indent(&out, raw, "    ", "  ")
+	return out.Bytes(), err
 }

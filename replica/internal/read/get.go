@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func (c *call) get() error {
 // writeObject writes an object.
 func (c *call) writeObject(o *wire.Object, cluster string) error {
 	f := c.form(cluster)
-	data, err := c.frames.Get(encode.FrameKey{Object: o, Form: f})
+	data, err := c.Frames.Get(encode.FrameKey{Object: o, Form: f})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"bytes"
@@ -44,12 +44,12 @@ func (w *tableWriter) Write(b []byte) (int, error) {
 // writeTestTable writes a table of pods with their metadata.
 func writeTestTable(t *testing.T, pods []*wire.Object, m respond.Media, encoding string) *tableWriter {
 	t.Helper()
-	s := &shared{logger: slog.New(slog.DiscardHandler), values: view.NewValues(1 << 20)}
+	s := &Reader{Logger: slog.New(slog.DiscardHandler), Values: view.NewValues(1 << 20), Tracker: &respond.Tracker{}}
 	printer, ok := table.For(corev1.SchemeGroupVersion.WithKind("Pod"))
 	if !ok {
 		t.Fatal("there is no printer of pods")
 	}
-	all, err := view.NewMatcher(s.values, &internalversion.ListOptions{}, view.Target{}, nil)
+	all, err := view.NewMatcher(s.Values, &internalversion.ListOptions{}, view.Target{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func writeTestTable(t *testing.T, pods []*wire.Object, m respond.Media, encoding
 	w := &tableWriter{ResponseRecorder: *httptest.NewRecorder(), read: &read}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 	r.Header.Set("Accept-Encoding", encoding)
-	c := &call{shared: s, Request: parse(r), w: w, r: r, view: &view.Cluster{}, known: view.Kind{Printer: printer}, media: m}
+	c := &call{Reader: s, Request: &Request{Kind: view.Kind{Printer: printer}}, w: w, r: r, view: &view.Cluster{}, media: m}
 	if err := c.writeTable(l); err != nil {
 		t.Fatal(err)
 	}

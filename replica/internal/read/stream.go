@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const gather = 64 << 10
 // eventStream writes events to one client. Most are idle most of the time, so it has no
 // buffer unless there is something to write.
 type eventStream struct {
-	*shared
+	*Reader
 	*respond.Response
 	kind schema.GroupVersionKind
 	// builtin is the kind if it has a Go type, and nil otherwise.
@@ -52,22 +52,22 @@ type eventStream struct {
 	pending []byte
 	buffer  *[]byte
 	// traced are the changes that are followed, nil if none are.
-	traced *deliveries
+	traced *pendingDeliveries
 }
 
 func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, error) {
 	if c.media.Encoding == encode.YAML {
 		return nil, respond.NotAcceptable(true)
 	}
-	s := &eventStream{shared: c.shared, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks, traced: c.newDeliveries()}
+	s := &eventStream{Reader: c.Reader, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks, traced: c.newDeliveries()}
 	if c.media.Shape == respond.Table {
 		var err error
-		if s.rows, err = c.newRows(c.known.Printer); err != nil {
+		if s.rows, err = c.newRows(c.Kind.Printer); err != nil {
 			return nil, err
 		}
 	}
 	if respond.WantsSocket(c.r) {
-		handshake, err := respond.CheckHandshake(c.r, c.w.Header(), c.guarded, c.access != nil && c.access.Ambient)
+		handshake, err := respond.CheckHandshake(c.r, c.w.Header(), c.Guarded, c.Ambient)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, erro
 		contentType += ";stream=watch"
 	}
 	c.w.Header().Set("Content-Type", contentType)
-	s.Response = c.tracker.Begin(c.w)
+	s.Response = c.Tracker.Begin(c.w)
 	return s, nil
 }
 
@@ -106,7 +106,7 @@ func (s *eventStream) run(r *http.Request, follow func(ctx context.Context) erro
 	case err == nil, s.ended() != nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
 	default:
 		if errors.Is(err, fanout.ErrExpired) || status.Of(err).Code == http.StatusGone {
-			s.requests.Expired.Add(1)
+			s.Expired.Add(1)
 		}
 		if err := s.fail(err); err != nil {
 			return nil
@@ -219,7 +219,7 @@ func (s *eventStream) event(e view.Event) error {
 		return err
 	}
 	if e.Type == wire.Error { // it is not known whether the client wants the object
-		_, err := s.values.Decode(e.Object)
+		_, err := s.Values.Decode(e.Object)
 		return &encode.UnsentError{Object: e.Object, Err: err}
 	}
 	if s.traced != nil {
@@ -230,7 +230,7 @@ func (s *eventStream) event(e view.Event) error {
 	}
 	f := s.form
 	f.Cluster = e.Cluster
-	raw, err := s.frames.Get(encode.FrameKey{Object: e.Object, Form: f, Event: e.Type, Version: e.Version, Gzip: s.gzip})
+	raw, err := s.Frames.Get(encode.FrameKey{Object: e.Object, Form: f, Event: e.Type, Version: e.Version, Gzip: s.gzip})
 	if err != nil {
 		return err
 	}

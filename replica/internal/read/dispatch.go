@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"fmt"
@@ -27,8 +27,8 @@ import (
 // serve checks the request, negotiates, and answers it by its verb. If it returns an
 // error, nothing has been written.
 func (c *call) serve() error {
-	watch := c.watches()
-	if isBuiltin(c.kind) {
+	watch := c.Watch
+	if IsBuiltin(c.kind) {
 		offers := respond.ObjectTypes
 		if c.Name == "" {
 			offers = respond.ListTypes
@@ -58,7 +58,7 @@ func (c *call) serve() error {
 			return err
 		}
 	}
-	m, err := view.NewMatcher(c.values, opts, c.target(), c.known.Fields)
+	m, err := view.NewMatcher(c.Values, opts, c.target(), c.Kind.Fields)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *call) check(watch bool) error {
 	if problems := content.IsPathSegmentName(c.Name); len(problems) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.Name, strings.Join(problems, ";")))
 	}
-	if isTrue(c.Query, "export") && !watch {
+	if respond.IsTrue(c.Query, "export") && !watch {
 		return apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 	}
 	return nil
@@ -119,7 +119,7 @@ func (c *call) hasNoTable() bool {
 // listOptions returns the parameters of a list or a watch. In a view of several clusters
 // the requirements on clusters are taken out of the label selector: the view has them.
 func (c *call) listOptions() (*internalversion.ListOptions, error) {
-	opts, err := parseListOptions(c.Query, c.watchPath)
+	opts, err := parseListOptions(c.Query, c.WatchPath)
 	if err == nil && c.view.Spans() {
 		_, opts.LabelSelector = view.SplitSelector(opts.LabelSelector)
 	}
@@ -142,7 +142,7 @@ func parseListOptions(query url.Values, watch bool) (*internalversion.ListOption
 // deprecation returns the warning about a kind that is deprecated, "" for any other.
 func (c *call) deprecation() string {
 	if c.builtin == nil {
-		return c.known.Deprecated
+		return c.Kind.Deprecated
 	}
 	value := c.builtin.New()
 	since, ok := value.(interface{ APILifecycleDeprecated() (major, minor int) })

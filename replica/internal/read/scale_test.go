@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"encoding/json"
@@ -130,10 +130,10 @@ func TestCopied(t *testing.T) {
 		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, true, true},
 		{widget, kube.Subresource{Name: scaleName, GroupVersionKind: scale, Verbs: read}, false, false}, // without definitions the paths are not known
 	} {
-		if got := inCopy(c.of, c.below, c.defined); got != c.want {
+		if got := InCopy(c.of, c.below, c.defined); got != c.want {
 			t.Errorf("%s/%s as %s, with definitions %t: %t", c.of.Resource, c.below.Name, c.below.Kind, c.defined, got)
 		}
-		some := withCopied([]kube.Resource{{GroupVersionResource: c.of.GroupVersionResource, Kind: c.of.Kind, Subresources: []kube.Subresource{c.below}}}, c.defined)
+		some := WithCopied([]kube.Resource{{GroupVersionResource: c.of.GroupVersionResource, Kind: c.of.Kind, Subresources: []kube.Subresource{c.below}}}, c.defined)
 		if listed := len(some[0].Subresources) > 0; listed != c.want {
 			t.Errorf("%s/%s as %s, with definitions %t: listed is %t", c.of.Resource, c.below.Name, c.below.Kind, c.defined, listed)
 		}

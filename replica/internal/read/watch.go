@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 		return err
 	}
 	start := view.Start{Version: version, Initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents}
-	ctx, release := respond.Until(c.r.Context(), c.ends)
+	ctx, release := respond.Until(c.r.Context(), c.Ends)
 	defer release()
 	w, err := c.view.Watch(ctx, start, m)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 	}
 	s.deadline, s.ended = time.Now().Add(timeout(opts)), ctx.Err
 	return s.run(c.r.WithContext(ctx), func(ctx context.Context) error {
-		end := c.phase(PhaseWait)
+		end := c.wait()
 		state, err := beginWatch(ctx, w, s.deadline)
 		end()
 		if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica
+package read
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ type rows struct {
 
 func (c *call) newRows(printer *table.Printer) (*rows, error) {
 	t := &rows{
-		values: c.values, printer: printer, version: c.media.Version, clusters: c.view.Spans(),
+		values: c.Values, printer: printer, version: c.media.Version, clusters: c.view.Spans(),
 		include: metav1.IncludeObjectPolicy(c.Query.Get("includeObject")),
 	}
 	switch t.include {
@@ -140,7 +140,7 @@ func (t *rows) bookmark(empty runtime.Object, meta metav1.ObjectMeta) ([]byte, e
 
 // writeTableOf writes a table of one object.
 func (c *call) writeTableOf(o *wire.Object, cluster string) error {
-	t, err := c.newRows(c.known.Printer)
+	t, err := c.newRows(c.Kind.Printer)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (c *call) writeTableOf(o *wire.Object, cluster string) error {
 
 // writeTable writes a table of a list, row by row.
 func (c *call) writeTable(p *view.Page) error {
-	t, err := c.newRows(c.known.Printer)
+	t, err := c.newRows(c.Kind.Printer)
 	if err != nil {
 		return err
 	}
