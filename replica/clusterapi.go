@@ -84,18 +84,19 @@ func (c *clusterAPI) discovery() *discovery.Documents {
 	return c.documents
 }
 
+// read answers a request for a resource: it locates the copy, refuses what no copy can answer, reads from the
+// cluster itself if the client wants that, reads the past, or else waits for the writes of the user and serves
+// the copy.
 func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) error {
 	var limits view.Limits
-	out := limits.LeaveOut(c.member, q.GroupVersionResource, q.Namespace)
-	feed, ok := c.member.Feed(q.GroupResource())
-	if out && !ok {
-		return limits.Refuse(q.GroupResource(), q.Name)
-	}
-	if !ok || feed.Resource().Version != q.Version {
+	feed, err := c.locate(q, &limits)
+	switch {
+	case err != nil:
+		return err
+	case feed == nil || feed.Resource().Version != q.Version:
 		return c.absent(w, q, feed)
 	}
-	resource := feed.Resource()
-	if err := refusal(c.member, resource, r, q, c.where(q)); err != nil {
+	if err := refusal(c.member, feed.Resource(), r, q, c.where(q)); err != nil {
 		return err
 	}
 	if passthrough.WantsOrigin(r, q.Query) && !q.ReadsPast() {
@@ -113,20 +114,46 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	source := view.OfCluster(c.member, feed, reading.Gate())
 	if q.ReadsPast() {
 		// It is never passed on, because a cluster has no past.
-		return reading.Serve(w, source, func(v view.View) error { return c.serveView(w, r, q, resource, v) })
+		return reading.Serve(w, source, func(v view.View) error { return c.serveView(w, r, q, feed.Resource(), v) })
 	}
-	if c.pass != nil && q.withheld() == "" {
-		end := q.phase(PhaseWait)
-		q.late = !c.pass.Wait(r.Context(), q.user(), feed)
-		end()
-		if q.late || mustBeNewest(feed, r, q) {
-			return c.passLate(w, r, q)
-		}
+	if c.mustPass(r, q, feed) {
+		return c.passLate(w, r, q)
 	}
+	return c.serveCopy(w, r, q, feed, source)
+}
+
+// locate returns the copy of the resource of a request, in any version, nil if there is none. It notes in limits which
+// part is missing from the copy, and returns an error if all of it is.
+func (c *clusterAPI) locate(q *Request, limits *view.Limits) (*history.Feed, error) {
+	out := limits.LeaveOut(c.member, q.GroupVersionResource, q.Namespace)
+	feed, ok := c.member.Feed(q.GroupResource())
+	switch {
+	case ok:
+		return feed, nil
+	case out:
+		return nil, limits.Refuse(q.GroupResource(), q.Name)
+	}
+	return nil, nil
+}
+
+// mustPass waits until the copy has the writes of the user, and reports whether the cluster must answer nevertheless.
+func (c *clusterAPI) mustPass(r *http.Request, q *Request, feed *history.Feed) bool {
+	if c.pass == nil || q.withheld() != "" {
+		return false
+	}
+	end := q.phase(PhaseWait)
+	q.late = !c.pass.Wait(r.Context(), q.user(), feed)
+	end()
+	return q.late || mustBeNewest(feed, r, q)
+}
+
+// serveCopy answers from the copy, with headers about its age. A request that turns out to be beyond the copy is passed
+// on.
+func (c *clusterAPI) serveCopy(w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, source view.View) error {
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
-	err := c.serveView(w, r, q, resource, source)
+	err := c.serveView(w, r, q, feed.Resource(), source)
 	if err == nil || c.pass == nil || q.withheld() != "" || !isBeyondCopy(q, err) {
 		return err
 	}
