@@ -19,7 +19,7 @@ import (
 // Access is what the caller of a request may read. Nil, and the zero value, mean everything
 // for as long as the request takes.
 type Access struct {
-	// Sees reports whether the caller may read what the request reads in a member. It
+	// CanSee reports whether the caller may read what the request reads in a member. It
 	// applies to requests that concern several members: below /fleet, and for /clusters
 	// and the health of the server. It is called for each member once per request, also
 	// for members that joined after Authorize has returned. For a member that was not
@@ -27,7 +27,7 @@ type Access struct {
 	//
 	// A member that is not seen is left out as if it were not in the fleet. The response
 	// has a warning with the number of such members, and nothing else about them.
-	Sees func(*fleet.Member) bool
+	CanSee func(*fleet.Member) bool
 	// Unavailable is how many of the members that are not seen are left out because their
 	// access review did not finish in time. The response has a warning with that number.
 	Unavailable int
@@ -41,14 +41,14 @@ type Access struct {
 	// Ambient means that the caller is known by credentials that a browser adds to a request by
 	// itself, such as a client certificate. Then pages of other sites cannot open a WebSocket.
 	Ambient bool
-	// Withheld, unless it is "", is why the request cannot be passed on to the cluster: the
+	// NoPassThrough, unless it is "", is why the request cannot be passed on to the cluster: the
 	// caller has no credentials that can be. The response then contains it.
-	Withheld string
-	// Ends ends when the caller loses the right, or when Sees would return something else. A
+	NoPassThrough string
+	// Expires ends when the caller loses the right, or when CanSee would return something else. A
 	// watch then ends without an ERROR event, so that the client tries again and receives
 	// the reason. Nil means never. It is a context because many watches can wait for it
 	// without a goroutine each.
-	Ends context.Context
+	Expires context.Context
 }
 
 // authorize records what the caller of a request may read. A watch of several members ends
@@ -66,10 +66,10 @@ func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
 		return err
 	}
-	if q.access.Ends != nil {
-		q.ends = append(q.ends, q.access.Ends)
+	if q.access.Expires != nil {
+		q.ends = append(q.ends, q.access.Expires)
 	}
-	if q.Fleet && q.access.Sees != nil {
+	if q.Fleet && q.access.CanSee != nil {
 		q.ends = append(q.ends, changed)
 	}
 	return nil
@@ -80,7 +80,7 @@ func (s *Server) visibleTo(a *Access) *audience.Visible {
 	if a == nil {
 		return audience.Of(s.fleet.Members(), nil, 0, &s.membership)
 	}
-	return audience.Of(s.fleet.Members(), a.Sees, a.Unavailable, &s.membership)
+	return audience.Of(s.fleet.Members(), a.CanSee, a.Unavailable, &s.membership)
 }
 
 // checkImpersonation refuses a request for the rights of another user. Without access

@@ -25,7 +25,7 @@ import (
 // sees returns a hook for a caller that sees some members.
 func sees(caller string, names ...string) func(*http.Request, *Request) (*Access, error) {
 	return func(*http.Request, *Request) (*Access, error) {
-		return &Access{Caller: caller, Sees: func(m *fleet.Member) bool { return slices.Contains(names, m.Name()) }}, nil
+		return &Access{Caller: caller, CanSee: func(m *fleet.Member) bool { return slices.Contains(names, m.Name()) }}, nil
 	}
 }
 

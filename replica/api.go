@@ -21,8 +21,8 @@ type api interface {
 	unknown() error
 	// discovery returns the documents about the resources that are mirrored now.
 	discovery() *discovery.Documents
-	// own returns the resources of the API that the program answers itself.
-	own() []*OwnResource
+	// ownResources returns the resources of the API that the program answers itself.
+	ownResources() []*ProgramResource
 	// schemas returns the OpenAPI documents.
 	schemas() *openapi.Documents
 	// serveSummary answers a request for the numbers of changes. If it returns an error, nothing
@@ -50,7 +50,7 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 	switch {
 	case q.IsResource:
 		read := a.read
-		if own := ownOf(a, q); own != nil {
+		if own := programResourceOf(a, q); own != nil {
 			read = own.serve
 		}
 		if err := read(w, r, q); err != nil {
@@ -60,7 +60,7 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 		if err := a.serveSummary(w, r, q); err != nil {
 			respond.Error(w, r, err)
 		}
-	case a.discovery().With(listedOwn(a)).Serve(w, r, q.Path):
+	case a.discovery().With(listedProgramResources(a)).Serve(w, r, q.Path):
 	case !q.Fleet && q.Path == "/version" && r.Method == http.MethodHead:
 		respond.Error(w, r, status.NoMethod())
 	case !q.Fleet && q.Path == "/version" && respond.CheckRoute(r.Header.Get("Accept"), encode.JSON.MediaType()) != nil:

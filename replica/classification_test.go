@@ -121,7 +121,7 @@ var passedOn = []classified{
 }
 
 // newClassified returns a replica with access control, a function that counts the requests of
-// the user at the cluster, and one that sends a request to the replica. Withheld is why
+// the user at the cluster, and one that sends a request to the replica. NoPassThrough is why
 // requests are not passed on.
 func newClassified(t *testing.T, withheld string) (count func() int32, send func(classified) (*http.Response, string)) {
 	t.Helper()
@@ -137,7 +137,7 @@ func newClassified(t *testing.T, withheld string) (count func() int32, send func
 		},
 		Authorize: func(r *http.Request, _ *replica.Request) (*replica.Access, error) {
 			user := r.Header.Get("Authorization")
-			return &replica.Access{User: user, Caller: user, Withheld: withheld}, nil
+			return &replica.Access{User: user, Caller: user, NoPassThrough: withheld}, nil
 		},
 	})
 	w.untilCopied(0)

@@ -263,8 +263,8 @@ func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 	case q.ReadsPast():
 		return false
 	}
-	if own := ownOf(c, q); own != nil {
-		return own.Partial
+	if own := programResourceOf(c, q); own != nil {
+		return own.PreferCluster
 	}
 	return !c.answers(r, q)
 }

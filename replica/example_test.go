@@ -71,7 +71,7 @@ func Example_authorize() {
 		if user != "ann" || password != "secret" || q.Cluster != "" && q.Cluster != "eu" {
 			return nil, apierrors.NewUnauthorized("Unauthorized")
 		}
-		return &replica.Access{Caller: user, Sees: func(m *fleet.Member) bool { return m.Name() == "eu" }}, nil
+		return &replica.Access{Caller: user, CanSee: func(m *fleet.Member) bool { return m.Name() == "eu" }}, nil
 	}})
 	go func() { _ = f.Run(ctx) }()
 	go func() { _ = reads.Run(ctx) }()

@@ -274,7 +274,7 @@ func allowOnly(everything ...string) func(*http.Request, *replica.Request) (*rep
 		if !q.Fleet && !allows(q, q.Member) {
 			return nil, apierrors.NewForbidden(q.GroupResource(), "", nil)
 		}
-		return &replica.Access{Caller: "ann", User: "ann", Sees: func(m *fleet.Member) bool { return allows(q, m) }}, nil
+		return &replica.Access{Caller: "ann", User: "ann", CanSee: func(m *fleet.Member) bool { return allows(q, m) }}, nil
 	}
 }
 

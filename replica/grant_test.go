@@ -30,7 +30,7 @@ import (
 // gate is a hook that tests change. The caller is in the header Caller.
 type gate struct {
 	mu sync.Mutex
-	// seen has the names of the members that each caller sees. "*" means a nil Sees.
+	// seen has the names of the members that each caller sees. "*" means a nil CanSee.
 	seen map[string][]string
 	ends map[string]ending
 	// unavailable is how many members are left out because of their reviews.
@@ -74,9 +74,9 @@ func (g *gate) authorize(r *http.Request, _ *Request) (*Access, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		g.ends[caller] = ending{ctx, cancel}
 	}
-	a := &Access{Caller: caller, Ends: g.ends[caller].ctx, Unavailable: g.unavailable}
+	a := &Access{Caller: caller, Expires: g.ends[caller].ctx, Unavailable: g.unavailable}
 	if !slices.Contains(names, "*") {
-		a.Sees = func(m *fleet.Member) bool { return slices.Contains(names, m.Name()) }
+		a.CanSee = func(m *fleet.Member) bool { return slices.Contains(names, m.Name()) }
 	}
 	return a, nil
 }

@@ -30,8 +30,8 @@ type Options struct {
 	// request that is passed on and, unless that is a watch, how long it may send nothing of
 	// the body. Default 1 minute, the limit of kube-apiserver.
 	OriginTimeout time.Duration
-	// Own are resources that the program answers itself. Default: none.
-	Own []OwnResource
+	// ProgramResources are resources that the program answers itself. Default: none.
+	ProgramResources []ProgramResource
 	// Pages are handlers for paths of the server itself, such as /metrics. The hooks are called
 	// before them. Default: none.
 	Pages map[string]http.Handler
@@ -81,9 +81,9 @@ type Options struct {
 	// Trace, unless it is nil, is called for every request before Admit, and returns what
 	// follows the request, or nil. Default: no request is followed.
 	Trace func(r *http.Request, q *Request) Trace
-	// Deliveries, unless it is nil, follows a sample of the changes to the clients of watches.
+	// DeliveryTrace, unless it is nil, follows a sample of the changes to the clients of watches.
 	// Default: no change is followed.
-	Deliveries Deliveries
+	DeliveryTrace DeliveryTrace
 }
 
 const (

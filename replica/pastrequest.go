@@ -71,10 +71,10 @@ func (p *pastRights) seenIn(q *Request) (func(*fleet.Member) bool, error) {
 		return func(*fleet.Member) bool { return false }, nil
 	case err != nil:
 		return nil, err
-	case !q.Fleet || access == nil || access.Sees == nil:
+	case !q.Fleet || access == nil || access.CanSee == nil:
 		return func(*fleet.Member) bool { return true }, nil
 	}
-	return access.Sees, nil
+	return access.CanSee, nil
 }
 
 // wide returns the request for all namespaces.

@@ -156,7 +156,7 @@ func TestFleetChanges_undecided(t *testing.T) {
 		if q.Attributes().Verb == "list" {
 			return nil, apierrors.NewServiceUnavailable("no cluster decided")
 		}
-		return &replica.Access{Caller: "ann", User: "ann", Sees: func(*fleet.Member) bool { return true }}, nil
+		return &replica.Access{Caller: "ann", User: "ann", CanSee: func(*fleet.Member) bool { return true }}, nil
 	}}
 	w, f, _ := serveStored(t, s, entriesOf(s, 2), openFiles(t, t.TempDir()), opts)
 	expect.NoError(t, f.WaitForSync(t.Context()))

@@ -73,10 +73,10 @@ type Request struct {
 // Attributes returns the attributes of the request.
 func (q *Request) Attributes() Attributes { return q.attributes }
 
-// Sees reports whether the caller of a request below /fleet may read a member, see
-// [Access.Sees].
-func (q *Request) Sees(m *fleet.Member) bool {
-	return q.access == nil || q.access.Sees == nil || q.access.Sees(m)
+// CanSee reports whether the caller of a request below /fleet may read a member, see
+// [Access.CanSee].
+func (q *Request) CanSee(m *fleet.Member) bool {
+	return q.access == nil || q.access.CanSee == nil || q.access.CanSee(m)
 }
 
 // caller returns the identity that sent the request, "" without access control.
@@ -100,7 +100,7 @@ func (q *Request) withheld() string {
 	if q.access == nil {
 		return ""
 	}
-	return q.access.Withheld
+	return q.access.NoPassThrough
 }
 
 // parse returns what a request addresses. It looks up nothing.
@@ -234,8 +234,8 @@ func (s *shared) readRequest(q *Request, resource kube.Resource, kind view.Kind,
 	if q.trace != nil {
 		one.Trace = readTrace{q.trace}
 	}
-	if s.deliveries != nil && one.Watch {
-		one.Deliveries = &watchDeliveries{s.deliveries, q.trace}
+	if s.deliveryTrace != nil && one.Watch {
+		one.DeliveryTrace = &watchDeliveryTrace{s.deliveryTrace, q.trace}
 	}
 	return one
 }

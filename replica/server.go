@@ -60,12 +60,12 @@ type shared struct {
 	clock    view.Clock
 	seals    *view.SealKey
 	logger   *slog.Logger
-	// owned are the resources that the program answers itself.
-	owned []OwnResource
+	// programResources are the resources that the program answers itself.
+	programResources []ProgramResource
 	// authorize is [Options.Authorize], which may be nil.
 	authorize func(*http.Request, *Request) (*Access, error)
-	// deliveries is [Options.Deliveries].
-	deliveries Deliveries
+	// deliveryTrace is [Options.DeliveryTrace].
+	deliveryTrace DeliveryTrace
 }
 
 // New returns a server for a fleet, whose options must have a History. A nil opts means the
@@ -79,8 +79,8 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	}
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
 	s.logger = s.opts.Logger
-	s.owned = s.opts.Own
-	s.deliveries = s.opts.Deliveries
+	s.programResources = s.opts.ProgramResources
+	s.deliveryTrace = s.opts.DeliveryTrace
 	s.shared.authorize = s.opts.Authorize
 	s.past, s.written = past.New(&s.tracker, s.logger), respond.NewBudget(passthrough.WrittenBytes)
 	s.reads = read.Reader{

@@ -168,7 +168,7 @@ func (s *Server) labels(q *Request, verb, scope string, code int) requestmetrics
 func (s *Server) lists(q *Request) bool {
 	a := &q.attributes
 	resource := schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource}
-	if slices.ContainsFunc(s.owned, func(o OwnResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }) {
+	if slices.ContainsFunc(s.programResources, func(o ProgramResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }) {
 		return true
 	}
 	members := []*fleet.Member{q.Member}

@@ -56,9 +56,9 @@ type Ending struct {
 	Aborted bool
 }
 
-// Deliveries follows a sample of the changes to the clients of watches, see
-// [Options.Deliveries]. Many goroutines call its methods.
-type Deliveries interface {
+// DeliveryTrace follows a sample of the changes to the clients of watches, see
+// [Options.DeliveryTrace]. Many goroutines call its methods.
+type DeliveryTrace interface {
 	// Active reports whether a change of the sample is on its way. Delivery is called only
 	// while it is.
 	Active() bool
@@ -109,13 +109,13 @@ func (t readTrace) Wait() (end func()) { return t.trace.Phase(PhaseWait) }
 // Select implements [read.Trace].
 func (t readTrace) Select() (end func()) { return t.trace.Phase(PhaseSelect) }
 
-// watchDeliveries follows the changes to the client of one watch. It implements [read.Deliveries].
-type watchDeliveries struct {
-	Deliveries
+// watchDeliveryTrace follows the changes to the client of one watch. It implements [read.DeliveryTrace].
+type watchDeliveryTrace struct {
+	DeliveryTrace
 	trace Trace
 }
 
-// Delivery implements [read.Deliveries].
-func (d *watchDeliveries) Delivery(cluster string, r schema.GroupResource, version uint64) (delivered func()) {
-	return d.Deliveries.Delivery(cluster, r, version, d.trace)
+// Delivery implements [read.DeliveryTrace].
+func (d *watchDeliveryTrace) Delivery(cluster string, r schema.GroupResource, version uint64) (delivered func()) {
+	return d.DeliveryTrace.Delivery(cluster, r, version, d.trace)
 }

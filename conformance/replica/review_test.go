@@ -30,13 +30,13 @@ import (
 )
 
 // reviews are resources that are answered by the cluster itself, for its administrator.
-func (w *world) reviews() []replica.OwnResource {
-	review := func(resource, kind string, empty func() runtime.Object, create func(ctx context.Context, o runtime.Object) (runtime.Object, error)) replica.OwnResource {
+func (w *world) reviews() []replica.ProgramResource {
+	review := func(resource, kind string, empty func() runtime.Object, create func(ctx context.Context, o runtime.Object) (runtime.Object, error)) replica.ProgramResource {
 		gv := authorizationv1.SchemeGroupVersion
 		if resource == "selfsubjectreviews" {
 			gv = authenticationv1.SchemeGroupVersion
 		}
-		return replica.OwnResource{
+		return replica.ProgramResource{
 			GroupVersionResource: gv.WithResource(resource), Kind: kind, Singular: strings.ToLower(kind), Fleet: resource == "selfsubjectreviews", New: empty,
 			Create: func(r *http.Request, _ *replica.Request, o runtime.Object) (runtime.Object, error) {
 				return create(r.Context(), o)
@@ -44,7 +44,7 @@ func (w *world) reviews() []replica.OwnResource {
 		}
 	}
 	opts := metav1.CreateOptions{}
-	return []replica.OwnResource{
+	return []replica.ProgramResource{
 		review("selfsubjectaccessreviews", "SelfSubjectAccessReview", func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} }, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
 			return w.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, o.(*authorizationv1.SelfSubjectAccessReview), opts)
 		}),
@@ -70,7 +70,7 @@ func (w *world) startReviewer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := replica.New(f, &replica.Options{Own: w.reviews(), Logger: logger})
+	server, err := replica.New(f, &replica.Options{ProgramResources: w.reviews(), Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

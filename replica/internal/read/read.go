@@ -58,8 +58,8 @@ type Request struct {
 	Cluster string
 	// Trace follows the request, nil if it is not followed.
 	Trace Trace
-	// Deliveries follows a sample of the changes to the client of a watch, nil for none.
-	Deliveries Deliveries
+	// DeliveryTrace follows a sample of the changes to the client of a watch, nil for none.
+	DeliveryTrace DeliveryTrace
 }
 
 // Trace is told when a part of the work begins, and calls end when that part ends.
@@ -70,8 +70,8 @@ type Trace interface {
 	Select() (end func())
 }
 
-// Deliveries follows a sample of the changes to one client.
-type Deliveries interface {
+// DeliveryTrace follows a sample of the changes to one client.
+type DeliveryTrace interface {
 	// Active reports whether a change of the sample is on its way.
 	Active() bool
 	// Delivery returns the function to call when the change has been written to the client, nil

@@ -50,16 +50,16 @@ func noPhase() {}
 
 // newDeliveries returns the deliveries of a watch, nil if there are none to follow.
 func (c *call) newDeliveries() *pendingDeliveries {
-	if c.Deliveries == nil {
+	if c.DeliveryTrace == nil {
 		return nil
 	}
-	return &pendingDeliveries{Deliveries: c.Deliveries, resource: c.GroupResource(), cluster: c.Cluster}
+	return &pendingDeliveries{DeliveryTrace: c.DeliveryTrace, resource: c.GroupResource(), cluster: c.Cluster}
 }
 
 // pendingDeliveries are the changes of the sample that a stream has in its buffer. It is nil if
 // none are followed.
 type pendingDeliveries struct {
-	Deliveries
+	DeliveryTrace
 	resource schema.GroupResource
 	// cluster is the cluster of the view, "" if the view has several.
 	cluster string

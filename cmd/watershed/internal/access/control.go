@@ -174,7 +174,7 @@ func ownerIdentity() authn.Identity {
 // Authorize decides whether a request may be answered. It is [replica.Options.Authorize].
 func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Access, error) {
 	if isProbe(q) {
-		return &replica.Access{Sees: func(*fleet.Member) bool { return false }}, nil
+		return &replica.Access{CanSee: func(*fleet.Member) bool { return false }}, nil
 	}
 	call := CallOf(r)
 	if call == nil || call.caller == nil {
@@ -201,7 +201,7 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 	switch {
 	case err == nil:
 		user := call.caller.presenter()
-		access.User, access.Withheld, access.Ambient = user.key(), user.withheld(), user.Method == authn.MethodCertificate
+		access.User, access.NoPassThrough, access.Ambient = user.key(), user.withheld(), user.Method == authn.MethodCertificate
 		if first {
 			call.Decision = "allow"
 		}
@@ -236,12 +236,12 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 	if err := c.decide(r, call, g, who, a, decide); err != nil {
 		return nil, err
 	}
-	access := &replica.Access{Caller: who.key(), Sees: func(*fleet.Member) bool { return false }}
+	access := &replica.Access{Caller: who.key(), CanSee: func(*fleet.Member) bool { return false }}
 	if who.owner {
 		access.Caller = ""
 	}
 	if a.Verb == "watch" {
-		access.Ends = c.add(r, call, g, a, func(ctx context.Context) (bool, error) {
+		access.Expires = c.add(r, call, g, a, func(ctx context.Context) (bool, error) {
 			d, err := decideNow(ctx, who, a)
 			return d.Allowed, err
 		})
@@ -295,14 +295,14 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 		}
 		return nil, authz.Forbidden(&who.UserInfo, a, "no cluster allows it")
 	}
-	access := &replica.Access{Caller: who.key(), Unavailable: seen.unavailable, Sees: func(m *fleet.Member) bool { return seen.members[m] }}
+	access := &replica.Access{Caller: who.key(), Unavailable: seen.unavailable, CanSee: func(m *fleet.Member) bool { return seen.members[m] }}
 	if who.owner && seen.unavailable == 0 && len(seen.denied) == 0 {
 		// Clusters that join are read with the owner's credentials too, so a watch goes on.
 		// Versions and tokens need no binding: the owner sees everything.
-		access.Sees, access.Caller = nil, ""
+		access.CanSee, access.Caller = nil, ""
 	}
 	if a.Verb == "watch" {
-		access.Ends = c.add(r, call, nil, a, func(ctx context.Context) (bool, error) {
+		access.Expires = c.add(r, call, nil, a, func(ctx context.Context) (bool, error) {
 			return seen.still(c.review(ctx, who, a, c.present(seen.members)))
 		})
 	}

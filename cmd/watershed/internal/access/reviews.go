@@ -43,10 +43,10 @@ func isReview(a replica.Attributes) bool {
 	return false
 }
 
-// Own returns the reviews of callers about themselves, for [replica.Options.Own]. Programs
+// Own returns the reviews of callers about themselves, for [replica.Options.ProgramResources]. Programs
 // use them to find out what to offer to a person.
-func (g *guards) Own() []replica.OwnResource {
-	return []replica.OwnResource{
+func (g *guards) Own() []replica.ProgramResource {
+	return []replica.ProgramResource{
 		{
 			GroupVersionResource: authenticationv1.SchemeGroupVersion.WithResource(selfReviews),
 			Kind:                 "SelfSubjectReview", Singular: "selfsubjectreview", Fleet: true,
@@ -59,7 +59,7 @@ func (g *guards) Own() []replica.OwnResource {
 		},
 		{
 			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource(rulesReviews),
-			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Fleet: true, Partial: true,
+			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Fleet: true, PreferCluster: true,
 			New: func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} }, Create: g.reviewRules,
 		},
 	}

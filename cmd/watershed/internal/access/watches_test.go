@@ -170,7 +170,7 @@ func TestAdmit_withheldCredentials(t *testing.T) {
 	expect.Equal(t, passed, []bool{false})
 	access, err := c.Authorize(r, q)
 	expect.NoError(t, err)
-	if access.Withheld == "" {
+	if access.NoPassThrough == "" {
 		t.Errorf("the owner's token may be passed on: %+v", access)
 	}
 }

@@ -80,7 +80,7 @@ func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster,
 	if w.control, err = access.New(w.fleet, opts); err != nil {
 		t.Fatal(err)
 	}
-	handler, err := replica.New(w.fleet, &replica.Options{Logger: logger, Admit: w.admit, Authorize: w.authorize, Own: w.control.Own(), PassThrough: passThrough})
+	handler, err := replica.New(w.fleet, &replica.Options{Logger: logger, Admit: w.admit, Authorize: w.authorize, ProgramResources: w.control.Own(), PassThrough: passThrough})
 	if err != nil {
 		t.Fatal(err)
 	}

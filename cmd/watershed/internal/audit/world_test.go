@@ -80,7 +80,7 @@ func newWorld(t *testing.T, resources []string, entries ...fleet.Entry) *world {
 		t.Fatal(err)
 	}
 	handler, err := replica.New(f, &replica.Options{
-		Logger: logger, Admit: control.Admit, Own: control.Own(), Audit: w.log.Audit,
+		Logger: logger, Admit: control.Admit, ProgramResources: control.Own(), Audit: w.log.Audit,
 		Authorize: func(r *http.Request, q *replica.Request) (*replica.Access, error) {
 			if q.Query.Has("panic") {
 				panic("fault of the program")

@@ -192,7 +192,7 @@ func (one *request) record() {
 	}
 }
 
-// Delivery is part of [replica.Deliveries].
+// Delivery is part of [replica.DeliveryTrace].
 func (t *Tracing) Delivery(cluster string, r schema.GroupResource, version uint64, watch replica.Trace) (delivered func()) {
 	var span trace.SpanContext
 	if w, ok := watch.(*request); ok && w.ctx != nil {

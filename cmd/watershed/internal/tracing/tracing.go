@@ -144,7 +144,7 @@ func (t *Tracing) Arrived(cluster string, r schema.GroupResource, version uint64
 	t.changes.arrived(cluster, r, version)
 }
 
-// Active is part of [fleet.Trace] and [replica.Deliveries].
+// Active is part of [fleet.Trace] and [replica.DeliveryTrace].
 func (t *Tracing) Active() bool { return t.changes.open.Load() > 0 }
 
 // Stored is part of [fleet.Trace].

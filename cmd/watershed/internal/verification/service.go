@@ -36,9 +36,9 @@ func NewService(f *fleet.Fleet) *Service {
 	return &Service{fleet: f, slots: make(chan struct{}, maxRequests)}
 }
 
-// Own returns the resource, for [replica.Options.Own].
-func (s *Service) Own() replica.OwnResource {
-	return replica.OwnResource{
+// Own returns the resource, for [replica.Options.ProgramResources].
+func (s *Service) Own() replica.ProgramResource {
+	return replica.ProgramResource{
 		GroupVersionResource: Resource, Kind: kind, Singular: "verification", Fleet: true,
 		New: func() runtime.Object { return &Verification{} }, Create: s.create,
 	}
@@ -47,7 +47,7 @@ func (s *Service) Own() replica.OwnResource {
 // create compares what a verification selects.
 func (s *Service) create(r *http.Request, q *replica.Request, o runtime.Object) (runtime.Object, error) {
 	v := o.(*Verification)
-	plan, err := s.plan(&v.Spec, q.Sees)
+	plan, err := s.plan(&v.Spec, q.CanSee)
 	if err != nil {
 		return nil, err
 	}

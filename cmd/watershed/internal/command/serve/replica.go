@@ -114,8 +114,8 @@ func (o *runner) openTraced(
 	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.Access.Home, logger: logger}
 	opts := &replica.Options{
 		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize,
-		Own:         append(control.Own(), verification.NewService(f).Own()),
-		PassThrough: o.PassThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
+		ProgramResources: append(control.Own(), verification.NewService(f).Own()),
+		PassThrough:      o.PassThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if log != nil {
 		opts.Audit = log.Audit

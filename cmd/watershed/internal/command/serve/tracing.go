@@ -18,7 +18,7 @@ func traceInto(t *tracing.Tracing, f *fleet.Options, r *replica.Options) {
 		f.Trace = t
 	}
 	if r != nil {
-		r.Trace, r.Deliveries = t.Request, t
+		r.Trace, r.DeliveryTrace = t.Request, t
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 // ownResources are two reviews. The first allows everything but namespace "no".
-func ownResources() []OwnResource {
-	return []OwnResource{{
+func programResources() []ProgramResource {
+	return []ProgramResource{{
 		GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews"),
 		Kind:                 "SelfSubjectAccessReview", Singular: "selfsubjectaccessreview",
 		New: func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} },
@@ -52,7 +52,7 @@ const (
 
 // withReviews lets a cluster serve reviews, except for selfsubjectrulesreviews.
 func withReviews(w *pipeWorld) {
-	w.options.Own = ownResources()
+	w.options.ProgramResources = programResources()
 	w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
 		group := func(name string) string {
@@ -236,9 +236,9 @@ func TestOwn_passesTheHooks(t *testing.T) {
 func TestOwn_partialIsPassedOn(t *testing.T) {
 	inMemory(t, []string{"one"}, func(w *pipeWorld) {
 		withReviews(w)
-		w.options.PassThrough, w.options.Own[0].Partial = true, true
+		w.options.PassThrough, w.options.ProgramResources[0].PreferCluster = true, true
 		w.options.Authorize = func(r *http.Request, _ *Request) (*Access, error) {
-			return &Access{Withheld: r.Header.Get("X-Withheld")}, nil
+			return &Access{NoPassThrough: r.Header.Get("X-Withheld")}, nil
 		}
 		listed := *w.origins["one"].answer.Load()
 		w.origins["one"].answers(func(rw http.ResponseWriter, r *http.Request) bool {

@@ -14,22 +14,22 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/status"
 )
 
-// OwnResource is a resource that the program answers itself, such as
+// ProgramResource is a resource that the program answers itself, such as
 // selfsubjectaccessreviews. Its objects are not in a namespace, and can only be created:
 // nothing is stored.
 //
 // An API of a cluster has it if the cluster's own discovery does, and the API of the fleet if
 // Fleet is set. Requests for it pass
 // through [Options.Admit] and [Options.Authorize] like all others, with the verb create.
-type OwnResource struct {
+type ProgramResource struct {
 	schema.GroupVersionResource
 	// Kind and Singular are the names of one object.
 	Kind, Singular string
 	// Fleet means that the API of the fleet has the resource too.
 	Fleet bool
-	// Partial means that the answer may lack something that only the cluster knows. With
+	// PreferCluster means that the answer may lack something that only the cluster knows. With
 	// [Options.PassThrough] the cluster answers callers whose credentials can be passed on.
-	Partial bool
+	PreferCluster bool
 	// New returns an empty object: a pointer to a Go type of the Kubernetes API.
 	New func() runtime.Object
 	// Create answers with the object that the client has sent, after filling it in. The
@@ -39,42 +39,42 @@ type OwnResource struct {
 }
 
 // listed returns the resource as discovery lists it.
-func (o *OwnResource) listed() kube.Resource {
+func (o *ProgramResource) listed() kube.Resource {
 	return kube.Resource{GroupVersionResource: o.GroupVersionResource, Kind: o.Kind, Singular: o.Singular, Verbs: []string{"create"}}
 }
 
-func (c *clusterAPI) own() []*OwnResource {
-	var all []*OwnResource
-	for i := range c.owned {
-		if o := &c.owned[i]; c.member.Lists(o.GroupVersionResource) {
+func (c *clusterAPI) ownResources() []*ProgramResource {
+	var all []*ProgramResource
+	for i := range c.programResources {
+		if o := &c.programResources[i]; c.member.Lists(o.GroupVersionResource) {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-func (f *fleetAPI) own() []*OwnResource {
-	var all []*OwnResource
-	for i := range f.owned {
-		if o := &f.owned[i]; o.Fleet {
+func (f *fleetAPI) ownResources() []*ProgramResource {
+	var all []*ProgramResource
+	for i := range f.programResources {
+		if o := &f.programResources[i]; o.Fleet {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-// listedOwn returns the own resources of an API as discovery lists them.
-func listedOwn(a api) []kube.Resource {
+// listedProgramResources returns the own resources of an API as discovery lists them.
+func listedProgramResources(a api) []kube.Resource {
 	var all []kube.Resource
-	for _, o := range a.own() {
+	for _, o := range a.ownResources() {
 		all = append(all, o.listed())
 	}
 	return all
 }
 
-// ownOf returns the own resource of an API that a request is for, nil if there is none.
-func ownOf(a api, q *Request) *OwnResource {
-	for _, o := range a.own() {
+// programResourceOf returns the own resource of an API that a request is for, nil if there is none.
+func programResourceOf(a api, q *Request) *ProgramResource {
+	for _, o := range a.ownResources() {
 		if o.GroupVersionResource == q.GroupVersionResource {
 			return o
 		}
@@ -87,7 +87,7 @@ type proto interface{ MarshalTo([]byte) (int, error) }
 
 // serve answers a request for the resource. If it returns an error, nothing has been
 // written.
-func (o *OwnResource) serve(w http.ResponseWriter, r *http.Request, q *Request) error {
+func (o *ProgramResource) serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 	switch {
 	case q.Name != "", q.Namespace != "", q.watchPath:
 		return missing(q.Path)
