@@ -72,7 +72,8 @@ func (s *Visible) Labelled(sets *Membership, selector labels.Selector) *Visible 
 
 // Has reports whether the caller sees a member.
 func (s *Visible) Has(m *fleet.Member) bool {
-	i, ok := slices.BinarySearchFunc(s.Members, m.Name(), func(m *fleet.Member, name string) int { return strings.Compare(m.Name(), name) })
+	byName := func(m *fleet.Member, name string) int { return strings.Compare(m.Name(), name) }
+	i, ok := slices.BinarySearchFunc(s.Members, m.Name(), byName)
 	return ok && s.Members[i] == m
 }
 
@@ -103,13 +104,15 @@ func (s *Visible) Warnings(what string) []string {
 	case s.forbidden == 1:
 		all = append(all, "1 cluster is left out: you may not read "+cmp.Or(what, "it"))
 	case s.forbidden > 1:
-		all = append(all, fmt.Sprintf("%d clusters are left out: you may not read %s", s.forbidden, cmp.Or(what, "them")))
+		all = append(all, fmt.Sprintf("%d clusters are left out: you may not read %s",
+			s.forbidden, cmp.Or(what, "them")))
 	}
 	switch {
 	case s.unavailable == 1:
 		all = append(all, "1 cluster is left out: its access review failed or took too long")
 	case s.unavailable > 1:
-		all = append(all, fmt.Sprintf("%d clusters are left out: their access reviews failed or took too long", s.unavailable))
+		all = append(all, fmt.Sprintf("%d clusters are left out: their access reviews failed or took too long",
+			s.unavailable))
 	}
 	return all
 }

@@ -28,15 +28,19 @@ import (
 // set cookies, request credentials or redirect a browser, on behalf of every cluster that
 // this server has.
 var passedBack = []string{
-	"Accept-Ranges", "Allow", "Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Etag", "Expires", "Last-Modified", "Process-Start-Time-Unix", "Retry-After", "Vary",
+	"Accept-Ranges", "Allow", "Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type",
+	"Etag", "Expires", "Last-Modified", "Process-Start-Time-Unix", "Retry-After", "Vary",
 	"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
 }
 
 // documentTypes are the media types of documents that are not objects: CBOR, OpenAPI, keys of
 // service accounts, metrics and profiles. A browser renders none of them.
 var documentTypes = []string{
-	"application/cbor", "application/cbor-seq", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
-	"application/jwk-set+json", "application/octet-stream", "application/openmetrics-text", "application/vnd.google.protobuf", "text/plain",
+	"application/cbor", "application/cbor-seq",
+	"application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+	"application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+	"application/jwk-set+json", "application/octet-stream", "application/openmetrics-text",
+	"application/vnd.google.protobuf", "text/plain",
 }
 
 // errNoResponse ends a request that was passed on.
@@ -62,7 +66,9 @@ type answer struct {
 
 // ask sends a request to the cluster, and returns when the headers of the response have
 // arrived. The caller calls end.
-func (o *origin) ask(ctx context.Context, send func(context.Context, *kube.Cluster) (*http.Response, error)) (*answer, error) {
+func (o *origin) ask(
+	ctx context.Context, send func(context.Context, *kube.Cluster) (*http.Response, error),
+) (*answer, error) {
 	connection := o.member.Cluster()
 	if connection == nil {
 		return nil, view.Unreachable([]*fleet.Member{o.member}, "")
@@ -76,9 +82,11 @@ func (o *origin) ask(ctx context.Context, send func(context.Context, *kube.Clust
 		cancel(nil)
 		switch {
 		case late:
-			return nil, status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the cluster did not respond within %s", o.timeout))
+			return nil, status.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+				fmt.Sprintf("the cluster did not respond within %s", o.timeout))
 		case errors.Is(err, kube.ErrIndistinctCallers):
-			return nil, status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "requests are not passed on: "+err.Error())
+			return nil, status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+				"requests are not passed on: "+err.Error())
 		}
 		return nil, badGateway(err.Error())
 	}
@@ -94,12 +102,14 @@ func (o *origin) check(resp *http.Response) error {
 	if passable(resp) {
 		return nil
 	}
-	return badGateway(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API", o.member.Name(), resp.Status, resp.Header.Get("Content-Type")))
+	return badGateway(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API",
+		o.member.Name(), resp.Status, resp.Header.Get("Content-Type")))
 }
 
 // badGateway returns the 502 for a cluster that does not answer as it should.
 func badGateway(message string) error {
-	return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, warning.Shorten(message, warning.MaxCause))
+	return status.New(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable,
+		warning.Shorten(message, warning.MaxCause))
 }
 
 // passHeaders passes the headers of a response back. Source is the value of

@@ -36,7 +36,9 @@ func NewOriginReads(m *fleet.Member, tracker *respond.Tracker, limits Limits) *O
 
 // Serve passes a read on. A watch ends when one of ends does. If Serve returns an error, nothing has been
 // written.
-func (o *OriginReads) Serve(w http.ResponseWriter, r *http.Request, q *Request, watch bool, ends []context.Context) error {
+func (o *OriginReads) Serve(
+	w http.ResponseWriter, r *http.Request, q *Request, watch bool, ends []context.Context,
+) error {
 	limit, what := &o.requests, "requests"
 	if watch {
 		limit, what = &o.watches, "watches"

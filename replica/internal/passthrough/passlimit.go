@@ -30,11 +30,15 @@ func newPassLimit(n int) passLimit { return passLimit{limit: n, perUser: max(1, 
 func (p *passLimit) take(user, what, cluster string) (done func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	refused := func(n int, whose string) error {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%d %s%s are being passed on to cluster %s, please try again later",
+			n, what, whose, warning.Shorten(cluster, warning.MaxName)), 1)
+	}
 	switch {
 	case p.taken >= p.limit:
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d %s are being passed on to cluster %s, please try again later", p.limit, what, warning.Shorten(cluster, warning.MaxName)), 1)
+		return nil, refused(p.limit, "")
 	case user != "" && p.users[user] >= p.perUser:
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d %s of this user are being passed on to cluster %s, please try again later", p.perUser, what, warning.Shorten(cluster, warning.MaxName)), 1)
+		return nil, refused(p.perUser, " of this user")
 	}
 	if p.users == nil {
 		p.users = map[string]int{}

@@ -56,9 +56,11 @@ type Forwarder struct {
 	warned atomic.Int64
 }
 
-// New returns what passes requests on to a member. What is written to clients is added to a tracker, and buffered bounds
-// the bytes of responses to writes, of all clusters.
-func New(m *fleet.Member, tracker *respond.Tracker, buffered *respond.Budget, limits Limits, logger *slog.Logger) *Forwarder {
+// New returns what passes requests on to a member. What is written to clients is added to a tracker, and
+// buffered bounds the bytes of responses to writes, of all clusters.
+func New(
+	m *fleet.Member, tracker *respond.Tracker, buffered *respond.Budget, limits Limits, logger *slog.Logger,
+) *Forwarder {
 	return &Forwarder{
 		origin:      origin{m, tracker, limits.Timeout},
 		requests:    newPassLimit(limits.Requests),
@@ -181,9 +183,11 @@ func rootOf(r *http.Request, q *Request) string { return strings.TrimSuffix(r.UR
 func bodyError(err error) error {
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		return status.New(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, fmt.Sprintf("Request entity too large: limit is %d", tooLong.Limit))
+		return status.New(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			fmt.Sprintf("Request entity too large: limit is %d", tooLong.Limit))
 	}
-	return status.New(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body of the request cannot be read: "+err.Error())
+	return status.New(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+		"the body of the request cannot be read: "+err.Error())
 }
 
 // respond passes a response back. If it returns an error, nothing has been written.
@@ -221,13 +225,16 @@ func (p *Forwarder) respond(w *respond.Response, r *http.Request, q *Request, re
 // that of the cluster, so it is moved below the root of the API. A redirect to another server
 // is an error: the client would send its token there.
 func (p *Forwarder) location(r *http.Request, q *Request, resp *http.Response) (string, error) {
-	if resp.StatusCode < http.StatusMultipleChoices || resp.StatusCode >= http.StatusBadRequest || resp.StatusCode == http.StatusNotModified {
+	code := resp.StatusCode
+	if code < http.StatusMultipleChoices || code >= http.StatusBadRequest || code == http.StatusNotModified {
 		return "", nil
 	}
 	text := resp.Header.Get("Location")
 	to, err := url.Parse(text)
-	if err != nil || to.Scheme != "" || to.Host != "" || to.User != nil || !strings.HasPrefix(to.Path, "/") || strings.HasPrefix(to.Path, "//") || strings.ContainsAny(text, "\\") {
-		return "", fmt.Errorf("cluster %s redirects to %q, and redirects to another server are not passed back", p.member.Name(), text)
+	if err != nil || to.Scheme != "" || to.Host != "" || to.User != nil ||
+		!strings.HasPrefix(to.Path, "/") || strings.HasPrefix(to.Path, "//") || strings.ContainsAny(text, "\\") {
+		return "", fmt.Errorf("cluster %s redirects to %q, and redirects to another server are not passed back",
+			p.member.Name(), text)
 	}
 	if slices.Contains(strings.Split(to.Path, "/"), "..") {
 		return "", fmt.Errorf("cluster %s redirects to a path that climbs, %q", p.member.Name(), text)
@@ -237,7 +244,10 @@ func (p *Forwarder) location(r *http.Request, q *Request, resp *http.Response) (
 
 // tunnel connects the client and the cluster, which have agreed on another protocol.
 func (p *Forwarder) tunnel(w *respond.Response, r *http.Request, resp *http.Response) error {
-	for _, name := range []string{"Connection", "Upgrade", "Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "X-Stream-Protocol-Version"} {
+	for _, name := range []string{
+		"Connection", "Upgrade", "Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol",
+		"X-Stream-Protocol-Version",
+	} {
 		if values := resp.Header.Values(name); len(values) > 0 {
 			w.Header()[name] = values
 		}

@@ -136,7 +136,8 @@ func conflictEffect(q *Request, contentType string, body []byte) effect {
 	if err != nil || q.Name == "" || r.Metadata.ResourceVersion == "" {
 		return effect{}
 	}
-	return effect{objects: []change{{view.ObjectKey(q.Namespace, q.Name), r.Metadata.UID, moved, r.Metadata.ResourceVersion}}}
+	key := view.ObjectKey(q.Namespace, q.Name)
+	return effect{objects: []change{{key, r.Metadata.UID, moved, r.Metadata.ResourceVersion}}}
 }
 
 // resultIn reads the result in a body.

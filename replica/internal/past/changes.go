@@ -107,7 +107,9 @@ func (p *Reader) writeChanges(w http.ResponseWriter, r *http.Request, list Chang
 }
 
 // writeDocument encodes a document in JSON, and answers with what a function adds to the body.
-func (p *Reader) writeDocument(w http.ResponseWriter, r *http.Request, document any, add func(b *respond.Body, text []byte) error) error {
+func (p *Reader) writeDocument(
+	w http.ResponseWriter, r *http.Request, document any, add func(b *respond.Body, text []byte) error,
+) error {
 	text, err := json.Marshal(document)
 	if err != nil {
 		return err
@@ -122,8 +124,9 @@ func describe(c *history.PastChange, err error) Change {
 		return Change{Type: "MISSING", Time: c.Time.UTC(), Message: err.Error()}
 	}
 	d := Change{
-		Type: c.Type.String(), Time: c.Time.UTC(), Relisted: c.Listed, ResourceVersion: strconv.FormatUint(c.Version, 10),
-		Namespace: c.Object.Namespace(), Name: c.Object.Name(), Managers: c.Managers(), Unknown: c.Old == nil && c.Type == wire.Modified,
+		Type: c.Type.String(), Time: c.Time.UTC(), Relisted: c.Listed,
+		ResourceVersion: strconv.FormatUint(c.Version, 10), Namespace: c.Object.Namespace(), Name: c.Object.Name(),
+		Managers: c.Managers(), Unknown: c.Old == nil && c.Type == wire.Modified,
 	}
 	if c.Type == wire.Deleted || c.Old == nil {
 		return d

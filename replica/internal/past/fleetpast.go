@@ -68,7 +68,8 @@ func (p *FleetRead) Serve(w http.ResponseWriter, present *view.Fleet, answer fun
 
 func tooManyObjects(objects int) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("%d objects are too many for the past of the fleet, which may have %d: "+
-		"select a namespace, or clusters with the label %s, or read one cluster below /clusters", objects, mostFleetObjects, view.ClusterLabel))
+		"select a namespace, or clusters with the label %s, or read one cluster below /clusters",
+		objects, mostFleetObjects, view.ClusterLabel))
 }
 
 // objects returns about how many objects the request holds: as many as there are now.
@@ -241,7 +242,9 @@ const (
 // openChanges reads the first changes of all members. The list receives the members that have
 // less than the period, and the beginning of the earliest one. The caller stops what is returned,
 // also after an error.
-func (p *FleetRead) openChanges(list *ChangeList, since, until time.Time, place *place) (all []*memberChanges, err error) {
+func (p *FleetRead) openChanges(
+	list *ChangeList, since, until time.Time, place *place,
+) (all []*memberChanges, err error) {
 	var failed error
 	var busy []*history.PastChanges
 	held := 0

@@ -67,7 +67,8 @@ func (q *Request) timeOf(name string, now time.Time) (time.Time, error) {
 	if err != nil {
 		ago, failed := time.ParseDuration(text)
 		if failed != nil {
-			return at, apierrors.NewBadRequest(fmt.Sprintf("%s=%q is neither a time such as 2026-01-31T15:04:05Z nor a duration such as 90m", name, text))
+			return at, apierrors.NewBadRequest(fmt.Sprintf(
+				"%s=%q is neither a time such as 2026-01-31T15:04:05Z nor a duration such as 90m", name, text))
 		}
 		at = now.Add(-ago)
 	}
@@ -137,7 +138,8 @@ func (q *Request) changesQuery(since, until time.Time) history.PastQuery {
 		return history.PastQuery{Since: since, Until: until, Key: view.ObjectKey(q.Namespace, q.Name)}
 	}
 	prefix := view.ObjectKey(q.Namespace, "")
-	return history.PastQuery{Since: since, Until: until, Want: func(key string) bool { return strings.HasPrefix(key, prefix) }}
+	want := func(key string) bool { return strings.HasPrefix(key, prefix) }
+	return history.PastQuery{Since: since, Until: until, Want: want}
 }
 
 // changesPlaces returns how many objects a request for changes in some clusters counts as. The

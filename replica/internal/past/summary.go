@@ -76,8 +76,10 @@ var groupings = map[string]func(*ChangeCount, *fleet.Member, *history.ResourceCh
 	"resource": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Resource = c.Resource.GroupResource().String()
 	},
-	"namespace": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Namespace = c.Object.Namespace() },
-	"type":      func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = c.Type.String() },
+	"namespace": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
+		n.Namespace = c.Object.Namespace()
+	},
+	"type": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = c.Type.String() },
 	"manager": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Manager = strings.Join(c.Managers(), ",")
 	},
@@ -100,7 +102,8 @@ func newSummary(p *Reader, q *Request) (*summary, error) {
 	for name := range strings.SplitSeq(cmp.Or(q.Query.Get("by"), "resource"), ",") {
 		group := groupings[name]
 		if group == nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("by=%s: changes can be grouped by %s", name, strings.Join(slices.Sorted(maps.Keys(groupings)), ", ")))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("by=%s: changes can be grouped by %s",
+				name, strings.Join(slices.Sorted(maps.Keys(groupings)), ", ")))
 		}
 		all.by = append(all.by, group)
 	}
@@ -109,7 +112,9 @@ func newSummary(p *Reader, q *Request) (*summary, error) {
 
 // enter decides which resources of members are counted, and then takes the memory that the request
 // needs. The context ends if a right cannot be decided. The caller calls leave at the end.
-func (s *summary) enter(r *http.Request, q *Request, members ...*fleet.Member) (ctx context.Context, rights *listRights, leave func(), err error) {
+func (s *summary) enter(
+	r *http.Request, q *Request, members ...*fleet.Member,
+) (ctx context.Context, rights *listRights, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	rights = newListRights(q, cancel, members...)
 	taken := 0
@@ -129,11 +134,14 @@ func (s *summary) enter(r *http.Request, q *Request, members ...*fleet.Member) (
 // written.
 const mostCounts = 50_000
 
-var errManyCounts = apierrors.NewBadRequest(fmt.Sprintf("there are more than %d different groups of changes: group by less, or shorten the period", mostCounts))
+var errManyCounts = apierrors.NewBadRequest(fmt.Sprintf(
+	"there are more than %d different groups of changes: group by less, or shorten the period", mostCounts))
 
 // add counts the changes of the resources of a member that the caller may list, and returns how
 // often changes are missing in the files.
-func (s *summary) add(ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool) (missing int, err error) {
+func (s *summary) add(
+	ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool,
+) (missing int, err error) {
 	for change, err := range m.Changes(ctx, s.since, s.until, listable) {
 		switch {
 		case errors.Is(err, history.ErrNotStored), err != nil && ctx.Err() != nil:
@@ -161,7 +169,9 @@ func (s *summary) write(w http.ResponseWriter, r *http.Request, answer ChangeSum
 		answer.Items = append(answer.Items, n)
 	}
 	slices.SortFunc(answer.Items, ChangeCount.Compare)
-	return s.writeDocument(w, r, answer, func(b *respond.Body, text []byte) error { return b.Add(encode.Raw(append(text, '\n'))) })
+	return s.writeDocument(w, r, answer, func(b *respond.Body, text []byte) error {
+		return b.Add(encode.Raw(append(text, '\n')))
+	})
 }
 
 // ServeSummary answers with the numbers of changes in a member.
@@ -184,7 +194,9 @@ func (p *Reader) ServeSummary(w http.ResponseWriter, r *http.Request, q *Request
 
 // ServeFleetSummary answers with the numbers of changes in several members, which selected returns: it is called when
 // the parameters are known to be good.
-func (p *Reader) ServeFleetSummary(w http.ResponseWriter, r *http.Request, q *Request, selected func() []*fleet.Member) error {
+func (p *Reader) ServeFleetSummary(
+	w http.ResponseWriter, r *http.Request, q *Request, selected func() []*fleet.Member,
+) error {
 	s, err := newSummary(p, q)
 	if err != nil {
 		return err

@@ -70,7 +70,8 @@ func (p *visibility) created(namespace string) (time.Time, bool) {
 // of creation is not known.
 func errNewNamespace(namespace string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, namespace,
-		errors.New("the namespace may have been deleted and created again since that time, and you may not read all namespaces"))
+		errors.New("the namespace may have been deleted and created again since that time, "+
+			"and you may not read all namespaces"))
 }
 
 // isFormer returns a function that reports whether an object is from an earlier namespace of the
@@ -118,7 +119,9 @@ func (p *visibility) visibleSince(since time.Time) (time.Time, error) {
 }
 
 // withoutFormer yields changes without the states that [visibility.isFormer] reports.
-func (p *visibility) withoutFormer(changes iter.Seq2[history.PastChange, error], seesAll func() bool) iter.Seq2[history.PastChange, error] {
+func (p *visibility) withoutFormer(
+	changes iter.Seq2[history.PastChange, error], seesAll func() bool,
+) iter.Seq2[history.PastChange, error] {
 	former := p.isFormer(seesAll)
 	if former == nil {
 		return changes

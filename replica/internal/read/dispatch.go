@@ -79,7 +79,8 @@ func (c *call) check(watch bool) error {
 		return nil
 	}
 	if problems := content.IsPathSegmentName(c.Name); len(problems) > 0 {
-		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.Name, strings.Join(problems, ";")))
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s",
+			c.Name, strings.Join(problems, ";")))
 	}
 	if respond.IsTrue(c.Query, "export") && !watch {
 		return apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
@@ -105,13 +106,14 @@ func (c *call) negotiate(watch bool) (err error) {
 }
 
 // hasNoTable reports whether kube-apiserver makes no tables of the subresource. It makes
-// them of most: these were forgotten.
+// tables of most, and has no printer for these.
 func (c *call) hasNoTable() bool {
 	switch c.Subresource {
 	case "", scaleName:
 		return false
 	case "status":
-		return slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io", "resource.k8s.io", "scheduling.k8s.io"}, c.Group)
+		forgotten := []string{"apiextensions.k8s.io", "apiregistration.k8s.io", "resource.k8s.io", "scheduling.k8s.io"}
+		return slices.Contains(forgotten, c.Group)
 	}
 	return true
 }

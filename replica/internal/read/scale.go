@@ -60,7 +60,9 @@ func scaleOf(value runtime.Object, paths *view.ScalePaths) (*autoscalingv1.Scale
 
 // newScale returns the scale of an object with the given numbers of replicas. If spec is
 // nil, it is 1.
-func newScale(meta *metav1.ObjectMeta, spec *int32, current int32, selector *metav1.LabelSelector) (*autoscalingv1.Scale, error) {
+func newScale(
+	meta *metav1.ObjectMeta, spec *int32, current int32, selector *metav1.LabelSelector,
+) (*autoscalingv1.Scale, error) {
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, err
@@ -68,7 +70,8 @@ func newScale(meta *metav1.ObjectMeta, spec *int32, current int32, selector *met
 	scale := &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{Kind: scaleKind.Kind, APIVersion: scaleKind.GroupVersion().String()},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, CreationTimestamp: meta.CreationTimestamp,
+			Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID,
+			ResourceVersion: meta.ResourceVersion, CreationTimestamp: meta.CreationTimestamp,
 		},
 		Spec:   autoscalingv1.ScaleSpec{Replicas: 1},
 		Status: autoscalingv1.ScaleStatus{Replicas: current, Selector: matches.String()},
@@ -100,7 +103,8 @@ func customScale(o *unstructured.Unstructured, p *view.ScalePaths) (*autoscaling
 		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", p.SpecReplicasPath))
 	}
 	meta := metav1.ObjectMeta{
-		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp(),
+		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(),
+		ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp(),
 	}
 	replicas := int32(spec)
 	scale, err := newScale(&meta, &replicas, int32(current), nil)
@@ -152,11 +156,13 @@ func (c *call) writeScaleTable(scale *autoscalingv1.Scale, made *wire.Object, cl
 	if !scale.CreationTimestamp.IsZero() {
 		age = duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))
 	}
-	row, err := t.encode(metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, age}}, made, cluster)
+	cells := []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, age}
+	row, err := t.encode(metav1.TableRow{Cells: cells}, made, cluster)
 	if err != nil {
 		return err
 	}
-	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, t.located(scaleColumns(!IsBuiltin(c.kind))))
+	columns := t.located(scaleColumns(!IsBuiltin(c.kind)))
+	head, err := t.head(&metav1.ListMeta{ResourceVersion: scale.ResourceVersion}, columns)
 	if err != nil {
 		return err
 	}

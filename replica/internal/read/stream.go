@@ -59,7 +59,10 @@ func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, erro
 	if c.media.Encoding == encode.YAML {
 		return nil, respond.NotAcceptable(true)
 	}
-	s := &eventStream{Reader: c.Reader, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks, traced: c.newDeliveries()}
+	s := &eventStream{
+		Reader: c.Reader, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks,
+		traced: c.newDeliveries(),
+	}
 	if c.media.Shape == respond.Table {
 		var err error
 		if s.rows, err = c.newRows(c.Kind.Printer); err != nil {
@@ -103,7 +106,8 @@ func (s *eventStream) run(r *http.Request, follow func(ctx context.Context) erro
 	err := follow(ctx)
 	var client *clientError
 	switch {
-	case err == nil, s.ended() != nil, errors.As(err, &client), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
+	case err == nil, s.ended() != nil, errors.As(err, &client), errors.Is(err, context.Canceled),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, fanout.ErrClosed):
 	default:
 		if errors.Is(err, fanout.ErrExpired) || status.Of(err).Code == http.StatusGone {
 			s.Expired.Add(1)
@@ -139,7 +143,8 @@ func (s *eventStream) fail(cause error) error {
 		if err != nil {
 			return err
 		}
-		return s.put(encode.ProtobufEvent(nil, wire.Error, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, message), false)
+		kind := schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+		return s.put(encode.ProtobufEvent(nil, wire.Error, kind, message), false)
 	}
 	body, _ := respond.EncodeStatus(reason, respond.Media{})
 	return s.put(encode.JSONEvent(wire.Error, body[:len(body)-1]), false)
@@ -230,7 +235,8 @@ func (s *eventStream) event(e view.Event) error {
 	}
 	f := s.form
 	f.Cluster = e.Cluster
-	raw, err := s.Frames.Get(encode.FrameKey{Object: e.Object, Form: f, Event: e.Type, Version: e.Version, Gzip: s.gzip})
+	key := encode.FrameKey{Object: e.Object, Form: f, Event: e.Type, Version: e.Version, Gzip: s.gzip}
+	raw, err := s.Frames.Get(key)
 	if err != nil {
 		return err
 	}

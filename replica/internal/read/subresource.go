@@ -50,7 +50,8 @@ func InCopy(r kube.Resource, s kube.Subresource, definitions bool) bool {
 func WithCopied(all []kube.Resource, definitions bool) []kube.Resource {
 	some := slices.Clone(all)
 	for i, r := range some {
-		some[i].Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !InCopy(r, s, definitions) })
+		missing := func(s kube.Subresource) bool { return !InCopy(r, s, definitions) }
+		some[i].Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), missing)
 	}
 	return some
 }

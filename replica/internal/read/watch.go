@@ -160,17 +160,21 @@ func (s *eventStream) mark(w view.Watch) error {
 // program has to declare that it identifies objects by their cluster too.
 func (c *call) checkKeyed() error {
 	switch {
-	case c.media.Shape == respond.Table, c.r.Header.Get(fleetHeader) == keyedByCluster, c.Query.Get(fleetParameter) == keyedByCluster, prints(c.r, c.Query):
+	case c.media.Shape == respond.Table, prints(c.r, c.Query),
+		c.r.Header.Get(fleetHeader) == keyedByCluster, c.Query.Get(fleetParameter) == keyedByCluster:
 		return nil
 	}
-	return apierrors.NewBadRequest("a watch of /fleet has objects of several clusters, which may have the same namespace and name, and a cache with such keys would lose some: " +
-		"watch /clusters/<name> instead, one cluster at a time; a program that distinguishes objects by the annotation " + encode.ClusterAnnotation +
-		" sends the header " + fleetHeader + ": " + keyedByCluster + " or adds " + fleetParameter + "=" + keyedByCluster + " to the query")
+	return apierrors.NewBadRequest("a watch of /fleet has objects of several clusters, which may have the same " +
+		"namespace and name, and a cache with such keys would lose some: " +
+		"watch /clusters/<name> instead, one cluster at a time; a program that distinguishes objects by the annotation " +
+		encode.ClusterAnnotation + " sends the header " + fleetHeader + ": " + keyedByCluster +
+		" or adds " + fleetParameter + "=" + keyedByCluster + " to the query")
 }
 
 // prints reports whether a watch is that of kubectl get -w with an output other than tables.
 // It cannot send a header, and does not keep objects. The commands of kubectl that keep
 // them, such as wait, request bookmarks.
 func prints(r *http.Request, query url.Values) bool {
-	return strings.HasPrefix(r.UserAgent(), "kubectl/") && !query.Has("allowWatchBookmarks") && !query.Has("sendInitialEvents")
+	return strings.HasPrefix(r.UserAgent(), "kubectl/") &&
+		!query.Has("allowWatchBookmarks") && !query.Has("sendInitialEvents")
 }
