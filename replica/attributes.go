@@ -101,7 +101,8 @@ func (a *Attributes) refineVerb(query url.Values) {
 			a.Verb = "watch"
 		}
 		if opts.FieldSelector != nil {
-			if name, ok := opts.FieldSelector.RequiresExactMatch("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
+			name, ok := opts.FieldSelector.RequiresExactMatch("metadata.name")
+			if ok && len(content.IsPathSegmentName(name)) == 0 {
 				a.Name = name
 			}
 		}

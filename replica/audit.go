@@ -38,7 +38,8 @@ type Outcome struct {
 func (s *Server) audit(w *respond.Response, r *http.Request, q *Request) func() {
 	outcome := Outcome{Number: s.audited.Add(1), Began: time.Now()}
 	call := func() {
-		outcome.Passed, outcome.Status, outcome.Reason, outcome.Took = q.Passed, w.Status(), w.Reason(), time.Since(outcome.Began)
+		outcome.Passed, outcome.Status, outcome.Reason = q.Passed, w.Status(), w.Reason()
+		outcome.Took = time.Since(outcome.Began)
 		s.opts.Audit(r, q, outcome)
 	}
 	if q.attributes.Verb == "watch" || q.Passed && q.staysOpen(r) {

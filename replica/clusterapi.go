@@ -73,11 +73,14 @@ func (c *clusterAPI) schemas() *openapi.Documents {
 }
 
 func (c *clusterAPI) discovery() *discovery.Documents {
-	served, unmirrored, stale, versions := c.member.Served(), c.member.Unmirrored(), c.member.Stale(), c.member.Versions()
+	served, unmirrored := c.member.Served(), c.member.Unmirrored()
+	stale, versions := c.member.Stale(), c.member.Versions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !reflect.DeepEqual(unmirrored, c.unmirrored) || !slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
-		c.documents = discovery.New(read.WithCopied(served, view.MirrorsDefinitions(c.member)), unmirrored, stale, versions)
+	if c.documents == nil || !reflect.DeepEqual(served, c.served) || !reflect.DeepEqual(unmirrored, c.unmirrored) ||
+		!slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
+		copied := read.WithCopied(served, view.MirrorsDefinitions(c.member))
+		c.documents = discovery.New(copied, unmirrored, stale, versions)
 		c.served, c.unmirrored, c.stale, c.versions = served, unmirrored, stale, versions
 		c.openapi.Changed()
 	}
@@ -149,7 +152,9 @@ func (c *clusterAPI) mustPass(r *http.Request, q *Request, feed *history.Feed) b
 
 // serveCopy answers from the copy, with headers about its age. A request that turns out to be beyond the copy is passed
 // on.
-func (c *clusterAPI) serveCopy(w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, source view.View) error {
+func (c *clusterAPI) serveCopy(
+	w http.ResponseWriter, r *http.Request, q *Request, feed *history.Feed, source view.View,
+) error {
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
@@ -187,7 +192,9 @@ func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *history.Fee
 }
 
 // serveView answers a read of a view.
-func (c *clusterAPI) serveView(w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View) error {
+func (c *clusterAPI) serveView(
+	w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View,
+) error {
 	one := c.readRequest(q, resource, c.kinds.Of(c.member, resource), v)
 	one.Seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
 	return c.reads.Serve(w, r, one)
@@ -226,7 +233,8 @@ func mustBeNewest(feed *history.Feed, r *http.Request, q *Request) bool {
 	if q.Verb != "get" || q.Query.Get("resourceVersion") != "" || len(content.IsPathSegmentName(q.Name)) > 0 {
 		return false
 	}
-	if media, err := respond.Negotiate(r, respond.Ability{Protobuf: true, Shapes: true}); err == nil && media.Shape == respond.Partial {
+	media, err := respond.Negotiate(r, respond.Ability{Protobuf: true, Shapes: true})
+	if err == nil && media.Shape == respond.Partial {
 		return true
 	}
 	now, err := feed.Now()
@@ -307,7 +315,8 @@ func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 	if err == nil {
 		return
 	}
-	if status.Of(err).Code >= http.StatusInternalServerError && !q.IsResource && r.Method == http.MethodGet && c.member.Discovered() {
+	failed := status.Of(err).Code >= http.StatusInternalServerError
+	if failed && !q.IsResource && r.Method == http.MethodGet && c.member.Discovered() {
 		q.Passed = false
 		if err = c.allow(r, q); err == nil {
 			serveAPI(c, w, r, q)

@@ -122,7 +122,8 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *aud
 func (s *Server) clusterState(m *fleet.Member) ClusterState {
 	is := m.Status()
 	one := ClusterState{
-		Name: m.Name(), Aliases: m.Aliases(), Labels: m.Labels(), UID: is.Identity.UID, Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
+		Name: m.Name(), Aliases: m.Aliases(), Labels: m.Labels(), UID: is.Identity.UID,
+		Version: warning.Shorten(is.Probe.Version, warning.MaxName), State: is.State.String(),
 		Since: second(is.Since), Synced: is.Synced, Resources: is.Resources, Objects: is.Objects,
 		Memory: m.Memory(), Readers: s.cluster(m).traffic.Watches.Load(), Queued: is.Queued,
 		Heard: second(is.Heard), Quiet: second(is.Quiet),

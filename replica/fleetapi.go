@@ -46,8 +46,14 @@ type fleetAPI struct {
 	membership *audience.Membership
 }
 
-func newFleetAPI(s *shared, f *fleet.Fleet, ready *readiness, members *audience.Membership, cluster func(*fleet.Member) *clusterAPI) *fleetAPI {
-	return &fleetAPI{shared: s, fleet: f, readiness: ready, membership: members, cluster: cluster, noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil)}
+func newFleetAPI(
+	s *shared, f *fleet.Fleet, ready *readiness, members *audience.Membership,
+	cluster func(*fleet.Member) *clusterAPI,
+) *fleetAPI {
+	return &fleetAPI{
+		shared: s, fleet: f, readiness: ready, membership: members, cluster: cluster,
+		noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil),
+	}
 }
 
 // seenFleet is the API of the members that the caller of one request sees.
@@ -96,7 +102,8 @@ func (f *seenFleet) schemas() *openapi.Documents {
 
 func (f *seenFleet) discovery() *discovery.Documents {
 	return f.documents.of(f.Set, setResources{
-		served: f.resources(), unmirrored: f.unmirrored(), definitions: slices.ContainsFunc(f.Members, view.MirrorsDefinitions),
+		served: f.resources(), unmirrored: f.unmirrored(),
+		definitions: slices.ContainsFunc(f.Members, view.MirrorsDefinitions),
 	})
 }
 
@@ -120,7 +127,8 @@ func (f *seenFleet) resources() []kube.Resource {
 	}
 	all := make([]kube.Resource, 0, len(order))
 	for _, at := range order {
-		best := slices.MaxFunc(slices.Sorted(maps.Keys(versions[at])), func(a, b string) int { return cmp.Compare(versions[at][a], versions[at][b]) })
+		byClusters := func(a, b string) int { return cmp.Compare(versions[at][a], versions[at][b]) }
+		best := slices.MaxFunc(slices.Sorted(maps.Keys(versions[at])), byClusters)
 		all = append(all, first[at.WithVersion(best)])
 	}
 	return all
@@ -131,7 +139,8 @@ func (f *seenFleet) unmirrored() []kube.Resource {
 	var all []kube.Resource
 	for _, m := range f.Members {
 		for _, r := range m.Unmirrored() {
-			if !slices.ContainsFunc(all, func(other kube.Resource) bool { return other.GroupResource() == r.GroupResource() }) {
+			same := func(other kube.Resource) bool { return other.GroupResource() == r.GroupResource() }
+			if !slices.ContainsFunc(all, same) {
 				all = append(all, r)
 			}
 		}
@@ -220,7 +229,8 @@ func (c *census) warnings(q *Request) []string {
 		all = append(all, "not reached yet, and left out: cluster "+warning.Names(names))
 	}
 	if len(c.others) > 0 {
-		all = append(all, fmt.Sprintf("not served as %s, and left out: cluster %s", q.GroupVersion(), warning.Names(c.others)))
+		all = append(all, fmt.Sprintf("not served as %s, and left out: cluster %s",
+			q.GroupVersion(), warning.Names(c.others)))
 	}
 	if c.selector != nil && len(c.selected) == 0 && len(c.others) == 0 {
 		all = append(all, fmt.Sprintf("no cluster matches %s", c.selector))
@@ -248,7 +258,8 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 		return err
 	}
 	if passthrough.WantsOrigin(r, q.Query) {
-		return apierrors.NewBadRequest("a consistent read needs a single cluster, below /clusters/NAME: reads of /fleet come from the copies")
+		return apierrors.NewBadRequest(
+			"a consistent read needs a single cluster, below /clusters/NAME: reads of /fleet come from the copies")
 	}
 	warning.Add(w.Header(), c.limits.Warnings()...)
 	if !q.ReadsPast() {
@@ -256,7 +267,8 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	}
 	warning.Add(w.Header(), c.warnings(q)...)
 	v := view.OfFleet(view.Selection{
-		Fleet: f.fleet, Resource: q.GroupVersionResource, Members: c.visible.Members, Audience: f.audienceOf(q, c.visible),
+		Fleet: f.fleet, Resource: q.GroupVersionResource,
+		Members: c.visible.Members, Audience: f.audienceOf(q, c.visible),
 		Labelled: c.labels != nil, Holders: c.holders, Selector: c.names, Selected: len(c.selected),
 	}, &f.pins)
 	answer := func(v view.View) error {
@@ -276,7 +288,8 @@ func (f *seenFleet) audienceOf(q *Request, visible *audience.Visible) *view.Audi
 	a := visible.Audience(q.caller())
 	if a != nil && (q.Verb == "list" || q.Verb == "watch") {
 		a.Sets = &f.sets
-		a.List = view.NewListID(q.String(), q.Namespace, q.Name, q.Query.Get("fieldSelector"), q.Query.Get("labelSelector"))
+		a.List = view.NewListID(q.String(), q.Namespace, q.Name,
+			q.Query.Get("fieldSelector"), q.Query.Get("labelSelector"))
 	}
 	return a
 }

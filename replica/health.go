@@ -77,7 +77,8 @@ func (s *readiness) isReady() bool {
 	if s.reached.Load() {
 		return true
 	}
-	ready := s.fleet.Known() && !slices.ContainsFunc(s.fleet.Members(), func(m *fleet.Member) bool { return isAwaited(m.Status()) })
+	awaited := func(m *fleet.Member) bool { return isAwaited(m.Status()) }
+	ready := s.fleet.Known() && !slices.ContainsFunc(s.fleet.Members(), awaited)
 	if ready {
 		s.reached.Store(true)
 	}
@@ -137,7 +138,8 @@ func (c *clusterAPI) serveHealth(w http.ResponseWriter, r *http.Request, q *Requ
 		if is.Err != nil {
 			text += ": " + warning.Shorten(is.Err.Error(), warning.MaxCause)
 		}
-		respond.Text(w, http.StatusInternalServerError, fmt.Sprintf("[-]synced failed: %s\n%s check failed\n", text, q.Path[1:]))
+		respond.Text(w, http.StatusInternalServerError,
+			fmt.Sprintf("[-]synced failed: %s\n%s check failed\n", text, q.Path[1:]))
 	case verbose:
 		respond.Text(w, http.StatusOK, fmt.Sprintf("[+]ping ok\n[+]synced ok\n%s check passed\n", q.Path[1:]))
 	default:

@@ -86,7 +86,8 @@ func (q *Request) wide() *Request {
 
 // listOf returns a list of a resource in all namespaces of what a request addresses.
 func listOf(q *Request, resource schema.GroupVersionResource) *Request {
-	list := &Request{Cluster: q.Cluster, Member: q.Member, Fleet: q.Fleet, Path: kube.APIPath(resource.GroupVersion()) + "/" + resource.Resource, Query: url.Values{}}
+	path := kube.APIPath(resource.GroupVersion()) + "/" + resource.Resource
+	list := &Request{Cluster: q.Cluster, Member: q.Member, Fleet: q.Fleet, Path: path, Query: url.Values{}}
 	list.parsePath()
 	list.Verb = "list"
 	list.attributes = attributesOf(http.MethodGet, list.Path, list.Query)

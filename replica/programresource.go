@@ -40,7 +40,9 @@ type ProgramResource struct {
 
 // listed returns the resource as discovery lists it.
 func (o *ProgramResource) listed() kube.Resource {
-	return kube.Resource{GroupVersionResource: o.GroupVersionResource, Kind: o.Kind, Singular: o.Singular, Verbs: []string{"create"}}
+	return kube.Resource{
+		GroupVersionResource: o.GroupVersionResource, Kind: o.Kind, Singular: o.Singular, Verbs: []string{"create"},
+	}
 }
 
 func (c *clusterAPI) ownResources() []*ProgramResource {

@@ -98,7 +98,8 @@ func subresourceRefusal(m *fleet.Member, get bool, q *Request, where func() stri
 	j := slices.IndexFunc(r.Subresources, func(s kube.Subresource) bool { return s.Name == name })
 	exists := j >= 0
 	switch {
-	case exists && !read.InCopy(r, r.Subresources[j], view.MirrorsDefinitions(m)) && slices.Contains(r.Subresources[j].Verbs, "get"):
+	case exists && !read.InCopy(r, r.Subresources[j], view.MirrorsDefinitions(m)) &&
+		slices.Contains(r.Subresources[j].Verbs, "get"):
 		return status.NotCopied(q.GroupResource(), name, where())
 	case !get:
 		return nil

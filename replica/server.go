@@ -75,7 +75,8 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 	case f == nil:
 		return nil, errors.New("replica: no fleet")
 	case !f.KeepsHistory():
-		return nil, errors.New("replica: the fleet keeps no history, which watches and lists at a version need: set History in fleet.Options")
+		return nil, errors.New("replica: the fleet keeps no history, which watches and lists at a version need: " +
+			"set History in fleet.Options")
 	}
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
 	s.logger = s.opts.Logger

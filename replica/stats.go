@@ -84,8 +84,12 @@ func (s *Server) Stats() Stats {
 	load := s.tracker.Load()
 	all := Stats{
 		Clusters: []ClusterStats{clusterStats("", &s.all.traffic)},
-		Bytes:    ResponseBytes{Get: bytes[respond.GetBytes], List: bytes[respond.ListBytes], Watch: bytes[respond.WatchBytes], Other: bytes[respond.OtherBytes]},
-		Open:     s.tracker.Len(), Blocked: load.Blocked, BlockedFor: load.Longest, Cut: load.Cut, Expired: s.requests.Expired.Load(),
+		Bytes: ResponseBytes{
+			Get: bytes[respond.GetBytes], List: bytes[respond.ListBytes],
+			Watch: bytes[respond.WatchBytes], Other: bytes[respond.OtherBytes],
+		},
+		Open: s.tracker.Len(), Blocked: load.Blocked, BlockedFor: load.Longest,
+		Cut: load.Cut, Expired: s.requests.Expired.Load(),
 	}
 	for _, c := range s.present() {
 		all.Clusters = append(all.Clusters, clusterStats(c.member.Name(), &c.traffic))
@@ -168,7 +172,8 @@ func (s *Server) labels(q *Request, verb, scope string, code int) requestmetrics
 func (s *Server) lists(q *Request) bool {
 	a := &q.attributes
 	resource := schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource}
-	if slices.ContainsFunc(s.programResources, func(o ProgramResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }) {
+	ofProgram := func(o ProgramResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }
+	if slices.ContainsFunc(s.programResources, ofProgram) {
 		return true
 	}
 	members := []*fleet.Member{q.Member}
@@ -191,7 +196,8 @@ func (s *Server) lists(q *Request) bool {
 func verbLabel(r *http.Request, a *Attributes) string {
 	if !a.IsResource {
 		switch r.Method {
-		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+			http.MethodOptions:
 			return r.Method
 		}
 		return "OTHER"

@@ -75,7 +75,8 @@ func (s *Server) follow(w *respond.Response, r *http.Request, q *Request) {
 	}
 	aborted := true
 	defer func() {
-		q.trace.End(Ending{Status: w.Status(), Bytes: w.Written(), Passed: w.Header().Get("Watershed-Source") != "", Aborted: aborted})
+		passed := w.Header().Get("Watershed-Source") != ""
+		q.trace.End(Ending{Status: w.Status(), Bytes: w.Written(), Passed: passed, Aborted: aborted})
 	}()
 	s.answer(w, r, q)
 	aborted = false
