@@ -6,8 +6,9 @@ package fleet
 import (
 	"maps"
 	"slices"
+	"sync"
 
-	"k8s.io/client-go/rest"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 )
 
 // aliases records which names of a directory lead to the same copy. The fleet's mu guards
@@ -15,30 +16,14 @@ import (
 type aliases struct {
 	// names maps the other names of clusters to those of their members.
 	names map[string]string
-	// ways has the entries that lead to each member.
-	ways map[string][]Entry
-}
-
-// routeOf returns a digest of the path to a server without the credentials: its address,
-// its certificate authority and the proxy. Entries with equal digests are one cluster.
-// The digest is empty if the configuration has functions, which cannot be compared.
-func routeOf(cfg *rest.Config) string {
-	if cfg == nil || cfg.Dial != nil || cfg.Transport != nil || cfg.WrapTransport != nil {
-		return ""
-	}
-	route := &rest.Config{Host: identityOf(cfg).Endpoint, APIPath: cfg.APIPath, Proxy: cfg.Proxy}
-	route.TLSClientConfig = rest.TLSClientConfig{Insecure: cfg.Insecure, ServerName: cfg.ServerName, CAFile: cfg.CAFile, CAData: cfg.CAData}
-	digest, err := Access(route)
-	if err != nil {
-		return ""
-	}
-	return digest
+	// routes has the entries that lead to each member.
+	routes map[string][]Entry
 }
 
 // copyOf returns a digest of the copy that an entry leads to, or "" if that is not known.
 // Two scopes of one cluster are two copies.
 func copyOf(e Entry, s *settings) string {
-	route := routeOf(e.Config)
+	route := upstream.Route(e.Config)
 	if e.Err != nil || route == "" {
 		return ""
 	}
@@ -55,7 +40,7 @@ func (a *aliases) merge(entries []Entry, members map[string]*Member, s *settings
 			chosen[copyOf(e, s)] = e.Name
 		}
 	}
-	names, ways := map[string]string{}, map[string][]Entry{}
+	names, routes := map[string]string{}, map[string][]Entry{}
 	var kept []Entry
 	for _, e := range entries {
 		name := e.Name
@@ -64,7 +49,7 @@ func (a *aliases) merge(entries []Entry, members map[string]*Member, s *settings
 				chosen[id] = e.Name
 			}
 			name = chosen[id]
-			ways[name] = append(ways[name], e)
+			routes[name] = append(routes[name], e)
 		} else if to, ok := a.names[e.Name]; ok {
 			name = to // an entry that cannot be read for now
 		}
@@ -77,7 +62,7 @@ func (a *aliases) merge(entries []Entry, members map[string]*Member, s *settings
 			s.Logger.Info("two names refer to one cluster, which is mirrored once", "cluster", name, "alias", e.Name)
 		}
 	}
-	a.names, a.ways = names, ways
+	a.names, a.routes = names, routes
 	return kept
 }
 
@@ -88,9 +73,7 @@ func (a *aliases) assign(members map[string]*Member) {
 		others[a.names[alias]] = append(others[a.names[alias]], alias)
 	}
 	for name, m := range members {
-		m.known.mu.Lock()
-		m.known.aliases, m.known.ways = others[name], a.ways[name]
-		m.known.mu.Unlock()
+		m.names.set(others[name], a.routes[name])
 	}
 }
 
@@ -101,4 +84,26 @@ func (a *aliases) resolve(name string) string {
 		return to
 	}
 	return name
+}
+
+// memberNames has the names of the directory that lead to one member. All methods are safe for
+// concurrent use.
+type memberNames struct {
+	mu sync.Mutex
+	// aliases are the other names, and routes all entries that lead to the cluster, if there are
+	// several.
+	aliases []string
+	routes  []Entry
+}
+
+func (n *memberNames) set(aliases []string, routes []Entry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.aliases, n.routes = aliases, routes
+}
+
+func (n *memberNames) get() (aliases []string, routes []Entry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.aliases, n.routes
 }

@@ -12,6 +12,9 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 )
 
 // Directory lists the clusters of a [Fleet] and reports changes of that list. Package
@@ -102,3 +105,14 @@ func ValidateName(name string) error {
 	}
 	return nil
 }
+
+// Scope limits which objects of a cluster are copied: those of a namespace, or those that a label
+// selector matches. The zero value is the whole cluster.
+type Scope = selection.Scope
+
+// Access returns the usual value of [Entry.Access]: a digest of the fields of cfg that
+// decide where requests are sent and with which credentials. Functions and the content
+// of files are not part of it. With a token file, Config.BearerToken is not part of it
+// either: client-go reads the file again every minute, so a new token needs no new
+// connection. Digests of different processes are not comparable.
+func Access(cfg *rest.Config) (string, error) { return upstream.Access(cfg) }

@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
@@ -38,6 +41,13 @@ const (
 	discoverApart = 300 * time.Millisecond
 )
 
+// identityGrace is how long a cluster may have no identity before it counts as one that has
+// none, and identityPoll the time between two requests for it.
+const (
+	identityGrace = 5 * time.Second
+	identityPoll  = 250 * time.Millisecond
+)
+
 // discoverAfter are the waits before the discoveries that follow a change of a cluster's
 // types. Discovery shows the change after an unknown delay.
 var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
@@ -57,7 +67,7 @@ func (m *Member) run(ctx context.Context) {
 			return
 		}
 		if err != nil || failed {
-			m.disturb()
+			m.server.Disturb()
 		}
 		switch {
 		case err != nil:
@@ -107,7 +117,7 @@ func (m *Member) pause(ctx context.Context, next time.Duration, last time.Time) 
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-m.discoveryDue:
+	case <-m.server.DiscoveryDue():
 		// This may be the first of several changes.
 		timer.Reset(max(discoverAfter[0], discoverApart-time.Since(last)))
 		select {
@@ -122,17 +132,15 @@ func (m *Member) pause(ctx context.Context, next time.Duration, last time.Time) 
 // tryOtherCredentials switches to the credentials of the next name of the cluster, if it has
 // several, when the server refuses the current ones.
 func (m *Member) tryOtherCredentials(refused error) {
-	if !isRefused(refused) {
+	if !health.IsRefused(refused) {
 		return
 	}
-	m.known.mu.Lock()
-	ways := m.known.ways
-	m.known.mu.Unlock()
+	_, routes := m.names.get()
 	used := m.entry().Access
-	at := slices.IndexFunc(ways, func(e Entry) bool { return e.Access == used })
-	if len(ways) > 1 {
-		e := ways[(at+1)%len(ways)]
-		e.Name, e.Labels = m.name, m.Labels()
+	at := slices.IndexFunc(routes, func(e Entry) bool { return e.Access == used })
+	if len(routes) > 1 {
+		e := routes[(at+1)%len(routes)]
+		e.Name, e.Labels = m.Name(), m.Labels()
 		m.use(e)
 	}
 }
@@ -145,7 +153,7 @@ func (m *Member) closeIdle() {
 	if m.former != nil {
 		m.former.CloseIdleConnections()
 	}
-	if cluster := m.cluster.Load(); cluster != nil {
+	if cluster := m.server.Cluster(); cluster != nil {
 		cluster.CloseIdleConnections()
 	}
 }
@@ -162,8 +170,8 @@ func (m *Member) resolve(ctx context.Context) error {
 	served, err = m.limitServed(served, err)
 	var unknown error
 	if len(served) > 0 {
-		// An error other than errAnotherCluster is returned again on the next connection.
-		if unknown = m.awaitIdentity(timed, cluster); errors.Is(unknown, errAnotherCluster) {
+		// An error other than upstream.ErrAnotherCluster is returned again on the next connection.
+		if unknown = m.awaitIdentity(timed, cluster); errors.Is(unknown, upstream.ErrAnotherCluster) {
 			return unknown
 		}
 	}
@@ -238,7 +246,7 @@ func (m *Member) recall(ctx context.Context) {
 	if ctx.Err() != nil || m.connection != last.Connection {
 		return
 	}
-	m.known.assume(last.UID)
+	m.server.Known.Assume(last.UID)
 	m.logger.Warn("cluster does not answer, and its last state can be read", "uid", last.UID)
 	m.listLocked(last.Resources)
 	m.mirrorLocked(ctx, last.Resources, nil)
@@ -260,13 +268,13 @@ func (m *Member) awaitDropped() {
 // namespace that identifies its cluster after it answers the first requests, and whether the
 // cluster is stored is decided once.
 func (m *Member) awaitIdentity(ctx context.Context, cluster *kube.Cluster) error {
-	err := m.identify(ctx, cluster, nil)
+	err := m.server.Identify(ctx, cluster)
 	m.mu.Lock()
 	undecided := m.settings.Disk != nil && m.discovered.IsZero()
 	m.mu.Unlock()
 	for end := time.Now().Add(identityGrace); undecided && err == nil && m.Identity().UID == "" && time.Now().Before(end); {
 		if err = timer.Sleep(ctx, identityPoll); err == nil {
-			err = m.identify(ctx, cluster, nil)
+			err = m.server.Identify(ctx, cluster)
 		}
 	}
 	return err
@@ -288,7 +296,7 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 	}
 	m.discovered = time.Now()
 	if m.settings.Disk != nil {
-		if _, m.unstored = m.known.stored(); m.unstored != nil {
+		if _, m.unstored = m.server.Known.Stored(); m.unstored != nil {
 			m.logger.Warn("objects of the cluster are not stored", "err", m.unstored)
 		}
 	}
@@ -306,17 +314,17 @@ func (m *Member) listLocked(served []kube.Resource) {
 // mirrorLocked makes the mirrors match the served resources. Mirrors of resources that
 // are missing from discovery stay as they are.
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
-	wanted, hidden := m.settings.selection().wanted(m.settings.scopeOf(m.used), served)
+	wanted, hidden := m.settings.selection().Wanted(m.settings.scopeOf(m.used), served)
 	m.missing = errors.Join(m.missing, m.limitWantedLocked(wanted))
 	defer m.changed.send()
 	for at, x := range m.mirrors {
 		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
 			m.logger.Info("resource is no longer served", "resource", at.String())
 			m.endLocked(at, x)
-			m.removedLocked(at)
+			m.removals.Add(at)
 		}
 	}
-	for _, at := range slices.SortedFunc(maps.Keys(wanted), first) {
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), selection.First) {
 		r := wanted[at]
 		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at], !hidden[at]) {
 			delete(m.next, at)
@@ -332,7 +340,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 			continue
 		}
 		if now == nil {
-			m.returnedLocked(at)
+			m.removals.Forget(at)
 			m.mirrors[at] = x
 		} else {
 			if r.Version != now.resource.Version {
@@ -348,18 +356,18 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 func (m *Member) retune() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.limit(m.settings.limits())
-	selection := m.settings.selection()
+	m.server.SetLimits(m.settings.limits().upstream())
+	chosen := m.settings.selection()
 	for at, x := range m.mirrors {
 		switch is := x.informer.Status(); {
-		case x.collection != nil && !selection.has(at):
+		case x.collection != nil && !chosen.Has(at):
 			m.logger.Info("resource is no longer selected", "resource", at.String())
 			m.endLocked(at, x)
 		case !is.Synced && errors.Is(is.Reflector.Err, ErrLimit):
 			m.endLocked(at, x) // the next discovery starts it again
 		}
 	}
-	m.requestDiscovery()
+	m.server.RequestDiscovery()
 }
 
 // servedPerMirror is how many resources a cluster may serve for each that it may have
@@ -395,7 +403,9 @@ func (m *Member) limitWantedLocked(wanted map[schema.GroupResource]kube.Resource
 		}
 		return 2
 	}
-	all := slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int { return cmp.Or(cmp.Compare(class(a), class(b)), first(a, b)) })
+	all := slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int {
+		return cmp.Or(cmp.Compare(class(a), class(b)), selection.First(a, b))
+	})
 	for _, at := range all[most:] {
 		delete(wanted, at)
 	}
@@ -407,13 +417,13 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 	at := r.GroupResource()
 	query := kube.Query{Resource: r.GroupVersionResource, MetadataOnly: true}
 	if selected {
-		query = m.settings.scopeOf(m.used).query(r)
+		query = selection.Query(m.settings.scopeOf(m.used), r)
 	}
 	query.JSON = m.asJSON[at]
 	unknownFields := func(o *wire.Object) { m.useJSON(at, o) }
 	// The connection is not that of the discovery, which may have been replaced.
 	x, err = newMirror(m.server, m.settings, r, query, unknownFields, func(s state, changes []store.Change[*wire.Object], whole bool) {
-		x.source.synced.Store(true)
+		x.source.Complete()
 		m.applied(x, s, changes)
 		x.feed.Apply(s, changes, whole)
 		x.reached(s, whole)
@@ -437,7 +447,7 @@ func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err
 // definedLocked reports whether a resource has a definition. Then it is served, or will
 // be again: a server that has just started may leave it out of its discovery.
 func (m *Member) definedLocked(at schema.GroupResource) bool {
-	x := m.mirrors[definitions]
+	x := m.mirrors[selection.Definitions]
 	if x == nil {
 		return false
 	}
@@ -449,13 +459,13 @@ func (m *Member) definedLocked(at schema.GroupResource) bool {
 func (m *Member) incomplete() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	x := m.mirrors[definitions]
+	x := m.mirrors[selection.Definitions]
 	return x != nil && m.lagsLocked(x.informer.Snapshot())
 }
 
 // unknown reports whether discovery could not determine whether a resource is served.
 func unknown(r schema.GroupResource, missing error) bool {
-	return slices.ContainsFunc(split(missing), func(err error) bool {
+	return slices.ContainsFunc(health.Split(missing), func(err error) bool {
 		var g *kube.GroupError
 		return !errors.As(err, &g) || g.GroupVersion.Group == r.Group
 	})

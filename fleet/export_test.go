@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -34,16 +35,16 @@ func (m *Member) Copied(r schema.GroupResource) (map[string]*wire.Object, uint64
 
 // TakeTurn takes a turn to list from the member's server.
 func (m *Member) TakeTurn(ctx context.Context) (leave func(), err error) {
-	t, err := m.takeTurn(ctx)
+	t, err := m.server.TakeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return t.leave, nil
+	return t.Leave, nil
 }
 
 // Returned returns the UID that the cluster has returned over the configuration in use.
 func (m *Member) Returned() string {
-	uid, _ := m.known.returned()
+	uid, _ := m.server.Known.Returned()
 	return uid
 }
 
@@ -61,10 +62,10 @@ func (m *Member) Remember() { m.remember() }
 // RecallWhile makes the last state readable while a mirror that was dropped receives an error.
 func (m *Member) RecallWhile(ctx context.Context, dropped func() error) {
 	m.mu.Lock()
-	m.runs.Go(func() { m.delayListsAfter(dropped()) })
+	m.runs.Go(func() { m.server.DelayListsAfter(dropped()) })
 	m.mu.Unlock()
 	m.recall(ctx)
 }
 
 // ConnectionOf returns the digest of a configuration.
-var ConnectionOf = connectionOf
+var ConnectionOf = upstream.Connection

@@ -18,6 +18,7 @@ import (
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
@@ -34,7 +35,7 @@ func newFeedMirror(t *testing.T, f *Fleet) *watershed.Informer[*wire.Object] {
 		f.members["eu"] = m
 	}
 	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors)))}
-	x := &mirror{cluster: "eu", resource: r, source: &source{server: m.server}, end: func() {}}
+	x := &mirror{cluster: "eu", resource: r, source: &upstream.Source{}, end: func() {}}
 	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),

@@ -4,13 +4,13 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"runtime/debug"
 	"sync"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -19,7 +19,7 @@ import (
 const mostLoaded = 64 << 20
 
 // storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
-func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.Stored {
+func (s *settings) storedIn(to *upstream.Server, r kube.Resource, x *mirror) *watershed.Stored {
 	if !s.stores() {
 		return nil
 	}
@@ -27,16 +27,16 @@ func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.S
 		return s.loads.Enter(ctx, func() bool { return x.feed.IsWanted() })
 	}
 	open := func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
-		q := x.source.selected()
+		q := x.source.Query()
 		kind, builtin := kube.KindOf(q.Resource)
 		if !builtin {
 			kind = &wire.Kind{GroupVersionKind: q.Resource.GroupVersion().WithKind(r.Kind)}
 		}
-		cluster, err := to.known.stored()
+		cluster, err := to.Known.Stored()
 		if err != nil {
 			return nil, err
 		}
-		files := s.Disk.Cluster(to.name)
+		files := s.Disk.Cluster(to.Name())
 		id := s.storedIdentity(q, kind, cluster, apiVersion())
 		if inJSON := q; builtin && !q.JSON && !q.MetadataOnly && x.useJSON != nil {
 			inJSON.JSON = true
@@ -49,7 +49,7 @@ func (s *settings) storedIn(to *server, r kube.Resource, x *mirror) *watershed.S
 		}
 		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
-			x.feed.SetFiles(s.diskReader, files, to.name, id)
+			x.feed.SetFiles(s.diskReader, files, to.Name(), id)
 		}
 		return m, err
 	}
@@ -106,11 +106,3 @@ var apiVersion = sync.OnceValue(func() string {
 	}
 	return "unknown"
 })
-
-// stored returns the identity of the cluster for stored objects. The error is
-// [disk.ErrUnidentified] if they are not stored.
-func (k *identification) stored() (string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return disk.ClusterIdentity(cmp.Or(k.identity.UID, k.assumed), k.identity.Endpoint)
-}

@@ -8,8 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
+	"github.com/watershed-project/watershed/fleet/internal/journal"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/undecodable"
@@ -33,7 +34,7 @@ type Fleet struct {
 	directory Directory
 	settings  *settings
 	catalog   *collection.Catalog
-	journal   *journal
+	journal   *journal.Journal
 	recent    *wire.Recent
 
 	// undecodable counts states of objects that could not be decoded. reported records
@@ -66,7 +67,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	f := &Fleet{directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()), recent: wire.NewRecent(s.Decoded), members: map[string]*Member{}}
-	f.journal = newJournal(f.Members, s.Logger)
+	f.journal = journal.New(f.journaled, s.Logger)
 	return f, nil
 }
 
@@ -85,7 +86,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	f.mu.Unlock()
 
 	defer timer.Every(time.Minute, f.tidy)()
-	f.runs.Go(func() { f.journal.run(ctx) })
+	f.runs.Go(func() { f.journal.Run(ctx) })
 	if f.KeepsHistory() {
 		f.runs.Go(func() { objectlog.Trim(ctx, f.settings.history, f.feedLogs) })
 	}
@@ -152,7 +153,7 @@ func (f *Fleet) admit(entries []Entry) {
 		there[e.Name] = true
 		f.admitLocked(e)
 		f.members[e.Name].shadow(e.Shadowed)
-		f.journal.disturb(f.members[e.Name])
+		f.journal.Disturb(journaled{f.members[e.Name]})
 	}
 	for name, m := range f.members {
 		if !there[name] {
@@ -209,7 +210,7 @@ func (f *Fleet) beginLocked(e Entry, before *Member) {
 func (f *Fleet) replace(m *Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.running.Err() != nil || f.members[m.name] != m {
+	if f.running.Err() != nil || f.members[m.Name()] != m {
 		return
 	}
 	m.retire()
@@ -217,20 +218,55 @@ func (f *Fleet) replace(m *Member) {
 	e.Labels = m.Labels()
 	f.beginLocked(e, m)
 	f.aliases.assign(f.members)
-	f.journal.disturb(f.members[m.name])
+	f.journal.Disturb(journaled{f.members[m.Name()]})
 }
 
 // newMember returns a member that reports to the fleet.
 func (f *Fleet) newMember(name string) *Member {
 	m := newMember(name, f.settings, f.catalog)
-	m.disturb = func() {
-		f.journal.disturb(m)
+	m.server.Disturb = func() {
+		f.journal.Disturb(journaled{m})
 		m.changed.send()
 	}
-	m.replaced = func() { f.replace(m) }
-	m.disproved = m.disprove
+	m.server.Replaced = func() { f.replace(m) }
+	m.server.Disproved = m.disprove
 	return m
 }
+
+// journaled is a member as the journal sees it.
+type journaled struct{ member *Member }
+
+// journaled returns the members for the journal.
+func (f *Fleet) journaled() []journal.Member {
+	members := f.Members()
+	all := make([]journal.Member, len(members))
+	for i, m := range members {
+		all[i] = journaled{m}
+	}
+	return all
+}
+
+// Logger implements [journal.Member].
+func (j journaled) Logger() *slog.Logger { return j.member.logger }
+
+// Examine implements [journal.Member].
+func (j journaled) Examine() journal.Examination {
+	m := j.member
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.resourcesLocked()
+	return journal.Examination{
+		Status: m.statusLocked(all), Joined: m.since, All: all, Unlisted: m.unlisted, Discovery: cmp.Or(m.err, m.missing),
+	}
+}
+
+// Observe implements [journal.Member].
+func (j journaled) Observe(now time.Time, all []ResourceStatus) {
+	j.member.interrupted.Observe(now, all)
+}
+
+// RequestDiscovery implements [journal.Member].
+func (j journaled) RequestDiscovery() { j.member.server.RequestDiscovery() }
 
 // errHistory is returned by Reconfigure: feeds are made when their resources are.
 var errHistory = errors.New("a history cannot be switched on or off while the fleet runs")
@@ -255,8 +291,7 @@ func (f *Fleet) Reconfigure(t Tuning) error {
 	if (next.history > 0) != f.KeepsHistory() {
 		return errHistory
 	}
-	f.settings.pressure.refused.Store(false)
-	f.settings.pressure.shed.Store(false)
+	f.settings.pressure.Restore()
 	f.settings.tuned.Store(next)
 	f.retune()
 	return nil
@@ -276,7 +311,7 @@ func (f *Fleet) retune() {
 func (f *Fleet) Members() []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.SortedFunc(maps.Values(f.members), func(a, b *Member) int { return cmp.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(f.members), func(a, b *Member) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
 // Len returns the number of clusters.
@@ -301,7 +336,7 @@ func (f *Fleet) Member(name string) (*Member, bool) {
 func (f *Fleet) Has(m *Member) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.members[m.name] == m
+	return f.members[m.Name()] == m
 }
 
 // Known reports whether the directory has reported its clusters, and each of its sources has.
@@ -351,105 +386,9 @@ func (f *Fleet) Resources() []schema.GroupResource {
 // reader wanted decoded. Each is logged once.
 func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
 
-// WaitForSync waits until all clusters are known, see [Fleet.Known], and each of them has
-// synced or has been found to be unreachable: see [Member.WaitForSync]. The error is that
-// of ctx.
-func (f *Fleet) WaitForSync(ctx context.Context) error {
-	if err := f.awaitKnown(ctx); err != nil {
-		return fmt.Errorf("wait for the directory: %w", err)
-	}
-	for _, m := range f.Members() {
-		if err := m.WaitForSync(ctx); err != nil && ctx.Err() != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sourcesPoll is how often WaitForSync asks a directory of several sources whether each of them
-// has reported, once some have. It returns that from memory.
-const sourcesPoll = 20 * time.Millisecond
-
-// awaitKnown waits until all clusters are known.
-func (f *Fleet) awaitKnown(ctx context.Context) error {
-	for changed := f.changed.wait(); !f.isAdmitted(); changed = f.changed.wait() {
-		if err := awaitSync(ctx, changed, nil); err != nil {
-			return err
-		}
-	}
-	for !f.Known() {
-		if err := timer.Sleep(ctx, sourcesPoll); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // isAdmitted reports whether the directory has reported its clusters.
 func (f *Fleet) isAdmitted() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.admitted
-}
-
-// roundsAtOnce is how many resources are verified at once on a schedule.
-const roundsAtOnce = 4
-
-// verifyAll verifies and repairs all resources of all members in rounds, each of which
-// takes a given time, until ctx ends. It returns after the last verification has ended.
-func (f *Fleet) verifyAll(ctx context.Context, every time.Duration) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, roundsAtOnce)
-	for {
-		began, round := time.Now(), f.round()
-		for i, due := range round {
-			// The first one is not at the start: the clusters may have just joined.
-			at := began.Add(time.Duration(float64(every) * float64(i+1) / float64(len(round)+1)))
-			if timer.Sleep(ctx, time.Until(at)) != nil {
-				return
-			}
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			running.Go(func() {
-				defer func() { <-slots }()
-				due.verify(ctx)
-			})
-		}
-		if timer.Sleep(ctx, max(time.Until(began.Add(every)), time.Second)) != nil {
-			return
-		}
-	}
-}
-
-// visit is one resource of one member in a round.
-type visit struct {
-	member   *Member
-	resource schema.GroupResource
-}
-
-// round returns all resources that can be verified now, in a random order, so that the
-// resources of a cluster are spread over the round.
-func (f *Fleet) round() []visit {
-	var all []visit
-	for _, m := range f.Members() {
-		for _, r := range m.Verifiable() {
-			all = append(all, visit{m, r})
-		}
-	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all
-}
-
-// verify verifies the resource, unless it is not mirrored any more.
-func (v visit) verify(ctx context.Context) {
-	if _, err := v.member.verifiable(v.resource); err != nil {
-		return
-	}
-	if _, err := v.member.Verify(ctx, v.resource, VerifyOptions{Repair: true}); err != nil && ctx.Err() == nil {
-		v.member.logger.Warn("cannot compare the copy with the cluster", "resource", v.resource.String(), "err", err)
-	}
 }

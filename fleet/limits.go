@@ -4,14 +4,21 @@
 package fleet
 
 import (
-	"errors"
 	"math"
 	"runtime/debug"
 	"time"
+
+	"github.com/watershed-project/watershed/fleet/internal/quota"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 )
 
-// ErrLimit is the cause of errors about a cluster that exceeds [Limits].
-var ErrLimit = errors.New("limit exceeded")
+var (
+	// ErrLimit is the cause of errors about a cluster that exceeds [Limits].
+	ErrLimit = quota.ErrLimit
+	// ErrMemory is the cause of errors about a resource for which the process has no memory. Such
+	// an error is an [ErrLimit] too.
+	ErrMemory = quota.ErrMemory
+)
 
 // Limits bound what one cluster may make the fleet keep, so that a broken or hostile
 // cluster cannot use the memory that the others need. 0 means the default, and less than 0
@@ -73,4 +80,11 @@ func (l Limits) withDefaults() Limits {
 		l.Retry = defaultRetry
 	}
 	return l
+}
+
+// upstream returns the limits of one API server.
+func (l Limits) upstream() upstream.Limits {
+	return upstream.Limits{
+		Limits: quota.Limits{Objects: int64(l.Objects), Bytes: l.Bytes, Retry: l.Retry}, WatchBytes: l.WatchBytes,
+	}
 }

@@ -23,7 +23,7 @@ func TestLimits_followTheMemoryLimit(t *testing.T) {
 	expect.NoError(t, err)
 	const limit = 4 << 30
 	debug.SetMemoryLimit(limit)
-	bytes := func() int64 { return newServer("eu", f.settings).account.bounds.Load().limit.bytes }
+	bytes := func() int64 { return f.newMember("eu").server.Account().Limits().Bytes }
 	if got := bytes(); got != limit/2 {
 		t.Errorf("a cluster may take %d bytes of a process with %d, want half", got, int64(limit))
 	}

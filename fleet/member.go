@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -17,6 +18,10 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
+	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -24,13 +29,15 @@ import (
 
 // Member is one cluster of a fleet. All methods are safe for concurrent use.
 type Member struct {
-	*server
+	server   *upstream.Server
+	logger   *slog.Logger
 	settings *settings
 	// changed is sent to when the state of the member may have changed, except when a resource has
 	// synced: its informer has a channel for that.
 	changed  broadcast
 	catalog  *collection.Catalog
-	verifier *verifier
+	verifier *verify.Verifier
+	names    memberNames
 	// end ends the run.
 	end context.CancelFunc
 
@@ -55,7 +62,7 @@ type Member struct {
 	before *Member
 	// discovered is when discovery first succeeded.
 	discovered time.Time
-	// connection is the digest of the configuration in use, see connectionOf. recallable means
+	// connection is the digest of the configuration in use, see upstream.Connection. recallable means
 	// that the last state may be used if the cluster does not answer.
 	connection string
 	recallable bool
@@ -75,44 +82,44 @@ type Member struct {
 	// probed is the result of the last probe. removals are resources that were mirrored and
 	// are not served any more, the oldest first.
 	probed   Probe
-	removals []Removal
+	removals health.Removals
 	// shadowed is Entry.Shadowed of the latest entry.
 	shadowed []string
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
-	interrupted interruptions
+	interrupted health.Interruptions
 	notes       *notes
 	runs        sync.WaitGroup
 }
 
-// newMember returns a member that has no connection yet. The caller sets disturb, replaced,
-// disproved and end before it runs.
+// newMember returns a member that has no connection yet. The caller sets the functions of the server,
+// and end, before it runs.
 func newMember(name string, s *settings, c *collection.Catalog) *Member {
+	to := upstream.NewServer(upstream.Options{
+		Name: name, Logger: s.Logger, Lists: s.Budget.Lists, BytesPerSecond: s.Budget.BytesPerSecond,
+		Gate: s.gate, Memory: &s.pressure, Limits: s.limits().upstream(),
+	})
 	return &Member{
-		server: newServer(name, s), settings: s, catalog: c, verifier: newVerifier(), notes: &notes{}, since: time.Now(),
-		mirrors: map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
+		server: to, logger: to.Logger(), settings: s, catalog: c, notes: &notes{}, since: time.Now(),
+		verifier: verify.NewVerifier(to.Logger(), func() { to.Disturb() }),
+		mirrors:  map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
 }
 
 // Name returns the cluster's name in the fleet.
-func (m *Member) Name() string { return m.name }
+func (m *Member) Name() string { return m.server.Name() }
 
 // Cluster returns the connection to the cluster, or nil if its directory has not provided
 // a configuration yet. The connection changes when the credentials change.
-func (m *Member) Cluster() *kube.Cluster { return m.cluster.Load() }
+func (m *Member) Cluster() *kube.Cluster { return m.server.Cluster() }
 
 // Identity returns the identity of the member's cluster, as far as it is known.
-func (m *Member) Identity() Identity {
-	m.known.mu.Lock()
-	defer m.known.mu.Unlock()
-	return m.known.identity
-}
+func (m *Member) Identity() Identity { return m.server.Known.Identity() }
 
 // Aliases returns the other names that lead to the cluster, sorted. See [Fleet.Member].
 func (m *Member) Aliases() []string {
-	m.known.mu.Lock()
-	defer m.known.mu.Unlock()
-	return slices.Clone(m.known.aliases)
+	aliases, _ := m.names.get()
+	return slices.Clone(aliases)
 }
 
 // Labels returns the labels of the cluster in its directory. The caller must not modify them.
@@ -179,7 +186,7 @@ func (m *Member) Lists(r schema.GroupVersionResource) bool {
 func (m *Member) Unmirrored() []kube.Resource {
 	var all []kube.Resource
 	for _, r := range m.discoveredResources() {
-		if r.Preferred && watchable(r) && !m.settings.selection().has(r.GroupResource()) {
+		if r.Preferred && selection.Watchable(r) && !m.settings.selection().Has(r.GroupResource()) {
 			all = append(all, r)
 		}
 	}
@@ -191,7 +198,9 @@ func (m *Member) Excludes(r schema.GroupVersionResource) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	scope := m.settings.scopeOf(m.used)
-	return slices.ContainsFunc(m.listed, func(served kube.Resource) bool { return served.GroupVersionResource == r && !scope.has(served) })
+	return slices.ContainsFunc(m.listed, func(served kube.Resource) bool {
+		return served.GroupVersionResource == r && !selection.Includes(scope, served)
+	})
 }
 
 // discoveredResources returns the resources of the last discovery.
@@ -218,7 +227,7 @@ func (m *Member) feedLogs() []*fanout.Log[*wire.Object] {
 func (m *Member) use(e Entry) {
 	cluster, err := (*kube.Cluster)(nil), e.Err
 	if err == nil {
-		cluster, err = kube.FromConfig(e.Config, &kube.Options{Name: m.name, Traffic: &m.traffic, Wrap: m.settings.wrap(m.name)})
+		cluster, err = kube.FromConfig(e.Config, &kube.Options{Name: m.Name(), Traffic: &m.server.Traffic, Wrap: m.settings.wrap(m.Name())})
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,18 +237,18 @@ func (m *Member) use(e Entry) {
 		m.labels = e.Labels // an entry that cannot be read has none
 	}
 	if err != nil {
-		m.unlisted = fmt.Errorf("%w: %w", errUnlisted, err)
+		m.unlisted = fmt.Errorf("%w: %w", health.ErrUnlisted, err)
 		return
 	}
-	old := m.cluster.Swap(cluster)
+	old := m.server.Connect(cluster)
 	m.used, m.access, m.host = e, e.Access, e.Config.Host
 	m.probed = Probe{}
-	m.known.reach(e.Config)
+	m.server.Known.Reach(e.Config)
 	if m.settings.keepsLast() {
 		m.connectLocked(e.Config)
 	}
 	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
-		if err := x.source.use(cluster); err != nil {
+		if err := x.source.Use(cluster); err != nil {
 			m.err = err
 		}
 		x.informer.Retry()
@@ -251,14 +260,14 @@ func (m *Member) use(e Entry) {
 		m.logger.Info("credentials changed")
 		m.former = old
 	}
-	m.requestDiscovery()
+	m.server.RequestDiscovery()
 }
 
 // connectLocked records the configuration that is used from now on. A last state in use was stored
 // over the previous connection, so it is dropped if the connection differs.
 func (m *Member) connectLocked(cfg *rest.Config) {
 	was := m.connection
-	m.connection, m.recallable = connectionOf(cfg), m.predecessor == (Identity{})
+	m.connection, m.recallable = upstream.Connection(cfg), m.predecessor == (Identity{})
 	if m.connection != was && m.dropLastLocked() {
 		m.logger.Warn("the last state of the cluster is not used any more: its configuration has changed")
 	}
@@ -299,8 +308,8 @@ func (m *Member) entry() Entry {
 // applied handles a batch that a mirror has read. The mirror's informer waits for it.
 func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object]) {
 	at := x.resource.GroupResource()
-	if (at == definitions || at == apiServices) && (len(changes) > 0 || !x.seen && m.lags(s)) {
-		m.requestDiscovery()
+	if (at == selection.Definitions || at == selection.APIServices) && (len(changes) > 0 || !x.seen && m.lags(s)) {
+		m.server.RequestDiscovery()
 	}
 	x.seen = true
 	switch {
@@ -340,7 +349,7 @@ func (m *Member) useJSON(r schema.GroupResource, o *wire.Object) {
 	m.mu.Unlock()
 	if !known {
 		m.logger.Warn("objects have fields that this program does not know, reading the resource as JSON", "resource", r.String(), "object", o.String())
-		m.requestDiscovery()
+		m.server.RequestDiscovery()
 	}
 }
 
@@ -350,7 +359,7 @@ func (m *Member) continueJSON(x *mirror) error {
 	at := x.resource.GroupResource()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := x.source.useJSON(); err != nil {
+	if err := x.source.UseJSON(); err != nil {
 		return err
 	}
 	m.asJSON[at] = true
@@ -368,7 +377,7 @@ func (m *Member) lags(defined state) bool {
 
 func (m *Member) lagsLocked(defined state) bool {
 	for key, o := range defined.Raw() {
-		if _, ok := m.served[schema.ParseGroupResource(key)]; !ok && o.GroupVersionKind().Group == definitions.Group {
+		if _, ok := m.served[schema.ParseGroupResource(key)]; !ok && o.GroupVersionKind().Group == selection.Definitions.Group {
 			return true
 		}
 	}
@@ -388,7 +397,7 @@ func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
 
 // dropLastLocked drops the last state of the cluster. It returns false if it is not used.
 func (m *Member) dropLastLocked() bool {
-	if m.known.assume("") == "" {
+	if m.server.Known.Assume("") == "" {
 		return false
 	}
 	for at, x := range m.mirrors {

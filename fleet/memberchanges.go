@@ -27,16 +27,16 @@ func (m *Member) Changes(
 	return func(yield func(history.ResourceChange, error) bool) {
 		files := m.settings.Disk
 		if files == nil {
-			yield(history.ResourceChange{}, fmt.Errorf("cluster %s: %w", m.name, history.ErrNotStored))
+			yield(history.ResourceChange{}, fmt.Errorf("cluster %s: %w", m.Name(), history.ErrNotStored))
 			return
 		}
 		// The files may have changes of another cluster that had the name before.
-		cluster, err := m.known.stored()
+		cluster, err := m.server.Known.Stored()
 		if err != nil {
-			yield(history.ResourceChange{}, fmt.Errorf("cluster %s: %w: %w", m.name, history.ErrNotStored, err))
+			yield(history.ResourceChange{}, fmt.Errorf("cluster %s: %w: %w", m.Name(), history.ErrNotStored, err))
 			return
 		}
 		wanted := func(id disk.Identity) bool { return id.Cluster == cluster && want(history.ResourceOf(id)) }
-		m.settings.diskReader.Changes(ctx, files.Cluster(m.name), since, until, wanted)(yield)
+		m.settings.diskReader.Changes(ctx, files.Cluster(m.Name()), since, until, wanted)(yield)
 	}
 }

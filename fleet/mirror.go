@@ -5,12 +5,19 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"iter"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -21,8 +28,9 @@ import (
 // which is net/http's, and about 20 KB besides the objects.
 type mirror struct {
 	cluster    string
+	server     *upstream.Server
 	resource   kube.Resource
-	source     *source
+	source     *upstream.Source
 	informer   *informer
 	collection *collection.Collection // nil if the resource is not selected
 	feed       *history.Writer        // nil if the resource is not selected, or there is no history
@@ -36,7 +44,7 @@ type mirror struct {
 	relists   atomic.Uint64
 	relisting bool
 	// verified is the last verification, nil if there was none.
-	verified atomic.Pointer[Verification]
+	verified atomic.Pointer[verify.Verification]
 	// useJSON makes the member and the source read the resource as JSON. It is called before
 	// the first request of the informer.
 	useJSON func() error
@@ -56,34 +64,38 @@ type tap = func(s state, changes []store.Change[*wire.Object], whole bool)
 
 // newMirror returns a mirror of a resource that passes its batches to a tap. UnknownFields
 // is called with an object that has fields which its Go type does not have.
-func newMirror(to *server, s *settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap) (*mirror, error) {
-	src, err := newSource(to, q, unknownFields)
+func newMirror(to *upstream.Server, s *settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap) (*mirror, error) {
+	at := r.GroupResource()
+	var arrived func(version uint64)
+	if s.Trace != nil {
+		arrived = func(version uint64) { s.Trace.Arrived(to.Name(), at, version) }
+	}
+	src, err := upstream.NewSource(to, q, unknownFields, arrived)
 	if err != nil {
 		return nil, err
 	}
-	src.trace = s.Trace
-	x := &mirror{cluster: to.name, resource: r, source: src}
+	x := &mirror{cluster: to.Name(), server: to, resource: r, source: src}
 	opts := &watershed.Options[*wire.Object]{
-		Cluster:        to.name,
-		Name:           r.GroupResource().String(),
+		Cluster:        to.Name(),
+		Name:           at.String(),
 		Memory:         s.memory(),
 		Packing:        s.packing,
 		Drop:           s.Drop,
 		TransformBytes: s.Transform,
 		Window:         1, // the collection has its own window
 		Report:         s.Report,
-		Counters:       to.counters,
+		Counters:       to.Counters,
 		Reflector:      s.Reflector,
 		Logger:         s.Logger,
 		Tap:            t,
 		Stored:         s.storedIn(to, r, x),
 	}
-	opts.Reflector.Logger = slog.New(lowered{s.Logger.Handler(), to.disturb})
-	opts.Reflector.Turn = src.wait
+	opts.Reflector.Logger = slog.New(lowered{s.Logger.Handler(), to.Disturb})
+	opts.Reflector.Turn = src.Wait
 	opts.Reflector.Reopen = true
 	opts.Reflector.ListOnly = opts.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
 	x.informer = watershed.FromSource(src, opts)
-	src.used.of = x.informer
+	src.Keep(x.informer)
 	return x, nil
 }
 
@@ -123,13 +135,13 @@ func (x *mirror) stop(replaced bool) {
 	}
 	x.feed.Close()
 	x.end()
-	x.source.used.close()
+	x.source.Close()
 }
 
 // same reports whether the mirror is of a resource as it is served now, and whether it
 // reads JSON as wanted and can be read if the resource is selected.
 func (x *mirror) same(r kube.Resource, json, selected bool) bool {
-	return (x.collection != nil) == selected && x.source.selected().JSON == json &&
+	return (x.collection != nil) == selected && x.source.Query().JSON == json &&
 		x.resource.GroupVersionResource == r.GroupVersionResource && x.resource.Namespaced == r.Namespaced && x.resource.Kind == r.Kind
 }
 
@@ -166,4 +178,69 @@ func (h lowered) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements [slog.Handler].
 func (h lowered) WithGroup(name string) slog.Handler {
 	return lowered{h.Handler.WithGroup(name), h.disturb}
+}
+
+const (
+	// verifyWait is how long a comparison waits for the copy, if the server has returned
+	// another version than the requested one.
+	verifyWait = 5 * time.Second
+	// relistPoll is how often a repair checks whether the mirror has listed the resource.
+	relistPoll = 20 * time.Millisecond
+)
+
+// Resource returns the resource as the mirror reads it.
+func (x *mirror) Resource() kube.Resource { return x.resource }
+
+// Newest returns the newest whole state. There is one.
+func (x *mirror) Newest() collection.State { return *x.whole.Load() }
+
+// Transformed returns an object as the mirror keeps it.
+func (x *mirror) Transformed(o *wire.Object) (*wire.Object, error) { return x.informer.Transformed(o) }
+
+// SetVerified records the result of the last verification.
+func (x *mirror) SetVerified(v *verify.Verification) { x.verified.Store(v) }
+
+// List reads the state of the server at a version.
+func (x *mirror) List(
+	ctx context.Context, version uint64, deep bool, each func(*wire.Object) error, skip func(key string),
+) (uint64, error) {
+	list := &upstream.Listing{Server: x.server, Query: x.source.Query(), Each: each, Skip: skip}
+	list.Query.MetadataOnly = !deep
+	return list.Read(ctx, version)
+}
+
+// At returns the state of the copy at a version, or the newest one if that is not
+// available, and its version. It waits a while for a version that the copy has not
+// reached.
+func (x *mirror) At(ctx context.Context, version uint64) (iter.Seq2[string, *wire.Object], uint64) {
+	if feed := x.feed.Feed(); feed != nil {
+		waiting, cancel := context.WithTimeout(ctx, verifyWait)
+		defer cancel()
+		_, _ = feed.Wait(waiting, version) // without it, the newest state is used
+		if past, err := feed.At(version); err == nil {
+			return past.Range("", ""), version
+		}
+	}
+	now := *x.whole.Load()
+	return now.Raw(), now.Version()
+}
+
+// relist makes the mirror list its resource again, and waits until it has the new state. With "back"
+// it replaces also newer states. Valid reports whether the mirror is still in use.
+func (x *mirror) relist(ctx context.Context, back bool, valid func() bool) error {
+	before := x.relists.Load()
+	if back {
+		x.informer.RelistBack()
+	} else {
+		x.informer.Relist()
+	}
+	for x.relists.Load() == before {
+		if !valid() {
+			return errors.New("the mirror was replaced")
+		}
+		if err := timer.Sleep(ctx, relistPoll); err != nil {
+			return fmt.Errorf("wait for the list: %w", err)
+		}
+	}
+	return nil
 }

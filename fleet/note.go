@@ -5,15 +5,10 @@ package fleet
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/kube"
@@ -28,41 +23,10 @@ const lastFormat = 1
 type lastKnown struct {
 	Format   int    `json:"format"`
 	Endpoint string `json:"endpoint"`
-	// Connection is a digest of the configuration, see connectionOf.
+	// Connection is a digest of the configuration, see [upstream.Connection].
 	Connection string          `json:"connection"`
 	UID        string          `json:"uid"`
 	Resources  []kube.Resource `json:"resources"`
-}
-
-// connectionOf returns a digest of the settings that decide which server is trusted to be the
-// cluster, and which user is impersonated. The digest is stored, and later processes compare it.
-// It does not cover credentials: a person's credentials change every day, and a stored digest
-// could be used to test guesses of them. It is "" if the configuration has functions, which
-// cannot be compared, or its certificate authority cannot be read.
-func connectionOf(cfg *rest.Config) string {
-	if cfg.Dial != nil || cfg.Transport != nil || cfg.WrapTransport != nil {
-		return ""
-	}
-	connection := struct {
-		ServerName, Proxy string
-		Insecure          bool
-		CA                []byte
-		As                rest.ImpersonationConfig
-	}{ServerName: cfg.ServerName, Insecure: cfg.Insecure, CA: cfg.CAData, As: cfg.Impersonate}
-	if u := proxyOf(cfg); u != nil {
-		u.User = nil
-		connection.Proxy = u.String()
-	}
-	var err error
-	if len(cfg.CAData) == 0 && cfg.CAFile != "" {
-		connection.CA, err = os.ReadFile(cfg.CAFile)
-	}
-	text, failed := json.Marshal(connection)
-	if errors.Join(err, failed) != nil {
-		return ""
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 // notes guards the note of a cluster in its files. A member shares it with its successor, which

@@ -6,15 +6,23 @@ package fleet
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/admission"
+	"github.com/watershed-project/watershed/fleet/internal/quota"
+	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -134,17 +142,9 @@ type Budget struct {
 	BytesPerSecond int64
 }
 
-const (
-	// clusterPatience is how long a list may receive nothing before it stops counting
-	// against [Budget.Lists]. A stalled list must not block the others.
-	clusterPatience = 5 * time.Second
-	// fleetPatience is the same limit for the fleet-wide gate. It is shorter, because a
-	// slow server should delay only itself.
-	fleetPatience = time.Second
-	// fleetLists is how many resources are listed at once in the whole fleet, for each
-	// processor: objects that have arrived and are not stored yet take some MB for each.
-	fleetLists = 6
-)
+// fleetLists is how many resources are listed at once in the whole fleet, for each
+// processor: objects that have arrived and are not stored yet take some MB for each.
+const fleetLists = 6
 
 // windows is how many times [Options.Window] the logs of all resources may take together.
 // A cluster with many resources could fill the window of each of them.
@@ -163,7 +163,7 @@ type settings struct {
 	// diskReader reads the past of the feeds.
 	diskReader *history.DiskReader
 	loads      *admission.LoadQueue
-	pressure   pressure
+	pressure   quota.Process
 }
 
 // newSettings fills in the defaults and checks the options.
@@ -176,10 +176,10 @@ func newSettings(opts *Options) (*settings, error) {
 		return nil, err
 	}
 	s.tuned.Store(t)
-	if err := s.Scope.validate(); err != nil {
+	if err := selection.Validate(s.Scope); err != nil {
 		return nil, err
 	}
-	s.gate = admission.NewGate(s.Lists, fleetPatience)
+	s.gate = admission.NewGate(s.Lists, upstream.FleetPatience)
 	if !s.Fast {
 		s.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.IsBusy})
 	}
@@ -212,31 +212,31 @@ type Tuning struct {
 // tuned is a tuning and the values that are derived from it. It is replaced,
 // not modified.
 type tuned struct {
-	selection selection
+	selection selection.Selection
 	// expendable are the patterns of resources that are dropped if memory is scarce, and
 	// reduced is the selection without them.
 	expendable []string
-	reduced    selection
+	reduced    selection.Selection
 	limits     Limits // without defaults
 	history    int64
 }
 
 // newTuned checks the patterns.
 func newTuned(t Tuning) (*tuned, error) {
-	selection, err := newSelection(t.Resources, t.Except)
+	all, err := selection.New(t.Resources, t.Except)
 	if err != nil {
 		return nil, err
 	}
-	reduced, err := newSelection(t.Resources, slices.Concat(t.Except, t.Expendable))
+	reduced, err := selection.New(t.Resources, slices.Concat(t.Except, t.Expendable))
 	if err != nil {
 		return nil, fmt.Errorf("expendable resources: %w", err)
 	}
-	return &tuned{selection: selection, expendable: t.Expendable, reduced: reduced, limits: t.Limits, history: t.History}, nil
+	return &tuned{selection: all, expendable: t.Expendable, reduced: reduced, limits: t.Limits, history: t.History}, nil
 }
 
 // selection returns which resources to mirror.
-func (s *settings) selection() selection {
-	if s.pressure.shed.Load() {
+func (s *settings) selection() selection.Selection {
+	if s.pressure.IsShed() {
 		return s.tuned.Load().reduced
 	}
 	return s.tuned.Load().selection
@@ -248,8 +248,28 @@ func (s *settings) limits() Limits { return s.tuned.Load().limits.withDefaults()
 
 // history returns how many bytes of changes are kept for feeds.
 func (s *settings) history() int64 {
-	return s.pressure.share(s.tuned.Load().history, PressureHistory)
+	return s.pressure.Share(s.tuned.Load().history, PressureHistory)
 }
 
 // windows returns how many bytes of states are kept for all slow readers.
-func (s *settings) windows() int64 { return s.pressure.share(windows*s.Window, PressureHistory) }
+func (s *settings) windows() int64 { return s.pressure.Share(windows*s.Window, PressureHistory) }
+
+// Selected returns what a fleet with these options lists and watches in a cluster that serves
+// the given resources: the resources that it mirrors, and those of which it reads only the
+// metadata, each in alphabetical order. It is for programs that compute the rights that a
+// fleet needs.
+func (o *Options) Selected(served []kube.Resource) (mirrored, metadata []kube.Resource, err error) {
+	settings, err := newSettings(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, hidden := settings.selection().Wanted(settings.Scope, served)
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
+		if hidden[at] {
+			metadata = append(metadata, wanted[at])
+		} else {
+			mirrored = append(mirrored, wanted[at])
+		}
+	}
+	return mirrored, metadata, nil
+}

@@ -22,10 +22,10 @@ func (m *Member) Unconfirmed() bool {
 // Refresh makes the member identify its cluster soon if readers receive its last state, and reports
 // whether they do. It is for programs that have received an answer from the cluster.
 func (m *Member) Refresh() bool {
-	if !m.known.isAssumed() {
+	if !m.server.Known.IsAssumed() {
 		return false
 	}
-	m.requestDiscovery()
+	m.server.RequestDiscovery()
 	return true
 }
 
@@ -35,7 +35,7 @@ func (m *Member) remember() {
 	if !m.settings.keepsLast() {
 		return
 	}
-	if err := m.notes.write(m.settings.Disk, m.name, m.note); err != nil {
+	if err := m.notes.write(m.settings.Disk, m.Name(), m.note); err != nil {
 		m.logger.Warn("cannot store the note of the cluster: its last state may not be readable if it does not answer after a restart", "err", err)
 	}
 }
@@ -45,7 +45,7 @@ func (m *Member) remember() {
 func (m *Member) note() ([]byte, error) {
 	m.mu.Lock()
 	last, gone := lastKnown{Format: lastFormat, Connection: m.connection, Resources: m.listed}, !m.gone.IsZero()
-	last.UID, last.Endpoint = m.known.returned()
+	last.UID, last.Endpoint = m.server.Known.Returned()
 	m.mu.Unlock()
 	if last.UID == "" || last.Connection == "" || gone {
 		return nil, nil
@@ -63,7 +63,7 @@ func (m *Member) lastKnown() *lastKnown {
 	if !wanted {
 		return nil
 	}
-	text, err := m.settings.Disk.Note(m.name)
+	text, err := m.settings.Disk.Note(m.Name())
 	if text == nil && err == nil {
 		return nil // nothing was stored
 	}
@@ -116,11 +116,11 @@ func (m *Member) disprove(err error) {
 	}
 	removed := false
 	if isFinal(err) {
-		if removed, err = m.notes.remove(m.settings.Disk, m.name); err != nil {
+		if removed, err = m.notes.remove(m.settings.Disk, m.Name()); err != nil {
 			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart", "err", err)
 		}
 	}
 	if used || removed {
-		m.requestDiscovery()
+		m.server.RequestDiscovery()
 	}
 }

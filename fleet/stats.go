@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -96,8 +97,8 @@ func (m *Member) Stats() MemberStats {
 	all := m.resourcesLocked()
 	now := m.statusLocked(all)
 	s := MemberStats{
-		Name: m.name, State: now.State, Problems: reasons(now.Problems()), Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
-		Counts: m.counters.Counts(), Traffic: m.traffic.Stats(), Refusals: m.account.refusals.Load(), Verification: verification,
+		Name: m.Name(), State: now.State, Problems: health.Reasons(now.Problems()), Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
+		Counts: m.server.Counters.Counts(), Traffic: m.server.Traffic.Stats(), Refusals: m.server.Account().Refusals(), Verification: verification,
 	}
 	if now.State == Stale || now.State == Connecting {
 		s.StaleSince, s.Cause = now.Since, TroubleOf(now.Err)
@@ -107,7 +108,7 @@ func (m *Member) Stats() MemberStats {
 		s.Queued += r.Queued
 		s.QueuedBytes += r.QueuedBytes
 		s.Resources[i] = m.resourceStatsLocked(r)
-		if since := s.Resources[i].StaleSince; now.State == Syncing && r.resuming() && (s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
+		if since := s.Resources[i].StaleSince; now.State == Syncing && health.IsResuming(r) && (s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
 			s.StaleSince, s.Cause = since, s.Resources[i].Cause
 		}
 	}
@@ -125,11 +126,11 @@ func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
 		}
 	}
 	switch err := r.Reflector.Err; {
-	case r.current():
-	case r.resuming():
+	case health.IsCurrent(r):
+	case health.IsResuming(r):
 		s.StaleSince, s.Cause = r.Reflector.StaleSince, TroubleOf(err)
 	case r.Synced || err != nil:
-		s.StaleSince, s.Cause = r.failingSince(), TroubleOf(cmp.Or(err, errUnknown))
+		s.StaleSince, s.Cause = health.FailingSince(r), TroubleOf(cmp.Or(err, health.ErrUnknown))
 	}
 	return s
 }

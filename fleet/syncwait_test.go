@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -54,11 +56,11 @@ func await(t *testing.T, discovered bool, sources ...*fragile) *awaited {
 	for i, s := range sources {
 		r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
 		r.Group = string(rune('a' + i))
-		x := &mirror{cluster: "eu", resource: r, source: &source{server: m.server}, end: func() {}}
+		x := &mirror{cluster: "eu", resource: r, source: &upstream.Source{}, end: func() {}}
 		x.informer = watershed.FromSource(s, &watershed.Options[*wire.Object]{
 			Window: 1,
 			Reflector: reflector.Options{
-				ListOnly: true, Logger: slog.New(lowered{slog.DiscardHandler, m.disturb}),
+				ListOnly: true, Logger: slog.New(lowered{slog.DiscardHandler, m.server.Disturb}),
 			},
 		})
 		m.mirrors[r.GroupResource()] = x
@@ -94,8 +96,8 @@ func TestWaitForSync_returnsAtOnce(t *testing.T) {
 			a.ends(t, time.Since(a.began), nil)
 		},
 		"a resource has failed too often": func(t *testing.T) {
-			a := await(t, true, &fragile{}, &fragile{failures: hopeless})
-			for a.Resources()[1].Reflector.Failures < hopeless {
+			a := await(t, true, &fragile{}, &fragile{failures: health.Hopeless})
+			for a.Resources()[1].Reflector.Failures < health.Hopeless {
 				time.Sleep(time.Millisecond)
 			}
 			a.ends(t, time.Since(a.began), nil)

@@ -8,8 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -35,14 +33,6 @@ func (s *settings) wrap(cluster string) func(http.RoundTripper) http.RoundTrippe
 		return nil
 	}
 	return func(next http.RoundTripper) http.RoundTripper { return s.Trace.Wrap(cluster, next) }
-}
-
-// arrived reports an event to the trace, unless it belongs to a state that is being read.
-func (w *watch) arrived(e reflector.Event[*wire.Object]) {
-	s := w.source
-	if s.turn == nil && e.Type != delta.Bookmark {
-		s.trace.Arrived(s.server.name, s.query.Resource.GroupResource(), e.Object.Version())
-	}
 }
 
 // stored reports a batch to the trace. It costs one call unless a change is followed.

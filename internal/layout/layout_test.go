@@ -90,11 +90,28 @@ var rules = map[string]rule{
 	"fleet/internal/collection": {own: []string{
 		"delta", "store", "fanout", "wire", ".", "internal/catchup", "internal/objectlog",
 	}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet/internal/quota":     {own: []string{"delta", "reflector", "wire", ".", "internal/timer"}},
+	"fleet/internal/selection": {own: []string{"kube"}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet/internal/upstream": {own: []string{
+		"delta", "reflector", "wire", "kube", "disk", ".", "internal/timer",
+		"fleet/internal/admission", "fleet/internal/quota", "fleet/internal/selection",
+	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
+	"fleet/internal/verify": {own: []string{
+		"reflector", "wire", "kube", "fleet/internal/admission", "fleet/internal/collection", "fleet/internal/quota",
+	}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet/internal/health": {own: []string{
+		"reflector", "kube", ".", "internal/warning",
+		"fleet/internal/quota", "fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
+	}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet/internal/journal": {own: []string{
+		"reflector", "internal/timer", "fleet/internal/health",
+	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
-		"internal/objectlog", "internal/timer", "internal/undecodable", "internal/warning",
-		"fleet/history", "fleet/internal/admission", "fleet/internal/collection",
-	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
+		"internal/objectlog", "internal/timer", "internal/undecodable",
+		"fleet/history", "fleet/internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
+		"fleet/internal/quota", "fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
+	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
