@@ -28,7 +28,7 @@ func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
 func (w *world) joinResource(r schema.GroupResource) (end func()) {
 	of := *w
 	of.c = w.fleet.catalog.Collection(r)
-	of.mirrors, of.end, of.truth = map[string]*mirror{}, map[string]func(){}, map[Key]uint64{}
+	of.mirrors, of.end, of.truth = map[string]*part{}, map[string]func(){}, map[Key]uint64{}
 	of.join("eu", "a")
 	return func() { of.leave("eu") }
 }

@@ -54,12 +54,15 @@ type world struct {
 	t       *testing.T
 	fleet   *Fleet
 	c       *collection.Collection
-	mirrors map[string]*mirror
+	mirrors map[string]*part
 	end     map[string]func()
 	truth   map[Key]uint64
 	version uint64
 	slot    uint64
 }
+
+// part is one cluster's part of a world.
+type part struct{ informer *collection.Informer }
 
 func newWorld(t *testing.T, window int64) *world {
 	return newWorldOf(t, window, collection.NewSlot())
@@ -73,7 +76,7 @@ func newWorldOf(t *testing.T, window int64, slot uint64) *world {
 	}
 	w := &world{
 		t: t, fleet: f, slot: slot,
-		mirrors: map[string]*mirror{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1,
+		mirrors: map[string]*part{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1,
 	}
 	f.catalog = collection.NewCatalog(window, slot)
 	w.c = f.catalog.Collection(schema.GroupResource{Resource: "pods"})
@@ -86,8 +89,8 @@ func (noDirectory) Follow(context.Context, func([]Entry)) error { return nil }
 
 // join starts a mirror with some objects, beside an existing one if there is one.
 func (w *world) join(cluster string, names ...string) {
-	x := &mirror{cluster: cluster, collection: w.c, end: func() {}}
-	first := make(chan *informer, 1)
+	x := &part{}
+	first := make(chan *collection.Informer, 1)
 	var once sync.Once
 	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
 		Window:    1,

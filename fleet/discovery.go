@@ -7,23 +7,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/health"
-	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/store"
-	"github.com/watershed-project/watershed/wire"
 )
 
 const (
@@ -56,7 +48,7 @@ var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecon
 // mirrors them until ctx ends.
 func (m *Member) run(ctx context.Context) {
 	defer m.closeIdle()
-	defer m.runs.Wait()
+	defer m.mirrors.Wait()
 	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
 	failed, lagging := false, discoverRetry
 	for {
@@ -86,7 +78,7 @@ func (m *Member) run(ctx context.Context) {
 		}
 		failed = err != nil
 		lagging = min(2*lagging, discoverLagMost)
-		if m.incomplete() {
+		if m.mirrors.Lags() {
 			next = min(next, lagging)
 		} else {
 			lagging = discoverRetry
@@ -167,7 +159,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	timed, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	served, err := m.recallDuring(ctx, func() ([]kube.Resource, error) { return cluster.Resources(timed) })
-	served, err = m.limitServed(served, err)
+	served, err = m.mirrors.LimitServed(served, err)
 	var unknown error
 	if len(served) > 0 {
 		// An error other than upstream.ErrAnotherCluster is returned again on the next connection.
@@ -175,7 +167,7 @@ func (m *Member) resolve(ctx context.Context) error {
 			return unknown
 		}
 	}
-	m.awaitDropped()
+	m.mirrors.WaitIfEmpty()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.changed.send()
@@ -189,7 +181,7 @@ func (m *Member) resolve(ctx context.Context) error {
 		m.err = unknown
 		return unknown
 	}
-	m.foundLocked(served, err)
+	m.foundLocked(err)
 	if m.former != nil {
 		m.former.CloseIdleConnections()
 	}
@@ -236,7 +228,7 @@ func (m *Member) recall(ctx context.Context) {
 	if m.Discovered() {
 		return
 	}
-	m.awaitDropped() // until then their requests can be refused, which removes the note
+	m.mirrors.WaitIfEmpty() // until then the requests of dropped mirrors can be refused, which removes the note
 	last := m.lastKnown()
 	if last == nil {
 		return
@@ -248,19 +240,7 @@ func (m *Member) recall(ctx context.Context) {
 	}
 	m.server.Known.Assume(last.UID)
 	m.logger.Warn("cluster does not answer, and its last state can be read", "uid", last.UID)
-	m.listLocked(last.Resources)
 	m.mirrorLocked(ctx, last.Resources, nil)
-}
-
-// awaitDropped waits until the mirrors of a last state that was dropped have ended: the files of
-// a resource can be open once only.
-func (m *Member) awaitDropped() {
-	m.mu.Lock()
-	dropped := len(m.mirrors) == 0
-	m.mu.Unlock()
-	if dropped {
-		m.runs.Wait()
-	}
 }
 
 // awaitIdentity requests the identity of the cluster. Before the first mirrors of a cluster with
@@ -288,9 +268,8 @@ func (m *Member) awaitsIdentityLocked() bool {
 }
 
 // foundLocked records the result of a discovery that found resources.
-func (m *Member) foundLocked(served []kube.Resource, missing error) {
+func (m *Member) foundLocked(missing error) {
 	m.missing, m.err = missing, nil
-	m.listLocked(served)
 	if !m.discovered.IsZero() {
 		return
 	}
@@ -302,54 +281,15 @@ func (m *Member) foundLocked(served []kube.Resource, missing error) {
 	}
 }
 
-// listLocked records the resources of the cluster.
-func (m *Member) listLocked(served []kube.Resource) {
-	m.listed = served
-	m.served = make(map[schema.GroupResource]struct{}, len(served))
-	for _, r := range served {
-		m.served[r.GroupResource()] = struct{}{}
-	}
-}
-
 // mirrorLocked makes the mirrors match the served resources. Mirrors of resources that
 // are missing from discovery stay as they are.
 func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missing error) {
-	wanted, hidden := m.settings.selection().Wanted(m.settings.scopeOf(m.used), served)
-	m.missing = errors.Join(m.missing, m.limitWantedLocked(wanted))
-	defer m.changed.send()
-	for at, x := range m.mirrors {
-		if _, ok := wanted[at]; !ok && !unknown(at, missing) && !m.definedLocked(at) {
-			m.logger.Info("resource is no longer served", "resource", at.String())
-			m.endLocked(at, x)
-			m.removals.Add(at)
-		}
+	left, err := m.mirrors.Update(ctx, m.settings.scopeOf(m.used), served, missing)
+	m.missing = errors.Join(m.missing, left)
+	if err != nil {
+		m.err = err
 	}
-	for _, at := range slices.SortedFunc(maps.Keys(wanted), selection.First) {
-		r := wanted[at]
-		if x := m.next[at]; x != nil && !x.same(r, m.asJSON[at], !hidden[at]) {
-			delete(m.next, at)
-			x.stop(false)
-		}
-		now := m.mirrors[at]
-		if now != nil && now.same(r, m.asJSON[at], !hidden[at]) || m.next[at] != nil {
-			continue
-		}
-		x, err := m.newMirrorLocked(r, !hidden[at])
-		if err != nil {
-			m.err = err
-			continue
-		}
-		if now == nil {
-			m.removals.Forget(at)
-			m.mirrors[at] = x
-		} else {
-			if r.Version != now.resource.Version {
-				m.logger.Info("resource is served in another way, mirroring it anew", "resource", at.String(), "version", r.Version, "was", now.resource.Version)
-			}
-			m.next[at] = x
-		}
-		m.startLocked(ctx, x)
-	}
+	m.changed.send()
 }
 
 // retune applies changed settings to the member.
@@ -357,122 +297,6 @@ func (m *Member) retune() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.server.SetLimits(m.settings.limits().upstream())
-	chosen := m.settings.selection()
-	for at, x := range m.mirrors {
-		switch is := x.informer.Status(); {
-		case x.collection != nil && !chosen.Has(at):
-			m.logger.Info("resource is no longer selected", "resource", at.String())
-			m.endLocked(at, x)
-		case !is.Synced && errors.Is(is.Reflector.Err, ErrLimit):
-			m.endLocked(at, x) // the next discovery starts it again
-		}
-	}
+	m.mirrors.Retune()
 	m.server.RequestDiscovery()
-}
-
-// servedPerMirror is how many resources a cluster may serve for each that it may have
-// mirrored: a resource can have several versions, and not every one can be watched.
-const servedPerMirror = 8
-
-// limitServed returns as many of the served resources as a cluster may have, and the error
-// about those that discovery could not read and those that are left out.
-func (m *Member) limitServed(served []kube.Resource, missing error) ([]kube.Resource, error) {
-	most := m.settings.limits().Resources
-	if most < 0 || len(served)/servedPerMirror < most {
-		return served, missing
-	}
-	most *= servedPerMirror
-	return slices.Clone(served[:most]), errors.Join(missing, fmt.Errorf("%w: the cluster serves %d resources, and all after the first %d are ignored", ErrLimit, len(served), most))
-}
-
-// limitWantedLocked removes resources from those to mirror if they are too many, and
-// returns an error in that case. Those that are mirrored already stay, then come built-in
-// ones.
-func (m *Member) limitWantedLocked(wanted map[schema.GroupResource]kube.Resource) error {
-	most, n := m.settings.limits().Resources, len(wanted)
-	if most < 0 || n <= most {
-		return nil
-	}
-	class := func(at schema.GroupResource) int {
-		_, builtin := kube.KindOf(wanted[at].GroupVersionResource)
-		switch {
-		case m.mirrors[at] != nil:
-			return 0
-		case builtin:
-			return 1
-		}
-		return 2
-	}
-	all := slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int {
-		return cmp.Or(cmp.Compare(class(a), class(b)), selection.First(a, b))
-	})
-	for _, at := range all[most:] {
-		delete(wanted, at)
-	}
-	return fmt.Errorf("%w: the cluster has %d resources to mirror, and %d are mirrored: %s is one of the others", ErrLimit, n, most, all[most])
-}
-
-// newMirrorLocked returns a mirror of a resource. Only selected resources can be read.
-func (m *Member) newMirrorLocked(r kube.Resource, selected bool) (x *mirror, err error) {
-	at := r.GroupResource()
-	query := kube.Query{Resource: r.GroupVersionResource, MetadataOnly: true}
-	if selected {
-		query = selection.Query(m.settings.scopeOf(m.used), r)
-	}
-	query.JSON = m.asJSON[at]
-	unknownFields := func(o *wire.Object) { m.useJSON(at, o) }
-	// The connection is not that of the discovery, which may have been replaced.
-	x, err = newMirror(m.server, m.settings, r, query, unknownFields, func(s state, changes []store.Change[*wire.Object], whole bool) {
-		x.source.Complete()
-		m.applied(x, s, changes)
-		x.feed.Apply(s, changes, whole)
-		x.reached(s, whole)
-		if m.settings.Trace != nil {
-			stored(m.settings.Trace, x, changes)
-		}
-	})
-	if err != nil || !selected {
-		return x, err
-	}
-	x.useJSON = func() error { return m.continueJSON(x) }
-	if m.settings.history() > 0 {
-		x.feed = history.NewWriter(&x.resource, x.informer.Connection, m.settings.Window)
-		x.feed.Succeed(m.feedBefore(at))
-	}
-	x.collection = m.catalog.Collection(at)
-	x.collection.Introduce(x.cluster, x.informer)
-	return x, nil
-}
-
-// definedLocked reports whether a resource has a definition. Then it is served, or will
-// be again: a server that has just started may leave it out of its discovery.
-func (m *Member) definedLocked(at schema.GroupResource) bool {
-	x := m.mirrors[selection.Definitions]
-	if x == nil {
-		return false
-	}
-	_, ok := x.informer.Get(at.String())
-	return ok
-}
-
-// incomplete reports whether to run discovery again soon because it lags.
-func (m *Member) incomplete() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	x := m.mirrors[selection.Definitions]
-	return x != nil && m.lagsLocked(x.informer.Snapshot())
-}
-
-// unknown reports whether discovery could not determine whether a resource is served.
-func unknown(r schema.GroupResource, missing error) bool {
-	return slices.ContainsFunc(health.Split(missing), func(err error) bool {
-		var g *kube.GroupError
-		return !errors.As(err, &g) || g.GroupVersion.Group == r.Group
-	})
-}
-
-// startLocked runs a mirror until ctx ends or the mirror is stopped.
-func (m *Member) startLocked(ctx context.Context, x *mirror) {
-	ctx, x.end = context.WithCancel(ctx)
-	m.runs.Go(func() { x.run(ctx, m.logger) })
 }

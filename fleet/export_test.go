@@ -15,18 +15,16 @@ import (
 
 // Tamper changes the copy of a resource behind the back of its source. Only tests can.
 func (m *Member) Tamper(r schema.GroupResource, deltas ...delta.Delta[*wire.Object]) {
-	m.mu.Lock()
-	x := m.mirrors[r]
-	m.mu.Unlock()
-	x.informer.Write(deltas...)
+	m.mirrors.Mirror(r).Informer.Write(deltas...)
 }
 
 // Copied returns the newest whole state of the copy of a resource by key, and its version.
 func (m *Member) Copied(r schema.GroupResource) (map[string]*wire.Object, uint64) {
-	m.mu.Lock()
-	x := m.mirrors[r]
-	m.mu.Unlock()
-	all, now := map[string]*wire.Object{}, *x.whole.Load()
+	x, err := m.mirrors.Copy(r)
+	if err != nil {
+		panic(err)
+	}
+	all, now := map[string]*wire.Object{}, x.Newest()
 	for key, o := range now.Raw() {
 		all[key] = o
 	}
@@ -62,7 +60,7 @@ func (m *Member) Remember() { m.remember() }
 // RecallWhile makes the last state readable while a mirror that was dropped receives an error.
 func (m *Member) RecallWhile(ctx context.Context, dropped func() error) {
 	m.mu.Lock()
-	m.runs.Go(func() { m.server.DelayListsAfter(dropped()) })
+	m.mirrors.Go(func() { m.server.DelayListsAfter(dropped()) })
 	m.mu.Unlock()
 	m.recall(ctx)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -34,32 +35,32 @@ func newFeedMirror(t *testing.T, f *Fleet) *watershed.Informer[*wire.Object] {
 		m.end = func() {}
 		f.members["eu"] = m
 	}
-	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors)))}
-	x := &mirror{cluster: "eu", resource: r, source: &upstream.Source{}, end: func() {}}
-	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
+	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors.Statuses())))}
+	x := &mirror.Mirror{Cluster: "eu", Resource: r, Source: &upstream.Source{}, End: func() {}}
+	x.Informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},
 		Tap: func(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
-			x.feed.Apply(s, changes, whole)
+			x.Feed.Apply(s, changes, whole)
 		},
 	})
-	x.feed = history.NewWriter(&x.resource, x.informer.Connection, f.settings.Window)
-	m.mirrors[r.GroupResource()] = x
+	x.Feed = history.NewWriter(&x.Resource, x.Informer.Connection, f.settings.Window)
+	m.mirrors.Add(x, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = x.informer.Run(ctx) // returns when ctx ends
+		_ = x.Informer.Run(ctx) // returns when ctx ends
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
-	if err := x.informer.WaitForSync(ctx); err != nil {
+	if err := x.Informer.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return x.informer
+	return x.Informer
 }
 
 func newHistoricFleet(t *testing.T, opts Options) *Fleet {
@@ -85,17 +86,19 @@ func TestFeed_ends(t *testing.T) {
 		}
 		m := fleet.members["eu"]
 		at := func(n int) schema.GroupResource { return schema.GroupResource{Resource: fmt.Sprint("pods", n)} }
-		m.listed = []kube.Resource{m.mirrors[at(1)].resource, m.mirrors[at(0)].resource}
+		listed := []kube.Resource{m.mirrors.Mirror(at(1)).Resource, m.mirrors.Mirror(at(0)).Resource}
+		m.mirrors.SetListed(listed)
 		if served := m.Served(); len(served) != 2 || served[0].Resource != "pods1" {
 			t.Errorf("served are %v", served)
 		}
 		// Subresources may change while objects are mirrored: the change is reported, and
 		// does not restart the mirror.
-		m.listed[0].Subresources = []kube.Subresource{{Name: "status"}}
-		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors[at(1)].same(served[0], false, false) {
+		listed[0].Subresources = []kube.Subresource{{Name: "status"}}
+		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors.Mirror(at(1)).Same(served[0], false, false) {
 			t.Errorf("with a subresource, served are %v", served)
 		}
-		m.listed = append(m.listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})
+		listed = append(listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})
+		m.mirrors.SetListed(listed)
 		if versions := m.Versions(); len(versions) != 2 || versions[1].String() != "g/v2" {
 			t.Errorf("versions are %v", versions)
 		}
@@ -132,25 +135,26 @@ func TestFeed_ends(t *testing.T) {
 		first, gone, left := reader(0), reader(1), reader(2)
 
 		// Another version replaces the first.
-		old, next := m.mirrors[at(0)], m.mirrors[at(2)]
-		old.collection = fleet.catalog.Collection(at(0))
-		old.collection.Introduce("eu", old.informer)
-		x := &mirror{cluster: "eu", resource: old.resource, source: old.source, collection: old.collection, end: func() {}, feed: next.feed, informer: next.informer}
-		x.resource.Version = "v2"
-		x.collection.Introduce("eu", x.informer)
-		m.next[at(0)] = x
-		m.join(x, next.informer.Snapshot())
+		old, next := m.mirrors.Mirror(at(0)), m.mirrors.Mirror(at(2))
+		old.Collection = fleet.catalog.Collection(at(0))
+		old.Collection.Introduce("eu", old.Informer)
+		x := &mirror.Mirror{
+			Cluster: "eu", Resource: old.Resource, Source: old.Source, Collection: old.Collection, End: func() {},
+			Feed: next.Feed, Informer: next.Informer,
+		}
+		x.Resource.Version = "v2"
+		x.Collection.Introduce("eu", x.Informer)
+		m.mirrors.Add(x, true)
+		m.mirrors.Join(x, next.Informer.Snapshot())
 		over(first)
-		if f, ok := m.Feed(at(0)); !ok || f != next.feed.Feed() {
+		if f, ok := m.Feed(at(0)); !ok || f != next.Feed.Feed() {
 			t.Error("the feed is not that of the version that is served")
 		}
 		if served := m.Served(); len(served) != 1 || served[0].Resource != "pods1" {
 			t.Errorf("served are %v, before discovery says the new version", served)
 		}
 
-		m.mu.Lock()
-		m.endLocked(at(1), m.mirrors[at(1)])
-		m.mu.Unlock()
+		m.mirrors.EndOne(at(1))
 		over(gone)
 		if _, ok := m.Feed(at(1)); ok {
 			t.Error("a resource that is gone has a feed")

@@ -254,7 +254,7 @@ func (j journaled) Examine() journal.Examination {
 	m := j.member
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := m.resourcesLocked()
+	all := m.mirrors.Statuses()
 	return journal.Examination{
 		Status: m.statusLocked(all), Joined: m.since, All: all, Unlisted: m.unlisted, Discovery: cmp.Or(m.err, m.missing),
 	}
@@ -365,7 +365,7 @@ func (f *Fleet) resolve(name string) string {
 func (f *Fleet) feedLogs() []*fanout.Log[*wire.Object] {
 	var all []*fanout.Log[*wire.Object]
 	for _, m := range f.Members() {
-		all = append(all, m.feedLogs()...)
+		all = append(all, m.mirrors.FeedLogs()...)
 	}
 	return all
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,27 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/laststate"
+	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/store"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // Member is one cluster of a fleet. All methods are safe for concurrent use.
 type Member struct {
 	server   *upstream.Server
+	mirrors  *mirror.Set
 	logger   *slog.Logger
 	settings *settings
 	// changed is sent to when the state of the member may have changed, except when a resource has
 	// synced: its informer has a channel for that.
 	changed  broadcast
-	catalog  *collection.Catalog
 	verifier *verify.Verifier
 	names    memberNames
 	// end ends the run.
@@ -68,28 +66,16 @@ type Member struct {
 	recallable bool
 	// unstored is why the objects are not stored although there are files for them.
 	unstored error
-	// mirrors serve readers. next are their replacements, still syncing.
-	mirrors, next map[schema.GroupResource]*mirror
-	// asJSON has the resources with objects that have fields which their Go types do not
-	// have. They are mirrored as JSON.
-	asJSON map[schema.GroupResource]bool
-	// listed has the resources of the last discovery, served has their names, and missing
-	// is the error about the parts that it could not read. They are replaced, not modified.
-	// Listed is nil as long as the resources of the cluster are not known.
-	listed  []kube.Resource
-	served  map[schema.GroupResource]struct{}
+	// missing is the error about the parts that the last discovery could not read.
 	missing error
-	// probed is the result of the last probe. removals are resources that were mirrored and
-	// are not served any more, the oldest first.
-	probed   Probe
-	removals health.Removals
+	// probed is the result of the last probe.
+	probed Probe
 	// shadowed is Entry.Shadowed of the latest entry.
 	shadowed []string
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
 	interrupted health.Interruptions
-	notes       *notes
-	runs        sync.WaitGroup
+	notes       *laststate.File
 }
 
 // newMember returns a member that has no connection yet. The caller sets the functions of the server,
@@ -99,11 +85,12 @@ func newMember(name string, s *settings, c *collection.Catalog) *Member {
 		Name: name, Logger: s.Logger, Lists: s.Budget.Lists, BytesPerSecond: s.Budget.BytesPerSecond,
 		Gate: s.gate, Memory: &s.pressure, Limits: s.limits().upstream(),
 	})
-	return &Member{
-		server: to, logger: to.Logger(), settings: s, catalog: c, notes: &notes{}, since: time.Now(),
+	m := &Member{
+		server: to, logger: to.Logger(), settings: s, notes: &laststate.File{}, since: time.Now(),
 		verifier: verify.NewVerifier(to.Logger(), func() { to.Disturb() }),
-		mirrors:  map[schema.GroupResource]*mirror{}, next: map[schema.GroupResource]*mirror{}, asJSON: map[schema.GroupResource]bool{},
 	}
+	m.mirrors = mirror.NewSet(to, &s.mirrors, c, m.changed.send, m.feedBefore)
+	return m
 }
 
 // Name returns the cluster's name in the fleet.
@@ -138,35 +125,20 @@ type Feed = history.Feed
 
 // Feed returns the feed of a resource, if it is mirrored and the fleet keeps a history.
 func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	x := m.mirrors[r]
-	if x == nil || x.feed == nil {
-		return nil, false
-	}
-	return x.feed.Feed(), true
+	feed := m.mirrors.Feed(r)
+	return feed, feed != nil
 }
 
 // Served returns the resources that have a feed, in the order of the server's last
 // discovery and as described there.
-func (m *Member) Served() []kube.Resource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make([]kube.Resource, 0, len(m.mirrors))
-	for _, r := range m.listed {
-		if x := m.mirrors[r.GroupResource()]; x != nil && x.feed != nil && x.resource.Version == r.Version {
-			all = append(all, r)
-		}
-	}
-	return all
-}
+func (m *Member) Served() []kube.Resource { return m.mirrors.Served() }
 
 // Versions returns all group versions of the last discovery, in its order, whether they
 // are mirrored or not.
 func (m *Member) Versions() []schema.GroupVersion {
 	var all []schema.GroupVersion
 	seen := map[schema.GroupVersion]bool{} // a cluster can have thousands
-	for _, r := range m.discoveredResources() {
+	for _, r := range m.mirrors.Listed() {
 		if gv := r.GroupVersion(); !seen[gv] {
 			seen[gv] = true
 			all = append(all, gv)
@@ -178,14 +150,22 @@ func (m *Member) Versions() []schema.GroupVersion {
 // Lists reports whether the last discovery of the cluster has a resource, whether it can be
 // mirrored or not.
 func (m *Member) Lists(r schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(m.discoveredResources(), func(listed kube.Resource) bool { return listed.GroupVersionResource == r })
+	return slices.ContainsFunc(m.mirrors.Listed(), func(listed kube.Resource) bool { return listed.GroupVersionResource == r })
+}
+
+// ListsSubresource reports whether the last discovery of the cluster has a subresource of
+// a resource, such as pods/log.
+func (m *Member) ListsSubresource(r schema.GroupVersionResource, name string) bool {
+	return slices.ContainsFunc(m.mirrors.Listed(), func(listed kube.Resource) bool {
+		return listed.GroupVersionResource == r && slices.ContainsFunc(listed.Subresources, func(s kube.Subresource) bool { return s.Name == name })
+	})
 }
 
 // Unmirrored returns the resources that the cluster serves, that could be mirrored and that
 // [Options] leave out, each in the server's preferred version and in its order.
 func (m *Member) Unmirrored() []kube.Resource {
 	var all []kube.Resource
-	for _, r := range m.discoveredResources() {
+	for _, r := range m.mirrors.Listed() {
 		if r.Preferred && selection.Watchable(r) && !m.settings.selection().Has(r.GroupResource()) {
 			all = append(all, r)
 		}
@@ -195,32 +175,10 @@ func (m *Member) Unmirrored() []kube.Resource {
 
 // Excludes reports whether the cluster serves a resource that its scope leaves out.
 func (m *Member) Excludes(r schema.GroupVersionResource) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	scope := m.settings.scopeOf(m.used)
-	return slices.ContainsFunc(m.listed, func(served kube.Resource) bool {
+	scope := m.Scope()
+	return slices.ContainsFunc(m.mirrors.Listed(), func(served kube.Resource) bool {
 		return served.GroupVersionResource == r && !selection.Includes(scope, served)
 	})
-}
-
-// discoveredResources returns the resources of the last discovery.
-func (m *Member) discoveredResources() []kube.Resource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.listed
-}
-
-// feedLogs returns the logs of the feeds.
-func (m *Member) feedLogs() []*fanout.Log[*wire.Object] {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []*fanout.Log[*wire.Object]
-	for _, x := range m.mirrors {
-		if x.feed != nil {
-			all = append(all, x.feed.Log())
-		}
-	}
-	return all
 }
 
 // use switches to an entry of the directory, or records its error.
@@ -247,11 +205,8 @@ func (m *Member) use(e Entry) {
 	if m.settings.keepsLast() {
 		m.connectLocked(e.Config)
 	}
-	for _, x := range slices.Concat(slices.Collect(maps.Values(m.mirrors)), slices.Collect(maps.Values(m.next))) {
-		if err := x.source.Use(cluster); err != nil {
-			m.err = err
-		}
-		x.informer.Retry()
+	if err := m.mirrors.Use(cluster); err != nil {
+		m.err = err
 	}
 	if why := cluster.Unverified(); why != "" && (old == nil || old.Unverified() == "") {
 		m.logger.Warn("the API server is not authenticated: whoever can redirect connections receives the credentials", "cause", why)
@@ -305,104 +260,11 @@ func (m *Member) entry() Entry {
 	return m.used
 }
 
-// applied handles a batch that a mirror has read. The mirror's informer waits for it.
-func (m *Member) applied(x *mirror, s state, changes []store.Change[*wire.Object]) {
-	at := x.resource.GroupResource()
-	if (at == selection.Definitions || at == selection.APIServices) && (len(changes) > 0 || !x.seen && m.lags(s)) {
-		m.server.RequestDiscovery()
-	}
-	x.seen = true
-	switch {
-	case x.collection == nil:
-	case x.joined:
-		x.collection.Apply(x.informer, s, changes)
-	default:
-		x.joined = true
-		m.join(x, s)
-	}
-}
-
-// join makes the state of a mirror that has synced the cluster's, if it is still wanted,
-// and ends the mirror that it replaces.
-func (m *Member) join(x *mirror, s state) {
-	at := x.resource.GroupResource()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mirrors[at] != x && m.next[at] != x {
-		return // it was stopped
-	}
-	x.collection.Apply(x.informer, s, nil)
-	if m.next[at] == x {
-		m.mirrors[at].stop(true)
-		delete(m.next, at)
-		m.mirrors[at] = x
-		m.changed.send()
-	}
-}
-
-// useJSON mirrors a resource as JSON from now on, because of an object with unknown
-// fields.
-func (m *Member) useJSON(r schema.GroupResource, o *wire.Object) {
-	m.mu.Lock()
-	known := m.asJSON[r]
-	m.asJSON[r] = true
-	m.mu.Unlock()
-	if !known {
-		m.logger.Warn("objects have fields that this program does not know, reading the resource as JSON", "resource", r.String(), "object", o.String())
-		m.server.RequestDiscovery()
-	}
-}
-
-// continueJSON makes a mirror that has not sent a request yet read JSON, because its resource
-// is stored as JSON.
-func (m *Member) continueJSON(x *mirror) error {
-	at := x.resource.GroupResource()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := x.source.UseJSON(); err != nil {
-		return err
-	}
-	m.asJSON[at] = true
-	m.logger.Info("stored objects have fields that this program does not know, reading the resource as JSON", "resource", at.String())
-	return nil
-}
-
-// lags reports whether discovery lacks some of the types that are defined: it is behind,
-// or one of them cannot be served.
-func (m *Member) lags(defined state) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.lagsLocked(defined)
-}
-
-func (m *Member) lagsLocked(defined state) bool {
-	for key, o := range defined.Raw() {
-		if _, ok := m.served[schema.ParseGroupResource(key)]; !ok && o.GroupVersionKind().Group == selection.Definitions.Group {
-			return true
-		}
-	}
-	return false
-}
-
-// endLocked ends a mirror without a successor, and the mirror that was to replace it.
-func (m *Member) endLocked(at schema.GroupResource, x *mirror) {
-	delete(m.mirrors, at)
-	m.changed.send()
-	x.stop(false)
-	if next := m.next[at]; next != nil {
-		delete(m.next, at)
-		next.stop(false)
-	}
-}
-
 // dropLastLocked drops the last state of the cluster. It returns false if it is not used.
 func (m *Member) dropLastLocked() bool {
 	if m.server.Known.Assume("") == "" {
 		return false
 	}
-	for at, x := range m.mirrors {
-		m.endLocked(at, x)
-	}
-	m.listed, m.served = nil, nil
+	m.mirrors.Drop()
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/admission"
+	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
@@ -146,6 +148,21 @@ type Budget struct {
 // processor: objects that have arrived and are not stored yet take some MB for each.
 const fleetLists = 6
 
+// Trace follows the requests of a fleet and a sample of the changes that it reads. Its methods
+// are called by many goroutines, which wait for them. A change is identified by its cluster,
+// its resource and its version.
+type Trace interface {
+	// Wrap returns the transport for the fleet's own requests to a cluster.
+	Wrap(cluster string, next http.RoundTripper) http.RoundTripper
+	// Arrived is called for each change that a watch has read and decoded.
+	Arrived(cluster string, r schema.GroupResource, version uint64)
+	// Active reports whether a change of the sample is on its way. Stored is called only while
+	// it is.
+	Active() bool
+	// Stored is called for each change that readers of the fleet can see now.
+	Stored(cluster string, r schema.GroupResource, version uint64)
+}
+
 // windows is how many times [Options.Window] the logs of all resources may take together.
 // A cluster with many resources could fill the window of each of them.
 const windows = 16
@@ -158,19 +175,17 @@ type settings struct {
 	tuned atomic.Pointer[tuned]
 	// gate limits how many lists of all members run at once.
 	gate *admission.Gate
-	// packing is nil if objects are not packed.
-	packing *watershed.Packing
 	// diskReader reads the past of the feeds.
 	diskReader *history.DiskReader
-	loads      *admission.LoadQueue
-	pressure   quota.Process
+	// mirrors are the settings of the mirrors.
+	mirrors  mirror.Settings
+	pressure quota.Process
 }
 
 // newSettings fills in the defaults and checks the options.
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
 	s.diskReader = history.NewDiskReader(s.Logger)
-	s.loads = admission.NewLoadQueue(runtime.GOMAXPROCS(0))
 	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History})
 	if err != nil {
 		return nil, err
@@ -180,18 +195,33 @@ func newSettings(opts *Options) (*settings, error) {
 		return nil, err
 	}
 	s.gate = admission.NewGate(s.Lists, upstream.FleetPatience)
+	memory, packing := watershed.Fast, (*watershed.Packing)(nil)
 	if !s.Fast {
-		s.packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.IsBusy})
+		memory = watershed.Packed
+		packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.IsBusy})
+	}
+	s.mirrors = mirror.Settings{
+		Memory: memory, Packing: packing, Drop: s.Drop, Transform: s.Transform, TransformName: s.TransformName,
+		Report: s.Report, Reflector: s.Reflector, Logger: s.Logger, Disk: s.Disk, DiskReader: s.diskReader,
+		Loads: admission.NewLoadQueue(runtime.GOMAXPROCS(0)), Window: s.Window,
+		History: s.history, Selection: s.selection, Resources: func() int { return s.limits().Resources },
+	}
+	s.mirrors.Reflector.ListOnly = s.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
+	if s.Trace != nil {
+		s.mirrors.Trace = s.Trace
 	}
 	return s, nil
 }
 
-// memory returns how objects are kept.
-func (s *settings) memory() watershed.Memory {
-	if s.Fast {
-		return watershed.Fast
+// keepsLast reports whether the last state of a cluster can be read before the cluster answers.
+func (s *settings) keepsLast() bool { return s.LastState && s.mirrors.Stores() }
+
+// wrap returns the function that wraps the transport of a cluster, nil without a trace.
+func (s *settings) wrap(cluster string) func(http.RoundTripper) http.RoundTripper {
+	if s.Trace == nil {
+		return nil
 	}
-	return watershed.Packed
+	return func(next http.RoundTripper) http.RoundTripper { return s.Trace.Wrap(cluster, next) }
 }
 
 // scopeOf returns the scope of an entry.

@@ -94,7 +94,7 @@ func (m *Member) Stats() MemberStats {
 	verification := m.VerifyStats()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := m.resourcesLocked()
+	all := m.mirrors.Statuses()
 	now := m.statusLocked(all)
 	s := MemberStats{
 		Name: m.Name(), State: now.State, Problems: health.Reasons(now.Problems()), Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
@@ -107,7 +107,7 @@ func (m *Member) Stats() MemberStats {
 		r := &all[i]
 		s.Queued += r.Queued
 		s.QueuedBytes += r.QueuedBytes
-		s.Resources[i] = m.resourceStatsLocked(r)
+		s.Resources[i] = m.resourceStats(r)
 		if since := s.Resources[i].StaleSince; now.State == Syncing && health.IsResuming(r) && (s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
 			s.StaleSince, s.Cause = since, s.Resources[i].Cause
 		}
@@ -115,14 +115,14 @@ func (m *Member) Stats() MemberStats {
 	return s
 }
 
-// resourceStatsLocked returns the stats of a mirrored resource.
-func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
+// resourceStats returns the stats of a mirrored resource.
+func (m *Member) resourceStats(r *ResourceStatus) ResourceStats {
 	at := r.Resource.GroupResource()
 	s := ResourceStats{Resource: at, Objects: r.Objects}
-	if x := m.mirrors[at]; x != nil {
-		s.Memory = x.informer.Stats()
-		if x.feed != nil {
-			s.HistoryBytes = x.feed.Log().Stats().Bytes
+	if x := m.mirrors.Mirror(at); x != nil {
+		s.Memory = x.Informer.Stats()
+		if x.Feed != nil {
+			s.HistoryBytes = x.Feed.Log().Stats().Bytes
 		}
 	}
 	switch err := r.Reflector.Err; {
@@ -138,13 +138,4 @@ func (m *Member) resourceStatsLocked(r *ResourceStatus) ResourceStats {
 // Memory returns about how many bytes the member's objects and the logs of its informers
 // take. It reads counters: some 100 ns for each resource. Memory that members share is not
 // included.
-func (m *Member) Memory() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sum := int64(0)
-	for _, x := range m.mirrors {
-		s := x.informer.Stats()
-		sum += s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes
-	}
-	return sum
-}
+func (m *Member) Memory() int64 { return m.mirrors.Memory() }

@@ -8,14 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet/internal/health"
-	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -24,13 +22,13 @@ import (
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.statusLocked(m.resourcesLocked())
+	return m.statusLocked(m.mirrors.Statuses())
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
 	s := Status{
 		Since: m.since, Err: cmp.Or(m.unlisted, m.err, m.missing), Identity: m.Identity(), Unstored: m.unstored,
-		Scope: m.settings.scopeOf(m.used), JSON: slices.SortedFunc(maps.Keys(m.asJSON), selection.First),
+		Scope: m.settings.scopeOf(m.used), JSON: m.mirrors.JSON(),
 	}
 	m.observeLocked(&s, resources)
 	givenUp := health.Count(&s, resources)
@@ -69,34 +67,13 @@ func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
 	if now.Sub(m.since) < health.RemovalAge {
 		s.Predecessor = m.predecessor
 	}
-	s.Removals = m.removals.Recent(now)
+	s.Removals = m.mirrors.Removals(now)
 	s.Interruptions, s.Interrupted = m.interrupted.Recent(now)
 	health.Traffic(s, resources)
 }
 
 // Resources returns the resources that are mirrored, sorted by name.
-func (m *Member) Resources() []ResourceStatus {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.resourcesLocked()
-}
-
-func (m *Member) resourcesLocked() []ResourceStatus {
-	// Statuses are large: sorting the mirrors is cheaper.
-	mirrors := slices.SortedFunc(maps.Values(m.mirrors), func(a, b *mirror) int {
-		return cmp.Or(cmp.Compare(a.resource.Resource, b.resource.Resource), cmp.Compare(a.resource.Group, b.resource.Group))
-	})
-	all := make([]ResourceStatus, len(mirrors))
-	for i, x := range mirrors {
-		s := &all[i]
-		s.Resource, s.Verified, s.Status = x.resource.GroupVersionResource, x.verified.Load(), x.informer.Status()
-		s.Expected = s.Objects
-		if !s.Synced {
-			s.Expected = max(s.Objects, x.source.Expected())
-		}
-	}
-	return all
-}
+func (m *Member) Resources() []ResourceStatus { return m.mirrors.Statuses() }
 
 // Stale returns the group versions that discovery could not read because the server
 // behind them does not respond.
@@ -116,9 +93,7 @@ func (m *Member) Stale() []schema.GroupVersion {
 // Discovered reports whether the resources of the cluster are known: discovery has succeeded, or
 // they are those of its last state. Before that, the absence of a resource means nothing.
 func (m *Member) Discovered() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.listed != nil
+	return m.mirrors.Listed() != nil
 }
 
 const (

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -41,7 +40,7 @@ func TestStatus_directoryError(t *testing.T) {
 	discover := func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.foundLocked([]kube.Resource{}, nil)
+		m.foundLocked(nil)
 	}
 	check := func(when, want string) {
 		t.Helper()

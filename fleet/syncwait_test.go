@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -56,17 +57,17 @@ func await(t *testing.T, discovered bool, sources ...*fragile) *awaited {
 	for i, s := range sources {
 		r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
 		r.Group = string(rune('a' + i))
-		x := &mirror{cluster: "eu", resource: r, source: &upstream.Source{}, end: func() {}}
-		x.informer = watershed.FromSource(s, &watershed.Options[*wire.Object]{
+		x := &mirror.Mirror{Cluster: "eu", Resource: r, Source: &upstream.Source{}, End: func() {}}
+		x.Informer = watershed.FromSource(s, &watershed.Options[*wire.Object]{
 			Window: 1,
 			Reflector: reflector.Options{
-				ListOnly: true, Logger: slog.New(lowered{slog.DiscardHandler, m.server.Disturb}),
+				ListOnly: true, Logger: slog.New(mirror.Lowered(slog.DiscardHandler, m.server.Disturb)),
 			},
 		})
-		m.mirrors[r.GroupResource()] = x
-		m.runs.Go(func() { _ = x.informer.Run(t.Context()) }) // ends with the test
+		m.mirrors.Add(x, false)
+		m.mirrors.Go(func() { _ = x.Informer.Run(t.Context()) }) // ends with the test
 	}
-	t.Cleanup(m.runs.Wait)
+	t.Cleanup(m.mirrors.Wait)
 	if discovered {
 		m.discovered = time.Now()
 	}
@@ -92,7 +93,7 @@ func TestWaitForSync_returnsAtOnce(t *testing.T) {
 		"resources sync, the last one first": func(t *testing.T) {
 			slow := &fragile{failures: 1}
 			a := await(t, true, slow, &fragile{})
-			<-a.mirrors[a.Resources()[0].Resource.GroupResource()].informer.Synced()
+			<-a.mirrors.Mirror(a.Resources()[0].Resource.GroupResource()).Informer.Synced()
 			a.ends(t, time.Since(a.began), nil)
 		},
 		"a resource has failed too often": func(t *testing.T) {
@@ -115,11 +116,7 @@ func TestWaitForSync_returnsAtOnce(t *testing.T) {
 		},
 		"a resource is no longer served": func(t *testing.T) {
 			a := await(t, true, &fragile{failures: 100})
-			a.mu.Lock()
-			for at, x := range a.mirrors {
-				a.endLocked(at, x)
-			}
-			a.mu.Unlock()
+			a.mirrors.End()
 			a.ends(t, 0, nil)
 		},
 	} {

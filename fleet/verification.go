@@ -5,26 +5,23 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/fleet/history"
-	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/timer"
 )
 
 var (
 	// ErrNotMirrored means that a cluster does not mirror a resource.
-	ErrNotMirrored = errors.New("resource is not mirrored")
+	ErrNotMirrored = mirror.ErrNotMirrored
 	// ErrNotReady means that a resource has not synced yet.
-	ErrNotReady = history.ErrNotReady
+	ErrNotReady = mirror.ErrNotReady
 )
 
 type (
@@ -60,13 +57,7 @@ const (
 // each resource.
 func (m *Member) VerifyStats() VerifyStats {
 	s := m.verifier.Stats()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, x := range m.mirrors {
-		if x.verified.Load().Diverges() {
-			s.Diverged++
-		}
-	}
+	s.Diverged = m.mirrors.Diverged()
 	return s
 }
 
@@ -81,72 +72,22 @@ func (m *Member) Verify(ctx context.Context, r schema.GroupResource, opts Verify
 		return nil, fmt.Errorf("verify %s of %s: %w", r, m.Name(), err)
 	}
 	defer leave()
-	x, err := m.verifiable(r)
+	x, err := m.mirrors.Copy(r)
 	if err == nil {
 		var v *Verification
-		if v, err = m.verifier.Verify(ctx, verifiedMirror{x, m}, opts); err == nil {
+		if v, err = m.verifier.Verify(ctx, x, opts); err == nil {
 			return v, nil
 		}
 	}
 	return nil, fmt.Errorf("verify %s of %s: %w", r, m.Name(), err)
 }
 
-// verifiable returns the mirror of a resource that has synced.
-func (m *Member) verifiable(r schema.GroupResource) (*mirror, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	x := m.mirrors[r]
-	switch {
-	case x == nil || x.collection == nil:
-		return nil, ErrNotMirrored
-	case x.whole.Load() == nil:
-		if err := x.informer.Connection().Err; err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotReady, err)
-		}
-		return nil, ErrNotReady
-	}
-	return x, nil
-}
-
-// verifiedMirror is a mirror as its verification sees it.
-type verifiedMirror struct {
-	*mirror
-	member *Member
-}
-
-// Relist makes the mirror list its resource again, and waits until it has the new state.
-func (v verifiedMirror) Relist(ctx context.Context, back bool) error {
-	return v.relist(ctx, back, func() bool {
-		now, err := v.member.verifiable(v.resource.GroupResource())
-		return err == nil && now == v.mirror
-	})
-}
-
 // Mirrored returns the resources that can be read or could be, had their first list not
 // failed, sorted by name.
-func (m *Member) Mirrored() []schema.GroupResource {
-	return m.selected(func(*mirror) bool { return true })
-}
+func (m *Member) Mirrored() []schema.GroupResource { return m.mirrors.Mirrored(false) }
 
 // Verifiable returns the resources that [Member.Verify] can compare now, sorted by name.
-func (m *Member) Verifiable() []schema.GroupResource {
-	return m.selected(func(x *mirror) bool { return x.whole.Load() != nil })
-}
-
-// selected returns the resources that are selected and for which has returns true, sorted by
-// name.
-func (m *Member) selected(has func(*mirror) bool) []schema.GroupResource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []schema.GroupResource
-	for at, x := range m.mirrors {
-		if x.collection != nil && has(x) {
-			all = append(all, at)
-		}
-	}
-	slices.SortFunc(all, selection.First)
-	return all
-}
+func (m *Member) Verifiable() []schema.GroupResource { return m.mirrors.Mirrored(true) }
 
 // roundsAtOnce is how many resources are verified at once on a schedule.
 const roundsAtOnce = 4
@@ -202,7 +143,7 @@ func (f *Fleet) round() []visit {
 
 // verify verifies the resource, unless it is not mirrored any more.
 func (v visit) verify(ctx context.Context) {
-	if _, err := v.member.verifiable(v.resource); err != nil {
+	if _, err := v.member.mirrors.Copy(v.resource); err != nil {
 		return
 	}
 	if _, err := v.member.Verify(ctx, v.resource, VerifyOptions{Repair: true}); err != nil && ctx.Err() == nil {

@@ -4,9 +4,11 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +24,23 @@ import (
 
 // ErrExpired means that a revision is too old: the changes since are not available any more.
 var ErrExpired = fanout.ErrExpired
+
+// Key identifies an object of a fleet.
+type Key struct {
+	// Cluster is the name of the member.
+	Cluster string
+	// Object is "namespace/name", or "name" for an object without a namespace.
+	Object string
+}
+
+// String returns "cluster/namespace/name" or "cluster/name".
+func (k Key) String() string { return k.Cluster + "/" + k.Object }
+
+// Compare orders keys by cluster, and within a cluster in the order in which they are
+// read.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Cluster, other.Cluster), strings.Compare(k.Object, other.Object))
+}
 
 // View reads one resource of all clusters, or of some, as values of type T: a Go type
 // such as *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata, or

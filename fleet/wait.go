@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/internal/timer"
 )
 
@@ -78,13 +77,7 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 func (m *Member) syncing() (Status, []<-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := m.resourcesLocked()
-	var unsynced []<-chan struct{}
-	for i := range all {
-		if r := &all[i]; !r.Synced && !health.IsGivenUp(r) {
-			unsynced = append(unsynced, m.mirrors[r.Resource.GroupResource()].informer.Synced())
-		}
-	}
+	all, unsynced := m.mirrors.Unsynced()
 	return m.statusLocked(all), unsynced
 }
 

@@ -106,11 +106,18 @@ var rules = map[string]rule{
 	"fleet/internal/journal": {own: []string{
 		"reflector", "internal/timer", "fleet/internal/health",
 	}, others: []string{"k8s.io/apimachinery/"}},
+	"fleet/internal/laststate": {own: []string{"kube", "disk"}},
+	"fleet/internal/mirror": {own: []string{
+		"store", "fanout", "reflector", "wire", "kube", "disk", ".", "internal/timer", "fleet/history",
+		"fleet/internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
+		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
+	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
-		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
+		"delta", "fanout", "reflector", "wire", "kube", "disk", ".",
 		"internal/objectlog", "internal/timer", "internal/undecodable",
 		"fleet/history", "fleet/internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
-		"fleet/internal/quota", "fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
+		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",
+		"fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",

@@ -36,7 +36,7 @@ func reasonsIn(t *testing.T, path string) (reasons []string) {
 
 // TestFor_everyReason fails for a reason without a text of its own.
 func TestFor_everyReason(t *testing.T) {
-	reasons := append(reasonsIn(t, "../../../../fleet/trouble.go"), reasonsIn(t, "../../../../fleet/problem.go")...)
+	reasons := append(reasonsIn(t, "../../../../fleet/internal/health/trouble.go"), reasonsIn(t, "../../../../fleet/internal/health/problem.go")...)
 	if len(reasons) < 19 {
 		t.Fatalf("found only %q", reasons)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package mirror
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 // TestStoredIdentity_types has the version of the Go types in the identity of JSON alone:
 // programs with other types share the state in protobuf.
 func TestStoredIdentity_types(t *testing.T) {
-	s := &settings{Options: Options{Drop: wire.ManagedFields}}
+	s := &Settings{Drop: wire.ManagedFields}
 	q := kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods")}
 	kind, _ := kube.KindOf(q.Resource)
 	for _, inJSON := range []bool{false, true} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package fleet
+package mirror
 
 import (
 	"context"
@@ -19,15 +19,15 @@ import (
 const mostLoaded = 64 << 20
 
 // storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
-func (s *settings) storedIn(to *upstream.Server, r kube.Resource, x *mirror) *watershed.Stored {
-	if !s.stores() {
+func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *watershed.Stored {
+	if !s.Stores() {
 		return nil
 	}
 	turn := func(ctx context.Context) (func(), error) {
-		return s.loads.Enter(ctx, func() bool { return x.feed.IsWanted() })
+		return s.Loads.Enter(ctx, func() bool { return x.Feed.IsWanted() })
 	}
 	open := func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
-		q := x.source.Query()
+		q := x.Source.Query()
 		kind, builtin := kube.KindOf(q.Resource)
 		if !builtin {
 			kind = &wire.Kind{GroupVersionKind: q.Resource.GroupVersion().WithKind(r.Kind)}
@@ -49,20 +49,17 @@ func (s *settings) storedIn(to *upstream.Server, r kube.Resource, x *mirror) *wa
 		}
 		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
-			x.feed.SetFiles(s.diskReader, files, to.Name(), id)
+			x.Feed.SetFiles(s.DiskReader, files, to.Name(), id)
 		}
 		return m, err
 	}
-	return &watershed.Stored{Turn: turn, Window: min(s.history(), mostLoaded), Loaded: func(state *disk.State) { x.feed.Load(state) }, Open: open}
+	return &watershed.Stored{Turn: turn, Window: min(s.History(), mostLoaded), Loaded: func(state *disk.State) { x.Feed.Load(state) }, Open: open}
 }
 
-// stores reports whether objects are stored.
-func (s *settings) stores() bool {
+// Stores reports whether objects are stored.
+func (s *Settings) Stores() bool {
 	return s.Disk != nil && (s.Transform == nil || s.TransformName != "")
 }
-
-// keepsLast reports whether the last state of a cluster can be read before the cluster answers.
-func (s *settings) keepsLast() bool { return s.LastState && s.stores() }
 
 // storedIdentity returns the identity of the stored objects of a query.
 //
@@ -79,7 +76,7 @@ func (s *settings) keepsLast() bool { return s.LastState && s.stores() }
 //
 // In a program that was built without the list of its modules, the version is unknown. Such
 // programs share their JSON, and continue with it until the files are removed.
-func (s *settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) disk.Identity {
+func (s *Settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) disk.Identity {
 	id := watershed.Identity(q, kind)
 	id.Cluster, id.Transform = cluster, disk.TransformIdentity(s.Drop, s.TransformName)
 	if q.JSON {

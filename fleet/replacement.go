@@ -19,9 +19,7 @@ func (m *Member) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.gone = time.Now()
-	for at, x := range m.mirrors {
-		m.endLocked(at, x)
-	}
+	m.mirrors.End()
 	m.end()
 	m.changed.send()
 }
@@ -32,13 +30,7 @@ func (m *Member) retire() {
 	defer m.mu.Unlock()
 	m.gone = time.Now()
 	m.dropLastLocked() // nothing proves that it is a state of this cluster
-	for _, x := range m.next {
-		x.stop(false)
-	}
-	clear(m.next)
-	for _, x := range m.mirrors {
-		x.stop(true)
-	}
+	m.mirrors.Retire()
 	m.end()
 	m.changed.send()
 }
@@ -72,15 +64,16 @@ func (m *Member) succeedBefore() {
 	}
 }
 
-// feedBefore returns the feed of a resource of the member that this one replaces.
+// feedBefore returns the feed of a resource of the member that this one replaces. The caller holds the
+// member's mu.
 func (m *Member) feedBefore(r schema.GroupResource) *history.Feed {
 	if m.before == nil {
 		return nil
 	}
 	m.before.mu.Lock()
 	defer m.before.mu.Unlock()
-	if x := m.before.mirrors[r]; x != nil {
-		return x.feed.Feed()
+	if x := m.before.mirrors.Mirror(r); x != nil {
+		return x.Feed.Feed()
 	}
 	return m.before.feedBefore(r)
 }

@@ -4,10 +4,10 @@
 package fleet
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet/internal/laststate"
 )
 
 // Unconfirmed reports whether no discovery of the cluster has succeeded since the member joined.
@@ -35,7 +35,7 @@ func (m *Member) remember() {
 	if !m.settings.keepsLast() {
 		return
 	}
-	if err := m.notes.write(m.settings.Disk, m.Name(), m.note); err != nil {
+	if err := m.notes.Write(m.settings.Disk, m.Name(), m.note); err != nil {
 		m.logger.Warn("cannot store the note of the cluster: its last state may not be readable if it does not answer after a restart", "err", err)
 	}
 }
@@ -44,18 +44,18 @@ func (m *Member) remember() {
 // its UID over the connection in use, or has refused the credentials since, or the member has left.
 func (m *Member) note() ([]byte, error) {
 	m.mu.Lock()
-	last, gone := lastKnown{Format: lastFormat, Connection: m.connection, Resources: m.listed}, !m.gone.IsZero()
+	last, gone := laststate.Note{Connection: m.connection, Resources: m.mirrors.Listed()}, !m.gone.IsZero()
 	last.UID, last.Endpoint = m.server.Known.Returned()
 	m.mu.Unlock()
-	if last.UID == "" || last.Connection == "" || gone {
+	if gone {
 		return nil, nil
 	}
-	return json.Marshal(last)
+	return last.Encode()
 }
 
 // lastKnown returns what was stored about the cluster if it can be used with the present
 // configuration, else nil. It logs why it cannot, and does so once for each configuration.
-func (m *Member) lastKnown() *lastKnown {
+func (m *Member) lastKnown() *laststate.Note {
 	m.mu.Lock()
 	wanted, connection, endpoint := m.recallable, m.connection, m.Identity().Endpoint
 	m.recallable = false
@@ -67,9 +67,9 @@ func (m *Member) lastKnown() *lastKnown {
 	if text == nil && err == nil {
 		return nil // nothing was stored
 	}
-	last := &lastKnown{}
+	var last *laststate.Note
 	if err == nil {
-		err = last.parse(text, connection, endpoint)
+		last, err = laststate.Parse(text, connection, endpoint)
 	}
 	if err != nil {
 		m.logger.Warn("cluster does not answer, and its stored state is not used", "err", err)
@@ -116,7 +116,7 @@ func (m *Member) disprove(err error) {
 	}
 	removed := false
 	if isFinal(err) {
-		if removed, err = m.notes.remove(m.settings.Disk, m.Name()); err != nil {
+		if removed, err = m.notes.Remove(m.settings.Disk, m.Name()); err != nil {
 			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart", "err", err)
 		}
 	}
