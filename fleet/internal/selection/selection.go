@@ -16,7 +16,7 @@ import (
 
 // Definitions and APIServices are the resources whose objects define which types a cluster serves.
 var (
-	Definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourceDefinitions"}
+	Definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 	APIServices = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
 )
 
