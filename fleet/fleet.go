@@ -66,7 +66,10 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	f := &Fleet{directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()), recent: wire.NewRecent(s.Decoded), members: map[string]*Member{}}
+	f := &Fleet{
+		directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()),
+		recent: wire.NewRecent(s.Decoded), members: map[string]*Member{},
+	}
 	f.journal = journal.New(f.journaled, s.Logger)
 	return f, nil
 }

@@ -294,7 +294,8 @@ func (o *Options) Selected(served []kube.Resource) (mirrored, metadata []kube.Re
 		return nil, nil, err
 	}
 	wanted, hidden := settings.selection().Wanted(settings.Scope, served)
-	for _, at := range slices.SortedFunc(maps.Keys(wanted), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
+	byName := func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), byName) {
 		if hidden[at] {
 			metadata = append(metadata, wanted[at])
 		} else {

@@ -68,7 +68,9 @@ const (
 )
 
 func newMemberLog(m Member, c Cadence) *memberLog {
-	return &memberLog{member: m, logger: m.Logger(), cadence: c, failures: map[string]*failure{}, dropped: map[string]uint64{}}
+	return &memberLog{
+		member: m, logger: m.Logger(), cadence: c, failures: map[string]*failure{}, dropped: map[string]uint64{},
+	}
 }
 
 // settled reports whether the member need not be examined until it is disturbed.

@@ -53,7 +53,9 @@ type tap = func(s collection.State, changes []store.Change[*wire.Object], whole 
 
 // newMirror returns a mirror of a resource that passes its batches to a tap. UnknownFields
 // is called with an object that has fields which its Go type does not have.
-func newMirror(to *upstream.Server, s *Settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap) (*Mirror, error) {
+func newMirror(
+	to *upstream.Server, s *Settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap,
+) (*Mirror, error) {
 	at := r.GroupResource()
 	var arrived func(version uint64)
 	if s.Trace != nil {

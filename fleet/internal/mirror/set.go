@@ -65,11 +65,13 @@ type Set struct {
 // changed, and must not wait for the set. The function "before" returns the feed of a resource of the
 // member that this one replaces, nil if there is none; Update calls it.
 func NewSet(
-	to *upstream.Server, s *Settings, c *collection.Catalog, changed func(), before func(schema.GroupResource) *history.Feed,
+	to *upstream.Server, s *Settings, c *collection.Catalog,
+	changed func(), before func(schema.GroupResource) *history.Feed,
 ) *Set {
 	return &Set{
 		server: to, settings: s, catalog: c, changed: changed, before: before,
-		mirrors: map[schema.GroupResource]*Mirror{}, next: map[schema.GroupResource]*Mirror{}, asJSON: map[schema.GroupResource]bool{},
+		mirrors: map[schema.GroupResource]*Mirror{}, next: map[schema.GroupResource]*Mirror{},
+		asJSON: map[schema.GroupResource]bool{},
 	}
 }
 
@@ -147,7 +149,8 @@ func (s *Set) Statuses() []health.ResourceStatus {
 func (s *Set) statusesLocked() []health.ResourceStatus {
 	// Statuses are large: sorting the mirrors is cheaper.
 	mirrors := slices.SortedFunc(maps.Values(s.mirrors), func(a, b *Mirror) int {
-		return cmp.Or(cmp.Compare(a.Resource.Resource, b.Resource.Resource), cmp.Compare(a.Resource.Group, b.Resource.Group))
+		one, other := &a.Resource, &b.Resource
+		return cmp.Or(cmp.Compare(one.Resource, other.Resource), cmp.Compare(one.Group, other.Group))
 	})
 	all := make([]health.ResourceStatus, len(mirrors))
 	for i, x := range mirrors {
@@ -249,7 +252,8 @@ func (s *Set) Lags() bool {
 
 func (s *Set) lagsLocked(defined collection.State) bool {
 	for key, o := range defined.Raw() {
-		if _, ok := s.served[schema.ParseGroupResource(key)]; !ok && o.GroupVersionKind().Group == selection.Definitions.Group {
+		_, ok := s.served[schema.ParseGroupResource(key)]
+		if !ok && o.GroupVersionKind().Group == selection.Definitions.Group {
 			return true
 		}
 	}

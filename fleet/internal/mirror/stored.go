@@ -53,7 +53,9 @@ func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *wa
 		}
 		return m, err
 	}
-	return &watershed.Stored{Turn: turn, Window: min(s.History(), mostLoaded), Loaded: func(state *disk.State) { x.Feed.Load(state) }, Open: open}
+	return &watershed.Stored{
+		Turn: turn, Window: min(s.History(), mostLoaded), Loaded: func(state *disk.State) { x.Feed.Load(state) }, Open: open,
+	}
 }
 
 // Stores reports whether objects are stored.

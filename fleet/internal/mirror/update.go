@@ -27,7 +27,9 @@ import (
 // ends. Mirrors of resources that are missing from discovery stay as they are. "left" is the error
 // about resources that are too many, and err the last one about a mirror that could not be made. The
 // caller holds the member's mu.
-func (s *Set) Update(ctx context.Context, scope selection.Scope, served []kube.Resource, missing error) (left, err error) {
+func (s *Set) Update(
+	ctx context.Context, scope selection.Scope, served []kube.Resource, missing error,
+) (left, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setListedLocked(served)
@@ -141,7 +143,7 @@ func (s *Set) newMirrorLocked(scope selection.Scope, r kube.Resource, selected b
 	query.JSON = s.asJSON[at]
 	unknownFields := func(o *wire.Object) { s.useJSON(at, o) }
 	// The connection is not that of the discovery, which may have been replaced.
-	x, err = newMirror(s.server, s.settings, r, query, unknownFields, func(state collection.State, changes []store.Change[*wire.Object], whole bool) {
+	applied := func(state collection.State, changes []store.Change[*wire.Object], whole bool) {
 		x.Source.Complete()
 		s.applied(x, state, changes)
 		x.Feed.Apply(state, changes, whole)
@@ -149,7 +151,8 @@ func (s *Set) newMirrorLocked(scope selection.Scope, r kube.Resource, selected b
 		if s.settings.Trace != nil {
 			stored(s.settings.Trace, x, changes)
 		}
-	})
+	}
+	x, err = newMirror(s.server, s.settings, r, query, unknownFields, applied)
 	if err != nil || !selected {
 		return x, err
 	}

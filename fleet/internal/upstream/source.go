@@ -65,12 +65,16 @@ type Source struct {
 // NewSource returns the source of a query on the server's current connection. UnknownFields is called
 // with an object that has fields which its Go type does not have. Arrived, if it is not nil, is
 // called with the version of each change that a watch has read.
-func NewSource(to *Server, q kube.Query, unknownFields func(*wire.Object), arrived func(version uint64)) (*Source, error) {
+func NewSource(
+	to *Server, q kube.Query, unknownFields func(*wire.Object), arrived func(version uint64),
+) (*Source, error) {
 	current, err := to.Cluster().Source(q)
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{server: to, query: q, unknownFields: unknownFields, arrived: arrived, current: current, used: to.account.Open()}
+	s := &Source{
+		server: to, query: q, unknownFields: unknownFields, arrived: arrived, current: current, used: to.account.Open(),
+	}
 	s.expected.Store(-1)
 	return s, nil
 }
@@ -119,7 +123,7 @@ func (s *Source) leave() {
 	s.turn = nil
 }
 
-// count requests the number of objects, once, for [Status.Expected]. If the server does
+// count requests the number of objects, once, for the field Expected of a status. If the server does
 // not return it, the objects are listed all the same.
 func (s *Source) count(ctx context.Context) {
 	if s.expected.Load() >= 0 {

@@ -74,7 +74,9 @@ type Copy interface {
 	Transformed(*wire.Object) (*wire.Object, error)
 	// List reads the state of the server at a version, the most recent one if it is 0, and
 	// returns the version of the state. Skip is called for objects that cannot be read.
-	List(ctx context.Context, version uint64, deep bool, each func(*wire.Object) error, skip func(key string)) (uint64, error)
+	List(
+		ctx context.Context, version uint64, deep bool, each func(*wire.Object) error, skip func(key string),
+	) (uint64, error)
 	// Relist makes the copy list its resource again, and waits until it has the new state. With
 	// back it replaces also newer states.
 	Relist(ctx context.Context, back bool) error
@@ -106,9 +108,9 @@ func (v *Verifier) Enter(ctx context.Context) (leave func(), err error) { return
 // Stats returns the counts, without Diverged.
 func (v *Verifier) Stats() Stats {
 	return Stats{
-		Runs: v.runs.Load(), Failures: v.failures.Load(), Objects: v.objects.Load(), Bytes: v.bytes.Load(), Undecided: v.undecided.Load(),
-		Missing: v.missing.Load(), Extra: v.extra.Load(), Stale: v.stale.Load(), Ahead: v.ahead.Load(), Wrong: v.wrong.Load(),
-		Repairs: v.repairs.Load(), Unrepaired: v.unrepaired.Load(),
+		Runs: v.runs.Load(), Failures: v.failures.Load(), Objects: v.objects.Load(), Bytes: v.bytes.Load(),
+		Missing: v.missing.Load(), Extra: v.extra.Load(), Stale: v.stale.Load(), Ahead: v.ahead.Load(),
+		Wrong: v.wrong.Load(), Undecided: v.undecided.Load(), Repairs: v.repairs.Load(), Unrepaired: v.unrepaired.Load(),
 	}
 }
 
