@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -19,7 +20,7 @@ import (
 type detector[T any] struct {
 	fresh   func(*wire.Object) (T, error)
 	mutated func(key string, was, is T)
-	// ended ends with discard.
+	// ended ends with Discard.
 	ended context.Context
 	end   context.CancelFunc
 
@@ -34,8 +35,8 @@ func newDetector[T any](fresh func(*wire.Object) (T, error), mutated func(key st
 	return d
 }
 
-// discard ends the comparisons.
-func (d *detector[T]) discard() { d.end() }
+// Discard ends the comparisons.
+func (d *detector[T]) Discard() { d.end() }
 
 // watch returns a decode function that records the values it returns.
 func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Object) (T, error) {
@@ -50,9 +51,9 @@ func (d *detector[T]) watch(decode func(*wire.Object) (T, error)) func(*wire.Obj
 	}
 }
 
-// join compares every second until the life ends.
-func (d *detector[T]) join(l *life) {
-	l.spawn(d, func(ctx context.Context) {
+// Join compares every second until the life ends.
+func (d *detector[T]) Join(l *engine.Life) {
+	l.Spawn(d, func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(d.ended, cancel)()
@@ -65,7 +66,7 @@ func (d *detector[T]) join(l *life) {
 
 // look compares all values. It then drops those whose objects have left the store or,
 // if last, all of them.
-func (d *detector[T]) look(l *life, last bool) {
+func (d *detector[T]) look(l *engine.Life, last bool) {
 	type finding struct {
 		key     string
 		was, is T
@@ -81,7 +82,7 @@ func (d *detector[T]) look(l *life, last bool) {
 	defer d.mu.Unlock()
 	for o, is := range d.out {
 		was, err := d.fresh(o)
-		if now, ok := l.store.Get(o.Key()); last || !ok || now != o {
+		if now, ok := l.Store().Get(o.Key()); last || !ok || now != o {
 			delete(d.out, o)
 		}
 		if err == nil && !reflect.DeepEqual(was, is) {

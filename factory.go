@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -87,7 +88,7 @@ type shareKey struct {
 
 // shared is an engine and the number of its leases. The factory's mu guards it.
 type shared struct {
-	engine *engine
+	engine *engine.Engine
 	leases int
 	// unused is closed when the last lease is released, if StopIdle is set. The next
 	// lease replaces it.
@@ -154,7 +155,9 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 // whichever was called first. A factory that has leases of both for one resource has two
 // copies of it.
 func SharedFrom[T wire.Pointer[P], P any](
-	f *Factory, newSource func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error), opts *Options[T],
+	f *Factory,
+	newSource func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error),
+	opts *Options[T],
 ) (*Lease[T], error) {
 	return leaseOf[T, P](f, func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
 		source, err := newSource(cluster, q)
@@ -177,7 +180,9 @@ func leaseOf[T wire.Pointer[P], P any](f *Factory, newSource sourceFunc, opts *O
 	o := opts.withDefaults()
 	o.Tweak, o.Logger = f.opts.Tweak, f.opts.Logger
 	for _, field := range []struct{ own, all *string }{
-		{&o.Namespace, &f.opts.Namespace}, {&o.LabelSelector, &f.opts.LabelSelector}, {&o.FieldSelector, &f.opts.FieldSelector},
+		{&o.Namespace, &f.opts.Namespace},
+		{&o.LabelSelector, &f.opts.LabelSelector},
+		{&o.FieldSelector, &f.opts.FieldSelector},
 	} {
 		if *field.own == "" {
 			*field.own = *field.all
@@ -198,9 +203,9 @@ func leaseOf[T wire.Pointer[P], P any](f *Factory, newSource sourceFunc, opts *O
 		return nil, err
 	}
 	i := &Informer[T]{shared: true}
-	i.init(s.engine, newCodec[T, P](s.engine.opts.recent), &o)
+	i.init(s.engine, newCodec[T, P](s.engine.Recent()), &o)
 	return &Lease[T]{Informer: i, release: sync.OnceFunc(func() {
-		s.engine.discard(i)
+		s.engine.Discard(i)
 		f.release(s)
 	})}, nil
 }
@@ -215,22 +220,22 @@ func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
 	defer f.mu.Unlock()
 	s, ok := f.shared[at]
 	if !ok {
-		var stored *Stored
+		var stored *engine.Stored
 		if !at.own {
 			var err error
-			if stored, err = (storedForm{f.opts.Disk, f.opts.Drop, f.opts.Transform != nil, f.opts.TransformName}).of(f.cluster, q); err != nil {
+			if stored, err = f.form().Stored(f.cluster, q); err != nil {
 				return nil, err
 			}
 		}
-		e, err := engineOf(f.cluster, newSource, q, lifeOptions{
-			stored:    stored,
-			transform: chain(f.opts.Drop, f.opts.Transform),
-			memory:    f.opts.Memory,
-			packing:   f.opts.Packing,
-			recent:    f.opts.Memory.recent(),
-			report:    f.opts.Report,
-			window:    f.opts.Window,
-			reflector: f.opts.Reflector,
+		e, err := engineOf(f.cluster, newSource, q, engine.Options{
+			Stored:    stored,
+			Transform: engine.Chain(f.opts.Drop, f.opts.Transform),
+			Packed:    f.opts.Memory == Packed,
+			Packing:   f.opts.Packing.of(),
+			Recent:    f.opts.Memory.recent(),
+			Running:   f.opts.Report.add,
+			Window:    f.opts.Window,
+			Reflector: f.opts.Reflector,
 		})
 		if err != nil {
 			return nil, err
@@ -250,6 +255,12 @@ func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
 	return s, nil
 }
 
+// form returns how objects are stored.
+func (f *Factory) form() engine.Form {
+	o := &f.opts
+	return engine.Form{Directory: o.Disk, Drop: o.Drop, Transformed: o.Transform != nil, Name: o.TransformName}
+}
+
 // startLocked runs an engine, unless it runs, the factory does not, or it is idle.
 func (f *Factory) startLocked(s *shared) {
 	if f.running == nil || f.ending || s.stop != nil || s.leases == 0 && f.opts.StopIdle > 0 {
@@ -259,7 +270,7 @@ func (f *Factory) startLocked(s *shared) {
 	s.stop = stop
 	f.runs.Go(func() {
 		defer stop()
-		if err := s.engine.run(ctx); err != nil {
+		if err := s.engine.Run(ctx); err != nil {
 			f.opts.Logger.Error("informer ended", "err", err)
 		}
 	})
@@ -326,17 +337,17 @@ func (f *Factory) Run(ctx context.Context) error {
 func (f *Factory) WaitForSync(ctx context.Context) error {
 	type wanted struct {
 		resource schema.GroupResource
-		life     *life
+		life     *engine.Life
 		unused   <-chan struct{}
 	}
 	f.mu.Lock()
 	all := make([]wanted, 0, len(f.shared))
 	for at, s := range f.shared {
-		all = append(all, wanted{at.resource.GroupResource(), s.engine.current.Load(), s.unused})
+		all = append(all, wanted{at.resource.GroupResource(), s.engine.Current(), s.unused})
 	}
 	f.mu.Unlock()
 	for _, w := range all {
-		if err := w.life.waitUnless(ctx, w.unused); err != nil {
+		if err := w.life.WaitUnless(ctx, w.unused); err != nil {
 			return fmt.Errorf("wait for %s of %s: %w", w.resource, f.cluster.Name(), err)
 		}
 	}
@@ -351,7 +362,7 @@ func (f *Factory) Status() map[schema.GroupVersionResource][]Status {
 	f.mu.Unlock()
 	status := make(map[schema.GroupVersionResource][]Status, len(all))
 	for at, s := range all {
-		status[at.resource] = append(status[at.resource], s.engine.status())
+		status[at.resource] = append(status[at.resource], statusOf(s.engine))
 	}
 	return status
 }

@@ -5,6 +5,7 @@ package watershed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/undecodable"
 )
 
@@ -65,8 +67,8 @@ type Registration struct {
 
 // delivery is the state of a handler in one life.
 type delivery struct {
-	life     *life
-	follower *follower
+	life     *engine.Life
+	follower *engine.Follower
 	synced   chan struct{}
 	// position is the revision up to which the handler was called. busy is when its
 	// current batch began, in nanoseconds since 1970, or 0 while it waits.
@@ -96,7 +98,7 @@ func (r *Registration) WaitForSync(ctx context.Context) error {
 	select {
 	case <-d.synced:
 		return nil
-	case <-d.life.stopped:
+	case <-d.life.Stopped():
 		return ErrStopped
 	case <-r.ended.Done():
 		return ErrStopped
@@ -118,8 +120,8 @@ func (r *Registration) Close() {
 	d := r.state.Load()
 	d.over.Store(true)
 	if !r.active {
-		d.life.unspawn(d)
-		d.life.unfollow(d.follower)
+		d.life.Unspawn(d)
+		d.life.Unfollow(d.follower)
 		close(r.done)
 	}
 }
@@ -164,22 +166,22 @@ func (i *Informer[T]) Handle(h Handler[T]) *Registration {
 	r := &registration[T]{informer: i, handler: h}
 	r.name, r.done = h.Name, make(chan struct{})
 	r.ended, r.end = context.WithCancel(context.Background())
-	r.forget = func() { i.engine.remove(r) }
-	i.engine.add(r, i)
+	r.forget = func() { i.engine.Remove(r) }
+	i.engine.Add(r, i)
 	return &r.Registration
 }
 
-// discard closes the handler.
-func (r *registration[T]) discard() { r.Close() }
+// Discard closes the handler.
+func (r *registration[T]) Discard() { r.Close() }
 
-// join starts calling the handler in a new life.
-func (r *registration[T]) join(l *life) {
-	f := l.follow()
+// Join starts calling the handler in a new life.
+func (r *registration[T]) Join(l *engine.Life) {
+	f := l.Follow()
 	d := &delivery{life: l, follower: f, synced: make(chan struct{})}
 	r.state.Store(d)
 	shared := r.informer.sharingIn(l)
-	l.spawn(d, func(ctx context.Context) {
-		defer l.unfollow(f)
+	l.Spawn(d, func(ctx context.Context) {
+		defer l.Unfollow(f)
 		if !r.enter() {
 			return
 		}
@@ -193,7 +195,7 @@ func (r *registration[T]) join(l *life) {
 }
 
 // sharingIn returns the sharing of a life. The caller holds the engine's mu.
-func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
+func (i *Informer[T]) sharingIn(l *engine.Life) *sharing[T] {
 	if i.sharing == nil || i.sharing.life != l {
 		i.sharing = &sharing[T]{life: l}
 	}
@@ -201,8 +203,8 @@ func (i *Informer[T]) sharingIn(l *life) *sharing[T] {
 }
 
 // run calls the handler until ctx ends.
-func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, shared *sharing[T]) {
-	if d.life.wait(ctx) != nil {
+func (r *registration[T]) run(ctx context.Context, d *delivery, f *engine.Follower, shared *sharing[T]) {
+	if d.life.Wait(ctx) != nil {
 		return
 	}
 	d.busy.Store(time.Now().UnixNano())
@@ -227,7 +229,7 @@ func (r *registration[T]) run(ctx context.Context, d *delivery, f *follower, sha
 			return
 		}
 		d.busy.Store(time.Now().UnixNano())
-		r.expired.Store(f.expired)
+		r.expired.Store(f.Expired())
 		for c := range next.All {
 			if d.over.Load() {
 				return
@@ -294,12 +296,16 @@ func (r *registration[T]) check(d *delivery, c *change) {
 // resolve calls the handler with a change of an object that has states which cannot be
 // decoded.
 func (r *registration[T]) resolve(d *delivery, c *change) {
-	resolved, ok := d.skipped.Resolve(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, r.informer.decoder.decodes)
+	all := undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}
+	resolved, ok := d.skipped.Resolve(c.Key, all, r.informer.decoder.decodes)
 	if !ok {
 		r.undecodable.Add(1)
 		return
 	}
-	now := &change{Type: resolved.Type, Missed: resolved.Missed, Key: c.Key, Old: resolved.Old, New: resolved.New, Revision: c.Revision, Version: c.Version}
+	now := &change{
+		Type: resolved.Type, Missed: resolved.Missed, Key: c.Key, Old: resolved.Old, New: resolved.New,
+		Revision: c.Revision, Version: c.Version,
+	}
 	if r.wants(now) {
 		r.call(now, r.informer.decoder.decodeChange(now), false)
 	}
@@ -344,7 +350,80 @@ func (r *registration[T]) recovered(c *change) {
 			r.handler.Panicked(p)
 			return
 		}
-		r.informer.decoder.logger.Error("handler panicked", "handler", r.name, "change", c.Type.String(), "object", c.New.String(),
+		r.informer.decoder.logger.Error("handler panicked",
+			"handler", r.name, "change", c.Type.String(), "object", c.New.String(),
 			"err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}
+}
+
+// errResync ends a wait for changes because a resync is due.
+var errResync = errors.New("resync is due")
+
+// resync determines when a handler receives every object again, and of which state: the
+// one that the handler has just reached. After a later state, the handler would receive
+// older ones.
+type resync struct {
+	period time.Duration
+	at     time.Time // zero: never
+	// target is the state to send when the handler has reached it.
+	target *snapshot
+}
+
+func newResync(period time.Duration) *resync {
+	r := &resync{period: max(period, 0)}
+	r.schedule()
+	return r
+}
+
+func (r *resync) schedule() {
+	r.target = nil
+	if r.period > 0 {
+		r.at = time.Now().Add(r.period)
+	}
+}
+
+// next is f.Next, but returns no changes when a resync is due.
+func (r *resync) next(ctx context.Context, f *engine.Follower) (engine.Changes, error) {
+	if r.period == 0 {
+		return f.Next(ctx)
+	}
+	if r.target == nil && !time.Now().Before(r.at) {
+		r.target = f.Newest()
+	}
+	if r.target != nil && r.target.Revision() <= f.Position() {
+		return engine.Changes{}, nil
+	}
+	if r.target == nil {
+		wait, cancel := context.WithDeadlineCause(ctx, r.at, errResync)
+		defer cancel()
+		next, err := f.Next(wait)
+		if errors.Is(err, errResync) && ctx.Err() == nil {
+			return engine.Changes{}, nil
+		}
+		return next, err
+	}
+	return f.Next(ctx)
+}
+
+// reached returns the state to send after one of the changes was delivered, or nil.
+func (r *resync) reached(all engine.Changes, c *change) *snapshot {
+	// Differences have no order. Only the state after the last one existed.
+	if r.target == nil || all.Differences() || c.Revision != r.target.Revision() {
+		return nil
+	}
+	defer r.schedule()
+	return r.target
+}
+
+// caughtUp returns the state to send after a batch, if the handler did not reach it
+// change by change, or nil.
+func (r *resync) caughtUp(f *engine.Follower) *snapshot {
+	if r.target == nil || r.target.Revision() > f.Position() {
+		return nil
+	}
+	defer r.schedule()
+	if f.Base().Revision() == f.Position() {
+		return f.Base() // the end of differences, or the reader had nothing to read
+	}
+	return r.target
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"sync/atomic"
 
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -48,28 +49,33 @@ func IndexBy[T any, K cmp.Ordered](of Indexable[T], values func(T) []K) *Index[T
 		}
 		return values(value), nil
 	}}
-	i.engine.build(x, i)
+	i.engine.Build((*indexPart[T, K])(x), i)
 	return x
 }
 
-// join adds the index to a new life.
-func (x *Index[T, K]) join(l *life) {
-	next := &indexed[K]{store: l.store}
+// indexPart is an index as a part of its informer's engine.
+type indexPart[T any, K cmp.Ordered] Index[T, K]
+
+// Join adds the index to a new life.
+func (x *indexPart[T, K]) Join(l *engine.Life) {
+	next := &indexed[K]{store: l.Store()}
 	if was := x.current.Load(); was != nil {
-		next.index = was.index.AddTo(l.store) // snapshots of the last life stay indexed
+		next.index = was.index.AddTo(l.Store()) // snapshots of the last life stay indexed
 	} else {
-		next.index = store.NewIndex(l.store, "index", x.values)
+		next.index = store.NewIndex(l.Store(), "index", x.values)
 	}
 	x.current.Store(next)
 }
 
+// Discard frees the index.
+func (x *indexPart[T, K]) Discard() { x.current.Load().index.Remove() }
+
 // Remove frees the index, which must not be used afterwards.
 func (x *Index[T, K]) Remove() {
-	x.informer.engine.remove(x)
-	x.discard()
+	part := (*indexPart[T, K])(x)
+	x.informer.engine.Remove(part)
+	part.Discard()
 }
-
-func (x *Index[T, K]) discard() { x.current.Load().index.Remove() }
 
 // Get yields the objects that have a value, in key order.
 func (x *Index[T, K]) Get(value K) iter.Seq[T] {

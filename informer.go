@@ -14,14 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
 
-// ErrNoResource is returned for a type whose resource is not known, if
-// [Options.Resource] is not set.
-var ErrNoResource = errors.New("resource is not known: set Options.Resource")
+var (
+	// ErrNoResource is returned for a type whose resource is not known, if
+	// [Options.Resource] is not set.
+	ErrNoResource = errors.New("resource is not known: set Options.Resource")
+	// ErrRunning is returned by Run if an earlier call has not returned.
+	ErrRunning = engine.ErrRunning
+	// ErrStopped is returned to callers that wait for a run that has ended.
+	ErrStopped = engine.ErrStopped
+)
 
 // Informer keeps a copy of one resource and returns its objects as values of type T: a
 // Go type such as *corev1.Pod, *unstructured.Unstructured,
@@ -29,7 +37,7 @@ var ErrNoResource = errors.New("resource is not known: set Options.Resource")
 // use.
 type Informer[T any] struct {
 	decoder decoder[T]
-	engine  *engine
+	engine  *engine.Engine
 	resync  time.Duration
 	// shared means that a factory runs the informer.
 	shared bool
@@ -46,13 +54,14 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	if err != nil {
 		return nil, err
 	}
-	form := storedForm{o.Disk, o.Drop, o.Transform != nil || o.TransformBytes != nil, o.TransformName}
-	if o.Stored, err = form.of(cluster, query); err != nil {
+	transformed := o.Transform != nil || o.TransformBytes != nil
+	form := engine.Form{Directory: o.Disk, Drop: o.Drop, Transformed: transformed, Name: o.TransformName}
+	if o.Stored, err = form.Stored(cluster, query); err != nil {
 		return nil, err
 	}
 	c := newCodec[T, P](o.Memory.recent())
 	i := &Informer[T]{}
-	e, err := engineOf(cluster, clusterSource, query, o.life(c, &i.decoder))
+	e, err := engineOf(cluster, clusterSource, query, o.engine(c, &i.decoder))
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +84,43 @@ func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], op
 
 func fromSource[T any](source reflector.Source[*wire.Object], c codec[T], o *Options[T]) *Informer[T] {
 	i := &Informer[T]{}
-	opts := o.life(c, &i.decoder)
+	opts := o.engine(c, &i.decoder)
+	opts.Cluster, opts.Resource = o.Cluster, o.Name
 	if o.Cluster != "" || o.Name != "" {
-		opts.reflector.Logger = opts.reflector.Logger.With("cluster", o.Cluster, "resource", o.Name)
+		opts.Reflector.Logger = opts.Reflector.Logger.With("cluster", o.Cluster, "resource", o.Name)
 	}
-	e := newEngine(source, opts)
-	e.cluster, e.resource = o.Cluster, o.Name
-	i.init(e, c, o)
+	i.init(engine.New(source, opts), c, o)
 	return i
 }
 
-func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
+// sourceFunc returns the source of a query of a cluster.
+type sourceFunc func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error)
+
+// clusterSource returns the cluster's own source.
+func clusterSource(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
+	source, err := cluster.Source(q)
+	if err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// engineOf returns an engine for a query of a cluster. Its log lines identify both.
+func engineOf(
+	cluster *kube.Cluster, newSource sourceFunc, q kube.Query, opts engine.Options,
+) (*engine.Engine, error) {
+	source, err := newSource(cluster, q)
+	if err != nil {
+		return nil, err
+	}
+	opts.Cluster, opts.Resource = cluster.Name(), q.String()
+	opts.Reflector.Logger = opts.Reflector.Logger.With("cluster", opts.Cluster, "resource", opts.Resource)
+	return engine.New(source, opts), nil
+}
+
+func (i *Informer[T]) init(e *engine.Engine, c codec[T], o *Options[T]) {
 	i.engine, i.resync = e, o.Resync
-	i.decoder.codec, i.decoder.logger, i.decoder.failures = c, o.Logger, &e.undecodable
+	i.decoder.codec, i.decoder.logger, i.decoder.failures = c, o.Logger, e.Undecodable()
 	if o.Mutated != nil && !c.raw {
 		d := newDetector(c.fresh, o.Mutated)
 		i.decoder.codec.decode = d.watch(c.decode)
@@ -95,7 +128,7 @@ func (i *Informer[T]) init(e *engine, c codec[T], o *Options[T]) {
 		// state only.
 		i.decoder.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.decoder.codec.decode(o) }
 		i.decoder.codec.held = func(*wire.Object) (T, bool) { return *new(T), false }
-		e.add(d, i)
+		e.Add(d, i)
 	}
 }
 
@@ -137,18 +170,18 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.shared {
 		return errors.New("informer is run by its factory")
 	}
-	return i.engine.run(ctx)
+	return i.engine.Run(ctx)
 }
 
 // Synced returns a channel that is closed when the copy is complete for the first time
 // in this run, or in the next one if Run was not called yet. It is never closed if the
 // run ends before that: see WaitForSync.
-func (i *Informer[T]) Synced() <-chan struct{} { return i.engine.current.Load().synced }
+func (i *Informer[T]) Synced() <-chan struct{} { return i.engine.Current().Synced() }
 
 // WaitForSync waits for Synced. It returns the error of ctx, or [ErrStopped] if the run
 // ended before.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error {
-	return i.engine.current.Load().wait(ctx)
+	return i.engine.Current().Wait(ctx)
 }
 
 // HasSynced reports whether Synced is closed.
@@ -163,7 +196,7 @@ func (i *Informer[T]) HasSynced() bool {
 
 // Snapshot returns the current state.
 func (i *Informer[T]) Snapshot() Snapshot[T] {
-	return Snapshot[T]{decoder: &i.decoder, state: i.engine.current.Load().store.Snapshot()}
+	return Snapshot[T]{decoder: &i.decoder, state: i.engine.Current().Snapshot()}
 }
 
 // Get calls Snapshot().Get.
@@ -186,30 +219,26 @@ func (i *Informer[T]) Select(namespace string, selector labels.Selector) iter.Se
 func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
 
 // Stats returns the informer's memory use.
-func (i *Informer[T]) Stats() Stats { return i.engine.stats() }
+func (i *Informer[T]) Stats() Stats { return statsOf(i.engine) }
 
 // Transformed returns an object of the server as the informer stores it: without the fields
 // that [Options.Drop] lists, and after its transforms.
 func (i *Informer[T]) Transformed(o *wire.Object) (*wire.Object, error) {
-	transform := guarded(i.engine.opts.transform)
-	if transform == nil {
-		return o, nil
-	}
-	return transform(o)
+	return i.engine.Transform(o)
 }
 
 // Relist makes a running informer read the whole state again, and returns at once.
 // Handlers and other readers see the differences as ordinary changes. It is for programs
 // that have found the copy to differ from the server: see [reflector.Reflector.Relist].
-func (i *Informer[T]) Relist() { i.engine.current.Load().reflector.Relist() }
+func (i *Informer[T]) Relist() { i.engine.Current().Reflector().Relist() }
 
 // RelistBack is Relist for a server that was restored from a backup and has advanced since.
 // Its states replace newer ones of the copy: see [reflector.Reflector.RelistBack].
-func (i *Informer[T]) RelistBack() { i.engine.current.Load().reflector.RelistBack() }
+func (i *Informer[T]) RelistBack() { i.engine.Current().Reflector().RelistBack() }
 
 // Retry ends the wait of an informer whose last request failed, for a program that has corrected
 // the cause: see [reflector.Reflector.Retry].
-func (i *Informer[T]) Retry() { i.engine.current.Load().reflector.Retry() }
+func (i *Informer[T]) Retry() { i.engine.Current().Reflector().Retry() }
 
 // Write applies deltas to the copy, and returns when readers can see them. The source
 // does not know about them: its next state of an object, or its next list, replaces
@@ -217,5 +246,23 @@ func (i *Informer[T]) Retry() { i.engine.current.Load().reflector.Retry() }
 // server. Each delta must have its key. One that is Listed begins a list, which ends with a
 // Bookmark that is Listed.
 func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
-	i.engine.current.Load().apply(deltas)
+	i.engine.Current().Apply(deltas)
 }
+
+type (
+	// Stored configures the files of an informer.
+	Stored = engine.Stored
+	// Counters counts the work of the informers that have it in their options.
+	Counters = engine.Counters
+	// Counts is the content of [Counters] at one time.
+	Counts = engine.Counts
+	// BatchStats describes a batch that an informer has stored.
+	BatchStats = engine.BatchStats
+)
+
+// NewCounters returns counters at zero.
+func NewCounters() *Counters { return engine.NewCounters() }
+
+// Identity returns the identity of the objects that a query selects, without the cluster
+// and the transforms.
+func Identity(q kube.Query, kind *wire.Kind) disk.Identity { return engine.Identity(q, kind) }

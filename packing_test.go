@@ -4,7 +4,6 @@
 package watershed_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -204,77 +203,6 @@ func TestPacking_dictionaries(t *testing.T) {
 			return nil
 		})
 	}
-}
-
-// TestPacking_slowsDownForWhatIsMoreUrgent has settling pause during more urgent work,
-// and still make some progress, because that work may never end.
-func TestPacking_slowsDownForWhatIsMoreUrgent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		busy := func() bool { return time.Since(began) < 150*time.Millisecond }
-		p := watershed.NewPacking(&watershed.PackingOptions{Settling: 0.25, Busy: func() bool { return busy() }})
-		expect.Equal(t, p.Pause(t.Context()), true)
-		if waited := time.Since(began); waited < 150*time.Millisecond || waited > 250*time.Millisecond {
-			t.Errorf("went on after %v", waited)
-		}
-		from := time.Now()
-		expect.Equal(t, p.Pause(t.Context()), true)
-		expect.Equal(t, time.Since(from), 6*time.Millisecond) // a quarter of the time is work
-		busy = func() bool { return true }
-		from = time.Now()
-		for range 100 {
-			expect.Equal(t, p.Pause(t.Context()), true)
-		}
-		if waited := time.Since(from); waited < 20*time.Second || waited > 60*time.Second {
-			t.Errorf("worked a hundred times in %v", waited)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		expect.Equal(t, p.Pause(ctx), false)
-	})
-}
-
-// TestPacking_doesNotKeepStoppedInformers stops an informer that waits for its turn.
-func TestPacking_doesNotKeepStoppedInformers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.put("shop/a", nil)
-		p := watershed.NewPacking(nil)
-		done := p.Occupy()
-		for range 2 {
-			pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Memory: watershed.Packed, Packing: p})
-			stop := running(t, pods.Run)
-			<-pods.Synced()
-			time.Sleep(2 * time.Minute) // the informer requests a turn in this time
-			expect.Equal(t, p.Waiting(), 1)
-			stop()
-			expect.Equal(t, p.Waiting(), 0)
-		}
-		done()
-	})
-}
-
-// TestPacking_turnsAreForRunningInformers: an informer that is written to and does not run
-// would never end its turn.
-func TestPacking_turnsAreForRunningInformers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.put("shop/a", nil)
-		own := s.event(delta.Added, s.pods["shop/a"]).Object
-		p := watershed.NewPacking(nil)
-		done := p.Occupy()
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Memory: watershed.Packed, Packing: p})
-		pods.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: own.Key(), Object: own, Version: own.Version()})
-		time.Sleep(2 * time.Minute)
-		expect.Equal(t, p.Waiting(), 0)
-		// When it runs, it requests a turn, also if the list changes nothing.
-		stop := running(t, pods.Run)
-		<-pods.Synced()
-		time.Sleep(2 * time.Minute)
-		expect.Equal(t, p.Waiting(), 1)
-		stop()
-		done()
-	})
 }
 
 // TestPacking_afterARestore restores the server from a backup. The versions of the restored objects

@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/engine"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 //
 // It costs 2 KB and 40 bytes per block in use.
 type sharing[T any] struct {
-	life  *life
+	life  *engine.Life
 	slots [blocks]atomic.Pointer[blockSlot[T]]
 }
 

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/watershed-project/watershed/internal/engine"
 )
 
 // Stats is the memory that an informer uses, in bytes. Objects and the log are counted
@@ -39,12 +41,28 @@ func (s Stats) Bytes() int64 {
 	return s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes + s.DictionaryBytes + s.DecodedBytes
 }
 
+// statsOf returns the memory use of an engine's current life, in about 200 ns.
+func statsOf(e *engine.Engine) Stats {
+	l := e.Current()
+	snap := l.Snapshot()
+	s := Stats{
+		Cluster: e.Cluster(), Resource: e.Resource(), Objects: snap.Len(),
+		LogBytes: l.LogStats().Bytes, DictionaryBytes: l.DictionaryBytes(),
+	}
+	s.ObjectBytes, s.Packed = l.Held()
+	keys, indexes := snap.Size()
+	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
+	_, decoded := e.Recent().Size()
+	s.DecodedBytes = int64(decoded)
+	return s
+}
+
 // Report has the informers that have it in their options, while they run. The zero
 // value is ready to use. All methods are safe for concurrent use.
 type Report struct {
 	// mu guards running.
 	mu      sync.Mutex
-	running map[*engine]struct{}
+	running map[*engine.Engine]struct{}
 }
 
 // InformerStats is the memory, the status and the work of an informer.
@@ -60,7 +78,7 @@ func (r *Report) Stats() []Stats {
 	running := r.sorted()
 	all := make([]Stats, len(running))
 	for n, e := range running {
-		all[n] = e.stats()
+		all[n] = statsOf(e)
 	}
 	return all
 }
@@ -71,32 +89,29 @@ func (r *Report) Informers() []InformerStats {
 	running := r.sorted()
 	all := make([]InformerStats, len(running))
 	for n, e := range running {
-		all[n] = InformerStats{Stats: e.stats(), Status: e.status()}
-		if !e.shared {
-			all[n].Counts = e.opts.counters.Counts()
-		}
+		all[n] = InformerStats{Stats: statsOf(e), Status: statusOf(e), Counts: e.Counts()}
 	}
 	return all
 }
 
 // sorted returns the engines that run, sorted by cluster and resource.
-func (r *Report) sorted() []*engine {
+func (r *Report) sorted() []*engine.Engine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(r.running), func(a, b *engine) int {
-		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.resource, b.resource))
+	return slices.SortedFunc(maps.Keys(r.running), func(a, b *engine.Engine) int {
+		return cmp.Or(cmp.Compare(a.Cluster(), b.Cluster()), cmp.Compare(a.Resource(), b.Resource()))
 	})
 }
 
 // add includes an informer until remove is called. It does nothing if the report is nil.
-func (r *Report) add(e *engine) (remove func()) {
+func (r *Report) add(e *engine.Engine) (remove func()) {
 	if r == nil {
 		return func() {}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running == nil {
-		r.running = map[*engine]struct{}{}
+		r.running = map[*engine.Engine]struct{}{}
 	}
 	r.running[e] = struct{}{}
 	return func() {

@@ -6,11 +6,13 @@ package watershed
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/reflector"
 )
 
@@ -45,7 +47,7 @@ func (s Status) String() string {
 		b.WriteString(", not synced")
 	}
 	if stale := s.Reflector.StaleSince; !stale.IsZero() {
-		fmt.Fprintf(&b, ", stale for %s", age(stale))
+		fmt.Fprintf(&b, ", stale for %s", engine.Age(stale))
 	}
 	for _, n := range []struct {
 		count uint64
@@ -62,21 +64,12 @@ func (s Status) String() string {
 		}
 	}
 	if s.Reflector.Err != nil {
-		fmt.Fprintf(&b, ", last error %s ago: %v", age(s.Reflector.ErrAt), s.Reflector.Err)
+		fmt.Fprintf(&b, ", last error %s ago: %v", engine.Age(s.Reflector.ErrAt), s.Reflector.Err)
 	}
 	for _, h := range s.Handlers {
 		fmt.Fprintf(&b, "; handler %s", h)
 	}
 	return b.String()
-}
-
-// age returns the time since t, rounded to the digits that matter.
-func age(t time.Time) time.Duration {
-	d := time.Since(t)
-	if d > time.Second {
-		return d.Round(time.Second)
-	}
-	return d.Round(time.Millisecond)
 }
 
 // HandlerStatus describes the progress of a handler.
@@ -108,7 +101,7 @@ func (h HandlerStatus) String() string {
 		b.WriteString(", not synced")
 	}
 	if !h.BusySince.IsZero() {
-		fmt.Fprintf(&b, ", busy for %s", age(h.BusySince))
+		fmt.Fprintf(&b, ", busy for %s", engine.Age(h.BusySince))
 	}
 	for _, n := range []struct {
 		count uint64
@@ -125,37 +118,36 @@ func (h HandlerStatus) String() string {
 type handler interface{ status() HandlerStatus }
 
 // Status returns the informer's status. It can be called at any time.
-func (i *Informer[T]) Status() Status { return i.engine.status() }
+func (i *Informer[T]) Status() Status { return statusOf(i.engine) }
 
 // Connection returns Status().Reflector. It is cheaper, for frequent calls.
 func (i *Informer[T]) Connection() reflector.Status {
-	return i.engine.current.Load().reflector.Status()
+	return i.engine.Current().Reflector().Status()
 }
 
-func (e *engine) status() Status {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	l := e.current.Load()
-	snap := l.store.Snapshot()
-	s := Status{
-		Reflector:   l.reflector.Status(),
-		Objects:     snap.Len(),
-		Version:     snap.Version(),
-		Queued:      l.queue.Len(),
-		QueuedBytes: l.queue.Bytes(),
-		Log:         l.log.Stats(),
-		Undecodable: e.undecodable.Load(),
-	}
-	select {
-	case <-l.synced:
-		s.Synced = true
-	default:
-	}
-	for p := range e.parts {
-		if h, ok := p.(handler); ok {
-			s.Handlers = append(s.Handlers, h.status())
+// statusOf returns the status of an engine.
+func statusOf(e *engine.Engine) (s Status) {
+	e.Inspect(func(l *engine.Life, parts iter.Seq[engine.Part]) {
+		snap := l.Snapshot()
+		s = Status{
+			Reflector:   l.Reflector().Status(),
+			Objects:     snap.Len(),
+			Version:     snap.Version(),
+			Log:         l.LogStats(),
+			Undecodable: e.Undecodable().Load(),
 		}
-	}
+		s.Queued, s.QueuedBytes = l.Queued()
+		select {
+		case <-l.Synced():
+			s.Synced = true
+		default:
+		}
+		for p := range parts {
+			if h, ok := p.(handler); ok {
+				s.Handlers = append(s.Handlers, h.status())
+			}
+		}
+	})
 	slices.SortFunc(s.Handlers, func(a, b HandlerStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return s
 }
@@ -180,7 +172,7 @@ func (r *Registration) status() HandlerStatus {
 	if busy := d.busy.Load(); busy != 0 {
 		s.BusySince = time.Unix(0, busy)
 	}
-	if now := d.life.store.Snapshot().Revision(); now > d.position.Load() {
+	if now := d.life.Snapshot().Revision(); now > d.position.Load() {
 		s.Behind = now - d.position.Load()
 	}
 	return s

@@ -74,15 +74,16 @@ func (c Change[T]) Raw() (old, now *wire.Object) { return c.turn.Old, c.turn.New
 // not delay other readers, and it receives differences if it is too slow.
 func (i *Informer[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 	return func(yield func(Change[T]) bool) {
-		l := i.engine.current.Load()
-		f := l.follow()
-		if l.wait(ctx) != nil {
-			l.unfollow(f)
+		l := i.engine.Current()
+		f := l.Follow()
+		if l.Wait(ctx) != nil {
+			l.Unfollow(f)
 			return
 		}
 		loop := new(undecodable.Loop[string])
 		give := func(c *change, initial bool) bool {
-			turn := loop.Next(c.Key, undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}, i.decoder.decodes)
+			all := undecodable.Change{Type: c.Type, Missed: c.Missed, Old: c.Old, New: c.New}
+			turn := loop.Next(c.Key, all, i.decoder.decodes)
 			return ctx.Err() == nil && yield(Change[T]{
 				Type: turn.Type, Initial: initial, Missed: turn.Missed, Key: c.Key, informer: i, turn: turn,
 			})
@@ -93,7 +94,7 @@ func (i *Informer[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 			}
 		}
 		for {
-			next, err := f.next(ctx)
+			next, err := f.Next(ctx)
 			if err != nil {
 				return // ctx or the run has ended
 			}

@@ -74,9 +74,12 @@ var rules = map[string]rule{
 	}},
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
-	".": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/catchup", "internal/histogram", "internal/timer", "internal/undecodable"}, others: []string{
-		"k8s.io/apimachinery/",
-	}},
+	"internal/engine": {own: []string{
+		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/catchup", "internal/histogram", "internal/timer",
+	}, others: []string{"k8s.io/apimachinery/"}},
+	".": {own: []string{
+		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/timer", "internal/undecodable",
+	}, others: []string{"k8s.io/apimachinery/"}},
 	"compat": {own: []string{"internal/listwatch", "internal/timer", "delta", "reflector", "wire", "kube", "disk", "."}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},

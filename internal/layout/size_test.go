@@ -23,7 +23,6 @@ type exception struct {
 }
 
 var exceptions = map[string]exception{
-	".":                           {28, 4054, "the engine of one resource is to move out"},
 	"internal/table":              {27, 3231, "the columns of each API group are a file"},
 	"internal/kubetest/simulated": {27, 3036, "the simulated API server: a file for each part of the API"},
 }

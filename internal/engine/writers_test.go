@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package watershed
+package engine
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ import (
 // managers when the changes are stored.
 func TestWriters_keepFieldManagers(t *testing.T) {
 	var w writers
-	drop := w.noting(chain(wire.ManagedFields))
-	arrive := func(version int, manager string) change {
+	drop := w.noting(Chain(wire.ManagedFields))
+	arrive := func(version int, manager string) Change {
 		t.Helper()
 		raw := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"y","resourceVersion":"%d","managedFields":[{"manager":"%s","operation":"Update","time":"2026-01-01T00:00:00Z"}]}}`, version, manager)
 		o, err := wire.NewObject([]byte(raw), wire.JSON, nil)
@@ -31,24 +31,24 @@ func TestWriters_keepFieldManagers(t *testing.T) {
 		if len(o.Managers(nil)) > 0 {
 			t.Fatal("the managed fields are not dropped")
 		}
-		return change{New: o}
+		return Change{New: o}
 	}
-	take := func(version uint64, changes []change, want ...string) {
+	take := func(version uint64, changes []Change, want ...string) {
 		t.Helper()
 		if got := w.take(changes, version); !slices.Equal(got, want) {
 			t.Errorf("version %d: %q, want %q", version, got, want)
 		}
 	}
 	listed := arrive(5, "kubectl") // of the first list: it is not a change
-	take(7, []change{listed})
+	take(7, []Change{listed})
 	first, second, third := arrive(8, "kubelet"), arrive(9, "helm"), arrive(12, "argocd")
-	take(10, []change{first, {}, second}, "kubelet", "", "helm")
+	take(10, []Change{first, {}, second}, "kubelet", "", "helm")
 	if len(w.names) != 1 || len(w.versions) != 1 {
 		t.Errorf("%d names are left", len(w.names))
 	}
 	relisted := arrive(9, "helm") // it has not changed since
-	take(11, []change{relisted}, "")
-	take(12, []change{third}, "argocd")
+	take(11, []Change{relisted}, "")
+	take(12, []Change{third}, "argocd")
 	if w.names != nil || w.versions != nil {
 		t.Errorf("%d names are left", len(w.names))
 	}

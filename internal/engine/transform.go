@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package watershed
+package engine
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// transformation returns the state to store for a received state.
-type transformation = func(*wire.Object) (*wire.Object, error)
+// Transform returns the state to store for a received state.
+type Transform = func(*wire.Object) (*wire.Object, error)
 
-// chain returns a transformation that drops fields and then applies the steps in order.
+// Chain returns a Transform that drops fields and then applies the steps in order.
 // It returns nil if there is nothing to do.
-func chain(drop wire.Fields, steps ...transformation) transformation {
-	steps = slices.DeleteFunc(steps, func(t transformation) bool { return t == nil })
+func Chain(drop wire.Fields, steps ...Transform) Transform {
+	steps = slices.DeleteFunc(steps, func(t Transform) bool { return t == nil })
 	if drop == 0 && len(steps) == 0 {
 		return nil
 	}
@@ -34,7 +34,7 @@ func chain(drop wire.Fields, steps ...transformation) transformation {
 }
 
 // guarded returns an error if a user's transform panics or returns nil.
-func guarded(transform transformation) transformation {
+func guarded(transform Transform) Transform {
 	if transform == nil {
 		return nil
 	}

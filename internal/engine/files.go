@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package watershed
+package engine
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -22,18 +24,18 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Stored configures the files of an informer. At the beginning of a run the informer loads
-// the state that they have, and follows the changes since, instead of listing. Until it has
-// caught up with the server, [Informer.HasSynced] is false, handlers are not called, and
-// [Informer.Snapshot] returns the stored state with the changes since.
+// Stored configures the files of an engine. At the beginning of a run the engine loads the
+// state that they have, and follows the changes since, instead of listing. Until it has caught
+// up with the server, [Life.Synced] is not closed, readers do not start, and [Life.Snapshot]
+// returns the stored state with the changes since.
 type Stored struct {
-	// Turn, if it is not nil, is called before Open, and may wait. The informer calls done
-	// when the state is loaded. If Turn fails, the informer lists, and stores nothing in this
+	// Turn, if it is not nil, is called before Open, and may wait. The engine calls done
+	// when the state is loaded. If Turn fails, the engine lists, and stores nothing in this
 	// run.
 	Turn func(ctx context.Context) (done func(), err error)
 	// Open opens the files. The packer is nil if objects are not packed. If Open fails
 	// because the server cannot be reached or fails, it is called again, with pauses that
-	// grow to 30 seconds. If it fails otherwise, the informer lists, and stores nothing in
+	// grow to 30 seconds. If it fails otherwise, the engine lists, and stores nothing in
 	// this run.
 	Open func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error)
 	// Window limits the stored changes to load, in bytes. Default: none.
@@ -104,8 +106,18 @@ func (f *files) open(ctx context.Context, packer *wire.Packer) *disk.State {
 		f.logger.Warn("stored state cannot be used: reading the state from the server", "err", err)
 		return nil
 	}
-	f.logger.Info("stored state loaded", "objects", len(s.Objects), "rv", s.Version, "age", age(s.Time), "took", time.Since(began).Round(time.Millisecond))
+	f.logger.Info("stored state loaded",
+		"objects", len(s.Objects), "rv", s.Version, "age", Age(s.Time), "took", time.Since(began).Round(time.Millisecond))
 	return s
+}
+
+// Age returns the time since t, rounded to the digits that matter.
+func Age(t time.Time) time.Duration {
+	d := time.Since(t)
+	if d > time.Second {
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Millisecond)
 }
 
 // unreachable reports whether an error means that a server could not be reached, that the
@@ -136,9 +148,11 @@ func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m 
 
 // append stores a batch. The first one is the state of the first list, without changes, or
 // continues the loaded state. Open means that a list is being applied.
-func (f *files) append(s *snapshot, changes []change, open bool) {
+func (f *files) append(s *Snapshot, changes []Change, open bool) {
 	if f.mirror != nil {
-		f.mirror.Append(disk.Batch{State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open, Vague: f.vague && !open})
+		f.mirror.Append(disk.Batch{
+			State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open, Vague: f.vague && !open,
+		})
 	}
 }
 
@@ -156,7 +170,9 @@ var uidPath = wire.NewPath("metadata.uid")
 func newestOf(objects []*wire.Object) []reflector.StoredObject {
 	var newest []*wire.Object
 	for _, o := range objects {
-		at, _ := slices.BinarySearchFunc(newest, o, func(a, b *wire.Object) int { return cmp.Compare(b.Version(), a.Version()) })
+		at, _ := slices.BinarySearchFunc(newest, o, func(a, b *wire.Object) int {
+			return cmp.Compare(b.Version(), a.Version())
+		})
 		if at < reflector.ComparedObjects {
 			newest = slices.Insert(newest, at, o)[:min(len(newest)+1, reflector.ComparedObjects)]
 		}
@@ -167,4 +183,76 @@ func newestOf(objects []*wire.Object) []reflector.StoredObject {
 		stored[i] = reflector.StoredObject{Key: o.Key(), UID: uid, Version: o.Version()}
 	}
 	return stored
+}
+
+// writers remembers the field managers of new states from their arrival until they are
+// stored, when they are cheap to read: later the states are packed, or a transformation has
+// dropped their managed fields. It has an entry for each state that is queued.
+type writers struct {
+	mu sync.Mutex
+	// stored is the version of the last stored state, 0 before the first one. States that
+	// are not newer belong to a list, and have not changed.
+	stored uint64
+	// names are the field managers by version, and versions are its keys in the order of
+	// their arrival.
+	names    map[uint64]string
+	versions []uint64
+}
+
+// noting returns a transformation that also remembers the field managers of its input.
+func (w *writers) noting(transform Transform) Transform {
+	return func(o *wire.Object) (*wire.Object, error) {
+		switch {
+		case transform != nil:
+			w.note(o, func() string { return strings.Join(o.Managers(nil), ",") })
+			return transform(o)
+		case o.Encoding() == wire.Protobuf:
+			w.note(o, o.LastManager)
+		}
+		// Objects in JSON keep their managed fields, which take long to read.
+		return o, nil
+	}
+}
+
+// note remembers the field managers of a state, if they are known.
+func (w *writers) note(o *wire.Object, read func() string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	version := o.Version()
+	if w.stored == 0 || version <= w.stored {
+		return
+	}
+	if name := read(); name != "" {
+		if w.names == nil {
+			w.names = map[uint64]string{}
+		}
+		w.names[version] = name
+		w.versions = append(w.versions, version)
+	}
+}
+
+// take returns the field managers of changes that lead to a version, in their order, and
+// forgets those of all states up to it. It returns nil if none is known.
+func (w *writers) take(changes []Change, version uint64) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	if len(w.names) > 0 {
+		all = make([]string, len(changes))
+		for i := range changes {
+			if o := changes[i].New; o != nil {
+				all[i] = w.names[o.Version()]
+			}
+		}
+	}
+	n := 0
+	for n < len(w.versions) && w.versions[n] <= version {
+		delete(w.names, w.versions[n])
+		n++
+	}
+	if w.versions = w.versions[n:]; len(w.versions) == 0 {
+		w.names, w.versions = nil, nil
+	}
+	w.stored = version
+	return all
 }

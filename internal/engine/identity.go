@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package watershed
+package engine
 
 import (
 	"context"
@@ -16,23 +16,25 @@ import (
 // identifyTimeout limits the requests that find out which cluster a server has.
 const identifyTimeout = 30 * time.Second
 
-// storedForm is how objects are stored in a directory.
-type storedForm struct {
-	directory *disk.Directory
-	drop      wire.Fields
-	// transformed means that there are transforms, and name is that of the transforms.
-	transformed bool
-	name        string
+// Form is how objects are stored in a directory.
+type Form struct {
+	// Directory is nil if objects are not stored.
+	Directory *disk.Directory
+	// Drop lists the metadata fields that are not stored.
+	Drop wire.Fields
+	// Transformed means that there are transforms, and Name is their name.
+	Transformed bool
+	Name        string
 }
 
-// of returns the files of an informer of a cluster, nil if there is no directory.
-func (f storedForm) of(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
+// Stored returns the files for a query of a cluster, nil if there is no directory.
+func (f Form) Stored(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 	switch {
-	case f.directory == nil:
+	case f.Directory == nil:
 		return nil, nil
 	case q.Tweak != nil:
 		return nil, fmt.Errorf("informer of %s: Disk with Tweak: what it selects is not known", q)
-	case f.transformed && f.name == "":
+	case f.Transformed && f.Name == "":
 		return nil, fmt.Errorf("informer of %s: Disk with a transform needs TransformName", q)
 	}
 	source, err := cluster.Source(q)
@@ -55,8 +57,8 @@ func (f storedForm) of(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 			return nil, err
 		}
 		id := Identity(q, kind)
-		id.Cluster, id.Transform = known, disk.TransformIdentity(f.drop, f.name)
-		return f.directory.Cluster(cluster.Name()).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+		id.Cluster, id.Transform = known, disk.TransformIdentity(f.Drop, f.Name)
+		return f.Directory.Cluster(cluster.Name()).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 	}}, nil
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package watershed
+package engine
 
 import (
 	"context"
@@ -35,25 +35,9 @@ const (
 	packedQueue = 256
 )
 
-// PackingOptions configures a [Packing]. The zero value, and nil, are the defaults.
-type PackingOptions struct {
-	// Settling is the share of one CPU for packing densely the objects that have not
-	// changed for a while. At 0.25 it works a quarter of the time, because it is not
-	// urgent and readers may need the CPU. 1 uses all of it. Default 0.25.
-	Settling float64
-	// Dictionaries limits the memory of dictionaries, and of the samples that they are made
-	// from, in bytes. When there is no room for those of another kind, the objects of that
-	// kind are not packed. A kind takes about 300 KB, and up to 3 MB if its objects are
-	// large. Default 256 MiB.
-	Dictionaries int64
-	// Busy, if it is not nil, reports whether there is more urgent work. Settling then
-	// uses less than a hundredth of one CPU. Busy is called often.
-	Busy func() bool
-}
-
-// Packing is shared by packed informers: one dictionary for each kind, and turns at
-// packing densely, which one informer takes at a time. It costs about 300 KB for each
-// kind, as long as an informer runs that has packed objects of the kind.
+// Packing is shared by engines that pack: one dictionary for each kind, and turns at packing
+// densely, which one life takes at a time. It costs about 300 KB for each kind, as long as an
+// engine runs that has packed objects of the kind.
 type Packing struct {
 	packer *wire.Packer
 	rest   time.Duration
@@ -115,18 +99,20 @@ func (p *Packing) startLocked() {
 	}
 }
 
-// NewPacking returns a packing without dictionaries. A nil opts means the defaults.
-func NewPacking(opts *PackingOptions) *Packing {
-	var o PackingOptions
-	if opts != nil {
-		o = *opts
+// NewPacking returns a packing without dictionaries. Settling is the share of one CPU for
+// packing densely, by default 0.25. Dictionaries limits the memory of dictionaries and samples,
+// in bytes, by default 256 MiB. Busy reports whether there is more urgent work, and may be nil.
+func NewPacking(settling float64, dictionaries int64, busy func() bool) *Packing {
+	if settling <= 0 {
+		settling = 0.25
 	}
-	if o.Settling <= 0 {
-		o.Settling = 0.25
-	}
-	rest := time.Duration(float64(settleWork) * (1/o.Settling - 1))
-	return &Packing{packer: wire.NewPacker(o.Dictionaries), rest: max(rest, 0), busy: o.Busy}
+	rest := time.Duration(float64(settleWork) * (1/settling - 1))
+	return &Packing{packer: wire.NewPacker(dictionaries), rest: max(rest, 0), busy: busy}
 }
+
+// Dictionaries returns the number of kinds that have a dictionary, and the bytes that
+// dictionaries and samples take.
+func (p *Packing) Dictionaries() (n, bytes int) { return p.packer.Dictionaries() }
 
 // packing keeps the objects of one life packed. New states are packed cheaply after a
 // moment, and densely once they have not changed for a while.
@@ -160,13 +146,13 @@ type waitingState struct{ now, old *wire.Object }
 
 func newPacking(s *store.Store[*wire.Object], held *holdings, shared *Packing) *packing {
 	if shared == nil {
-		shared = NewPacking(nil)
+		shared = NewPacking(0, 0, nil)
 	}
 	return &packing{shared: shared, packer: shared.packer.Fork(), store: s, held: held}
 }
 
 // write calls a function that writes to the store. Objects are not packed meanwhile.
-func (p *packing) write(apply func() []change) []change {
+func (p *packing) write(apply func() []Change) []Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return apply()
@@ -181,7 +167,8 @@ func (p *packing) holdsLocked(o *wire.Object) bool {
 // packLocked packs a state that has waited. The store is searched only if it may not have
 // the state any more: the states of a first list are not replaced.
 func (p *packing) packLocked(w waitingState) {
-	p.held.resize(w.now, func() { p.packer.Pack(w.now, w.old) }, func() bool { return !p.replaced || p.holdsLocked(w.now) })
+	held := func() bool { return !p.replaced || p.holdsLocked(w.now) }
+	p.held.resize(w.now, func() { p.packer.Pack(w.now, w.old) }, held)
 }
 
 // settleLocked packs a state densely. Near is the object with the previous key, or nil.
@@ -191,7 +178,7 @@ func (p *packing) settleLocked(o, near *wire.Object) {
 
 // pack adds new states, and packs those that have waited. The readers have already been
 // notified of them.
-func (p *packing) pack(changes []change) {
+func (p *packing) pack(changes []Change) {
 	if p == nil {
 		return
 	}
@@ -310,4 +297,52 @@ func (p *Packing) pause(ctx context.Context) bool {
 		}
 		rest = busyRest
 	}
+}
+
+// holdings counts the objects that a store holds, so that nothing has to walk them. The
+// writer and the goroutine that packs keep it up to date. It costs 16 bytes, and two
+// atomic additions for each batch and for each object that is packed.
+type holdings struct {
+	// bytes is the sum of the objects' sizes, packed the number of packed objects.
+	bytes, packed atomic.Int64
+}
+
+// apply counts the changes of a batch. The sizes of the objects must not change meanwhile.
+func (h *holdings) apply(changes []Change) {
+	var bytes, packed int64
+	for i := range changes {
+		c := &changes[i]
+		if c.Type == delta.Sync {
+			continue
+		}
+		if c.Type != delta.Deleted {
+			bytes += int64(c.New.Size())
+			packed += one(c.New.Packed())
+		}
+		if c.Old != nil {
+			bytes -= int64(c.Old.Size())
+			packed -= one(c.Old.Packed())
+		}
+	}
+	h.bytes.Add(bytes)
+	h.packed.Add(packed)
+}
+
+// resize calls pack, which may change the size of an object, and counts the difference.
+// Held is called only if there is one: it reports whether the store has the object.
+func (h *holdings) resize(o *wire.Object, pack func(), held func() bool) {
+	size, packed := o.Size(), o.Packed()
+	pack()
+	if now := o.Size(); (now != size || o.Packed() != packed) && held() {
+		h.bytes.Add(int64(now - size))
+		h.packed.Add(one(o.Packed()) - one(packed))
+	}
+}
+
+// one returns 1 for true and 0 for false.
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }

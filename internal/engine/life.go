@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package watershed
+package engine
 
 import (
 	"context"
@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -24,23 +26,8 @@ var ErrStopped = errors.New("informer has stopped")
 // stored.
 const queuedBytes = 16 << 20
 
-// lifeOptions configures the lives of an engine.
-type lifeOptions struct {
-	transform transformation
-	memory    Memory
-	packing   *Packing // nil: the life has its own
-	tap       func(*snapshot, []change, bool)
-	stored    *Stored // nil if objects are not stored
-	recent    *wire.Recent
-	report    *Report
-	counters  *Counters
-	batch     func(BatchStats) // may be nil
-	window    int64
-	reflector reflector.Options
-}
-
-// life is one run of an engine: the stages of the flow, connected.
-type life struct {
+// Life is one run of an engine: the stages of the flow, connected.
+type Life struct {
 	timeline
 	queue     *delta.FIFO[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
@@ -48,7 +35,7 @@ type life struct {
 	held      holdings
 	counters  *Counters
 	batch     func(BatchStats) // may be nil
-	tap       func(*snapshot, []change, bool)
+	tap       func(*Snapshot, []Change, bool)
 	// synced is closed when the first list is stored, stopped when the run ends.
 	synced, stopped chan struct{}
 	// filled is how often the queue was filled since the consumer was last known to have
@@ -77,7 +64,7 @@ type life struct {
 	mu sync.Mutex
 	// joining has the readers that wait for the first list to be stored, and start at
 	// its state. started means that it is stored.
-	joining map[*follower]struct{}
+	joining map[*Follower]struct{}
 	started bool
 	ctx     context.Context // set while the life runs
 	over    bool
@@ -87,17 +74,17 @@ type life struct {
 	children sync.WaitGroup
 }
 
-func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
-	l := &life{synced: make(chan struct{}), stopped: make(chan struct{})}
-	l.initTimeline(opts.window)
+func newLife(source reflector.Source[*wire.Object], opts Options) *Life {
+	l := &Life{synced: make(chan struct{}), stopped: make(chan struct{})}
+	l.initTimeline(opts.Window)
 	waiting := 0 // the queue's default
-	if opts.memory == Packed {
+	if opts.Packed {
 		waiting = packedQueue
 	}
-	l.tap, l.counters, l.batch = opts.tap, opts.counters, opts.batch
-	l.files.stored, l.files.logger = opts.stored, opts.reflector.Logger
-	transform := guarded(opts.transform)
-	if opts.stored != nil {
+	l.tap, l.counters, l.batch = opts.Tap, opts.Counters, opts.Batch
+	l.files.stored, l.files.logger = opts.Stored, opts.Reflector.Logger
+	transform := guarded(opts.Transform)
+	if opts.Stored != nil {
 		transform = l.files.writers.noting(transform)
 	}
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
@@ -110,18 +97,55 @@ func newLife(source reflector.Source[*wire.Object], opts lifeOptions) *life {
 		Bytes:     queuedBytes,
 		Filled:    l.fill,
 	})
-	if opts.memory == Packed {
-		l.packing = newPacking(l.store, &l.held, opts.packing)
+	if opts.Packed {
+		l.packing = newPacking(l.store, &l.held, opts.Packing)
 		l.packing.turn.start = l.startSettling
 	}
-	l.reflector = reflector.New(source, l.queue, &opts.reflector)
+	l.reflector = reflector.New(source, l.queue, &opts.Reflector)
 	return l
 }
 
-// spawn runs a function in its own goroutine, now or when the life begins, until its
-// context ends. After the end of the life, spawn does not run it and returns false. An owner
-// that must not wait for the life to begin any more calls unspawn.
-func (l *life) spawn(owner any, run func(context.Context)) bool {
+// Store returns the store of the life.
+func (l *Life) Store() *store.Store[*wire.Object] { return l.store }
+
+// Snapshot returns the current state.
+func (l *Life) Snapshot() *Snapshot { return l.store.Snapshot() }
+
+// Reflector returns the reflector of the life.
+func (l *Life) Reflector() *reflector.Reflector[*wire.Object] { return l.reflector }
+
+// Synced returns a channel that is closed when the first list is stored, or the stored state
+// has caught up with the server.
+func (l *Life) Synced() <-chan struct{} { return l.synced }
+
+// Stopped returns a channel that is closed when the run ends.
+func (l *Life) Stopped() <-chan struct{} { return l.stopped }
+
+// Queued returns the number of deltas that wait to be stored, and their size with those that
+// are being stored.
+func (l *Life) Queued() (n, bytes int) { return l.queue.Len(), l.queue.Bytes() }
+
+// LogStats returns the window of the log.
+func (l *Life) LogStats() fanout.Stats { return l.log.Stats() }
+
+// Held returns the sum of the objects' sizes, and the number of packed objects.
+func (l *Life) Held() (bytes int64, packed int) {
+	return l.held.bytes.Load(), int(l.held.packed.Load())
+}
+
+// DictionaryBytes returns the size of the dictionaries, divided by the number of lives that
+// share them. It is 0 if objects are not packed.
+func (l *Life) DictionaryBytes() int64 {
+	if l.packing == nil {
+		return 0
+	}
+	return l.packing.packer.DictionaryBytes() / max(l.packing.shared.users.Load(), 1)
+}
+
+// Spawn runs a function in its own goroutine, now or when the life begins, until its
+// context ends. After the end of the life, Spawn does not run it and returns false. An owner
+// that must not wait for the life to begin any more calls Unspawn.
+func (l *Life) Spawn(owner any, run func(context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -139,24 +163,42 @@ func (l *life) spawn(owner any, run func(context.Context)) bool {
 	return true
 }
 
-// unspawn drops the function of an owner if the life has not begun.
-func (l *life) unspawn(owner any) {
+// Unspawn drops the function of an owner if the life has not begun.
+func (l *Life) Unspawn(owner any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.waiting, owner)
 }
 
 // settle requests the life's turn to pack old objects densely, if there are any.
-func (l *life) settle() {
+func (l *Life) settle() {
 	if !l.packing.due() {
 		return
 	}
 	l.packing.shared.ask(&l.packing.turn)
 }
 
+// Settle packs all objects densely, without waiting for them to be old, and returns when they
+// are packed. It is for tests.
+func (l *Life) Settle() {
+	l.packing.due() // records how far settle may go
+	if !l.packing.due() {
+		return
+	}
+	done := make(chan struct{})
+	l.packing.shared.ask(&packingTurn{start: func() bool {
+		return l.Spawn(l.packing, func(ctx context.Context) {
+			defer close(done)
+			defer l.packing.shared.done()
+			l.packing.settle(ctx)
+		})
+	}})
+	<-done
+}
+
 // startSettling starts to pack densely. It returns false if the life is over.
-func (l *life) startSettling() bool {
-	return l.spawn(l.packing, func(ctx context.Context) {
+func (l *Life) startSettling() bool {
+	return l.Spawn(l.packing, func(ctx context.Context) {
 		defer l.packing.shared.done()
 		l.packing.settle(ctx)
 	})
@@ -166,7 +208,7 @@ func (l *life) startSettling() bool {
 // then waits for everything that it started. The reflector runs in its caller's
 // goroutine, at the end of a short chain of calls with small frames: see
 // [reflector.Waiter].
-func (l *life) run(ctx context.Context, ended func()) error {
+func (l *Life) run(ctx context.Context, ended func()) error {
 	l.begin(ctx)
 	l.maintain()
 	l.restore(ctx)
@@ -176,7 +218,7 @@ func (l *life) run(ctx context.Context, ended func()) error {
 }
 
 // begin starts the waiting functions.
-func (l *life) begin(ctx context.Context) {
+func (l *Life) begin(ctx context.Context) {
 	if l.packing != nil {
 		l.packing.shared.users.Add(1)
 	}
@@ -190,7 +232,7 @@ func (l *life) begin(ctx context.Context) {
 }
 
 // maintain starts the periodic work if something was written before the life began.
-func (l *life) maintain() {
+func (l *Life) maintain() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.running = true
@@ -202,7 +244,7 @@ func (l *life) maintain() {
 // maintainLocked starts the periodic work, unless it has started. There is none before
 // the first change, and none unless the life runs: nothing would stop it, and it would keep
 // the life in memory.
-func (l *life) maintainLocked() {
+func (l *Life) maintainLocked() {
 	if l.maintained != nil || !l.running {
 		return
 	}
@@ -214,7 +256,7 @@ func (l *life) maintainLocked() {
 
 // end ends the life after the last write, calls ended, and waits for everything that the
 // life has started.
-func (l *life) end(ended func()) {
+func (l *Life) end(ended func()) {
 	l.queue.Close()
 	l.consuming.Wait()
 	l.files.close()
@@ -235,7 +277,7 @@ func (l *life) end(ended func()) {
 }
 
 // endMaintenance stops the periodic work, for ever.
-func (l *life) endMaintenance() {
+func (l *Life) endMaintenance() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.running = false
@@ -244,11 +286,11 @@ func (l *life) endMaintenance() {
 	}
 }
 
-// wait returns nil when the life has synced, or the reason why it never will.
-func (l *life) wait(ctx context.Context) error { return l.waitUnless(ctx, nil) }
+// Wait returns nil when the life has synced, or the reason why it never will.
+func (l *Life) Wait(ctx context.Context) error { return l.WaitUnless(ctx, nil) }
 
-// waitUnless is wait, but also returns nil when unwanted is closed.
-func (l *life) waitUnless(ctx context.Context, unwanted <-chan struct{}) error {
+// WaitUnless is Wait, but also returns nil when unwanted is closed.
+func (l *Life) WaitUnless(ctx context.Context, unwanted <-chan struct{}) error {
 	select {
 	case <-l.synced:
 		return nil
@@ -269,7 +311,7 @@ func (l *life) waitUnless(ctx context.Context, unwanted <-chan struct{}) error {
 }
 
 // fill starts the consumer, unless it runs.
-func (l *life) fill() {
+func (l *Life) fill() {
 	if l.filled.Add(1) == 1 {
 		l.consuming.Go(l.consume)
 	}
@@ -277,7 +319,7 @@ func (l *life) fill() {
 
 // consume moves queued deltas into the store and the log until the queue is empty, or the
 // run ends.
-func (l *life) consume() {
+func (l *Life) consume() {
 	for l.ctx.Err() == nil {
 		filled := l.filled.Load()
 		// The function that processes the deltas never fails.
@@ -289,7 +331,7 @@ func (l *life) consume() {
 }
 
 // process stores a batch of deltas.
-func (l *life) process(deltas delta.Deltas[*wire.Object], _ bool) error {
+func (l *Life) process(deltas delta.Deltas[*wire.Object], _ bool) error {
 	arrived := l.reflector.Arrived()
 	if l.batch != nil {
 		defer l.report(time.Now(), len(deltas))
@@ -297,20 +339,20 @@ func (l *life) process(deltas delta.Deltas[*wire.Object], _ bool) error {
 	// Events of the watch may follow the first list in the same batch. Only the consumer
 	// changes live.
 	if end := slices.IndexFunc(deltas, endsList); !l.live && end >= 0 {
-		l.apply(deltas[:end+1])
+		l.Apply(deltas[:end+1])
 		l.goLive()
 		deltas = deltas[end+1:]
 	} else if l.resuming {
 		deltas = l.catchUp(deltas)
 	}
-	l.apply(deltas)
+	l.Apply(deltas)
 	l.counters.applied(arrived)
 	return nil
 }
 
 // restore makes the stored state the life's, if there is one. The reflector then continues
 // from its version.
-func (l *life) restore(ctx context.Context) {
+func (l *Life) restore(ctx context.Context) {
 	var packer *wire.Packer
 	if l.packing != nil {
 		packer = l.packing.packer
@@ -344,7 +386,7 @@ func (l *life) restore(ctx context.Context) {
 
 // catchUp starts the readers of a restored life if it is current after some of the deltas,
 // and returns those that are left.
-func (l *life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Object] {
+func (l *Life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Object] {
 	goal := l.reflector.Goal()
 	end := slices.IndexFunc(deltas, func(d delta.Delta[*wire.Object]) bool {
 		return endsList(d) || d.Type == delta.Bookmark && goal > 0 && d.Version >= goal
@@ -352,15 +394,17 @@ func (l *life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Obj
 	if end < 0 {
 		return deltas
 	}
-	l.apply(deltas[:end+1])
+	l.Apply(deltas[:end+1])
 	l.resuming = false
 	l.startReaders(l.store.Snapshot())
 	return deltas[end+1:]
 }
 
 // report reports a batch that has been stored.
-func (l *life) report(began time.Time, changes int) {
-	l.batch(BatchStats{Changes: changes, Queued: l.queue.Len(), Took: time.Since(began), Version: l.store.Snapshot().Version()})
+func (l *Life) report(began time.Time, changes int) {
+	l.batch(BatchStats{
+		Changes: changes, Queued: l.queue.Len(), Took: time.Since(began), Version: l.store.Snapshot().Version(),
+	})
 }
 
 // endsList reports whether a complete list ends with a delta.
@@ -368,7 +412,7 @@ func endsList(d delta.Delta[*wire.Object]) bool { return d.Type == delta.Bookmar
 
 // goLive begins the log at the state of the first list, and starts the waiting readers
 // there.
-func (l *life) goLive() {
+func (l *Life) goLive() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.live = true
@@ -381,7 +425,7 @@ func (l *life) goLive() {
 }
 
 // startReaders starts the waiting readers at the first state that is current.
-func (l *life) startReaders(first *snapshot) {
+func (l *Life) startReaders(first *Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.started = true
@@ -392,34 +436,34 @@ func (l *life) startReaders(first *snapshot) {
 	close(l.synced)
 }
 
-// follow returns a reader of the life. It starts at the current state or, before the
+// Follow returns a reader of the life. It starts at the current state or, before the
 // life has synced, at the state of the first list. Until then it must not be used, and
-// an owner that stops waiting must call unfollow. A reader holds the state that it
+// an owner that stops waiting must call Unfollow. A reader holds the state that it
 // starts at, as any slow reader does.
-func (l *life) follow() *follower {
-	f := &follower{timeline: &l.timeline}
+func (l *Life) Follow() *Follower {
+	f := &Follower{timeline: &l.timeline}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.started {
 		f.start(l.store.Snapshot())
 	} else {
 		if l.joining == nil {
-			l.joining = map[*follower]struct{}{}
+			l.joining = map[*Follower]struct{}{}
 		}
 		l.joining[f] = struct{}{}
 	}
 	return f
 }
 
-// unfollow drops a reader that has not started.
-func (l *life) unfollow(f *follower) {
+// Unfollow drops a reader that has not started.
+func (l *Life) Unfollow(f *Follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.joining, f)
 }
 
-// apply adds deltas to the state and notifies the readers.
-func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
+// Apply adds deltas to the state and notifies the readers.
+func (l *Life) Apply(deltas delta.Deltas[*wire.Object]) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if !l.live || l.tap == nil && l.files.mirror == nil {
@@ -440,7 +484,7 @@ func (l *life) apply(deltas delta.Deltas[*wire.Object]) {
 // of the list. stretchLocked returns 0 for a list without queued items before its bookmark:
 // it is empty, or nothing has changed, and the tap must be called for the list before its
 // end.
-func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
+func (l *Life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 	for i := range deltas {
 		switch end := endsList(deltas[i]); {
 		case !deltas[i].Listed:
@@ -459,7 +503,7 @@ func (l *life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
 	return len(deltas)
 }
 
-func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
+func (l *Life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 	l.files.note(deltas)
 	changes := l.storeLocked(deltas)
 	if len(changes) > 0 {
@@ -477,8 +521,8 @@ func (l *life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 }
 
 // storeLocked adds deltas to the store, and counts the sizes of the objects.
-func (l *life) storeLocked(deltas delta.Deltas[*wire.Object]) []change {
-	apply := func() []change {
+func (l *Life) storeLocked(deltas delta.Deltas[*wire.Object]) []Change {
+	apply := func() []Change {
 		changes := l.store.Apply(deltas)
 		l.held.apply(changes)
 		return changes
