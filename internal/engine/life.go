@@ -477,28 +477,39 @@ func (l *Life) Apply(deltas delta.Deltas[*wire.Object]) {
 	}
 }
 
-// stretchLocked returns the length of the longest prefix of deltas that belongs
-// together: the items of one list, the bookmark that ends it, or ordinary changes. It
-// records in l.relisting whether the list continues after the prefix. While a list is
-// queued nothing else is, so a tap that receives such a prefix knows that all of it is
-// of the list. stretchLocked returns 0 for a list without queued items before its bookmark:
-// it is empty, or nothing has changed, and the tap must be called for the list before its
-// end.
+// stretchLocked returns the length of the longest prefix of deltas that belongs together, and
+// records in l.relisting whether a list is being applied after it. It depends on the first delta:
+//
+//	first delta                             prefix                                    relisting
+//	an ordinary change                      up to the first delta of a list           unchanged
+//	an item of a list                       up to the bookmark that ends the list     true
+//	the end of a list that has begun        that bookmark                             false
+//	the end of a list that has not begun    empty                                     true
+//
+// In the last case the list is empty, or nothing has changed: the tap is called for the list
+// before its end. While a list is queued nothing else is, so a tap that receives a prefix with
+// an item knows that all of it is of the list.
 func (l *Life) stretchLocked(deltas delta.Deltas[*wire.Object]) int {
+	switch {
+	case !endsList(deltas[0]):
+		return l.untilBoundaryLocked(deltas)
+	case l.relisting:
+		l.relisting = false
+		return 1
+	default:
+		l.relisting = true
+		return 0
+	}
+}
+
+// untilBoundaryLocked is stretchLocked for deltas that do not begin with the end of a list.
+func (l *Life) untilBoundaryLocked(deltas delta.Deltas[*wire.Object]) int {
 	for i := range deltas {
-		switch end := endsList(deltas[i]); {
-		case !deltas[i].Listed:
-		case i > 0 && (end || !l.relisting):
+		begins := deltas[i].Listed && !l.relisting
+		if endsList(deltas[i]) || begins && i > 0 {
 			return i
-		case end && l.relisting:
-			l.relisting = false
-			return 1
-		case end:
-			l.relisting = true
-			return 0
-		default:
-			l.relisting = true
 		}
+		l.relisting = l.relisting || begins
 	}
 	return len(deltas)
 }
