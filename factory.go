@@ -26,7 +26,7 @@ import (
 // are the defaults.
 type FactoryOptions struct {
 	// Namespace, LabelSelector and FieldSelector apply to informers that do not set
-	// their own; [All] selects everything. Default: everything.
+	// their own; [Everything] selects everything. Default: everything.
 	Namespace, LabelSelector, FieldSelector string
 	// Tweak can change the parameters of every list and watch. It is applied last.
 	Tweak func(*metav1.ListOptions)

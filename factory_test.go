@@ -115,8 +115,8 @@ func TestFactory_leaseOfEverything(t *testing.T) {
 	f := watershed.NewFactory(clusterOf(t, server), &watershed.FactoryOptions{Namespace: "shop", LabelSelector: "app=x", FieldSelector: "spec.nodeName=n"})
 	for _, o := range []*watershed.Options[*corev1.Pod]{
 		nil,
-		{Namespace: watershed.All},
-		{Namespace: "other", LabelSelector: watershed.All, FieldSelector: watershed.All},
+		{Namespace: watershed.Everything},
+		{Namespace: "other", LabelSelector: watershed.Everything, FieldSelector: watershed.Everything},
 	} {
 		if _, err := watershed.Shared(f, o); err != nil {
 			t.Fatal(err)

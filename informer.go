@@ -157,7 +157,7 @@ func queryOf[T any](o *Options[T]) (kube.Query, error) {
 }
 
 func unlessAll(selection string) string {
-	if selection == All {
+	if selection == Everything {
 		return ""
 	}
 	return selection

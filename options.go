@@ -18,9 +18,9 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// All as a Namespace, LabelSelector or FieldSelector selects everything, and overrides
+// Everything as a Namespace, LabelSelector or FieldSelector selects everything, and overrides
 // [FactoryOptions].
-const All = "*"
+const Everything = "*"
 
 // Options configures an [Informer]. The zero value, and nil, are the defaults.
 type Options[T any] struct {

@@ -87,7 +87,7 @@ func TestSharedFrom_livesLikeTheFactorys(t *testing.T) {
 		expect.Equal(t, len(stats), 1)
 		expect.Equal(t, stats[0].Cluster+" "+stats[0].Resource, "prod pods")
 
-		leaseFrom(t, f, s, &watershed.Options[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.All}).Release()
+		leaseFrom(t, f, s, &watershed.Options[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.Everything}).Release()
 		expect.Equal(t, s.queries[1].Namespace+" "+s.queries[1].LabelSelector, "shop ")
 
 		typed.Release()

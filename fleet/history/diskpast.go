@@ -100,8 +100,8 @@ func (a *Archived) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
 	}
 }
 
-// Few reports that the objects have no index of labels.
-func (a *Archived) Few(labels.Selector, string, string) (iter.Seq2[string, *wire.Object], bool) {
+// Candidates reports that the objects have no index of labels.
+func (a *Archived) Candidates(labels.Selector, string, string) (iter.Seq2[string, *wire.Object], bool) {
 	return nil, false
 }
 

@@ -69,12 +69,12 @@ func (p *Past) Range(prefix, after string) iter.Seq2[string, *wire.Object] {
 	return p.merge(p.now.Range(prefix, after), prefix, after)
 }
 
-// Few is [watershed.Snapshot.Few] of the earlier state. It also yields every object that has
+// Candidates is [watershed.Snapshot.Candidates] of the earlier state. It also yields every object that has
 // changed since.
-func (p *Past) Few(
+func (p *Past) Candidates(
 	selector labels.Selector, prefix, after string,
 ) (objects iter.Seq2[string, *wire.Object], few bool) {
-	objects, few = p.now.Few(selector, prefix, after)
+	objects, few = p.now.Candidates(selector, prefix, after)
 	if !few || len(p.keys) > p.now.Len()/8 {
 		return nil, false
 	}

@@ -130,7 +130,7 @@ func (s *State) runs(v View, m *Matcher, prefix, start string) []Run {
 // run returns the objects of a cluster after a key.
 func (p *Part) run(m *Matcher, prefix, after string) Run {
 	if m.labels != nil {
-		if objects, few := p.objects.Few(m.labels, prefix, after); few {
+		if objects, few := p.objects.Candidates(m.labels, prefix, after); few {
 			return Run{Cluster: p.Cluster, Objects: objects, Few: true}
 		}
 	}

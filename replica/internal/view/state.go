@@ -43,8 +43,8 @@ type Part struct {
 type ranger interface {
 	// Range yields the objects whose key begins with a prefix, after a key, in order.
 	Range(prefix, after string) iter.Seq2[string, *wire.Object]
-	// Few yields those of them that a selector can match, if they are few and can be found.
-	Few(selector labels.Selector, prefix, after string) (objects iter.Seq2[string, *wire.Object], few bool)
+	// Candidates yields those of them that a selector can match, if they are few and can be found.
+	Candidates(selector labels.Selector, prefix, after string) (objects iter.Seq2[string, *wire.Object], few bool)
 }
 
 // get returns the object with a key, nil if there is none.
