@@ -179,7 +179,7 @@ func ExampleFactory() {
 		fmt.Println(err)
 		return
 	}
-	defer pods.Release()
+	defer pods.Close()
 	dynamic, err := watershed.Shared(factory, &watershed.Options[*unstructured.Unstructured]{
 		Resource: corev1.SchemeGroupVersion.WithResource("pods"),
 	})
@@ -187,7 +187,7 @@ func ExampleFactory() {
 		fmt.Println(err)
 		return
 	}
-	defer dynamic.Release()
+	defer dynamic.Close()
 	byNode := watershed.IndexBy(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 
 	ctx, stop := context.WithCancel(context.Background())
@@ -331,7 +331,7 @@ func ExampleSharedFrom() {
 			fmt.Println(err)
 			return
 		}
-		defer pods.Release()
+		defer pods.Close()
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -123,10 +123,9 @@ type Lease[T any] struct {
 	release func()
 }
 
-// Release ends the lease. It closes the handlers and removes the indexes that were
-// added through the lease, as [Registration.Close] and [Index.Remove] do. A second call
-// does nothing.
-func (l *Lease[T]) Release() { l.release() }
+// Close ends the lease. It closes the handlers and the indexes that were added through the
+// lease, as [Registration.Close] and [Index.Close] do. A second call does nothing.
+func (l *Lease[T]) Close() { l.release() }
 
 // Shared returns a lease on the factory's informer of a resource, which runs while the
 // factory does. Opts select what to read. Tweak, Drop, TransformBytes, Transform,

@@ -85,14 +85,14 @@ func TestFactory_waitForSyncSkipsWhatIsNotLeased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before.Release()
+	before.Close()
 	waits := make(chan error, 1)
 	during, err := watershed.Shared(f, &watershed.Options[*corev1.Pod]{Namespace: "during"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() { waits <- f.WaitForSync(t.Context()) }()
-	during.Release()
+	during.Close()
 	if err := <-waits; err != nil { // the factory does not even run
 		t.Errorf("WaitForSync of a factory without leases: %v", err)
 	}
@@ -153,8 +153,8 @@ func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first.Release()
-	first.Release()
+	first.Close()
+	first.Close()
 	<-closed.Done()
 	handlers := second.Status().Handlers
 	expect.Equal(t, len(handlers), 1)
@@ -166,8 +166,8 @@ func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 	second.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: "shop/a", Object: pod, Version: 9})
 	expect.Equal(t, slices.Collect(byName.Keys("a")), []string{"shop/a"})
 	expect.Equal(t, watershed.Indexes(second.Informer), 1)
-	byNodeOfFirst.Remove() // has no effect
-	second.Release()
+	byNodeOfFirst.Close() // has no effect
+	second.Close()
 	expect.Equal(t, watershed.Indexes(second.Informer), 0)
 }
 

@@ -249,12 +249,12 @@ func TestReal_factory(t *testing.T) {
 		t.Error("a shared informer can be run by hand")
 	}
 
-	typed.Release()
-	typed.Release()
+	typed.Close()
+	typed.Close()
 	time.Sleep(200 * time.Millisecond)
 	expect.Equal(t, free.Len() > 0, true) // the other lease keeps the informer running
-	free.Release()
-	other.Release()
+	free.Close()
+	other.Close()
 	expect.Eventually(t, 10*time.Second, func() error {
 		if n := len(f.Status()); n > 0 {
 			return fmt.Errorf("%d resources are still there", n)

@@ -70,8 +70,8 @@ func (x *indexPart[T, K]) Join(l *engine.Life) {
 // Discard frees the index.
 func (x *indexPart[T, K]) Discard() { x.current.Load().index.Remove() }
 
-// Remove frees the index, which must not be used afterwards.
-func (x *Index[T, K]) Remove() {
+// Close frees the index, which must not be used afterwards.
+func (x *Index[T, K]) Close() {
 	part := (*indexPart[T, K])(x)
 	x.informer.engine.Remove(part)
 	part.Discard()

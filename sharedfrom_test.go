@@ -87,14 +87,14 @@ func TestSharedFrom_livesLikeTheFactorys(t *testing.T) {
 		expect.Equal(t, len(stats), 1)
 		expect.Equal(t, stats[0].Cluster+" "+stats[0].Resource, "prod pods")
 
-		leaseFrom(t, f, s, &watershed.Options[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.Everything}).Release()
+		leaseFrom(t, f, s, &watershed.Options[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.Everything}).Close()
 		expect.Equal(t, s.queries[1].Namespace+" "+s.queries[1].LabelSelector, "shop ")
 
-		typed.Release()
+		typed.Close()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		expect.Equal(t, raw.Len(), 1) // is still leased
-		raw.Release()
+		raw.Close()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		expect.Equal(t, len(f.Status()), 0)

@@ -400,6 +400,6 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 	w.join("eu", "b", "d")
 	want("a")
 	want("d", "eu/n/d")
-	x.Remove()
+	x.Close()
 	w.join("za", "b") // is not indexed, and causes no error
 }

@@ -55,11 +55,11 @@ func (x *Index[T, K]) keep(i *collection.Informer, index *watershed.Index[*wire.
 	})
 }
 
-// Remove frees the index, which must not be used after that.
-func (x *Index[T, K]) Remove() {
+// Close frees the index, which must not be used after that.
+func (x *Index[T, K]) Close() {
 	x.view.collection.RemoveIndex(member[T, K]{x})
 	for _, index := range *x.of.Load() {
-		index.Remove()
+		index.Close()
 	}
 }
 

@@ -30,7 +30,7 @@ func clustersOf(t *testing.T, v *View[*wire.Object], x *Index[*wire.Object, stri
 		add("Clusters", cluster)
 	}
 	own := IndexBy(v, func(o *wire.Object) []string { return []string{o.Name()} })
-	defer own.Remove()
+	defer own.Close()
 	for key := range own.Get("a") {
 		add("IndexBy", key.Cluster)
 	}

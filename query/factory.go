@@ -27,7 +27,7 @@ func newFactoryResource(lease *watershed.Lease[*wire.Object], indexers Indexers)
 	return r
 }
 
-func (r *factoryResource) close() { r.lease.Release() }
+func (r *factoryResource) close() { r.lease.Close() }
 
 func (r *factoryResource) state(string) (state, error) {
 	// A run that ends is followed by another, with a channel of its own. The snapshot is

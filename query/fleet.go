@@ -37,7 +37,7 @@ func newFleetResource(f *fleet.Fleet, r schema.GroupResource, indexers Indexers)
 
 func (r *fleetResource) close() {
 	for _, x := range r.indexes {
-		x.Remove()
+		x.Close()
 	}
 }
 

@@ -78,7 +78,7 @@ func notByHand(ctx context.Context, out io.Writer, factory *watershed.Factory) e
 	if err != nil {
 		return err
 	}
-	defer pods.Release()
+	defer pods.Close()
 	handler := pods.Handle(printer(out))
 	configMaps, err := watershed.Shared[*corev1.ConfigMap](factory, nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func notByHand(ctx context.Context, out io.Writer, factory *watershed.Factory) e
 	if err != nil {
 		return err
 	}
-	defer late.Release()
+	defer late.Close()
 	if err := late.WaitForSync(ctx); err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func notByHand(ctx context.Context, out io.Writer, factory *watershed.Factory) e
 	if err != nil {
 		return err
 	}
-	second.Release()
+	second.Close()
 	time.Sleep(5 * idle)
 	fmt.Fprintln(out, "one of two leases of config maps is released:", status(factory))
-	configMaps.Release()
+	configMaps.Close()
 	if err := wait(ctx, func() bool { return len(factory.Status()) == 1 && configMaps.Len() == 0 }); err != nil {
 		return err
 	}

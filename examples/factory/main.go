@@ -100,7 +100,7 @@ func twoResources(ctx context.Context, out io.Writer, factory *watershed.Factory
 	if err != nil {
 		return err
 	}
-	defer pods.Release()
+	defer pods.Close()
 	if err := factory.WaitForSync(ctx); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func twoResources(ctx context.Context, out io.Writer, factory *watershed.Factory
 	}
 
 	report(out, factory)
-	configMaps.Release()
+	configMaps.Close()
 	// The informer stops when it has had no lease for a while, and stopping takes a
 	// moment.
 	if err := wait(ctx, func() bool { return len(factory.Status()) == 1 && configMaps.Len() == 0 }); err != nil {

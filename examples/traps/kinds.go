@@ -79,7 +79,7 @@ func namespaceAs[T wire.Pointer[P], P any](ctx context.Context, factory *watersh
 	if err != nil {
 		return nil, err
 	}
-	defer lease.Release()
+	defer lease.Close()
 	if err := factory.WaitForSync(ctx); err != nil {
 		return nil, err
 	}
