@@ -25,8 +25,9 @@ var (
 	// ErrNoResource is returned for a type whose resource is not known, if
 	// [Options.Resource] is not set.
 	ErrNoResource = errors.New("resource is not known: set Options.Resource")
-	// ErrRunning is returned by Run if an earlier call has not returned.
-	ErrRunning = engine.ErrRunning
+	// ErrRunning is returned by Run if an earlier call has not returned. It is
+	// [reflector.ErrRunning].
+	ErrRunning = reflector.ErrRunning
 	// ErrStopped is returned to callers that wait for a run that has ended.
 	ErrStopped = engine.ErrStopped
 )

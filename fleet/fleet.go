@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/journal"
@@ -25,9 +26,6 @@ import (
 	"github.com/watershed-project/watershed/internal/undecodable"
 	"github.com/watershed-project/watershed/wire"
 )
-
-// ErrRunning is returned by a second Run.
-var ErrRunning = errors.New("fleet is running already, or has run")
 
 // Fleet is a copy of many clusters. All methods are safe for concurrent use.
 type Fleet struct {
@@ -76,14 +74,15 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 
 // Run mirrors the clusters until ctx ends, and returns after everything that it started
 // has returned. After that the fleet has no objects, and loops over [View.Watch] have
-// ended. An error is the directory's. Run can be called once.
+// ended. An error is the directory's. Run can be called once; a second call
+// returns [watershed.ErrRunning].
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.mu.Lock()
 	if f.running != nil {
 		f.mu.Unlock()
-		return ErrRunning
+		return fmt.Errorf("fleet: %w, or has run", watershed.ErrRunning)
 	}
 	f.running = ctx
 	f.mu.Unlock()

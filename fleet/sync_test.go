@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
@@ -307,7 +308,7 @@ func TestRun_isEmptyInTheEnd(t *testing.T) {
 		}
 		return nil
 	})
-	if err := f.Run(ctx); !errors.Is(err, fleet.ErrRunning) {
+	if err := f.Run(ctx); !errors.Is(err, watershed.ErrRunning) {
 		t.Errorf("a second run: %v", err)
 	}
 	cancel()

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrRunning is returned by a second Run before the first has returned.
-var ErrRunning = errors.New("reflector is running already")
+var ErrRunning = errors.New("running already")
 
 // fruitless is how many watches in a row may fail without being sound (see stream) before
 // the state is read again: the stream may contain something that cannot be read.
@@ -116,7 +116,7 @@ func (r *Reflector[T]) Arrived() time.Time {
 // than what was seen before. See also [Reflector.Continue].
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("reflector: %w", ErrRunning)
 	}
 	forget := r.begin()
 	x := session[T]{Reflector: r, parent: ctx}

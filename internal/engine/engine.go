@@ -5,7 +5,7 @@ package engine
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"sync"
@@ -14,9 +14,6 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
-
-// ErrRunning is returned by Run if an earlier call has not returned.
-var ErrRunning = errors.New("informer is running already")
 
 // Options configures an [Engine].
 type Options struct {
@@ -191,7 +188,7 @@ func (e *Engine) Remove(p Part) {
 	delete(e.parts, p)
 }
 
-// Run runs one life. It returns [ErrRunning] if an earlier call has not returned.
+// Run runs one life. It returns [reflector.ErrRunning] if an earlier call has not returned.
 func (e *Engine) Run(ctx context.Context) error {
 	l, ended, err := e.begin()
 	if err != nil {
@@ -208,7 +205,7 @@ func (e *Engine) begin() (l *Life, ended func(), err error) {
 	e.mu.Lock()
 	if e.running {
 		e.mu.Unlock()
-		return nil, nil, ErrRunning
+		return nil, nil, fmt.Errorf("informer: %w", reflector.ErrRunning)
 	}
 	e.running = true
 	e.opts.Recent.Resume()
