@@ -180,7 +180,7 @@ func ExampleFactory() {
 		return
 	}
 	defer pods.Close()
-	dynamic, err := watershed.Shared(factory, &watershed.Options[*unstructured.Unstructured]{
+	dynamic, err := watershed.Shared(factory, &watershed.SharedOptions[*unstructured.Unstructured]{
 		Resource: corev1.SchemeGroupVersion.WithResource("pods"),
 	})
 	if err != nil {
@@ -326,7 +326,7 @@ func ExampleSharedFrom() {
 		return counted{source, &lists}, err
 	}
 	for range 2 { // the second lease shares the informer of the first
-		pods, err := watershed.SharedFrom(factory, newSource, &watershed.Options[*corev1.Pod]{Namespace: "shop"})
+		pods, err := watershed.SharedFrom(factory, newSource, &watershed.SharedOptions[*corev1.Pod]{Namespace: "shop"})
 		if err != nil {
 			fmt.Println(err)
 			return

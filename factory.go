@@ -128,12 +128,10 @@ type Lease[T any] struct {
 func (l *Lease[T]) Close() { l.release() }
 
 // Shared returns a lease on the factory's informer of a resource, which runs while the
-// factory does. Opts select what to read. Tweak, Drop, TransformBytes, Transform,
-// Memory, Packing, Tap, Report, Window, Reflector and Logger are set by the factory,
-// and Shared returns an error if opts set them. The first lease of a resource decides
+// factory does. Opts select what to read; nil means the defaults. The first lease of a resource decides
 // its encoding: if that lease was for a Go type, an *unstructured.Unstructured of a
 // later lease has only the fields that the Go type has.
-func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], error) {
+func Shared[T wire.Pointer[P], P any](f *Factory, opts *SharedOptions[T]) (*Lease[T], error) {
 	return leaseOf[T, P](f, nil, opts)
 }
 
@@ -156,7 +154,7 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *Options[T]) (*Lease[T], 
 func SharedFrom[T wire.Pointer[P], P any](
 	f *Factory,
 	newSource func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error),
-	opts *Options[T],
+	opts *SharedOptions[T],
 ) (*Lease[T], error) {
 	return leaseOf[T, P](f, func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
 		source, err := newSource(cluster, q)
@@ -172,11 +170,10 @@ func SharedFrom[T wire.Pointer[P], P any](
 
 // leaseOf returns a lease of an informer that reads the source of newSource or, if that is
 // nil, the cluster's.
-func leaseOf[T wire.Pointer[P], P any](f *Factory, newSource sourceFunc, opts *Options[T]) (*Lease[T], error) {
-	if name := opts.ofFactory(); name != "" {
-		return nil, fmt.Errorf("shared informer of %T: %s is an option of the factory", *new(T), name)
-	}
-	o := opts.withDefaults()
+func leaseOf[T wire.Pointer[P], P any](
+	f *Factory, newSource sourceFunc, opts *SharedOptions[T],
+) (*Lease[T], error) {
+	o := opts.common().withDefaults()
 	o.Tweak, o.Logger = f.opts.Tweak, f.opts.Logger
 	for _, field := range []struct{ own, all *string }{
 		{&o.Namespace, &f.opts.Namespace},
@@ -227,7 +224,7 @@ func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
 			}
 		}
 		e, err := engineOf(f.cluster, newSource, q, engine.Options{
-			Stored:    stored,
+			Hooks:     engine.Hooks{Stored: stored},
 			Transform: engine.Chain(f.opts.Drop, f.opts.Transform),
 			Packed:    f.opts.Memory == Packed,
 			Packing:   f.opts.Packing.of(),

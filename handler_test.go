@@ -44,7 +44,7 @@ func TestHandler_thatWaitsKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 		var old weak.Pointer[corev1.Pod] // only handlers have the old state
 		pods.Handle(watershed.Handler[*corev1.Pod]{Update: func(was, _ *corev1.Pod) { old = weak.Make(was) }})
 		running(t, pods.Run)
@@ -67,7 +67,7 @@ func TestHandler_thatPanicsHarmsNobody(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
 		var logged trace
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		var other trace
 		pods.Handle(watershed.Handler[*corev1.Pod]{
 			Name:   "bad",
@@ -100,7 +100,7 @@ func TestHandler_panicsGoToItsOwnFunction(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
 		var logged, panicked, tr trace
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		h := tr.handler()
 		h.Add = func(*corev1.Pod, bool) { panicInHandler() }
 		h.Panicked = func(value any) {
@@ -167,7 +167,7 @@ func TestResync_givesEverythingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Resync: time.Minute, Reflector: patient})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Resync: time.Minute, Reflector: patient})
 		var often, seldom, never trace
 		pods.Handle(often.handler())
 		h := seldom.handler()
@@ -198,7 +198,7 @@ func TestResync_givesEverythingAgain(t *testing.T) {
 func TestResync_neverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 		last, syncs := map[string]uint64{}, 0
 		pods.Handle(watershed.Handler[*corev1.Pod]{
 			Resync: 100 * time.Millisecond,
@@ -269,7 +269,7 @@ func TestReaders_slowOnesEndWithTheTruth(t *testing.T) {
 	for range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer()
-			pods := watershed.FromSource(s, &watershed.Options[*wire.Object]{Window: 1, Reflector: patient})
+			pods := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{Window: 1, Reflector: patient})
 			stop := running(t, pods.Run)
 			var readers []*reader
 			var handlers []*watershed.Registration
@@ -334,7 +334,7 @@ func TestHandler_isBehindWhileItReceivesDifferences(t *testing.T) {
 	for i := range pods {
 		s.put(fmt.Sprintf("shop/p%02d", i), pad)
 	}
-	informer := watershed.FromSource(s, &watershed.Options[*wire.Object]{Window: 1, Reflector: patient})
+	informer := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{Window: 1, Reflector: patient})
 	asleep, wake := make(chan struct{}), make(chan struct{})
 	var handler *watershed.Registration
 	var behind []uint64
@@ -402,7 +402,7 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 	for i := range size {
 		s.put(fmt.Sprintf("shop/p%d", i), pad)
 	}
-	pods := watershed.FromSource(s, &watershed.Options[*wire.Object]{Window: window, Reflector: patient})
+	pods := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{Window: window, Reflector: patient})
 	asleep, wake := make(chan struct{}), make(chan struct{})
 	readers := []*reader{
 		{t: t, name: "sleeper", state: map[string]*wire.Object{}},

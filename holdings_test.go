@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -44,7 +45,7 @@ func TestStats_areCountedWhileObjectsArePacked(t *testing.T) {
 			s := newServer()
 			workload(s, 600)
 			var report watershed.Report
-			i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{
+			i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
 				Memory: memory, Packing: watershed.NewPacking(&watershed.PackingOptions{Settling: 1}), Report: &report, Reflector: patient,
 			})
 			defer running(t, i.Run)()
@@ -96,8 +97,8 @@ func TestStats_areCountedWhileObjectsArePacked(t *testing.T) {
 func TestCounts_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		counters := watershed.NewCounters()
-		i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Counters: counters, Reflector: patient})
+		counters := engine.NewCounters()
+		i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Hooks: engine.Hooks{Counters: counters}, Reflector: patient})
 		watershed.IndexBy(i, func(*corev1.Pod) []string { time.Sleep(50 * time.Millisecond); return nil })
 		defer running(t, i.Run)()
 		synctest.Wait()

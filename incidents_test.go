@@ -228,11 +228,11 @@ func TestReal_factory(t *testing.T) {
 		t.Fatal(err)
 	}
 	running(t, f.Run)
-	free, err := watershed.Shared(f, &watershed.Options[*unstructured.Unstructured]{Resource: configs})
+	free, err := watershed.Shared(f, &watershed.SharedOptions[*unstructured.Unstructured]{Resource: configs})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := watershed.Shared(f, &watershed.Options[*corev1.ConfigMap]{LabelSelector: "app=none"})
+	other, err := watershed.Shared(f, &watershed.SharedOptions[*corev1.ConfigMap]{LabelSelector: "app=none"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func TestIndexBy_holdsNobodyUp(t *testing.T) {
 	s := newServer()
 	s.put("shop/a", onNode("n1"))
 	s.put("shop/b", onNode("n1"))
-	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 	updated := make(chan struct{}, 1)
 	pods.Handle(watershed.Handler[*corev1.Pod]{Update: func(_, _ *corev1.Pod) { updated <- struct{}{} }})
 	running(t, pods.Run)
@@ -66,7 +66,7 @@ func TestIndexBy_holdsNobodyUp(t *testing.T) {
 func TestIndexBy_acrossTheEndOfARun(t *testing.T) {
 	s := newServer()
 	s.put("shop/a", onNode("n1"))
-	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 	stop := running(t, pods.Run)
 	<-pods.Synced()
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -95,7 +95,7 @@ func TestIndex_ofAnEarlierRunIsNotComputedAgain(t *testing.T) {
 	s := newServer()
 	s.put("shop/a", onNode("n1"))
 	s.put("shop/b", onNode("n2"))
-	pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 	var calls atomic.Int32
 	x := watershed.IndexBy(pods, func(p *corev1.Pod) []string {
 		calls.Add(1)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -55,42 +54,52 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	if err != nil {
 		return nil, err
 	}
+	c := newCodec[T, P](o.Memory.recent())
+	eo := o.engine(c)
 	transformed := o.Transform != nil || o.TransformBytes != nil
 	form := engine.Form{Directory: o.Disk, Drop: o.Drop, Transformed: transformed, Name: o.TransformName}
-	if o.Stored, err = form.Stored(cluster, query); err != nil {
+	if eo.Stored, err = form.Stored(cluster, query); err != nil {
 		return nil, err
 	}
-	c := newCodec[T, P](o.Memory.recent())
-	i := &Informer[T]{}
-	e, err := engineOf(cluster, clusterSource, query, o.engine(c, &i.decoder))
+	e, err := engineOf(cluster, clusterSource, query, eo)
 	if err != nil {
 		return nil, err
 	}
+	i := &Informer[T]{}
 	i.init(e, c, &o)
 	return i, nil
 }
 
-// FromSource returns an informer of anything that can be listed and watched. It ignores
-// the options that select what to read.
-func FromSource[T wire.Pointer[P], P any](source reflector.Source[*wire.Object], opts *Options[T]) *Informer[T] {
-	o := opts.withDefaults()
-	return fromSource(source, newCodec[T, P](o.Memory.recent()), &o)
+// FromSource returns an informer of anything that can be listed and watched. A nil opts means
+// the defaults.
+func FromSource[T wire.Pointer[P], P any](
+	source reflector.Source[*wire.Object], opts *SourceOptions[T],
+) *Informer[T] {
+	return fromSource(source, newCodec[T, P], opts)
 }
 
 // FromSourceWith is FromSource for values of any type, which a codec decodes.
-func FromSourceWith[T any](source reflector.Source[*wire.Object], c Codec[T], opts *Options[T]) *Informer[T] {
-	o := opts.withDefaults()
-	return fromSource(source, c.codec(o.Memory.recent()), &o)
+func FromSourceWith[T any](
+	source reflector.Source[*wire.Object], c Codec[T], opts *SourceOptions[T],
+) *Informer[T] {
+	return fromSource(source, c.codec, opts)
 }
 
-func fromSource[T any](source reflector.Source[*wire.Object], c codec[T], o *Options[T]) *Informer[T] {
-	i := &Informer[T]{}
-	opts := o.engine(c, &i.decoder)
-	opts.Cluster, opts.Resource = o.Cluster, o.Name
-	if o.Cluster != "" || o.Name != "" {
-		opts.Reflector.Logger = opts.Reflector.Logger.With("cluster", o.Cluster, "resource", o.Name)
+func fromSource[T any](
+	source reflector.Source[*wire.Object], newCodec func(*wire.Recent) codec[T], opts *SourceOptions[T],
+) *Informer[T] {
+	if opts == nil {
+		opts = new(SourceOptions[T])
 	}
-	i.init(engine.New(source, opts), c, o)
+	i := &Informer[T]{}
+	o := opts.common().withDefaults()
+	c := newCodec(o.Memory.recent())
+	e := o.engine(c)
+	e.Cluster, e.Resource, e.Tap, e.Hooks = opts.Cluster, opts.Name, opts.tap(&i.decoder), opts.Hooks
+	if e.Cluster != "" || e.Resource != "" {
+		e.Reflector.Logger = e.Reflector.Logger.With("cluster", e.Cluster, "resource", e.Resource)
+	}
+	i.init(engine.New(source, e), c, &o)
 	return i
 }
 
@@ -222,20 +231,13 @@ func (i *Informer[T]) Len() int { return i.Snapshot().Len() }
 // Stats returns the informer's memory use.
 func (i *Informer[T]) Stats() Stats { return statsOf(i.engine) }
 
-// Transformed returns an object of the server as the informer stores it: without the fields
-// that [Options.Drop] lists, and after its transforms.
-func (i *Informer[T]) Transformed(o *wire.Object) (*wire.Object, error) {
-	return i.engine.Transform(o)
-}
+// Engine returns the engine of the informer, for other packages of this module.
+func (i *Informer[T]) Engine() *engine.Engine { return i.engine }
 
 // Relist makes a running informer read the whole state again, and returns at once.
 // Handlers and other readers see the differences as ordinary changes. It is for programs
 // that have found the copy to differ from the server: see [reflector.Reflector.Relist].
 func (i *Informer[T]) Relist() { i.engine.Current().Reflector().Relist() }
-
-// RelistBack is Relist for a server that was restored from a backup and has advanced since.
-// Its states replace newer ones of the copy: see [reflector.Reflector.RelistBack].
-func (i *Informer[T]) RelistBack() { i.engine.Current().Reflector().RelistBack() }
 
 // Retry ends the wait of an informer whose last request failed, for a program that has corrected
 // the cause: see [reflector.Reflector.Retry].
@@ -249,21 +251,3 @@ func (i *Informer[T]) Retry() { i.engine.Current().Reflector().Retry() }
 func (i *Informer[T]) Write(deltas ...delta.Delta[*wire.Object]) {
 	i.engine.Current().Apply(deltas)
 }
-
-type (
-	// Stored configures the files of an informer.
-	Stored = engine.Stored
-	// Counters counts the work of the informers that have it in their options.
-	Counters = engine.Counters
-	// Counts is the content of [Counters] at one time.
-	Counts = engine.Counts
-	// BatchStats describes a batch that an informer has stored.
-	BatchStats = engine.BatchStats
-)
-
-// NewCounters returns counters at zero.
-func NewCounters() *Counters { return engine.NewCounters() }
-
-// Identity returns the identity of the objects that a query selects, without the cluster
-// and the transforms.
-func Identity(q kube.Query, kind *wire.Kind) disk.Identity { return engine.Identity(q, kind) }

@@ -307,7 +307,7 @@ func TestTransform_onceAndBeforeAnythingElse(t *testing.T) {
 		s.put("shop/worse", nil)
 		s.put("shop/worst", nil)
 		calls := 0
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
 			calls++
 			switch p.Name {
 			case "bad":
@@ -339,7 +339,7 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		s.put("shop/b", onNode("n1"))
 		var found trace
 		var pods *watershed.Informer[*corev1.Pod]
-		pods = watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
+		pods = watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
 			p, _ := pods.Get("shop/b") // Mutated may read the informer
 			found.add("%s: %s, now %s; %s", key, was.Spec.NodeName, is.Spec.NodeName, p.Name)
 		}})

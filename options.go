@@ -5,7 +5,6 @@ package watershed
 
 import (
 	"log/slog"
-	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,25 +48,17 @@ type Options[T any] struct {
 	// Packing is shared by all packed informers that have it in their options. Default:
 	// each has its own.
 	Packing *Packing
-	// Tap, if it is not nil, is called in order with every batch of changes and the
-	// state after it, once readers can see it. The first call is made when the informer
-	// has synced, without changes; each later state differs from the one before only by
-	// the changes of its call. The informer waits for Tap to return, so Tap must be
-	// quick and must not call the informer. It is for programs that keep several
-	// informers in step; others use handlers or Watch. A batch without changes has only
-	// a new version. Whole is false while a list is being applied: the state is then
-	// between two states of the server, and its version is meaningless.
-	Tap func(s Snapshot[T], changes []store.Change[*wire.Object], whole bool)
 	// Disk, if it is not nil, has the files in which the informer keeps its objects, so that
-	// the next run, also of another process, need not list them: see [Stored]. Secrets are
-	// kept only if the directory has keys. Default: nothing is stored.
+	// the next run, also of another process, need not list them. At the beginning of a run
+	// the informer loads the stored state, and follows the changes since. Until it has caught
+	// up with the server, [Informer.HasSynced] is false, handlers are not called, and
+	// [Informer.Snapshot] returns the stored state with the changes since. Secrets are kept
+	// only if the directory has keys. Default: nothing is stored.
 	Disk *disk.Directory
 	// TransformName names Transform and TransformBytes, with their version. An informer with
 	// transforms that is stored needs it: states that were stored by another version are not
 	// used.
 	TransformName string
-	// Stored has the files of an informer made with [FromSource]. Others ignore it.
-	Stored *Stored
 	// Resync is how often handlers without a period of their own receive every object
 	// again, as an Update with the same old and new state. Default: never.
 	Resync time.Duration
@@ -80,15 +71,6 @@ type Options[T any] struct {
 	Reflector reflector.Options
 	// Report, if it is not nil, includes the informer while it runs.
 	Report *Report
-	// Counters, if it is not nil, counts the work of all informers that have it in their
-	// options. Default: each has its own, which [Report.Informers] returns.
-	Counters *Counters
-	// Batch, if it is not nil, is called after each batch of changes has been stored. The
-	// informer waits for it, so it must be quick and must not call the informer.
-	Batch func(BatchStats)
-	// Cluster and Name identify an informer made with [FromSource] in reports and logs.
-	// Other informers are identified by their cluster and resource.
-	Cluster, Name string
 	// Mutated, for tests, is called with each object that was modified after the
 	// informer had returned it: its value before and its value now. All returned values
 	// are kept and compared, every second and at the end of Run.
@@ -111,61 +93,88 @@ func (o *Options[T]) withDefaults() Options[T] {
 	return opts
 }
 
-// ofFactory returns the name of an option that is set although the factory sets it for
-// all its informers, or "". The options may be nil.
-func (o *Options[T]) ofFactory() string {
-	if o == nil {
-		return ""
-	}
-	for _, option := range []struct {
-		name string
-		set  bool
-	}{
-		{"Tweak", o.Tweak != nil},
-		{"Drop", o.Drop != 0},
-		{"TransformBytes", o.TransformBytes != nil},
-		{"Transform", o.Transform != nil},
-		{"Memory", o.Memory != Fast},
-		{"Packing", o.Packing != nil},
-		{"Tap", o.Tap != nil},
-		{"Disk", o.Disk != nil},
-		{"TransformName", o.TransformName != ""},
-		{"Stored", o.Stored != nil},
-		{"Window", o.Window != 0},
-		{"Reflector", !reflect.ValueOf(o.Reflector).IsZero()},
-		{"Report", o.Report != nil},
-		{"Counters", o.Counters != nil},
-		{"Batch", o.Batch != nil},
-		{"Logger", o.Logger != nil},
-	} {
-		if option.set {
-			return option.name
-		}
-	}
-	return ""
-}
-
-// engine returns the options of the informer's engine. d is the informer's decoder, which
-// the tap does not use before the first life begins.
-func (o *Options[T]) engine(c codec[T], d *decoder[T]) engine.Options {
-	var tap func(*snapshot, []change, bool)
-	if call := o.Tap; call != nil { // so that tap does not keep the options
-		tap = func(s *snapshot, changes []change, whole bool) {
-			call(Snapshot[T]{decoder: d, state: s}, changes, whole)
-		}
-	}
+// engine returns the options of the informer's engine.
+func (o *Options[T]) engine(c codec[T]) engine.Options {
 	return engine.Options{
-		Tap:       tap,
 		Transform: engine.Chain(o.Drop, o.TransformBytes, c.transform(o.Transform)),
 		Packed:    o.Memory == Packed,
 		Packing:   o.Packing.of(),
-		Stored:    o.Stored,
 		Recent:    c.recent,
 		Running:   o.Report.add,
-		Counters:  o.Counters,
-		Batch:     o.Batch,
 		Window:    o.Window,
 		Reflector: o.Reflector,
+	}
+}
+
+// SourceOptions configures an [Informer] of a source, see [FromSource]. The zero value, and
+// nil, are the defaults. The fields without a comment are those of [Options].
+type SourceOptions[T any] struct {
+	// Cluster and Name identify the informer in reports and logs.
+	Cluster, Name string
+
+	Drop           wire.Fields
+	TransformBytes func(*wire.Object) (*wire.Object, error)
+	Transform      func(T) (T, error)
+	Memory         Memory
+	Packing        *Packing
+	Resync         time.Duration
+	Window         int64
+	Reflector      reflector.Options
+	Report         *Report
+	Mutated        func(key string, was, is T)
+	Logger         *slog.Logger
+
+	// Tap, if it is not nil, is called in order with every batch of changes and the
+	// state after it, once readers can see it. The first call is made when the informer
+	// has synced, without changes; each later state differs from the one before only by
+	// the changes of its call. The informer waits for Tap to return, so Tap must be
+	// quick and must not call the informer. It is for programs that keep several
+	// informers in step; others use handlers or Watch. A batch without changes has only
+	// a new version. Whole is false while a list is being applied: the state is then
+	// between two states of the server, and its version is meaningless.
+	Tap func(s Snapshot[T], changes []store.Change[*wire.Object], whole bool)
+	// Hooks are for other packages of this module.
+	Hooks engine.Hooks
+}
+
+// common returns the options that an informer of a cluster has too.
+func (o *SourceOptions[T]) common() *Options[T] {
+	return &Options[T]{
+		Drop: o.Drop, TransformBytes: o.TransformBytes, Transform: o.Transform, Memory: o.Memory, Packing: o.Packing,
+		Resync: o.Resync, Window: o.Window, Reflector: o.Reflector, Report: o.Report, Mutated: o.Mutated, Logger: o.Logger,
+	}
+}
+
+// tap returns the engine's tap, nil if there is none. d is the informer's decoder, which the
+// tap does not use before the first run begins.
+func (o *SourceOptions[T]) tap(d *decoder[T]) func(*snapshot, []change, bool) {
+	call := o.Tap // so that the tap does not keep the options
+	if call == nil {
+		return nil
+	}
+	return func(s *snapshot, changes []change, whole bool) {
+		call(Snapshot[T]{decoder: d, state: s}, changes, whole)
+	}
+}
+
+// SharedOptions selects what a [Lease] reads. The zero value, and nil, are the defaults. The
+// fields are those of [Options]. All other options are the factory's: see [FactoryOptions].
+type SharedOptions[T any] struct {
+	Resource                     schema.GroupVersionResource
+	Namespace                    string
+	LabelSelector, FieldSelector string
+	Resync                       time.Duration
+	Mutated                      func(key string, was, is T)
+}
+
+// common returns the options of the informer, without those of the factory.
+func (o *SharedOptions[T]) common() *Options[T] {
+	if o == nil {
+		return nil
+	}
+	return &Options[T]{
+		Resource: o.Resource, Namespace: o.Namespace, LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector,
+		Resync: o.Resync, Mutated: o.Mutated,
 	}
 }
 

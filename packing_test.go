@@ -84,7 +84,7 @@ func TestPacked_readsAsFast(t *testing.T) {
 		pods = 800
 	}
 	workload(s, pods)
-	i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+	i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed})
 	byNode := watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 	var calls int
 	r := i.Handle(watershed.Handler[*corev1.Pod]{
@@ -133,7 +133,7 @@ func TestPacking_isShared(t *testing.T) {
 	workload(s, 500)
 	var all []*watershed.Informer[*corev1.Pod]
 	for range 4 {
-		i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
+		i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
 		running(t, i.Run)
 		<-i.Synced()
 		all = append(all, i)
@@ -157,7 +157,7 @@ func TestPacking_isShared(t *testing.T) {
 	if dense > fast*3/4 {
 		t.Errorf("settled objects take %d bytes, %d before", dense, fast)
 	}
-	alone := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+	alone := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed})
 	running(t, alone.Run)
 	<-alone.Synced()
 	if one := alone.Stats().DictionaryBytes; dictionaries > 2*one {
@@ -174,7 +174,7 @@ func TestPacking_dictionaries(t *testing.T) {
 		shared := watershed.NewPacking(&watershed.PackingOptions{Settling: 1, Dictionaries: limit})
 		var stops []func()
 		for range 2 {
-			i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
+			i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
 			stops = append(stops, running(t, i.Run))
 			<-i.Synced()
 			watershed.Settle(i)
@@ -225,14 +225,14 @@ func TestPacking_afterARestore(t *testing.T) {
 			if restored {
 				fill(s, 1_000_000, "y")
 			}
-			pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Reflector: patient})
+			pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Reflector: patient})
 			stop := running(t, pods.Run)
 			<-pods.Synced()
 			watershed.Settle(pods)
 			if restored {
 				clear(s.streams) // the watch does not see the writes
 				fill(s, 1000, "x")
-				pods.RelistBack()
+				pods.Engine().Current().Reflector().RelistBack()
 				synctest.Wait()
 				expect.Equal(t, pods.Status().Reflector.Restores, 1)
 				watershed.Settle(pods)
@@ -252,7 +252,7 @@ func TestPacking_afterARestore(t *testing.T) {
 func TestInformer_thatNeverRunsIsFreed(t *testing.T) {
 	written := func() weak.Pointer[corev1.Pod] {
 		mark := new(corev1.Pod) // the informer alone refers to it
-		i := watershed.FromSource(newServer(), &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+		i := watershed.FromSource(newServer(), &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
 			p.Name = mark.Name
 			return p, nil
 		}})
@@ -274,7 +274,7 @@ func TestTap_isToldEverythingInOrder(t *testing.T) {
 		s.put("a/2", nil)
 		var calls, revision int
 		state := map[string]uint64{}
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
 			Tap: func(now watershed.Snapshot[*corev1.Pod], changes []store.Change[*wire.Object], _ bool) {
 				calls++
 				if calls == 1 {
@@ -324,7 +324,7 @@ func TestStats_matchTheHeap(t *testing.T) {
 			if memory == watershed.Packed {
 				eager = watershed.NewPacking(&watershed.PackingOptions{Settling: 1})
 			}
-			i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Memory: memory, Packing: eager})
+			i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: memory, Packing: eager})
 			watershed.IndexBy(i, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 			stop := running(t, i.Run)
 			defer stop()
@@ -375,7 +375,7 @@ func TestDrop_removesFromTheBytes(t *testing.T) {
 		s.put("a/applied", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "b": "c"}
 		})
-		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
 			Drop: wire.ManagedFields | wire.LastApplied,
 			TransformBytes: func(o *wire.Object) (*wire.Object, error) {
 				if strings.Contains(string(o.Bytes()), "managedFields") {

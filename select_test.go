@@ -110,7 +110,7 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 			pods := watershed.FromSourceWith(newServer(), watershed.Codec[*corev1.Pod]{Decode: func(o *wire.Object) (*corev1.Pod, error) {
 				decoded = append(decoded, o.Key())
 				return wire.DecodeFresh[*corev1.Pod](o)
-			}}, &watershed.Options[*corev1.Pod]{Memory: memory, Reflector: patient})
+			}}, &watershed.SourceOptions[*corev1.Pod]{Memory: memory, Reflector: patient})
 			stop := running(t, pods.Run)
 			<-pods.Synced()
 			pods.Write(randomPods(t, rng, encoding, 300)...)

@@ -6,7 +6,6 @@ package watershed_test
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +47,7 @@ func unreachable(t *testing.T) *kube.Cluster {
 }
 
 // leaseFrom is SharedFrom, and fails the test if it fails.
-func leaseFrom[T wire.Pointer[P], P any](t *testing.T, f *watershed.Factory, s *sourcesOf, opts *watershed.Options[T]) *watershed.Lease[T] {
+func leaseFrom[T wire.Pointer[P], P any](t *testing.T, f *watershed.Factory, s *sourcesOf, opts *watershed.SharedOptions[T]) *watershed.Lease[T] {
 	t.Helper()
 	l, err := watershed.SharedFrom[T, P](f, s.source, opts)
 	if err != nil {
@@ -69,7 +68,7 @@ func TestSharedFrom_livesLikeTheFactorys(t *testing.T) {
 			LabelSelector: "app=x", Drop: wire.ManagedFields, StopIdle: time.Minute, Report: report, Reflector: patient,
 		})
 		typed := leaseFrom[*corev1.Pod](t, f, s, nil)
-		raw := leaseFrom(t, f, s, &watershed.Options[*wire.Object]{Resource: pods})
+		raw := leaseFrom(t, f, s, &watershed.SharedOptions[*wire.Object]{Resource: pods})
 		expect.Equal(t, len(s.queries), 1)
 		expect.Equal(t, s.queries[0].Resource, pods)
 		expect.Equal(t, s.queries[0].LabelSelector, "app=x")
@@ -87,7 +86,7 @@ func TestSharedFrom_livesLikeTheFactorys(t *testing.T) {
 		expect.Equal(t, len(stats), 1)
 		expect.Equal(t, stats[0].Cluster+" "+stats[0].Resource, "prod pods")
 
-		leaseFrom(t, f, s, &watershed.Options[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.Everything}).Close()
+		leaseFrom(t, f, s, &watershed.SharedOptions[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.Everything}).Close()
 		expect.Equal(t, s.queries[1].Namespace+" "+s.queries[1].LabelSelector, "shop ")
 
 		typed.Close()
@@ -146,7 +145,7 @@ func TestSharedFrom_besideShared(t *testing.T) {
 func TestSharedFrom_fails(t *testing.T) {
 	f := watershed.NewFactory(unreachable(t), nil)
 	broken := errors.New("broken")
-	files := &watershed.Options[*corev1.Pod]{Resource: schema.GroupVersionResource{Resource: "files"}}
+	files := &watershed.SharedOptions[*corev1.Pod]{Resource: schema.GroupVersionResource{Resource: "files"}}
 	for _, test := range []struct {
 		err  error
 		want string
@@ -165,9 +164,6 @@ func TestSharedFrom_fails(t *testing.T) {
 	expect.Equal(t, len(s.queries), 1)
 	if _, err := watershed.SharedFrom[*bytes.Buffer](f, s.source, nil); !errors.Is(err, watershed.ErrNoResource) {
 		t.Errorf("error %v, want ErrNoResource", err)
-	}
-	if _, err := watershed.SharedFrom(f, s.source, &watershed.Options[*corev1.Pod]{Window: 1}); err == nil || !strings.Contains(err.Error(), " Window ") {
-		t.Errorf("a lease with its own Window: %v, want an error that names it", err)
 	}
 	expect.Equal(t, len(s.queries), 1)
 }

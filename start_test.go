@@ -45,7 +45,7 @@ func TestHandler_registeredBeforeRunStartsAtTheFirstList(t *testing.T) {
 				s.put("shop/b", nil)
 				s.put("shop/b", nil)
 				s.delete("shop/b")
-			}}, &watershed.Options[*corev1.Pod]{Reflector: patient})
+			}}, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 			var handler, loop trace
 			pods.Handle(handler.handler())
 			ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func TestHandler_registeredInARunStartsAtItsRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 		running(t, pods.Run)
 		<-pods.Synced()
 		var tr trace

@@ -10,14 +10,16 @@ import (
 	"sync"
 
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/histogram"
+	"github.com/watershed-project/watershed/reflector"
 )
 
 // Stats is the memory that an informer uses, in bytes. Objects and the log are counted
 // when they change, so that reading the counts does not depend on their number.
 // The rest is an estimate, which tests compare with the heap.
 type Stats struct {
-	// Cluster and Resource identify the informer. They are [Options.Cluster] and
-	// [Options.Name] if it was made with [FromSource].
+	// Cluster and Resource identify the informer. They are [SourceOptions.Cluster] and
+	// [SourceOptions.Name] if it was made with [FromSource].
 	Cluster, Resource string
 	// Objects is the number of objects, Packed how many of them are packed.
 	Objects, Packed int
@@ -69,8 +71,16 @@ type Report struct {
 type InformerStats struct {
 	Stats
 	Status Status
-	// Counts is zero if the informer shares its [Counters] with others.
+	// Counts is zero if the informer is counted together with others, as those of a fleet.
 	Counts Counts
+}
+
+// Counts is the work of an informer, or of several, across all runs.
+type Counts struct {
+	reflector.Counts
+	// Delay has, for each batch of watch events, the time from the arrival of its first
+	// event until the batch was stored and its readers were notified.
+	Delay histogram.Snapshot
 }
 
 // Stats returns the memory use of all informers, sorted by cluster and resource.
@@ -89,7 +99,7 @@ func (r *Report) Informers() []InformerStats {
 	running := r.sorted()
 	all := make([]InformerStats, len(running))
 	for n, e := range running {
-		all[n] = InformerStats{Stats: statsOf(e), Status: statusOf(e), Counts: e.Counts()}
+		all[n] = InformerStats{Stats: statsOf(e), Status: statusOf(e), Counts: Counts(e.Counts())}
 	}
 	return all
 }

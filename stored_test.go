@@ -224,7 +224,7 @@ func TestReal_storedFactory(t *testing.T) {
 		writer.Go(func() { _ = d.Run(writing) })
 		f := watershed.NewFactory(c, &watershed.FactoryOptions{Disk: d})
 		running.Go(func() { _ = f.Run(ctx) })
-		roles, err := watershed.Shared[*unstructured.Unstructured](f, &watershed.Options[*unstructured.Unstructured]{Resource: rbacv1.SchemeGroupVersion.WithResource("clusterroles")})
+		roles, err := watershed.Shared[*unstructured.Unstructured](f, &watershed.SharedOptions[*unstructured.Unstructured]{Resource: rbacv1.SchemeGroupVersion.WithResource("clusterroles")})
 		if err != nil {
 			t.Fatal(err)
 		}

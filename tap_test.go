@@ -139,7 +139,7 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScripted("10", podAt(t, "1", 3), podAt(t, "2", 4))
 		var calls []tapped
-		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
 			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet}, Tap: tapOf(&calls),
 		})
 		stop := running(t, i.Run)
@@ -179,7 +179,7 @@ func TestTap_isNotConfusedByWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScripted("10", podAt(t, "1", 3))
 		var calls []tapped
-		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
 			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet}, Tap: tapOf(&calls),
 		})
 		stop := running(t, i.Run)
@@ -205,7 +205,7 @@ func TestWrite_duringTheFirstListIsReplacedByIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScripted("")
 		s.listed = true // the first list takes a prepared response, too
-		i := watershed.FromSource(s, &watershed.Options[*wire.Object]{
+		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
 			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet},
 		})
 		stop := running(t, i.Run)
@@ -239,7 +239,7 @@ func TestTap_splitsBatches(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScripted("1")
 			var calls []tapped
-			i := watershed.FromSource(s, &watershed.Options[*wire.Object]{Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour}, Tap: tapOf(&calls)})
+			i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour}, Tap: tapOf(&calls)})
 			stop := running(t, i.Run)
 			synctest.Wait()
 			state, version := map[string]uint64{}, uint64(1)
@@ -354,7 +354,7 @@ func TestTap_beginsWithTheVersionOfTheList(t *testing.T) {
 				defer cancel()
 				first := make(chan uint64, 1)
 				var once sync.Once
-				i := watershed.FromSource(newScripted("10", a, b), &watershed.Options[*wire.Object]{
+				i := watershed.FromSource(newScripted("10", a, b), &watershed.SourceOptions[*wire.Object]{
 					Reflector: reflector.Options{ListOnly: true, Logger: quiet},
 					Tap: func(s watershed.Snapshot[*wire.Object], _ []store.Change[*wire.Object], _ bool) {
 						once.Do(func() {
@@ -380,7 +380,7 @@ func TestSnapshot_ranges(t *testing.T) {
 	for _, key := range []string{"a/1", "a/2", "a/3", "ab/1", "b/1"} {
 		s.put(key, nil)
 	}
-	i := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient})
+	i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 	running(t, i.Run)
 	synced(t, i, 30*time.Second)
 	for _, c := range []struct {

@@ -82,7 +82,7 @@ func TestHandler_statesThatCannotBeDecoded(t *testing.T) {
 	for _, memory := range []watershed.Memory{watershed.Fast, watershed.Packed} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer()
-			pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Memory: memory, Logger: slog.New(slog.DiscardHandler)})
+			pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient, Memory: memory, Logger: slog.New(slog.DiscardHandler)})
 			var tr, addAndDelete trace
 			pods.Handle(tr.handler())
 			some := addAndDelete.handler()
@@ -131,7 +131,7 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 		opts := patient
 		opts.ListOnly = true
 		s := fixedList{[]*wire.Object{podState(t, "bad", 1, false), podState(t, "good", 2, true)}, newServer()}
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: opts, Resync: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: opts, Resync: time.Second, Logger: slog.New(slog.DiscardHandler)})
 		var tr trace
 		pods.Handle(tr.handler())
 		running(t, pods.Run)
@@ -154,7 +154,7 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Logger: slog.New(slog.DiscardHandler)})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient, Logger: slog.New(slog.DiscardHandler)})
 		running(t, pods.Run)
 		<-pods.Synced()
 		var tr trace
@@ -203,7 +203,7 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		var logged trace
-		pods := watershed.FromSource(s, &watershed.Options[*corev1.Pod]{Reflector: patient, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		nodes := watershed.IndexBy(pods, byNode)
 		running(t, pods.Run)
 		<-pods.Synced()

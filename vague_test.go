@@ -15,6 +15,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -90,12 +91,12 @@ func stored(t *testing.T, path string, src *still, during func(*watershed.Inform
 	writing, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = d.Run(writing) })
-	i := watershed.FromSource(src, &watershed.Options[*wire.Object]{
+	i := watershed.FromSource(src, &watershed.SourceOptions[*wire.Object]{
 		Logger: slog.New(slog.DiscardHandler), Reflector: reflector.Options{ListOnly: true},
-		Stored: &watershed.Stored{Open: func(context.Context, *wire.Packer) (*disk.Mirror, error) {
+		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *wire.Packer) (*disk.Mirror, error) {
 			id := disk.Identity{Cluster: "uid-1", Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Encoding: "JSON"}
 			return d.Cluster("east").Mirror(id, disk.MirrorOptions{})
-		}},
+		}}},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

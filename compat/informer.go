@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -86,21 +87,24 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 	// with the tap.
 	s.decoded.Store(p.goType == reflect.TypeFor[*metav1.PartialObjectMetadata]())
 	streams := features.FeatureGates().Enabled(features.WatchListClient) && !watchlist.DoesClientNotSupportWatchListSemantics(lw)
-	i.engine = watershed.FromSourceWith(s, watershed.Codec[runtime.Object]{Decode: p.decode, DecodeLike: p.decodeLike}, &watershed.Options[runtime.Object]{
+	c := watershed.Codec[runtime.Object]{Decode: p.decode, DecodeLike: p.decodeLike}
+	i.engine = watershed.FromSourceWith(s, c, &watershed.SourceOptions[runtime.Object]{
 		Memory:         opts.memory(),
 		Packing:        packing,
 		Drop:           opts.Drop,
 		TransformBytes: i.transformBytes,
 		Window:         opts.Window,
 		Report:         opts.Report,
-		Stored:         i.stored(s, opts),
-		Batch:          newMeter(opts.Name, opts.Metrics, p.resource(example)),
 		Name:           p.String(),
 		// Objects of a resource that is not served stay, as with client-go: a handler
 		// that reacts to deletions by deleting other objects must not do so because an
 		// API server is in trouble.
 		Reflector: reflector.Options{ListOnly: !streams, Absence: -1},
 		Logger:    i.logger,
+		Hooks: engine.Hooks{
+			Stored: i.stored(s, opts),
+			Batch:  newMeter(opts.Name, opts.Metrics, p.resource(example)),
+		},
 	})
 	i.index = newIndexer(i.engine, p, i.logger)
 	i.index.add(indexers)

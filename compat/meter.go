@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -19,7 +19,7 @@ const versionDigits = 1_000_000_000_000_000
 
 // newMeter returns a function that updates client-go's metrics of an informer after each
 // batch, or nil if the informer has none. A batch costs three updates of metrics.
-func newMeter(name *cache.InformerName, provider cache.InformerMetricsProvider, resource schema.GroupVersionResource) func(watershed.BatchStats) {
+func newMeter(name *cache.InformerName, provider cache.InformerMetricsProvider, resource schema.GroupVersionResource) func(engine.BatchStats) {
 	if name == nil || provider == nil {
 		return nil
 	}
@@ -28,7 +28,7 @@ func newMeter(name *cache.InformerName, provider cache.InformerMetricsProvider, 
 		return nil // another informer has the metrics
 	}
 	queued, latency, version := provider.NewQueuedItemMetric(id), provider.NewProcessingLatencyMetric(id), provider.NewStoreResourceVersionMetric(id)
-	return func(b watershed.BatchStats) {
+	return func(b engine.BatchStats) {
 		queued.Set(float64(b.Queued))
 		latency.Observe(b.Took.Seconds())
 		if b.Version != 0 {

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // stored returns the files of the informer, nil if there is no directory. Which objects it
 // has is known from a sample of its list request.
-func (i *informer) stored(s *source, opts *Options) *watershed.Stored {
+func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 	if opts.Disk == nil {
 		return nil
 	}
-	return &watershed.Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+	return &engine.Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
 		if i.transform != nil && opts.TransformName == "" {
 			return nil, errors.New("compat.Options.Disk with a transform needs TransformName")
 		}

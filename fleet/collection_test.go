@@ -92,7 +92,7 @@ func (w *world) join(cluster string, names ...string) {
 	x := &part{}
 	first := make(chan *collection.Informer, 1)
 	var once sync.Once
-	x.informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
+	x.informer = watershed.FromSource(empty{}, &watershed.SourceOptions[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},

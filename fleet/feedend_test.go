@@ -37,7 +37,7 @@ func newFeedMirror(t *testing.T, f *Fleet) *watershed.Informer[*wire.Object] {
 	}
 	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors.Statuses())))}
 	x := &mirror.Mirror{Cluster: "eu", Resource: r, Source: &upstream.Source{}, End: func() {}}
-	x.Informer = watershed.FromSource(empty{}, &watershed.Options[*wire.Object]{
+	x.Informer = watershed.FromSource(empty{}, &watershed.SourceOptions[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},

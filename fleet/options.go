@@ -59,7 +59,7 @@ type Options struct {
 	Transform func(*wire.Object) (*wire.Object, error)
 	// Disk, if it is not nil, has the files in which the fleet keeps its objects. After a
 	// restart they can be read at once, and are listed only if the server does not have the
-	// changes since: see [watershed.Stored]. Secrets are kept only if the directory has
+	// changes since: see [watershed.Options.Disk]. Secrets are kept only if the directory has
 	// keys. Default: nothing is stored.
 	Disk *disk.Directory
 	// LastState lets readers get the stored objects of a cluster that does not answer after a

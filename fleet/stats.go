@@ -98,7 +98,7 @@ func (m *Member) Stats() MemberStats {
 	now := m.statusLocked(all)
 	s := MemberStats{
 		Name: m.Name(), State: now.State, Problems: health.Reasons(now.Problems()), Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
-		Counts: m.server.Counters.Counts(), Traffic: m.server.Traffic.Stats(), Refusals: m.server.Account().Refusals(), Verification: verification,
+		Counts: watershed.Counts(m.server.Counters.Counts()), Traffic: m.server.Traffic.Stats(), Refusals: m.server.Account().Refusals(), Verification: verification,
 	}
 	if now.State == Stale || now.State == Connecting {
 		s.StaleSince, s.Cause = now.Since, TroubleOf(now.Err)

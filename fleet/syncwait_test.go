@@ -58,7 +58,7 @@ func await(t *testing.T, discovered bool, sources ...*fragile) *awaited {
 		r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
 		r.Group = string(rune('a' + i))
 		x := &mirror.Mirror{Cluster: "eu", Resource: r, Source: &upstream.Source{}, End: func() {}}
-		x.Informer = watershed.FromSource(s, &watershed.Options[*wire.Object]{
+		x.Informer = watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
 			Window: 1,
 			Reflector: reflector.Options{
 				ListOnly: true, Logger: slog.New(mirror.Lowered(slog.DiscardHandler, m.server.Disturb)),

@@ -59,7 +59,7 @@ func TestCollector(t *testing.T) {
 		src.pods = append(src.pods, o)
 	}
 	var report watershed.Report
-	opts := &watershed.Options[*corev1.Pod]{Report: &report, Reflector: reflector.Options{ListOnly: true}}
+	opts := &watershed.SourceOptions[*corev1.Pod]{Report: &report, Reflector: reflector.Options{ListOnly: true}}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics.NewCollector(&report))
 

@@ -37,7 +37,7 @@ func NewFactory(f *watershed.Factory, resources Resources, opts *Options) (*Hand
 		return nil, err
 	}
 	for r, indexers := range resources {
-		lease, err := watershed.Shared(f, &watershed.Options[*wire.Object]{Resource: r})
+		lease, err := watershed.Shared(f, &watershed.SharedOptions[*wire.Object]{Resource: r})
 		if err != nil {
 			h.Close()
 			return nil, fmt.Errorf("query: %w", err)

@@ -230,7 +230,7 @@ type churnReader func(ctx context.Context, body io.Reader, n int, received func(
 // churnTyped returns a reader with our informer and a handler of typed values.
 func churnTyped(memory watershed.Memory) churnReader {
 	return func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-		return churnWith(ctx, newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: memory}), n, received)
+		return churnWith(ctx, newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Memory: memory}), n, received)
 	}
 }
 
@@ -249,7 +249,7 @@ func churnWith(ctx context.Context, i *watershed.Informer[*corev1.Pod], n int, r
 // churnKeys is a reader with our informer and a watch loop that reads keys and
 // versions, for which nothing is decoded.
 func churnKeys(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-	i := newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
+	i := newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed})
 	go func() { _ = i.Run(ctx) }() // lives as long as the process
 	synced := make(chan struct{})
 	go func() {
@@ -278,7 +278,7 @@ func churnKeys(ctx context.Context, body io.Reader, n int, received func(uint64)
 }
 
 // newChurnInformer returns our informer with the watch as its source.
-func newChurnInformer(body io.Reader, opts *watershed.Options[*corev1.Pod]) *watershed.Informer[*corev1.Pod] {
+func newChurnInformer(body io.Reader, opts *watershed.SourceOptions[*corev1.Pod]) *watershed.Informer[*corev1.Pod] {
 	kind, _ := kube.KindOf(harness.Pods)
 	source := &churnSource{frames: wire.NewWatchReader(body, wire.Protobuf, kind)}
 	return watershed.FromSource(source, opts)

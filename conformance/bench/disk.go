@@ -16,6 +16,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -85,7 +86,7 @@ func measureDisk(stored bool) func(context.Context) (diskReading, error) {
 		var i *watershed.Informer[*corev1.Pod]
 		var before disk.Stats
 		r.churnReading, err = measureChurn(func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-			i = newChurnInformer(body, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed, Stored: churnFiles(d)})
+			i = newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Hooks: engine.Hooks{Stored: churnFiles(d)}})
 			err := churnWith(ctx, i, n, received)
 			before = d.Stats()
 			return err
@@ -104,10 +105,10 @@ func measureDisk(stored bool) func(context.Context) (diskReading, error) {
 const averageKey = 30
 
 // churnFiles returns the files of the benchmark's pods.
-func churnFiles(d *disk.Directory) *watershed.Stored {
-	return &watershed.Stored{Open: func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+func churnFiles(d *disk.Directory) *engine.Stored {
+	return &engine.Stored{Open: func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
 		kind, _ := kube.KindOf(harness.Pods)
-		id := watershed.Identity(kube.Query{Resource: harness.Pods}, kind)
+		id := engine.Identity(kube.Query{Resource: harness.Pods}, kind)
 		return d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
 	}}
 }

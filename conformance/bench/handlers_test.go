@@ -110,7 +110,7 @@ func (t *tally) add(now *corev1.Pod) {
 // handlersOurs adds handlers to our informer, runs it until ctx ends, and returns when it
 // has synced.
 func handlersOurs(ctx context.Context, body io.Reader, delivered *atomic.Int64) (ended chan error, err error) {
-	i := newChurnInformer(body, &watershed.Options[*corev1.Pod]{Window: 1 << 30})
+	i := newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Window: 1 << 30})
 	regs := make([]*watershed.Registration, handlerCount)
 	for n := range regs {
 		t := &tally{delivered: delivered}

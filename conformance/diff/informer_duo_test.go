@@ -26,7 +26,7 @@ import (
 type duo struct {
 	*world
 	t         *testing.T
-	opts      watershed.Options[*corev1.Pod]
+	opts      watershed.SourceOptions[*corev1.Pod]
 	resync    time.Duration
 	ours      *watershed.Informer[*corev1.Pod]
 	theirs    cache.SharedIndexInformer
@@ -40,7 +40,7 @@ type duo struct {
 func apart(t *testing.T, body func(d *duo)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &duo{t: t, world: newWorld(), opts: watershed.Options[*corev1.Pod]{
+		d := &duo{t: t, world: newWorld(), opts: watershed.SourceOptions[*corev1.Pod]{
 			Logger:    slog.New(slog.DiscardHandler),
 			Reflector: reflector.Options{Timeout: 1000 * time.Hour, Silence: 1000 * time.Hour},
 		}}

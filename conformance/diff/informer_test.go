@@ -171,7 +171,7 @@ func newInformers(s *sequence, did *tally) *informers {
 	}
 	x.step("%v, streaming %v (client %v), chunk %d, transform %v strict %v, resync %v", w.encoding, w.streaming, x.client, w.chunk, x.transform, x.strict, x.resync)
 
-	opts := &watershed.Options[*corev1.Pod]{
+	opts := &watershed.SourceOptions[*corev1.Pod]{
 		Resync: x.resync,
 		Logger: slog.New(slog.DiscardHandler),
 		// The model neither ends its streams by itself nor sends bookmarks.

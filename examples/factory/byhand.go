@@ -89,8 +89,9 @@ func notByHand(ctx context.Context, out io.Writer, factory *watershed.Factory) e
 	}
 	fmt.Fprintln(out, "informers:", status(factory))
 
-	opts := asUnstructured
-	late, err := watershed.Shared(factory, &opts)
+	late, err := watershed.Shared(factory, &watershed.SharedOptions[*unstructured.Unstructured]{
+		Resource: asUnstructured.Resource,
+	})
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func leaseAll(ctx context.Context, cluster *kube.Cluster, factory *watershed.Fac
 		if !r.Preferred || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
 			continue
 		}
-		lease, err := watershed.Shared[*wire.Object](factory, &watershed.Options[*wire.Object]{Resource: r.GroupVersionResource})
+		lease, err := watershed.Shared[*wire.Object](factory, &watershed.SharedOptions[*wire.Object]{Resource: r.GroupVersionResource})
 		if err != nil {
 			return nil, err
 		}

@@ -94,7 +94,7 @@ func twoResources(ctx context.Context, out io.Writer, factory *watershed.Factory
 	if err != nil {
 		return err
 	}
-	pods, err := watershed.Shared[*unstructured.Unstructured](factory, &watershed.Options[*unstructured.Unstructured]{
+	pods, err := watershed.Shared[*unstructured.Unstructured](factory, &watershed.SharedOptions[*unstructured.Unstructured]{
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 	})
 	if err != nil {

@@ -98,7 +98,7 @@ type written struct {
 // startFeed returns a feed that begins at a version, without objects.
 func startFeed(t *testing.T, version string, window int64) *written {
 	w := &written{}
-	w.informer = watershed.FromSource(empty{version}, &watershed.Options[*wire.Object]{
+	w.informer = watershed.FromSource(empty{version}, &watershed.SourceOptions[*wire.Object]{
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},

@@ -105,7 +105,7 @@ func changesOf(r *disk.Record) []store.Change[*wire.Object] {
 }
 
 // Apply handles a batch of changes and the state after it. "whole" is false for a state in the
-// middle of a list, see [watershed.Options.Tap]. The informer waits for Apply.
+// middle of a list, see [watershed.SourceOptions.Tap]. The informer waits for Apply.
 func (w *Writer) Apply(s watershed.Snapshot[*wire.Object], changes []store.Change[*wire.Object], whole bool) {
 	if w == nil {
 		return

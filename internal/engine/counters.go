@@ -13,7 +13,7 @@ import (
 // delayBounds are the buckets of [Counts.Delay].
 var delayBounds = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}
 
-// Counters counts the work of the informers that have it in their options, across all
+// Counters counts the work of the engines that have it in their options, across all
 // their runs. All methods are safe for concurrent use. Counters cost about 300 bytes. A
 // watch event costs one atomic addition, and a batch of events two and a reading of the
 // clock. Objects of lists cost nothing.
@@ -46,7 +46,7 @@ func (c *Counters) applied(arrived time.Time) {
 	}
 }
 
-// BatchStats describes a batch that an informer has stored.
+// BatchStats describes a batch that an engine has stored.
 type BatchStats struct {
 	// Changes is the number of changes, with bookmarks. Queued is how many wait now.
 	Changes, Queued int

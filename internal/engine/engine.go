@@ -29,22 +29,29 @@ type Options struct {
 	// after it. The first call is made without changes, when the life has synced or has loaded
 	// its stored state. Whole is false while a list is being applied.
 	Tap func(s *Snapshot, changes []Change, whole bool)
-	// Stored has the files. It is nil if objects are not stored.
-	Stored *Stored
 	// Recent has the recently decoded values of readers.
 	Recent *wire.Recent
 	// Running, if it is not nil, is called when a run begins, and returns the function to call
 	// when the run ends.
 	Running func(*Engine) (ended func())
-	// Counters counts the work, together with that of other engines. If it is nil, the engine
-	// has its own.
-	Counters *Counters
-	// Batch, if it is not nil, is called after each batch of changes has been stored.
-	Batch func(BatchStats)
 	// Window limits, in bytes, the states that are kept for slow readers. Default 64 MiB.
 	Window int64
 	// Reflector configures how the source is listed and watched.
 	Reflector reflector.Options
+	Hooks
+}
+
+// Hooks are the options of an [Engine] that only packages of this module set. They set them
+// through the options of an informer.
+type Hooks struct {
+	// Stored has the files. It is nil if objects are not stored.
+	Stored *Stored
+	// Counters counts the work, together with that of other engines. If it is nil, the engine
+	// has its own.
+	Counters *Counters
+	// Batch, if it is not nil, is called after each batch of changes has been stored. The engine
+	// waits for it, so it must be quick and must not call the informer.
+	Batch func(BatchStats)
 }
 
 // Engine mirrors one resource for informers of any type. It outlives its runs: each has

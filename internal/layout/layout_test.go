@@ -78,9 +78,10 @@ var rules = map[string]rule{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/catchup", "internal/histogram", "internal/timer",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	".": {own: []string{
-		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/timer", "internal/undecodable",
+		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/histogram", "internal/timer",
+		"internal/undecodable",
 	}, others: []string{"k8s.io/apimachinery/"}},
-	"compat": {own: []string{"internal/listwatch", "internal/timer", "delta", "reflector", "wire", "kube", "disk", "."}, others: []string{
+	"compat": {own: []string{"internal/engine", "internal/listwatch", "internal/timer", "delta", "reflector", "wire", "kube", "disk", "."}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 

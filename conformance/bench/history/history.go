@@ -26,10 +26,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
@@ -152,7 +152,7 @@ func (r reading) most(kind string) (worst objectRead) {
 
 func podsIdentity() (disk.Identity, *wire.Kind) {
 	kind, _ := kube.KindOf(harness.Pods)
-	return watershed.Identity(kube.Query{Resource: harness.Pods}, kind), kind
+	return engine.Identity(kube.Query{Resource: harness.Pods}, kind), kind
 }
 
 // dropCache lets the kernel forget the content of the files, as far as it does.

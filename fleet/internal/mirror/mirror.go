@@ -13,6 +13,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -48,7 +49,7 @@ type Mirror struct {
 	useJSON func() error
 }
 
-// tap receives each batch that an informer has applied, see [watershed.Options.Tap].
+// tap receives each batch that an informer has applied, see [watershed.SourceOptions.Tap].
 type tap = func(s collection.State, changes []store.Change[*wire.Object], whole bool)
 
 // newMirror returns a mirror of a resource that passes its batches to a tap. UnknownFields
@@ -66,7 +67,7 @@ func newMirror(
 		return nil, err
 	}
 	x := &Mirror{Cluster: to.Name(), server: to, Resource: r, Source: src}
-	opts := &watershed.Options[*wire.Object]{
+	opts := &watershed.SourceOptions[*wire.Object]{
 		Cluster:        to.Name(),
 		Name:           at.String(),
 		Memory:         s.Memory,
@@ -75,11 +76,10 @@ func newMirror(
 		TransformBytes: s.Transform,
 		Window:         1, // the collection has its own window
 		Report:         s.Report,
-		Counters:       to.Counters,
 		Reflector:      s.Reflector,
 		Logger:         s.Logger,
 		Tap:            t,
-		Stored:         s.storedIn(to, r, x),
+		Hooks:          engine.Hooks{Counters: to.Counters, Stored: s.storedIn(to, r, x)},
 	}
 	opts.Reflector.Logger = slog.New(Lowered(s.Logger.Handler(), to.Disturb))
 	opts.Reflector.Turn = src.Wait

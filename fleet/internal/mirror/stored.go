@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -19,7 +19,7 @@ import (
 const mostLoaded = 64 << 20
 
 // storedIn returns the files of a mirror of a server's resource, nil if nothing is stored.
-func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *watershed.Stored {
+func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *engine.Stored {
 	if !s.Stores() {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *wa
 		}
 		return m, err
 	}
-	return &watershed.Stored{
+	return &engine.Stored{
 		Turn: turn, Window: min(s.History(), mostLoaded), Loaded: func(state *disk.State) { x.Feed.Load(state) }, Open: open,
 	}
 }
@@ -79,7 +79,7 @@ func (s *Settings) Stores() bool {
 // In a program that was built without the list of its modules, the version is unknown. Such
 // programs share their JSON, and continue with it until the files are removed.
 func (s *Settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) disk.Identity {
-	id := watershed.Identity(q, kind)
+	id := engine.Identity(q, kind)
 	id.Cluster, id.Transform = cluster, disk.TransformIdentity(s.Drop, s.TransformName)
 	if q.JSON {
 		id.Transform += " for k8s.io/api " + types

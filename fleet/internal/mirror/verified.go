@@ -39,7 +39,7 @@ func (v verified) Resource() kube.Resource { return v.mirror.Resource }
 
 // Transformed returns an object as the mirror keeps it.
 func (v verified) Transformed(o *wire.Object) (*wire.Object, error) {
-	return v.mirror.Informer.Transformed(o)
+	return v.mirror.Informer.Engine().Transform(o)
 }
 
 // Newest returns the newest whole state. There is one.
@@ -78,7 +78,7 @@ func (v verified) At(ctx context.Context, version uint64) (iter.Seq2[string, *wi
 func (v verified) Relist(ctx context.Context, back bool) error {
 	before := v.mirror.relists.Load()
 	if back {
-		v.mirror.Informer.RelistBack()
+		v.mirror.Informer.Engine().Current().Reflector().RelistBack()
 	} else {
 		v.mirror.Informer.Relist()
 	}

@@ -13,9 +13,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
+	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 )
@@ -64,7 +64,7 @@ type Server struct {
 	// Known is how the cluster is recognized.
 	Known Identification
 	// Counters counts the work of all mirrors, and Traffic the requests.
-	Counters *watershed.Counters
+	Counters *engine.Counters
 	Traffic  kube.Traffic
 
 	// name is the cluster's name in the fleet.
@@ -85,7 +85,7 @@ type Server struct {
 // NewServer returns the server of a cluster, without a connection.
 func NewServer(opts Options) *Server {
 	to := &Server{
-		Disturb: func() {}, Replaced: func() {}, Disproved: func(error) {}, Counters: watershed.NewCounters(),
+		Disturb: func() {}, Replaced: func() {}, Disproved: func(error) {}, Counters: engine.NewCounters(),
 		name: opts.Name, logger: opts.Logger.With("cluster", opts.Name),
 		gate: admission.NewGate(opts.Lists, ClusterPatience), fleetGate: opts.Gate,
 		throttle:     admission.NewThrottle(opts.BytesPerSecond, 0),
